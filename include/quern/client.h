@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/client.h - puts tasks into queues.
+ *
+ * A client may be shared between threads: calls that come at the same time are stored together in
+ * one transaction, so sharing one client is also the fastest way. After a fork the child must open
+ * its own; the parent's is refused there with QUERN_E_CLOSED. */
+#ifndef QUERN_CLIENT_H
+#define QUERN_CLIENT_H
+
+#include "quern/task.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct quern_client quern_client;
+struct quern_clock;
+
+typedef struct quern_client_options {
+    int64_t connect_timeout_ms;      /* 0: 5 s */
+    int64_t command_timeout_ms;      /* of one enqueue, retries included; 0: 10 s */
+    size_t payload_size_max;         /* 0: 32 MiB; at most 512 MiB */
+    const struct quern_clock *clock; /* NULL: the system's; see quern/testing.h */
+} quern_client_options;
+
+QUERN_NODISCARD QUERN_API quern_status quern_client_open_sized(const char *url,
+                                                               const quern_client_options *options,
+                                                               size_t options_size,
+                                                               quern_client **ret_client,
+                                                               quern_error *err);
+/* Opens a broker for enqueueing. url: "sqlite:///path/file.db" or a plain path; the file is made
+ * when it does not exist. options may be NULL. On success *ret_client is the caller's, to be freed
+ * with quern_client_free. */
+QUERN_NODISCARD static inline quern_status quern_client_open(const char *url,
+                                                             const quern_client_options *options,
+                                                             quern_client **ret_client,
+                                                             quern_error *err)
+{
+    return quern_client_open_sized(url, options, sizeof(quern_client_options), ret_client, err);
+}
+
+/* Waits for calls of other threads to return, then closes. NULL is fine. */
+QUERN_API void quern_client_free(quern_client *client);
+
+QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_sized(quern_client *client,
+                                                                  const quern_task *task,
+                                                                  size_t task_size,
+                                                                  quern_task_info **ret_info,
+                                                                  quern_error *err);
+/* Stores one task, whole or not at all. ret_info may be NULL; else it receives what was stored,
+ * to be freed by the caller. Errors: QUERN_E_INVALID (text names the field), QUERN_E_DUPLICATE,
+ * QUERN_E_CONFLICT, QUERN_E_FULL, QUERN_E_BUSY, QUERN_E_BROKER. A lost reply is resolved by the
+ * library; what it cannot resolve in command_timeout_ms is QUERN_E_UNKNOWN, with the id in err. */
+QUERN_NODISCARD static inline quern_status quern_client_enqueue(quern_client *client,
+                                                                const quern_task *task,
+                                                                quern_task_info **ret_info,
+                                                                quern_error *err)
+{
+    return quern_client_enqueue_sized(client, task, sizeof(quern_task), ret_info, err);
+}
+
+/* What became of one task of a batch. */
+typedef struct quern_enqueue_result {
+    quern_status status;
+    char id[257]; /* the id of the task, also a generated one; "" if it was invalid */
+} quern_enqueue_result;
+
+QUERN_NODISCARD QUERN_API quern_status
+quern_client_enqueue_batch_sized(quern_client *client, const quern_task *tasks, size_t task_size,
+                                 size_t count, quern_enqueue_result *results, quern_error *err);
+/* Stores `count` tasks in few transactions; each task is stored or not for itself. results, which
+ * may be NULL, has `count` entries. Returns QUERN_OK when every task was stored, else the first
+ * failure, with its position in err ("task 17: ..."); the others are stored all the same. */
+QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_client *client,
+                                                                      const quern_task *tasks,
+                                                                      size_t count,
+                                                                      quern_enqueue_result *results,
+                                                                      quern_error *err)
+{
+    return quern_client_enqueue_batch_sized(client, tasks, sizeof(quern_task), count, results, err);
+}
+
+/* Wakes sleeping workers of this broker. Needed only after the COMMIT of a transaction that used
+ * quern_client_enqueue_in (see quern/sqlite.h); without it they look by themselves each second. */
+QUERN_API void quern_client_wake(quern_client *client);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/inspector.h - looks at queues and repairs them.
+ *
+ * An inspector may be shared between threads. Lists are snapshots that belong to the caller. */
+#ifndef QUERN_INSPECTOR_H
+#define QUERN_INSPECTOR_H
+
+#include "quern/task.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct quern_inspector quern_inspector;
+struct quern_clock;
+
+typedef struct quern_inspector_options {
+    int64_t connect_timeout_ms;      /* 0: 5 s */
+    int64_t command_timeout_ms;      /* 0: 10 s */
+    int32_t create;                  /* 1: make the broker's file if it does not exist */
+    int32_t reserved;                /* 0 */
+    const struct quern_clock *clock; /* NULL: the system's */
+} quern_inspector_options;
+
+QUERN_NODISCARD QUERN_API quern_status
+quern_inspector_open_sized(const char *url, const quern_inspector_options *options,
+                           size_t options_size, quern_inspector **ret_inspector, quern_error *err);
+/* url as in quern_client_open. QUERN_E_NOT_FOUND: no such file, and options do not say create. */
+QUERN_NODISCARD static inline quern_status quern_inspector_open(
+    const char *url, const quern_inspector_options *options, quern_inspector **ret_inspector,
+    quern_error *err)
+{
+    return quern_inspector_open_sized(url, options, sizeof(quern_inspector_options), ret_inspector,
+                                      err);
+}
+QUERN_API void quern_inspector_free(quern_inspector *inspector);
+
+/* --- Queues ------------------------------------------------------------------------- */
+
+#define QUERN_TASK_STATE_COUNT 8 /* index by quern_task_state; 0 is not used */
+
+typedef struct quern_queue_info {
+    const char *name; /* belongs to the list */
+    uint64_t counts[QUERN_TASK_STATE_COUNT];
+    uint64_t size;            /* the sum of counts */
+    uint64_t processed_today; /* UTC day; successes and failures */
+    uint64_t failed_today;
+    uint64_t processed_total;
+    uint64_t failed_total;
+    uint64_t group_count;
+    int64_t latency_ms;     /* how long the oldest pending task has waited; 0: none */
+    int64_t paused_at_ms;   /* 0: not paused */
+    int64_t memory_bytes;   /* -1: not known for this broker */
+    uint64_t trimmed_total; /* archived tasks deleted because the archive was full or too old */
+} quern_queue_info;
+
+typedef struct quern_queue_list quern_queue_list;
+/* All queues, sorted by name. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_queues(quern_inspector *inspector,
+                                                              quern_queue_list **ret_list,
+                                                              quern_error *err);
+QUERN_API size_t quern_queue_list_size(const quern_queue_list *list);
+QUERN_API const quern_queue_info *quern_queue_list_at(const quern_queue_list *list, size_t index);
+QUERN_API void quern_queue_list_free(quern_queue_list *list);
+
+/* Stops every start from this queue later than 1 s after the call. QUERN_E_STATE: it is so
+ * already. QUERN_E_NOT_FOUND: no such queue. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_pause(quern_inspector *inspector,
+                                                             const char *queue, quern_error *err);
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_resume(quern_inspector *inspector,
+                                                              const char *queue, quern_error *err);
+/* QUERN_E_STATE: it holds tasks and force is false, or it holds active tasks. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_remove_queue(quern_inspector *inspector,
+                                                                    const char *queue, bool force,
+                                                                    quern_error *err);
+
+typedef struct quern_day {
+    char date[16]; /* "2026-11-20", UTC */
+    uint64_t processed;
+    uint64_t failed;
+} quern_day;
+/* Fills `days` entries (1 to 90), today first; days without tasks are zero. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_history(quern_inspector *inspector,
+                                                               const char *queue, size_t days,
+                                                               quern_day *ret_days,
+                                                               quern_error *err);
+
+/* --- Tasks -------------------------------------------------------------------------- */
+
+typedef struct quern_task_filter {
+    const char *queue; /* NULL: all queues */
+    int32_t state;     /* a quern_task_state; 0: all */
+    int32_t reserved;  /* 0 */
+    const char *type;  /* NULL: all; "image:resize" exactly, or "image:*" for a prefix */
+    const char *group; /* NULL: all */
+    const char *text;  /* NULL: all; a substring of the payload or of the last error */
+    const char *id;    /* NULL: all; exactly this id */
+    uint64_t offset;   /* skip this many matches */
+    uint64_t limit;    /* 0: 30; at most 10000 */
+} quern_task_filter;
+
+typedef struct quern_task_list quern_task_list;
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_tasks_sized(quern_inspector *inspector,
+                                                                   const quern_task_filter *filter,
+                                                                   size_t filter_size,
+                                                                   quern_task_list **ret_list,
+                                                                   quern_error *err);
+/* A page of tasks. Order: by queue, then state; pending and active: next or oldest first;
+ * scheduled and retry: soonest first; archived and completed: newest first. */
+QUERN_NODISCARD static inline quern_status quern_inspector_tasks(quern_inspector *inspector,
+                                                                 const quern_task_filter *filter,
+                                                                 quern_task_list **ret_list,
+                                                                 quern_error *err)
+{
+    return quern_inspector_tasks_sized(inspector, filter, sizeof(quern_task_filter), ret_list, err);
+}
+QUERN_API size_t quern_task_list_size(const quern_task_list *list);
+QUERN_API const quern_task_info *quern_task_list_at(const quern_task_list *list, size_t index);
+QUERN_API void quern_task_list_free(quern_task_list *list);
+
+/* queue NULL: look in all queues. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_task(quern_inspector *inspector,
+                                                            const char *queue, const char *id,
+                                                            quern_task_info **ret_info,
+                                                            quern_error *err);
+
+typedef enum quern_action {
+    QUERN_ACTION_RUN = 1,           /* make it pending now; not for active and pending tasks */
+    QUERN_ACTION_ARCHIVE = 2,       /* not for active and archived tasks */
+    QUERN_ACTION_DELETE = 3,        /* not for active tasks */
+    QUERN_ACTION_CANCEL_RETRY = 4,  /* cancel an active task; it is retried later */
+    QUERN_ACTION_CANCEL_ARCHIVE = 5 /* cancel an active task; it is archived */
+} quern_action;
+
+/* Does it to one task; queue NULL: in whichever queue it is. QUERN_E_NOT_FOUND, QUERN_E_STATE. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_act(quern_inspector *inspector,
+                                                           quern_action action, const char *queue,
+                                                           const char *id, quern_error *err);
+/* Does it to every task that the filter matches (offset and limit are not used; queue and state
+ * must be given), in bounded transactions; *ret_count says to how many, also on failure. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_act_all_sized(
+    quern_inspector *inspector, quern_action action, const quern_task_filter *filter,
+    size_t filter_size, uint64_t *ret_count, quern_error *err);
+QUERN_NODISCARD static inline quern_status quern_inspector_act_all(quern_inspector *inspector,
+                                                                   quern_action action,
+                                                                   const quern_task_filter *filter,
+                                                                   uint64_t *ret_count,
+                                                                   quern_error *err)
+{
+    return quern_inspector_act_all_sized(inspector, action, filter, sizeof(quern_task_filter),
+                                         ret_count, err);
+}
+
+/* --- Workers ------------------------------------------------------------------------ */
+
+typedef struct quern_worker_run_info {
+    const char *task_id;
+    const char *task_type;
+    const char *queue;
+    int64_t started_at_ms;
+    int64_t deadline_at_ms; /* 0: none */
+} quern_worker_run_info;
+
+typedef struct quern_worker_info {
+    const char *id;
+    const char *host;
+    const char *status; /* "active", "quiet", "draining", "braked" */
+    const char *queues; /* "critical=6 default=3" */
+    int64_t pid;
+    int64_t started_at_ms;
+    int64_t heartbeat_at_ms;
+    uint32_t concurrency;
+    uint32_t strict_priority;
+    size_t run_count;
+    const quern_worker_run_info *runs;
+} quern_worker_info;
+
+typedef struct quern_worker_list quern_worker_list;
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_workers(quern_inspector *inspector,
+                                                               quern_worker_list **ret_list,
+                                                               quern_error *err);
+QUERN_API size_t quern_worker_list_size(const quern_worker_list *list);
+QUERN_API const quern_worker_info *quern_worker_list_at(const quern_worker_list *list,
+                                                        size_t index);
+QUERN_API void quern_worker_list_free(quern_worker_list *list);
+
+/* --- The broker itself -------------------------------------------------------------- */
+
+/* Calls on_fact for each fact: name ("version", "path", "durability", ...) and text. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_broker(
+    quern_inspector *inspector, void (*on_fact)(const char *name, const char *text, void *user),
+    void *user, quern_error *err);
+
+typedef struct quern_finding {
+    const char *invariant; /* e.g. "I3" of docs/internals/invariants.md */
+    const char *queue;     /* "": the whole broker */
+    const char *id;        /* "": no single task */
+    const char *text;      /* what is wrong */
+    int32_t severity;      /* 0: note, 1: warning, 2: violated */
+    int32_t repaired;      /* 1: it was mended by this call */
+} quern_finding;
+/* Checks the invariants on the live data and reports each finding; with repair mends what can be
+ * mended without losing a task. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_check(
+    quern_inspector *inspector, bool repair,
+    void (*on_finding)(const quern_finding *finding, void *user), void *user, quern_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/sqlite.h - tasks inside your own SQLite transaction.
+ *
+ * If your program keeps its data in an SQLite file, the tasks can live in the same file, and a
+ * task is then stored exactly when your transaction commits. Prepare the file once with
+ * `quern db init FILE`, which adds tables named quern_* beside yours. */
+#ifndef QUERN_SQLITE_H
+#define QUERN_SQLITE_H
+
+#include <sqlite3.h>
+
+#include "quern/client.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_in_sized(
+    quern_client *client, sqlite3 *db, const quern_task *tasks, size_t task_size, size_t count,
+    quern_enqueue_result *results, quern_error *err);
+/* Stores tasks through `db`, a connection of the caller to the file that `client` has open, inside
+ * the transaction that the caller has begun there (best with BEGIN IMMEDIATE): committed with it,
+ * rolled back with it. `db` is used only during the call, by this thread. After COMMIT call
+ * quern_client_wake(client). Errors as quern_client_enqueue_batch, and QUERN_E_STATE when `db` is
+ * not in a transaction, QUERN_E_INVALID when it is another file. */
+QUERN_NODISCARD static inline quern_status quern_client_enqueue_in(
+    quern_client *client, sqlite3 *db, const quern_task *tasks, size_t count,
+    quern_enqueue_result *results, quern_error *err)
+{
+    return quern_client_enqueue_in_sized(client, db, tasks, sizeof(quern_task), count, results,
+                                         err);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

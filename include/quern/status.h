@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/status.h - how every call says whether it worked.
+ *
+ * Every function that can fail returns quern_status and takes `quern_error *err` last. `err` may
+ * be NULL; if given, a failing call fills it with the status and one line of text that needs no
+ * further look-up. A call that succeeds leaves it alone. */
+#ifndef QUERN_STATUS_H
+#define QUERN_STATUS_H
+
+#include "quern/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Numbers are ABI: add at the end, never renumber. */
+typedef enum quern_status {
+    QUERN_OK = 0,
+    QUERN_E_INVALID = 1,   /* an argument or option breaks its documented range */
+    QUERN_E_NOMEM = 2,     /* an allocation failed; nothing was changed */
+    QUERN_E_CONNECT = 3,   /* no broker of the URL could be reached or opened */
+    QUERN_E_TIMEOUT = 4,   /* not done in time; a later call may succeed */
+    QUERN_E_BROKER = 5,    /* the broker refused; the text carries its words */
+    QUERN_E_DUPLICATE = 6, /* a task with this unique key is already there */
+    QUERN_E_CONFLICT = 7,  /* a task with this id already exists in the queue */
+    QUERN_E_NOT_FOUND = 8, /* no such queue, task or worker */
+    QUERN_E_STATE = 9,     /* not allowed in the present state, e.g. deleting an active task */
+    QUERN_E_CORRUPT = 10,  /* stored data could not be understood; nothing was overwritten */
+    QUERN_E_CLOSED = 11,   /* the object is shutting down, or belongs to the parent of a fork */
+    QUERN_E_BUSY = 12,     /* the database stayed locked by another process; try again */
+    QUERN_E_FULL = 13,     /* the disk or the memory of the broker is full; nothing was stored */
+    QUERN_E_UNKNOWN = 14,  /* the reply was lost: the effect is unknown; err names the id */
+    QUERN_E_NOT_REPLICATED = 15, /* stored, but too few replicas confirmed; do not enqueue again */
+    QUERN_E_STALE = 16,          /* the run's lease is lost: another run may own the task now */
+    QUERN_E_UNSUPPORTED = 17     /* this broker, or this version, does not offer it */
+} quern_status;
+
+typedef struct quern_error {
+    quern_status code;
+    char text[252]; /* NUL-terminated; a fixed buffer, so that out-of-memory can be told too */
+} quern_error;
+
+/* The name of a status, for example "duplicate". A static string; "unknown status" for others. */
+QUERN_API const char *quern_status_name(quern_status status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

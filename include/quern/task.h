@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/task.h - a task: what a client enqueues, what a handler is given, what an inspector shows.
+ *
+ * Zero means the default in every field. Pointers are borrowed until the call returns (in a
+ * handler: while it runs). Durations are *_ms, moments are *_at_ms since the Unix epoch. */
+#ifndef QUERN_TASK_H
+#define QUERN_TASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quern/export.h"
+#include "quern/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUERN_RETRY_NEVER (-1)   /* quern_task.retry_max: one attempt, then the archive */
+#define QUERN_TIMEOUT_NEVER (-1) /* quern_task.timeout_ms: no limit at all */
+
+/* How long a failed task waits for its next attempt. */
+typedef enum quern_retry_kind {
+    QUERN_RETRY_DEFAULT = 0,    /* what the handler says, else what the worker says, else asynq's */
+    QUERN_RETRY_ASYNQ = 1,      /* n^4 + 15 + random(0..29) * (n + 1) seconds, n = retries so far */
+    QUERN_RETRY_FIXED = 2,      /* always base_ms */
+    QUERN_RETRY_EXPONENTIAL = 3 /* random(0 .. min(cap_ms, base_ms * 2^n)): full jitter */
+} quern_retry_kind;
+
+typedef struct quern_retry_policy {
+    int32_t kind;     /* a quern_retry_kind */
+    int32_t reserved; /* 0 */
+    int64_t base_ms;  /* fixed and exponential: at least 1; 0: 1 s */
+    int64_t cap_ms;   /* exponential: at least base_ms; 0: 1 h */
+} quern_retry_policy;
+
+typedef struct quern_header {
+    const char *name;  /* not empty, valid UTF-8, at most 256 bytes */
+    const char *value; /* valid UTF-8, at most 8 KiB; NULL means empty */
+} quern_header;
+
+typedef struct quern_task {
+    const char *type;       /* e.g. "email:welcome"; 1 to 256 bytes of UTF-8, not blank */
+    const void *payload;    /* opaque to the library; may be NULL when payload_size is 0 */
+    size_t payload_size;    /* at most 32 MiB unless the client's options say otherwise */
+    const char *id;         /* NULL: a new UUIDv7; else 1 to 256 bytes, unique in its queue */
+    const char *queue;      /* NULL: "default"; 1 to 256 bytes, no control characters, no { } */
+    int64_t retry_max;      /* retries after the first attempt; 0: 25; QUERN_RETRY_NEVER: none */
+    int64_t delay_ms;       /* run this long from now; excludes process_at_ms; not negative */
+    int64_t process_at_ms;  /* run at this moment; the past means now */
+    int64_t timeout_ms;     /* of one attempt; 0: 30 minutes unless deadline_at_ms is set */
+    int64_t deadline_at_ms; /* not started, and cancelled, after this moment; 0: none */
+    int64_t unique_ms;      /* refuse an equal task (queue, type, payload) for this long after it
+                             * is due, unless it is done before; at least 1 s; 0: do not */
+    int64_t retention_ms;   /* keep the finished task and its result this long; 0: do not */
+    const char *group;      /* store as aggregating in this group; NULL: none; 1 to 256 bytes */
+    const quern_header *headers;
+    size_t header_count; /* at most 64 */
+    quern_retry_policy retry;
+} quern_task;
+
+/* Spelled and numbered as asynq's. */
+typedef enum quern_task_state {
+    QUERN_TASK_ACTIVE = 1,
+    QUERN_TASK_PENDING = 2,
+    QUERN_TASK_SCHEDULED = 3,
+    QUERN_TASK_RETRY = 4,
+    QUERN_TASK_ARCHIVED = 5,
+    QUERN_TASK_COMPLETED = 6,
+    QUERN_TASK_AGGREGATING = 7
+} quern_task_state;
+
+/* "active", "pending", ...; a static string; NULL for a number that is no state. */
+QUERN_API const char *quern_task_state_name(quern_task_state state);
+
+/* Why a run happened that was not the first of its task. */
+typedef enum quern_cause {
+    QUERN_CAUSE_NONE = 0,          /* the first run */
+    QUERN_CAUSE_RETRY = 1,         /* the run before it failed */
+    QUERN_CAUSE_SNOOZE = 2,        /* the run before it asked for a later moment */
+    QUERN_CAUSE_GIVEN_BACK = 3,    /* a worker returned it: drain, pause, or not started in time */
+    QUERN_CAUSE_LEASE_EXPIRED = 4, /* its worker did not prolong the lease */
+    QUERN_CAUSE_CHILD_DIED = 5,    /* the process of its handler died */
+    QUERN_CAUSE_WORKER_DIED = 6,   /* its worker's process is gone */
+    QUERN_CAUSE_OPERATOR = 7,      /* somebody ran or cancelled it by hand */
+    QUERN_CAUSE_BROKER_LOST = 8    /* the broker lost writes; a check repaired the task */
+} quern_cause;
+
+/* "retry", "lease expired", ...; a static string; NULL for a number that is no cause. */
+QUERN_API const char *quern_cause_name(quern_cause cause);
+
+/* A snapshot of one stored task. Immutable, so any thread may read it. What its accessors return
+ * belongs to it. */
+typedef struct quern_task_info quern_task_info;
+
+QUERN_API const char *quern_task_info_id(const quern_task_info *info);
+QUERN_API const char *quern_task_info_queue(const quern_task_info *info);
+QUERN_API const char *quern_task_info_type(const quern_task_info *info);
+QUERN_API quern_task_state quern_task_info_state(const quern_task_info *info);
+QUERN_API const void *quern_task_info_payload(const quern_task_info *info, size_t *ret_size);
+/* NULL and size 0 when no result was written. */
+QUERN_API const void *quern_task_info_result(const quern_task_info *info, size_t *ret_size);
+QUERN_API size_t quern_task_info_header_count(const quern_task_info *info);
+QUERN_API const quern_header *quern_task_info_headers(const quern_task_info *info);
+QUERN_API int64_t quern_task_info_retry_max(const quern_task_info *info); /* 0: none */
+QUERN_API int64_t quern_task_info_retry_count(const quern_task_info *info);
+QUERN_API int64_t quern_task_info_crash_count(const quern_task_info *info);
+/* The text of the last failure; "" when there was none. */
+QUERN_API const char *quern_task_info_error(const quern_task_info *info);
+QUERN_API int64_t quern_task_info_failed_at_ms(const quern_task_info *info);   /* 0: never */
+QUERN_API int64_t quern_task_info_timeout_ms(const quern_task_info *info);     /* 0: none */
+QUERN_API int64_t quern_task_info_deadline_at_ms(const quern_task_info *info); /* 0: none */
+QUERN_API int64_t quern_task_info_retention_ms(const quern_task_info *info);   /* 0: none */
+QUERN_API const char *quern_task_info_group(const quern_task_info *info);      /* "": none */
+/* scheduled and retry: when it is due; completed: when it is removed; archived: when it was
+ * archived; aggregating: when it was added; else 0. */
+QUERN_API int64_t quern_task_info_at_ms(const quern_task_info *info);
+QUERN_API int64_t quern_task_info_enqueued_at_ms(const quern_task_info *info);  /* 0: unknown */
+QUERN_API int64_t quern_task_info_started_at_ms(const quern_task_info *info);   /* active; else 0 */
+QUERN_API int64_t quern_task_info_completed_at_ms(const quern_task_info *info); /* 0: not yet */
+/* The cause of the latest run that was not the first, or of the next one if it waits for it. */
+QUERN_API quern_cause quern_task_info_cause(const quern_task_info *info);
+QUERN_API uint64_t quern_task_info_fence(const quern_task_info *info); /* 0: never leased */
+/* The worker that runs it; "" when it is not active. */
+QUERN_API const char *quern_task_info_worker(const quern_task_info *info);
+/* Active, but its lease is over: it waits for recovery. */
+QUERN_API bool quern_task_info_orphaned(const quern_task_info *info);
+QUERN_API int32_t quern_task_info_progress(const quern_task_info *info); /* percent; -1: none */
+QUERN_API const char *quern_task_info_progress_note(const quern_task_info *info); /* "": none */
+/* Frees what a call handed over as ret_info. NULL is fine. */
+QUERN_API void quern_task_info_free(quern_task_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/worker.h - takes tasks out of queues and runs them.
+ *
+ * A worker runs once: new, run (blocks), free. Its threads block all signals; it installs no
+ * signal handler: call quern_worker_stop from yours. */
+#ifndef QUERN_WORKER_H
+#define QUERN_WORKER_H
+
+#include "quern/mux.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct quern_worker quern_worker;
+struct quern_clock;
+
+typedef struct quern_queue {
+    const char *name;
+    uint32_t weight;   /* share of starts, 1 to 10000; 0: 1; under strict_priority the rank */
+    uint32_t reserved; /* 0 */
+} quern_queue;
+
+typedef enum quern_log_level {
+    QUERN_LOG_DEBUG = 0,
+    QUERN_LOG_INFO = 1,
+    QUERN_LOG_WARN = 2,
+    QUERN_LOG_ERROR = 3
+} quern_log_level;
+
+/* One run that ended, for counters and logs of the caller. */
+typedef struct quern_run_report {
+    const char *id;
+    const char *queue;
+    const char *type;
+    const char *error; /* "": none */
+    int32_t outcome;   /* a quern_outcome */
+    int32_t applied;   /* 0: the broker refused it as stale */
+    int64_t run_ns;    /* how long the handler ran */
+} quern_run_report;
+
+typedef struct quern_worker_options {
+    const quern_queue *queues; /* NULL: "default" with weight 1 */
+    size_t queue_count;
+    uint32_t concurrency;        /* runs at a time, 1 to 4096; 0: one per CPU */
+    uint32_t strict_priority;    /* 1: a lower weight only when all higher queues are empty */
+    uint32_t drain;              /* 1: stop by itself when its queues hold nothing that is due,
+                                  * scheduled or being run */
+    uint32_t reserved;           /* 0 */
+    int64_t shutdown_timeout_ms; /* 0: 8 s; -1: none; unfinished runs then go back to their queue */
+    int64_t lease_ms;            /* 0: 30 s; at least 1 s */
+    int64_t quarantine_after_ms; /* grace of a handler after its cancellation; 0: 5 s */
+    quern_retry_policy retry;    /* for tasks and handlers that say nothing */
+    const struct quern_clock *clock; /* NULL: the system's */
+    /* Callbacks may be NULL (nothing is printed then), come from the worker's threads, one at a
+     * time, and must not call back into the worker except quern_worker_stop. */
+    void (*on_log)(quern_log_level level, const char *line, void *user);
+    void (*on_run)(const quern_run_report *report, void *user);
+    void *user;
+} quern_worker_options;
+
+QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
+                                                              const quern_worker_options *options,
+                                                              size_t options_size,
+                                                              quern_worker **ret_worker,
+                                                              quern_error *err);
+/* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
+ * outlive the worker. options may be NULL. */
+QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, const quern_mux *mux,
+                                                            const quern_worker_options *options,
+                                                            quern_worker **ret_worker,
+                                                            quern_error *err)
+{
+    return quern_worker_new_sized(url, mux, options, sizeof(quern_worker_options), ret_worker, err);
+}
+
+/* Runs tasks until quern_worker_stop or, with drain, until the queues are empty. Returns QUERN_OK
+ * after a clean stop; QUERN_E_TIMEOUT when handlers were still running after shutdown_timeout_ms:
+ * their tasks were given back, their threads still use the worker, so the process should exit. */
+QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
+
+/* Any thread; async-signal-safe. The first call drains: stops fetching, lets runs finish within
+ * shutdown_timeout_ms. The second call ends that wait at once. */
+QUERN_API void quern_worker_stop(quern_worker *worker);
+/* Stops fetching without stopping (SIGTSTP in the CLI). Any thread; async-signal-safe. */
+QUERN_API void quern_worker_quiet(quern_worker *worker);
+
+typedef struct quern_worker_stats {
+    uint64_t done, retried, archived, dropped, snoozed, given_back, crashed, stale, salvaged;
+    uint64_t lost_leases;
+    uint32_t running;
+    uint32_t quarantined;
+    uint32_t ready; /* 0: starting, draining, quiet, or braked after crashes in a row */
+    uint32_t reserved;
+} quern_worker_stats;
+/* A consistent snapshot. Any thread. */
+QUERN_API void quern_worker_stats_sized(quern_worker *worker, quern_worker_stats *ret_stats,
+                                        size_t stats_size);
+static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats)
+{
+    quern_worker_stats_sized(worker, ret_stats, sizeof(quern_worker_stats));
+}
+
+/* After quern_worker_run has returned, or without having run. NULL is fine. */
+QUERN_API void quern_worker_free(quern_worker *worker);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

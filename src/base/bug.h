@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* bug.h - twelve planted faults that prove that the tests have teeth.
+ *
+ * Built with -DQUERN_SEEDED_BUGS=ON, the environment variable QUERN_SEEDED_BUG chooses one by its
+ * number and QN_BUG(NAME) is true for it; in every other build QN_BUG is the constant 0. Each has a
+ * named test that fails with it: scripts/check_seeded_bugs shows that. */
+#ifndef QN_BASE_BUG_H
+#define QN_BASE_BUG_H
+
+enum qn_bug {
+    QN_BUG_NONE = 0,
+    QN_BUG_TOKEN_UNCHECKED = 1,   /* an outcome is applied without comparing its token */
+    QN_BUG_UNSTARTED_CHARGED = 2, /* a crash is charged to runs that had not started */
+    QN_BUG_PAUSE_NOT_ARMED = 3,   /* resuming a paused queue does not wake sleepers */
+    QN_BUG_EARLIER_DUE_NOT_ARMED =
+        4,                          /* a delayed task due before the known next one does not wake */
+    QN_BUG_FAILED_RUN_SALVAGED = 5, /* salvage takes failed runs too */
+    QN_BUG_TRIM_UNBOUNDED = 6,      /* the archive is trimmed in one step of any size */
+    QN_BUG_EXTEND_CHANGES_TOKEN = 7, /* extending a lease gives it a new token */
+    QN_BUG_UNIQUE_LOCK_WRONG = 8,    /* the lock is freed by a retry and kept by done */
+    QN_BUG_RETRY_COUNTED_TWICE = 9,  /* a failure adds two to retry_count */
+    QN_BUG_WEIGHT_IGNORED = 10,      /* all queues have the same share */
+    QN_BUG_DEADLINE_IGNORED = 11,    /* a task past its deadline is run */
+    QN_BUG_GIVE_BACK_AT_TAIL = 12,   /* a given-back task goes to the end of its queue */
+    QN_BUG_REPLAY_IGNORED = 13       /* a replayed request is executed again */
+};
+
+#ifdef QN_SEEDED_BUGS
+int qn_bug_active(enum qn_bug bug);
+#define QN_BUG(name) (qn_bug_active(QN_BUG_##name))
+#else
+#define QN_BUG(name) 0
+#endif
+
+#endif

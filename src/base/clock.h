@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* clock.h - where all time comes from: the system's clocks, or one that tests turn.
+ *
+ * wall_ms is the time of the day (due times, deadlines); it may jump. boot_ms counts since the
+ * kernel started, suspend included, and never jumps: leases and time-outs are measured with it. */
+#ifndef QN_BASE_CLOCK_H
+#define QN_BASE_CLOCK_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct quern_clock {
+    _Atomic int64_t wall_ms; /* of a turned clock; the system's has is_system */
+    _Atomic int64_t boot_ms;
+    int is_system;
+};
+
+const struct quern_clock *qn_clock_system(void);
+void qn_clock_init(struct quern_clock *clock, int64_t wall_ms, int64_t boot_ms);
+int64_t qn_clock_wall_ms(const struct quern_clock *clock);
+int64_t qn_clock_boot_ms(const struct quern_clock *clock);
+/* Real time for measuring durations, never turned: CLOCK_MONOTONIC in ns. */
+int64_t qn_clock_mono_ns(void);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* limits.h - every limit of the library, with its reason. */
+#ifndef QN_BASE_LIMITS_H
+#define QN_BASE_LIMITS_H
+
+#include <stdint.h>
+
+#define QN_NAME_SIZE_MAX 256 /* type, queue, id, group: they become parts of keys and paths */
+#define QN_HEADER_COUNT_MAX 64
+#define QN_HEADER_VALUE_SIZE_MAX 8192
+#define QN_PAYLOAD_SIZE_MAX ((size_t)32 << 20) /* default; 512 MiB is Redis's own limit */
+#define QN_PAYLOAD_SIZE_LIMIT ((size_t)512 << 20)
+#define QN_ERROR_TEXT_SIZE_MAX 4096 /* of a failed run: enough for the last lines of stderr */
+#define QN_NOTE_SIZE_MAX 256
+#define QN_BATCH_MAX 128 /* tasks in one transaction or script: 0.6 ms of Redis */
+#define QN_BATCH_BYTES_MAX ((size_t)8 << 20) /* of payload in one batch; one task may exceed it */
+#define QN_CONCURRENCY_MAX 4096
+#define QN_QUEUES_MAX 256 /* of one worker */
+#define QN_WEIGHT_MAX 10000
+#define QN_LEASE_MS 30000 /* as asynq */
+#define QN_LEASE_MS_MIN 1000
+#define QN_CRASH_MAX 3 /* crashes of one task within QN_CRASH_WINDOW_MS: poison */
+#define QN_CRASH_WINDOW_MS (72 * 3600 * INT64_C(1000))
+#define QN_CRASH_RETRY_MS 10000 /* from the second crash on the task waits this long */
+#define QN_BRAKE_CRASHES 10     /* crashes of different tasks in a row: a broken deploy */
+#define QN_BRAKE_MS_MIN 1000
+#define QN_BRAKE_MS_MAX 60000
+#define QN_TAKE_BACK_MS 100 /* a leased run that has not started is taken back after this */
+#define QN_PREFETCH_MAX 64
+#define QN_PREFETCH_SAMPLES_MIN 32 /* measured runs of a type before anything is fetched ahead */
+#define QN_PREFETCH_MEAN_NS_MAX INT64_C(10000000) /* slower types are not fetched ahead */
+#define QN_ARCHIVE_SIZE_MAX 10000                 /* per queue, as asynq */
+#define QN_ARCHIVE_AGE_MS (90 * 24 * 3600 * INT64_C(1000))
+#define QN_PRUNE_BATCH_MAX 500 /* rows deleted in one step */
+#define QN_HISTORY_DAYS 90
+#define QN_SAFETY_NET_MS 1000 /* the longest sleep without looking */
+#define QN_DURATION_MS_MAX                                                                         \
+    (INT64_C(100) * 366 * 24 * 3600 * 1000) /* 100 years: sums never overflow */
+
+#endif

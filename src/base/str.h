@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* str.h - bytes with their length, and what we ask of texts. */
+#ifndef QN_BASE_STR_H
+#define QN_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Borrowed; not NUL-terminated unless the owner says so. */
+struct qn_str {
+    const char *data;
+    size_t size;
+};
+
+bool qn_utf8_valid(const char *data, size_t size);
+/* Copies text to `out` (size >= 1), replacing invalid sequences by U+FFFD and cutting it at a
+ * character; always terminates. Returns the length written. */
+size_t qn_utf8_sanitize(const char *data, size_t size, char *out, size_t out_size);
+bool qn_str_blank(const char *text);       /* empty, or white space only (ASCII and Unicode) */
+bool qn_str_has_control(const char *text); /* C0, DEL or C1 */
+bool qn_str_starts_with(const char *text, const char *prefix);
+/* Edit distance (insert, delete, replace, swap), for "did you mean". */
+size_t qn_str_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+/* broker.h - where tasks live: the one interface that every broker implements.
+ *
+ * Every operation is synchronous, takes batches and says its atomicity. All operations of one
+ * broker object are thread-safe; those of the pump (exchange), the keeper (extend, recover, ...)
+ * and the listener (wait) never wait for each other longer than one batch, and extend goes first.
+ *
+ * The heart is `exchange`: here are the outcomes of finished runs; give me up to `room` more runs.
+ *
+ * Errors are one of: QUERN_E_BUSY, QUERN_E_FULL, QUERN_E_BROKER, QUERN_E_TIMEOUT, QUERN_E_CONNECT,
+ * QUERN_E_CORRUPT, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: it may have been changed;
+ * send the same request with the same stamp again and it takes effect once.
+ *
+ * Time is the broker's: its wall clock for due times, and for leases a clock that does not jump.
+ *
+ * Adding an operation: a member here, the forwarding function in broker.c, one file with the same
+ * name in each broker, a test in tests/contract, a line in docs/internals/broker.md. */
+#ifndef QN_BROKER_BROKER_H
+#define QN_BROKER_BROKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "quern/client.h"
+#include "quern/inspector.h"
+#include "task/task.h"
+
+struct qn_broker;
+
+/* --- Opening ------------------------------------------------------------------------ */
+
+struct qn_broker_options {
+    const struct quern_clock *clock; /* NULL: the system's */
+    int64_t connect_timeout_ms;      /* 0: 5 s */
+    int64_t command_timeout_ms; /* how long one operation may wait for a lock or a reply; 0: 10 s */
+    bool create;                /* make the file, when there is none */
+    bool init;                  /* add our tables to a file that has others (quern db init) */
+};
+
+/* url: "sqlite:///path?..." or a plain path. QUERN_E_INVALID: unknown scheme or parameter;
+ * QUERN_E_NOT_FOUND: no such file and create is false; QUERN_E_CONNECT: cannot be opened;
+ * QUERN_E_CORRUPT: not a database, or damaged, or made by a newer version; nothing is overwritten.
+ */
+QUERN_NODISCARD quern_status qn_broker_open(const char *url,
+                                            const struct qn_broker_options *options,
+                                            struct qn_broker **ret_broker, quern_error *err);
+/* No operation may be under way. NULL is fine. */
+void qn_broker_close(struct qn_broker *broker);
+/* QUERN_E_CLOSED with a text when this process is a fork of the one that opened it. */
+QUERN_NODISCARD quern_status qn_broker_check_fork(const struct qn_broker *broker, quern_error *err);
+
+/* Makes a lost reply harmless: the broker remembers, per session, the last sequence that took
+ * effect and what it answered. A request with the same stamp again gets the same answer and does
+ * nothing. Sequence 0: not remembered. Sequences of a session only grow, one request at a time. */
+struct qn_stamp {
+    uint64_t session; /* random, chosen by the caller for its lifetime */
+    uint64_t sequence;
+};
+
+/* --- Enqueue ------------------------------------------------------------------------ */
+
+/* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE or
+ * QUERN_E_CONFLICT. One transaction for all; count at most QN_BATCH_MAX. Order is kept. The lock is
+ * tested before the id; when the id conflicts, no lock is left behind. Wakes sleeping workers. */
+QUERN_NODISCARD quern_status qn_broker_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
+                                               const struct qn_task *tasks, size_t count,
+                                               quern_status *results, quern_error *err);
+/* The same inside the caller's transaction `tx` (SQLite: a sqlite3 *). QUERN_E_UNSUPPORTED where a
+ * broker has none. Wakes nobody. */
+QUERN_NODISCARD quern_status qn_broker_enqueue_in(struct qn_broker *broker, void *tx,
+                                                  const struct qn_task *tasks, size_t count,
+                                                  quern_status *results, quern_error *err);
+/* Wakes all sleeping workers of this broker. */
+void qn_broker_wake(struct qn_broker *broker);
+
+/* --- Exchange ----------------------------------------------------------------------- */
+
+/* A leased run: the task, its lease and its past. One block of memory, freed by qn_leased_free. */
+struct qn_leased {
+    struct qn_task task; /* process_at_ms: when it became due (enqueued, if never delayed) */
+    uint64_t token;      /* proves the lease to the broker */
+    uint64_t fence;      /* for the handler; grows over all runs of the broker */
+    int64_t row;         /* the broker's own hint for finding the task again */
+    int64_t leased_at_boot_ms;
+    int64_t retry_count;
+    int64_t crash_count; /* > 0: a suspect */
+    quern_cause cause;
+    uint16_t queue_index; /* into the exchange's queues */
+    bool started;         /* known to the broker as started */
+    const void *raw;      /* the stored message, for brokers that rewrite it */
+    size_t raw_size;
+};
+/* A deep copy in one block; NULL when memory is out. */
+QUERN_NODISCARD struct qn_leased *qn_leased_copy(const struct qn_leased *leased);
+void qn_leased_free(struct qn_leased *leased);
+
+enum qn_outcome_kind {
+    QN_DONE,      /* deleted, or completed for its retention; lock freed; processed +1 */
+    QN_DROP,      /* deleted; lock freed; processed +1 */
+    QN_RETRY,     /* to retry at delay_ms, archived when attempts are used up; retry_count +1;
+                   * processed +1, failed +1; lock kept */
+    QN_SNOOZE,    /* to retry at delay_ms; nothing counted; lock kept */
+    QN_ARCHIVE,   /* archived; processed +1, failed +1; lock kept */
+    QN_GIVE_BACK, /* to pending at its old place, before all that came later; nothing counted */
+    QN_CRASH,     /* its process died: as give-back; if `started`, crash_count +1, from the second
+                   * crash on to retry after QN_CRASH_RETRY_MS, at QN_CRASH_MAX within
+                   * QN_CRASH_WINDOW_MS archived as poison (processed +1, failed +1). While the
+                   * queue's crash_streak is at QN_BRAKE_CRASHES or more, nothing is charged. */
+    QN_CANCEL     /* cancelled by an operator who chose archive: as QN_ARCHIVE */
+};
+
+struct qn_outcome {
+    const struct qn_leased *run;
+    enum qn_outcome_kind kind;
+    bool started;       /* crash: whether the handler had started */
+    quern_cause cause;  /* give-back and crash: why the next run will happen */
+    int64_t delay_ms;   /* retry and snooze */
+    const char *error;  /* NULL: none; valid UTF-8, at most QN_ERROR_TEXT_SIZE_MAX bytes */
+    const void *result; /* done: replaces the result when has_result */
+    size_t result_size;
+    bool has_result;
+};
+
+enum qn_applied {
+    QN_APPLIED = 0,
+    QN_STALE,    /* the token is no longer valid: nothing was changed */
+    QN_SALVAGED, /* done: the lease was lost, but nobody had started the task again: counted once */
+    QN_ARCHIVED  /* retry or crash: applied, and the task is now in the archive */
+};
+
+struct qn_queue_turn {
+    const char *name;
+    uint32_t weight;       /* for the redraw; strict: not used, order is that of the array */
+    uint32_t quota;        /* runs drawn for it */
+    uint32_t leased;       /* out */
+    bool paused;           /* out */
+    uint32_t crash_streak; /* out: crashes of different tasks in a row, no other outcome between */
+};
+
+struct qn_exchange {
+    struct qn_stamp stamp;
+    const struct qn_outcome *outcomes;
+    size_t outcome_count; /* at most QN_BATCH_MAX */
+    /* Runs fetched ahead that have started since: from now on a crash is charged to them. */
+    const struct qn_leased *const *starts;
+    size_t start_count;
+    const char *worker_id; /* announced before */
+    int64_t lease_ms;
+    struct qn_queue_turn *queues; /* in and out */
+    size_t queue_count;
+    bool strict;
+    uint32_t room;            /* lease at most this many; at most QN_BATCH_MAX; 0: none */
+    uint32_t start_count_now; /* of the leased runs, so many (in order) are marked as started */
+    uint32_t suspect_max;     /* lease at most so many runs of tasks with a crash on record */
+};
+
+struct qn_exchange_reply {
+    enum qn_applied *applied; /* the caller's array, one per outcome */
+    struct qn_leased **runs;  /* the caller's array of `room`; by queue, FIFO within a queue; the
+                               * caller frees each with qn_leased_free */
+    size_t run_count;
+};
+
+/* In one transaction: applies each outcome whose token is still valid, records the starts, then
+ * leases. A task past its deadline is not leased but archived ("deadline exceeded", processed +1,
+ * failed +1). Paused queues give nothing. */
+QUERN_NODISCARD quern_status qn_broker_exchange(struct qn_broker *broker,
+                                                struct qn_exchange *exchange,
+                                                struct qn_exchange_reply *reply, quern_error *err);
+
+/* --- Leases ------------------------------------------------------------------------- */
+
+enum qn_cancel { QN_CANCEL_NONE = 0, QN_CANCEL_RETRY = 1, QN_CANCEL_ARCHIVE = 2 };
+
+struct qn_extension {
+    const struct qn_leased *run;
+    bool held;             /* out: false: the lease is lost */
+    enum qn_cancel cancel; /* out: somebody asked to cancel it */
+};
+/* Prolongs the leases still held to lease_ms from now; the token stays. Goes before all else. */
+QUERN_NODISCARD quern_status qn_broker_extend(struct qn_broker *broker,
+                                              struct qn_extension *extensions, size_t count,
+                                              int64_t lease_ms, quern_error *err);
+
+/* Replaces the result (data may be NULL when size is 0) or, with percent >= 0, the progress.
+ * QUERN_E_STALE when the lease is lost. */
+QUERN_NODISCARD quern_status qn_broker_write_result(struct qn_broker *broker,
+                                                    const struct qn_leased *run, const void *data,
+                                                    size_t size, quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_write_progress(struct qn_broker *broker,
+                                                      const struct qn_leased *run, int32_t percent,
+                                                      const char *note, quern_error *err);
+
+/* --- Upkeep ------------------------------------------------------------------------- */
+
+/* Moves up to `limit` due scheduled and retry tasks of the queues to pending (their tail).
+ * ret_next_due_at_ms: when the next is due, wall clock; INT64_MAX: none known. */
+QUERN_NODISCARD quern_status qn_broker_forward(struct qn_broker *broker, const char *const *queues,
+                                               size_t queue_count, size_t limit, size_t *ret_moved,
+                                               int64_t *ret_next_due_at_ms, quern_error *err);
+
+struct qn_recovery {
+    const char *queue;
+    const char *id;
+    quern_cause cause;
+    bool charged;  /* a crash was counted */
+    bool archived; /* as poison */
+};
+/* Ends up to `limit` leases that expired, or whose worker's process is known to be gone (same
+ * kernel and pid namespace, see owner.h), as QN_CRASH does; leases of other brokers' grace are
+ * paged past. Also mends orphans (active without lease and the like). on_recovery may be NULL. */
+QUERN_NODISCARD quern_status
+qn_broker_recover(struct qn_broker *broker, const char *const *queues, size_t queue_count,
+                  size_t limit, void (*on_recovery)(const struct qn_recovery *recovery, void *user),
+                  void *user, size_t *ret_recovered, quern_error *err);
+
+/* Removes up to `limit` tasks: completed past their retention, archived beyond QN_ARCHIVE_SIZE_MAX
+ * or QN_ARCHIVE_AGE_MS (counted in trimmed_total), locks and sessions and days past their time.
+ * ret_removed == limit: there may be more. */
+QUERN_NODISCARD quern_status qn_broker_prune(struct qn_broker *broker, const char *const *queues,
+                                             size_t queue_count, size_t limit, size_t *ret_removed,
+                                             quern_error *err);
+
+/* --- Waiting ------------------------------------------------------------------------ */
+
+/* Arms a wake-up for everything that could make work in these queues: a new pending task, the end
+ * of a pause, a delayed task due before the next known one. After that *ret_work says whether there
+ * is work right now (then do not sleep), *ret_next_due_at_ms when a delayed task becomes due. */
+QUERN_NODISCARD quern_status qn_broker_arm(struct qn_broker *broker, const char *const *queues,
+                                           size_t queue_count, bool *ret_work,
+                                           int64_t *ret_next_due_at_ms, quern_error *err);
+
+struct qn_wakeup {
+    bool work;             /* something changed since arm: look */
+    enum qn_cancel cancel; /* not QN_CANCEL_NONE: cancel this run */
+    char queue[257];
+    char id[257];
+};
+/* Blocks the listener until a wake-up, a cancellation, qn_broker_interrupt, or timeout_ms of real
+ * time have passed (then an empty wake-up). One thread at a time. */
+QUERN_NODISCARD quern_status qn_broker_wait(struct qn_broker *broker, int64_t timeout_ms,
+                                            struct qn_wakeup *ret_wakeup, quern_error *err);
+void qn_broker_interrupt(struct qn_broker *broker); /* any thread; async-signal-safe */
+
+/* --- The worker's record ------------------------------------------------------------ */
+
+struct qn_announcement {
+    const char *worker_id; /* unique for the life of the worker */
+    const char *owner;     /* from qn_owner_self: boot id, pid namespace, pid, start time */
+    const char *host;
+    const char *status; /* "active", "quiet", "draining", "braked" */
+    const char *queues; /* "critical=6 default=3" */
+    int64_t pid;
+    int64_t started_at_ms;
+    uint32_t concurrency;
+    bool strict;
+    const struct qn_queue_turn *queue_turns; /* so that its queues exist and are listed */
+    size_t queue_count;
+};
+/* Writes the heartbeat; before the first exchange, then every few seconds. */
+QUERN_NODISCARD quern_status qn_broker_announce(struct qn_broker *broker,
+                                                const struct qn_announcement *announcement,
+                                                quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_withdraw(struct qn_broker *broker, const char *worker_id,
+                                                quern_error *err);
+
+/* Whether the queues hold anything that this worker could still have to run: pending, active (by
+ * anyone), scheduled or retry. For --drain. */
+QUERN_NODISCARD quern_status qn_broker_drained(struct qn_broker *broker, const char *const *queues,
+                                               size_t queue_count, bool *ret_drained,
+                                               quern_error *err);
+
+/* --- Inspecting (one process-wide read view each; never block writers) ---------------- */
+
+/* What quern_task_info is inside. One block; see qn_task_info_copy in task_info.c. */
+struct quern_task_info {
+    struct qn_task task;
+    const void *result;
+    size_t result_size;
+    int64_t retry_count;
+    int64_t crash_count;
+    const char *error; /* "" when none */
+    int64_t failed_at_ms;
+    int64_t at_ms;
+    int64_t enqueued_at_ms;
+    int64_t started_at_ms;
+    int64_t completed_at_ms;
+    quern_cause cause;
+    uint64_t fence;
+    const char *worker; /* "" when none */
+    bool orphaned;
+    int32_t progress; /* -1: none */
+    const char *progress_note;
+};
+/* A deep copy in one block; NULL when memory is out. Free with quern_task_info_free. */
+QUERN_NODISCARD quern_task_info *qn_task_info_copy(const struct quern_task_info *info);
+
+/* Callbacks get borrowed data; returning false stops the listing. */
+QUERN_NODISCARD quern_status qn_broker_queues(struct qn_broker *broker,
+                                              bool (*on_queue)(const quern_queue_info *queue,
+                                                               void *user),
+                                              void *user, quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_tasks(
+    struct qn_broker *broker, const quern_task_filter *filter,
+    bool (*on_task)(const quern_task_info *info, void *user), void *user, quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_workers(struct qn_broker *broker,
+                                               bool (*on_worker)(const quern_worker_info *worker,
+                                                                 void *user),
+                                               void *user, quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_history(struct qn_broker *broker, const char *queue,
+                                               size_t days, quern_day *ret_days, quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_facts(struct qn_broker *broker,
+                                             void (*on_fact)(const char *name, const char *text,
+                                                             void *user),
+                                             void *user, quern_error *err);
+
+/* --- Steering ----------------------------------------------------------------------- */
+
+/* One task; queue NULL: wherever it is. Cancel marks the task and tells its worker. */
+QUERN_NODISCARD quern_status qn_broker_act(struct qn_broker *broker, quern_action action,
+                                           const char *queue, const char *id, quern_error *err);
+/* Up to `limit` matching tasks in one transaction; call again while *ret_count == limit. */
+QUERN_NODISCARD quern_status qn_broker_act_all(struct qn_broker *broker, quern_action action,
+                                               const quern_task_filter *filter, size_t limit,
+                                               size_t *ret_count, quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_pause(struct qn_broker *broker, const char *queue,
+                                             bool pause, quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_remove_queue(struct qn_broker *broker, const char *queue,
+                                                    bool force, quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_check(struct qn_broker *broker, bool repair,
+                                             void (*on_finding)(const quern_finding *finding,
+                                                                void *user),
+                                             void *user, quern_error *err);
+
+/* --- For implementations ------------------------------------------------------------ */
+
+/* Members are named as the functions above and have their contracts; a NULL member answers
+ * QUERN_E_UNSUPPORTED. */
+struct qn_broker_ops {
+    const char *scheme;
+    void (*close)(struct qn_broker *);
+    quern_status (*enqueue)(struct qn_broker *, struct qn_stamp, const struct qn_task *, size_t,
+                            quern_status *, quern_error *);
+    quern_status (*enqueue_in)(struct qn_broker *, void *, const struct qn_task *, size_t,
+                               quern_status *, quern_error *);
+    void (*wake)(struct qn_broker *);
+    quern_status (*exchange)(struct qn_broker *, struct qn_exchange *, struct qn_exchange_reply *,
+                             quern_error *);
+    quern_status (*extend)(struct qn_broker *, struct qn_extension *, size_t, int64_t,
+                           quern_error *);
+    quern_status (*write_result)(struct qn_broker *, const struct qn_leased *, const void *, size_t,
+                                 quern_error *);
+    quern_status (*write_progress)(struct qn_broker *, const struct qn_leased *, int32_t,
+                                   const char *, quern_error *);
+    quern_status (*forward)(struct qn_broker *, const char *const *, size_t, size_t, size_t *,
+                            int64_t *, quern_error *);
+    quern_status (*recover)(struct qn_broker *, const char *const *, size_t, size_t,
+                            void (*)(const struct qn_recovery *, void *), void *, size_t *,
+                            quern_error *);
+    quern_status (*prune)(struct qn_broker *, const char *const *, size_t, size_t, size_t *,
+                          quern_error *);
+    quern_status (*arm)(struct qn_broker *, const char *const *, size_t, bool *, int64_t *,
+                        quern_error *);
+    quern_status (*wait)(struct qn_broker *, int64_t, struct qn_wakeup *, quern_error *);
+    void (*interrupt)(struct qn_broker *);
+    quern_status (*announce)(struct qn_broker *, const struct qn_announcement *, quern_error *);
+    quern_status (*withdraw)(struct qn_broker *, const char *, quern_error *);
+    quern_status (*drained)(struct qn_broker *, const char *const *, size_t, bool *, quern_error *);
+    quern_status (*queues)(struct qn_broker *, bool (*)(const quern_queue_info *, void *), void *,
+                           quern_error *);
+    quern_status (*tasks)(struct qn_broker *, const quern_task_filter *,
+                          bool (*)(const quern_task_info *, void *), void *, quern_error *);
+    quern_status (*workers)(struct qn_broker *, bool (*)(const quern_worker_info *, void *), void *,
+                            quern_error *);
+    quern_status (*history)(struct qn_broker *, const char *, size_t, quern_day *, quern_error *);
+    quern_status (*facts)(struct qn_broker *, void (*)(const char *, const char *, void *), void *,
+                          quern_error *);
+    quern_status (*act)(struct qn_broker *, quern_action, const char *, const char *,
+                        quern_error *);
+    quern_status (*act_all)(struct qn_broker *, quern_action, const quern_task_filter *, size_t,
+                            size_t *, quern_error *);
+    quern_status (*pause)(struct qn_broker *, const char *, bool, quern_error *);
+    quern_status (*remove_queue)(struct qn_broker *, const char *, bool, quern_error *);
+    quern_status (*check)(struct qn_broker *, bool, void (*)(const quern_finding *, void *), void *,
+                          quern_error *);
+};
+
+/* The first member of every broker's own struct. */
+struct qn_broker {
+    const struct qn_broker_ops *ops;
+    const struct quern_clock *clock;
+    int64_t command_timeout_ms;
+    int64_t opener_pid;
+};
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* owner.h - who holds a lease: "bootid:pidns:pid:starttime", from /proc.
+ *
+ * Only an owner of this kernel (boot id) and this pid namespace can be judged by /proc; all others
+ * by their lease. The start time tells a process from a later one with the same pid. */
+#ifndef QN_BROKER_OWNER_H
+#define QN_BROKER_OWNER_H
+
+#include "quern/status.h"
+
+#define QN_OWNER_SIZE 128
+
+enum qn_owner_state { QN_OWNER_UNKNOWN, QN_OWNER_ALIVE, QN_OWNER_DEAD };
+
+QUERN_NODISCARD quern_status qn_owner_self(char out[QN_OWNER_SIZE], quern_error *err);
+/* Malformed text is QN_OWNER_UNKNOWN. Another boot of this machine cannot be told from another
+ * machine: QN_OWNER_UNKNOWN. */
+enum qn_owner_state qn_owner_judge(const char *owner);
+/* Whether it names this boot of this kernel (then its leases are on our boot clock). */
+int qn_owner_same_boot(const char *owner);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* choice.h - which queues the free slots of a worker are filled from (design.md 4.2). No I/O.
+ *
+ * Weighted: every slot draws a queue with P = weight / sum. The draws follow a smooth weighted
+ * round robin that starts at a random point and goes on from exchange to exchange, so the first
+ * choice has asynq's probabilities and every window of starts has the exact shares. What a queue
+ * could not fill is redrawn among those that filled their quota. Strict: queues in order of weight,
+ * each until it is empty. */
+#ifndef QN_TASK_CHOICE_H
+#define QN_TASK_CHOICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/random.h"
+
+struct qn_choice {
+    size_t queue_count;
+    bool strict;
+    uint32_t weights[QN_QUEUES_MAX];
+    int64_t credits[QN_QUEUES_MAX]; /* of the smooth round robin; they always sum to 0 */
+    uint64_t weight_sum;
+};
+
+void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t queue_count,
+                    bool strict, struct qn_random *random);
+/* Draws `room` slots: order[slot] = queue index, quota[queue] = how many slots it got. Strict:
+ * order is not used and every quota is `room`. */
+void qn_choice_draw(struct qn_choice *choice, size_t room, uint16_t *order, uint32_t *quota);
+/* A slot that was drawn for a queue with nothing to give is handed back, so that the queue does not
+ * lose its share for later, and the queue that took the slot pays for it. */
+void qn_choice_settle(struct qn_choice *choice, const uint32_t *quota, const uint32_t *taken);
+/* Shares `room` more slots among the queues with more[queue] true, by weight, remainders by smooth
+ * round robin from the highest weight on; adds to want[queue]. Returns how many it placed: room, or
+ * 0 when no queue is left. Pure, so that every broker redraws alike. */
+size_t qn_choice_redraw(const uint32_t *weights, const bool *more, size_t queue_count, size_t room,
+                        uint32_t *want);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* lifecycle.h - the states of a task and the moves between them, as a table.
+ *
+ *            enqueue                          enqueue with delay            enqueue with group
+ *               |                                    |                             |
+ *               v            due                     v                             v
+ *   +------> pending <------------------------- scheduled                     aggregating
+ *   |           |  ^                                                                |
+ *   | give-back |  +---------------- run by hand ---(scheduled, retry, archived, completed,
+ * aggregating) | or crash  v
+ *   +-------- active ---- failed or snoozed ----> retry ---- due ----> pending
+ *               |  \------ out of attempts, poison, deadline -----> archived
+ *               |---------- done, with retention -----------------> completed
+ *               +---------- done or dropped ----------------------> deleted
+ *
+ * If you add a state: quern_task_state in quern/task.h, schema.sql (with a migration), the table in
+ * lifecycle.c, docs/protocol. */
+#ifndef QN_TASK_LIFECYCLE_H
+#define QN_TASK_LIFECYCLE_H
+
+#include <stdbool.h>
+
+#include "quern/inspector.h"
+#include "quern/task.h"
+
+bool qn_state_may_become(quern_task_state from, quern_task_state to);
+bool qn_state_may_delete(quern_task_state from);
+/* Whether an operator may do this to a task in that state. */
+bool qn_state_allows(quern_task_state state, quern_action action);
+/* 0 when the name is no state. */
+quern_task_state qn_state_parse(const char *name);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* task.h - the rules for a task: what is valid, what the defaults are. No I/O.
+ *
+ * quern_task is what a caller wrote; struct qn_task is the same after validation: every default
+ * filled in, every moment absolute. Everything below the client works with qn_task. */
+#ifndef QN_TASK_TASK_H
+#define QN_TASK_TASK_H
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "message/id.h"
+#include "quern/task.h"
+
+struct qn_task {
+    const char *id;
+    const char *queue;
+    const char *type;
+    const void *payload; /* NULL only when payload_size is 0 */
+    size_t payload_size;
+    int64_t retry_max; /* retries after the first attempt; 0: none */
+    quern_retry_policy retry;
+    int64_t process_at_ms;  /* 0: at once */
+    int64_t timeout_ms;     /* 0: none */
+    int64_t deadline_at_ms; /* 0: none */
+    int64_t unique_ms;      /* lifetime of the lock from now on, delay included; 0: none */
+    const char *unique_key; /* NULL: none */
+    int64_t retention_ms;   /* 0: none */
+    const char *group;      /* NULL: none */
+    const quern_header *headers;
+    size_t header_count;
+    quern_task_state state; /* where it is stored: scheduled, aggregating or pending */
+};
+
+/* Checks `in` and fills `ret_task`, whose strings are borrowed from `in` or live in `arena`. `ids`
+ * makes the id when there is none. QUERN_E_INVALID: the text names the field and the rule.
+ * A task with a delay is scheduled, also when it has a group (asynq does the same). */
+QUERN_NODISCARD quern_status qn_task_prepare(const quern_task *in, int64_t now_wall_ms,
+                                             size_t payload_size_max, struct qn_id_source *ids,
+                                             struct qn_arena *arena, struct qn_task *ret_task,
+                                             quern_error *err);
+
+/* The rules for names, each with a text that says what is wrong: `what` is "queue", "type", ... */
+QUERN_NODISCARD quern_status qn_name_check(const char *what, const char *name, quern_error *err);
+/* As qn_name_check, and no { }, which would break the hash tag of a Redis key. */
+QUERN_NODISCARD quern_status qn_queue_name_check(const char *name, quern_error *err);
+
+/* asynq's rule for the end of one attempt: the earlier of start + timeout and the deadline; with
+ * neither, 30 minutes only where the message came without both. 0: never. */
+int64_t qn_task_run_deadline_ms(const struct qn_task *task, int64_t start_wall_ms);
+
+#endif

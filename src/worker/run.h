@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* run.h - one attempt of one task inside this process: what quern_run is.
+ *
+ * A run belongs to the worker from its lease until its outcome was applied; while its handler runs,
+ * the handler's thread writes the fields marked (h), and any thread may cancel it. */
+#ifndef QN_WORKER_RUN_H
+#define QN_WORKER_RUN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "broker/broker.h"
+#include "pool/pool.h"
+#include "quern/mux.h"
+#include "quern/run.h"
+
+/* Where a made-up or real run sends what its handler writes. */
+struct qn_run_sink {
+    quern_status (*write_result)(struct quern_run *run, const void *data, size_t size,
+                                 quern_error *err);
+    quern_status (*write_progress)(struct quern_run *run, int32_t percent, const char *note,
+                                   quern_error *err);
+};
+
+enum qn_cancel_reason {
+    QN_REASON_NONE = 0,
+    QN_REASON_TIMEOUT,
+    QN_REASON_DEADLINE,
+    QN_REASON_LEASE_LOST,
+    QN_REASON_OPERATOR_RETRY,
+    QN_REASON_OPERATOR_ARCHIVE,
+    QN_REASON_SHUTDOWN
+};
+
+enum qn_run_phase {
+    QN_RUN_WAITING, /* leased, given to the pool, not started */
+    QN_RUN_RUNNING,
+    QN_RUN_FINISHED, /* its outcome waits for the next exchange */
+    QN_RUN_FENCED    /* given up while its handler still runs; its thread frees it */
+};
+
+struct quern_run {
+    struct qn_pool_item item;
+    struct qn_list node;          /* in the worker's list of runs; guarded by the worker's mutex */
+    struct qn_list finished_node; /* in the worker's list of finished runs; same mutex */
+    struct qn_leased *leased;     /* owned */
+    const struct qn_run_sink *sink;
+    void *owner;             /* the worker, or the test kit */
+    enum qn_run_phase phase; /* guarded by the worker's mutex */
+    int64_t leased_at_mono_ns;
+    int64_t started_at_mono_ns;
+    int64_t started_at_wall_ms;
+    int64_t deadline_at_ms; /* wall clock; 0: never */
+    int64_t ended_at_mono_ns;
+    _Atomic int cancel_reason;    /* the first enum qn_cancel_reason that was set */
+    _Atomic int cancel_fd;        /* -1 until asked for or cancelled */
+    pthread_mutex_t cancel_mutex; /* guards making cancel_fd */
+    quern_task view;              /* what the handler is given */
+    int64_t again_in_ms;          /* (h) -1: not said */
+    int outcome;                  /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
+    char *error;                  /* (h) owned; NULL: none */
+    void *result;                 /* (h) owned; written with the outcome */
+    size_t result_size;
+    bool has_result;
+};
+
+/* An outcome that only handlers of our own can give: the child process died. */
+#define QN_OUTCOME_CRASHED 100
+
+/* Takes `take_leased`; NULL when memory is out (then take_leased stays the caller's). */
+QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_leased *take_leased,
+                                             const struct qn_run_sink *sink, void *owner);
+void qn_run_free(struct quern_run *run);
+/* The first reason wins; makes the cancel descriptor readable. Any thread. */
+void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason);
+/* Calls the handler chain of `mux` and fills in outcome, error and the rest. */
+void qn_run_execute(struct quern_run *run, const quern_mux *mux);
+
+#endif
