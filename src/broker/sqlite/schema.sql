@@ -1,0 +1,128 @@
+-- schema.sql - the tables of quern in an SQLite file, and their invariants.
+--
+-- Everything is named quern_*, so that the tables can live beside a program's own; user_version and
+-- application_id belong to that program. The version of the schema is a row of quern_meta; a change
+-- is a new migration at the end, never an edit of an old one.
+--
+-- If you change a table: the statements in the .sql files beside this one, docs/protocol/sqlite.md.
+
+-- name: schema_1
+
+-- One row: the version, and the counter that tokens, fences and places in the queues come from. It
+-- only grows, so a token is never given twice, also not for a task with the same id later.
+CREATE TABLE quern_meta (
+    one             INTEGER PRIMARY KEY CHECK (one = 1),
+    schema_version  INTEGER NOT NULL,
+    counter         INTEGER NOT NULL CHECK (counter >= 0),
+    created_at_ms   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE quern_queue (
+    no              INTEGER PRIMARY KEY,
+    name            TEXT NOT NULL UNIQUE,
+    paused_at_ms    INTEGER NOT NULL DEFAULT 0,
+    processed       INTEGER NOT NULL DEFAULT 0,
+    failed          INTEGER NOT NULL DEFAULT 0 CHECK (failed <= processed),
+    trimmed         INTEGER NOT NULL DEFAULT 0,
+    -- Crashes of different tasks in a row; a broken deploy shows here. streak_id: the last one.
+    crash_streak    INTEGER NOT NULL DEFAULT 0,
+    streak_id       TEXT NOT NULL DEFAULT ''
+) STRICT;
+
+-- state: 1 active, 2 pending, 3 scheduled, 4 retry, 5 archived, 6 completed, 7 aggregating.
+-- place: the order in pending. A new or due task gets the next of the counter (the tail); a task
+-- that is given back keeps its place, and so stands before all that came later (the head).
+-- at_ms: when it is due (3, 4), was archived (5), is to be removed (6), was added (7); wall clock.
+-- lease_until: boot clock in ms; token: of the last lease, kept after recovery for the salvage.
+CREATE TABLE quern_task (
+    seq             INTEGER PRIMARY KEY,
+    queue           INTEGER NOT NULL,
+    id              TEXT NOT NULL,
+    state           INTEGER NOT NULL CHECK (state BETWEEN 1 AND 7),
+    place           INTEGER NOT NULL,
+    at_ms           INTEGER NOT NULL DEFAULT 0,
+    token           INTEGER NOT NULL DEFAULT 0,
+    lease_until     INTEGER NOT NULL DEFAULT 0,
+    worker          INTEGER NOT NULL DEFAULT 0,
+    started         INTEGER NOT NULL DEFAULT 0 CHECK (started IN (0, 1)),
+    started_at_ms   INTEGER NOT NULL DEFAULT 0,
+    cancel          INTEGER NOT NULL DEFAULT 0 CHECK (cancel BETWEEN 0 AND 2),
+    cause           INTEGER NOT NULL DEFAULT 0,
+    retry_count     INTEGER NOT NULL DEFAULT 0,
+    retry_max       INTEGER NOT NULL CHECK (retry_max >= 0),
+    crash_count     INTEGER NOT NULL DEFAULT 0,
+    crashed_at_ms   INTEGER NOT NULL DEFAULT 0,
+    type            TEXT NOT NULL,
+    payload         BLOB,
+    timeout_ms      INTEGER NOT NULL,
+    deadline_at_ms  INTEGER NOT NULL DEFAULT 0,
+    retention_ms    INTEGER NOT NULL DEFAULT 0,
+    enqueued_at_ms  INTEGER NOT NULL,
+    due_at_ms       INTEGER NOT NULL DEFAULT 0,
+    failed_at_ms    INTEGER NOT NULL DEFAULT 0,
+    completed_at_ms INTEGER NOT NULL DEFAULT 0,
+    retry_kind      INTEGER NOT NULL DEFAULT 0,
+    retry_base_ms   INTEGER NOT NULL DEFAULT 0,
+    retry_cap_ms    INTEGER NOT NULL DEFAULT 0,
+    progress        INTEGER,
+    progress_note   TEXT,
+    unique_key      TEXT,
+    grp             TEXT,
+    headers         TEXT,
+    error           TEXT,
+    result          BLOB,
+    CHECK ((state = 1) = (lease_until > 0)),
+    CHECK (retry_count <= retry_max),
+    CHECK (state <> 7 OR grp IS NOT NULL)
+) STRICT;
+
+-- Ids are unique in their queue, in every state, as in asynq. UUIDv7 ids keep this index dense.
+CREATE UNIQUE INDEX quern_task_id ON quern_task (queue, id);
+-- Pending tasks in their order; those with a crash on record apart, since a worker takes at most one.
+CREATE INDEX quern_task_pending ON quern_task (queue, place) WHERE state = 2 AND crash_count = 0;
+CREATE INDEX quern_task_suspect ON quern_task (queue, place) WHERE state = 2 AND crash_count > 0;
+CREATE INDEX quern_task_lease ON quern_task (lease_until) WHERE state = 1;
+-- What is due next, over all queues.
+CREATE INDEX quern_task_due ON quern_task (at_ms) WHERE state IN (3, 4);
+-- Pages and counts of the states that are not in a hurry.
+CREATE INDEX quern_task_rest ON quern_task (queue, state, at_ms) WHERE state >= 3;
+
+-- Uniqueness locks, as asynq's: they have a life of their own and may outlive the state of the task.
+CREATE TABLE quern_lock (
+    key             TEXT PRIMARY KEY,
+    queue           INTEGER NOT NULL,
+    id              TEXT NOT NULL,
+    until_ms        INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX quern_lock_until ON quern_lock (until_ms);
+
+CREATE TABLE quern_day (
+    queue           INTEGER NOT NULL,
+    day             INTEGER NOT NULL,      -- days since 1970-01-01, UTC
+    processed       INTEGER NOT NULL DEFAULT 0,
+    failed          INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (queue, day)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE quern_worker (
+    no              INTEGER PRIMARY KEY,
+    id              TEXT NOT NULL UNIQUE,
+    owner           TEXT NOT NULL,
+    host            TEXT NOT NULL,
+    pid             INTEGER NOT NULL,
+    status          TEXT NOT NULL,
+    queues          TEXT NOT NULL,
+    concurrency     INTEGER NOT NULL,
+    strict          INTEGER NOT NULL,
+    started_at_ms   INTEGER NOT NULL,
+    heartbeat_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- The last request of each session that took effect, and what it answered.
+CREATE TABLE quern_session (
+    id              INTEGER PRIMARY KEY,
+    sequence        INTEGER NOT NULL,
+    reply           BLOB,
+    at_ms           INTEGER NOT NULL
+) STRICT;
+CREATE INDEX quern_session_at ON quern_session (at_ms);
