@@ -12,7 +12,8 @@ set(QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/message/asynq.pb-c.h)
 # Its style is the generator's business.
 set_source_files_properties(${QUERN_GENERATED_SOURCES} PROPERTIES COMPILE_OPTIONS "-w")
 
-file(GLOB QUERN_SQL CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src src/broker/sqlite/*.sql)
+file(GLOB QUERN_SQL CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src
+    src/broker/sqlite/*.sql)
 foreach(sql ${QUERN_SQL})
     string(REGEX REPLACE "\\.sql$" "_sql.h" header ${sql})
     add_custom_command(

@@ -1,4 +1,5 @@
-# Warnings for our own code; -Werror comes from the presets only.
-set(QUERN_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
-    -Wmissing-prototypes -Wvla -Wformat=2 -Wswitch-enum -Wimplicit-fallthrough -Wundef
-    -Wpointer-arith -Wwrite-strings -Wcast-qual -Wno-missing-field-initializers)
+# Warnings for our own code; they become errors in the presets only.
+set(QUERN_CXX_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wformat=2
+    -Wswitch-enum -Wimplicit-fallthrough -Wundef -Wpointer-arith -Wwrite-strings -Wcast-qual
+    -Wno-missing-field-initializers)
+set(QUERN_WARNINGS ${QUERN_CXX_WARNINGS} -Wstrict-prototypes -Wmissing-prototypes)

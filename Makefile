@@ -1,0 +1,46 @@
+# What people type. The build itself is CMake's: see CMakeLists.txt and CMakePresets.json.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc)
+# How many tests run at a time: most of them wait for events rather than compute.
+TEST_JOBS ?= $(shell expr $$(nproc) \* 2)
+
+.PHONY: help demo release check check-full bench lint format install clean
+
+help: ## print this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+
+demo: release ## install what is missing, build, and hash the files under a folder as tasks
+	@scripts/demo
+
+release:
+	@scripts/bootstrap
+	@cmake --preset release >build-release.log || { cat build-release.log; exit 1; }
+	@rm -f build-release.log
+	@cmake --build build/release -j $(JOBS)
+
+check: ## build with ASan and UBSan, run all tests, layers, lengths and lint
+	@scripts/bootstrap --tests
+	@JOBS=$(JOBS) TEST_JOBS=$(TEST_JOBS) scripts/check
+
+check-full: ## check, then TSan, valgrind, clang-tidy, planted faults and the full kill counts
+	@scripts/bootstrap --all
+	@JOBS=$(JOBS) TEST_JOBS=$(TEST_JOBS) scripts/check --full
+
+bench: release ## print the figures of speed, one a line
+	@tests/bench/run build/release
+
+lint: ## clang-tidy, clang-format, layers, lengths, words and man pages
+	@scripts/bootstrap --lint
+	@JOBS=$(JOBS) scripts/lint --tidy
+
+format: ## lay out the sources by .clang-format
+	@scripts/bootstrap --lint
+	@scripts/lint --format
+
+install: release ## install under PREFIX (/usr/local), below DESTDIR when it is set
+	@DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)'
+
+clean: ## remove all that was built
+	rm -rf build

@@ -1,0 +1,33 @@
+#!/bin/sh
+# libquern exports exactly the symbols of symbols.txt, all of them quern_*, and needs no library
+# beyond the ones it is made for.
+#
+# After a deliberate change: nm -D --defined-only build/dev/libquern.so | awk '{print $3}' | sort
+set -eu
+here=$QUERN_SOURCE/tests/abi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# A sanitizer adds names of its own.
+nm -D --defined-only "$QUERN_LIBRARY" | awk '{ sub(/@.*/, "", $3); print $3 }' |
+    grep -v -e '^__asan_' -e '^__odr_asan' -e '^__ubsan_' -e '^__tsan_' | sort >"$work/exported"
+if ! diff -u "$here/symbols.txt" "$work/exported"; then
+    echo "FAILED: exported symbols differ from tests/abi/symbols.txt (- listed, + exported)" >&2
+    exit 1
+fi
+if grep -v '^quern_[a-z]' "$work/exported"; then
+    echo "FAILED: an exported symbol does not start with quern_" >&2
+    exit 1
+fi
+
+readelf -d "$QUERN_LIBRARY" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$work/needed"
+if grep -v -e '^libsqlite3\.' -e '^libcrypto\.' -e '^libprotobuf-c\.' -e '^libjansson\.' \
+    -e '^libc\.' -e '^libm\.' -e '^ld-linux' -e '^libasan\.' -e '^libubsan\.' -e '^libtsan\.' \
+    -e '^libgcc_s\.' "$work/needed"; then
+    echo "FAILED: libquern needs a library that it should not" >&2
+    exit 1
+fi
+readelf -d "$QUERN_LIBRARY" | grep -q '(SONAME).*\[libquern\.so\.0\]' || {
+    echo "FAILED: the soname is not libquern.so.0" >&2
+    exit 1
+}

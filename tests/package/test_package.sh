@@ -1,0 +1,64 @@
+#!/bin/sh
+# An installed quern can be used: by pkg-config with the shared and the static library, and by
+# CMake's find_package, from C and C++. Installs below a temporary directory, then moves it, since
+# nothing installed may know where it was built.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+program=$QUERN_SOURCE/tests/package/program.c
+
+fail()
+{
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+DESTDIR=$work/stage cmake --install "$QUERN_BUILD" --prefix /opt/quern >"$work/log" ||
+    fail "install: $(cat "$work/log")"
+mv "$work/stage/opt/quern" "$work/prefix"
+prefix=$work/prefix
+if grep -rlF -e "$QUERN_SOURCE" -e "$work/stage" "$prefix/include" "$prefix"/lib*/pkgconfig \
+    "$prefix"/lib/cmake "$prefix"/lib/*/cmake 2>/dev/null; then
+    fail "these files name the folder of the build"
+fi
+
+libraries=$(dirname "$(find "$prefix" -name libquern.so)")
+PKG_CONFIG_PATH=$libraries/pkgconfig
+LD_LIBRARY_PATH=$libraries
+export PKG_CONFIG_PATH LD_LIBRARY_PATH
+[ "$(pkg-config --modversion quern)" = "$("$prefix/bin/quern" --version | sed 's/.* //')" ] ||
+    fail "pkg-config and the program name different versions"
+
+# runs NAME - the program does its task, on a database of its own.
+runs()
+{
+    "$work/$1" "$work/$1.db" >"$work/said" || fail "$1 does not run"
+    [ "$(cat "$work/said")" = 1 ] || fail "$1 says: $(cat "$work/said")"
+}
+
+# shellcheck disable=SC2046,SC2086 # flags are lists of words
+{
+    $CC $CFLAGS -o "$work/shared" "$program" $(pkg-config --cflags --libs quern)
+    runs shared
+    # All of quern from the archive, its libraries as the system has them.
+    $CC $CFLAGS -o "$work/static" "$program" $(pkg-config --cflags quern) \
+        $(pkg-config --static --libs quern | sed "s|-lquern|$libraries/libquern.a|")
+    runs static
+    if ldd "$work/static" | grep -q libquern; then
+        fail "the static program needs libquern.so"
+    fi
+    if [ -n "$CXX" ]; then
+        $CXX -x c++ $CFLAGS -o "$work/cxx" "$program" -x none $(pkg-config --cflags --libs quern)
+        runs cxx
+    fi
+}
+
+if [ -n "$CXX" ]; then
+    cmake -S "$QUERN_SOURCE/tests/package" -B "$work/cmake" -G Ninja \
+        -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
+        -DCMAKE_C_FLAGS="$CFLAGS" -DCMAKE_CXX_FLAGS="$CFLAGS" >"$work/log" 2>&1 &&
+        cmake --build "$work/cmake" >>"$work/log" 2>&1 || fail "find_package: $(cat "$work/log")"
+    for name in shared_c static_c shared_cxx; do
+        runs "cmake/$name"
+    done
+fi

@@ -1,0 +1,117 @@
+#!/bin/sh
+# The checks of the sources can fail: each is fed a tree with planted offenders, must name every one
+# with file and line, and must let a clean tree pass.
+set -eu
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+
+fail()
+{
+    echo "FAILED: $*" >&2
+    cat "$root/said" >&2 || true
+    exit 1
+}
+
+# clean_tree - a small tree without offences.
+clean_tree()
+{
+    rm -rf "$root/tree"
+    mkdir -p "$root/tree/src/base" "$root/tree/src/client" "$root/tree/src/broker/sqlite" \
+        "$root/tree/include/quern" "$root/tree/examples" "$root/tree/tests/unit"
+    printf '/* SPDX-License-Identifier: MIT */\n#include "quern/task.h"\n' \
+        >"$root/tree/include/quern/client.h"
+    printf '/* SPDX-License-Identifier: MIT */\n#include <stdio.h>\n\n#include "base/buf.h"\n' \
+        >"$root/tree/src/client/client.c"
+}
+
+# plant FILE LINE... - writes a file that starts as ours do.
+plant()
+{
+    file=$root/tree/$1
+    shift
+    { echo "/* SPDX-License-Identifier: MIT */" && printf '%s\n' "$@"; } >"$file"
+}
+
+# passes CHECK; names CHECK TEXT... - what it must say.
+passes()
+{
+    "$QUERN_SOURCE/scripts/$1" "$root/tree" >"$root/said" 2>&1 || fail "$1 refuses a clean tree"
+}
+names()
+{
+    check=$1
+    shift
+    if "$QUERN_SOURCE/scripts/$check" "$root/tree" >"$root/said" 2>&1; then
+        fail "$check passes: $*"
+    fi
+    for text; do
+        grep -qF "$text" "$root/said" || fail "$check does not say: $text"
+    done
+}
+
+lines()
+{
+    i=0
+    while [ "$i" -lt "$1" ]; do
+        echo "$2"
+        i=$((i + 1))
+    done
+}
+
+clean_tree
+for check in check_layers check_lengths check_words; do
+    passes "$check"
+done
+
+# Layers: up, sideways, a public header that looks inside, an example that does, reserved headers.
+plant src/base/up.c '#include "client/client.h"'
+plant src/client/side.c '#include <errno.h>' '#include "inspect/inspector.h"'
+plant src/client/quoted.c '#include "client.h"'
+plant include/quern/inside.h '#include "base/buf.h"'
+plant examples/inside.c '#include "broker/broker.h"'
+plant src/client/database.c '#include <sqlite3.h>'
+plant src/base/kit.c '#include "quern/testing.h"'
+names check_layers src/base/up.c:2: src/client/side.c:3: src/client/quoted.c:2: \
+    include/quern/inside.h:2: examples/inside.c:2: src/client/database.c:2: src/base/kit.c:2:
+
+# Lengths: a function of 71 lines, one of 70 that is fine, a file of 501, a line of 101 columns.
+clean_tree
+{
+    printf 'int long_one(void)\n{\n'
+    lines 68 '    call();'
+    printf '}\n\nint right_one(void)\n{\n'
+    lines 67 '    call();'
+    printf '}\n'
+} >"$root/tree/src/base/long.c"
+lines 501 '/* text */' >"$root/tree/src/base/file.h"
+printf '\n/* %s */\n' "$(lines 95 x | tr -d '\n')" >"$root/tree/tests/unit/wide.c"
+names check_lengths "src/base/long.c:1: long_one has 71 lines" "src/base/file.h:501:" \
+    "tests/unit/wide.c:2: line has 101 columns"
+if grep -q right_one "$root/said"; then
+    fail "check_lengths refuses a function of 70 lines"
+fi
+
+# Words: in code only where the rule is about code, and everywhere where it is about words.
+clean_tree
+plant src/base/heap.c 'void *block = malloc(3);'
+plant src/client/speak.c 'void f(void) { printf("x"); }' '/* printf("fine here") */'
+plant src/client/quit.c 'void f(void) { abort(); }'
+plant src/client/asks.c 'const char *home = getenv("HOME");'
+plant tests/unit/test_nap.c 'void f(void) { usleep(10); }'
+plant src/base/slashes.c 'int a; // no'
+plant src/base/later.c '/* TO''DO: later */'
+plant src/base/wrong_word.c '/* runs a jo''b */'
+plant src/base/fine.c 'const char *url = "http://x // malloc(3)";'
+echo 'int a;' >"$root/tree/src/base/unlicensed.c"
+names check_words src/base/heap.c:2: src/client/speak.c:2: src/client/quit.c:2: \
+    src/client/asks.c:2: tests/unit/test_nap.c:2: src/base/slashes.c:2: src/base/later.c:2: \
+    src/base/wrong_word.c:2: src/base/unlicensed.c:1:
+if grep -q -e fine.c -e speak.c:3: "$root/said"; then
+    fail "check_words looks into comments and strings where it should not"
+fi
+
+# A tree without sources is not a clean one.
+rm -rf "$root/tree/src" "$root/tree/include" "$root/tree/examples" "$root/tree/tests"
+for check in check_layers check_lengths check_words; do
+    names "$check" "no sources"
+done
