@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_contract.c - the frame of the contract tests: makers of brokers, and the runner.
+ *
+ * Each test gets a broker with nothing in it, a clock that stands at CONTRACT_NOW_MS and an
+ * announced worker of this process; both vanish after the test, also when it failed. The words
+ * for doing and looking are in lib_words.c and lib_looks.c. */
+#include "lib_contract.h"
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "broker/owner.h"
+
+/* --- Makers ------------------------------------------------------------------------- */
+
+static void sqlite_make(struct contract *c)
+{
+    test_dir_make(c->dir);
+    (void)snprintf(c->url, sizeof c->url, "sqlite://%s/tasks.db", c->dir);
+}
+
+static void sqlite_unmake(struct contract *c)
+{
+    test_dir_remove(c->dir);
+}
+
+static void *sqlite_begin(struct contract *c)
+{
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(c->url + strlen("sqlite://"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_busy_timeout(db, TEST_PATIENCE_MS), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    return db;
+}
+
+static void sqlite_end(void *tx, bool commit)
+{
+    assert_int_equal(sqlite3_exec(tx, commit ? "COMMIT" : "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(tx), SQLITE_OK);
+}
+
+static const struct contract_maker makers[] = {
+    {.name = "sqlite",
+     .make = sqlite_make,
+     .unmake = sqlite_unmake,
+     .begin = sqlite_begin,
+     .end = sqlite_end},
+};
+
+/* --- The runner --------------------------------------------------------------------- */
+
+struct contract_case {
+    const struct contract_maker *maker;
+    const struct contract_test *test;
+    struct contract contract;
+};
+
+static int set_up(void **state)
+{
+    struct contract_case *one = *state;
+    struct contract *c = &one->contract;
+    *c = (struct contract){.maker = one->maker, .session = 77};
+    c->maker->make(c);
+    qn_clock_init(&c->clock, CONTRACT_NOW_MS, 5000000);
+    qn_id_source_init(&c->ids);
+    c->broker = contract_open(c);
+    contract_announce(c->broker, CONTRACT_WORKER);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct contract_case *one = *state;
+    qn_broker_close(one->contract.broker);
+    one->contract.broker = NULL;
+    one->maker->unmake(&one->contract);
+    return 0;
+}
+
+static void run_case(void **state)
+{
+    struct contract_case *one = *state;
+    one->test->run(&one->contract);
+}
+
+/* The first maker's tests carry the bare names, the others' "name (scheme)". */
+static const char *case_name(const struct contract_case *one)
+{
+    char *name = NULL;
+    if (one->maker == &makers[0]) {
+        return one->test->name;
+    }
+    return asprintf(&name, "%s (%s)", one->test->name, one->maker->name) < 0 ? NULL : name;
+}
+
+int contract_main(int argc, char **argv, const struct contract_test *tests, size_t count,
+                  const struct test_role *roles, size_t role_count)
+{
+    size_t total = count * TEST_COUNT(makers);
+    struct contract_case *cases = calloc(total, sizeof *cases);
+    struct CMUnitTest *units = calloc(total, sizeof *units);
+    int code = 1;
+    if (cases != NULL && units != NULL) {
+        for (size_t i = 0; i < total; i++) {
+            cases[i].maker = &makers[i / count];
+            cases[i].test = &tests[i % count];
+            units[i] = (struct CMUnitTest){.name = case_name(&cases[i]),
+                                           .test_func = run_case,
+                                           .setup_func = set_up,
+                                           .teardown_func = tear_down,
+                                           .initial_state = &cases[i]};
+        }
+        const struct test_group group = {.name = argv[0],
+                                         .tests = units,
+                                         .test_count = total,
+                                         .roles = roles,
+                                         .role_count = role_count};
+        code = test_main(argc, argv, &group);
+        for (size_t i = count; i < total; i++) {
+            free((void *)(uintptr_t)units[i].name);
+        }
+    }
+    free(units);
+    free(cases);
+    return code;
+}
+
+/* --- Brokers, workers, time --------------------------------------------------------- */
+
+struct qn_broker *contract_open(struct contract *c)
+{
+    struct qn_broker_options options = {.clock = &c->clock, .create = true};
+    struct qn_broker *broker = NULL;
+    quern_error err = {0};
+    assert_ok(qn_broker_open(c->url, &options, &broker, &err), err);
+    return broker;
+}
+
+struct qn_broker *contract_open_child(const char *url)
+{
+    struct qn_broker_options options = {.create = false};
+    struct qn_broker *broker = NULL;
+    quern_error err = {0};
+    quern_status status = qn_broker_open(url, &options, &broker, &err);
+    if (status != QUERN_OK) {
+        (void)fprintf(stderr, "child: %s\n", err.text);
+    }
+    TEST_REQUIRE(status == QUERN_OK);
+    return broker;
+}
+
+void contract_announce(struct qn_broker *broker, const char *worker_id)
+{
+    char owner[QN_OWNER_SIZE];
+    quern_error err = {0};
+    struct qn_queue_turn queues[] = {{.name = "default", .weight = 1},
+                                     {.name = "other", .weight = 1}};
+    assert_ok(qn_owner_self(owner, &err), err);
+    struct qn_announcement announcement = {.worker_id = worker_id,
+                                           .owner = owner,
+                                           .host = "host",
+                                           .status = "active",
+                                           .queues = "default=1 other=1",
+                                           .pid = 1,
+                                           .started_at_ms = CONTRACT_NOW_MS,
+                                           .concurrency = 4,
+                                           .queue_turns = queues,
+                                           .queue_count = TEST_COUNT(queues)};
+    assert_ok(qn_broker_announce(broker, &announcement, &err), err);
+}
+
+void contract_advance(struct contract *c, int64_t ms)
+{
+    atomic_fetch_add(&c->clock.boot_ms, ms);
+    atomic_fetch_add(&c->clock.wall_ms, ms);
+}
+
+void contract_jump(struct contract *c, int64_t ms)
+{
+    atomic_fetch_add(&c->clock.wall_ms, ms);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_contract.h - a fresh broker for each contract test, and short words for what tests do to it.
+ *
+ * The suite runs over every broker in the table of makers in lib_contract.c; a new broker is one
+ * line there, and nothing in the tests names one. Time stands still until a test turns it, except
+ * for what waits for wake-ups. Two queues exist by habit: "default" and "other".
+ *
+ * The helpers assert that the call itself works; what a test is about it asserts itself. */
+#ifndef TESTS_CONTRACT_LIB_CONTRACT_H
+#define TESTS_CONTRACT_LIB_CONTRACT_H
+
+#include "lib_test.h"
+
+#include "broker/broker.h"
+
+#define CONTRACT_NOW_MS INT64_C(1800000000000)
+#define CONTRACT_LEASE_MS INT64_C(30000)
+#define CONTRACT_WORKER "worker-1"
+
+struct contract;
+struct contract_maker {
+    const char *name; /* the scheme of the URL */
+    void (*make)(struct contract *c);
+    void (*unmake)(struct contract *c);
+    /* The caller's own transaction for enqueue_in; NULL where the broker has none. */
+    void *(*begin)(struct contract *c);
+    void (*end)(void *tx, bool commit);
+};
+
+struct contract {
+    const struct contract_maker *maker;
+    char dir[TEST_DIR_SIZE];
+    char url[256];
+    struct quern_clock clock;
+    struct qn_broker *broker;
+    struct qn_id_source ids;
+    uint64_t session;
+    uint64_t sequence;
+    uint32_t crash_streak; /* of the queue of the latest exchange with one queue */
+    bool paused;           /* the same */
+};
+
+/* --- The frame of a test program ---------------------------------------------------- */
+
+struct contract_test {
+    const char *name;
+    void (*run)(struct contract *c);
+};
+#define CONTRACT_TEST(function)                                                                    \
+    {                                                                                              \
+        .name = #function, .run = (function)                                                       \
+    }
+int contract_main(int argc, char **argv, const struct contract_test *tests, size_t count,
+                  const struct test_role *roles, size_t role_count);
+#define CONTRACT_MAIN(array)                                                                       \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        return contract_main(argc, argv, (array), TEST_COUNT(array), NULL, 0);                     \
+    }
+
+/* Another broker object for the same data, as another process would have; closed by the caller. */
+struct qn_broker *contract_open(struct contract *c);
+/* In a child: the broker of `url` on the system's clock; ends the child if it cannot be opened. */
+struct qn_broker *contract_open_child(const char *url);
+/* Writes the record of a worker that runs in this process. */
+void contract_announce(struct qn_broker *broker, const char *worker_id);
+/* Lets time pass for the broker: wall clock and leases. */
+void contract_advance(struct contract *c, int64_t ms);
+/* Lets the wall clock jump; no time passes. */
+void contract_jump(struct contract *c, int64_t ms);
+
+/* --- Enqueueing --------------------------------------------------------------------- */
+
+/* What the library makes of the task is stored; the result of that one task. */
+quern_status contract_try(struct contract *c, const quern_task *task);
+void contract_enqueue(struct contract *c, const quern_task *task);
+/* A plain task "t" with this id in this queue. */
+void contract_put(struct contract *c, const char *queue, const char *id);
+/* count tasks "PREFIX0000", "PREFIX0001", ... in a few batches. */
+void contract_put_many(struct contract *c, const char *queue, const char *prefix, size_t count);
+
+/* --- Running ------------------------------------------------------------------------ */
+
+/* Leases up to `room` tasks of one queue, all of them started, suspects included. */
+size_t contract_lease(struct contract *c, const char *queue, uint32_t room,
+                      struct qn_leased **runs);
+/* The next run of the queue, started; NULL when it gives nothing. */
+struct qn_leased *contract_take(struct contract *c, const char *queue);
+/* The same, but fetched ahead: not started. */
+struct qn_leased *contract_fetch(struct contract *c, const char *queue);
+/* As contract_take, but there must be one and it must have this id. */
+struct qn_leased *contract_take_id(struct contract *c, const char *queue, const char *id);
+/* Enqueues a plain task and leases it. */
+struct qn_leased *contract_start(struct contract *c, const char *id);
+
+/* Tells the broker how a run ended. */
+enum qn_applied contract_end(struct contract *c, const struct qn_outcome *outcome);
+/* The same by kind: delay_ms 60 000, the cause that fits, started, error "broken" for failures;
+ * frees the run. */
+enum qn_applied contract_finish(struct contract *c, struct qn_leased *run,
+                                enum qn_outcome_kind kind);
+/* Without freeing it. */
+enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
+                              enum qn_outcome_kind kind);
+/* Any exchange; fills in worker, lease and what is missing. applied may be NULL without outcomes.
+ */
+size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum qn_applied *applied,
+                         struct qn_leased **runs);
+
+size_t contract_recover(struct contract *c, const char *queue);
+size_t contract_forward(struct contract *c, const char *queue, int64_t *ret_next_due_at_ms);
+/* Lets the lease of whatever runs in the queue pass and recovers it. */
+void contract_lapse(struct contract *c, const char *queue);
+
+/* --- Looking ------------------------------------------------------------------------ */
+
+#define CONTRACT_TEXT_SIZE 300
+struct contract_view {
+    bool found;
+    quern_task_state state;
+    char queue[CONTRACT_TEXT_SIZE];
+    char id[CONTRACT_TEXT_SIZE];
+    char type[CONTRACT_TEXT_SIZE];
+    char error[5000];
+    char worker[CONTRACT_TEXT_SIZE];
+    char note[CONTRACT_TEXT_SIZE];
+    unsigned char result[CONTRACT_TEXT_SIZE];
+    size_t result_size;
+    bool has_result;
+    size_t payload_size;
+    int64_t retry_count;
+    int64_t crash_count;
+    int64_t failed_at_ms;
+    int64_t at_ms;
+    int64_t enqueued_at_ms;
+    int64_t started_at_ms;
+    int64_t completed_at_ms;
+    quern_cause cause;
+    uint64_t fence;
+    int32_t progress;
+};
+struct contract_view contract_see(struct contract *c, const char *queue, const char *id);
+/* 0 when the task does not exist. */
+int contract_state(struct contract *c, const char *queue, const char *id);
+/* The numbers of a queue; zero when it does not exist (name is NULL then, else ""). */
+quern_queue_info contract_queue(struct contract *c, const char *queue);
+uint64_t contract_count(struct contract *c, const char *queue, quern_task_state state);
+/* Asserts the day's and the total counters of the queue. */
+void contract_assert_counted(struct contract *c, const char *queue, uint64_t processed,
+                             uint64_t failed);
+
+#endif
