@@ -11,6 +11,7 @@
 
 #include "lib_test.h"
 
+#include "base/limits.h"
 #include "broker/broker.h"
 
 #define CONTRACT_NOW_MS INT64_C(1800000000000)
