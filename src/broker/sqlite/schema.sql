@@ -14,6 +14,8 @@ CREATE TABLE quern_meta (
     one             INTEGER PRIMARY KEY CHECK (one = 1),
     schema_version  INTEGER NOT NULL,
     counter         INTEGER NOT NULL CHECK (counter >= 0),
+    -- The boot of the kernel that the leases were measured with; after another boot they are void.
+    boot_id         TEXT NOT NULL,
     created_at_ms   INTEGER NOT NULL
 ) STRICT;
 
@@ -52,8 +54,6 @@ CREATE TABLE quern_task (
     retry_max       INTEGER NOT NULL CHECK (retry_max >= 0),
     crash_count     INTEGER NOT NULL DEFAULT 0,
     crashed_at_ms   INTEGER NOT NULL DEFAULT 0,
-    type            TEXT NOT NULL,
-    payload         BLOB,
     timeout_ms      INTEGER NOT NULL,
     deadline_at_ms  INTEGER NOT NULL DEFAULT 0,
     retention_ms    INTEGER NOT NULL DEFAULT 0,
@@ -64,13 +64,17 @@ CREATE TABLE quern_task (
     retry_kind      INTEGER NOT NULL DEFAULT 0,
     retry_base_ms   INTEGER NOT NULL DEFAULT 0,
     retry_cap_ms    INTEGER NOT NULL DEFAULT 0,
-    progress        INTEGER,
+    progress        INTEGER NOT NULL DEFAULT -1,
+    type            TEXT NOT NULL,
     progress_note   TEXT,
     unique_key      TEXT,
     grp             TEXT,
-    headers         TEXT,
+    -- name NUL value NUL, and so on.
+    headers         BLOB,
     error           TEXT,
+    -- The large ones last, so that a look at the others need not follow their overflow pages.
     result          BLOB,
+    payload         BLOB,
     CHECK ((state = 1) = (lease_until > 0)),
     CHECK (retry_count <= retry_max),
     CHECK (state <> 7 OR grp IS NOT NULL)
@@ -81,11 +85,11 @@ CREATE UNIQUE INDEX quern_task_id ON quern_task (queue, id);
 -- Pending tasks in their order; those with a crash on record apart, since a worker takes at most one.
 CREATE INDEX quern_task_pending ON quern_task (queue, place) WHERE state = 2 AND crash_count = 0;
 CREATE INDEX quern_task_suspect ON quern_task (queue, place) WHERE state = 2 AND crash_count > 0;
-CREATE INDEX quern_task_lease ON quern_task (lease_until) WHERE state = 1;
--- What is due next, over all queues.
-CREATE INDEX quern_task_due ON quern_task (at_ms) WHERE state IN (3, 4);
--- Pages and counts of the states that are not in a hurry.
-CREATE INDEX quern_task_rest ON quern_task (queue, state, at_ms) WHERE state >= 3;
+CREATE INDEX quern_task_lease ON quern_task (lease_until, queue) WHERE state = 1;
+-- What is due next. So every state stands in exactly one of these indexes, in its order; a query must
+-- repeat the WHERE of the index word for word, or it is not used.
+CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state) WHERE state IN (3, 4);
+CREATE INDEX quern_task_rest ON quern_task (queue, state, at_ms) WHERE state >= 5;
 
 -- Uniqueness locks, as asynq's: they have a life of their own and may outlive the state of the task.
 CREATE TABLE quern_lock (
@@ -104,6 +108,7 @@ CREATE TABLE quern_day (
     PRIMARY KEY (queue, day)
 ) STRICT, WITHOUT ROWID;
 
+-- no: from the counter, so that a lease never seems to belong to a later worker.
 CREATE TABLE quern_worker (
     no              INTEGER PRIMARY KEY,
     id              TEXT NOT NULL UNIQUE,
@@ -125,4 +130,3 @@ CREATE TABLE quern_session (
     reply           BLOB,
     at_ms           INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX quern_session_at ON quern_session (at_ms);

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/* sqlite.h - what the files of the SQLite broker share: its struct and its three doors.
+ *
+ * Writing: qn_sqlite_begin .. qn_sqlite_commit or qn_sqlite_rollback. There is one writing
+ * connection, so that what the threads of a process write is one row of transactions; the gate
+ * before it lets urgent callers (lease extension) go first. Reading: qn_sqlite_read_begin ..
+ * qn_sqlite_read_end, on a second connection, so that a long look never holds up the pump.
+ * Waking: qn_sqlite_wake after a commit that made work for somebody. */
+#ifndef QN_BROKER_SQLITE_SQLITE_H
+#define QN_BROKER_SQLITE_SQLITE_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "broker/broker.h"
+#include "broker/sqlite/conn.h"
+
+/* Lets one thread at a time to the writing connection, urgent ones before all others. */
+struct qn_gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t freed; /* on CLOCK_MONOTONIC */
+    bool taken;           /* the rest is guarded by mutex */
+    size_t urgent_waiting;
+};
+
+/* Makes commits durable within a second (sync.c). */
+struct qn_syncer {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* on CLOCK_MONOTONIC */
+    pthread_t thread;
+    bool running; /* guarded by mutex, as the next two */
+    bool stop;
+    bool dirty;
+    int fd; /* of the -wal file; the thread's own, -1 while not open */
+};
+
+/* The sockets of a broker object that waits (wait.c). */
+struct qn_waiter {
+    pthread_mutex_t mutex; /* guards making and arming them */
+    bool ready;
+    int epoll_fd;
+    int interrupt_fd; /* an eventfd, from open to close, so that interrupt needs no lock */
+    int wake_fd;
+    int control_fd;
+    int lock_fd;
+    int64_t armed_version;    /* data_version at arm */
+    _Atomic bool armed;       /* set by arm, cleared by the wake-up */
+    char id[QN_ID_TEXT_SIZE]; /* names the sockets and the lock file */
+};
+
+/* Who waits on this file: the directory of sockets, remembered while it does not change. */
+struct qn_roster {
+    pthread_mutex_t mutex; /* guards all of it */
+    int dir_fd;            /* -1: not open yet; there is no directory before the first waiter */
+    int send_fd;           /* an unbound datagram socket; -1 until needed */
+    int64_t changed_at_ns; /* mtime of the directory when it was read */
+    char (*ids)[QN_ID_TEXT_SIZE];
+    size_t count;
+    size_t capacity;
+    bool stale; /* read it again in any case */
+};
+
+struct qn_sqlite {
+    struct qn_broker base;
+    char *path; /* absolute, symbolic links resolved */
+    char *wal_path;
+    char *wake_path; /* the directory of sockets */
+    bool full_sync;
+    bool unsafe_fs;
+    struct qn_gate gate;
+    struct qn_conn writer; /* used with the gate held */
+    pthread_mutex_t read_mutex;
+    struct qn_conn reader; /* guarded by read_mutex; opened when first needed */
+    struct qn_syncer syncer;
+    struct qn_waiter waiter;
+    struct qn_roster roster;
+};
+
+static inline struct qn_sqlite *qn_sqlite_of(struct qn_broker *broker)
+{
+    return (struct qn_sqlite *)(void *)broker;
+}
+
+/* --- Doors ---------------------------------------------------------------------------- */
+
+/* Waits at the gate and begins a transaction (BEGIN IMMEDIATE). On success the caller must end it
+ * with commit or rollback, in the same thread. QUERN_E_BUSY after command_timeout_ms. */
+QUERN_NODISCARD quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent,
+                                             struct qn_conn **ret_conn, quern_error *err);
+/* Ends the transaction and opens the gate in any case. On failure nothing was changed, except with
+ * QUERN_E_UNKNOWN. */
+QUERN_NODISCARD quern_status qn_sqlite_commit(struct qn_sqlite *self, quern_error *err);
+void qn_sqlite_rollback(struct qn_sqlite *self);
+
+/* Locks the reading connection and begins a read transaction: one snapshot until read_end. Never
+ * call it between begin and commit. */
+QUERN_NODISCARD quern_status qn_sqlite_read_begin(struct qn_sqlite *self, struct qn_conn **ret_conn,
+                                                  quern_error *err);
+void qn_sqlite_read_end(struct qn_sqlite *self);
+
+/* Wakes all workers that wait on this file. Call it after the commit, never inside a transaction.
+ */
+void qn_sqlite_wake(struct qn_sqlite *self);
+/* Tells all workers of this file to cancel a run; lost messages are made good by extend, which
+ * reads quern_task.cancel. After the commit. */
+void qn_sqlite_tell_cancel(struct qn_sqlite *self, const char *queue, const char *id,
+                           enum qn_cancel cancel);
+
+/* --- Pieces that several operations need ------------------------------------------------ */
+
+/* The number of a queue; with create it is made when there is none; else *ret_no = 0 for that. */
+QUERN_NODISCARD quern_status qn_sqlite_queue_no(struct qn_conn *conn, const char *name, bool create,
+                                                int64_t *ret_no, quern_error *err);
+/* Takes `count` numbers from the counter of the database; *ret_first is the first of them. */
+QUERN_NODISCARD quern_status qn_sqlite_numbers(struct qn_conn *conn, size_t count,
+                                               int64_t *ret_first, quern_error *err);
+/* When the next scheduled or retry task of the queue is due; INT64_MAX: none. */
+QUERN_NODISCARD quern_status qn_sqlite_next_due(struct qn_conn *conn, int64_t queue_no,
+                                                int64_t *ret_due_at_ms, quern_error *err);
+/* Frees the lock if it is held by this task. key NULL: nothing. */
+QUERN_NODISCARD quern_status qn_sqlite_lock_free(struct qn_conn *conn, const char *key,
+                                                 int64_t queue_no, const char *id,
+                                                 quern_error *err);
+
+/* Headers are stored as one blob: name NUL value NUL, and so on. Packed size of the headers: */
+size_t qn_sqlite_headers_size(const quern_header *headers, size_t count);
+void qn_sqlite_headers_pack(const quern_header *headers, size_t count, char *out);
+/* How many headers a blob holds; a damaged one holds none. */
+size_t qn_sqlite_headers_count(const void *blob, size_t size);
+/* Fills `count` (from qn_sqlite_headers_count) headers that point into the blob. */
+void qn_sqlite_headers_unpack(const void *blob, size_t size, quern_header *headers, size_t count);
+
+/* --- Opening (file.c, schema.c, open.c) -------------------------------------------------- */
+
+quern_status qn_sqlite_open(const char *url, const struct qn_broker_options *options,
+                            struct qn_broker **ret_broker, quern_error *err);
+/* Resolves the path, checks directory and file system, makes the file (0600) if asked to. */
+QUERN_NODISCARD quern_status qn_sqlite_file_prepare(const char *path, bool create, bool unsafe_fs,
+                                                    char **ret_path, quern_error *err);
+/* Looks at the first bytes before SQLite does: is it a database, or an empty file? */
+QUERN_NODISCARD quern_status qn_sqlite_file_check(struct qn_conn *conn, bool *ret_empty,
+                                                  quern_error *err);
+/* The name of the network file system that `path` is on; NULL: a local one. */
+const char *qn_sqlite_network_fs(const char *path);
+/* Brings the schema to this version. init: also beside the tables of others. */
+QUERN_NODISCARD quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool init,
+                                                      int64_t now_ms, quern_error *err);
+#define QN_SQLITE_SCHEMA_VERSION 1
+
+/* --- The sync thread (sync.c) ------------------------------------------------------------ */
+
+void qn_syncer_note(struct qn_sqlite *self); /* something was committed */
+void qn_syncer_stop(struct qn_sqlite *self); /* syncs what is left, ends the thread */
+
+/* --- Operations, one file each; contracts in broker.h ------------------------------------- */
+
+void qn_sqlite_close(struct qn_broker *broker);
+quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
+                               const struct qn_task *tasks, size_t count, quern_status *results,
+                               quern_error *err);
+quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx, const struct qn_task *tasks,
+                                  size_t count, quern_status *results, quern_error *err);
+void qn_sqlite_wake_all(struct qn_broker *broker);
+quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
+                                struct qn_exchange_reply *reply, quern_error *err);
+quern_status qn_sqlite_extend(struct qn_broker *broker, struct qn_extension *extensions,
+                              size_t count, int64_t lease_ms, quern_error *err);
+quern_status qn_sqlite_write_result(struct qn_broker *broker, const struct qn_leased *run,
+                                    const void *data, size_t size, quern_error *err);
+quern_status qn_sqlite_write_progress(struct qn_broker *broker, const struct qn_leased *run,
+                                      int32_t percent, const char *note, quern_error *err);
+quern_status qn_sqlite_forward(struct qn_broker *broker, const char *const *queues,
+                               size_t queue_count, size_t limit, size_t *ret_moved,
+                               int64_t *ret_next_due_at_ms, quern_error *err);
+quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queues,
+                               size_t queue_count, size_t limit,
+                               void (*on_recovery)(const struct qn_recovery *recovery, void *user),
+                               void *user, size_t *ret_recovered, quern_error *err);
+quern_status qn_sqlite_prune(struct qn_broker *broker, const char *const *queues,
+                             size_t queue_count, size_t limit, size_t *ret_removed,
+                             quern_error *err);
+quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
+                           bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err);
+quern_status qn_sqlite_wait(struct qn_broker *broker, int64_t timeout_ms,
+                            struct qn_wakeup *ret_wakeup, quern_error *err);
+void qn_sqlite_interrupt(struct qn_broker *broker);
+quern_status qn_sqlite_announce(struct qn_broker *broker,
+                                const struct qn_announcement *announcement, quern_error *err);
+quern_status qn_sqlite_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err);
+quern_status qn_sqlite_drained(struct qn_broker *broker, const char *const *queues,
+                               size_t queue_count, bool *ret_drained, quern_error *err);
+
+quern_status qn_sqlite_queues(struct qn_broker *broker,
+                              bool (*on_queue)(const quern_queue_info *queue, void *user),
+                              void *user, quern_error *err);
+quern_status qn_sqlite_tasks(struct qn_broker *broker, const quern_task_filter *filter,
+                             bool (*on_task)(const quern_task_info *info, void *user), void *user,
+                             quern_error *err);
+quern_status qn_sqlite_workers(struct qn_broker *broker,
+                               bool (*on_worker)(const quern_worker_info *worker, void *user),
+                               void *user, quern_error *err);
+quern_status qn_sqlite_history(struct qn_broker *broker, const char *queue, size_t days,
+                               quern_day *ret_days, quern_error *err);
+quern_status qn_sqlite_facts(struct qn_broker *broker,
+                             void (*on_fact)(const char *name, const char *text, void *user),
+                             void *user, quern_error *err);
+quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const char *queue,
+                           const char *id, quern_error *err);
+quern_status qn_sqlite_act_all(struct qn_broker *broker, quern_action action,
+                               const quern_task_filter *filter, size_t limit, size_t *ret_count,
+                               quern_error *err);
+quern_status qn_sqlite_pause(struct qn_broker *broker, const char *queue, bool pause,
+                             quern_error *err);
+quern_status qn_sqlite_remove_queue(struct qn_broker *broker, const char *queue, bool force,
+                                    quern_error *err);
+quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
+                             void (*on_finding)(const quern_finding *finding, void *user),
+                             void *user, quern_error *err);
+
+#endif
