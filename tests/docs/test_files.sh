@@ -1,0 +1,36 @@
+#!/bin/sh
+# Every file that the documentation names exists: relative links, and words in backquotes that look
+# like paths of this repository (a folder of ours first, or the name of a source file alone).
+set -eu
+cd "$QUERN_SOURCE"
+exec python3 - <<'END'
+import pathlib
+import re
+import sys
+
+FOLDERS = r"(?:src|include|tests|examples|docs|scripts|cmake|man|\.ci)/"
+failed = checked = 0
+documents = [*pathlib.Path(".").glob("*.md"), *pathlib.Path("docs").rglob("*.md")]
+sources = {file.name for folder in ("src", "include", "tests", "examples")
+           for file in pathlib.Path(folder).rglob("*.*")}
+for document in documents:
+    text = document.read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        names = [(document.parent, name) for name in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", line)]
+        for word in re.findall(r"`([^` ]+)`", line):
+            if re.match(FOLDERS, word):
+                names.append((pathlib.Path("."), word))
+            elif re.fullmatch(r"\w+\.(?:c|h|sql|proto)", word) and word not in sources:
+                names.append((pathlib.Path("."), word))
+        for folder, name in names:
+            checked += 1
+            # `src/base/arena.{c,h}`, `tests/unit/test_*.c`
+            for single in re.sub(r"\{(.*)\}", "*", name).split():
+                if not any(folder.glob(single.rstrip("/"))):
+                    print(f"{document}:{number}: there is no {name}")
+                    failed += 1
+if checked < 10:
+    print(f"only {checked} names found: is the pattern still right?")
+    failed += 1
+sys.exit(1 if failed else 0)
+END

@@ -1,0 +1,19 @@
+#!/bin/sh
+# The program in README.md is examples/hello.c, word for word (without its opening comment), and it
+# compiles and links as a reader would do it.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$QUERN_SOURCE/README.md" >"$work/hello.c"
+[ -s "$work/hello.c" ] || {
+    echo "FAILED: README.md holds no C program" >&2
+    exit 1
+}
+sed -n '/^#include/,$p' "$QUERN_SOURCE/examples/hello.c" | diff -u - "$work/hello.c" || {
+    echo "FAILED: README.md and examples/hello.c differ" >&2
+    exit 1
+}
+# shellcheck disable=SC2086 # flags are a list of words
+$CC $CFLAGS -std=c11 -Wall -Wextra -Werror -o "$work/hello" "$work/hello.c" \
+    -I"$QUERN_SOURCE/include" "$QUERN_LIBRARY"
