@@ -45,3 +45,10 @@ endif()
 if(CMAKE_INTERPROCEDURAL_OPTIMIZATION AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
     list(TRANSFORM CMAKE_C_COMPILE_OPTIONS_IPO REPLACE "^-fno-fat" "-ffat")
 endif()
+
+# Other checks of clang-tidy: every file is looked at again, as its command line changes with them.
+if(CMAKE_C_CLANG_TIDY)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS .clang-tidy)
+    file(SHA256 .clang-tidy checks)
+    add_compile_definitions(QUERN_LINT_${checks})
+endif()
