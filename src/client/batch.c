@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* batch.c - many tasks with one call.
+ *
+ * The tasks are cut into requests that fit one transaction each and go through the same meeting
+ * point as single tasks (combine.c), one after the other, so their order is kept. A task that is
+ * not valid or is refused concerns only itself. When the broker itself fails, the rest is not
+ * tried: it would fail too, each part after its own time-out, and what came later must not be
+ * stored before what came earlier. */
+#include "client/client.h"
+
+#include "base/error.h"
+#include "base/sized.h"
+
+/* How many tasks from `first` on fit into one request, at least one; their payload in
+ * *ret_bytes. A struct that cannot be read counts as a task, and is refused in its turn. */
+static size_t measure(const void *tasks, size_t task_size, size_t first, size_t count,
+                      size_t *ret_bytes)
+{
+    size_t bytes = 0;
+    size_t taken = 0;
+    while (first + taken < count && taken < QN_BATCH_MAX) {
+        quern_task task;
+        const char *theirs = (const char *)tasks + (first + taken) * task_size;
+        if (qn_sized_copy(&task, sizeof task, theirs, task_size, "quern_task", NULL) != QUERN_OK) {
+            task.payload_size = 0;
+        }
+        bool fits = task.payload_size <= QN_BATCH_BYTES_MAX - bytes;
+        if (taken > 0 && !fits) {
+            break;
+        }
+        bytes = fits ? bytes + task.payload_size : QN_BATCH_BYTES_MAX;
+        taken++;
+    }
+    *ret_bytes = bytes;
+    return taken;
+}
+
+/* The tasks behind a failed part were not tried. Of the part the fate may be unknown; of these it
+ * is not: they are not stored. */
+static void mark_untried(quern_enqueue_result *results, size_t first, size_t count,
+                         quern_status status)
+{
+    quern_status untried = status == QUERN_E_UNKNOWN ? QUERN_E_TIMEOUT : status;
+    for (size_t i = first; i < count; i++) {
+        qn_client_result_set(results, i, untried, NULL);
+    }
+}
+
+quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_task *tasks,
+                                              size_t task_size, size_t count,
+                                              quern_enqueue_result *results, quern_error *err)
+{
+    if (tasks == NULL && count > 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "tasks: must not be NULL");
+    }
+    quern_status first_failure = qn_client_enter(client, err);
+    if (first_failure != QUERN_OK) {
+        return first_failure;
+    }
+    for (size_t first = 0; first < count;) {
+        struct qn_request request = {
+            .tasks = (const char *)tasks + first * task_size,
+            .task_size = task_size,
+            .results = results == NULL ? NULL : results + first,
+        };
+        request.count = measure(tasks, task_size, first, count, &request.payload_bytes);
+        qn_client_combine(client, &request);
+        if (request.failed && first_failure == QUERN_OK) {
+            first_failure = request.error.code;
+            qn_error_set(err, first_failure, "task %zu: %s", first + request.failed_index,
+                         request.error.text);
+        }
+        first += request.count;
+        if (request.broker_failed) {
+            mark_untried(results, first, count, request.error.code);
+            break;
+        }
+    }
+    qn_client_leave(client);
+    return first_failure;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* client.c - opens and closes a client, and stores single tasks.
+ *
+ * A client is a broker, the options of its calls and the meeting point where concurrent calls join
+ * (combine.c). Each public call counts itself in and out, so that quern_client_free can wait for
+ * the threads that are still inside. The fork check comes before any lock: in the child of a fork
+ * the lock may be held for ever by a thread that does not exist there. */
+#include "client/client.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/sized.h"
+
+#define COMMAND_TIMEOUT_MS_DEFAULT 10000
+#define CONNECT_TIMEOUT_MS_DEFAULT 5000
+
+static quern_status check_options(quern_client_options *options, quern_error *err)
+{
+    if (options->connect_timeout_ms < 0 || options->connect_timeout_ms > QN_DURATION_MS_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "connect_timeout_ms: must be 0 to 100 years");
+    }
+    if (options->command_timeout_ms < 0 || options->command_timeout_ms > QN_DURATION_MS_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "command_timeout_ms: must be 0 to 100 years");
+    }
+    if (options->payload_size_max > QN_PAYLOAD_SIZE_LIMIT) {
+        return qn_error_set(err, QUERN_E_INVALID, "payload_size_max: more than 512 MiB");
+    }
+    if (options->connect_timeout_ms == 0) {
+        options->connect_timeout_ms = CONNECT_TIMEOUT_MS_DEFAULT;
+    }
+    if (options->command_timeout_ms == 0) {
+        options->command_timeout_ms = COMMAND_TIMEOUT_MS_DEFAULT;
+    }
+    if (options->payload_size_max == 0) {
+        options->payload_size_max = QN_PAYLOAD_SIZE_MAX;
+    }
+    return QUERN_OK;
+}
+
+quern_status quern_client_open_sized(const char *url, const quern_client_options *theirs,
+                                     size_t theirs_size, quern_client **ret_client,
+                                     quern_error *err)
+{
+    if (url == NULL || ret_client == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                            url == NULL ? "url" : "ret_client");
+    }
+    quern_client_options options;
+    quern_status status =
+        qn_sized_copy(&options, sizeof options, theirs, theirs_size, "quern_client_options", err);
+    if (status == QUERN_OK) {
+        status = check_options(&options, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    quern_client *client = qn_alloc_zero(1, sizeof *client);
+    if (client == NULL) {
+        return qn_error_nomem(err);
+    }
+    client->clock = options.clock != NULL ? options.clock : qn_clock_system();
+    client->command_timeout_ms = options.command_timeout_ms;
+    client->payload_size_max = options.payload_size_max;
+    const struct qn_broker_options broker_options = {
+        .clock = client->clock,
+        .connect_timeout_ms = options.connect_timeout_ms,
+        .command_timeout_ms = options.command_timeout_ms,
+        .create = true,
+    };
+    status = qn_broker_open(url, &broker_options, &client->broker, err);
+    if (status != QUERN_OK) {
+        goto fail_client;
+    }
+    pthread_mutex_init(&client->mutex, NULL);
+    pthread_mutex_init(&client->ids_mutex, NULL);
+    pthread_cond_init(&client->idle, NULL);
+    qn_list_init(&client->waiting);
+    qn_id_source_init(&client->ids);
+    qn_random_init(&client->random);
+    client->stamp.session = qn_random_next(&client->random);
+    *ret_client = client;
+    return QUERN_OK;
+
+fail_client:
+    qn_free(client);
+    return status;
+}
+
+void quern_client_free(quern_client *client)
+{
+    if (client == NULL || qn_broker_check_fork(client->broker, NULL) != QUERN_OK) {
+        /* A forked child only has a copy of the memory; the file is open for the parent alone. */
+        return;
+    }
+    pthread_mutex_lock(&client->mutex);
+    while (client->calls > 0) {
+        pthread_cond_wait(&client->idle, &client->mutex);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    QN_ASSERT(qn_list_empty(&client->waiting));
+    QN_ASSERT(!client->led);
+    qn_broker_close(client->broker);
+    qn_arena_finish(&client->arena);
+    pthread_cond_destroy(&client->idle);
+    pthread_mutex_destroy(&client->ids_mutex);
+    pthread_mutex_destroy(&client->mutex);
+    qn_free(client);
+}
+
+quern_status qn_client_enter(quern_client *client, quern_error *err)
+{
+    if (client == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "client: must not be NULL");
+    }
+    quern_status status = qn_broker_check_fork(client->broker, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&client->mutex);
+    client->calls++;
+    pthread_mutex_unlock(&client->mutex);
+    return QUERN_OK;
+}
+
+void qn_client_leave(quern_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    QN_ASSERT(client->calls > 0);
+    client->calls--;
+    if (client->calls == 0) {
+        pthread_cond_broadcast(&client->idle);
+    }
+    pthread_mutex_unlock(&client->mutex);
+}
+
+quern_status qn_client_prepare(quern_client *client, const void *task, size_t task_size,
+                               struct qn_arena *arena, struct qn_task *ret_task, quern_error *err)
+{
+    quern_task in;
+    quern_status status = qn_sized_copy(&in, sizeof in, task, task_size, "quern_task", err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&client->ids_mutex);
+    status = qn_task_prepare(&in, qn_clock_wall_ms(client->clock), client->payload_size_max,
+                             &client->ids, arena, ret_task, err);
+    pthread_mutex_unlock(&client->ids_mutex);
+    return status;
+}
+
+quern_status qn_client_refused(const struct qn_task *task, quern_status status, quern_error *err)
+{
+    if (status == QUERN_E_DUPLICATE) {
+        return qn_error_set(err, status, "queue %s: an equal task of type %s is there already",
+                            task->queue, task->type);
+    }
+    if (status == QUERN_E_CONFLICT) {
+        return qn_error_set(err, status, "queue %s: a task with id %s exists already", task->queue,
+                            task->id);
+    }
+    return qn_error_set(err, status, "queue %s: task %s was not stored: %s", task->queue, task->id,
+                        quern_status_name(status));
+}
+
+void qn_client_result_set(quern_enqueue_result *results, size_t index, quern_status status,
+                          const char *id)
+{
+    if (results == NULL) {
+        return;
+    }
+    size_t size = id == NULL ? 0 : strlen(id);
+    QN_ASSERT(size < sizeof results[index].id);
+    results[index].status = status;
+    if (size > 0) {
+        memcpy(results[index].id, id, size);
+    }
+    results[index].id[size] = '\0';
+}
+
+quern_status quern_client_enqueue_sized(quern_client *client, const quern_task *task,
+                                        size_t task_size, quern_task_info **ret_info,
+                                        quern_error *err)
+{
+    if (task == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "task: must not be NULL");
+    }
+    quern_status status = qn_client_enter(client, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    quern_task in;
+    status = qn_sized_copy(&in, sizeof in, task, task_size, "quern_task", err);
+    if (status != QUERN_OK) {
+        goto leave;
+    }
+    struct qn_request request = {
+        .tasks = task,
+        .task_size = task_size,
+        .count = 1,
+        .payload_bytes = in.payload_size,
+        .wants_info = ret_info != NULL,
+    };
+    qn_client_combine(client, &request);
+    if (request.failed) {
+        status = qn_error_set(err, request.error.code, "%s", request.error.text);
+    } else if (ret_info != NULL) {
+        *ret_info = request.info;
+    }
+
+leave:
+    qn_client_leave(client);
+    return status;
+}
+
+void quern_client_wake(quern_client *client)
+{
+    if (qn_client_enter(client, NULL) != QUERN_OK) {
+        return;
+    }
+    qn_broker_wake(client->broker);
+    qn_client_leave(client);
+}

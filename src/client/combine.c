@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* combine.c - concurrent callers share one transaction.
+ *
+ * A transaction costs far more than a task in it. So every caller puts its request in a list, and
+ * the first one leads: it takes from the list what fits into one batch, prepares and stores it
+ * without the lock, and tells the others what became of theirs. What arrives meanwhile is the next
+ * batch; no timer holds anybody up. Leadership passes to the head of the list after each batch, so
+ * the list is FIFO and no caller works for others longer than for itself.
+ *
+ * A lost reply (QUERN_E_UNKNOWN) and a locked file (QUERN_E_BUSY) are tried again with the same
+ * stamp until the leader's deadline, which is the earliest of the batch; the stamp makes that
+ * harmless. When a batch of several callers is refused as a whole, each request is tried once more
+ * by itself, so that a caller sees no failure that another one's task has caused. A caller whose
+ * time is up before any leader took its request leaves the list: nothing of it was stored. */
+#include "client/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_S INT64_C(1000000000)
+#define BACKOFF_MS_FIRST 1
+#define BACKOFF_MS_MAX 100
+
+static struct qn_request *request_of(struct qn_list *node)
+{
+    return QN_CONTAINER_OF(node, struct qn_request, node);
+}
+
+static void note_failure(struct qn_request *request, size_t index, const quern_error *error)
+{
+    if (!request->failed || index < request->failed_index) {
+        request->failed = true;
+        request->failed_index = index;
+        request->error = *error;
+    }
+}
+
+/* Makes what ret_info will be, before anything is stored: out of memory must change nothing. */
+static quern_status make_info(const quern_client *client, const struct qn_task *task,
+                              struct qn_request *request, quern_error *err)
+{
+    if (!request->wants_info) {
+        return QUERN_OK;
+    }
+    quern_task_info_free(request->info); /* of a first try, which had another generated id */
+    request->info = NULL;
+    int64_t now_ms = qn_clock_wall_ms(client->clock);
+    int64_t at_ms = 0;
+    if (task->state == QUERN_TASK_SCHEDULED) {
+        at_ms = task->process_at_ms;
+    } else if (task->state == QUERN_TASK_AGGREGATING) {
+        at_ms = now_ms;
+    }
+    const struct quern_task_info info = {
+        .task = *task,
+        .error = "",
+        .at_ms = at_ms,
+        .enqueued_at_ms = now_ms,
+        .worker = "",
+        .progress = -1,
+        .progress_note = "",
+    };
+    request->info = qn_task_info_copy(&info);
+    return request->info == NULL ? qn_error_nomem(err) : QUERN_OK;
+}
+
+/* Fills client->prepared from the request; tasks that are not valid are told so and left out. */
+static void prepare_request(quern_client *client, struct qn_request *request)
+{
+    for (size_t i = 0; i < request->count; i++) {
+        const char *task = (const char *)request->tasks + i * request->task_size;
+        struct qn_task *prepared = &client->prepared[client->prepared_count];
+        quern_error error;
+        quern_status status =
+            qn_client_prepare(client, task, request->task_size, &client->arena, prepared, &error);
+        if (status == QUERN_OK) {
+            status = make_info(client, prepared, request, &error);
+        }
+        if (status != QUERN_OK) {
+            qn_client_result_set(request->results, i, status, NULL);
+            note_failure(request, i, &error);
+            continue;
+        }
+        qn_client_result_set(request->results, i, QUERN_OK, prepared->id);
+        client->origins[client->prepared_count] = (struct qn_origin){request, i};
+        client->prepared_count++;
+    }
+}
+
+/* Waits before the next try: a random part of a doubling time, so that several processes which
+ * meet a locked file do not meet again. */
+static void back_off(quern_client *client, unsigned attempt)
+{
+    int64_t limit_ms = BACKOFF_MS_MAX;
+    if (attempt < 6) {
+        limit_ms = BACKOFF_MS_FIRST << attempt;
+    }
+    uint64_t wait_ms = 1 + qn_random_below(&client->random, (uint64_t)limit_ms);
+    (void)poll(NULL, 0, (int)wait_ms); /* an interrupted wait is only shorter */
+}
+
+/* One transaction for all that is prepared, tried again with one stamp while its fate is open. */
+static quern_status store_prepared(quern_client *client, int64_t deadline_mono_ns, quern_error *err)
+{
+    bool in_doubt = false;
+    client->stamp.sequence++;
+    for (unsigned attempt = 0;; attempt++) {
+        quern_status status = qn_broker_enqueue(client->broker, client->stamp, client->prepared,
+                                                client->prepared_count, client->statuses, err);
+        in_doubt = in_doubt || status == QUERN_E_UNKNOWN;
+        if (status == QUERN_OK) {
+            return QUERN_OK;
+        }
+        bool again = in_doubt || status == QUERN_E_BUSY;
+        if (!again || qn_clock_mono_ns() >= deadline_mono_ns) {
+            return in_doubt ? QUERN_E_UNKNOWN : status;
+        }
+        back_off(client, attempt);
+    }
+}
+
+/* Tells every prepared task that the whole batch failed. */
+static void spread_failure(quern_client *client, quern_status status, const quern_error *error)
+{
+    for (size_t i = 0; i < client->prepared_count; i++) {
+        const struct qn_task *task = &client->prepared[i];
+        struct qn_origin origin = client->origins[i];
+        quern_error text;
+        if (status == QUERN_E_UNKNOWN) {
+            qn_error_set(&text, status, "task %s in queue %s may be stored or not: %s", task->id,
+                         task->queue, error->text);
+        } else {
+            qn_error_set(&text, status, "enqueue to %s: %s", task->queue, error->text);
+        }
+        qn_client_result_set(origin.request->results, origin.index, status, task->id);
+        note_failure(origin.request, origin.index, &text);
+        origin.request->broker_failed = true;
+    }
+}
+
+static void spread_results(quern_client *client)
+{
+    for (size_t i = 0; i < client->prepared_count; i++) {
+        if (client->statuses[i] == QUERN_OK) {
+            continue;
+        }
+        struct qn_origin origin = client->origins[i];
+        quern_error error;
+        qn_client_refused(&client->prepared[i], client->statuses[i], &error);
+        qn_client_result_set(origin.request->results, origin.index, client->statuses[i],
+                             client->prepared[i].id);
+        note_failure(origin.request, origin.index, &error);
+    }
+}
+
+/* Stores the requests of `batch`. Returns false when the broker refused them as a whole for a
+ * reason that one of them may have brought in; nobody was told anything then. */
+static bool store(quern_client *client, struct qn_list *batch, int64_t deadline_mono_ns, bool alone)
+{
+    qn_arena_reset(&client->arena);
+    client->prepared_count = 0;
+    for (struct qn_list *node = batch->next; node != batch; node = node->next) {
+        prepare_request(client, request_of(node));
+    }
+    if (client->prepared_count == 0) {
+        return true;
+    }
+    quern_error error = {0};
+    quern_status status = store_prepared(client, deadline_mono_ns, &error);
+    if (status == QUERN_OK) {
+        spread_results(client);
+        return true;
+    }
+    if (!alone && (status == QUERN_E_BROKER || status == QUERN_E_FULL)) {
+        return false;
+    }
+    spread_failure(client, status, &error);
+    return true;
+}
+
+static void store_one_by_one(quern_client *client, struct qn_list *batch, int64_t deadline_mono_ns)
+{
+    struct qn_list done;
+    qn_list_init(&done);
+    for (struct qn_list *node = qn_list_shift(batch); node != NULL; node = qn_list_shift(batch)) {
+        struct qn_list one;
+        qn_list_init(&one);
+        qn_list_append(&one, node);
+        request_of(node)->failed = false;
+        (void)store(client, &one, deadline_mono_ns, true);
+        qn_list_remove(node);
+        qn_list_append(&done, node);
+    }
+    for (struct qn_list *node = qn_list_shift(&done); node != NULL; node = qn_list_shift(&done)) {
+        qn_list_append(batch, node);
+    }
+}
+
+/* With the mutex held: moves what fits into one transaction from the list to `batch`. The first
+ * request always fits. */
+static void take_batch(quern_client *client, struct qn_list *batch)
+{
+    size_t count = 0;
+    size_t bytes = 0;
+    while (!qn_list_empty(&client->waiting)) {
+        struct qn_request *request = request_of(client->waiting.next);
+        bool fits = count + request->count <= QN_BATCH_MAX &&
+                    bytes + request->payload_bytes <= QN_BATCH_BYTES_MAX;
+        if (count > 0 && !fits) {
+            return;
+        }
+        count += request->count;
+        bytes += request->payload_bytes;
+        request->phase = QN_REQUEST_TAKEN;
+        qn_list_remove(&request->node);
+        qn_list_append(batch, &request->node);
+    }
+}
+
+/* With the mutex held; leaves it while storing. */
+static void lead(quern_client *client, struct qn_request *own)
+{
+    struct qn_list batch;
+    qn_list_init(&batch);
+    take_batch(client, &batch);
+    QN_ASSERT(own->phase == QN_REQUEST_TAKEN);
+    pthread_mutex_unlock(&client->mutex);
+
+    bool alone = batch.next == batch.prev;
+    if (!store(client, &batch, own->deadline_mono_ns, alone)) {
+        store_one_by_one(client, &batch, own->deadline_mono_ns);
+    }
+
+    pthread_mutex_lock(&client->mutex);
+    for (struct qn_list *node = qn_list_shift(&batch); node != NULL; node = qn_list_shift(&batch)) {
+        struct qn_request *request = request_of(node);
+        request->phase = QN_REQUEST_DONE;
+        pthread_cond_signal(&request->changed);
+    }
+    client->led = !qn_list_empty(&client->waiting);
+    if (client->led) {
+        struct qn_request *next = request_of(client->waiting.next);
+        next->phase = QN_REQUEST_LEADING;
+        pthread_cond_signal(&next->changed);
+    }
+}
+
+/* With the mutex held: until the request has to lead, is done, or has left the list because its
+ * time is up. */
+static void wait_for_turn(quern_client *client, struct qn_request *request)
+{
+    const struct timespec deadline = {
+        .tv_sec = request->deadline_mono_ns / NS_PER_S,
+        .tv_nsec = request->deadline_mono_ns % NS_PER_S,
+    };
+    while (request->phase == QN_REQUEST_WAITING) {
+        if (pthread_cond_timedwait(&request->changed, &client->mutex, &deadline) != ETIMEDOUT ||
+            request->phase != QN_REQUEST_WAITING) {
+            continue;
+        }
+        qn_list_remove(&request->node);
+        request->phase = QN_REQUEST_DONE;
+        request->broker_failed = true;
+        request->failed = true;
+        qn_error_set(&request->error, QUERN_E_TIMEOUT,
+                     "waited %lld ms behind other calls of this client",
+                     (long long)client->command_timeout_ms);
+        for (size_t i = 0; i < request->count; i++) {
+            qn_client_result_set(request->results, i, QUERN_E_TIMEOUT, NULL);
+        }
+    }
+    while (request->phase == QN_REQUEST_TAKEN) {
+        pthread_cond_wait(&request->changed, &client->mutex);
+    }
+}
+
+void qn_client_combine(quern_client *client, struct qn_request *request)
+{
+    QN_ASSERT(request->count > 0 && request->count <= QN_BATCH_MAX);
+    QN_ASSERT(!request->wants_info || request->count == 1);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&request->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    request->deadline_mono_ns = qn_clock_mono_ns() + client->command_timeout_ms * NS_PER_MS;
+
+    pthread_mutex_lock(&client->mutex);
+    request->phase = client->led ? QN_REQUEST_WAITING : QN_REQUEST_LEADING;
+    client->led = true;
+    qn_list_append(&client->waiting, &request->node);
+    wait_for_turn(client, request);
+    if (request->phase == QN_REQUEST_LEADING) {
+        lead(client, request);
+    }
+    QN_ASSERT(request->phase == QN_REQUEST_DONE);
+    pthread_mutex_unlock(&client->mutex);
+
+    pthread_cond_destroy(&request->changed);
+    if (request->failed) {
+        quern_task_info_free(request->info);
+        request->info = NULL;
+    }
+}
