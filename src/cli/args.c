@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* args.c - reads the command line by tables.
+ *
+ * Happy path: qn_args_next_word gives the noun and the verb, stepping over global options; then
+ * qn_args_parse reads the rest with the verb's table. "--name value" and "--name=value" are the
+ * same; a value that itself starts with "--" needs the second form, so that a forgotten value does
+ * not swallow the next option.
+ * Failure paths: the first word that is not understood ends the reading; args->problem then holds
+ * one line, with the nearest known option when there is one. Nothing is printed here. */
+#include "cli/args.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/duration.h"
+#include "cli/cli.h"
+
+const struct qn_option qn_global_options[QN_GLOBAL_COUNT] = {
+    [QN_GLOBAL_BROKER] = {"broker", "URL", "where the tasks live (QUERN_BROKER)", QN_OPTION_TEXT},
+    [QN_GLOBAL_JSON] = {"json", NULL, "print one JSON document", QN_OPTION_FLAG},
+    [QN_GLOBAL_HELP] = {"help", NULL, "show help for the verb", QN_OPTION_FLAG},
+    [QN_GLOBAL_VERSION] = {"version", NULL, "print the version", QN_OPTION_FLAG},
+};
+
+QUERN_PRINTF(2, 3) static bool refuse(struct qn_args *args, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(args->problem, sizeof args->problem, format, list);
+    va_end(list);
+    return false;
+}
+
+void qn_args_init(struct qn_args *args, int argc, char **argv)
+{
+    *args = (struct qn_args){.argc = argc, .argv = argv, .position = 1};
+    args->repeats = qn_cli_must(qn_alloc_zero((size_t)argc + 1, sizeof *args->repeats));
+    args->operands = qn_cli_must(qn_alloc_zero((size_t)argc + 1, sizeof *args->operands));
+}
+
+void qn_args_finish(struct qn_args *args)
+{
+    qn_free(args->repeats);
+    qn_free(args->operands);
+}
+
+static const struct qn_option *find_option(const struct qn_option *options, size_t count,
+                                           const char *name, size_t name_size)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(options[i].name) == name_size &&
+            memcmp(options[i].name, name, name_size) == 0) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+static bool refuse_unknown(struct qn_args *args, const char *word)
+{
+    const char *candidates[QN_OPTION_MAX + QN_GLOBAL_COUNT];
+    size_t count = 0;
+    for (size_t i = 0; i < args->option_count; i++) {
+        candidates[count++] = args->options[i].name;
+    }
+    for (size_t i = 0; i < QN_GLOBAL_COUNT; i++) {
+        candidates[count++] = qn_global_options[i].name;
+    }
+    char name[64];
+    size_t dashes = strspn(word, "-");
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
+    const char *nearest = qn_cli_nearest(name, candidates, count);
+    if (nearest == NULL) {
+        return refuse(args, "no option '%s'", word);
+    }
+    return refuse(args, "no option '%s'; did you mean '--%s'?", word, nearest);
+}
+
+static bool parse_count(struct qn_args *args, const struct qn_option *option, const char *text,
+                        int64_t *ret_number)
+{
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0') {
+        return refuse(args, "--%s: '%s' is not a whole number", option->name, text);
+    }
+    if (number < option->min || (option->max > 0 && number > option->max)) {
+        if (option->max > 0) {
+            return refuse(args, "--%s: %lld is not between %lld and %lld", option->name, number,
+                          (long long)option->min, (long long)option->max);
+        }
+        return refuse(args, "--%s: %lld is less than %lld", option->name, number,
+                      (long long)option->min);
+    }
+    *ret_number = number;
+    return true;
+}
+
+static bool parse_duration(struct qn_args *args, const struct qn_option *option, const char *text,
+                           int64_t *ret_number)
+{
+    quern_error err;
+    int64_t ms = 0;
+    if (qn_duration_parse(text, &ms, &err) != QUERN_OK) {
+        return refuse(args, "--%s: %s", option->name, err.text);
+    }
+    char limit[32];
+    if (ms < option->min) {
+        qn_duration_format(option->min, limit, sizeof limit);
+        return refuse(args, "--%s: '%s' is less than %s", option->name, text, limit);
+    }
+    if (option->max > 0 && ms > option->max) {
+        qn_duration_format(option->max, limit, sizeof limit);
+        return refuse(args, "--%s: '%s' is more than %s", option->name, text, limit);
+    }
+    *ret_number = ms;
+    return true;
+}
+
+static bool parse_value(struct qn_args *args, const struct qn_option *option, const char *text,
+                        int64_t *ret_number)
+{
+    quern_error err;
+    switch (option->kind) {
+    case QN_OPTION_FLAG:
+    case QN_OPTION_TEXT:
+        return true;
+    case QN_OPTION_COUNT:
+        return parse_count(args, option, text, ret_number);
+    case QN_OPTION_DURATION:
+        return parse_duration(args, option, text, ret_number);
+    case QN_OPTION_MOMENT:
+        if (qn_moment_parse(text, ret_number, &err) != QUERN_OK) {
+            return refuse(args, "--%s: %s", option->name, err.text);
+        }
+        return true;
+    }
+    return true;
+}
+
+/* Finds the text that belongs to the option: behind '=', or the next word. */
+static bool take_text(struct qn_args *args, const struct qn_option *option, const char *equals,
+                      const char **ret_text)
+{
+    if (option->kind == QN_OPTION_FLAG) {
+        if (equals != NULL) {
+            return refuse(args, "--%s takes no value", option->name);
+        }
+        *ret_text = option->name;
+        return true;
+    }
+    if (equals != NULL) {
+        *ret_text = equals + 1;
+        return true;
+    }
+    const char *next = args->position < args->argc ? args->argv[args->position] : NULL;
+    if (next == NULL || strncmp(next, "--", 2) == 0) {
+        return refuse(args, "--%s needs a value: --%s %s", option->name, option->name,
+                      option->argument);
+    }
+    args->position++;
+    *ret_text = next;
+    return true;
+}
+
+static bool store(struct qn_args *args, const struct qn_option *option,
+                  struct qn_option_value *value, const char *text)
+{
+    if (option->repeats) {
+        args->repeats[args->repeat_count++] =
+            (struct qn_repeat){.option = (size_t)(option - args->options), .text = text};
+    } else if (value->text != NULL && option->kind != QN_OPTION_FLAG) {
+        return refuse(args, "--%s is given twice", option->name);
+    }
+    value->text = text;
+    return parse_value(args, option, text, &value->number);
+}
+
+/* Reads the option at args->position. */
+static bool read_option(struct qn_args *args)
+{
+    const char *word = args->argv[args->position++];
+    const char *name = strcmp(word, "-h") == 0 ? "help" : word + strspn(word, "-");
+    const char *equals = strchr(word, '=');
+    size_t name_size = equals != NULL ? (size_t)(equals - name) : strlen(name);
+    if (strncmp(word, "--", 2) != 0 && strcmp(word, "-h") != 0) {
+        return refuse_unknown(args, word);
+    }
+    struct qn_option_value *values = args->globals;
+    const struct qn_option *table = qn_global_options;
+    const struct qn_option *option = find_option(table, QN_GLOBAL_COUNT, name, name_size);
+    if (option == NULL && args->options != NULL) {
+        values = args->values;
+        table = args->options;
+        option = find_option(table, args->option_count, name, name_size);
+    }
+    if (option == NULL) {
+        return refuse_unknown(args, word);
+    }
+    const char *text = NULL;
+    return take_text(args, option, equals, &text) &&
+           store(args, option, &values[option - table], text);
+}
+
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0';
+}
+
+const char *qn_args_next_word(struct qn_args *args)
+{
+    while (args->position < args->argc) {
+        const char *word = args->argv[args->position];
+        if (!is_option(word)) {
+            args->position++;
+            return word;
+        }
+        if (!read_option(args)) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+bool qn_args_parse(struct qn_args *args, const struct qn_option *options, size_t option_count)
+{
+    args->options = options;
+    args->option_count = option_count;
+    bool only_operands = false;
+    while (args->position < args->argc) {
+        const char *word = args->argv[args->position];
+        if (only_operands || !is_option(word)) {
+            args->operands[args->operand_count++] = word;
+            args->position++;
+        } else if (strcmp(word, "--") == 0) {
+            only_operands = true;
+            args->position++;
+        } else if (!read_option(args)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool qn_args_given(const struct qn_args *args, size_t option)
+{
+    return args->values[option].text != NULL;
+}
+
+const char *qn_args_text(const struct qn_args *args, size_t option)
+{
+    return args->values[option].text;
+}
+
+int64_t qn_args_number(const struct qn_args *args, size_t option, int64_t fallback)
+{
+    return args->values[option].text != NULL ? args->values[option].number : fallback;
+}
+
+const char *qn_args_repeat(const struct qn_args *args, size_t option, size_t index)
+{
+    for (size_t i = 0; i < args->repeat_count; i++) {
+        if (args->repeats[i].option == option && index-- == 0) {
+            return args->repeats[i].text;
+        }
+    }
+    return NULL;
+}
+
+const char *qn_args_operand(const struct qn_args *args, size_t index)
+{
+    return index < args->operand_count ? args->operands[index] : NULL;
+}

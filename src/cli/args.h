@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* args.h - the words behind a verb, read by the verb's own table of options.
+ *
+ * One table serves the parser, --help, the did-you-mean and the shell completion, so that none of
+ * them can forget an option. Options and operands may come in any order; "--" ends the options. */
+#ifndef QN_CLI_ARGS_H
+#define QN_CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quern/export.h"
+
+enum qn_option_kind {
+    QN_OPTION_FLAG,     /* no argument */
+    QN_OPTION_TEXT,     /* as it is */
+    QN_OPTION_COUNT,    /* a whole number from min to max */
+    QN_OPTION_DURATION, /* see base/duration.h; number is in ms, from min to max */
+    QN_OPTION_MOMENT    /* number is ms since the epoch */
+};
+
+struct qn_option {
+    const char *name;     /* without the dashes */
+    const char *argument; /* as help shows it; NULL for a flag */
+    const char *help;
+    enum qn_option_kind kind;
+    bool repeats;
+    int64_t min;
+    int64_t max; /* 0: no upper limit */
+};
+
+#define QN_OPTION_MAX 24 /* of one verb: more would not fit the help's screen */
+
+struct qn_option_value {
+    const char *text; /* NULL: not given; a flag has its own name here */
+    int64_t number;
+};
+
+struct qn_repeat {
+    size_t option;
+    const char *text;
+};
+
+/* Options that every verb takes, anywhere on the line. */
+enum qn_global { QN_GLOBAL_BROKER, QN_GLOBAL_JSON, QN_GLOBAL_HELP, QN_GLOBAL_VERSION };
+#define QN_GLOBAL_COUNT 4
+extern const struct qn_option qn_global_options[QN_GLOBAL_COUNT];
+
+struct qn_args {
+    int argc;
+    char **argv;
+    int position;                    /* of the next word to read */
+    const struct qn_option *options; /* the verb's; NULL until the verb is known */
+    size_t option_count;
+    struct qn_option_value globals[QN_GLOBAL_COUNT];
+    struct qn_option_value values[QN_OPTION_MAX];
+    struct qn_repeat *repeats; /* room for argc of them */
+    size_t repeat_count;
+    const char **operands; /* room for argc of them */
+    size_t operand_count;
+    char problem[512]; /* what is wrong with the line, after a function here returned false */
+};
+
+void qn_args_init(struct qn_args *args, int argc, char **argv);
+void qn_args_finish(struct qn_args *args);
+/* Reads global options up to the next word that is none; NULL at the end of the line, or, with
+ * args->problem set, at a word that is not understood. */
+QUERN_NODISCARD const char *qn_args_next_word(struct qn_args *args);
+/* Reads the rest of the line by the verb's options. False: args->problem says why. */
+QUERN_NODISCARD bool qn_args_parse(struct qn_args *args, const struct qn_option *options,
+                                   size_t option_count);
+
+bool qn_args_given(const struct qn_args *args, size_t option);
+const char *qn_args_text(const struct qn_args *args, size_t option); /* NULL: not given */
+int64_t qn_args_number(const struct qn_args *args, size_t option, int64_t fallback);
+/* The index-th text of a repeated option; NULL behind the last. */
+const char *qn_args_repeat(const struct qn_args *args, size_t option, size_t index);
+const char *qn_args_operand(const struct qn_args *args, size_t index); /* NULL: not given */
+
+#endif

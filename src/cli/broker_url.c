@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* broker_url.c - which broker a command talks to, and opening it.
+ *
+ * Order: --broker, QUERN_BROKER, the default file. The default's directories are made with mode
+ * 0700 by commands that enqueue or work, because tasks may hold what is nobody else's business.
+ * Failure paths: no home directory and a wrong URL are configuration (78); what cannot be reached
+ * or is not there is a broker that is not available (69). */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "cli/cli.h"
+
+#define PATH_SIZE_MAX 4096
+
+/* Makes each missing directory above the file. */
+static int make_directories(const struct qn_cli *cli, char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        int failed = mkdir(path, 0700);
+        if (failed != 0 && errno != EEXIST) {
+            qn_cli_say(cli, "cannot make the directory %s: %s", path, strerror(errno));
+            return QN_EXIT_BROKER;
+        }
+        *slash = '/';
+    }
+    return QN_EXIT_OK;
+}
+
+static int default_path(struct qn_cli *cli)
+{
+    struct qn_buf path;
+    qn_buf_init(&path, PATH_SIZE_MAX);
+    const char *data_home = getenv("XDG_DATA_HOME");
+    const char *home = getenv("HOME");
+    quern_status status = QUERN_E_NOT_FOUND;
+    if (data_home != NULL && data_home[0] == '/') {
+        status = qn_buf_printf(&path, "%s/quern/quern.db", data_home);
+    } else if (home != NULL && home[0] == '/') {
+        status = qn_buf_printf(&path, "%s/.local/share/quern/quern.db", home);
+    }
+    if (status != QUERN_OK) {
+        qn_buf_finish(&path);
+        qn_cli_say(cli, "which broker? there is no home directory: give --broker URL");
+        return QN_EXIT_CONFIG;
+    }
+    cli->broker_url = qn_cli_must(qn_strdup(qn_buf_text(&path)));
+    qn_buf_finish(&path);
+    return QN_EXIT_OK;
+}
+
+int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
+{
+    const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
+    const char *env = getenv("QUERN_BROKER");
+    if (given == NULL && env != NULL && env[0] != '\0') {
+        given = env;
+    }
+    if (given != NULL) {
+        *ret_url = given;
+        return QN_EXIT_OK;
+    }
+    int exit_code = cli->broker_url == NULL ? default_path(cli) : QN_EXIT_OK;
+    if (exit_code == QN_EXIT_OK && create) {
+        exit_code = make_directories(cli, cli->broker_url);
+    }
+    if (exit_code == QN_EXIT_OK) {
+        *ret_url = cli->broker_url;
+    }
+    return exit_code;
+}
+
+int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err)
+{
+    qn_cli_say(cli, "%s", err->text);
+    if (err->code == QUERN_E_INVALID || err->code == QUERN_E_UNSUPPORTED) {
+        return QN_EXIT_CONFIG;
+    }
+    if (err->code == QUERN_E_NOT_FOUND) {
+        return QN_EXIT_BROKER;
+    }
+    return qn_cli_exit_code(err->code);
+}
+
+int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client)
+{
+    const char *url = NULL;
+    int exit_code = qn_cli_broker_url(cli, true, &url);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    quern_error err;
+    if (quern_client_open(url, NULL, ret_client, &err) != QUERN_OK) {
+        return qn_cli_open_failed(cli, &err);
+    }
+    return QN_EXIT_OK;
+}
+
+int qn_cli_open_inspector(struct qn_cli *cli, bool create, quern_inspector **ret_inspector)
+{
+    const char *url = NULL;
+    int exit_code = qn_cli_broker_url(cli, create, &url);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    quern_error err;
+    quern_inspector_options options = {.create = create ? 1 : 0};
+    if (quern_inspector_open(url, &options, ret_inspector, &err) != QUERN_OK) {
+        return qn_cli_open_failed(cli, &err);
+    }
+    return QN_EXIT_OK;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* cli.h - what all files of the program share: verbs, exit codes, how it speaks.
+ *
+ * Data goes to stdout, talk to stderr. Every verb prints one JSON document instead of text with
+ * --json. To add a verb: write cmd_<noun>.c with its table of options and its struct qn_noun, add
+ * the noun to the table in main.c, a section to man/quern.1 and a test to tests/cli. */
+#ifndef QN_CLI_CLI_H
+#define QN_CLI_CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/args.h"
+#include "quern/client.h"
+#include "quern/inspector.h"
+#include "quern/status.h"
+
+enum qn_exit {
+    QN_EXIT_OK = 0,
+    QN_EXIT_FAILURE = 1,
+    QN_EXIT_USAGE = 2,
+    QN_EXIT_DATA = 65,
+    QN_EXIT_BROKER = 69,
+    QN_EXIT_TEMPORARY = 75,
+    QN_EXIT_CONFIG = 78
+};
+
+struct qn_cli {
+    struct qn_args args;
+    const struct qn_noun *const *nouns; /* the table of main.c */
+    size_t noun_count;
+    const struct qn_noun *noun;
+    const struct qn_verb *verb;
+    char where[32];   /* "queue list": the start of every error line */
+    char *broker_url; /* owned; see qn_cli_broker_url */
+    bool json;
+};
+
+struct qn_verb {
+    const char *name;     /* "" when the noun alone is the verb, as in `quern stats` */
+    const char *operands; /* "TYPE [PAYLOAD|-]"; "" when it takes none */
+    const char *summary;  /* one line, lower case, no period */
+    const char *about;    /* whole lines for the help, each at most 79 columns; NULL: none */
+    const char *example;  /* one or two lines, each indented by two spaces */
+    const struct qn_option *options;
+    size_t option_count;
+    size_t operand_min;
+    size_t operand_max;
+    int (*run)(struct qn_cli *cli); /* returns the exit code */
+};
+
+struct qn_noun {
+    const char *name;
+    const char *summary;
+    const struct qn_verb *verbs;
+    size_t verb_count;
+};
+
+extern const struct qn_noun qn_noun_bench;
+extern const struct qn_noun qn_noun_completion;
+extern const struct qn_noun qn_noun_db;
+extern const struct qn_noun qn_noun_doctor;
+extern const struct qn_noun qn_noun_enqueue;
+extern const struct qn_noun qn_noun_help;
+extern const struct qn_noun qn_noun_queue;
+extern const struct qn_noun qn_noun_stats;
+extern const struct qn_noun qn_noun_task;
+extern const struct qn_noun qn_noun_version;
+extern const struct qn_noun qn_noun_work;
+extern const struct qn_noun qn_noun_worker;
+
+#define QN_COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
+
+/* --- Speaking (talk.c) ---------------------------------------------------------------- */
+
+/* Writes "quern: <where>: text" to stderr; control characters in the text are escaped. */
+void qn_cli_say(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
+/* Says what is wrong with the command line, points at the help, returns QN_EXIT_USAGE. */
+int qn_cli_usage(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
+/* Says the error and returns the exit code of its status. */
+int qn_cli_fail(const struct qn_cli *cli, const quern_error *err);
+/* The exit code of a status that an operation gave. */
+int qn_cli_exit_code(quern_status status);
+/* Asks on the terminal; true: yes. With no terminal says that --yes is needed; *ret_exit is the
+ * exit code when the answer is not yes. */
+QUERN_NODISCARD bool qn_cli_confirm(const struct qn_cli *cli, int *ret_exit, const char *format,
+                                    ...) QUERN_PRINTF(3, 4);
+/* `block`, unless memory is out: then the program says so and ends. Nothing is half done by that,
+ * because every change of stored data is one transaction. */
+QUERN_NODISCARD void *qn_cli_must(void *block);
+/* The candidate nearest to `word`, or NULL when none is near enough to be a slip. */
+const char *qn_cli_nearest(const char *word, const char *const *candidates, size_t count);
+
+/* --- Help (help.c) -------------------------------------------------------------------- */
+
+void qn_help_main(const struct qn_cli *cli, FILE *out);
+void qn_help_noun(const struct qn_noun *noun, FILE *out);
+void qn_help_verb(const struct qn_noun *noun, const struct qn_verb *verb, FILE *out);
+const struct qn_noun *qn_cli_find_noun(const struct qn_cli *cli, const char *name);
+const struct qn_verb *qn_cli_find_verb(const struct qn_noun *noun, const char *name);
+
+/* --- The broker (broker_url.c) ---------------------------------------------------------- */
+
+/* --broker, else QUERN_BROKER, else the file under the XDG data directory, whose directories are
+ * made when `create`. The text belongs to cli. */
+QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url);
+/* These say what is wrong themselves, and return the exit code. */
+QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client);
+QUERN_NODISCARD int qn_cli_open_inspector(struct qn_cli *cli, bool create,
+                                          quern_inspector **ret_inspector);
+/* The exit code for an error of opening: an URL that is wrong is configuration, a file that is not
+ * there is a broker that is not available. */
+int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err);
+
+#endif

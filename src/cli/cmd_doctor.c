@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* cmd_doctor.c - `quern doctor`: checks the invariants on the live data, and mends them.
+ *
+ * Each finding is printed. Exit code 1 when an invariant is violated and was not repaired; notes
+ * and warnings do not change it. Repairing never deletes a task. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/facts.h"
+#include "cli/output.h"
+
+enum option { OPTION_REPAIR };
+static const struct qn_option options[] = {
+    [OPTION_REPAIR] = {"repair", NULL, "mend what can be mended without losing a task",
+                       QN_OPTION_FLAG},
+};
+
+struct findings {
+    json_t *list;
+    size_t open; /* violated and not repaired */
+    size_t repaired;
+};
+
+static const char *severity_name(int32_t severity)
+{
+    static const char *const names[] = {"note", "warning", "violated"};
+    return severity >= 0 && (size_t)severity < QN_COUNT_OF(names) ? names[severity] : "unknown";
+}
+
+static void set_text(json_t *object, const char *name, const char *text)
+{
+    qn_json_set_bytes(object, name, text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
+}
+
+static void add_finding(const quern_finding *finding, void *user)
+{
+    struct findings *findings = user;
+    json_t *object = qn_cli_must(json_object());
+    set_text(object, "invariant", finding->invariant);
+    set_text(object, "severity", severity_name(finding->severity));
+    set_text(object, "queue", finding->queue);
+    set_text(object, "id", finding->id);
+    set_text(object, "text", finding->text);
+    (void)json_object_set_new(object, "repaired", json_boolean(finding->repaired != 0));
+    (void)json_array_append_new(findings->list, object);
+    findings->repaired += finding->repaired != 0 ? 1 : 0;
+    findings->open += finding->severity == 2 && finding->repaired == 0 ? 1 : 0;
+}
+
+static void print_findings(const struct findings *findings)
+{
+    static const struct qn_column columns[] = {
+        {"INVARIANT"}, {"SEVERITY"}, {"QUEUE"}, {"ID"}, {"REPAIRED"}, {"FINDING", .flexible = true},
+    };
+    static const char *const keys[] = {"invariant", "severity", "queue", "id"};
+    struct qn_table table;
+    qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    for (size_t i = 0; i < json_array_size(findings->list); i++) {
+        const json_t *finding = json_array_get(findings->list, i);
+        for (size_t j = 0; j < QN_COUNT_OF(keys); j++) {
+            qn_table_text(&table, json_string_value(json_object_get(finding, keys[j])));
+        }
+        qn_table_text(&table, json_is_true(json_object_get(finding, "repaired")) ? "yes" : "no");
+        qn_table_text(&table, json_string_value(json_object_get(finding, "text")));
+    }
+    if (table.cell_count > 0) {
+        qn_table_print(&table);
+    }
+    qn_table_finish(&table);
+}
+
+static void print_text(const struct findings *findings, json_t *facts)
+{
+    const char *durability = json_string_value(json_object_get(facts, "durability"));
+    qn_field_text("durability", durability != NULL ? durability : "not known");
+    print_findings(findings);
+    printf("%zu findings, %zu repaired, %zu violated\n", json_array_size(findings->list),
+           findings->repaired, findings->open);
+}
+
+static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct findings *findings)
+{
+    quern_error err;
+    json_t *facts = NULL;
+    int exit_code = qn_facts_read(cli, inspector, &facts);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    if (quern_inspector_check(inspector, qn_args_given(&cli->args, OPTION_REPAIR), add_finding,
+                              findings, &err) != QUERN_OK) {
+        exit_code = qn_cli_fail(cli, &err);
+    } else if (cli->json) {
+        exit_code = qn_json_print(json_pack("{s:b,s:O,s:I,s:I,s:O}", "healthy",
+                                            findings->open == 0, "findings", findings->list,
+                                            "repaired", (json_int_t)findings->repaired, "violated",
+                                            (json_int_t)findings->open, "broker", facts));
+    } else {
+        print_text(findings, facts);
+    }
+    json_decref(facts);
+    return exit_code == QN_EXIT_OK && findings->open > 0 ? QN_EXIT_FAILURE : exit_code;
+}
+
+static int run(struct qn_cli *cli)
+{
+    quern_inspector *inspector = NULL;
+    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    struct findings findings = {.list = qn_cli_must(json_array())};
+    exit_code = examine(cli, inspector, &findings);
+    json_decref(findings.list);
+    quern_inspector_free(inspector);
+    return exit_code;
+}
+
+static const struct qn_verb verbs[] = {{
+    .name = "",
+    .operands = "",
+    .summary = "check the invariants on the live data",
+    .about = "Exit code 1: an invariant is violated and was not repaired.",
+    .example = "  quern doctor\n  quern doctor --repair",
+    .options = options,
+    .option_count = QN_COUNT_OF(options),
+    .run = run,
+}};
+const struct qn_noun qn_noun_doctor = {"doctor", "check the stored data, and mend it", verbs, 1};

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* cmd_stats.c - `quern stats`: all queues at a glance, the sums, and the broker's facts. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/facts.h"
+#include "cli/output.h"
+#include "cli/queue_show.h"
+
+struct totals {
+    uint64_t counts[QUERN_TASK_STATE_COUNT];
+    uint64_t size;
+    uint64_t processed_today;
+    uint64_t failed_today;
+};
+
+static struct totals sum_up(const quern_queue_list *list)
+{
+    struct totals totals = {.size = 0};
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        const quern_queue_info *queue = quern_queue_list_at(list, i);
+        for (size_t state = 0; state < QUERN_TASK_STATE_COUNT; state++) {
+            totals.counts[state] += queue->counts[state];
+        }
+        totals.size += queue->size;
+        totals.processed_today += queue->processed_today;
+        totals.failed_today += queue->failed_today;
+    }
+    return totals;
+}
+
+static void print_stats(const quern_queue_list *list, const struct totals *totals, json_t *facts)
+{
+    qn_queue_list_print(list);
+    printf("\n");
+    qn_field_number("tasks", (int64_t)totals->size);
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "  %s", quern_task_state_name((quern_task_state)state));
+        qn_field_number(name, (int64_t)totals->counts[state]);
+    }
+    qn_field_number("processed today", (int64_t)totals->processed_today);
+    qn_field_number("failed today", (int64_t)totals->failed_today);
+    printf("\n");
+    qn_facts_print(facts);
+}
+
+static json_t *stats_json(const quern_queue_list *list, const struct totals *totals, json_t *facts)
+{
+    return json_pack("{s:o,s:{s:o,s:I,s:I,s:I},s:O}", "queues", qn_queue_list_json(list), "totals",
+                     "counts", qn_counts_json(totals->counts), "size", (json_int_t)totals->size,
+                     "processed_today", (json_int_t)totals->processed_today, "failed_today",
+                     (json_int_t)totals->failed_today, "broker", facts);
+}
+
+static int run(struct qn_cli *cli)
+{
+    quern_inspector *inspector = NULL;
+    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    quern_error err;
+    json_t *facts = NULL;
+    quern_queue_list *list = NULL;
+    if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
+        exit_code = qn_cli_fail(cli, &err);
+    } else {
+        exit_code = qn_facts_read(cli, inspector, &facts);
+    }
+    if (exit_code == QN_EXIT_OK) {
+        struct totals totals = sum_up(list);
+        if (cli->json) {
+            exit_code = qn_json_print(stats_json(list, &totals, facts));
+        } else {
+            print_stats(list, &totals, facts);
+        }
+    }
+    json_decref(facts);
+    quern_queue_list_free(list);
+    quern_inspector_free(inspector);
+    return exit_code;
+}
+
+static const struct qn_verb verbs[] = {{
+    .name = "",
+    .operands = "",
+    .summary = "show all queues, the sums by state and the broker",
+    .example = "  quern stats\n  quern stats --json | jq .totals.counts.pending",
+    .run = run,
+}};
+const struct qn_noun qn_noun_stats = {"stats", "show tasks by state, today's work, the broker",
+                                      verbs, 1};

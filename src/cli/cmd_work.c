@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/* cmd_work.c - `quern work`: a worker whose handlers are shell commands.
+ *
+ * Happy path: the broker is opened (and made, when it is a file), one line says what is served and
+ * how safe it is, the worker runs until a signal or, with --drain, until its queues are empty.
+ * Failure paths: what cannot be opened is said before anything runs; runs that do not end within
+ * the shutdown timeout go back to their queues and the exit code is 1. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/url.h"
+#include "cli/cli.h"
+#include "cli/output.h"
+#include "cli/work_log.h"
+#include "cli/work_signal.h"
+#include "quern/worker.h"
+
+enum option {
+    OPTION_EXEC,
+    OPTION_QUEUE,
+    OPTION_STRICT,
+    OPTION_CONCURRENCY,
+    OPTION_DRAIN,
+    OPTION_SHUTDOWN_TIMEOUT,
+    OPTION_LEASE,
+    OPTION_QUIET,
+    OPTION_VERBOSE
+};
+
+static const struct qn_option options[] = {
+    [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run such tasks by /bin/sh -c COMMAND",
+                     QN_OPTION_TEXT, .repeats = true},
+    [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "serve this queue, so often (default=1)",
+                      QN_OPTION_TEXT, .repeats = true},
+    [OPTION_STRICT] = {"strict", NULL, "a lower weight only when higher ones are empty",
+                       QN_OPTION_FLAG},
+    [OPTION_CONCURRENCY] = {"concurrency", "N", "runs at a time (one per CPU)", QN_OPTION_COUNT,
+                            .min = 1, .max = QN_CONCURRENCY_MAX},
+    [OPTION_DRAIN] = {"drain", NULL, "end when the queues are empty", QN_OPTION_FLAG},
+    [OPTION_SHUTDOWN_TIMEOUT] = {"shutdown-timeout", "D", "wait so long for runs to end (8s)",
+                                 QN_OPTION_DURATION},
+    [OPTION_LEASE] = {"lease", "D", "a dead worker's tasks are free after it (30s)",
+                      QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN},
+    [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
+    [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
+};
+
+struct work {
+    struct qn_cli *cli;
+    quern_queue queues[QN_QUEUES_MAX];
+    char *names[QN_QUEUES_MAX]; /* owned */
+    size_t queue_count;
+    uint32_t concurrency;
+    bool strict;
+    bool drain;
+    struct qn_work_log log;
+};
+
+/* --- Options -------------------------------------------------------------------------- */
+
+static int add_queue(struct work *work, const char *text)
+{
+    if (work->queue_count == QN_QUEUES_MAX) {
+        return qn_cli_usage(work->cli, "--queue: at most %d", QN_QUEUES_MAX);
+    }
+    uint32_t weight = 1;
+    const char *equals = strrchr(text, '=');
+    if (equals != NULL) {
+        char *end = NULL;
+        unsigned long number = strtoul(equals + 1, &end, 10);
+        if (equals[1] < '0' || equals[1] > '9' || *end != '\0' || number < 1 ||
+            number > QN_WEIGHT_MAX) {
+            return qn_cli_usage(work->cli, "--queue: the weight in '%s' is not 1 to %d", text,
+                                QN_WEIGHT_MAX);
+        }
+        weight = (uint32_t)number;
+    }
+    char *name = qn_cli_must(qn_strdup(text));
+    if (equals != NULL) {
+        name[equals - text] = '\0';
+    }
+    work->names[work->queue_count] = name;
+    work->queues[work->queue_count++] = (quern_queue){.name = name, .weight = weight};
+    return QN_EXIT_OK;
+}
+
+static int read_queues(struct work *work)
+{
+    const char *text = NULL;
+    for (size_t i = 0; (text = qn_args_repeat(&work->cli->args, OPTION_QUEUE, i)) != NULL; i++) {
+        int exit_code = add_queue(work, text);
+        if (exit_code != QN_EXIT_OK) {
+            return exit_code;
+        }
+    }
+    return work->queue_count == 0 ? add_queue(work, "default") : QN_EXIT_OK;
+}
+
+static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (equals == NULL || equals == text || equals[1] == '\0') {
+        return qn_cli_usage(cli, "--exec: '%s' is not PATTERN=COMMAND", text);
+    }
+    char *pattern = qn_cli_must(qn_strdup(text));
+    pattern[equals - text] = '\0';
+    quern_error err;
+    int exit_code = QN_EXIT_OK;
+    if (quern_mux_exec(mux, pattern, equals + 1, NULL, &err) != QUERN_OK) {
+        exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
+    }
+    qn_free(pattern);
+    return exit_code;
+}
+
+static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
+{
+    quern_error err;
+    quern_mux *mux = NULL;
+    if (quern_mux_new(&mux, &err) != QUERN_OK) {
+        return qn_cli_fail(cli, &err);
+    }
+    const char *text = NULL;
+    for (size_t i = 0; (text = qn_args_repeat(&cli->args, OPTION_EXEC, i)) != NULL; i++) {
+        int exit_code = add_command(cli, mux, text);
+        if (exit_code != QN_EXIT_OK) {
+            quern_mux_free(mux);
+            return exit_code;
+        }
+    }
+    if (!qn_args_given(&cli->args, OPTION_EXEC)) {
+        qn_cli_say(cli, "there is no --exec: every task will fail, for want of a handler");
+    }
+    *ret_mux = mux;
+    return QN_EXIT_OK;
+}
+
+/* --- What is said at the start -------------------------------------------------------- */
+
+static void keep_durability(const char *name, const char *text, void *user)
+{
+    if (strcmp(name, "durability") == 0) {
+        (void)snprintf(user, 128, "%s", text);
+    }
+}
+
+static bool serves(const struct work *work, const char *queue)
+{
+    for (size_t i = 0; i < work->queue_count; i++) {
+        if (strcmp(work->queues[i].name, queue) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Tasks in groups wait for an aggregator, which no worker has yet. */
+static void warn_of_groups(const struct work *work, quern_inspector *inspector)
+{
+    quern_queue_list *list = NULL;
+    if (quern_inspector_queues(inspector, &list, NULL) != QUERN_OK) {
+        return;
+    }
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        const quern_queue_info *queue = quern_queue_list_at(list, i);
+        uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
+        if (count > 0 && serves(work, queue->name)) {
+            qn_cli_say(work->cli,
+                       "queue %s holds %" PRIu64 " tasks in groups, and no aggregator serves them;"
+                       " run them by: quern task run --all --state aggregating --queue %s",
+                       queue->name, count, queue->name);
+        }
+    }
+    quern_queue_list_free(list);
+}
+
+static void say_start(const struct work *work, const char *url, const char *durability)
+{
+    char broker[256];
+    struct qn_buf queues;
+    qn_url_redact(url, broker, sizeof broker);
+    qn_buf_init(&queues, (size_t)QN_QUEUES_MAX * (QN_NAME_SIZE_MAX + 16));
+    for (size_t i = 0; i < work->queue_count; i++) {
+        if (qn_buf_printf(&queues, " %s=%" PRIu32, work->queues[i].name,
+                          work->queues[i].weight) != QUERN_OK) {
+            qn_cli_must(NULL);
+        }
+    }
+    qn_cli_say(work->cli, "broker %s, durability %s, %s queues%s, concurrency %" PRIu32, broker,
+               durability, work->strict ? "strict" : "weighted", qn_buf_text(&queues),
+               work->concurrency);
+    qn_buf_finish(&queues);
+}
+
+static int introduce(struct work *work, const char *url)
+{
+    quern_inspector *inspector = NULL;
+    int exit_code = qn_cli_open_inspector(work->cli, true, &inspector);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    quern_error err;
+    char durability[128] = "not known";
+    if (quern_inspector_broker(inspector, keep_durability, durability, &err) != QUERN_OK) {
+        exit_code = qn_cli_fail(work->cli, &err);
+    } else {
+        say_start(work, url, durability);
+        warn_of_groups(work, inspector);
+    }
+    quern_inspector_free(inspector);
+    return exit_code;
+}
+
+/* --- Running --------------------------------------------------------------------------- */
+
+static quern_worker_options worker_options(struct work *work)
+{
+    const struct qn_args *args = &work->cli->args;
+    int64_t shutdown_ms = qn_args_number(args, OPTION_SHUTDOWN_TIMEOUT, 0);
+    if (shutdown_ms == 0 && qn_args_given(args, OPTION_SHUTDOWN_TIMEOUT)) {
+        shutdown_ms = 1; /* the library's zero is its default */
+    }
+    return (quern_worker_options){
+        .queues = work->queues,
+        .queue_count = work->queue_count,
+        .concurrency = work->concurrency,
+        .strict_priority = work->strict ? 1 : 0,
+        .drain = work->drain ? 1 : 0,
+        .shutdown_timeout_ms = shutdown_ms,
+        .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
+        .on_log = qn_work_log_line,
+        .on_run = qn_work_log_run,
+        .user = &work->log,
+    };
+}
+
+static void say_end(const struct work *work, quern_worker *worker)
+{
+    quern_worker_stats stats;
+    quern_worker_get_stats(worker, &stats);
+    if (work->log.level_min <= QUERN_LOG_INFO) {
+        qn_cli_say(work->cli,
+                   "done %" PRIu64 ", retried %" PRIu64 ", archived %" PRIu64 ", given back %" PRIu64
+                   ", crashed %" PRIu64,
+                   stats.done, stats.retried, stats.archived, stats.given_back, stats.crashed);
+    }
+}
+
+static int run_worker(struct work *work, const char *url, const quern_mux *mux)
+{
+    quern_error err;
+    quern_worker *worker = NULL;
+    quern_worker_options worker_opts = worker_options(work);
+    if (quern_worker_new(url, mux, &worker_opts, &worker, &err) != QUERN_OK) {
+        return qn_cli_open_failed(work->cli, &err);
+    }
+    qn_work_signal_start(worker);
+    quern_status status = quern_worker_run(worker, &err);
+    qn_work_signal_stop();
+    say_end(work, worker);
+    if (status == QUERN_E_TIMEOUT) {
+        /* Handlers still run on threads that use the worker: nothing may be freed under them. */
+        qn_cli_say(work->cli, "%s", err.text);
+        (void)fflush(stdout);
+        _exit(QN_EXIT_FAILURE);
+    }
+    int exit_code = status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(work->cli, &err);
+    quern_worker_free(worker);
+    return exit_code;
+}
+
+static int work_with(struct work *work)
+{
+    const char *url = NULL;
+    quern_mux *mux = NULL;
+    int exit_code = read_queues(work);
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = qn_cli_broker_url(work->cli, true, &url);
+    }
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = make_mux(work->cli, &mux);
+    }
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = introduce(work, url);
+    }
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = run_worker(work, url, mux);
+    }
+    quern_mux_free(mux);
+    return exit_code;
+}
+
+static int run(struct qn_cli *cli)
+{
+    const struct qn_args *args = &cli->args;
+    if (qn_args_given(args, OPTION_QUIET) && qn_args_given(args, OPTION_VERBOSE)) {
+        return qn_cli_usage(cli, "--quiet and --verbose exclude each other");
+    }
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t concurrency = qn_args_number(args, OPTION_CONCURRENCY, cpus > 0 ? cpus : 1);
+    struct work *work = qn_cli_must(qn_alloc_zero(1, sizeof *work));
+    work->cli = cli;
+    work->concurrency = (uint32_t)concurrency;
+    work->strict = qn_args_given(args, OPTION_STRICT);
+    work->drain = qn_args_given(args, OPTION_DRAIN);
+    work->log.json = cli->json;
+    work->log.verbose = qn_args_given(args, OPTION_VERBOSE);
+    work->log.level_min = work->log.verbose                  ? QUERN_LOG_DEBUG
+                          : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
+                                                              : QUERN_LOG_INFO;
+    int exit_code = work_with(work);
+    for (size_t i = 0; i < work->queue_count; i++) {
+        qn_free(work->names[i]);
+    }
+    qn_free(work);
+    return exit_code;
+}
+
+static const struct qn_verb verbs[] = {{
+    .name = "",
+    .operands = "",
+    .summary = "run tasks with shell commands",
+    .about = "PATTERN is a type or its beginning. The payload is on stdin, QUERN_TASK_ID and\n"
+             "more in the environment; exit 0: done, 75: retry, 65: archive, other: failure.\n"
+             "TERM or INT drains, again: ends at once; TSTP: takes no more tasks.",
+    .example = "  quern work --exec 'image:=./resize' --exec 'mail:=./send' \\\n"
+               "      --queue media=3 --queue default --concurrency 4",
+    .options = options,
+    .option_count = QN_COUNT_OF(options),
+    .run = run,
+}};
+const struct qn_noun qn_noun_work = {"work", "run tasks with shell commands", verbs, 1};

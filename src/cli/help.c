@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* help.c - prints what the tables of verbs and options say.
+ *
+ * Every page fits a terminal of 24 lines and 80 columns and has an example; tests/cli checks it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define NAME_WIDTH 26 /* of an option with its argument */
+
+const struct qn_noun *qn_cli_find_noun(const struct qn_cli *cli, const char *name)
+{
+    for (size_t i = 0; i < cli->noun_count; i++) {
+        if (strcmp(cli->nouns[i]->name, name) == 0) {
+            return cli->nouns[i];
+        }
+    }
+    return NULL;
+}
+
+const struct qn_verb *qn_cli_find_verb(const struct qn_noun *noun, const char *name)
+{
+    for (size_t i = 0; i < noun->verb_count; i++) {
+        if (strcmp(noun->verbs[i].name, name) == 0) {
+            return &noun->verbs[i];
+        }
+    }
+    return NULL;
+}
+
+void qn_help_main(const struct qn_cli *cli, FILE *out)
+{
+    (void)fprintf(out, "usage: quern [--broker URL] [--json] VERB ...\n\n");
+    for (size_t i = 0; i < cli->noun_count; i++) {
+        (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
+    }
+    (void)fprintf(
+        out,
+        "\n"
+        "  --broker URL  sqlite:///path/file.db or a path; default: QUERN_BROKER,\n"
+        "                else quern/quern.db under XDG_DATA_HOME or ~/.local/share\n"
+        "  --json, --help, --version        take them anywhere on the line\n"
+        "exit: 0 ok, 1 failure, 2 usage, 65 bad data, 69 broker unavailable,\n"
+        "      75 temporary failure (try again), 78 bad configuration\n"
+        "Example:\n"
+        "  quern enqueue mail:welcome ann@example.org\n"
+        "  quern work --exec 'mail:=xargs echo hello' --drain\n");
+}
+
+void qn_help_noun(const struct qn_noun *noun, FILE *out)
+{
+    (void)fprintf(out, "usage: quern %s VERB ...\n\n%s\n\n", noun->name, noun->summary);
+    for (size_t i = 0; i < noun->verb_count; i++) {
+        (void)fprintf(out, "  %-10s %s\n", noun->verbs[i].name, noun->verbs[i].summary);
+    }
+    (void)fprintf(out, "\nExample:\n%s\nMore: quern %s VERB --help\n", noun->verbs[0].example,
+                  noun->name);
+}
+
+static void print_option(const struct qn_option *option, FILE *out)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "--%s%s%s", option->name,
+                   option->argument != NULL ? " " : "",
+                   option->argument != NULL ? option->argument : "");
+    (void)fprintf(out, "  %-*s %s\n", NAME_WIDTH, name, option->help);
+}
+
+void qn_help_verb(const struct qn_noun *noun, const struct qn_verb *verb, FILE *out)
+{
+    (void)fprintf(out, "usage: quern %s%s%s%s%s [options]\n\n%s\n", noun->name,
+                  verb->name[0] != '\0' ? " " : "", verb->name,
+                  verb->operands[0] != '\0' ? " " : "", verb->operands, verb->summary);
+    if (verb->about != NULL) {
+        (void)fprintf(out, "%s\n", verb->about);
+    }
+    (void)fprintf(out, "\n");
+    for (size_t i = 0; i < verb->option_count; i++) {
+        print_option(&verb->options[i], out);
+    }
+    (void)fprintf(out, "  %-*s %s\n", NAME_WIDTH, "--broker URL, --json", "as for every verb");
+    (void)fprintf(out, "\nExample:\n%s\n", verb->example);
+}

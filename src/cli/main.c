@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* main.c - finds the verb of the command line and runs it.
+ *
+ * Happy path: noun, verb, options, run, flush. Failure paths: a word that is not known is a usage
+ * error (exit code 2) with the nearest known word; everything after that is the verb's business.
+ * Process-wide things are set here and nowhere else: SIGPIPE is ignored, so that a reader that goes
+ * away shows as an error of writing, and the character type is UTF-8 for measuring tables. */
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cli/cli.h"
+#include "cli/output.h"
+
+static const struct qn_noun *const nouns[] = {
+    &qn_noun_enqueue, &qn_noun_work,   &qn_noun_task,  &qn_noun_queue,
+    &qn_noun_worker,  &qn_noun_stats,  &qn_noun_db,    &qn_noun_doctor,
+    &qn_noun_completion, &qn_noun_help, &qn_noun_version,
+};
+
+static int unknown_noun(const struct qn_cli *cli, const char *word)
+{
+    const char *names[QN_COUNT_OF(nouns)];
+    for (size_t i = 0; i < QN_COUNT_OF(nouns); i++) {
+        names[i] = nouns[i]->name;
+    }
+    const char *nearest = qn_cli_nearest(word, names, QN_COUNT_OF(nouns));
+    if (nearest == NULL) {
+        return qn_cli_usage(cli, "no verb '%s'", word);
+    }
+    return qn_cli_usage(cli, "no verb '%s'; did you mean '%s'?", word, nearest);
+}
+
+static int unknown_verb(const struct qn_cli *cli, const char *word)
+{
+    const char *names[16];
+    size_t count = 0;
+    for (size_t i = 0; i < cli->noun->verb_count && count < QN_COUNT_OF(names); i++) {
+        names[count++] = cli->noun->verbs[i].name;
+    }
+    const char *nearest = qn_cli_nearest(word, names, count);
+    if (nearest == NULL) {
+        return qn_cli_usage(cli, "no verb '%s'", word);
+    }
+    return qn_cli_usage(cli, "no verb '%s'; did you mean '%s'?", word, nearest);
+}
+
+/* Finds noun and verb. True: cli->noun is set, and cli->verb unless only help was wanted; false:
+ * *ret_exit is the end of the program. */
+static bool find_verb(struct qn_cli *cli, int *ret_exit)
+{
+    struct qn_args *args = &cli->args;
+    const char *word = qn_args_next_word(args);
+    if (word == NULL) {
+        return false;
+    }
+    cli->noun = qn_cli_find_noun(cli, word);
+    if (cli->noun == NULL) {
+        *ret_exit = unknown_noun(cli, word);
+        return false;
+    }
+    (void)snprintf(cli->where, sizeof cli->where, "%s", cli->noun->name);
+    if (cli->noun->verb_count == 1 && cli->noun->verbs[0].name[0] == '\0') {
+        cli->verb = &cli->noun->verbs[0];
+        return true;
+    }
+    word = qn_args_next_word(args);
+    if (word == NULL) {
+        return args->problem[0] == '\0' && args->globals[QN_GLOBAL_HELP].text != NULL;
+    }
+    cli->verb = qn_cli_find_verb(cli->noun, word);
+    if (cli->verb == NULL) {
+        *ret_exit = unknown_verb(cli, word);
+        return false;
+    }
+    (void)snprintf(cli->where, sizeof cli->where, "%s %s", cli->noun->name, cli->verb->name);
+    return true;
+}
+
+static int run_verb(struct qn_cli *cli)
+{
+    struct qn_args *args = &cli->args;
+    const struct qn_verb *verb = cli->verb;
+    bool understood = qn_args_parse(args, verb->options, verb->option_count);
+    if (args->globals[QN_GLOBAL_HELP].text != NULL) {
+        qn_help_verb(cli->noun, verb, stdout);
+        return QN_EXIT_OK;
+    }
+    if (!understood) {
+        return qn_cli_usage(cli, "%s", args->problem);
+    }
+    if (args->operand_count < verb->operand_min) {
+        return qn_cli_usage(cli, "wants: %s", verb->operands);
+    }
+    if (args->operand_count > verb->operand_max) {
+        return qn_cli_usage(cli, "'%s' is one word too many",
+                            qn_args_operand(args, verb->operand_max));
+    }
+    cli->json = args->globals[QN_GLOBAL_JSON].text != NULL;
+    return verb->run(cli);
+}
+
+/* The line names no verb: help, the version, or a mistake. */
+static int without_verb(struct qn_cli *cli)
+{
+    const struct qn_args *args = &cli->args;
+    if (args->problem[0] != '\0') {
+        return qn_cli_usage(cli, "%s", args->problem);
+    }
+    if (args->globals[QN_GLOBAL_HELP].text != NULL) {
+        qn_help_main(cli, stdout);
+        return QN_EXIT_OK;
+    }
+    if (cli->noun != NULL) {
+        qn_help_noun(cli->noun, stderr);
+        return QN_EXIT_USAGE;
+    }
+    if (args->globals[QN_GLOBAL_VERSION].text != NULL) {
+        return qn_noun_version.verbs[0].run(cli);
+    }
+    qn_help_main(cli, stderr);
+    return QN_EXIT_USAGE;
+}
+
+static int run(struct qn_cli *cli)
+{
+    int exit_code = -1;
+    if (!find_verb(cli, &exit_code)) {
+        return exit_code >= 0 ? exit_code : without_verb(cli);
+    }
+    if (cli->args.globals[QN_GLOBAL_VERSION].text != NULL) {
+        return qn_noun_version.verbs[0].run(cli);
+    }
+    if (cli->verb == NULL) {
+        qn_help_noun(cli->noun, stdout);
+        return QN_EXIT_OK;
+    }
+    return run_verb(cli);
+}
+
+int main(int argc, char **argv)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
+    struct qn_cli cli = {.nouns = nouns, .noun_count = QN_COUNT_OF(nouns)};
+    qn_args_init(&cli.args, argc, argv);
+    int exit_code = qn_output_finish(&cli, run(&cli));
+    qn_args_finish(&cli.args);
+    qn_free(cli.broker_url);
+    return exit_code;
+}
