@@ -18,7 +18,7 @@ typedef struct quern_inspector_options {
     int64_t connect_timeout_ms;      /* 0: 5 s */
     int64_t command_timeout_ms;      /* 0: 10 s */
     int32_t create;                  /* 1: make the broker's file if it does not exist */
-    int32_t reserved;                /* 0 */
+    int32_t init;                    /* 1: add our tables to a file that has others, see db init */
     const struct quern_clock *clock; /* NULL: the system's */
 } quern_inspector_options;
 

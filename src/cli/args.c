@@ -52,8 +52,7 @@ static const struct qn_option *find_option(const struct qn_option *options, size
                                            const char *name, size_t name_size)
 {
     for (size_t i = 0; i < count; i++) {
-        if (strlen(options[i].name) == name_size &&
-            memcmp(options[i].name, name, name_size) == 0) {
+        if (strlen(options[i].name) == name_size && memcmp(options[i].name, name, name_size) == 0) {
             return &options[i];
         }
     }

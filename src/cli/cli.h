@@ -88,7 +88,8 @@ QUERN_NODISCARD bool qn_cli_confirm(const struct qn_cli *cli, int *ret_exit, con
                                     ...) QUERN_PRINTF(3, 4);
 /* `block`, unless memory is out: then the program says so and ends. Nothing is half done by that,
  * because every change of stored data is one transaction. */
-QUERN_NODISCARD void *qn_cli_must(void *block);
+void *qn_cli_must(void *block);
+_Noreturn void qn_cli_nomem(void);
 /* The candidate nearest to `word`, or NULL when none is near enough to be a slip. */
 const char *qn_cli_nearest(const char *word, const char *const *candidates, size_t count);
 

@@ -91,9 +91,9 @@ static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct 
                               findings, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else if (cli->json) {
-        exit_code = qn_json_print(json_pack("{s:b,s:O,s:I,s:I,s:O}", "healthy",
-                                            findings->open == 0, "findings", findings->list,
-                                            "repaired", (json_int_t)findings->repaired, "violated",
+        exit_code = qn_json_print(json_pack("{s:b,s:O,s:I,s:I,s:O}", "healthy", findings->open == 0,
+                                            "findings", findings->list, "repaired",
+                                            (json_int_t)findings->repaired, "violated",
                                             (json_int_t)findings->open, "broker", facts));
     } else {
         print_text(findings, facts);

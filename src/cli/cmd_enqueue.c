@@ -35,11 +35,9 @@ static const struct qn_option options[] = {
     [OPTION_RETRY] = {"retry", "N", "retries after a failure (25); 0: none", QN_OPTION_COUNT,
                       .min = 0, .max = INT32_MAX},
     [OPTION_TIMEOUT] = {"timeout", "D", "limit of one run (30m); 0: none", QN_OPTION_DURATION},
-    [OPTION_DEADLINE] = {"deadline", "T", "not started, and cancelled, after T",
-                         QN_OPTION_MOMENT},
+    [OPTION_DEADLINE] = {"deadline", "T", "not started, and cancelled, after T", QN_OPTION_MOMENT},
     [OPTION_IN] = {"in", "D", "run it this long from now: 90, 1h30m, 2d", QN_OPTION_DURATION},
-    [OPTION_AT] = {"at", "T", "run it at 2026-11-20T12:00:00Z or @1795000000",
-                   QN_OPTION_MOMENT},
+    [OPTION_AT] = {"at", "T", "run it at 2026-11-20T12:00:00Z or @1795000000", QN_OPTION_MOMENT},
     [OPTION_UNIQUE] = {"unique", "D", "refuse an equal task for so long", QN_OPTION_DURATION,
                        .min = 1000},
     [OPTION_RETENTION] = {"retention", "D", "keep the finished task and its result",
@@ -47,8 +45,7 @@ static const struct qn_option options[] = {
     [OPTION_GROUP] = {"group", "NAME", "store it as part of this group", QN_OPTION_TEXT},
     [OPTION_HEADER] = {"header", "K=V", "a header; may be given again", QN_OPTION_TEXT,
                        .repeats = true},
-    [OPTION_FROM] = {"from", "FILE|-", "a task per line of JSON; see the manual",
-                     QN_OPTION_TEXT},
+    [OPTION_FROM] = {"from", "FILE|-", "a task per line of JSON; see the manual", QN_OPTION_TEXT},
 };
 
 /* The K=V texts, cut in two. Freed as one block. */

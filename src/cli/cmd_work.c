@@ -188,9 +188,9 @@ static void say_start(const struct work *work, const char *url, const char *dura
     qn_url_redact(url, broker, sizeof broker);
     qn_buf_init(&queues, (size_t)QN_QUEUES_MAX * (QN_NAME_SIZE_MAX + 16));
     for (size_t i = 0; i < work->queue_count; i++) {
-        if (qn_buf_printf(&queues, " %s=%" PRIu32, work->queues[i].name,
-                          work->queues[i].weight) != QUERN_OK) {
-            qn_cli_must(NULL);
+        if (qn_buf_printf(&queues, " %s=%" PRIu32, work->queues[i].name, work->queues[i].weight) !=
+            QUERN_OK) {
+            qn_cli_nomem();
         }
     }
     qn_cli_say(work->cli, "broker %s, durability %s, %s queues%s, concurrency %" PRIu32, broker,
@@ -247,8 +247,8 @@ static void say_end(const struct work *work, quern_worker *worker)
     quern_worker_get_stats(worker, &stats);
     if (work->log.level_min <= QUERN_LOG_INFO) {
         qn_cli_say(work->cli,
-                   "done %" PRIu64 ", retried %" PRIu64 ", archived %" PRIu64 ", given back %" PRIu64
-                   ", crashed %" PRIu64,
+                   "done %" PRIu64 ", retried %" PRIu64 ", archived %" PRIu64
+                   ", given back %" PRIu64 ", crashed %" PRIu64,
                    stats.done, stats.retried, stats.archived, stats.given_back, stats.crashed);
     }
 }
@@ -312,7 +312,7 @@ static int run(struct qn_cli *cli)
     work->drain = qn_args_given(args, OPTION_DRAIN);
     work->log.json = cli->json;
     work->log.verbose = qn_args_given(args, OPTION_VERBOSE);
-    work->log.level_min = work->log.verbose                  ? QUERN_LOG_DEBUG
+    work->log.level_min = work->log.verbose                   ? QUERN_LOG_DEBUG
                           : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
                                                               : QUERN_LOG_INFO;
     int exit_code = work_with(work);

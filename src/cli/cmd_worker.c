@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_worker.c - `quern worker list`: the workers that have announced themselves, and their runs. */
+/* cmd_worker.c - `quern worker list`: the workers that have announced themselves, and their runs.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,10 +11,14 @@
 static void print_workers(const quern_worker_list *list)
 {
     static const struct qn_column columns[] = {
-        {"WORKER", .flexible = true}, {"HOST", .flexible = true},
-        {"PID", .right = true},       {"STATUS"},
-        {"RUNS", .right = true},      {"QUEUES", .flexible = true},
-        {"STARTED"},                  {"HEARTBEAT"},
+        {"WORKER", .flexible = true},
+        {"HOST", .flexible = true},
+        {"PID", .right = true},
+        {"STATUS"},
+        {"RUNS", .right = true},
+        {"QUEUES", .flexible = true},
+        {"STARTED"},
+        {"HEARTBEAT"},
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
@@ -37,12 +42,8 @@ static void print_workers(const quern_worker_list *list)
 static void print_runs(const quern_worker_list *list)
 {
     static const struct qn_column columns[] = {
-        {"RUNS NOW"},
-        {"TYPE", .flexible = true},
-        {"QUEUE", .flexible = true},
-        {"STARTED"},
-        {"UNTIL"},
-        {"WORKER", .flexible = true},
+        {"RUNS NOW"}, {"TYPE", .flexible = true},   {"QUEUE", .flexible = true}, {"STARTED"},
+        {"UNTIL"},    {"WORKER", .flexible = true},
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
@@ -72,9 +73,9 @@ static void set_text(json_t *object, const char *name, const char *text)
 
 static json_t *run_json(const quern_worker_run_info *run)
 {
-    json_t *object = qn_cli_must(
-        json_pack("{s:o,s:o}", "started_at_ms", qn_json_moment(run->started_at_ms),
-                  "deadline_at_ms", qn_json_moment(run->deadline_at_ms)));
+    json_t *object =
+        qn_cli_must(json_pack("{s:o,s:o}", "started_at_ms", qn_json_moment(run->started_at_ms),
+                              "deadline_at_ms", qn_json_moment(run->deadline_at_ms)));
     set_text(object, "id", run->task_id);
     set_text(object, "type", run->task_type);
     set_text(object, "queue", run->queue);
@@ -87,12 +88,11 @@ static json_t *worker_json(const quern_worker_info *worker)
     for (size_t i = 0; i < worker->run_count; i++) {
         (void)json_array_append_new(runs, run_json(&worker->runs[i]));
     }
-    json_t *object = qn_cli_must(
-        json_pack("{s:I,s:o,s:o,s:I,s:b,s:o}", "pid", (json_int_t)worker->pid, "started_at_ms",
-                  qn_json_moment(worker->started_at_ms), "heartbeat_at_ms",
-                  qn_json_moment(worker->heartbeat_at_ms), "concurrency",
-                  (json_int_t)worker->concurrency, "strict", worker->strict_priority != 0, "runs",
-                  runs));
+    json_t *object = qn_cli_must(json_pack(
+        "{s:I,s:o,s:o,s:I,s:b,s:o}", "pid", (json_int_t)worker->pid, "started_at_ms",
+        qn_json_moment(worker->started_at_ms), "heartbeat_at_ms",
+        qn_json_moment(worker->heartbeat_at_ms), "concurrency", (json_int_t)worker->concurrency,
+        "strict", worker->strict_priority != 0, "runs", runs));
     set_text(object, "id", worker->id);
     set_text(object, "host", worker->host);
     set_text(object, "status", worker->status);

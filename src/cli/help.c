@@ -35,17 +35,15 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
     for (size_t i = 0; i < cli->noun_count; i++) {
         (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
     }
-    (void)fprintf(
-        out,
-        "\n"
-        "  --broker URL  sqlite:///path/file.db or a path; default: QUERN_BROKER,\n"
-        "                else quern/quern.db under XDG_DATA_HOME or ~/.local/share\n"
-        "  --json, --help, --version        take them anywhere on the line\n"
-        "exit: 0 ok, 1 failure, 2 usage, 65 bad data, 69 broker unavailable,\n"
-        "      75 temporary failure (try again), 78 bad configuration\n"
-        "Example:\n"
-        "  quern enqueue mail:welcome ann@example.org\n"
-        "  quern work --exec 'mail:=xargs echo hello' --drain\n");
+    (void)fprintf(out, "\n"
+                       "  --broker URL  sqlite:///path/file.db or a path; default: QUERN_BROKER,\n"
+                       "                else quern/quern.db under XDG_DATA_HOME or ~/.local/share\n"
+                       "  --json, --help, --version        take them anywhere on the line\n"
+                       "exit: 0 ok, 1 failure, 2 usage, 65 bad data, 69 broker unavailable,\n"
+                       "      75 temporary failure (try again), 78 bad configuration\n"
+                       "Example:\n"
+                       "  quern enqueue mail:welcome ann@example.org\n"
+                       "  quern work --exec 'mail:=xargs echo hello' --drain\n");
 }
 
 void qn_help_noun(const struct qn_noun *noun, FILE *out)
@@ -61,8 +59,7 @@ void qn_help_noun(const struct qn_noun *noun, FILE *out)
 static void print_option(const struct qn_option *option, FILE *out)
 {
     char name[64];
-    (void)snprintf(name, sizeof name, "--%s%s%s", option->name,
-                   option->argument != NULL ? " " : "",
+    (void)snprintf(name, sizeof name, "--%s%s%s", option->name, option->argument != NULL ? " " : "",
                    option->argument != NULL ? option->argument : "");
     (void)fprintf(out, "  %-*s %s\n", NAME_WIDTH, name, option->help);
 }

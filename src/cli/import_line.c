@@ -6,7 +6,6 @@
  * the task fails. Durations and moments are numbers of seconds or texts as on the command line.
  * A payload that is a string is stored as its bytes, any other value as its compact JSON text.
  * Every failure is QUERN_E_INVALID with one line of text; nothing of the line is kept then. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,14 +73,14 @@ static bool has_real(json_t *value)
     if (json_is_real(value)) {
         return true;
     }
-    json_array_foreach(value, index, member) {
+    json_array_foreach(value, index, member)
+    {
         if (has_real(member)) {
             return true;
         }
     }
     void *iterator = json_object_iter(value);
-    for (; iterator != NULL;
-         iterator = json_object_iter_next(value, iterator)) {
+    for (; iterator != NULL; iterator = json_object_iter_next(value, iterator)) {
         if (has_real(json_object_iter_value(iterator))) {
             return true;
         }
@@ -157,8 +156,7 @@ static quern_status read_base64(struct qn_import_line *line, const char *key, js
 
 /* --- Numbers and times ---------------------------------------------------------------- */
 
-static quern_status read_ms(const char *key, json_t *value, int64_t *ret_ms,
-                            quern_error *err)
+static quern_status read_ms(const char *key, json_t *value, int64_t *ret_ms, quern_error *err)
 {
     if (json_is_string(value)) {
         quern_status status = qn_duration_parse(json_string_value(value), ret_ms, err);
@@ -171,12 +169,11 @@ static quern_status read_ms(const char *key, json_t *value, int64_t *ret_ms,
     if (!json_is_number(value) || ms < 0 || ms > (double)QN_DURATION_MS_MAX) {
         return wants(key, "a duration: seconds, or a text such as \"1m30s\"", err);
     }
-    *ret_ms = (int64_t)llround(ms);
+    *ret_ms = (int64_t)(ms + 0.5);
     return QUERN_OK;
 }
 
-static quern_status read_at(const char *key, json_t *value, int64_t *ret_at_ms,
-                            quern_error *err)
+static quern_status read_at(const char *key, json_t *value, int64_t *ret_at_ms, quern_error *err)
 {
     if (json_is_string(value)) {
         quern_status status = qn_moment_parse(json_string_value(value), ret_at_ms, err);
@@ -189,7 +186,7 @@ static quern_status read_at(const char *key, json_t *value, int64_t *ret_at_ms,
     if (!json_is_number(value) || ms < 0 || ms > 2.0 * (double)QN_DURATION_MS_MAX) {
         return wants(key, "a moment: seconds since 1970, or a text as 2026-11-20T12:00:00Z", err);
     }
-    *ret_at_ms = (int64_t)llround(ms);
+    *ret_at_ms = (int64_t)(ms + 0.5);
     return QUERN_OK;
 }
 
@@ -199,14 +196,14 @@ static quern_status read_delay(struct qn_import_line *line, const char *key, jso
     return read_ms(key, value, &line->task.delay_ms, err);
 }
 
-static quern_status read_process_at(struct qn_import_line *line, const char *key,
-                                    json_t *value, quern_error *err)
+static quern_status read_process_at(struct qn_import_line *line, const char *key, json_t *value,
+                                    quern_error *err)
 {
     return read_at(key, value, &line->task.process_at_ms, err);
 }
 
-static quern_status read_deadline(struct qn_import_line *line, const char *key,
-                                  json_t *value, quern_error *err)
+static quern_status read_deadline(struct qn_import_line *line, const char *key, json_t *value,
+                                  quern_error *err)
 {
     return read_at(key, value, &line->task.deadline_at_ms, err);
 }
@@ -227,14 +224,14 @@ static quern_status read_unique(struct qn_import_line *line, const char *key, js
     return read_ms(key, value, &line->task.unique_ms, err);
 }
 
-static quern_status read_retention(struct qn_import_line *line, const char *key,
-                                   json_t *value, quern_error *err)
+static quern_status read_retention(struct qn_import_line *line, const char *key, json_t *value,
+                                   quern_error *err)
 {
     return read_ms(key, value, &line->task.retention_ms, err);
 }
 
-static quern_status read_retry_max(struct qn_import_line *line, const char *key,
-                                   json_t *value, quern_error *err)
+static quern_status read_retry_max(struct qn_import_line *line, const char *key, json_t *value,
+                                   quern_error *err)
 {
     json_int_t count = json_integer_value(value);
     if (!json_is_integer(value) || count < 0 || count > INT32_MAX) {
@@ -276,11 +273,20 @@ static const struct {
     const char *name;
     read_value *read;
 } keys[] = {
-    {"type", read_type},           {"payload", read_payload},   {"payload_base64", read_base64},
-    {"queue", read_queue},         {"id", read_id},             {"retry_max", read_retry_max},
-    {"delay", read_delay},         {"process_at", read_process_at},
-    {"timeout", read_timeout},     {"deadline", read_deadline}, {"unique", read_unique},
-    {"retention", read_retention}, {"group", read_group},       {"headers", read_headers},
+    {"type", read_type},
+    {"payload", read_payload},
+    {"payload_base64", read_base64},
+    {"queue", read_queue},
+    {"id", read_id},
+    {"retry_max", read_retry_max},
+    {"delay", read_delay},
+    {"process_at", read_process_at},
+    {"timeout", read_timeout},
+    {"deadline", read_deadline},
+    {"unique", read_unique},
+    {"retention", read_retention},
+    {"group", read_group},
+    {"headers", read_headers},
 };
 
 static quern_status refuse_key(const char *key, quern_error *err)
@@ -329,8 +335,8 @@ quern_status qn_import_line_parse(const char *text, size_t size, const quern_tas
     }
     for (void *iterator = json_object_iter(line.json); iterator != NULL && status == QUERN_OK;
          iterator = json_object_iter_next(line.json, iterator)) {
-        status = read_key(&line, json_object_iter_key(iterator), json_object_iter_value(iterator),
-                          err);
+        status =
+            read_key(&line, json_object_iter_key(iterator), json_object_iter_value(iterator), err);
     }
     if (status == QUERN_OK && line.task.type == NULL) {
         status = qn_error_set(err, QUERN_E_INVALID, "no \"type\"");

@@ -30,7 +30,7 @@ json_t *qn_json_moment(int64_t at_ms)
 static void set(json_t *object, const char *name, json_t *take_value)
 {
     if (json_object_set_new(object, name, take_value) != 0) {
-        qn_cli_must(NULL);
+        qn_cli_nomem();
     }
 }
 

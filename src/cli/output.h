@@ -42,7 +42,7 @@ void qn_table_finish(struct qn_table *table);
 void qn_table_text(struct qn_table *table, const char *text);
 void qn_table_bytes(struct qn_table *table, const void *data, size_t size);
 void qn_table_number(struct qn_table *table, uint64_t number);
-void qn_table_duration(struct qn_table *table, int64_t ms); /* 0 shows as "-" */
+void qn_table_duration(struct qn_table *table, int64_t ms);  /* 0 shows as "-" */
 void qn_table_moment(struct qn_table *table, int64_t at_ms); /* 0 shows as "-" */
 void qn_table_print(const struct qn_table *table);
 
@@ -66,7 +66,7 @@ json_t *qn_json_task(const quern_task_info *info);
 
 /* --- The terminal -------------------------------------------------------------------------- */
 
-bool qn_terminal_colors(FILE *stream); /* a terminal that is not dumb, and NO_COLOR is not set */
+bool qn_terminal_colors(FILE *stream);  /* a terminal that is not dumb, and NO_COLOR is not set */
 size_t qn_terminal_width(FILE *stream); /* 0: not a terminal */
 /* Writes out what stdio holds. The exit code, or another one when stdout could not be written. */
 int qn_output_finish(const struct qn_cli *cli, int exit_code);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct qn_progress {
-    bool shown; /* stderr is a terminal */
+    bool shown;       /* stderr is a terminal */
     const char *unit; /* "tasks" */
     int64_t started_ns;
     int64_t drawn_ns;

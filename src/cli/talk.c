@@ -104,12 +104,17 @@ bool qn_cli_confirm(const struct qn_cli *cli, int *ret_exit, const char *format,
     return true;
 }
 
+void qn_cli_nomem(void)
+{
+    static const char text[] = "quern: out of memory\n";
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(QN_EXIT_TEMPORARY);
+}
+
 void *qn_cli_must(void *block)
 {
     if (block == NULL) {
-        static const char text[] = "quern: out of memory\n";
-        (void)!write(STDERR_FILENO, text, sizeof text - 1);
-        _exit(QN_EXIT_TEMPORARY);
+        qn_cli_nomem();
     }
     return block;
 }

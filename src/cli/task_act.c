@@ -72,8 +72,9 @@ int qn_task_read_state(const struct qn_cli *cli, const char *name, int32_t *ret_
     if (nearest != NULL) {
         return qn_cli_usage(cli, "no state '%s'; did you mean '%s'?", name, nearest);
     }
-    return qn_cli_usage(cli, "no state '%s': pending, active, scheduled, retry, archived, "
-                             "completed or aggregating",
+    return qn_cli_usage(cli,
+                        "no state '%s': pending, active, scheduled, retry, archived, "
+                        "completed or aggregating",
                         name);
 }
 

@@ -3,7 +3,8 @@
  *
  * A payload, an error or a name is somebody else's text: shown as it is, it could move the cursor,
  * set colours or turn the reading direction. So everything that is not a printable character
- * becomes an escape, and bytes that are no text at all are shown as a size and their first bytes. */
+ * becomes an escape, and bytes that are no text at all are shown as a size and their first bytes.
+ */
 #include <string.h>
 #include <wchar.h>
 
@@ -79,7 +80,7 @@ char *qn_text_safe(const char *data, size_t size)
     struct qn_buf out;
     qn_buf_init(&out, SAFE_SIZE_MAX);
     if (append_safe(&out, data, size) != QUERN_OK) {
-        qn_cli_must(NULL);
+        qn_cli_nomem();
     }
     char *text = qn_cli_must(qn_strdup(qn_buf_text(&out)));
     qn_buf_finish(&out);
@@ -116,7 +117,7 @@ char *qn_text_bytes(const void *data, size_t size)
         status = qn_buf_append_text(&out, " ...");
     }
     if (status != QUERN_OK) {
-        qn_cli_must(NULL);
+        qn_cli_nomem();
     }
     char *text = qn_cli_must(qn_strdup(qn_buf_text(&out)));
     qn_buf_finish(&out);

@@ -49,10 +49,10 @@ static const char *outcome_name(const quern_run_report *report)
 
 static void print_json(const quern_run_report *report)
 {
-    json_t *object = json_pack("{s:s,s:s,s:s,s:s,s:b,s:f}", "id", report->id, "queue",
-                               report->queue, "type", report->type, "outcome",
-                               outcome_name(report), "applied", report->applied, "run_ms",
-                               (double)report->run_ns / NS_PER_MS);
+    json_t *object =
+        json_pack("{s:s,s:s,s:s,s:s,s:b,s:f}", "id", report->id, "queue", report->queue, "type",
+                  report->type, "outcome", outcome_name(report), "applied", report->applied,
+                  "run_ms", (double)report->run_ns / NS_PER_MS);
     qn_json_set_bytes(qn_cli_must(object), "error", report->error, strlen(report->error));
     (void)qn_json_print(object);
     (void)fflush(stdout);
