@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "base/limits.h"
+#include "base/url.h"
 #include "broker/broker.h"
 #include "broker/sqlite/conn.h"
 
@@ -122,6 +124,14 @@ QUERN_NODISCARD quern_status qn_sqlite_lock_free(struct qn_conn *conn, const cha
                                                  int64_t queue_no, const char *id,
                                                  quern_error *err);
 
+/* What was answered to this request before: *ret_known, and exactly reply_size bytes. */
+QUERN_NODISCARD quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp,
+                                                    void *reply, size_t reply_size, bool *ret_known,
+                                                    quern_error *err);
+QUERN_NODISCARD quern_status qn_sqlite_session_keep(struct qn_conn *conn, struct qn_stamp stamp,
+                                                    int64_t now_ms, const void *reply,
+                                                    size_t reply_size, quern_error *err);
+
 /* Headers are stored as one blob: name NUL value NUL, and so on. Packed size of the headers: */
 size_t qn_sqlite_headers_size(const quern_header *headers, size_t count);
 void qn_sqlite_headers_pack(const quern_header *headers, size_t count, char *out);
@@ -132,8 +142,11 @@ void qn_sqlite_headers_unpack(const void *blob, size_t size, quern_header *heade
 
 /* --- Opening (file.c, schema.c, open.c) -------------------------------------------------- */
 
-quern_status qn_sqlite_open(const char *url, const struct qn_broker_options *options,
+quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err);
+/* Open the connections of an object whose path is known, with their settings. */
+QUERN_NODISCARD quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err);
+QUERN_NODISCARD quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err);
 /* Resolves the path, checks directory and file system, makes the file (0600) if asked to. */
 QUERN_NODISCARD quern_status qn_sqlite_file_prepare(const char *path, bool create, bool unsafe_fs,
                                                     char **ret_path, quern_error *err);
@@ -151,6 +164,11 @@ QUERN_NODISCARD quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool
 
 void qn_syncer_note(struct qn_sqlite *self); /* something was committed */
 void qn_syncer_stop(struct qn_sqlite *self); /* syncs what is left, ends the thread */
+
+/* --- Waiting (wait.c, wake.c) -------------------------------------------------------------- */
+
+void qn_sqlite_waiter_close(struct qn_sqlite *self); /* removes the sockets */
+void qn_sqlite_roster_close(struct qn_sqlite *self);
 
 /* --- Operations, one file each; contracts in broker.h ------------------------------------- */
 

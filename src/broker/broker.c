@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* broker.c - from a URL to the broker that serves it, and from each operation to its
+ * implementation.
+ *
+ * The scheme chooses the implementation. Before an operation is passed on, two things are tested
+ * for all brokers alike: this process is the one that opened it (a fork shares connections and
+ * locks with its parent and must not use them), and the broker offers the operation. */
+#include "broker/broker.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/url.h"
+#include "broker/sqlite/sqlite.h"
+
+quern_status qn_broker_open(const char *url, const struct qn_broker_options *options,
+                            struct qn_broker **ret_broker, quern_error *err)
+{
+    struct qn_broker_options defaults = {0};
+    struct qn_url parsed = {0};
+    quern_status status = qn_url_parse(url, &parsed, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0) {
+        status = qn_sqlite_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
+    } else {
+        status = qn_error_set(err, QUERN_E_INVALID,
+                              "unknown broker scheme \"%s\"; there is sqlite:///path/file.db",
+                              parsed.scheme);
+    }
+    qn_url_finish(&parsed);
+    return status;
+}
+
+void qn_broker_close(struct qn_broker *broker)
+{
+    if (broker != NULL) {
+        broker->ops->close(broker);
+    }
+}
+
+quern_status qn_broker_check_fork(const struct qn_broker *broker, quern_error *err)
+{
+    if (getpid() == broker->opener_pid) {
+        return QUERN_OK;
+    }
+    return qn_error_set(err, QUERN_E_CLOSED,
+                        "opened by process %lld, this is a fork of it: open it again here",
+                        (long long)broker->opener_pid);
+}
+
+/* May this process use it, and does it have the operation? */
+static quern_status check(const struct qn_broker *broker, bool offered, const char *operation,
+                          quern_error *err)
+{
+    quern_status status = qn_broker_check_fork(broker, err);
+    if (status == QUERN_OK && !offered) {
+        status = qn_error_set(err, QUERN_E_UNSUPPORTED, "a %s broker does not offer \"%s\"",
+                              broker->ops->scheme, operation);
+    }
+    return status;
+}
+
+void qn_broker_wake(struct qn_broker *broker)
+{
+    if (check(broker, broker->ops->wake != NULL, "wake", NULL) == QUERN_OK) {
+        broker->ops->wake(broker);
+    }
+}
+
+/* No test of the process: it must stay safe in a signal handler. */
+void qn_broker_interrupt(struct qn_broker *broker)
+{
+    if (broker->ops->interrupt != NULL) {
+        broker->ops->interrupt(broker);
+    }
+}
+
+quern_status qn_broker_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
+                               const struct qn_task *tasks, size_t count, quern_status *results,
+                               quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->enqueue != NULL, "enqueue", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->enqueue(broker, stamp, tasks, count, results, err);
+}
+
+quern_status qn_broker_enqueue_in(struct qn_broker *broker, void *tx, const struct qn_task *tasks,
+                                  size_t count, quern_status *results, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->enqueue_in != NULL, "enqueue_in", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->enqueue_in(broker, tx, tasks, count, results, err);
+}
+
+quern_status qn_broker_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
+                                struct qn_exchange_reply *reply, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->exchange != NULL, "exchange", err);
+    return status != QUERN_OK ? status : broker->ops->exchange(broker, exchange, reply, err);
+}
+
+quern_status qn_broker_extend(struct qn_broker *broker, struct qn_extension *extensions,
+                              size_t count, int64_t lease_ms, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->extend != NULL, "extend", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->extend(broker, extensions, count, lease_ms, err);
+}
+
+quern_status qn_broker_write_result(struct qn_broker *broker, const struct qn_leased *run,
+                                    const void *data, size_t size, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->write_result != NULL, "write_result", err);
+    return status != QUERN_OK ? status : broker->ops->write_result(broker, run, data, size, err);
+}
+
+quern_status qn_broker_write_progress(struct qn_broker *broker, const struct qn_leased *run,
+                                      int32_t percent, const char *note, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->write_progress != NULL, "write_progress", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->write_progress(broker, run, percent, note, err);
+}
+
+quern_status qn_broker_forward(struct qn_broker *broker, const char *const *queues,
+                               size_t queue_count, size_t limit, size_t *ret_moved,
+                               int64_t *ret_next_due_at_ms, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->forward != NULL, "forward", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->forward(broker, queues, queue_count, limit, ret_moved,
+                                                     ret_next_due_at_ms, err);
+}
+
+quern_status qn_broker_recover(struct qn_broker *broker, const char *const *queues,
+                               size_t queue_count, size_t limit,
+                               void (*on_recovery)(const struct qn_recovery *recovery, void *user),
+                               void *user, size_t *ret_recovered, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->recover != NULL, "recover", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->recover(broker, queues, queue_count, limit,
+                                                     on_recovery, user, ret_recovered, err);
+}
+
+quern_status qn_broker_prune(struct qn_broker *broker, const char *const *queues,
+                             size_t queue_count, size_t limit, size_t *ret_removed,
+                             quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->prune != NULL, "prune", err);
+    return status != QUERN_OK
+               ? status
+               : broker->ops->prune(broker, queues, queue_count, limit, ret_removed, err);
+}
+
+quern_status qn_broker_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
+                           bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->arm != NULL, "arm", err);
+    return status != QUERN_OK
+               ? status
+               : broker->ops->arm(broker, queues, queue_count, ret_work, ret_next_due_at_ms, err);
+}
+
+quern_status qn_broker_wait(struct qn_broker *broker, int64_t timeout_ms,
+                            struct qn_wakeup *ret_wakeup, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->wait != NULL, "wait", err);
+    return status != QUERN_OK ? status : broker->ops->wait(broker, timeout_ms, ret_wakeup, err);
+}
+
+quern_status qn_broker_announce(struct qn_broker *broker,
+                                const struct qn_announcement *announcement, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->announce != NULL, "announce", err);
+    return status != QUERN_OK ? status : broker->ops->announce(broker, announcement, err);
+}
+
+quern_status qn_broker_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->withdraw != NULL, "withdraw", err);
+    return status != QUERN_OK ? status : broker->ops->withdraw(broker, worker_id, err);
+}
+
+quern_status qn_broker_drained(struct qn_broker *broker, const char *const *queues,
+                               size_t queue_count, bool *ret_drained, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->drained != NULL, "drained", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->drained(broker, queues, queue_count, ret_drained, err);
+}
+
+quern_status qn_broker_queues(struct qn_broker *broker,
+                              bool (*on_queue)(const quern_queue_info *queue, void *user),
+                              void *user, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->queues != NULL, "queues", err);
+    return status != QUERN_OK ? status : broker->ops->queues(broker, on_queue, user, err);
+}
+
+quern_status qn_broker_tasks(struct qn_broker *broker, const quern_task_filter *filter,
+                             bool (*on_task)(const quern_task_info *info, void *user), void *user,
+                             quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->tasks != NULL, "tasks", err);
+    return status != QUERN_OK ? status : broker->ops->tasks(broker, filter, on_task, user, err);
+}
+
+quern_status qn_broker_workers(struct qn_broker *broker,
+                               bool (*on_worker)(const quern_worker_info *worker, void *user),
+                               void *user, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->workers != NULL, "workers", err);
+    return status != QUERN_OK ? status : broker->ops->workers(broker, on_worker, user, err);
+}
+
+quern_status qn_broker_history(struct qn_broker *broker, const char *queue, size_t days,
+                               quern_day *ret_days, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->history != NULL, "history", err);
+    return status != QUERN_OK ? status : broker->ops->history(broker, queue, days, ret_days, err);
+}
+
+quern_status qn_broker_facts(struct qn_broker *broker,
+                             void (*on_fact)(const char *name, const char *text, void *user),
+                             void *user, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->facts != NULL, "facts", err);
+    return status != QUERN_OK ? status : broker->ops->facts(broker, on_fact, user, err);
+}
+
+quern_status qn_broker_act(struct qn_broker *broker, quern_action action, const char *queue,
+                           const char *id, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->act != NULL, "act", err);
+    return status != QUERN_OK ? status : broker->ops->act(broker, action, queue, id, err);
+}
+
+quern_status qn_broker_act_all(struct qn_broker *broker, quern_action action,
+                               const quern_task_filter *filter, size_t limit, size_t *ret_count,
+                               quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->act_all != NULL, "act_all", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->act_all(broker, action, filter, limit, ret_count, err);
+}
+
+quern_status qn_broker_pause(struct qn_broker *broker, const char *queue, bool pause,
+                             quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->pause != NULL, "pause", err);
+    return status != QUERN_OK ? status : broker->ops->pause(broker, queue, pause, err);
+}
+
+quern_status qn_broker_remove_queue(struct qn_broker *broker, const char *queue, bool force,
+                                    quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->remove_queue != NULL, "remove_queue", err);
+    return status != QUERN_OK ? status : broker->ops->remove_queue(broker, queue, force, err);
+}
+
+quern_status qn_broker_check(struct qn_broker *broker, bool repair,
+                             void (*on_finding)(const quern_finding *finding, void *user),
+                             void *user, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->check != NULL, "check", err);
+    return status != QUERN_OK ? status : broker->ops->check(broker, repair, on_finding, user, err);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* conn.c - one connection to the file, its statements, and how a query is written down.
+ *
+ * Statements are prepared once and found again by the address of their text. Locks of other
+ * processes are waited for in short, growing, jittered naps: the usual holder is done within 100
+ * us, and SQLite offers no way to be woken. After busy_max_ms the caller is told QUERN_E_BUSY.
+ * SQLite's errors become ours in one place, qn_conn_fail, with the path and SQLite's own words. */
+#include "broker/sqlite/conn.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#define BUSY_NAP_US_MIN 50
+#define BUSY_NAP_US_MAX 800
+#define PATH_SHOWN_MAX 120
+
+static int wait_for_lock(void *user, int tries)
+{
+    struct qn_conn *conn = user;
+    int64_t now_ns = qn_clock_mono_ns();
+    if (tries == 0) {
+        conn->busy_since_ns = now_ns;
+    }
+    if (now_ns - conn->busy_since_ns >= conn->busy_max_ms * 1000000) {
+        return 0;
+    }
+    uint64_t nap_us = BUSY_NAP_US_MIN;
+    for (int i = 0; i < tries && nap_us < BUSY_NAP_US_MAX; i++) {
+        nap_us *= 2;
+    }
+    nap_us = nap_us / 2 + qn_random_below(&conn->jitter, nap_us);
+    struct timespec nap = {.tv_nsec = (long)nap_us * 1000};
+    (void)nanosleep(&nap, NULL); /* cut short by a signal: tries again a little earlier */
+    return 1;
+}
+
+quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags, int64_t busy_max_ms,
+                          quern_error *err)
+{
+    *conn = (struct qn_conn){.path = path, .busy_max_ms = busy_max_ms};
+    qn_random_init(&conn->jitter);
+    int code =
+        sqlite3_open_v2(path, &conn->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+    if (code != SQLITE_OK) {
+        quern_status status = qn_conn_fail(conn, code, err);
+        qn_conn_close(conn);
+        return status;
+    }
+    (void)sqlite3_busy_handler(conn->db, wait_for_lock, conn);
+    /* The file may come from anywhere: functions in its schema are not to be trusted. */
+    (void)sqlite3_db_config(conn->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
+    return QUERN_OK;
+}
+
+static void forget_statements(struct qn_conn *conn)
+{
+    for (size_t i = 0; i < QN_CONN_STATEMENTS_MAX; i++) {
+        (void)sqlite3_finalize(conn->statements[i].statement);
+        conn->statements[i].statement = NULL;
+        conn->statements[i].sql = NULL;
+    }
+}
+
+void qn_conn_close(struct qn_conn *conn)
+{
+    forget_statements(conn);
+    int code = sqlite3_close(conn->db);
+    QN_ASSERT(code == SQLITE_OK); /* else a statement was not finished */
+    conn->db = NULL;
+}
+
+void qn_conn_borrow(struct qn_conn *conn, sqlite3 *db, const char *path)
+{
+    *conn = (struct qn_conn){.db = db, .path = path};
+}
+
+void qn_conn_return(struct qn_conn *conn)
+{
+    forget_statements(conn);
+    conn->db = NULL;
+}
+
+quern_status qn_conn_exec(struct qn_conn *conn, const char *sql, quern_error *err)
+{
+    int code = sqlite3_exec(conn->db, sql, NULL, NULL, NULL);
+    return code == SQLITE_OK ? QUERN_OK
+                             : qn_conn_fail(conn, sqlite3_extended_errcode(conn->db), err);
+}
+
+static quern_status status_of(int code, int system_error)
+{
+    if (system_error == ENOSPC || system_error == EDQUOT) {
+        return QUERN_E_FULL;
+    }
+    switch (code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL: /* the locks of the WAL index could not be had in time */
+        return QUERN_E_BUSY;
+    case SQLITE_FULL:
+        return QUERN_E_FULL;
+    case SQLITE_NOMEM:
+        return QUERN_E_NOMEM;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return QUERN_E_CORRUPT;
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        return QUERN_E_CONNECT;
+    default:
+        return QUERN_E_BROKER;
+    }
+}
+
+quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
+{
+    bool io = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
+    int system_error = io && conn->db != NULL ? sqlite3_system_errno(conn->db) : 0;
+    quern_status status = status_of(code, system_error);
+    if (status == QUERN_E_NOMEM) {
+        return qn_error_nomem(err);
+    }
+    size_t size = strlen(conn->path);
+    bool cut = size > PATH_SHOWN_MAX;
+    const char *words = conn->db != NULL ? sqlite3_errmsg(conn->db) : sqlite3_errstr(code);
+    return qn_error_set(err, status, "sqlite %s%s: %s%s%s%s", cut ? "..." : "",
+                        cut ? conn->path + size - PATH_SHOWN_MAX : conn->path, words,
+                        system_error != 0 ? ": " : "",
+                        system_error != 0 ? strerror(system_error) : "",
+                        status == QUERN_E_CORRUPT
+                            ? "; nothing was overwritten; keep a copy, then try `quern db check`"
+                            : "");
+}
+
+static sqlite3_stmt *prepare(struct qn_conn *conn, const char *sql, unsigned flags)
+{
+    sqlite3_stmt *statement = NULL;
+    (void)sqlite3_prepare_v3(conn->db, sql, -1, flags, &statement, NULL);
+    return statement;
+}
+
+static sqlite3_stmt *find_statement(struct qn_conn *conn, const char *sql)
+{
+    size_t slot = (size_t)(((uintptr_t)sql >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    for (size_t i = 0; i < QN_CONN_STATEMENTS_MAX; i++, slot++) {
+        slot %= QN_CONN_STATEMENTS_MAX;
+        if (conn->statements[slot].sql == sql) {
+            return conn->statements[slot].statement;
+        }
+        if (conn->statements[slot].sql == NULL) {
+            sqlite3_stmt *statement = prepare(conn, sql, SQLITE_PREPARE_PERSISTENT);
+            if (statement != NULL) {
+                conn->statements[slot].sql = sql;
+                conn->statements[slot].statement = statement;
+            }
+            return statement;
+        }
+    }
+    QN_ASSERT(!"more statements than QN_CONN_STATEMENTS_MAX");
+    return NULL;
+}
+
+static struct qn_query make_query(struct qn_conn *conn, sqlite3_stmt *statement, bool once)
+{
+    struct qn_query query = {.conn = conn, .statement = statement, .once = once};
+    if (statement == NULL) {
+        query.code = sqlite3_extended_errcode(conn->db);
+        QN_ASSERT(query.code != SQLITE_OK);
+    }
+    return query;
+}
+
+struct qn_query qn_query_start(struct qn_conn *conn, const char *sql)
+{
+    struct qn_query query = make_query(conn, find_statement(conn, sql), false);
+    QN_ASSERT(query.statement == NULL || !sqlite3_stmt_busy(query.statement));
+    return query;
+}
+
+struct qn_query qn_query_start_once(struct qn_conn *conn, const char *sql)
+{
+    return make_query(conn, prepare(conn, sql, 0), true);
+}
+
+static void note_bind(struct qn_query *query, int code)
+{
+    if (code != SQLITE_OK) {
+        query->code = sqlite3_extended_errcode(query->conn->db);
+        QN_ASSERT((code & 0xff) != SQLITE_RANGE); /* more values than the statement has */
+    }
+}
+
+void qn_query_int(struct qn_query *query, int64_t value)
+{
+    if (query->code == SQLITE_OK) {
+        note_bind(query, sqlite3_bind_int64(query->statement, ++query->bound, value));
+    }
+}
+
+void qn_query_text(struct qn_query *query, const char *text)
+{
+    if (query->code == SQLITE_OK) {
+        note_bind(query,
+                  sqlite3_bind_text(query->statement, ++query->bound, text, -1, SQLITE_STATIC));
+    }
+}
+
+void qn_query_blob(struct qn_query *query, const void *data, size_t size)
+{
+    if (query->code == SQLITE_OK) {
+        note_bind(query,
+                  sqlite3_bind_blob64(query->statement, ++query->bound, data, size, SQLITE_STATIC));
+    }
+}
+
+bool qn_query_row(struct qn_query *query)
+{
+    if (query->code != SQLITE_OK) {
+        return false;
+    }
+    int code = sqlite3_step(query->statement);
+    if (code == SQLITE_ROW) {
+        return true;
+    }
+    query->code = code == SQLITE_DONE ? SQLITE_DONE : sqlite3_extended_errcode(query->conn->db);
+    return false;
+}
+
+quern_status qn_query_finish(struct qn_query *query, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    if (query->code != SQLITE_OK && query->code != SQLITE_DONE) {
+        status = qn_conn_fail(query->conn, query->code, err);
+    }
+    if (query->once) {
+        (void)sqlite3_finalize(query->statement);
+    } else {
+        (void)sqlite3_reset(query->statement);
+    }
+    query->statement = NULL;
+    return status;
+}
+
+quern_status qn_query_run(struct qn_query *query, int64_t *ret_changes, quern_error *err)
+{
+    while (qn_query_row(query)) {
+    }
+    struct qn_conn *conn = query->conn;
+    quern_status status = qn_query_finish(query, err);
+    if (status == QUERN_OK && ret_changes != NULL) {
+        *ret_changes = sqlite3_changes64(conn->db);
+    }
+    return status;
+}
+
+const char *qn_query_column_text(const struct qn_query *query, int column)
+{
+    const unsigned char *text = sqlite3_column_text(query->statement, column);
+    return text == NULL ? "" : (const char *)text;
+}
