@@ -16,9 +16,7 @@ demo: release ## install what is missing, build, and hash the files under a fold
 
 release:
 	@scripts/bootstrap
-	@cmake --preset release >build-release.log || { cat build-release.log; exit 1; }
-	@rm -f build-release.log
-	@cmake --build build/release -j $(JOBS)
+	@JOBS=$(JOBS) scripts/build release
 
 check: ## build with ASan and UBSan, run all tests, layers, lengths and lint
 	@scripts/bootstrap --tests
