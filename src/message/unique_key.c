@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* unique_key.c - the name of a uniqueness lock, as asynq builds it.
+ *
+ * MD5 is asynq's choice and part of the key's name; it names a payload and protects nothing. An
+ * OpenSSL that was configured without it (FIPS) gives QUERN_E_UNSUPPORTED. */
+#include "message/unique_key.h"
+
+#include <openssl/evp.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+#define MD5_SIZE 16
+
+quern_status qn_unique_key(struct qn_arena *arena, const char *queue, const char *type,
+                           const void *payload, size_t payload_size, const char **ret_key,
+                           quern_error *err)
+{
+    char hex[2 * MD5_SIZE + 1] = "";
+    QN_ASSERT(payload != NULL || payload_size == 0);
+    if (payload != NULL) {
+        static const char digits[] = "0123456789abcdef";
+        unsigned char digest[EVP_MAX_MD_SIZE];
+        unsigned size = 0;
+        if (EVP_Digest(payload, payload_size, digest, &size, EVP_md5(), NULL) != 1) {
+            return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                                "unique key: this OpenSSL offers no MD5, which unique tasks need");
+        }
+        QN_ASSERT(size == MD5_SIZE);
+        for (unsigned i = 0; i < size; i++) {
+            hex[2 * i] = digits[digest[i] >> 4];
+            hex[2 * i + 1] = digits[digest[i] & 0xf];
+        }
+    }
+    const char *key = qn_arena_printf(arena, "asynq:{%s}:unique:%s:%s", queue, type, hex);
+    if (key == NULL) {
+        return qn_error_nomem(err);
+    }
+    *ret_key = key;
+    return QUERN_OK;
+}
