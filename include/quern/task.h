@@ -56,7 +56,7 @@ typedef struct quern_task {
     int64_t retention_ms;   /* keep the finished task and its result this long; 0: do not */
     const char *group;      /* store as aggregating in this group; NULL: none; 1 to 256 bytes */
     const quern_header *headers;
-    size_t header_count; /* at most 64 */
+    size_t header_count; /* at most 64, no two with the same name */
     quern_retry_policy retry;
 } quern_task;
 

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* choice.c - smooth weighted round robin over the queues of a worker.
+ *
+ * Every queue has a credit. One draw adds to each its weight, takes the queue with the highest
+ * credit, and lets it pay the sum of the weights; so credits stay within about one turn of each
+ * other, and any row of draws has the exact shares, give or take a turn per queue.
+ *
+ * A draw is a guess: the queue may turn out to have nothing. So once the broker has answered, the
+ * draws are taken back, and the queues that do have tasks pay for what was taken, among themselves:
+ * their shares are exact even if the same queue takes every slot of the others. A queue that was
+ * found dry owes nothing and is owed little: it keeps at most half a turn as its claim, and a dry
+ * one that was not asked again grows towards a whole turn. So each dry queue is asked at least
+ * about as often as its weight says, and none comes back after a quiet hour to take everything. */
+#include "task/choice.h"
+
+#include "base/assert.h"
+#include "base/bug.h"
+
+/* The queue with the highest credit; on a tie the heavier one, then the first. */
+static size_t highest(const int64_t *credits, const uint32_t *weights, size_t queue_count)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < queue_count; i++) {
+        bool is_higher = credits[i] > credits[best] ||
+                         (credits[i] == credits[best] && weights[i] > weights[best]);
+        if (is_higher) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t queue_count,
+                    bool strict, struct qn_random *random)
+{
+    QN_ASSERT(queue_count > 0 && queue_count <= QN_QUEUES_MAX);
+    *choice = (struct qn_choice){.queue_count = queue_count, .strict = strict};
+    for (size_t i = 0; i < queue_count; i++) {
+        QN_ASSERT(weights[i] > 0);
+        choice->weights[i] = QN_BUG(WEIGHT_IGNORED) ? 1 : weights[i];
+        choice->weight_sum += choice->weights[i];
+    }
+    /* The first turn goes to a queue with the probability of its weight: credits are set as they
+     * are one draw before the point where the round begins anew and that queue is next. */
+    uint64_t point = qn_random_below(random, choice->weight_sum);
+    size_t first = 0;
+    while (point >= choice->weights[first]) {
+        point -= choice->weights[first];
+        first++;
+    }
+    for (size_t i = 0; i < queue_count; i++) {
+        choice->credits[i] = -(int64_t)choice->weights[i];
+    }
+    choice->credits[first] += (int64_t)choice->weight_sum;
+}
+
+void qn_choice_draw(struct qn_choice *choice, size_t room, uint16_t *order, uint32_t *quota)
+{
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        quota[i] = choice->strict ? (uint32_t)room : 0;
+    }
+    if (choice->strict) {
+        return;
+    }
+    for (size_t slot = 0; slot < room; slot++) {
+        for (size_t i = 0; i < choice->queue_count; i++) {
+            choice->credits[i] += choice->weights[i];
+        }
+        size_t queue = highest(choice->credits, choice->weights, choice->queue_count);
+        choice->credits[queue] -= (int64_t)choice->weight_sum;
+        order[slot] = (uint16_t)queue;
+        quota[queue]++;
+    }
+}
+
+/* As if the slots had never been drawn. */
+static void take_back(struct qn_choice *choice, const uint32_t *quota)
+{
+    int64_t room = 0;
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        room += quota[i];
+    }
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        choice->credits[i] += (int64_t)choice->weight_sum * quota[i];
+        choice->credits[i] -= room * choice->weights[i];
+    }
+}
+
+/* What a dry queue may claim after `taken_sum` slots went by. */
+static int64_t dry_claim(const struct qn_choice *choice, size_t queue, bool asked,
+                         int64_t taken_sum)
+{
+    int64_t claim = choice->credits[queue] + taken_sum * choice->weights[queue];
+    int64_t claim_max = (int64_t)choice->weight_sum / (asked ? 2 : 1);
+    return claim < claim_max ? claim : claim_max;
+}
+
+/* Keeps the credits of the queues with tasks around 0, so that the limits of claims mean the same
+ * at any time. Order and distances stay as they are. */
+static void centre(struct qn_choice *choice)
+{
+    int64_t sum = 0;
+    int64_t count = 0;
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        sum += choice->dry[i] ? 0 : choice->credits[i];
+        count += choice->dry[i] ? 0 : 1;
+    }
+    for (size_t i = 0; count > 0 && i < choice->queue_count; i++) {
+        choice->credits[i] -= sum / count;
+    }
+}
+
+void qn_choice_settle(struct qn_choice *choice, const uint32_t *quota, const uint32_t *taken)
+{
+    if (choice->strict) {
+        return;
+    }
+    take_back(choice, quota);
+    int64_t taken_sum = 0;
+    int64_t wet_taken = 0;
+    int64_t wet_weight = 0;
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        if (taken[i] < quota[i]) {
+            choice->dry[i] = true;
+        } else if (taken[i] > 0) {
+            choice->dry[i] = false;
+        }
+        taken_sum += taken[i];
+        wet_taken += choice->dry[i] ? 0 : taken[i];
+        wet_weight += choice->dry[i] ? 0 : choice->weights[i];
+    }
+    if (taken_sum == 0) {
+        return; /* nobody was overtaken */
+    }
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        if (choice->dry[i]) {
+            choice->credits[i] = dry_claim(choice, i, quota[i] > 0, taken_sum);
+        } else {
+            choice->credits[i] += wet_taken * choice->weights[i] - wet_weight * taken[i];
+        }
+    }
+    centre(choice);
+}
+
+size_t qn_choice_redraw(const uint32_t *weights, const bool *more, size_t queue_count, size_t room,
+                        uint32_t *want)
+{
+    QN_ASSERT(queue_count <= QN_QUEUES_MAX);
+    uint64_t sum = 0;
+    uint32_t shares[QN_QUEUES_MAX]; /* 0: nothing to give */
+    for (size_t i = 0; i < queue_count; i++) {
+        shares[i] = !more[i] ? 0 : QN_BUG(WEIGHT_IGNORED) ? 1 : weights[i];
+        sum += shares[i];
+    }
+    if (sum == 0) {
+        return 0;
+    }
+    int64_t rests[QN_QUEUES_MAX];
+    size_t placed = 0;
+    for (size_t i = 0; i < queue_count; i++) {
+        uint64_t exact = (uint64_t)room * shares[i];
+        want[i] += (uint32_t)(exact / sum);
+        placed += (size_t)(exact / sum);
+        rests[i] = (int64_t)(exact % sum);
+    }
+    for (; placed < room; placed++) {
+        size_t queue = highest(rests, shares, queue_count);
+        rests[queue] -= (int64_t)sum;
+        want[queue]++;
+    }
+    return placed;
+}

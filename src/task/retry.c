@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* retry.c - how long a failed task waits.
+ *
+ * All sums stay far below the limits of int64_t: retry counts are cut where the delay has long
+ * passed its own limit, QN_DURATION_MS_MAX. */
+#include "task/retry.h"
+
+#include <inttypes.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/limits.h"
+
+#define ASYNQ_COUNT_MAX 1000 /* 1000^4 seconds is 31 000 years */
+#define EXPONENT_MAX 50      /* 2^50 ms is 35 000 years */
+#define DEFAULT_BASE_MS 1000
+#define DEFAULT_CAP_MS (3600 * INT64_C(1000))
+
+static int64_t asynq_delay_ms(int64_t retry_count, struct qn_random *random)
+{
+    int64_t n = retry_count > ASYNQ_COUNT_MAX ? ASYNQ_COUNT_MAX : retry_count;
+    int64_t jitter = (int64_t)qn_random_below(random, 30) * (n + 1);
+    int64_t delay_ms = (n * n * n * n + 15 + jitter) * 1000;
+    return delay_ms > QN_DURATION_MS_MAX ? QN_DURATION_MS_MAX : delay_ms;
+}
+
+static int64_t exponential_delay_ms(const quern_retry_policy *policy, int64_t retry_count,
+                                    struct qn_random *random)
+{
+    int64_t exponent = retry_count > EXPONENT_MAX ? EXPONENT_MAX : retry_count;
+    int64_t bound_ms = policy->cap_ms;
+    /* base * 2^n <= cap, asked in a way that cannot overflow. */
+    if (policy->base_ms <= policy->cap_ms >> exponent) {
+        bound_ms = policy->base_ms << exponent;
+    }
+    return (int64_t)qn_random_below(random, (uint64_t)bound_ms + 1);
+}
+
+int64_t qn_retry_delay_ms(const quern_retry_policy *policy, int64_t retry_count,
+                          struct qn_random *random)
+{
+    if (retry_count < 0) {
+        retry_count = 0;
+    }
+    quern_retry_policy whole = qn_retry_policy_resolve(policy, NULL, NULL);
+    switch ((quern_retry_kind)whole.kind) {
+    case QUERN_RETRY_ASYNQ:
+        return asynq_delay_ms(retry_count, random);
+    case QUERN_RETRY_FIXED:
+        return whole.base_ms;
+    case QUERN_RETRY_EXPONENTIAL:
+        return exponential_delay_ms(&whole, retry_count, random);
+    case QUERN_RETRY_DEFAULT:
+        break;
+    }
+    QN_ASSERT(!"a retry policy of unknown kind");
+    return 0;
+}
+
+static quern_status check_kind(const quern_retry_policy *policy, quern_error *err)
+{
+    switch ((quern_retry_kind)policy->kind) {
+    case QUERN_RETRY_DEFAULT:
+    case QUERN_RETRY_ASYNQ:
+        if (policy->base_ms != 0 || policy->cap_ms != 0) {
+            return qn_error_set(err, QUERN_E_INVALID,
+                                "retry: base_ms and cap_ms are for the kinds fixed and "
+                                "exponential, but kind is %" PRId32,
+                                policy->kind);
+        }
+        return QUERN_OK;
+    case QUERN_RETRY_FIXED:
+        if (policy->cap_ms != 0) {
+            return qn_error_set(err, QUERN_E_INVALID,
+                                "retry: cap_ms is for the kind exponential only");
+        }
+        return QUERN_OK;
+    case QUERN_RETRY_EXPONENTIAL:
+        return QUERN_OK;
+    }
+    return qn_error_set(err, QUERN_E_INVALID, "retry: kind %" PRId32 " is unknown", policy->kind);
+}
+
+quern_status qn_retry_policy_check(const quern_retry_policy *policy, quern_error *err)
+{
+    quern_status status = check_kind(policy, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (policy->reserved != 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "retry: reserved must be 0");
+    }
+    const struct {
+        const char *name;
+        int64_t ms;
+    } times[] = {{"base_ms", policy->base_ms}, {"cap_ms", policy->cap_ms}};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        if (times[i].ms < 0 || times[i].ms > QN_DURATION_MS_MAX) {
+            return qn_error_set(err, QUERN_E_INVALID,
+                                "retry: %s must be from 0 to 100 years, not %" PRId64,
+                                times[i].name, times[i].ms);
+        }
+    }
+    quern_retry_policy whole = qn_retry_policy_resolve(policy, NULL, NULL);
+    if (whole.kind == QUERN_RETRY_EXPONENTIAL && whole.cap_ms < whole.base_ms) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "retry: cap_ms (%" PRId64 ") must not be below base_ms (%" PRId64 ")",
+                            whole.cap_ms, whole.base_ms);
+    }
+    return QUERN_OK;
+}
+
+static bool says_something(const quern_retry_policy *policy)
+{
+    return policy != NULL && policy->kind != QUERN_RETRY_DEFAULT;
+}
+
+quern_retry_policy qn_retry_policy_resolve(const quern_retry_policy *task,
+                                           const quern_retry_policy *handler,
+                                           const quern_retry_policy *worker)
+{
+    quern_retry_policy policy = {.kind = QUERN_RETRY_ASYNQ};
+    if (says_something(task)) {
+        policy = *task;
+    } else if (says_something(handler)) {
+        policy = *handler;
+    } else if (says_something(worker)) {
+        policy = *worker;
+    }
+    bool has_base = policy.kind == QUERN_RETRY_FIXED || policy.kind == QUERN_RETRY_EXPONENTIAL;
+    if (has_base && policy.base_ms == 0) {
+        policy.base_ms = DEFAULT_BASE_MS;
+    }
+    if (policy.kind == QUERN_RETRY_EXPONENTIAL && policy.cap_ms == 0) {
+        policy.cap_ms = DEFAULT_CAP_MS;
+    }
+    return policy;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* task.c - from what a caller wrote to a task that every layer below can trust.
+ *
+ * Each group of fields has one function that checks it and fills in its defaults; the first broken
+ * rule ends it with QUERN_E_INVALID and a text that names the field, the rule and what was given.
+ * Names in such texts are shown cut and with what cannot be printed escaped, because they may hold
+ * anything. Nothing is copied but what has to be made: the id, the key, headers without value. */
+#include "task/task.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "message/unique_key.h"
+#include "task/retry.h"
+
+#define RETRY_MAX_DEFAULT 25
+#define TIMEOUT_MS_DEFAULT (30 * 60 * INT64_C(1000))
+#define UNIQUE_MS_MIN 1000
+#define SHOWN_NAME_MAX 40
+
+/* A preparation under way. */
+struct preparation {
+    const quern_task *in;
+    int64_t now_ms;
+    struct qn_arena *arena;
+    struct qn_task task;
+    quern_error *err;
+};
+
+/* The start of a name in printable ASCII and valid UTF-8: other bytes as \xNN. */
+static const char *show_name(const char *name, char out[4 * SHOWN_NAME_MAX + 4])
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t size = strlen(name);
+    bool valid = qn_utf8_valid(name, size) && !qn_str_has_control(name);
+    char *at = out;
+    if (valid && size <= SHOWN_NAME_MAX) {
+        memcpy(out, name, size + 1);
+        return out;
+    }
+    for (size_t i = 0; i < size && i < SHOWN_NAME_MAX; i++) {
+        unsigned char c = (unsigned char)name[i];
+        if (c >= 0x20 && c < 0x7f) {
+            *at++ = name[i];
+            continue;
+        }
+        *at++ = '\\';
+        *at++ = 'x';
+        *at++ = digits[c >> 4];
+        *at++ = digits[c & 0xf];
+    }
+    strcpy(at, size > SHOWN_NAME_MAX ? "..." : "");
+    return out;
+}
+
+quern_status qn_name_check(const char *what, const char *name, quern_error *err)
+{
+    if (name == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s is missing", what);
+    }
+    char shown[4 * SHOWN_NAME_MAX + 4];
+    size_t size = strlen(name);
+    if (size == 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s must not be empty", what);
+    }
+    if (size > QN_NAME_SIZE_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s \"%s\" has %zu bytes, at most %d are allowed",
+                            what, show_name(name, shown), size, QN_NAME_SIZE_MAX);
+    }
+    if (!qn_utf8_valid(name, size)) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s \"%s\" is not valid UTF-8", what,
+                            show_name(name, shown));
+    }
+    if (qn_str_blank(name)) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s must not be blank", what);
+    }
+    if (qn_str_has_control(name)) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s \"%s\" has control characters", what,
+                            show_name(name, shown));
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_queue_name_check(const char *name, quern_error *err)
+{
+    quern_status status = qn_name_check("queue", name, err);
+    if (status == QUERN_OK && strpbrk(name, "{}") != NULL) {
+        char shown[4 * SHOWN_NAME_MAX + 4];
+        return qn_error_set(err, QUERN_E_INVALID, "queue \"%s\" must not contain { or }",
+                            show_name(name, shown));
+    }
+    return status;
+}
+
+static quern_status refuse_number(struct preparation *p, const char *field, const char *rule,
+                                  int64_t given)
+{
+    return qn_error_set(p->err, QUERN_E_INVALID, "%s must be %s, not %" PRId64, field, rule, given);
+}
+
+static quern_status prepare_names(struct preparation *p, struct qn_id_source *ids)
+{
+    const quern_task *in = p->in;
+    p->task.type = in->type;
+    p->task.queue = in->queue == NULL ? "default" : in->queue;
+    p->task.group = in->group;
+    quern_status status = qn_name_check("type", in->type, p->err);
+    if (status == QUERN_OK) {
+        status = qn_queue_name_check(p->task.queue, p->err);
+    }
+    if (status == QUERN_OK && in->group != NULL) {
+        status = qn_name_check("group", in->group, p->err);
+    }
+    if (status == QUERN_OK && in->id != NULL) {
+        p->task.id = in->id;
+        return qn_name_check("id", in->id, p->err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    char *id = qn_arena_alloc(p->arena, QN_ID_TEXT_SIZE);
+    if (id == NULL) {
+        return qn_error_nomem(p->err);
+    }
+    qn_id_next(ids, p->now_ms, id);
+    p->task.id = id;
+    return QUERN_OK;
+}
+
+static quern_status prepare_payload(struct preparation *p, size_t size_max)
+{
+    const quern_task *in = p->in;
+    if (in->payload == NULL && in->payload_size > 0) {
+        return qn_error_set(p->err, QUERN_E_INVALID, "payload is NULL, but payload_size is %zu",
+                            in->payload_size);
+    }
+    if (in->payload_size > size_max) {
+        return qn_error_set(p->err, QUERN_E_INVALID,
+                            "payload has %zu bytes, at most %zu are allowed", in->payload_size,
+                            size_max);
+    }
+    p->task.payload = in->payload;
+    p->task.payload_size = in->payload_size;
+    return QUERN_OK;
+}
+
+static quern_status prepare_attempts(struct preparation *p)
+{
+    const quern_task *in = p->in;
+    if (in->retry_max < QUERN_RETRY_NEVER || in->retry_max > INT32_MAX) {
+        return refuse_number(p, "retry_max", "from 0 to 2147483647 or QUERN_RETRY_NEVER",
+                             in->retry_max);
+    }
+    if (in->timeout_ms < QUERN_TIMEOUT_NEVER || in->timeout_ms > QN_DURATION_MS_MAX) {
+        return refuse_number(p, "timeout_ms", "from 0 to 100 years or QUERN_TIMEOUT_NEVER",
+                             in->timeout_ms);
+    }
+    p->task.retry_max = in->retry_max == 0 ? RETRY_MAX_DEFAULT : in->retry_max;
+    if (in->retry_max == QUERN_RETRY_NEVER) {
+        p->task.retry_max = 0;
+    }
+    p->task.timeout_ms = in->timeout_ms;
+    if (in->timeout_ms == QUERN_TIMEOUT_NEVER) {
+        p->task.timeout_ms = 0;
+    } else if (in->timeout_ms == 0 && in->deadline_at_ms == 0) {
+        p->task.timeout_ms = TIMEOUT_MS_DEFAULT;
+    }
+    quern_status status = qn_retry_policy_check(&in->retry, p->err);
+    if (status == QUERN_OK && in->retry.kind != QUERN_RETRY_DEFAULT) {
+        p->task.retry = qn_retry_policy_resolve(&in->retry, NULL, NULL);
+    }
+    return status;
+}
+
+static quern_status prepare_moments(struct preparation *p)
+{
+    const quern_task *in = p->in;
+    int64_t latest_ms = p->now_ms + QN_DURATION_MS_MAX;
+    if (in->delay_ms != 0 && in->process_at_ms != 0) {
+        return qn_error_set(p->err, QUERN_E_INVALID,
+                            "delay_ms and process_at_ms must not both be given");
+    }
+    if (in->delay_ms < 0 || in->delay_ms > QN_DURATION_MS_MAX) {
+        return refuse_number(p, "delay_ms", "from 0 to 100 years", in->delay_ms);
+    }
+    if (in->process_at_ms < 0 || in->process_at_ms > latest_ms) {
+        return refuse_number(p, "process_at_ms", "a moment from 1970 to 100 years from now",
+                             in->process_at_ms);
+    }
+    if (in->deadline_at_ms < 0 || in->deadline_at_ms > latest_ms) {
+        return refuse_number(p, "deadline_at_ms", "a moment from now to 100 years from now",
+                             in->deadline_at_ms);
+    }
+    if (in->deadline_at_ms != 0 && in->deadline_at_ms <= p->now_ms) {
+        return qn_error_set(p->err, QUERN_E_INVALID,
+                            "deadline_at_ms %" PRId64 " has passed already (it is %" PRId64 ")",
+                            in->deadline_at_ms, p->now_ms);
+    }
+    int64_t at_ms = in->delay_ms > 0 ? p->now_ms + in->delay_ms : in->process_at_ms;
+    p->task.process_at_ms = at_ms > p->now_ms ? at_ms : 0;
+    p->task.deadline_at_ms = in->deadline_at_ms;
+    p->task.state = in->group == NULL ? QUERN_TASK_PENDING : QUERN_TASK_AGGREGATING;
+    if (p->task.process_at_ms != 0) {
+        p->task.state = QUERN_TASK_SCHEDULED;
+    }
+    return QUERN_OK;
+}
+
+/* After the moments: a lock lives from now until `unique_ms` after the task is due. */
+static quern_status prepare_lifetimes(struct preparation *p)
+{
+    const quern_task *in = p->in;
+    if (in->retention_ms < 0 || in->retention_ms > QN_DURATION_MS_MAX) {
+        return refuse_number(p, "retention_ms", "from 0 to 100 years", in->retention_ms);
+    }
+    p->task.retention_ms = in->retention_ms;
+    if (in->unique_ms == 0) {
+        return QUERN_OK;
+    }
+    if (in->unique_ms < UNIQUE_MS_MIN || in->unique_ms > QN_DURATION_MS_MAX) {
+        return refuse_number(p, "unique_ms", "0, or from 1 s (1000) to 100 years", in->unique_ms);
+    }
+    int64_t delay_ms = p->task.process_at_ms == 0 ? 0 : p->task.process_at_ms - p->now_ms;
+    p->task.unique_ms = delay_ms + in->unique_ms;
+    return qn_unique_key(p->arena, p->task.queue, p->task.type, in->payload, in->payload_size,
+                         &p->task.unique_key, p->err);
+}
+
+static quern_status check_header(const struct preparation *p, size_t index)
+{
+    const quern_header *header = &p->in->headers[index];
+    if (header->name == NULL || header->name[0] == '\0') {
+        return qn_error_set(p->err, QUERN_E_INVALID, "header %zu has no name", index);
+    }
+    char shown[4 * SHOWN_NAME_MAX + 4];
+    const char *name = show_name(header->name, shown);
+    size_t name_size = strlen(header->name);
+    size_t value_size = header->value == NULL ? 0 : strlen(header->value);
+    if (name_size > QN_NAME_SIZE_MAX) {
+        return qn_error_set(p->err, QUERN_E_INVALID,
+                            "the name of header \"%s\" has %zu bytes, at most %d are allowed", name,
+                            name_size, QN_NAME_SIZE_MAX);
+    }
+    if (value_size > QN_HEADER_VALUE_SIZE_MAX) {
+        return qn_error_set(p->err, QUERN_E_INVALID,
+                            "the value of header \"%s\" has %zu bytes, at most %d are allowed",
+                            name, value_size, QN_HEADER_VALUE_SIZE_MAX);
+    }
+    if (!qn_utf8_valid(header->name, name_size) ||
+        (value_size > 0 && !qn_utf8_valid(header->value, value_size))) {
+        return qn_error_set(p->err, QUERN_E_INVALID, "header \"%s\" is not valid UTF-8", name);
+    }
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(p->in->headers[i].name, header->name) == 0) {
+            return qn_error_set(p->err, QUERN_E_INVALID, "header \"%s\" is given twice", name);
+        }
+    }
+    return QUERN_OK;
+}
+
+static quern_status prepare_headers(struct preparation *p)
+{
+    const quern_task *in = p->in;
+    if (in->header_count == 0) {
+        return QUERN_OK;
+    }
+    if (in->headers == NULL) {
+        return qn_error_set(p->err, QUERN_E_INVALID, "headers is NULL, but header_count is %zu",
+                            in->header_count);
+    }
+    if (in->header_count > QN_HEADER_COUNT_MAX) {
+        return qn_error_set(p->err, QUERN_E_INVALID, "%zu headers, at most %d are allowed",
+                            in->header_count, QN_HEADER_COUNT_MAX);
+    }
+    quern_header *headers =
+        qn_arena_copy(p->arena, in->headers, in->header_count * sizeof *in->headers);
+    if (headers == NULL) {
+        return qn_error_nomem(p->err);
+    }
+    for (size_t i = 0; i < in->header_count; i++) {
+        quern_status status = check_header(p, i);
+        if (status != QUERN_OK) {
+            return status;
+        }
+        if (headers[i].value == NULL) {
+            headers[i].value = "";
+        }
+    }
+    p->task.headers = headers;
+    p->task.header_count = in->header_count;
+    return QUERN_OK;
+}
+
+quern_status qn_task_prepare(const quern_task *in, int64_t now_wall_ms, size_t payload_size_max,
+                             struct qn_id_source *ids, struct qn_arena *arena,
+                             struct qn_task *ret_task, quern_error *err)
+{
+    struct preparation p = {.in = in, .now_ms = now_wall_ms, .arena = arena, .err = err};
+    quern_status status = prepare_names(&p, ids);
+    if (status == QUERN_OK) {
+        status = prepare_payload(&p, payload_size_max);
+    }
+    if (status == QUERN_OK) {
+        status = prepare_attempts(&p);
+    }
+    if (status == QUERN_OK) {
+        status = prepare_moments(&p);
+    }
+    if (status == QUERN_OK) {
+        status = prepare_lifetimes(&p);
+    }
+    if (status == QUERN_OK) {
+        status = prepare_headers(&p);
+    }
+    if (status == QUERN_OK) {
+        *ret_task = p.task;
+    }
+    return status;
+}
+
+int64_t qn_task_run_deadline_ms(const struct qn_task *task, int64_t start_wall_ms)
+{
+    int64_t timeout_at_ms = task->timeout_ms == 0 ? 0 : start_wall_ms + task->timeout_ms;
+    if (timeout_at_ms == 0 || task->deadline_at_ms == 0) {
+        return timeout_at_ms == 0 ? task->deadline_at_ms : timeout_at_ms;
+    }
+    return timeout_at_ms < task->deadline_at_ms ? timeout_at_ms : task->deadline_at_ms;
+}
