@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/* test_queues.c - which queues an exchange leases from: quotas, redraw by weight, strict order,
+ * paused queues. The draw itself is pure and has unit tests; here it meets the broker. */
+#include "lib_contract.h"
+
+#include <string.h>
+
+struct lot {
+    struct qn_leased *runs[QN_BATCH_MAX];
+    size_t count;
+};
+
+static void lease_from(struct contract *c, struct qn_queue_turn *turns, size_t turn_count,
+                       uint32_t room, struct lot *lot)
+{
+    struct qn_exchange exchange = {.queues = turns,
+                                   .queue_count = turn_count,
+                                   .room = room,
+                                   .start_count_now = room,
+                                   .suspect_max = room};
+    lot->count = contract_exchange(c, &exchange, NULL, lot->runs);
+    uint32_t sum = 0;
+    for (size_t i = 0; i < turn_count; i++) {
+        sum += turns[i].leased;
+    }
+    assert_int_equal(sum, lot->count);
+    for (size_t i = 0; i < lot->count; i++) {
+        assert_true(lot->runs[i]->queue_index < turn_count);
+        assert_string_equal(lot->runs[i]->task.queue, turns[lot->runs[i]->queue_index].name);
+    }
+}
+
+static void lease_strictly(struct contract *c, struct qn_queue_turn *turns, size_t turn_count,
+                           uint32_t room, struct lot *lot)
+{
+    struct qn_exchange exchange = {.queues = turns,
+                                   .queue_count = turn_count,
+                                   .strict = true,
+                                   .room = room,
+                                   .start_count_now = room,
+                                   .suspect_max = room};
+    lot->count = contract_exchange(c, &exchange, NULL, lot->runs);
+}
+
+static void finish_lot(struct contract *c, struct lot *lot)
+{
+    for (size_t i = 0; i < lot->count; i++) {
+        contract_finish(c, lot->runs[i], QN_DONE);
+    }
+    lot->count = 0;
+}
+
+static void pause_queue(struct contract *c, const char *queue, bool pause)
+{
+    quern_error err = {0};
+    assert_ok(qn_broker_pause(c->broker, queue, pause, &err), err);
+}
+
+static void full_queues_give_their_quotas(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "a", "a", 20);
+    contract_put_many(c, "b", "b", 20);
+    contract_put_many(c, "c", "c", 20);
+    struct qn_queue_turn turns[] = {{.name = "a", .weight = 6, .quota = 6},
+                                    {.name = "b", .weight = 3, .quota = 3},
+                                    {.name = "c", .weight = 1, .quota = 1}};
+    lease_from(c, turns, 3, 10, &lot);
+    assert_int_equal(lot.count, 10);
+    assert_int_equal(turns[0].leased, 6);
+    assert_int_equal(turns[1].leased, 3);
+    assert_int_equal(turns[2].leased, 1);
+    finish_lot(c, &lot);
+}
+
+static void runs_come_by_queue_and_in_order_within_it(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "a", "a", 5);
+    contract_put_many(c, "b", "b", 5);
+    struct qn_queue_turn turns[] = {{.name = "b", .weight = 1, .quota = 3},
+                                    {.name = "a", .weight = 1, .quota = 3}};
+    lease_from(c, turns, 2, 6, &lot);
+    const char *expected[] = {"b0000", "b0001", "b0002", "a0000", "a0001", "a0002"};
+    assert_int_equal(lot.count, 6);
+    for (size_t i = 0; i < 6; i++) {
+        assert_string_equal(lot.runs[i]->task.id, expected[i]);
+    }
+    finish_lot(c, &lot);
+}
+
+static void slots_of_an_empty_queue_are_redrawn_by_weight(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "a", "a", 30);
+    contract_put_many(c, "b", "b", 30);
+    struct qn_queue_turn turns[] = {{.name = "a", .weight = 3, .quota = 2},
+                                    {.name = "empty", .weight = 9, .quota = 8},
+                                    {.name = "b", .weight = 1, .quota = 2}};
+    lease_from(c, turns, 3, 12, &lot);
+    assert_int_equal(lot.count, 12);
+    assert_int_equal(turns[0].leased, 8);
+    assert_int_equal(turns[1].leased, 0);
+    assert_int_equal(turns[2].leased, 4);
+    finish_lot(c, &lot);
+}
+
+static void redraw_goes_on_until_room_is_full(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "a", "a", 1);
+    contract_put_many(c, "b", "b", 3);
+    contract_put_many(c, "c", "c", 40);
+    struct qn_queue_turn turns[] = {{.name = "a", .weight = 8, .quota = 16},
+                                    {.name = "b", .weight = 4, .quota = 2},
+                                    {.name = "c", .weight = 1, .quota = 2}};
+    lease_from(c, turns, 3, 20, &lot);
+    assert_int_equal(lot.count, 20);
+    assert_int_equal(turns[0].leased, 1);
+    assert_int_equal(turns[1].leased, 3);
+    assert_int_equal(turns[2].leased, 16);
+    finish_lot(c, &lot);
+}
+
+static void quotas_do_not_exceed_room(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "a", "a", 30);
+    contract_put_many(c, "b", "b", 30);
+    struct qn_queue_turn turns[] = {{.name = "a", .weight = 1, .quota = 5},
+                                    {.name = "b", .weight = 1, .quota = 5}};
+    lease_from(c, turns, 2, 7, &lot);
+    assert_int_equal(lot.count, 7);
+    finish_lot(c, &lot);
+}
+
+static void strict_empties_one_queue_before_the_next(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "low", "l", 30);
+    contract_put_many(c, "high", "h", 7);
+    contract_put_many(c, "middle", "m", 2);
+    struct qn_queue_turn turns[] = {{.name = "high", .weight = 3, .quota = 10},
+                                    {.name = "middle", .weight = 2, .quota = 10},
+                                    {.name = "low", .weight = 1, .quota = 10}};
+    lease_strictly(c, turns, 3, 5, &lot);
+    assert_int_equal(turns[0].leased, 5);
+    finish_lot(c, &lot);
+    lease_strictly(c, turns, 3, 10, &lot);
+    assert_int_equal(turns[0].leased, 2);
+    assert_int_equal(turns[1].leased, 2);
+    assert_int_equal(turns[2].leased, 6);
+    assert_string_equal(lot.runs[0]->task.id, "h0005");
+    assert_string_equal(lot.runs[9]->task.id, "l0005");
+    finish_lot(c, &lot);
+}
+
+static void unknown_queue_gives_nothing(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "a", "a", 3);
+    struct qn_queue_turn turns[] = {{.name = "never heard of", .weight = 1, .quota = 3},
+                                    {.name = "a", .weight = 1, .quota = 0}};
+    lease_from(c, turns, 2, 3, &lot);
+    assert_int_equal(lot.count, 3);
+    finish_lot(c, &lot);
+}
+
+static void paused_queue_gives_nothing_and_says_so(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "a", "a", 3);
+    contract_put_many(c, "b", "b", 9);
+    pause_queue(c, "a", true);
+    assert_int_equal(contract_queue(c, "a").paused_at_ms, CONTRACT_NOW_MS);
+    struct qn_queue_turn turns[] = {{.name = "a", .weight = 1, .quota = 3},
+                                    {.name = "b", .weight = 1, .quota = 3}};
+    lease_from(c, turns, 2, 6, &lot);
+    assert_true(turns[0].paused);
+    assert_false(turns[1].paused);
+    assert_int_equal(turns[0].leased, 0);
+    assert_int_equal(turns[1].leased, 6);
+    finish_lot(c, &lot);
+    pause_queue(c, "a", false);
+    assert_int_equal(contract_queue(c, "a").paused_at_ms, 0);
+    lease_from(c, turns, 2, 6, &lot);
+    assert_false(turns[0].paused);
+    assert_int_equal(turns[0].leased, 3);
+    assert_int_equal(turns[1].leased, 3);
+    finish_lot(c, &lot);
+}
+
+static void strict_skips_a_paused_queue(struct contract *c)
+{
+    struct lot lot;
+    contract_put_many(c, "high", "h", 3);
+    contract_put_many(c, "low", "l", 3);
+    pause_queue(c, "high", true);
+    struct qn_queue_turn turns[] = {{.name = "high", .weight = 2, .quota = 6},
+                                    {.name = "low", .weight = 1, .quota = 6}};
+    lease_strictly(c, turns, 2, 6, &lot);
+    assert_int_equal(turns[0].leased, 0);
+    assert_int_equal(turns[1].leased, 3);
+    finish_lot(c, &lot);
+}
+
+static void pausing_twice_is_an_error_of_state(struct contract *c)
+{
+    quern_error err = {0};
+    contract_put(c, "default", "a");
+    assert_int_equal(qn_broker_pause(c->broker, "default", false, &err), QUERN_E_STATE);
+    pause_queue(c, "default", true);
+    assert_int_equal(qn_broker_pause(c->broker, "default", true, &err), QUERN_E_STATE);
+    assert_int_equal(qn_broker_pause(c->broker, "no such", true, &err), QUERN_E_NOT_FOUND);
+}
+
+static void outcomes_are_applied_while_the_queue_is_paused(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    pause_queue(c, "default", true);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_APPLIED);
+    assert_true(c->paused);
+    contract_assert_counted(c, "default", 1, 0);
+}
+
+static void drained_sees_all_that_may_still_run(struct contract *c)
+{
+    const char *queues[] = {"default", "other"};
+    bool drained = false;
+    quern_error err = {0};
+    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_true(drained);
+    contract_put(c, "other", "a");
+    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_false(drained);
+    assert_ok(qn_broker_drained(c->broker, queues, 1, &drained, &err), err);
+    assert_true(drained);
+    struct qn_leased *run = contract_take_id(c, "other", "a");
+    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_false(drained);
+    contract_finish(c, run, QN_RETRY);
+    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_false(drained);
+    contract_advance(c, 60000);
+    assert_int_equal(contract_forward(c, "other", NULL), 1);
+    contract_finish(c, contract_take_id(c, "other", "a"), QN_ARCHIVE);
+    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_true(drained);
+    contract_enqueue(c, &(quern_task){.type = "t", .queue = "other", .delay_ms = 5000});
+    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_false(drained);
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST(full_queues_give_their_quotas),
+    CONTRACT_TEST(runs_come_by_queue_and_in_order_within_it),
+    CONTRACT_TEST(slots_of_an_empty_queue_are_redrawn_by_weight),
+    CONTRACT_TEST(redraw_goes_on_until_room_is_full),
+    CONTRACT_TEST(quotas_do_not_exceed_room),
+    CONTRACT_TEST(strict_empties_one_queue_before_the_next),
+    CONTRACT_TEST(unknown_queue_gives_nothing),
+    CONTRACT_TEST(paused_queue_gives_nothing_and_says_so),
+    CONTRACT_TEST(strict_skips_a_paused_queue),
+    CONTRACT_TEST(pausing_twice_is_an_error_of_state),
+    CONTRACT_TEST(outcomes_are_applied_while_the_queue_is_paused),
+    CONTRACT_TEST(drained_sees_all_that_may_still_run),
+};
+CONTRACT_MAIN(tests)

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* test_salvage.c - a successful run whose lease was lost: it counts, once, if nobody has started
+ * the task since; in every other case, and for every other outcome, it changes nothing. */
+#include "lib_contract.h"
+
+#include <string.h>
+
+/* A run of task "a" whose lease was lost; the task is pending again. */
+static struct qn_leased *lost_run(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    contract_lapse(c, "default");
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
+    return run;
+}
+
+static void success_is_salvaged_while_the_task_is_pending(struct contract *c)
+{
+    struct qn_leased *run = lost_run(c);
+    assert_int_equal(contract_tell(c, run, QN_DONE), QN_SALVAGED);
+    assert_int_equal(contract_state(c, "default", "a"), 0);
+    assert_null(contract_take(c, "default"));
+    contract_assert_counted(c, "default", 1, 0);
+    assert_int_equal(contract_tell(c, run, QN_DONE), QN_STALE);
+    contract_assert_counted(c, "default", 1, 0);
+    qn_leased_free(run);
+}
+
+static void success_is_salvaged_while_the_task_waits_in_retry(struct contract *c)
+{
+    qn_leased_free(lost_run(c));
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    contract_lapse(c, "default");
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_SALVAGED);
+    assert_int_equal(contract_state(c, "default", "a"), 0);
+    contract_assert_counted(c, "default", 1, 0);
+}
+
+static void success_is_not_salvaged_while_somebody_runs_the_task(struct contract *c)
+{
+    struct qn_leased *run = lost_run(c);
+    struct qn_leased *owner = contract_take_id(c, "default", "a");
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ACTIVE);
+    contract_assert_counted(c, "default", 0, 0);
+    assert_int_equal(contract_finish(c, owner, QN_DONE), QN_APPLIED);
+}
+
+static void success_is_not_salvaged_after_somebody_else_ran_the_task(struct contract *c)
+{
+    struct qn_leased *run = lost_run(c);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_RETRY);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
+    contract_assert_counted(c, "default", 1, 1);
+}
+
+static void success_is_not_salvaged_out_of_the_archive(struct contract *c)
+{
+    qn_leased_free(lost_run(c));
+    qn_leased_free(contract_take_id(c, "default", "a"));
+    contract_lapse(c, "default");
+    contract_advance(c, QN_CRASH_RETRY_MS);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    contract_lapse(c, "default");
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ARCHIVED);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ARCHIVED);
+    contract_assert_counted(c, "default", 1, 1);
+}
+
+static void success_is_not_salvaged_for_another_task_with_the_id(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    assert_int_equal(contract_tell(c, run, QN_DONE), QN_APPLIED);
+    contract_put(c, "default", "a");
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
+}
+
+static void success_of_a_retried_run_is_not_salvaged(struct contract *c)
+{
+    /* The run told its failure itself; a later success of the same run is a mistake. */
+    struct qn_leased *run = contract_start(c, "a");
+    assert_int_equal(contract_tell(c, run, QN_RETRY), QN_APPLIED);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
+}
+
+static void failed_run_is_never_salvaged(struct contract *c)
+{
+    const enum qn_outcome_kind kinds[] = {QN_RETRY,     QN_SNOOZE, QN_ARCHIVE,
+                                          QN_GIVE_BACK, QN_CRASH,  QN_CANCEL};
+    struct qn_leased *run = lost_run(c);
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
+        assert_int_equal(contract_tell(c, run, kinds[i]), QN_STALE);
+        struct contract_view view = contract_see(c, "default", "a");
+        assert_int_equal(view.state, QUERN_TASK_PENDING);
+        assert_int_equal(view.retry_count, 0);
+        assert_int_equal(view.crash_count, 1);
+        contract_assert_counted(c, "default", 0, 0);
+    }
+    qn_leased_free(run);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+}
+
+static void expired_lease_that_nobody_recovered_is_still_good(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    contract_advance(c, CONTRACT_LEASE_MS * 3);
+    assert_int_not_equal(contract_finish(c, run, QN_DONE), QN_STALE);
+    assert_int_equal(contract_state(c, "default", "a"), 0);
+    contract_assert_counted(c, "default", 1, 0);
+}
+
+static void salvaged_run_keeps_its_result_for_the_retention(struct contract *c)
+{
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retention_ms = 60000});
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    contract_lapse(c, "default");
+    struct qn_outcome outcome = {
+        .run = run, .kind = QN_DONE, .result = "42", .result_size = 2, .has_result = true};
+    assert_int_equal(contract_end(c, &outcome), QN_SALVAGED);
+    struct contract_view view = contract_see(c, "default", "a");
+    assert_int_equal(view.state, QUERN_TASK_COMPLETED);
+    assert_int_equal(view.result_size, 2);
+    assert_memory_equal(view.result, "42", 2);
+    qn_leased_free(run);
+}
+
+static void salvage_frees_the_unique_lock(struct contract *c)
+{
+    const quern_task task = {.type = "t", .id = "a", .unique_ms = 3600000};
+    contract_enqueue(c, &task);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    contract_lapse(c, "default");
+    assert_int_equal(contract_try(c, &task), QUERN_E_DUPLICATE);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_SALVAGED);
+    assert_int_equal(contract_try(c, &task), QUERN_OK);
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST(success_is_salvaged_while_the_task_is_pending),
+    CONTRACT_TEST(success_is_salvaged_while_the_task_waits_in_retry),
+    CONTRACT_TEST(success_is_not_salvaged_while_somebody_runs_the_task),
+    CONTRACT_TEST(success_is_not_salvaged_after_somebody_else_ran_the_task),
+    CONTRACT_TEST(success_is_not_salvaged_out_of_the_archive),
+    CONTRACT_TEST(success_is_not_salvaged_for_another_task_with_the_id),
+    CONTRACT_TEST(success_of_a_retried_run_is_not_salvaged),
+    CONTRACT_TEST(failed_run_is_never_salvaged),
+    CONTRACT_TEST(expired_lease_that_nobody_recovered_is_still_good),
+    CONTRACT_TEST(salvaged_run_keeps_its_result_for_the_retention),
+    CONTRACT_TEST(salvage_frees_the_unique_lock),
+};
+CONTRACT_MAIN(tests)
