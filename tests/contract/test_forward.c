@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* test_forward.c - delayed tasks: never early, exact to the millisecond, in the order they are due,
+ * and whoever forwards knows when to come again. */
+#include "lib_contract.h"
+
+static void put_due(struct contract *c, const char *queue, const char *id, int64_t delay_ms)
+{
+    contract_enqueue(c, &(quern_task){.type = "t", .queue = queue, .id = id, .delay_ms = delay_ms});
+}
+
+static void delayed_task_is_never_early(struct contract *c)
+{
+    int64_t next_due_at_ms = 0;
+    put_due(c, "default", "a", 1500);
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 0);
+    assert_int_equal(next_due_at_ms, CONTRACT_NOW_MS + 1500);
+    contract_advance(c, 1499);
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 0);
+    assert_null(contract_take(c, "default"));
+    contract_advance(c, 1);
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 1);
+    assert_true(next_due_at_ms == INT64_MAX);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+}
+
+static void delayed_task_is_not_leased_before_it_is_forwarded(struct contract *c)
+{
+    put_due(c, "default", "a", 1000);
+    assert_null(contract_take(c, "default"));
+    contract_advance(c, 999);
+    assert_null(contract_take(c, "default"));
+}
+
+static void due_tasks_come_in_the_order_they_are_due(struct contract *c)
+{
+    put_due(c, "default", "third", 3000);
+    put_due(c, "default", "first", 1000);
+    put_due(c, "default", "second", 2000);
+    contract_advance(c, 5000);
+    assert_int_equal(contract_forward(c, "default", NULL), 3);
+    contract_finish(c, contract_take_id(c, "default", "first"), QN_DONE);
+    contract_finish(c, contract_take_id(c, "default", "second"), QN_DONE);
+    contract_finish(c, contract_take_id(c, "default", "third"), QN_DONE);
+}
+
+static void retry_and_scheduled_are_forwarded_alike(struct contract *c)
+{
+    contract_finish(c, contract_start(c, "failed"), QN_RETRY); /* due in 60 000 */
+    contract_finish(c, contract_start(c, "snoozed"), QN_SNOOZE);
+    put_due(c, "default", "before", 59999);
+    put_due(c, "default", "after", 60001);
+    contract_advance(c, 59999);
+    int64_t next_due_at_ms = 0;
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 1);
+    assert_int_equal(next_due_at_ms, CONTRACT_NOW_MS + 60000);
+    contract_advance(c, 1);
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 2);
+    assert_int_equal(next_due_at_ms, CONTRACT_NOW_MS + 60001);
+    assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 3);
+    contract_finish(c, contract_take_id(c, "default", "before"), QN_DONE);
+}
+
+static void due_task_goes_to_the_tail(struct contract *c)
+{
+    put_due(c, "default", "due", 1000);
+    contract_put(c, "default", "early bird");
+    contract_advance(c, 1000);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    contract_put(c, "default", "late");
+    contract_finish(c, contract_take_id(c, "default", "early bird"), QN_DONE);
+    contract_finish(c, contract_take_id(c, "default", "due"), QN_DONE);
+    contract_finish(c, contract_take_id(c, "default", "late"), QN_DONE);
+}
+
+static void run_knows_when_its_task_became_due(struct contract *c)
+{
+    put_due(c, "default", "a", 1000);
+    contract_advance(c, 1700);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    assert_int_equal(run->task.process_at_ms, CONTRACT_NOW_MS + 1000);
+    assert_int_equal(run->cause, QUERN_CAUSE_NONE);
+    contract_finish(c, run, QN_DONE);
+}
+
+static void forwarding_is_bounded_by_its_limit(struct contract *c)
+{
+    const char *queue = "default";
+    char id[16];
+    size_t moved = 0;
+    int64_t next_due_at_ms = 0;
+    quern_error err = {0};
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(id, sizeof id, "a%d", i);
+        put_due(c, queue, id, 1000 + i);
+    }
+    contract_advance(c, 5000);
+    assert_ok(qn_broker_forward(c->broker, &queue, 1, 4, &moved, &next_due_at_ms, &err), err);
+    assert_int_equal(moved, 4);
+    assert_int_equal(contract_count(c, queue, QUERN_TASK_PENDING), 4);
+    /* What is left is due already, so nobody may be told to come later. */
+    assert_true(next_due_at_ms <= qn_clock_wall_ms(&c->clock));
+    assert_int_equal(contract_forward(c, queue, NULL), 6);
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(id, sizeof id, "a%d", i);
+        contract_finish(c, contract_take_id(c, queue, id), QN_DONE);
+    }
+}
+
+static void forwarding_touches_only_the_queues_it_is_given(struct contract *c)
+{
+    int64_t next_due_at_ms = 0;
+    put_due(c, "default", "a", 9000);
+    put_due(c, "other", "b", 1000);
+    contract_advance(c, 1000);
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 0);
+    assert_int_equal(next_due_at_ms, CONTRACT_NOW_MS + 9000);
+    assert_int_equal(contract_state(c, "other", "b"), QUERN_TASK_SCHEDULED);
+    assert_int_equal(contract_forward(c, "other", NULL), 1);
+}
+
+static void several_queues_are_forwarded_in_one_call(struct contract *c)
+{
+    const char *queues[] = {"default", "other"};
+    size_t moved = 0;
+    int64_t next_due_at_ms = 0;
+    quern_error err = {0};
+    put_due(c, "default", "a", 1000);
+    put_due(c, "other", "b", 1000);
+    put_due(c, "other", "c", 7000);
+    put_due(c, "default", "d", 8000);
+    contract_advance(c, 1000);
+    assert_ok(qn_broker_forward(c->broker, queues, 2, 100, &moved, &next_due_at_ms, &err), err);
+    assert_int_equal(moved, 2);
+    assert_int_equal(next_due_at_ms, CONTRACT_NOW_MS + 7000);
+}
+
+static void paused_queue_is_forwarded_but_not_leased(struct contract *c)
+{
+    quern_error err = {0};
+    put_due(c, "default", "a", 1000);
+    assert_ok(qn_broker_pause(c->broker, "default", true, &err), err);
+    contract_advance(c, 1000);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    assert_null(contract_take(c, "default"));
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
+}
+
+static void aggregating_task_is_not_forwarded(struct contract *c)
+{
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .group = "g"});
+    contract_advance(c, 1000000);
+    assert_int_equal(contract_forward(c, "default", NULL), 0);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_AGGREGATING);
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST(delayed_task_is_never_early),
+    CONTRACT_TEST(delayed_task_is_not_leased_before_it_is_forwarded),
+    CONTRACT_TEST(due_tasks_come_in_the_order_they_are_due),
+    CONTRACT_TEST(retry_and_scheduled_are_forwarded_alike),
+    CONTRACT_TEST(due_task_goes_to_the_tail),
+    CONTRACT_TEST(run_knows_when_its_task_became_due),
+    CONTRACT_TEST(forwarding_is_bounded_by_its_limit),
+    CONTRACT_TEST(forwarding_touches_only_the_queues_it_is_given),
+    CONTRACT_TEST(several_queues_are_forwarded_in_one_call),
+    CONTRACT_TEST(paused_queue_is_forwarded_but_not_leased),
+    CONTRACT_TEST(aggregating_task_is_not_forwarded),
+};
+CONTRACT_MAIN(tests)
