@@ -12,6 +12,10 @@
 
 #include "base/str.h"
 
+/* For clang-tidy these are macros: see error.h. */
+#undef qn_error_set
+#undef qn_error_nomem
+
 quern_status qn_error_set(quern_error *err, quern_status status, const char *format, ...)
 {
     if (err == NULL) {
