@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Brokers that are wrong or not there, and pipes that close."""
+
+import os
+import subprocess
+
+import lib_cli
+from lib_cli import CliTest, DEADLINE_S, EXIT_BROKER, EXIT_CONFIG, EXIT_DATA
+
+LOOKS = (["stats"], ["queue", "list"], ["task", "list"], ["worker", "list"], ["doctor"],
+         ["queue", "pause", "q"], ["task", "run", "x"], ["db", "info"])
+ALL = LOOKS + (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"])
+
+
+class BrokerTest(CliTest):
+    def test_unknown_scheme_is_bad_configuration(self):
+        for args in ALL:
+            with self.subTest(args=args):
+                self.assertIn("gopher", self.fails(EXIT_CONFIG, "--broker", "gopher://x", *args))
+
+    def test_password_is_never_shown(self):
+        error = self.fails(EXIT_CONFIG, "--broker", "gopher://u:secret@host", "stats")
+        self.assertNotIn("secret", error)
+
+    def test_missing_file_is_not_made_by_looking(self):
+        for args in LOOKS:
+            with self.subTest(args=args):
+                self.assertIn("q.db", self.fails(EXIT_BROKER, *args))
+                self.assertFalse(os.path.exists(self.broker))
+
+    def test_missing_directory_is_a_broker_that_is_not_available(self):
+        self.fails(EXIT_BROKER, "--broker", self.path("no/such/q.db"), "enqueue", "t")
+
+    def test_text_file_is_refused_and_left_alone(self):
+        text = "this is no database, " * 1000
+        name = self.write("notes.txt", text)
+        for args in ALL + (["db", "init"],):
+            with self.subTest(args=args):
+                self.fails(EXIT_DATA, "--broker", name, *args)
+                self.assertEqual(self.read("notes.txt"), text)
+
+    def test_directory_is_refused(self):
+        self.fails(EXIT_BROKER, "--broker", self.home, "enqueue", "t")
+
+    def test_path_that_cannot_be_written_is_refused(self):
+        self.fails(EXIT_BROKER, "--broker", "/proc/quern.db", "enqueue", "t")
+
+
+class PipeTest(CliTest):
+    def test_closed_stdout_ends_quietly(self):
+        self.ok("enqueue", "--from", "-", stdin='{"type":"t"}\n' * 2000)
+        process = subprocess.Popen([self.program, "task", "list", "--size", "2000"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env)
+        process.stdout.close()
+        error = process.stderr.read()
+        process.stderr.close()
+        process.wait(timeout=DEADLINE_S)
+        self.assertEqual(error, b"")
+
+
+if __name__ == "__main__":
+    lib_cli.main()

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""quern enqueue: one task from the command line, or many from lines of JSON."""
+
+import base64
+import json
+import os
+import stat
+import subprocess
+import time
+
+import lib_cli
+from lib_cli import CliTest, EXIT_CONFIG, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE
+
+
+class EnqueueTest(CliTest):
+    def test_id_is_printed_and_the_task_is_stored(self):
+        task_id = self.enqueue("mail:welcome", "ann@example.org", "--queue", "mail")
+        task = self.task(task_id)
+        self.assertEqual(task["state"], "pending")
+        self.assertEqual(task["queue"], "mail")
+        self.assertEqual(task["type"], "mail:welcome")
+        self.assertEqual(task["payload"], "ann@example.org")
+        self.assertEqual(task["retry_max"], 25)
+
+    def test_json_prints_the_stored_task(self):
+        task = self.json("enqueue", "t", "p", "--id", "mine", "--in", "1h")
+        self.assertEqual((task["id"], task["state"], task["queue"]),
+                         ("mine", "scheduled", "default"))
+
+    def test_every_option_reaches_the_task(self):
+        now_ms = time.time() * 1000
+        task_id = self.enqueue(
+            "t", "p", "--id", "x", "--queue", "q", "--retry", "3", "--timeout", "90s",
+            "--deadline", "2126-01-01T00:00:00Z", "--in", "1h30m", "--unique", "2h",
+            "--retention", "1d", "--header", "a=1", "--header", "b=x=y")
+        task = self.task(task_id)
+        self.assertEqual(task["retry_max"], 3)
+        self.assertEqual(task["timeout_ms"], 90000)
+        self.assertEqual(task["retention_ms"], 86400000)
+        self.assertEqual(task["deadline_at_ms"], 4922899200000)
+        self.assertEqual(task["headers"], {"a": "1", "b": "x=y"})
+        self.assertEqual(task["state"], "scheduled")
+        self.assertGreaterEqual(task["at_ms"], now_ms + 5400000 - 1000)
+
+    def test_retry_0_means_none_and_timeout_0_means_no_limit(self):
+        task = self.task(self.enqueue("t", "--retry", "0", "--timeout", "0"))
+        self.assertEqual((task["retry_max"], task["timeout_ms"]), (0, 0))
+
+    def test_at_in_the_past_is_pending(self):
+        self.assertEqual(self.state(self.enqueue("t", "--at", "@1000000000")), "pending")
+
+    def test_group_is_stored_as_aggregating(self):
+        task = self.task(self.enqueue("t", "--group", "digest"))
+        self.assertEqual((task["state"], task["group"]), ("aggregating", "digest"))
+
+    def test_payload_dash_reads_stdin(self):
+        task = self.task(self.enqueue("t", "-", stdin="line 1\nline 2\n"))
+        self.assertEqual(task["payload"], "line 1\nline 2\n")
+
+    def test_names_that_break_the_rules_are_bad_data(self):
+        for args in (["", "p"], ["   "], ["t", "--queue", " "], ["t", "--queue", "a{b}"],
+                     ["t", "--id", ""], ["t" * 257], ["a\tb"], [b"bad\xff".decode(
+                         "utf-8", "surrogateescape")]):
+            with self.subTest(args=args):
+                self.fails(EXIT_DATA, "enqueue", *args)
+
+    def test_payload_over_the_limit_is_bad_data(self):
+        error = self.fails(EXIT_DATA, "enqueue", "t", "-", stdin="x" * (33 << 20))
+        self.assertIn("payload", error)
+
+    def test_same_id_is_refused(self):
+        self.enqueue("t", "--id", "one")
+        self.assertIn("one", self.fails(EXIT_FAILURE, "enqueue", "t", "--id", "one"))
+
+    def test_equal_unique_task_is_refused(self):
+        self.enqueue("t", "p", "--unique", "1h")
+        self.fails(EXIT_FAILURE, "enqueue", "t", "p", "--unique", "1h")
+        self.enqueue("t", "other", "--unique", "1h")
+
+    def test_default_broker_lies_in_a_private_directory(self):
+        share = self.path("share")
+        self.ok("enqueue", "t", env={"XDG_DATA_HOME": share, "QUERN_BROKER": ""})
+        self.assertTrue(os.path.exists(os.path.join(share, "quern/quern.db")))
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.join(share, "quern")).st_mode), 0o700)
+        self.ok("enqueue", "t", env={"QUERN_BROKER": ""})
+        self.assertTrue(os.path.exists(self.path(".local/share/quern/quern.db")))
+
+    def test_no_home_at_all_is_bad_configuration(self):
+        self.fails(EXIT_CONFIG, "enqueue", "t", env={"QUERN_BROKER": "", "HOME": ""})
+
+    def test_full_stdout_is_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([self.program, "enqueue", "t"], stdout=full,
+                                    stderr=subprocess.PIPE, env=self.env, check=False,
+                                    timeout=lib_cli.DEADLINE_S)
+        self.assertEqual(result.returncode, EXIT_FAILURE)
+        self.assertIn(b"stdout", result.stderr)
+
+
+class ImportTest(CliTest):
+    def lines(self, *objects):
+        return "".join(json.dumps(each) + "\n" for each in objects)
+
+    def test_thousand_lines_from_stdin(self):
+        text = "".join(f'{{"type":"n","payload":"{n}"}}\n' for n in range(1, 1001))
+        self.assertEqual(self.ok("enqueue", "--from", "-", stdin=text), "1000 tasks stored")
+        self.assertEqual(self.counts()["pending"], 1000)
+
+    def test_more_than_one_batch_from_a_file_keeps_the_order(self):
+        name = self.write("in.jsonl", "".join(
+            f'{{"type":"n","id":"{n}"}}\n' for n in range(2500)))
+        self.assertEqual(self.json("enqueue", "--from", name),
+                         {"stored": 2500, "duplicates": 0, "conflicts": 0})
+        tasks = self.json("task", "list", "--size", "2500")
+        self.assertEqual([task["id"] for task in tasks], [str(n) for n in range(2500)])
+
+    def test_every_key_reaches_the_task(self):
+        self.ok("enqueue", "--from", "-", stdin=self.lines({
+            "type": "t", "id": "a", "queue": "q", "payload": "p", "retry_max": 0, "delay": "1m",
+            "timeout": 1.5, "deadline": "2126-01-01T00:00:00Z", "unique": 3600,
+            "retention": "2h", "headers": {"k": "v"}}))
+        task = self.task("a")
+        self.assertEqual(
+            [task[key] for key in ("type", "queue", "payload", "retry_max", "state", "timeout_ms",
+                                   "deadline_at_ms", "retention_ms", "headers")],
+            ["t", "q", "p", 0, "scheduled", 1500, 4922899200000, 7200000, {"k": "v"}])
+        self.ok("enqueue", "--from", "-", stdin=self.lines(
+            {"type": "t", "id": "b", "process_at": 4922899200.25},
+            {"type": "t", "id": "c", "group": "g"}))
+        self.assertEqual(self.task("b")["at_ms"], 4922899200250)
+        self.assertEqual(self.task("c")["state"], "aggregating")
+
+    def test_payload_that_is_no_string_is_stored_as_its_compact_json(self):
+        cases = [('{"a": [1, 2.50, null], "b": 1.1}', '{"a":[1,2.5,null],"b":1.1}'),
+                 ("17", "17"), ("true", "true"), ("0.30000000000000004", "0.30000000000000004")]
+        for number, (given, stored) in enumerate(cases):
+            self.ok("enqueue", "--from", "-",
+                    stdin=f'{{"type":"t","id":"{number}","payload":{given}}}\n')
+            self.assertEqual(self.task(str(number))["payload"], stored)
+
+    def test_binary_payload_comes_as_base64(self):
+        data = bytes(range(256))
+        self.ok("enqueue", "--from", "-", stdin=self.lines(
+            {"type": "t", "id": "a", "payload_base64": base64.b64encode(data).decode()}))
+        self.assertEqual(base64.b64decode(self.task("a")["payload_base64"]), data)
+        self.assertIn("256 bytes: 00 01 02", self.ok("task", "inspect", "a"))
+
+    def test_options_are_the_defaults_of_all_lines(self):
+        self.ok("enqueue", "--from", "-", "--queue", "q", "--retry", "0", "--in", "1h",
+                stdin=self.lines({"type": "t", "id": "a"},
+                                 {"type": "t", "id": "b", "queue": "p", "retry_max": 2,
+                                  "process_at": 1}))
+        a, b = self.task("a"), self.task("b")
+        self.assertEqual((a["queue"], a["retry_max"], a["state"]), ("q", 0, "scheduled"))
+        self.assertEqual((b["queue"], b["retry_max"], b["state"]), ("p", 2, "pending"))
+
+    def test_bad_line_is_named_and_nothing_after_it_is_read(self):
+        cases = [
+            ('{"type":', "not JSON"), ("[1]", "not a JSON object"), ("{}", 'no "type"'),
+            ('{"tpye":"t"}', 'did you mean "type"?'), ('{"type":7}', '"type" is not a string'),
+            ('{"type":""}', "type"), ('{"type":"t","delay":-1}', '"delay"'),
+            ('{"type":"t","delay":"soon"}', '"delay"'),
+            ('{"type":"t","retry_max":-1}', '"retry_max"'),
+            ('{"type":"t","retry_max":1.5}', '"retry_max"'),
+            ('{"type":"t","delay":1,"process_at":5}', ""),
+            ('{"type":"t","payload_base64":"a"}', "base64"),
+            ('{"type":"t","payload_base64":"AAA-"}', "base64"),
+            ('{"type":"t","payload":"a","payload_base64":"AAAA"}', "both"),
+            ('{"type":"t","headers":{"a":1}}', "headers"), ('{"type":"t","type":"u"}', "not JSON"),
+            ('{"type":"t","queue":"a{b"}', "queue"), ('{"type":"a\\u0000b"}', "NUL"),
+            ('{"type":"t","unique":0.5}', "unique"),
+        ]
+        for number, (bad, text) in enumerate(cases):
+            with self.subTest(bad=bad):
+                broker = self.path(f"{number}.db")
+                lines = '{"type":"t"}\n' * 16 + bad + "\n" + '{"type":"t"}\n' * 5
+                error = self.fails(EXIT_DATA, "enqueue", "--from", "-", "--broker", broker,
+                                   stdin=lines)
+                self.assertIn("line 17: ", error)
+                self.assertIn(text, error)
+                self.assertIn("16 tasks", error)
+                self.assertEqual(len(self.json("task", "list", "--broker", broker)), 16)
+
+    def test_lines_that_are_there_already_do_not_end_the_import(self):
+        text = self.lines({"type": "t", "id": "a"}, {"type": "t", "id": "b"},
+                          {"type": "t", "id": "a"}, {"type": "u", "unique": 60},
+                          {"type": "u", "unique": 60}, {"type": "t", "id": "c"})
+        result = self.quern("--json", "enqueue", "--from", "-", stdin=text)
+        self.assertEqual(result.returncode, EXIT_FAILURE)
+        self.assertEqual(json.loads(result.stdout),
+                         {"stored": 4, "duplicates": 1, "conflicts": 1})
+        self.assertIn("line 3", result.stderr)
+        self.assertEqual(self.state("c"), "pending")
+
+    def test_empty_lines_and_a_missing_last_line_end_are_fine(self):
+        self.assertEqual(self.ok("enqueue", "--from", "-", stdin='\n{"type":"t"}\n\n{"type":"t"}'),
+                         "2 tasks stored")
+        self.assertEqual(self.ok("enqueue", "--from", "-", stdin=""), "0 tasks stored")
+
+    def test_missing_file_is_an_error(self):
+        self.assertIn("nothing.jsonl", self.fails(EXIT_FAILURE, "enqueue", "--from",
+                                                  "nothing.jsonl"))
+
+    def test_from_refuses_what_cannot_go_with_it(self):
+        self.fails(EXIT_USAGE, "enqueue", "t", "--from", "-")
+        self.fails(EXIT_USAGE, "enqueue", "--id", "x", "--from", "-")
+
+
+if __name__ == "__main__":
+    lib_cli.main()

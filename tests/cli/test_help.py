@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Help, versions, completion, and what is said to words that are not known."""
+
+import re
+import subprocess
+
+import lib_cli
+from lib_cli import CliTest, EXIT_USAGE
+
+LINES_MAX, COLUMNS_MAX = 24, 80
+
+
+class HelpTest(CliTest):
+    def verbs(self):
+        """Every noun and verb that the help pages name."""
+        found = []
+        for noun in re.findall(r"^  (\w+) ", self.ok("--help").split("\n\n")[1], re.M):
+            page = self.ok(noun, "--help")
+            if " VERB ..." not in page.splitlines()[0]:
+                found.append([noun])
+                continue
+            found.append([noun])
+            found += [[noun, verb] for verb in
+                      re.findall(r"^  (\w+) ", page.split("\n\n")[2], re.M)]
+        return found
+
+    def test_every_help_page_fits_a_screen_and_has_an_example(self):
+        verbs = self.verbs()
+        for name in ("enqueue", "work", "doctor", "stats"):
+            self.assertIn([name], verbs)
+        for name in ("list", "inspect", "run", "archive", "delete", "cancel"):
+            self.assertIn(["task", name], verbs)
+        for words in [[]] + verbs:
+            page = self.ok(*words, "--help").splitlines()
+            self.assertLessEqual(len(page), LINES_MAX, words)
+            for line in page:
+                self.assertLessEqual(len(line), COLUMNS_MAX, words)
+            self.assertTrue(any(line == "Example:" for line in page), words)
+
+    def test_help_verb_is_the_same_page(self):
+        self.assertEqual(self.ok("help", "task", "list"), self.ok("task", "list", "--help"))
+        self.assertEqual(self.ok("help", "task"), self.ok("task", "--help"))
+        self.assertEqual(self.ok("help"), self.ok("--help"))
+
+    def test_help_wins_over_a_line_that_is_wrong(self):
+        self.assertIn("usage: quern enqueue", self.ok("enqueue", "--wat", "--help", "-h"))
+
+    def test_main_help_names_every_exit_code(self):
+        page = self.ok("--help")
+        for code in ("0", "1", "2", "65", "69", "75", "78"):
+            self.assertRegex(page, rf"\b{code} \w")
+
+    def test_no_words_at_all_is_a_usage_error(self):
+        result = self.quern()
+        self.assertEqual(result.returncode, EXIT_USAGE)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("usage: quern", result.stderr)
+
+    def test_noun_without_verb_is_a_usage_error(self):
+        result = self.quern("queue")
+        self.assertEqual(result.returncode, EXIT_USAGE)
+        self.assertIn("usage: quern queue VERB", result.stderr)
+
+    def test_wrong_verb_gets_the_nearest_one(self):
+        self.assertIn("quern: no verb 'enque'; did you mean 'enqueue'?",
+                      self.fails(EXIT_USAGE, "enque"))
+        self.assertIn("did you mean 'list'?", self.fails(EXIT_USAGE, "queue", "lits"))
+        self.assertNotIn("did you mean", self.fails(EXIT_USAGE, "zzzzzzzz"))
+
+    def test_wrong_option_gets_the_nearest_one(self):
+        self.assertIn("did you mean '--queue'?", self.fails(EXIT_USAGE, "enqueue", "--queu", "a"))
+        self.assertIn("did you mean '--json'?", self.fails(EXIT_USAGE, "--jsn", "stats"))
+        self.assertIn("no option '-q'", self.fails(EXIT_USAGE, "stats", "-q"))
+
+    def test_wrong_values_name_the_option(self):
+        cases = [
+            (["enqueue", "t", "--in", "-5"], "--in"),
+            (["enqueue", "t", "--timeout", "-1s"], "--timeout"),
+            (["enqueue", "t", "--in=1 parsec"], "--in"),
+            (["enqueue", "t", "--at", "tomorrow"], "--at"),
+            (["enqueue", "t", "--retry", "-1"], "--retry"),
+            (["enqueue", "t", "--retry", "x"], "--retry"),
+            (["enqueue", "t", "--unique", "0.5s"], "--unique"),
+            (["enqueue", "t", "--header", "novalue"], "--header"),
+            (["enqueue", "t", "--queue", "a", "--queue", "b"], "--queue"),
+            (["enqueue", "t", "--queue"], "--queue needs a value"),
+            (["enqueue", "t", "--queue", "--id", "a"], "--queue needs a value"),
+            (["enqueue", "t", "--in", "5", "--at", "@5"], "exclude each other"),
+            (["enqueue"], "TYPE"),
+            (["enqueue", "t", "p", "q"], "'q' is one word too many"),
+            (["work", "--concurrency", "0"], "--concurrency"),
+            (["work", "--exec", "nocommand"], "PATTERN=COMMAND"),
+            (["work", "--exec", "=true"], "PATTERN=COMMAND"),
+            (["work", "--queue", "a=0"], "weight"),
+            (["work", "--queue", "a=x"], "weight"),
+            (["work", "--lease", "10ms"], "--lease"),
+            (["work", "--quiet", "--verbose"], "exclude each other"),
+            (["task", "list", "--page", "0"], "--page"),
+            (["task", "list", "--state", "pendng"], "did you mean 'pending'?"),
+            (["task", "run"], "either an ID or --all"),
+            (["task", "run", "x", "--all"], "either an ID or --all"),
+            (["task", "run", "--all"], "--state"),
+            (["task", "run", "x", "--state", "retry"], "--all"),
+            (["task", "cancel", "x", "--then", "explode"], "neither retry nor archive"),
+            (["queue", "pause"], "QUEUE"),
+            (["queue", "history", "q", "--days", "91"], "--days"),
+            (["stats", "--json=yes"], "takes no value"),
+            (["completion", "fish"], "fish"),
+        ]
+        for args, text in cases:
+            with self.subTest(args=args):
+                self.assertIn(text, self.fails(EXIT_USAGE, *args))
+
+    def test_double_dash_ends_the_options(self):
+        task_id = self.enqueue("--queue", "odd", "--", "--type", "--payload")
+        task = self.task(task_id)
+        self.assertEqual((task["type"], task["payload"]), ("--type", "--payload"))
+
+    def test_global_options_may_stand_anywhere(self):
+        other = self.path("other.db")
+        first = self.quern("--broker", other, "enqueue", "t").stdout.strip()
+        second = self.quern("enqueue", "t", f"--broker={other}").stdout.strip()
+        self.assertEqual(len(self.json("task", "list", "--broker", other)), 2)
+        self.assertNotEqual(first, second)
+
+    def test_version_is_said_in_each_way(self):
+        self.assertRegex(self.ok("--version"), r"^quern \d+\.\d+\.\d+$")
+        self.assertEqual(self.ok("version"), self.ok("--version"))
+        self.assertRegex(self.json("version")["version"], r"^\d+\.\d+\.\d+$")
+
+    def test_bash_completion_offers_verbs_and_options(self):
+        script = self.write("completion", self.ok("completion", "bash"))
+        ask = (f"source {script}; COMP_WORDS=(quern %s); COMP_CWORD=%d; _quern; "
+               "echo \"${COMPREPLY[@]}\"")
+
+        def offers(words, count):
+            return subprocess.run(["bash", "-c", ask % (words, count)], capture_output=True,
+                                  text=True, check=True, timeout=30).stdout.split()
+        self.assertIn("enqueue", offers("enq", 1))
+        self.assertIn("pause", offers("queue pau", 2))
+        self.assertIn("--header", offers("enqueue t --hea", 3))
+        self.assertIn("--state", offers("--broker x task list --sta", 5))
+
+
+if __name__ == "__main__":
+    lib_cli.main()

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Looking at queues, tasks and workers, and steering them."""
+
+import pty
+import os
+import sqlite3
+import subprocess
+
+import lib_cli
+from lib_cli import CliTest, DEADLINE_S, EXIT_FAILURE, EXIT_USAGE
+
+
+class QueueTest(CliTest):
+    def test_list_counts_by_state(self):
+        self.enqueue("t", "--queue", "a")
+        self.enqueue("t", "--queue", "a", "--in", "1h")
+        self.enqueue("t", "--queue", "b", "--group", "g")
+        queues = {info["name"]: info for info in self.json("queue", "list")}
+        self.assertEqual(sorted(queues), ["a", "b"])
+        self.assertEqual((queues["a"]["size"], queues["a"]["counts"]["pending"],
+                          queues["a"]["counts"]["scheduled"]), (2, 1, 1))
+        self.assertEqual(queues["b"]["counts"]["aggregating"], 1)
+        table = self.ok("queue", "list").splitlines()
+        self.assertTrue(table[0].startswith("QUEUE"))
+        self.assertEqual(len(table), 3)
+
+    def test_inspect_shows_one_queue(self):
+        self.enqueue("t", "--queue", "a")
+        self.assertEqual(self.json("queue", "inspect", "a")["counts"]["pending"], 1)
+        self.assertRegex(self.ok("queue", "inspect", "a"), r"(?m)^  pending: +1$")
+        self.assertIn("no queue 'zz'", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
+
+    def test_paused_queue_starts_nothing_until_it_is_resumed(self):
+        task_id = self.enqueue("t")
+        self.assertEqual(self.ok("queue", "pause", "default"), "default paused")
+        self.assertTrue(self.json("queue", "inspect", "default")["paused"])
+        self.fails(EXIT_FAILURE, "queue", "pause", "default")
+        worker = self.start("work", "--exec", "t=true", "--exec", "u=true", "--queue", "default",
+                            "--queue", "other")
+        self.wait_state(self.enqueue("u", "--queue", "other"), "gone")
+        self.assertEqual(self.state(task_id), "pending")
+        self.ok("queue", "resume", "default")
+        self.fails(EXIT_FAILURE, "queue", "resume", "default")
+        self.wait_state(task_id, "gone")
+        self.assertEqual(self.stop(worker), 0)
+
+    def test_remove_wants_yes_and_for_tasks_force(self):
+        self.enqueue("t", "--queue", "a")
+        self.assertIn("--yes", self.fails(EXIT_USAGE, "queue", "remove", "a"))
+        self.fails(EXIT_FAILURE, "queue", "remove", "a", "--yes")
+        self.ok("queue", "remove", "a", "--yes", "--force")
+        self.assertEqual(self.json("queue", "list"), [])
+        self.fails(EXIT_FAILURE, "queue", "remove", "a", "--yes")
+
+    def test_history_counts_today(self):
+        self.enqueue("t")
+        self.enqueue("bad", "--retry", "0")
+        self.drain("t=true", "bad=exit 1")
+        days = self.json("queue", "history", "default", "--days", "3")
+        self.assertEqual(len(days), 3)
+        self.assertEqual((days[0]["processed"], days[0]["failed"]), (2, 1))
+        self.assertIn("50.00", self.ok("queue", "history", "default"))
+
+    def test_stats_sums_queues_and_names_the_broker(self):
+        self.enqueue("t", "--queue", "a")
+        self.enqueue("t", "--queue", "b")
+        stats = self.json("stats")
+        self.assertEqual((stats["totals"]["size"], stats["totals"]["counts"]["pending"]), (2, 2))
+        self.assertIn("durability", stats["broker"])
+        self.assertIn("durability:", self.ok("stats"))
+
+
+class TaskTest(CliTest):
+    def ids(self, *args):
+        return [task["id"] for task in self.json("task", "list", *args)]
+
+    def test_list_filters_and_pages(self):
+        for n in range(5):
+            self.enqueue("image:resize", f"file {n}", "--id", f"i{n}", "--queue", "a")
+        self.enqueue("mail", "file 3 too", "--id", "m", "--queue", "b", "--in", "1h")
+        self.enqueue("mail", "x", "--id", "g", "--group", "digest")
+        self.assertEqual(len(self.ids()), 7)
+        self.assertEqual(self.ids("--queue", "b"), ["m"])
+        self.assertEqual(self.ids("--state", "scheduled"), ["m"])
+        self.assertEqual(sorted(self.ids("--type", "image:*")), [f"i{n}" for n in range(5)])
+        self.assertEqual(self.ids("--type", "image:"), [])
+        self.assertEqual(sorted(self.ids("--text", "file 3")), ["i3", "m"])
+        self.assertEqual(sorted(self.ids("--search", "file 3")), ["i3", "m"])
+        self.assertEqual(self.ids("--group", "digest"), ["g"])
+        self.assertEqual(self.ids("--queue", "a", "--size", "2", "--page", "2"), ["i2", "i3"])
+        page = self.quern("task", "list", "--queue", "a", "--size", "2")
+        self.assertEqual(len(page.stdout.splitlines()), 3)
+        self.assertIn("--page 2", page.stderr)
+
+    def test_list_text_finds_errors(self):
+        self.enqueue("t", "--id", "a", "--retry", "0")
+        self.drain("t=echo no route to host >&2; exit 1")
+        self.assertEqual(self.ids("--text", "no route"), ["a"])
+        self.assertIn("no route to host", self.ok("task", "list", "--state", "archived"))
+
+    def test_run_archive_and_delete_one(self):
+        task_id = self.enqueue("t", "--in", "1h")
+        self.assertEqual(self.ok("task", "run", task_id), "1 task made pending")
+        self.assertEqual(self.state(task_id), "pending")
+        self.fails(EXIT_FAILURE, "task", "run", task_id)
+        self.assertEqual(self.json("task", "archive", task_id), {"done": "archived", "count": 1})
+        self.assertEqual(self.state(task_id), "archived")
+        self.ok("task", "delete", task_id, "--queue", "default")
+        self.assertEqual(self.state(task_id), "gone")
+        self.fails(EXIT_FAILURE, "task", "delete", task_id)
+        self.fails(EXIT_FAILURE, "task", "inspect", task_id)
+
+    def test_all_of_a_state_over_all_queues(self):
+        for queue in ("a", "b"):
+            for n in range(3):
+                self.enqueue("t", str(n), "--queue", queue, "--in", "1h")
+        self.enqueue("u", "--queue", "a", "--in", "1h")
+        self.assertEqual(self.ok("task", "archive", "--all", "--state", "scheduled", "--type", "t",
+                                 "--yes"), "6 tasks archived")
+        self.assertEqual(self.ok("task", "run", "--all", "--state", "archived", "--queue", "b",
+                                 "--text", "2", "--yes"), "1 task made pending")
+        self.assertEqual(self.json("task", "delete", "--all", "--state", "archived", "--yes"),
+                         {"done": "deleted", "count": 5})
+        self.assertEqual(self.json("stats")["totals"]["size"], 2)
+
+    def test_all_without_yes_is_refused_off_a_terminal_with_the_count(self):
+        for n in range(3):
+            self.enqueue("t", str(n))
+        error = self.fails(EXIT_USAGE, "task", "delete", "--all", "--state", "pending")
+        self.assertIn("Delete 3 pending tasks of all queues?", error)
+        self.assertIn("--yes", error)
+        self.assertEqual(self.counts()["pending"], 3)
+
+    def test_all_asks_on_a_terminal(self):
+        self.enqueue("t")
+        self.assertEqual(self.answer("n\n"), EXIT_FAILURE)
+        self.assertEqual(self.counts()["pending"], 1)
+        self.assertEqual(self.answer("y\n"), 0)
+        self.assertEqual(self.counts()["pending"], 0)
+
+    def answer(self, text):
+        """Deletes all pending tasks with a terminal on stdin and stderr."""
+        ours, theirs = pty.openpty()
+        try:
+            process = subprocess.Popen(
+                [self.program, "task", "delete", "--all", "--state", "pending"], stdin=theirs,
+                stdout=subprocess.DEVNULL, stderr=theirs, env=self.env)
+            self.processes.append(process)
+            process.log_name = "none"
+            os.write(ours, text.encode())
+            process.wait(timeout=DEADLINE_S)
+            return process.returncode
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    def cancel(self, then):
+        self.fifo("never")
+        task_id = self.enqueue("t")
+        worker = self.start("work", "--exec", "t=echo on > started; exec cat never")
+        self.wait_until(lambda: self.read("started"), "the task has started")
+        self.assertEqual(self.state(task_id), "active")
+        self.ok("task", "cancel", task_id, "--then", then)
+        task = self.wait_state(task_id, {"retry": "retry", "archive": "archived"}[then])
+        self.assertEqual(self.stop(worker), 0)
+        return task
+
+    def test_cancel_with_retry(self):
+        self.assertEqual(self.cancel("retry")["worker"], "")
+
+    def test_cancel_with_archive(self):
+        self.assertEqual(self.cancel("archive")["worker"], "")
+
+    def test_cancel_all_active(self):
+        self.fifo("never")
+        task_id = self.enqueue("t")
+        worker = self.start("work", "--exec", "t=echo on > started; exec cat never")
+        self.wait_until(lambda: self.read("started"), "the task has started")
+        self.assertEqual(self.ok("task", "cancel", "--all", "--then", "archive", "--yes"),
+                         "1 task asked to stop")
+        self.wait_state(task_id, "archived")
+        self.assertEqual(self.stop(worker), 0)
+
+    def test_cancel_of_a_task_that_does_not_run_is_refused(self):
+        self.fails(EXIT_FAILURE, "task", "cancel", self.enqueue("t"))
+
+    def test_stored_text_cannot_steer_the_terminal(self):
+        hostile = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
+        task_id = self.enqueue("t", hostile, "--header", f"h={hostile}", "--retry", "0")
+        self.drain("t=printf '\\033[31mred\\033[0m\\n' >&2; exit 1")
+        for page in (self.ok("task", "inspect", task_id), self.ok("task", "list")):
+            for bad in ("\x1b", "\x07", "\x9b", "\u202e"):
+                self.assertNotIn(bad, page)
+        self.assertEqual(self.task(task_id)["payload"], hostile)
+
+    def test_payload_with_line_ends_stays_on_one_line(self):
+        task_id = self.enqueue("t", "a\nb\tc")
+        self.assertIn("a\\nb\\tc", self.ok("task", "inspect", task_id))
+
+
+class WorkerTest(CliTest):
+    def test_list_shows_workers_and_their_runs(self):
+        self.fifo("go")
+        task_id = self.enqueue("t", "--queue", "q")
+        worker = self.start("work", "--queue", "q=3", "--concurrency", "2", "--exec",
+                            "t=echo on > started; read x < go")
+        self.wait_until(lambda: self.read("started"), "the task has started")
+        listed = self.wait_until(
+            lambda: [each for each in self.json("worker", "list") if each["runs"]], "it shows")
+        self.assertEqual((listed[0]["pid"], listed[0]["concurrency"]), (worker.pid, 2))
+        self.assertIn("q", listed[0]["queues"])
+        self.assertEqual(listed[0]["runs"][0]["id"], task_id)
+        self.assertIn(task_id, self.ok("worker", "list"))
+        self.write("go", "go\n")
+        self.wait_state(task_id, "gone")
+        self.assertEqual(self.stop(worker), 0)
+        self.assertEqual(self.json("worker", "list"), [])
+
+
+class DoctorTest(CliTest):
+    def test_healthy_data_passes(self):
+        self.enqueue("t")
+        self.enqueue("t", "--in", "1h")
+        self.enqueue("bad", "--retry", "0", "--unique", "1h")
+        report = self.json("doctor")
+        self.assertTrue(report["healthy"])
+        self.assertEqual(report["violated"], 0)
+        self.assertIn("durability:", self.ok("doctor"))
+        self.ok("doctor", "--repair")
+
+
+class DbTest(CliTest):
+    def test_init_makes_a_file_and_info_shows_it(self):
+        name = self.path("new.db")
+        self.ok("db", "init", name)
+        self.ok("db", "init", name)
+        self.assertIn("durability", self.json("db", "info", name))
+        self.assertIn("new.db", self.ok("db", "info", name))
+
+    def test_init_adds_tables_beside_those_of_somebody_else(self):
+        name = self.path("app.db")
+        with sqlite3.connect(name) as db:
+            db.execute("CREATE TABLE person (name TEXT)")
+            db.execute("INSERT INTO person VALUES ('ann')")
+        db.close()
+        self.assertIn("quern db init", self.quern("--broker", name, "enqueue", "t").stderr)
+        self.ok("db", "init", name)
+        self.ok("--broker", name, "enqueue", "t")
+        db = sqlite3.connect(name)
+        self.assertEqual(db.execute("SELECT name FROM person").fetchall(), [("ann",)])
+        db.close()
+
+
+if __name__ == "__main__":
+    lib_cli.main()

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""quern work: shell commands as handlers, their verdicts, and the end of a worker."""
+
+import json
+import signal
+
+import lib_cli
+from lib_cli import CliTest
+
+
+def alive(pid):
+    """Whether the process is there and is no zombie that waits for init."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class VerdictTest(CliTest):
+    def test_exit_0_is_done_and_the_task_is_gone(self):
+        task_id = self.enqueue("t", "hello")
+        self.drain("t=cat > seen")
+        self.assertEqual(self.read("seen"), "hello")
+        self.assertEqual(self.state(task_id), "gone")
+
+    def test_exit_75_is_retried(self):
+        task_id = self.enqueue("t")
+        worker = self.start("work", "--exec", "t=echo not now >&2; exit 75")
+        task = self.wait_state(task_id, "retry")
+        self.assertEqual(task["retry_count"], 1)
+        self.assertIn("not now", task["error"])
+        self.assertEqual(self.stop(worker), 0)
+
+    def test_exit_65_is_archived_though_retries_are_left(self):
+        task_id = self.enqueue("t")
+        self.drain("t=echo bad address >&2; exit 65")
+        task = self.task(task_id)
+        self.assertEqual((task["state"], task["retry_count"]), ("archived", 0))
+        self.assertIn("bad address", task["error"])
+
+    def test_other_exit_codes_are_failures(self):
+        task_id = self.enqueue("t", "--retry", "0")
+        self.drain("t=exit 3")
+        task = self.task(task_id)
+        self.assertEqual(task["state"], "archived")
+        self.assertIn("3", task["error"])
+
+    def test_last_lines_of_stderr_become_the_error(self):
+        task_id = self.enqueue("t", "--retry", "0")
+        self.drain("t=seq 100000 >&2; echo the last word >&2; exit 1")
+        error = self.task(task_id)["error"]
+        self.assertIn("the last word", error)
+        self.assertLess(len(error), 5000)
+
+    def test_stdout_is_the_result_with_retention_only(self):
+        kept = self.enqueue("t", "21", "--retention", "1h")
+        lost = self.enqueue("t", "21")
+        self.drain("t=read n; echo $((n * 2))", options=["--verbose"])
+        task = self.task(kept)
+        self.assertEqual((task["state"], task["result"]), ("completed", "42\n"))
+        self.assertEqual(self.state(lost), "gone")
+
+    def test_environment_tells_the_task(self):
+        task_id = self.enqueue("mail:welcome", "--queue", "q")
+        self.drain("mail:=env > seen", options=["--queue", "q"])
+        seen = dict(line.split("=", 1) for line in self.read("seen").splitlines() if "=" in line)
+        self.assertEqual(seen["QUERN_TASK_ID"], task_id)
+        self.assertEqual(seen["QUERN_TASK_TYPE"], "mail:welcome")
+        self.assertEqual(seen["QUERN_QUEUE"], "q")
+        self.assertEqual(seen["QUERN_RETRY_COUNT"], "0")
+        self.assertGreater(int(seen["QUERN_FENCE"]), 0)
+
+    def test_longest_pattern_wins_and_ends_at_the_first_equals_sign(self):
+        for kind in ("a", "a:b", "a:b:c", "a:x"):
+            self.enqueue(kind)
+        self.drain("a=echo exact >> seen", "a:=echo prefix >> seen", "a:b=X=long; echo $X >> seen")
+        self.assertEqual(sorted(self.read("seen").split()),
+                         ["exact", "long", "long", "prefix"])
+
+    def test_type_without_pattern_fails(self):
+        task_id = self.enqueue("other", "--retry", "0")
+        self.drain("t=true")
+        self.assertEqual(self.state(task_id), "archived")
+
+    def test_no_exec_at_all_is_warned_of(self):
+        result = self.quern("work", "--drain")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("there is no --exec", result.stderr)
+
+    def test_timeout_sends_term(self):
+        self.fifo("never")
+        task_id = self.enqueue("t", "--timeout", "500ms", "--retry", "0")
+        self.drain("t=trap 'echo term > seen; exit 1' TERM; cat never & wait")
+        task = self.task(task_id)
+        self.assertEqual((task["state"], self.read("seen")), ("archived", "term\n"))
+        self.assertIn("timeout", task["error"])
+
+    def test_timeout_that_ignores_term_gets_kill_for_its_whole_group(self):
+        self.fifo("never")
+        task_id = self.enqueue("t", "--timeout", "500ms", "--retry", "0")
+        self.drain("t=trap '' TERM; cat never & echo $! > child; echo $$ > shell; cat never")
+        self.assertEqual(self.state(task_id), "archived")
+        for name in ("child", "shell"):
+            pid = int(self.read(name))
+            self.wait_until(lambda pid=pid: not alive(pid), f"the {name} is gone")
+
+    def test_json_prints_a_line_for_each_run(self):
+        ids = {self.enqueue("t", str(n), "--retry", "0") for n in range(5)}
+        ids.add(self.enqueue("bad", "--retry", "0"))
+        lines = self.ok("--json", "work", "--drain", "--exec", "t=true",
+                        "--exec", "bad=echo oh >&2; exit 65")
+        runs = [json.loads(line) for line in lines.splitlines()]
+        self.assertEqual({run["id"] for run in runs}, ids)
+        outcomes = sorted(run["outcome"] for run in runs)
+        self.assertEqual(outcomes, ["archive", "done", "done", "done", "done", "done"])
+        self.assertTrue(all(run["applied"] for run in runs))
+
+
+class EndTest(CliTest):
+    def test_first_line_says_broker_durability_queues_and_concurrency(self):
+        result = self.quern("work", "--drain", "--exec", "t=true", "--queue", "a=3", "--queue",
+                            "b", "--concurrency", "7", "--strict")
+        self.assertEqual(result.returncode, 0)
+        first = result.stderr.splitlines()[0]
+        for text in (self.broker, "durability D", "a=3", "b=1", "concurrency 7", "strict"):
+            self.assertIn(text, first)
+
+    def test_term_lets_the_running_task_finish(self):
+        self.fifo("go")
+        task_id = self.enqueue("t")
+        worker = self.start("work", "--exec",
+                            "t=echo on > started; read x < go; echo end > ended")
+        self.wait_until(lambda: self.read("started"), "the task has started")
+        worker.send_signal(signal.SIGTERM)
+        self.write("go", "go\n")
+        self.assertEqual(self.end(worker), 0)
+        self.assertEqual(self.read("ended"), "end\n")
+        self.assertEqual(self.state(task_id), "gone")
+
+    def test_second_signal_ends_at_once_and_gives_the_task_back(self):
+        self.fifo("never")
+        task_id = self.enqueue("t")
+        worker = self.start("work", "--shutdown-timeout", "1h", "--exec",
+                            "t=echo on > started; exec cat never")
+        self.wait_until(lambda: self.read("started"), "the task has started")
+        worker.send_signal(signal.SIGINT)
+        self.wait_until(lambda: [each for each in self.json("worker", "list")
+                                 if each["status"] == "draining"], "the worker drains")
+        code = self.stop(worker, signal.SIGINT)
+        self.assertIn(code, (0, 1))
+        task = self.task(task_id)
+        self.assertEqual((task["state"], task["retry_count"]), ("pending", 0))
+
+    def test_tstp_takes_no_more_tasks(self):
+        worker = self.start("work", "--exec", "t=true")
+        self.wait_until(lambda: self.json("worker", "list"), "the worker has announced itself")
+        worker.send_signal(signal.SIGTSTP)
+        self.wait_until(lambda: [each for each in self.json("worker", "list")
+                                 if each["status"] == "quiet"], "the worker is quiet")
+        task_id = self.enqueue("t")
+        self.assertEqual(self.stop(worker), 0)
+        self.assertEqual(self.state(task_id), "pending")
+
+    def test_groups_without_aggregator_are_said(self):
+        task_id = self.enqueue("t", "--group", "g")
+        result = self.quern("work", "--drain", "--exec", "t=true")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("1 tasks in groups", result.stderr)
+        self.assertIn("aggregator", result.stderr)
+        self.assertEqual(self.state(task_id), "aggregating")
+
+    def test_delayed_tasks_hold_a_drain_up(self):
+        self.enqueue("t", "--in", "700ms")
+        self.drain("t=echo ran > seen")
+        self.assertEqual(self.read("seen"), "ran\n")
+
+    def test_two_workers_drain_a_thousand_tasks_none_twice(self):
+        text = "".join(f'{{"type":"n","payload":"{n}"}}\n' for n in range(1, 1001))
+        self.ok("enqueue", "--from", "-", stdin=text)
+        ids = sorted(task["id"] for task in self.json("task", "list", "--size", "10000"))
+        workers = [self.start("work", "--drain", "--exec",
+                              "n=cat >/dev/null; echo $QUERN_TASK_ID >> ran") for _ in range(2)]
+        for worker in workers:
+            self.assertEqual(self.end(worker), 0, self.read(worker.log_name))
+        self.assertEqual(sorted(self.read("ran").split()), ids)
+        self.assertEqual(sum(self.counts().values()), 0)
+        self.assertEqual(self.json("stats")["totals"]["processed_today"], 1000)
+        self.ok("doctor")
+
+
+if __name__ == "__main__":
+    lib_cli.main()
