@@ -55,10 +55,10 @@ static void print_list(const quern_task_list *list)
         {"STATE"},
         {"QUEUE", .flexible = true},
         {"TYPE", .flexible = true},
-        {"RETRIED", .right = true},
-        {"AT"},
         {"PAYLOAD", .flexible = true},
         {"ERROR", .flexible = true},
+        {"RETRIED", .right = true},
+        {"AT"},
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
@@ -73,10 +73,10 @@ static void print_list(const quern_task_list *list)
         qn_table_text(&table, quern_task_state_name(quern_task_info_state(info)));
         qn_table_text(&table, quern_task_info_queue(info));
         qn_table_text(&table, quern_task_info_type(info));
-        qn_table_text(&table, retried);
-        qn_table_moment(&table, quern_task_info_at_ms(info));
         qn_table_bytes(&table, payload, size);
         qn_table_text(&table, quern_task_info_error(info));
+        qn_table_text(&table, retried);
+        qn_table_moment(&table, quern_task_info_at_ms(info));
     }
     qn_table_print(&table);
     qn_table_finish(&table);

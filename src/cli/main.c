@@ -3,10 +3,9 @@
  *
  * Happy path: noun, verb, options, run, flush. Failure paths: a word that is not known is a usage
  * error (exit code 2) with the nearest known word; everything after that is the verb's business.
- * Process-wide things are set here and nowhere else: SIGPIPE is ignored, so that a reader that goes
- * away shows as an error of writing, and the character type is UTF-8 for measuring tables. */
+ * SIGPIPE keeps its default: a reader of stdout that goes away ends the program, as in every pipe;
+ * only `quern work` ignores it, because tasks matter more than their log. */
 #include <locale.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,7 +141,6 @@ static int run(struct qn_cli *cli)
 
 int main(int argc, char **argv)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
     (void)setlocale(LC_CTYPE, "C.UTF-8");
     struct qn_cli cli = {.nouns = nouns, .noun_count = QN_COUNT_OF(nouns)};
     qn_args_init(&cli.args, argc, argv);

@@ -2,14 +2,13 @@
 /* output.c - tables and fields for people.
  *
  * A table is built in memory, then printed with columns as wide as their widest cell. On a terminal
- * that is too narrow the flexible columns are cut with an ellipsis; into a pipe nothing is cut.
- * Writing errors show when stdio is flushed at the end (qn_output_finish): a reader that went away
- * is no error, a full disk is. */
+ * that is too narrow the flexible columns are cut with an ellipsis, and if that is not enough the
+ * last columns are left out; into a pipe nothing is cut. Writing errors show when stdio is flushed
+ * at the end (qn_output_finish): a full disk is said, a reader that went away is not. */
 #include "cli/output.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -51,12 +50,9 @@ int qn_output_finish(const struct qn_cli *cli, int exit_code)
     if (failed == 0 && ferror(stdout) == 0) {
         return exit_code;
     }
-    if (cause == EPIPE) {
-        /* Whoever read has seen enough: end as every program in a pipe does. */
-        (void)signal(SIGPIPE, SIG_DFL);
-        (void)raise(SIGPIPE);
+    if (cause != EPIPE) {
+        qn_cli_say(cli, "cannot write to stdout: %s", strerror(cause));
     }
-    qn_cli_say(cli, "cannot write to stdout: %s", strerror(cause));
     return exit_code == QN_EXIT_OK ? QN_EXIT_FAILURE : exit_code;
 }
 
@@ -138,7 +134,8 @@ static void measure(const struct qn_table *table, size_t *widths)
     }
 }
 
-/* Narrows the widest flexible column, step by step, until the row fits. */
+/* Narrows the widest flexible column, step by step, until the row fits; when that does not help,
+ * hides columns from the right: their width is then 0. */
 static void narrow(const struct qn_table *table, size_t *widths, size_t room)
 {
     size_t total = GAP * (table->column_count - 1);
@@ -154,27 +151,43 @@ static void narrow(const struct qn_table *table, size_t *widths, size_t room)
             }
         }
         if (widest == table->column_count) {
-            return;
+            break;
         }
         widths[widest]--;
         total--;
     }
+    for (size_t last = table->column_count - 1; last > 0 && total > room; last--) {
+        total -= widths[last] + GAP;
+        widths[last] = 0;
+    }
 }
 
-static void print_cell(const char *text, size_t width, bool right, bool last)
+static void print_cell(const char *text, size_t width, bool right)
 {
     size_t own = qn_text_width(text);
     if (own > width) {
         size_t bytes = qn_text_fit(text, width - 1);
         printf("%.*s…", (int)bytes, text);
-        own = width;
     } else if (right) {
         printf("%*s%s", (int)(width - own), "", text);
     } else {
         printf("%s", text);
     }
-    if (!last) {
-        printf("%*s", (int)(GAP + (right ? 0 : width - own)), "");
+}
+
+/* Prints one row; the last visible cell is not padded. */
+static void print_row(const struct qn_table *table, const size_t *widths, char *const *cells)
+{
+    size_t count = table->column_count;
+    for (size_t i = 0; i < count && widths[i] > 0; i++) {
+        bool last = i + 1 == count || widths[i + 1] == 0;
+        const char *text = cells != NULL ? cells[i] : table->columns[i].title;
+        print_cell(text, widths[i], table->columns[i].right);
+        size_t own = qn_text_width(text);
+        bool full = table->columns[i].right || own >= widths[i];
+        if (!last) {
+            printf("%*s", (int)(GAP + (full ? 0 : widths[i] - own)), "");
+        }
     }
 }
 
@@ -189,17 +202,11 @@ void qn_table_print(const struct qn_table *table)
     }
     bool colors = qn_terminal_colors(stdout);
     printf("%s", colors ? "\x1b[1m" : "");
-    for (size_t i = 0; i < count; i++) {
-        print_cell(table->columns[i].title, widths[i], table->columns[i].right, i + 1 == count);
-    }
+    print_row(table, widths, NULL);
     printf("%s\n", colors ? "\x1b[0m" : "");
-    for (size_t i = 0; i < table->cell_count; i++) {
-        size_t column = i % count;
-        print_cell(table->cells[i], widths[column], table->columns[column].right,
-                   column + 1 == count);
-        if (column + 1 == count) {
-            printf("\n");
-        }
+    for (size_t i = 0; i < table->cell_count; i += count) {
+        print_row(table, widths, &table->cells[i]);
+        printf("\n");
     }
     qn_free(widths);
 }

@@ -21,8 +21,8 @@ void qn_queue_list_print(const quern_queue_list *list)
         {"QUEUE", .flexible = true}, {"STATE"},
         {"PENDING", .right = true},  {"ACTIVE", .right = true},
         {"SCHED", .right = true},    {"RETRY", .right = true},
-        {"ARCHIVED", .right = true}, {"COMPLETED", .right = true},
-        {"GROUPED", .right = true},  {"LATENCY", .right = true},
+        {"ARCH", .right = true},     {"COMPL", .right = true},
+        {"GROUP", .right = true},    {"LATENCY", .right = true},
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));

@@ -48,6 +48,7 @@ void qn_work_signal_start(quern_worker *worker)
     install(SIGTERM, on_stop);
     install(SIGINT, on_stop);
     install(SIGTSTP, on_quiet);
+    install(SIGPIPE, SIG_IGN);
 }
 
 void qn_work_signal_stop(void)
