@@ -226,6 +226,16 @@ const char *qn_args_next_word(struct qn_args *args)
     return NULL;
 }
 
+/* Whoever asks for help gets it, also behind a word that is wrong. */
+static void look_for_help(struct qn_args *args)
+{
+    for (int i = args->position; i < args->argc && strcmp(args->argv[i], "--") != 0; i++) {
+        if (strcmp(args->argv[i], "--help") == 0 || strcmp(args->argv[i], "-h") == 0) {
+            args->globals[QN_GLOBAL_HELP].text = "help";
+        }
+    }
+}
+
 bool qn_args_parse(struct qn_args *args, const struct qn_option *options, size_t option_count)
 {
     args->options = options;
@@ -240,6 +250,7 @@ bool qn_args_parse(struct qn_args *args, const struct qn_option *options, size_t
             only_operands = true;
             args->position++;
         } else if (!read_option(args)) {
+            look_for_help(args);
             return false;
         }
     }

@@ -21,6 +21,7 @@
 #include "cli/work_log.h"
 #include "cli/work_signal.h"
 #include "quern/worker.h"
+#include "task/task.h"
 
 enum option {
     OPTION_EXEC,
@@ -65,6 +66,16 @@ struct work {
 
 /* --- Options -------------------------------------------------------------------------- */
 
+static bool serves(const struct work *work, const char *queue)
+{
+    for (size_t i = 0; i < work->queue_count; i++) {
+        if (strcmp(work->queues[i].name, queue) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int add_queue(struct work *work, const char *text)
 {
     if (work->queue_count == QN_QUEUES_MAX) {
@@ -86,9 +97,14 @@ static int add_queue(struct work *work, const char *text)
     if (equals != NULL) {
         name[equals - text] = '\0';
     }
+    bool twice = serves(work, name);
     work->names[work->queue_count] = name;
     work->queues[work->queue_count++] = (quern_queue){.name = name, .weight = weight};
-    return QN_EXIT_OK;
+    quern_error err;
+    if (qn_queue_name_check(name, &err) != QUERN_OK) {
+        return qn_cli_fail(work->cli, &err);
+    }
+    return twice ? qn_cli_usage(work->cli, "--queue: '%s' is given twice", name) : QN_EXIT_OK;
 }
 
 static int read_queues(struct work *work)
@@ -149,16 +165,6 @@ static void keep_durability(const char *name, const char *text, void *user)
     if (strcmp(name, "durability") == 0) {
         (void)snprintf(user, 128, "%s", text);
     }
-}
-
-static bool serves(const struct work *work, const char *queue)
-{
-    for (size_t i = 0; i < work->queue_count; i++) {
-        if (strcmp(work->queues[i].name, queue) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Tasks in groups wait for an aggregator, which no worker has yet. */

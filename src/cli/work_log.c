@@ -64,13 +64,14 @@ void qn_work_log_run(const quern_run_report *report, void *user)
     if (log->json) {
         print_json(report);
     }
-    if (log->verbose) {
+    /* Runs that failed or were refused are in the worker's own log. */
+    bool logged =
+        report->outcome == QUERN_RETRY || report->outcome == QUERN_ARCHIVE || report->applied == 0;
+    if (log->verbose && !logged) {
         char line[1024];
-        (void)snprintf(line, sizeof line, "%s %s in %s: %s%s after %.3f ms%s%s", report->type,
-                       report->id, report->queue, outcome_name(report),
-                       report->applied ? "" : " (refused: the lease was lost)",
-                       (double)report->run_ns / NS_PER_MS, report->error[0] != '\0' ? ": " : "",
-                       report->error);
+        (void)snprintf(line, sizeof line, "run ended outcome=%s queue=%s type=%s id=%s ms=%.3f",
+                       outcome_name(report), report->queue, report->type, report->id,
+                       (double)report->run_ns / NS_PER_MS);
         qn_work_log_line(QUERN_LOG_DEBUG, line, user);
     }
 }
