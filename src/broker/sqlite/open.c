@@ -23,6 +23,14 @@ static const struct qn_broker_ops ops = {
     .close = qn_sqlite_close,
     .enqueue = qn_sqlite_enqueue,
     .enqueue_in = qn_sqlite_enqueue_in,
+    .exchange = qn_sqlite_exchange,
+    .extend = qn_sqlite_extend,
+    .write_result = qn_sqlite_write_result,
+    .write_progress = qn_sqlite_write_progress,
+    .forward = qn_sqlite_forward,
+    .announce = qn_sqlite_announce,
+    .withdraw = qn_sqlite_withdraw,
+    .drained = qn_sqlite_drained,
 };
 
 struct parameters {

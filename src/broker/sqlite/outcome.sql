@@ -1,0 +1,50 @@
+-- outcome.sql - how runs end. Every statement applies only while the token is that of the lease
+-- (?1 seq, ?2 token); no change means that the lease was lost.
+
+-- name: outcome_delete
+DELETE FROM quern_task WHERE seq = ?1 AND token = ?2 AND state = 1;
+
+-- name: outcome_complete
+UPDATE quern_task SET state = 6, at_ms = ?3, completed_at_ms = ?4, result = iif(?5, ?6, result),
+    lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
+    progress_note = NULL
+WHERE seq = ?1 AND token = ?2 AND state = 1;
+
+-- Nobody has started it since: it waits because its lease expired (4) or its worker seemed dead (6).
+-- name: salvage_delete
+DELETE FROM quern_task WHERE seq = ?1 AND token = ?2 AND state IN (2, 4) AND cause IN (4, 6);
+
+-- name: salvage_complete
+UPDATE quern_task SET state = 6, at_ms = ?3, completed_at_ms = ?4, result = iif(?5, ?6, result)
+WHERE seq = ?1 AND token = ?2 AND state IN (2, 4) AND cause IN (4, 6);
+
+-- name: outcome_retry
+UPDATE quern_task SET state = 4, at_ms = ?3, retry_count = retry_count + ?4, cause = ?5,
+    error = coalesce(?6, error), failed_at_ms = iif(?4, ?7, failed_at_ms),
+    lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
+    progress_note = NULL
+WHERE seq = ?1 AND token = ?2 AND state = 1;
+
+-- name: outcome_archive
+UPDATE quern_task SET state = 5, at_ms = ?3, error = coalesce(?4, error), failed_at_ms = ?3,
+    lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
+    progress_note = NULL
+WHERE seq = ?1 AND token = ?2 AND state = 1;
+
+-- Its place stays, and stands before all that came later.
+-- name: outcome_give_back
+UPDATE quern_task SET state = 2, cause = ?3,
+    lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
+    progress_note = NULL
+WHERE seq = ?1 AND token = ?2 AND state = 1;
+
+-- For the planted faults only.
+-- name: bug_token
+SELECT token FROM quern_task WHERE seq = ?1;
+
+-- name: bug_place
+UPDATE quern_task SET place = ?2 WHERE seq = ?1;
+
+-- name: mark_started
+UPDATE quern_task SET started = 1, started_at_ms = ?3
+WHERE seq = ?1 AND token = ?2 AND state = 1;
