@@ -39,27 +39,50 @@ enum qn_run_phase {
     QN_RUN_FENCED    /* given up while its handler still runs; its thread frees it */
 };
 
+/* What is to become of the task, decided when the handler returned or was given up. Guarded by the
+ * worker's mutex until the run is finished, then the pump's. */
+struct qn_verdict {
+    bool offered; /* false: the broker is told nothing (lost lease, acked early) */
+    bool refused; /* not offered because it came too late: reported as not applied */
+    enum qn_outcome_kind kind;
+    quern_cause cause;
+    int64_t delay_ms;
+    const char *error; /* NULL: none; static, or owned by the run */
+    int outcome;       /* for the report: a quern_outcome */
+};
+
+/* References: one of the worker's books, one of the handler's thread, one of each thread that uses
+ * the run without the worker's mutex. The last one frees it. */
 struct quern_run {
     struct qn_pool_item item;
-    struct qn_list node;          /* in the worker's list of runs; guarded by the worker's mutex */
-    struct qn_list finished_node; /* in the worker's list of finished runs; same mutex */
-    struct qn_leased *leased;     /* owned */
+    struct qn_list node;       /* in the worker's books; guarded by the worker's mutex */
+    struct qn_list phase_node; /* among its waiting, starting or finished runs; same mutex */
+    struct qn_leased *leased;  /* owned */
     const struct qn_run_sink *sink;
     void *owner;             /* the worker, or the test kit */
-    enum qn_run_phase phase; /* guarded by the worker's mutex */
+    size_t references;       /* guarded by the worker's mutex */
+    enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
+    uint64_t extend_round;   /* of the keeper: which extension it was part of last */
+    bool lost;               /* the broker says that the lease is lost */
+    bool acked;              /* done was written before the run, or is being written */
+    bool stuck;              /* fenced, and its thread could not be replaced */
+    struct qn_verdict verdict;
     int64_t leased_at_mono_ns;
     int64_t started_at_mono_ns;
-    int64_t started_at_wall_ms;
-    int64_t deadline_at_ms; /* wall clock; 0: never */
     int64_t ended_at_mono_ns;
-    _Atomic int cancel_reason;    /* the first enum qn_cancel_reason that was set */
-    _Atomic int cancel_fd;        /* -1 until asked for or cancelled */
-    pthread_mutex_t cancel_mutex; /* guards making cancel_fd */
-    quern_task view;              /* what the handler is given */
-    int64_t again_in_ms;          /* (h) -1: not said */
-    int outcome;                  /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
-    char *error;                  /* (h) owned; NULL: none */
-    void *result;                 /* (h) owned; written with the outcome */
+    int64_t started_at_wall_ms;
+    int64_t timeout_at_boot_ms;           /* boot clock; 0: never */
+    int64_t deadline_at_ms;               /* wall clock, for the handler; 0: never */
+    int64_t grace_ms;                     /* from its cancellation until it is given up */
+    _Atomic int cancel_reason;            /* the first enum qn_cancel_reason that was set */
+    _Atomic int64_t cancelled_at_mono_ns; /* 0: not yet */
+    _Atomic int cancel_fd;                /* -1 until asked for */
+    pthread_mutex_t cancel_mutex;         /* guards making cancel_fd */
+    quern_task view;                      /* what the handler is given */
+    int64_t again_in_ms;                  /* (h) -1: not said */
+    int outcome;                          /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
+    char *error;                          /* (h) owned; NULL: none */
+    void *result;                         /* (h) owned; written with the outcome */
     size_t result_size;
     bool has_result;
 };
@@ -73,7 +96,11 @@ QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_leased *take_leased,
 void qn_run_free(struct quern_run *run);
 /* The first reason wins; makes the cancel descriptor readable. Any thread. */
 void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason);
-/* Calls the handler chain of `mux` and fills in outcome, error and the rest. */
+enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run);
+/* Sets the error text (cleaned and cut as by quern_run_fail). The handler's thread. */
+void qn_run_set_error(struct quern_run *run, const char *text, size_t size);
+/* Calls the handler chain of `mux` and fills in outcome, error and the rest. An outcome that is
+ * none becomes QUERN_RETRY with an error text that says so. */
 void qn_run_execute(struct quern_run *run, const quern_mux *mux);
 
 #endif

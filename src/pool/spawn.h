@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* spawn.h - starts a shell command and hands over its ends: what child.c is built on. */
+#ifndef QN_POOL_SPAWN_H
+#define QN_POOL_SPAWN_H
+
+#include <sys/types.h>
+
+#include "quern/status.h"
+
+struct qn_spawned {
+    pid_t pid;   /* also its process group */
+    int pid_fd;  /* readable once it has ended */
+    int input;   /* ours, non-blocking: write its stdin */
+    int output;  /* ours, non-blocking: read its stdout */
+    int failure; /* ours, non-blocking: read its stderr */
+};
+
+/* Starts `/bin/sh -c command` with our environment and `environment` ("NAME=value",
+ * NULL-terminated, may be NULL) over it. On success the caller closes the descriptors and reaps
+ * the process. QUERN_E_NOMEM or QUERN_E_FULL: nothing runs. */
+QUERN_NODISCARD quern_status qn_spawn(const char *command, const char *const *environment,
+                                      struct qn_spawned *ret_spawned, quern_error *err);
+
+#endif

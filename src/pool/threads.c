@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* threads.c - the thread pool: items in, one FIFO, at most `size` threads.
+ *
+ * Threads are made when items wait and nobody sleeps, and live until the pool stops. At most one
+ * wake-up is under way at a time (`waking`): the woken thread clears the mark, takes an item and
+ * wakes the next sleeper if more items wait. So items that take no time are all run by the one or
+ * two threads that are awake already, while items that block still get a thread each, one wake-up
+ * after the other.
+ *
+ * A thread whose item does not end can be quarantined: it is no longer counted, another one may be
+ * started in its place, and it ends when its item does. Threads are never killed.
+ *
+ * When the system refuses a thread the pool goes on with those it has; qn_pool_new starts the first
+ * one itself, so there is always one. */
+#include "pool/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "pool/thread.h"
+
+#define NS_PER_S INT64_C(1000000000)
+
+struct thread {
+    struct qn_list node; /* in pool->threads, or in pool->ended */
+    struct qn_pool *pool;
+    pthread_t id;
+    struct qn_pool_item *item; /* what it executes; NULL: nothing */
+    uint64_t item_number;      /* grows with each item taken: tells a new item from an old one that
+                                * lay at the same address */
+    bool quarantined;
+};
+
+struct qn_pool {
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t work;   /* sleepers wait here */
+    pthread_cond_t gone;   /* qn_pool_stop waits here for threads to end */
+    struct qn_list items;
+    struct qn_list threads; /* alive, quarantined ones included */
+    struct qn_list ended;   /* to be joined */
+    size_t size;
+    size_t counted; /* alive and not quarantined */
+    size_t sleeping;
+    size_t quarantined;
+    uint64_t items_taken;
+    bool waking; /* a thread was woken or made and has not looked yet */
+    bool stopping;
+};
+
+static void *thread_main(void *argument);
+
+/* With mutex held. Frees what is left of threads that have ended. */
+static void join_ended(struct qn_pool *pool)
+{
+    struct qn_list *node = qn_list_shift(&pool->ended);
+    while (node != NULL) {
+        struct thread *thread = QN_CONTAINER_OF(node, struct thread, node);
+        (void)pthread_join(thread->id, NULL); /* its last act was to unlock the mutex */
+        qn_free(thread);
+        node = qn_list_shift(&pool->ended);
+    }
+}
+
+/* With mutex held. */
+static quern_status start_thread(struct qn_pool *pool, quern_error *err)
+{
+    struct thread *thread = qn_alloc_zero(1, sizeof *thread);
+    if (thread == NULL) {
+        return qn_error_nomem(err);
+    }
+    thread->pool = pool;
+    quern_status status = qn_thread_start(&thread->id, "quern-pool", thread_main, thread, err);
+    if (status != QUERN_OK) {
+        qn_free(thread);
+        return status;
+    }
+    qn_list_append(&pool->threads, &thread->node);
+    pool->counted++;
+    return QUERN_OK;
+}
+
+/* With mutex held. Sees to it that somebody will look at the items, unless somebody is on the way
+ * or all threads are busy: those look when they have finished. */
+static void wake_one(struct qn_pool *pool)
+{
+    if (pool->waking || qn_list_empty(&pool->items)) {
+        return;
+    }
+    if (pool->sleeping > 0) {
+        pool->waking = true;
+        (void)pthread_cond_signal(&pool->work);
+    } else if (pool->counted < pool->size && !pool->stopping) {
+        /* Without a new thread the busy ones do the work, only later. */
+        pool->waking = start_thread(pool, NULL) == QUERN_OK;
+    }
+}
+
+/* With mutex held, which is let go while the item is executed. */
+static void run_item(struct thread *thread, struct qn_list *node)
+{
+    struct qn_pool *pool = thread->pool;
+    struct qn_pool_item *item = QN_CONTAINER_OF(node, struct qn_pool_item, node);
+    thread->item = item;
+    thread->item_number = ++pool->items_taken;
+    wake_one(pool);
+    (void)pthread_mutex_unlock(&pool->mutex);
+    item->execute(item); /* it may be freed in there */
+    (void)pthread_mutex_lock(&pool->mutex);
+    thread->item = NULL;
+}
+
+static void *thread_main(void *argument)
+{
+    struct thread *thread = argument;
+    struct qn_pool *pool = thread->pool;
+    (void)pthread_mutex_lock(&pool->mutex);
+    pool->waking = false;
+    while (!thread->quarantined) {
+        struct qn_list *node = qn_list_shift(&pool->items);
+        if (node != NULL) {
+            run_item(thread, node);
+        } else if (pool->stopping) {
+            break;
+        } else {
+            pool->sleeping++;
+            (void)pthread_cond_wait(&pool->work, &pool->mutex);
+            pool->sleeping--;
+            pool->waking = false;
+        }
+    }
+    if (thread->quarantined) {
+        pool->quarantined--;
+    } else {
+        pool->counted--;
+    }
+    qn_list_remove(&thread->node);
+    qn_list_append(&pool->ended, &thread->node);
+    (void)pthread_cond_broadcast(&pool->gone);
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return NULL;
+}
+
+static void free_pool(struct qn_pool *pool)
+{
+    (void)pthread_cond_destroy(&pool->gone);
+    (void)pthread_cond_destroy(&pool->work);
+    (void)pthread_mutex_destroy(&pool->mutex);
+    qn_free(pool);
+}
+
+quern_status qn_pool_new(size_t size, struct qn_pool **ret_pool, quern_error *err)
+{
+    QN_ASSERT(size > 0);
+    struct qn_pool *pool = qn_alloc_zero(1, sizeof *pool);
+    if (pool == NULL) {
+        return qn_error_nomem(err);
+    }
+    pool->size = size;
+    qn_list_init(&pool->items);
+    qn_list_init(&pool->threads);
+    qn_list_init(&pool->ended);
+    (void)pthread_mutex_init(&pool->mutex, NULL); /* cannot fail on Linux */
+    (void)pthread_cond_init(&pool->work, NULL);
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&pool->gone, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    (void)pthread_mutex_lock(&pool->mutex);
+    quern_status status = start_thread(pool, err);
+    (void)pthread_mutex_unlock(&pool->mutex);
+    if (status != QUERN_OK) {
+        free_pool(pool);
+        return status;
+    }
+    *ret_pool = pool;
+    return QUERN_OK;
+}
+
+void qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items)
+{
+    (void)pthread_mutex_lock(&pool->mutex);
+    QN_ASSERT(!pool->stopping);
+    struct qn_list *node = qn_list_shift(take_items);
+    while (node != NULL) {
+        qn_list_append(&pool->items, node);
+        node = qn_list_shift(take_items);
+    }
+    wake_one(pool);
+    (void)pthread_mutex_unlock(&pool->mutex);
+}
+
+bool qn_pool_take_back(struct qn_pool *pool, struct qn_pool_item *item)
+{
+    (void)pthread_mutex_lock(&pool->mutex);
+    /* A node that was shifted points at itself. */
+    bool waits = !qn_list_empty(&item->node);
+    if (waits) {
+        qn_list_remove(&item->node);
+    }
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return waits;
+}
+
+/* With mutex held. The latest thread that took an item of this address; NULL: none. */
+static struct thread *find_thread(struct qn_pool *pool, const struct qn_pool_item *item)
+{
+    struct thread *found = NULL;
+    for (struct qn_list *node = pool->threads.next; node != &pool->threads; node = node->next) {
+        struct thread *thread = QN_CONTAINER_OF(node, struct thread, node);
+        if (thread->item == item && !thread->quarantined &&
+            (found == NULL || thread->item_number > found->item_number)) {
+            found = thread;
+        }
+    }
+    return found;
+}
+
+bool qn_pool_quarantine(struct qn_pool *pool, struct qn_pool_item *item, size_t limit)
+{
+    (void)pthread_mutex_lock(&pool->mutex);
+    join_ended(pool);
+    struct thread *thread = find_thread(pool, item);
+    bool replaced = false;
+    if (thread != NULL && pool->quarantined < limit) {
+        thread->quarantined = true;
+        pool->quarantined++;
+        pool->counted--;
+        replaced = true;
+        wake_one(pool);
+    }
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return replaced;
+}
+
+size_t qn_pool_quarantined(struct qn_pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->mutex);
+    size_t quarantined = pool->quarantined;
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return quarantined;
+}
+
+bool qn_pool_stop(struct qn_pool *pool, int64_t deadline_mono_ns)
+{
+    const struct timespec deadline = {.tv_sec = (time_t)(deadline_mono_ns / NS_PER_S),
+                                      .tv_nsec = (long)(deadline_mono_ns % NS_PER_S)};
+    (void)pthread_mutex_lock(&pool->mutex);
+    pool->stopping = true;
+    (void)pthread_cond_broadcast(&pool->work);
+    int code = 0;
+    while (!qn_list_empty(&pool->threads) && code != ETIMEDOUT) {
+        code = pthread_cond_timedwait(&pool->gone, &pool->mutex, &deadline);
+    }
+    bool stopped = qn_list_empty(&pool->threads);
+    join_ended(pool);
+    (void)pthread_mutex_unlock(&pool->mutex);
+    if (stopped) {
+        free_pool(pool);
+    }
+    return stopped;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* ack_early.c - writes the outcome before the run, for handlers that asked for it.
+ *
+ * One exchange with the single outcome done, sent by the pool thread itself. Only a confirmed done
+ * lets the handler start: then the broker holds nothing of the run, and a crash or a failure loses
+ * it. A stale answer means that somebody else has the task. While the broker does not answer, the
+ * same request is sent again; after half a lease the run is given back instead, which changes
+ * nothing if done was applied after all. */
+#include <poll.h>
+
+#include "worker/internal.h"
+
+enum ack { ACK_CONFIRMED, ACK_STALE, ACK_UNKNOWN };
+
+static void set_acked(struct quern_worker *worker, struct quern_run *run, bool acked, bool lost)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    run->acked = acked;
+    run->lost = run->lost || lost;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Waits out a backoff; ends early when the run is cancelled. */
+static bool wait_again(struct quern_run *run, const struct qn_outage *outage)
+{
+    struct pollfd cancel = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
+    int64_t left_ms = (outage->retry_at_mono_ns - qn_clock_mono_ns()) / QN_NS_PER_MS + 1;
+    (void)poll(&cancel, 1, left_ms > 0 ? (int)left_ms : 0);
+    return !quern_run_cancelled(run);
+}
+
+/* With ack_mutex held. */
+static enum ack confirm(struct quern_worker *worker, struct quern_run *run)
+{
+    const struct qn_outcome outcome = {.run = run->leased, .kind = QN_DONE, .started = true};
+    enum qn_applied applied = QN_STALE;
+    struct qn_exchange exchange = {
+        .stamp = worker->ack_stamp,
+        .outcomes = &outcome,
+        .outcome_count = 1,
+        .worker_id = worker->id,
+        .lease_ms = worker->options.lease_ms,
+    };
+    struct qn_exchange_reply reply = {.applied = &applied};
+    struct qn_outage outage;
+    qn_outage_init(&outage);
+    int64_t give_up_mono_ns = qn_clock_mono_ns() + worker->options.lease_ms / 2 * QN_NS_PER_MS;
+    quern_error error = {0};
+    quern_status status = qn_broker_exchange(worker->broker, &exchange, &reply, &error);
+    while (status != QUERN_OK) {
+        qn_outage_fail(&outage, &worker->log, "ack", &error);
+        if (qn_clock_mono_ns() >= give_up_mono_ns || !wait_again(run, &outage)) {
+            return ACK_UNKNOWN;
+        }
+        status = qn_broker_exchange(worker->broker, &exchange, &reply, &error);
+    }
+    qn_outage_end(&outage, &worker->log, "ack");
+    return applied == QN_STALE ? ACK_STALE : ACK_CONFIRMED;
+}
+
+bool qn_ack_early(struct quern_worker *worker, struct quern_run *run)
+{
+    set_acked(worker, run, true, false); /* the keeper must not miss its lease */
+    (void)pthread_mutex_lock(&worker->ack_mutex);
+    worker->ack_stamp.sequence++;
+    enum ack ack = confirm(worker, run);
+    (void)pthread_mutex_unlock(&worker->ack_mutex);
+    if (ack != ACK_CONFIRMED) {
+        set_acked(worker, run, false, ack == ACK_STALE);
+    }
+    return ack == ACK_CONFIRMED;
+}

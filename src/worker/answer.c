@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* answer.c - sends an exchange and takes its answer into the books.
+ *
+ * Outcomes that were applied (or refused as stale) leave the books. New runs go to the pool in the
+ * order in which their queues were drawn; before them suspects and runs that the broker has noted
+ * as started, because these must really start now. A leased task for which there is no memory is
+ * given back by the next exchange. A failed exchange changes nothing here: it stays open. */
+#include "worker/internal.h"
+
+static void measure(struct qn_pump *pump, const struct quern_run *run)
+{
+    if (run->started_at_mono_ns == 0) {
+        return;
+    }
+    int64_t ended_at_ns = run->phase == QN_RUN_FENCED ? qn_clock_mono_ns() : run->ended_at_mono_ns;
+    if (ended_at_ns > run->started_at_mono_ns) {
+        qn_fetch_measure(&pump->fetch, run->leased->task.type,
+                         ended_at_ns - run->started_at_mono_ns);
+    }
+}
+
+static void take_applied(struct quern_worker *worker)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    const size_t count = turn->exchange.outcome_count;
+    for (size_t i = 0; i < count; i++) {
+        if (turn->ended[i] == NULL) {
+            qn_leased_free(turn->returned[i]);
+            continue;
+        }
+        measure(&worker->pump, turn->ended[i]);
+        qn_report_run(worker, turn->ended[i], turn->applied[i]);
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    for (size_t i = 0; i < count; i++) {
+        if (turn->ended[i] != NULL) {
+            qn_report_count(worker, turn->ended[i], turn->applied[i]);
+            qn_books_drop(&worker->books, turn->ended[i]);
+        }
+    }
+    for (size_t i = 0; i < turn->exchange.start_count; i++) {
+        turn->starting[i]->leased->started = true;
+        qn_run_release(turn->starting[i]);
+    }
+    qn_worker_note_settled(worker);
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* The brake, the paused queues and the shares of the draw. */
+static void take_queues(struct quern_worker *worker)
+{
+    struct qn_pump *pump = &worker->pump;
+    struct qn_turn *turn = &pump->turn;
+    uint32_t streak = 0;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        turn->taken[i] = turn->queues[i].leased;
+        streak = turn->queues[i].crash_streak > streak ? turn->queues[i].crash_streak : streak;
+    }
+    if (turn->exchange.room > 0 && !turn->exchange.strict) {
+        qn_choice_settle(&pump->choice, turn->quota, turn->taken);
+    }
+    pump->knows_streaks = true;
+    (void)pthread_mutex_lock(&worker->mutex);
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        worker->paused[i] = turn->queues[i].paused;
+    }
+    bool changed = qn_brake_note(&pump->brake, streak, turn->reply.run_count,
+                                 worker->books.held_count, qn_clock_mono_ns());
+    bool braked = pump->brake.state != QN_BRAKE_OFF;
+    worker->braked = braked;
+    if (changed) {
+        worker->announce_due = true;
+        qn_keeper_poke(worker);
+    }
+    worker->look = worker->look || (changed && !braked);
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (changed && braked) {
+        qn_log_write(&worker->log, QUERN_LOG_ERROR,
+                     "run after run crashes, fetching stops crashes=%u for_ms=%lld", streak,
+                     (long long)pump->brake.delay_ms);
+    } else if (changed) {
+        qn_log_write(&worker->log, QUERN_LOG_INFO, "runs no longer crash, fetching goes on");
+    }
+}
+
+/* Makes runs of what was leased, sorted by queue. */
+static void make_runs(struct quern_worker *worker, struct qn_list *queues)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        qn_list_init(&queues[i]);
+    }
+    for (size_t i = 0; i < turn->reply.run_count; i++) {
+        struct qn_leased *leased = turn->leased[i];
+        struct quern_run *run = qn_run_new(leased, &qn_worker_sink, worker);
+        if (run == NULL) {
+            turn->unplaced[turn->unplaced_count++] = leased;
+            continue;
+        }
+        run->leased_at_mono_ns = now_mono_ns;
+        qn_list_append(&queues[leased->queue_index], &run->item.node);
+    }
+}
+
+/* Where a run stands in the pool's line. */
+enum rank { RANK_SUSPECT, RANK_STARTED, RANK_AHEAD, RANK_COUNT };
+
+static void place(struct qn_list *node, struct qn_list *ranks)
+{
+    const struct qn_leased *leased = QN_CONTAINER_OF(node, struct quern_run, item.node)->leased;
+    enum rank rank = leased->crash_count > 0 ? RANK_SUSPECT
+                     : leased->started       ? RANK_STARTED
+                                             : RANK_AHEAD;
+    qn_list_append(&ranks[rank], node);
+}
+
+/* Takes from the queues as they were drawn, then what other queues gave in their stead. */
+static void arrange(struct quern_worker *worker, struct qn_list *queues, struct qn_list *ranks)
+{
+    const struct qn_turn *turn = &worker->pump.turn;
+    for (int rank = 0; rank < RANK_COUNT; rank++) {
+        qn_list_init(&ranks[rank]);
+    }
+    for (uint32_t slot = 0; slot < turn->exchange.room && !turn->exchange.strict; slot++) {
+        struct qn_list *node = qn_list_shift(&queues[turn->order[slot]]);
+        if (node != NULL) {
+            place(node, ranks);
+        }
+    }
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        struct qn_list *node = qn_list_shift(&queues[i]);
+        while (node != NULL) {
+            place(node, ranks);
+            node = qn_list_shift(&queues[i]);
+        }
+    }
+}
+
+/* How far to fetch ahead next time: as far as the slowest type of this batch allows. */
+static void plan_ahead(struct quern_worker *worker)
+{
+    struct qn_pump *pump = &worker->pump;
+    const struct qn_turn *turn = &pump->turn;
+    if (turn->reply.run_count == 0) {
+        return;
+    }
+    uint32_t ahead = QN_PREFETCH_MAX;
+    for (size_t i = 0; i < turn->reply.run_count; i++) {
+        const char *type = turn->leased[i]->task.type;
+        const struct qn_mux_entry *entry = qn_mux_find(worker->mux, type);
+        uint32_t allowed =
+            qn_fetch_ahead(&pump->fetch, type, entry != NULL ? entry->options.prefetch_max : 0);
+        ahead = allowed < ahead ? allowed : ahead;
+    }
+    pump->ahead = ahead;
+}
+
+static void take_runs(struct quern_worker *worker)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    if (turn->reply.run_count == 0) {
+        return;
+    }
+    plan_ahead(worker);
+    struct qn_list ranks[RANK_COUNT];
+    struct qn_list line;
+    qn_list_init(&line);
+    make_runs(worker, turn->drawn);
+    arrange(worker, turn->drawn, ranks);
+    (void)pthread_mutex_lock(&worker->mutex);
+    for (int rank = 0; rank < RANK_COUNT; rank++) {
+        struct qn_list *node = qn_list_shift(&ranks[rank]);
+        while (node != NULL) {
+            qn_list_append(&line, node);
+            qn_books_add(&worker->books, QN_CONTAINER_OF(node, struct quern_run, item.node));
+            node = qn_list_shift(&ranks[rank]);
+        }
+    }
+    /* Under the mutex, so that nobody takes one back while it is on its way. */
+    qn_pool_submit(worker->pool, &line);
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Whether there may be more to fetch, and what to do when a look found nothing. */
+static void take_shortfall(struct quern_worker *worker)
+{
+    struct qn_pump *pump = &worker->pump;
+    const struct qn_turn *turn = &pump->turn;
+    if (turn->exchange.room == 0) {
+        return;
+    }
+    pump->armed = false;
+    pump->look_at_mono_ns = 0;
+    if (turn->reply.run_count > 0) {
+        pump->fruitless = 0;
+    }
+    if (turn->reply.run_count == turn->exchange.room) {
+        (void)pthread_mutex_lock(&worker->mutex);
+        worker->look = true;
+        (void)pthread_mutex_unlock(&worker->mutex);
+    }
+}
+
+quern_status qn_turn_exchange(struct quern_worker *worker, quern_error *err)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    turn->reply.run_count = 0;
+    quern_status status = qn_broker_exchange(worker->broker, &turn->exchange, &turn->reply, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    turn->open = false;
+    take_applied(worker);
+    take_queues(worker);
+    take_runs(worker);
+    take_shortfall(worker);
+    return QUERN_OK;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* books.c - moves runs between the lists of the worker and keeps the counts right.
+ *
+ * No I/O, no locks of its own: everything happens under the worker's mutex, so that a run is in
+ * exactly one phase for whoever looks. The assertions are the drawing in books.h. */
+#include "worker/books.h"
+
+#include "base/assert.h"
+
+void qn_books_init(struct qn_books *books)
+{
+    qn_list_init(&books->held);
+    qn_list_init(&books->waiting);
+    qn_list_init(&books->starting);
+    qn_list_init(&books->finished);
+}
+
+static bool is_suspect(const struct quern_run *run)
+{
+    return run->leased->crash_count > 0;
+}
+
+void qn_books_add(struct qn_books *books, struct quern_run *take_run)
+{
+    QN_ASSERT(take_run->phase == QN_RUN_WAITING);
+    qn_list_append(&books->held, &take_run->node);
+    qn_list_append(&books->waiting, &take_run->phase_node);
+    books->held_count++;
+    books->waiting_count++;
+    books->suspect_count += is_suspect(take_run) ? 1 : 0;
+}
+
+void qn_books_start(struct qn_books *books, struct quern_run *run)
+{
+    QN_ASSERT(run->phase == QN_RUN_WAITING);
+    qn_list_remove(&run->phase_node);
+    books->waiting_count--;
+    books->running_count++;
+    run->phase = QN_RUN_RUNNING;
+    run->references++;
+    if (!run->leased->started) {
+        qn_list_append(&books->starting, &run->phase_node);
+    }
+}
+
+static void end(struct qn_books *books, struct quern_run *run, const struct qn_verdict *verdict)
+{
+    qn_list_remove(&run->phase_node);
+    qn_list_append(&books->finished, &run->phase_node);
+    run->verdict = *verdict;
+}
+
+void qn_books_finish(struct qn_books *books, struct quern_run *run,
+                     const struct qn_verdict *verdict)
+{
+    if (run->phase == QN_RUN_WAITING) {
+        books->waiting_count--;
+    } else {
+        QN_ASSERT(run->phase == QN_RUN_RUNNING);
+        books->running_count--;
+    }
+    run->phase = QN_RUN_FINISHED;
+    end(books, run, verdict);
+}
+
+void qn_books_fence(struct qn_books *books, struct quern_run *run, const struct qn_verdict *verdict)
+{
+    QN_ASSERT(run->phase == QN_RUN_RUNNING);
+    books->running_count--;
+    run->phase = QN_RUN_FENCED;
+    end(books, run, verdict);
+}
+
+void qn_books_drop(struct qn_books *books, struct quern_run *run)
+{
+    QN_ASSERT(run->phase == QN_RUN_FINISHED || run->phase == QN_RUN_FENCED);
+    QN_ASSERT(books->held_count > 0);
+    qn_list_remove(&run->node);
+    books->held_count--;
+    books->suspect_count -= is_suspect(run) ? 1 : 0;
+    qn_run_release(run);
+}
+
+void qn_run_release(struct quern_run *run)
+{
+    QN_ASSERT(run->references > 0);
+    run->references--;
+    if (run->references == 0) {
+        qn_run_free(run);
+    }
+}

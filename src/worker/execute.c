@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* execute.c - one run on a pool thread: start it, call its handler, finish it.
+ *
+ * A run that must not start any more (drain, pause, lost lease, cancelled, past its deadline) is
+ * finished here without calling the handler. One that was given up while its handler ran
+ * (QN_RUN_FENCED) has its verdict already: whatever the handler returns is thrown away. */
+#include "base/bug.h"
+#include "task/task.h"
+#include "worker/internal.h"
+
+static quern_status write_result(struct quern_run *run, const void *data, size_t size,
+                                 quern_error *err)
+{
+    struct quern_worker *worker = run->owner;
+    return qn_broker_write_result(worker->broker, run->leased, data, size, err);
+}
+
+static quern_status write_progress(struct quern_run *run, int32_t percent, const char *note,
+                                   quern_error *err)
+{
+    struct quern_worker *worker = run->owner;
+    return qn_broker_write_progress(worker->broker, run->leased, percent, note, err);
+}
+
+const struct qn_run_sink qn_worker_sink = {.write_result = write_result,
+                                           .write_progress = write_progress};
+
+/* With mutex held. True, with the verdict, when the run must not start. */
+static bool is_refused(struct quern_worker *worker, const struct quern_run *run, int64_t wall_ms,
+                       struct qn_verdict *verdict)
+{
+    const struct qn_task *task = &run->leased->task;
+    if (run->lost) {
+        qn_verdict_interrupt(worker, run, QN_REASON_LEASE_LOST, verdict);
+        return true;
+    }
+    enum qn_cancel_reason reason = qn_run_cancel_reason(run);
+    if (reason != QN_REASON_NONE || worker->state != QN_WORKER_RUNNING ||
+        worker->paused[run->leased->queue_index]) {
+        qn_verdict_interrupt(worker, run, reason, verdict);
+        return true;
+    }
+    if (task->deadline_at_ms != 0 && wall_ms >= task->deadline_at_ms && !QN_BUG(DEADLINE_IGNORED)) {
+        *verdict = (struct qn_verdict){.offered = true,
+                                       .kind = QN_ARCHIVE,
+                                       .error = "deadline exceeded",
+                                       .outcome = QUERN_ARCHIVE};
+        return true;
+    }
+    return false;
+}
+
+/* Timeouts are measured with a clock that does not jump; only a deadline, which is a moment of the
+ * day, follows the wall clock. */
+static void set_limits(struct quern_worker *worker, struct quern_run *run, int64_t wall_ms)
+{
+    const struct qn_task *task = &run->leased->task;
+    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, task->type);
+    run->started_at_wall_ms = wall_ms;
+    run->deadline_at_ms = qn_task_run_deadline_ms(task, wall_ms);
+    int64_t timeout_ms = task->timeout_ms;
+    if (timeout_ms == 0 && run->deadline_at_ms != 0 && task->deadline_at_ms == 0) {
+        timeout_ms = run->deadline_at_ms - wall_ms;
+    }
+    run->timeout_at_boot_ms = timeout_ms > 0 ? qn_clock_boot_ms(worker->clock) + timeout_ms : 0;
+    run->grace_ms = worker->options.quarantine_after_ms;
+    if (entry != NULL && entry->grace_ms > run->grace_ms) {
+        run->grace_ms = entry->grace_ms;
+    }
+}
+
+/* With mutex held. The keeper must not sleep beyond the end of this run; while it is awake only an
+ * end within its usual pace needs to be told. */
+static void hurry_keeper(struct quern_worker *worker, const struct quern_run *run)
+{
+    if (run->deadline_at_ms == 0 && run->timeout_at_boot_ms == 0) {
+        return;
+    }
+    int64_t left_ms = run->deadline_at_ms - run->started_at_wall_ms;
+    bool awake = worker->keeper_until_mono_ns == INT64_MAX;
+    int64_t asleep_ms = (worker->keeper_until_mono_ns - run->started_at_mono_ns) / QN_NS_PER_MS;
+    if (left_ms < (awake ? 2 * QN_SAFETY_NET_MS : asleep_ms)) {
+        qn_keeper_poke(worker);
+    }
+}
+
+static bool start(struct quern_worker *worker, struct quern_run *run)
+{
+    int64_t wall_ms = qn_clock_wall_ms(worker->clock);
+    set_limits(worker, run, wall_ms);
+    run->started_at_mono_ns = qn_clock_mono_ns();
+    struct qn_verdict verdict;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool refused = is_refused(worker, run, wall_ms, &verdict);
+    if (refused) {
+        run->started_at_mono_ns = 0;
+        qn_books_finish(&worker->books, run, &verdict);
+        qn_pump_poke(worker);
+    } else {
+        qn_books_start(&worker->books, run);
+        hurry_keeper(worker, run);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return !refused;
+}
+
+/* With mutex held. What happened while the verdict was being made. */
+static void revise(const struct quern_run *run, struct qn_verdict *verdict)
+{
+    if (run->lost && verdict->kind != QN_DONE) {
+        verdict->offered = false;
+        verdict->refused = true;
+    }
+    if (run->acked) {
+        verdict->offered = false; /* the broker holds nothing of it any more */
+    }
+}
+
+static void finish(struct quern_worker *worker, struct quern_run *run, struct qn_verdict *verdict)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    if (run->phase == QN_RUN_FENCED) {
+        if (run->stuck) {
+            worker->books.stuck_count--;
+            qn_pump_poke(worker); /* a slot is free again */
+        }
+    } else {
+        revise(run, verdict);
+        qn_books_finish(&worker->books, run, verdict);
+        qn_pump_poke(worker);
+    }
+    qn_run_release(run);
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+void qn_execute(struct qn_pool_item *item)
+{
+    struct quern_run *run = QN_CONTAINER_OF(item, struct quern_run, item);
+    struct quern_worker *worker = run->owner;
+    if (!start(worker, run)) {
+        return;
+    }
+    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, run->leased->task.type);
+    struct qn_verdict verdict;
+    if (entry != NULL && entry->options.ack == QUERN_ACK_EARLY && !qn_ack_early(worker, run)) {
+        qn_verdict_interrupt(worker, run, QN_REASON_SHUTDOWN, &verdict);
+    } else {
+        qn_run_execute(run, worker->mux);
+        run->ended_at_mono_ns = qn_clock_mono_ns();
+        qn_verdict_judge(worker, run, &verdict);
+    }
+    finish(worker, run, &verdict);
+}

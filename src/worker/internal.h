@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* internal.h - what a worker is inside, shared by the files of this folder.
+ *
+ * Locks, always taken in this order: turn_mutex (the turn of the pump: who holds it talks to
+ * exchange), mutex (the books and all flags), then the pool's own. The broker is never called with
+ * `mutex` held. */
+#ifndef QN_WORKER_INTERNAL_H
+#define QN_WORKER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "broker/broker.h"
+#include "broker/owner.h"
+#include "message/id.h"
+#include "pool/pool.h"
+#include "quern/worker.h"
+#include "task/choice.h"
+#include "worker/books.h"
+#include "worker/brake.h"
+#include "worker/fetch.h"
+#include "worker/mux.h"
+#include "worker/outage.h"
+#include "worker/run.h"
+
+#define QN_NS_PER_MS INT64_C(1000000)
+
+enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_WORKER_STOPPED };
+
+/* One exchange with the broker. It stays open, and is sent again as it is, until it is answered. */
+struct qn_turn {
+    bool open;
+    struct qn_exchange exchange;
+    struct qn_exchange_reply reply;
+    struct quern_run *ended[QN_BATCH_MAX];    /* one per outcome; NULL: see the next */
+    struct qn_leased *returned[QN_BATCH_MAX]; /* a lease that never became a run; owned */
+    struct qn_outcome outcomes[QN_BATCH_MAX];
+    enum qn_applied applied[QN_BATCH_MAX];
+    struct quern_run *starting[QN_BATCH_MAX];
+    const struct qn_leased *starts[QN_BATCH_MAX];
+    struct qn_leased *leased[QN_BATCH_MAX];
+    uint16_t order[QN_BATCH_MAX]; /* the drawn queue of each slot */
+    struct qn_queue_turn *queues; /* queue_count entries, as the next three */
+    uint32_t *quota;
+    uint32_t *taken;
+    struct qn_list *drawn; /* the new runs of each queue */
+    /* Leased, but memory for a run was out: given back by the next exchange. */
+    struct qn_leased *unplaced[QN_BATCH_MAX];
+    size_t unplaced_count;
+};
+
+/* Guarded by turn_mutex. */
+struct qn_pump {
+    struct qn_turn turn;
+    struct qn_choice choice;
+    struct qn_fetch fetch;
+    struct qn_brake brake;
+    struct qn_outage outage;
+    struct qn_stamp stamp;
+    bool knows_streaks;             /* the first exchange fetches nothing: it asks for streaks */
+    bool armed;                     /* since the last exchange that had room */
+    uint32_t ahead;                 /* how many of the types seen last may be fetched ahead */
+    uint32_t fruitless;             /* times in a row that arm saw work and exchange found none */
+    int64_t armed_at_mono_ns;       /* when arm was last called */
+    int64_t look_at_mono_ns;        /* after a fruitless look: when to look again; 0: not */
+    int64_t no_ahead_until_mono_ns; /* runs had to be taken back: do not fetch ahead until then */
+    int64_t forwarded_at_mono_ns;   /* when forward was last called */
+    int64_t next_due_at_ms;         /* wall clock; INT64_MAX: none known */
+};
+
+/* What the keeper knows of the groups of a queue. */
+struct qn_group_note {
+    uint64_t tasks;
+    uint64_t groups;
+    bool told;
+};
+
+struct quern_worker {
+    /* Constant after quern_worker_new. */
+    struct qn_broker *broker;
+    const quern_mux *mux;
+    const struct quern_clock *clock;
+    quern_worker_options options; /* defaults filled in; its queues are our copy */
+    size_t queue_count;
+    const char **queue_names;
+    struct qn_queue_turn *queue_turns; /* for the heartbeat */
+    char *queues_text;                 /* "critical=6 default=3" */
+    int64_t opener_pid;
+    int64_t started_at_ms;
+    char id[QN_ID_TEXT_SIZE];
+    char owner[QN_OWNER_SIZE];
+    char host[QN_NAME_SIZE_MAX + 1];
+    int bell; /* eventfd: something for the thread in quern_worker_run */
+
+    struct qn_pool *pool; /* from run on; NULL when it was stopped */
+    struct qn_log log;
+    _Atomic int stops; /* calls of quern_worker_stop */
+    _Atomic bool quiet;
+
+    pthread_mutex_t turn_mutex; /* guards pump and everything in it */
+    struct qn_pump pump;
+
+    struct qn_group_note *group_notes; /* the keeper's; per queue */
+
+    pthread_mutex_t ack_mutex; /* guards ack_stamp: early acks go one by one */
+    struct qn_stamp ack_stamp;
+
+    pthread_mutex_t mutex;        /* guards all below */
+    pthread_cond_t pump_cond;     /* the pump sleeps here, on CLOCK_MONOTONIC as the next */
+    pthread_cond_t keeper_cond;   /* the keeper sleeps here */
+    pthread_cond_t listener_cond; /* the listener waits here after an error */
+    enum qn_worker_state state;
+    struct qn_books books;
+    quern_worker_stats stats;
+    struct qn_random random; /* for retry delays */
+    bool *paused;            /* per queue: what the last exchange said */
+    bool look;               /* there may be something to fetch */
+    bool braked;
+    bool pump_asleep;
+    bool pump_poked;
+    bool keeper_poked;
+    bool announce_due;            /* the status changed */
+    int64_t pump_until_mono_ns;   /* until when the pump sleeps */
+    int64_t keeper_until_mono_ns; /* until when the keeper sleeps */
+    int64_t forwarded_at_mono_ns; /* by whomever */
+    uint64_t extend_round;        /* the keeper's: counts its extensions */
+};
+
+/* options.c */
+QUERN_NODISCARD quern_status qn_worker_options_read(struct quern_worker *worker,
+                                                    const quern_worker_options *options,
+                                                    size_t options_size, quern_error *err);
+void qn_worker_options_finish(struct quern_worker *worker);
+
+/* execute.c: on pool threads */
+extern const struct qn_run_sink qn_worker_sink;
+void qn_execute(struct qn_pool_item *item);
+
+/* verdict.c */
+/* What a handler that returned means. On its thread; may call the user's retry_delay_ms. */
+void qn_verdict_judge(struct quern_worker *worker, const struct quern_run *run,
+                      struct qn_verdict *ret_verdict);
+/* What becomes of a run whose handler is given up, or never started: by its cancel reason. */
+void qn_verdict_interrupt(struct quern_worker *worker, const struct quern_run *run,
+                          enum qn_cancel_reason reason, struct qn_verdict *ret_verdict);
+
+/* ack_early.c: true when done is confirmed; else the run must not start. */
+bool qn_ack_early(struct quern_worker *worker, struct quern_run *run);
+
+/* report.c */
+/* With mutex held: counts an outcome. */
+void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
+                     enum qn_applied applied);
+/* Without: logs it and calls on_run. */
+void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
+                   enum qn_applied applied);
+
+/* turn.c, answer.c: with turn_mutex held */
+QUERN_NODISCARD quern_status qn_turn_init(struct quern_worker *worker, quern_error *err);
+void qn_turn_finish(struct quern_worker *worker);
+/* Fills the next exchange; leaves it closed when there is nothing to say and nothing to fetch. */
+void qn_turn_build(struct quern_worker *worker, int64_t now_mono_ns);
+/* Sends it and takes in the answer. */
+QUERN_NODISCARD quern_status qn_turn_exchange(struct quern_worker *worker, quern_error *err);
+/* How many runs fit now beyond those in the pool; *ret_free: how many of them start at once. With
+ * mutex held, too. */
+uint32_t qn_turn_room(struct quern_worker *worker, int64_t now_mono_ns, uint32_t *ret_free);
+
+/* give_back.c: with mutex held */
+/* Cancels a held run, wherever it is. */
+void qn_worker_cancel_run(struct quern_worker *worker, struct quern_run *run,
+                          enum qn_cancel_reason reason);
+/* Takes back runs that wait too long, whose queue is paused, or all when the worker drains.
+ * Returns how many waited too long. */
+size_t qn_take_back_waiting(struct quern_worker *worker, int64_t now_mono_ns);
+/* Takes this run out of the pool if it has not started, and finishes it with this reason. */
+void qn_take_back_run(struct quern_worker *worker, struct quern_run *run,
+                      enum qn_cancel_reason reason);
+
+/* pump.c */
+void *qn_pump_main(void *worker);
+/* Does one step of the pump for it if it sleeps. Any thread. */
+void qn_pump_help(struct quern_worker *worker);
+/* With mutex held: makes a sleeping pump look again. */
+void qn_pump_poke(struct quern_worker *worker);
+
+/* keeper.c, upkeep.c, leases.c, watch.c */
+void *qn_keeper_main(void *worker);
+/* With mutex held: makes the keeper look at its timers again. */
+void qn_keeper_poke(struct quern_worker *worker);
+QUERN_NODISCARD quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err);
+QUERN_NODISCARD quern_status qn_keeper_extend(struct quern_worker *worker, quern_error *err);
+QUERN_NODISCARD quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err);
+QUERN_NODISCARD quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err);
+QUERN_NODISCARD quern_status qn_keeper_prune(struct quern_worker *worker, quern_error *err);
+QUERN_NODISCARD quern_status qn_keeper_warn_groups(struct quern_worker *worker, quern_error *err);
+/* Cancels runs past their time and gives up those that ignore it; returns when to look again. */
+int64_t qn_keeper_watch(struct quern_worker *worker, int64_t now_mono_ns);
+
+/* listener.c */
+void *qn_listener_main(void *worker);
+
+/* worker.c, shutdown.c */
+void qn_worker_ring(struct quern_worker *worker); /* async-signal-safe */
+/* With mutex held, after runs left the books: a shutdown may be waiting for the last one. */
+void qn_worker_note_settled(struct quern_worker *worker);
+/* Drains: returns when every run is settled or given up. */
+void qn_worker_shut_down(struct quern_worker *worker);
+/* Waits for the bell, at most this long (-1: for ever). */
+void qn_worker_wait_bell(struct quern_worker *worker, int64_t timeout_ms);
+
+#endif

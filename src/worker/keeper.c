@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* keeper.c - the timers of a worker.
+ *
+ * A thread of its own, so that no handler and no slow exchange delays them; the order of the table
+ * is the order of their importance: leases first. When the broker does not answer, all of them wait
+ * for the backoff, except the watch over timeouts, which needs no broker. */
+#include <errno.h>
+#include <time.h>
+
+#include "worker/internal.h"
+
+#define NS_PER_S INT64_C(1000000000)
+
+struct timer {
+    quern_status (*act)(struct quern_worker *worker, quern_error *err);
+    int64_t period_ms; /* 0: a third of the lease */
+};
+
+static const struct timer timers[] = {
+    {.act = qn_keeper_extend, .period_ms = 0},
+    {.act = qn_keeper_announce, .period_ms = 5000},
+    {.act = qn_keeper_recover, .period_ms = 1000},
+    {.act = qn_keeper_forward, .period_ms = 1000},
+    {.act = qn_keeper_prune, .period_ms = 10000},
+    {.act = qn_keeper_warn_groups, .period_ms = 60000},
+};
+enum { TIMER_COUNT = sizeof timers / sizeof timers[0], ANNOUNCE = 1 };
+
+struct keeper {
+    struct quern_worker *worker;
+    struct qn_outage outage;
+    int64_t due_mono_ns[TIMER_COUNT]; /* 0 at first: at once */
+};
+
+void qn_keeper_poke(struct quern_worker *worker)
+{
+    if (!worker->keeper_poked) {
+        worker->keeper_poked = true;
+        (void)pthread_cond_signal(&worker->keeper_cond);
+    }
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void ring_timer(struct keeper *keeper, size_t index)
+{
+    struct quern_worker *worker = keeper->worker;
+    int64_t period_ms = timers[index].period_ms;
+    if (period_ms == 0) {
+        period_ms = worker->options.lease_ms / 3;
+    }
+    quern_error error = {0};
+    if (timers[index].act(worker, &error) == QUERN_OK) {
+        qn_outage_end(&keeper->outage, &worker->log, "keeper");
+        keeper->due_mono_ns[index] = qn_clock_mono_ns() + period_ms * QN_NS_PER_MS;
+    } else {
+        qn_outage_fail(&keeper->outage, &worker->log, "keeper", &error);
+        keeper->due_mono_ns[index] = keeper->outage.retry_at_mono_ns;
+    }
+}
+
+static int64_t ring_timers(struct keeper *keeper)
+{
+    struct quern_worker *worker = keeper->worker;
+    (void)pthread_mutex_lock(&worker->mutex);
+    if (worker->announce_due) {
+        keeper->due_mono_ns[ANNOUNCE] = 0;
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    int64_t until_mono_ns = INT64_MAX;
+    for (size_t i = 0; i < TIMER_COUNT; i++) {
+        int64_t now_mono_ns = qn_clock_mono_ns();
+        if (now_mono_ns >= keeper->due_mono_ns[i] &&
+            now_mono_ns >= keeper->outage.retry_at_mono_ns) {
+            ring_timer(keeper, i);
+        }
+        until_mono_ns = earlier(until_mono_ns, keeper->due_mono_ns[i]);
+    }
+    if (until_mono_ns < keeper->outage.retry_at_mono_ns) {
+        until_mono_ns = keeper->outage.retry_at_mono_ns;
+    }
+    return until_mono_ns;
+}
+
+/* True when the worker has stopped. */
+static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(until_mono_ns / NS_PER_S),
+                                   .tv_nsec = (long)(until_mono_ns % NS_PER_S)};
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->keeper_until_mono_ns = until_mono_ns;
+    int code = 0;
+    while (!worker->keeper_poked && worker->state != QN_WORKER_STOPPED && code != ETIMEDOUT) {
+        code = pthread_cond_timedwait(&worker->keeper_cond, &worker->mutex, &until);
+    }
+    worker->keeper_poked = false;
+    worker->keeper_until_mono_ns = INT64_MAX; /* awake: it looks at everything anyway */
+    bool stopped = worker->state == QN_WORKER_STOPPED;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return stopped;
+}
+
+void *qn_keeper_main(void *argument)
+{
+    struct keeper keeper = {.worker = argument};
+    qn_outage_init(&keeper.outage);
+    bool stopped = false;
+    while (!stopped) {
+        int64_t until_mono_ns = qn_keeper_watch(keeper.worker, qn_clock_mono_ns());
+        until_mono_ns = earlier(until_mono_ns, ring_timers(&keeper));
+        stopped = sleep_until(keeper.worker, until_mono_ns);
+    }
+    return NULL;
+}

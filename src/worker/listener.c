@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* listener.c - waits for news of the broker: work, and runs to be cancelled.
+ *
+ * News of work become a step of the pump on this very thread (qn_pump_help). A lost message costs
+ * little: the pump looks each second by itself, and cancellations come with the next extension,
+ * too. When waiting itself fails, this thread backs off and tries again. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "worker/internal.h"
+
+#define NS_PER_S INT64_C(1000000000)
+enum { WAIT_MS = 10000 }; /* qn_broker_interrupt ends it earlier */
+
+static void cancel(struct quern_worker *worker, const struct qn_wakeup *wakeup)
+{
+    enum qn_cancel_reason reason =
+        wakeup->cancel == QN_CANCEL_ARCHIVE ? QN_REASON_OPERATOR_ARCHIVE : QN_REASON_OPERATOR_RETRY;
+    (void)pthread_mutex_lock(&worker->mutex);
+    struct qn_list *held = &worker->books.held;
+    for (struct qn_list *node = held->next; node != held; node = node->next) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
+        if (!run->acked && strcmp(run->leased->task.id, wakeup->id) == 0 &&
+            strcmp(run->leased->task.queue, wakeup->queue) == 0) {
+            qn_worker_cancel_run(worker, run, reason);
+            break;
+        }
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* True when the worker has stopped. */
+static bool back_off(struct quern_worker *worker, int64_t until_mono_ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(until_mono_ns / NS_PER_S),
+                                   .tv_nsec = (long)(until_mono_ns % NS_PER_S)};
+    (void)pthread_mutex_lock(&worker->mutex);
+    int code = 0;
+    while (worker->state != QN_WORKER_STOPPED && code != ETIMEDOUT) {
+        code = pthread_cond_timedwait(&worker->listener_cond, &worker->mutex, &until);
+    }
+    bool stopped = worker->state == QN_WORKER_STOPPED;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return stopped;
+}
+
+void *qn_listener_main(void *argument)
+{
+    struct quern_worker *worker = argument;
+    struct qn_outage outage;
+    qn_outage_init(&outage);
+    bool stopped = false;
+    while (!stopped) {
+        struct qn_wakeup wakeup = {0};
+        quern_error error = {0};
+        if (qn_broker_wait(worker->broker, WAIT_MS, &wakeup, &error) == QUERN_OK) {
+            qn_outage_end(&outage, &worker->log, "listener");
+        } else {
+            qn_outage_fail(&outage, &worker->log, "listener", &error);
+            wakeup = (struct qn_wakeup){0};
+        }
+        if (wakeup.cancel != QN_CANCEL_NONE) {
+            cancel(worker, &wakeup);
+        }
+        if (wakeup.work) {
+            qn_pump_help(worker);
+        }
+        stopped = back_off(worker, outage.retry_at_mono_ns);
+    }
+    return NULL;
+}

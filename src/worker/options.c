@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* options.c - checks the options of a worker and copies them with their defaults filled in.
+ *
+ * Under strict priority the queues are sorted here, highest rank first, because their order in the
+ * exchange is their rank. Nothing of the caller's memory is kept. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/sized.h"
+#include "task/retry.h"
+#include "task/task.h"
+#include "worker/internal.h"
+
+enum { SHUTDOWN_TIMEOUT_MS = 8000, QUARANTINE_AFTER_MS = 5000, QUEUES_TEXT_SIZE_MAX = 1 << 17 };
+
+static const quern_queue default_queue = {.name = "default", .weight = 1};
+
+static quern_status check_numbers(const quern_worker_options *options, quern_error *err)
+{
+    if (options->concurrency > QN_CONCURRENCY_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "concurrency is %u, not 1 to %d",
+                            options->concurrency, QN_CONCURRENCY_MAX);
+    }
+    if (options->strict_priority > 1 || options->drain > 1 || options->reserved != 0) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "worker options: strict_priority and drain are 0 or 1, reserved is 0");
+    }
+    if (options->shutdown_timeout_ms < -1 || options->shutdown_timeout_ms > QN_DURATION_MS_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "shutdown_timeout_ms is %lld",
+                            (long long)options->shutdown_timeout_ms);
+    }
+    if (options->lease_ms != 0 &&
+        (options->lease_ms < QN_LEASE_MS_MIN || options->lease_ms > QN_DURATION_MS_MAX)) {
+        return qn_error_set(err, QUERN_E_INVALID, "lease_ms is %lld, not at least %d",
+                            (long long)options->lease_ms, QN_LEASE_MS_MIN);
+    }
+    if (options->quarantine_after_ms < 0 || options->quarantine_after_ms > QN_DURATION_MS_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "quarantine_after_ms is %lld",
+                            (long long)options->quarantine_after_ms);
+    }
+    return qn_retry_policy_check(&options->retry, err);
+}
+
+static quern_status check_queue(const quern_queue *queues, size_t index, quern_error *err)
+{
+    const quern_queue *queue = &queues[index];
+    if (queue->name == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "queue %zu has no name", index + 1);
+    }
+    quern_status status = qn_queue_name_check(queue->name, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (queue->weight > QN_WEIGHT_MAX || queue->reserved != 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "weight of queue %.150s is %u, not 1 to %d",
+                            queue->name, queue->weight, QN_WEIGHT_MAX);
+    }
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(queues[i].name, queue->name) == 0) {
+            return qn_error_set(err, QUERN_E_INVALID, "queue %.200s is given twice", queue->name);
+        }
+    }
+    return QUERN_OK;
+}
+
+static void fill_defaults(quern_worker_options *options)
+{
+    if (options->concurrency == 0) {
+        long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+        options->concurrency = cpus < 1                    ? 1
+                               : cpus > QN_CONCURRENCY_MAX ? QN_CONCURRENCY_MAX
+                                                           : (uint32_t)cpus;
+    }
+    if (options->shutdown_timeout_ms == 0) {
+        options->shutdown_timeout_ms = SHUTDOWN_TIMEOUT_MS;
+    }
+    if (options->lease_ms == 0) {
+        options->lease_ms = QN_LEASE_MS;
+    }
+    if (options->quarantine_after_ms == 0) {
+        options->quarantine_after_ms = QUARANTINE_AFTER_MS;
+    }
+    if (options->queues == NULL) {
+        options->queues = &default_queue;
+        options->queue_count = 1;
+    }
+}
+
+/* Insertion sort: few queues, and equal ranks keep their order. */
+static void sort_by_rank(quern_queue *queues, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        quern_queue moved = queues[i];
+        size_t place = i;
+        while (place > 0 && queues[place - 1].weight < moved.weight) {
+            queues[place] = queues[place - 1];
+            place--;
+        }
+        queues[place] = moved;
+    }
+}
+
+/* Own copies of the queues and their names; frees nothing on failure: options_finish does. */
+static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
+{
+    quern_worker_options *options = &worker->options;
+    const quern_queue *theirs = options->queues;
+    quern_queue *ours = qn_alloc_zero(options->queue_count, sizeof *ours);
+    options->queues = ours;
+    worker->queue_names = qn_alloc_zero(options->queue_count, sizeof *worker->queue_names);
+    worker->paused = qn_alloc_zero(options->queue_count, sizeof *worker->paused);
+    worker->queue_turns = qn_alloc_zero(options->queue_count, sizeof *worker->queue_turns);
+    worker->group_notes = qn_alloc_zero(options->queue_count, sizeof *worker->group_notes);
+    if (ours == NULL || worker->queue_names == NULL || worker->paused == NULL ||
+        worker->queue_turns == NULL || worker->group_notes == NULL) {
+        return qn_error_nomem(err);
+    }
+    worker->queue_count = options->queue_count;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        ours[i].weight = theirs[i].weight == 0 ? 1 : theirs[i].weight;
+        ours[i].name = qn_strdup(theirs[i].name);
+        if (ours[i].name == NULL) {
+            return qn_error_nomem(err);
+        }
+    }
+    if (options->strict_priority != 0) {
+        sort_by_rank(ours, worker->queue_count);
+    }
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        worker->queue_names[i] = ours[i].name;
+        worker->queue_turns[i].name = ours[i].name;
+        worker->queue_turns[i].weight = ours[i].weight;
+    }
+    return QUERN_OK;
+}
+
+static quern_status describe_queues(struct quern_worker *worker, quern_error *err)
+{
+    struct qn_buf text;
+    qn_buf_init(&text, QUEUES_TEXT_SIZE_MAX);
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; i < worker->queue_count && status == QUERN_OK; i++) {
+        status = qn_buf_printf(&text, "%s%s=%u", i == 0 ? "" : " ", worker->options.queues[i].name,
+                               worker->options.queues[i].weight);
+    }
+    if (status != QUERN_OK) {
+        qn_buf_finish(&text);
+        return qn_error_nomem(err);
+    }
+    worker->queues_text = text.data;
+    return QUERN_OK;
+}
+
+quern_status qn_worker_options_read(struct quern_worker *worker,
+                                    const quern_worker_options *options, size_t options_size,
+                                    quern_error *err)
+{
+    quern_worker_options read;
+    quern_status status =
+        qn_sized_copy(&read, sizeof read, options, options_size, "worker options", err);
+    if (status == QUERN_OK) {
+        status = check_numbers(&read, err);
+    }
+    if (status == QUERN_OK &&
+        ((read.queues == NULL) != (read.queue_count == 0) || read.queue_count > QN_QUEUES_MAX)) {
+        status = qn_error_set(err, QUERN_E_INVALID, "worker options: %zu queues, not 1 to %d",
+                              read.queue_count, QN_QUEUES_MAX);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < read.queue_count; i++) {
+        status = check_queue(read.queues, i, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    fill_defaults(&read);
+    worker->options = read;
+    status = copy_queues(worker, err);
+    if (status == QUERN_OK) {
+        status = describe_queues(worker, err);
+    }
+    return status;
+}
+
+void qn_worker_options_finish(struct quern_worker *worker)
+{
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        union {
+            const char *name;
+            char *owned;
+        } copy = {.name = worker->options.queues[i].name};
+        qn_free(copy.owned);
+    }
+    if (worker->options.queues != NULL && worker->options.queues != &default_queue) {
+        union {
+            const quern_queue *queues;
+            quern_queue *owned;
+        } copy = {.queues = worker->options.queues};
+        qn_free(copy.owned);
+    }
+    qn_free(worker->queue_names);
+    qn_free(worker->paused);
+    qn_free(worker->queue_turns);
+    qn_free(worker->group_notes);
+    qn_free(worker->queues_text);
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/* pump.c - the loop that moves runs between the broker and the pool.
+ *
+ * A step: move due tasks, take back what waits too long, exchange. While exchanges bring or take
+ * something the next step follows at once, so under load what finishes during one exchange is the
+ * batch of the next. When nothing is left to do the wake-up is armed, and the pump sleeps until a
+ * run finishes, the broker has news, or a moment comes that it knows of.
+ *
+ * News for a sleeping pump reach the listener first. It then does the step itself, under
+ * turn_mutex, instead of waking the pump: that saves a change of threads between an enqueue and the
+ * start of its handler. When the broker does not answer, steps do nothing until the backoff is
+ * over; finished runs keep their outcome meanwhile. */
+#include <errno.h>
+#include <time.h>
+
+#include "worker/internal.h"
+
+#define NS_PER_S INT64_C(1000000000)
+
+enum {
+    FORWARD_BUSY_MS = 20, /* while busy: how often to look for due tasks nobody told us of */
+    FORWARD_AGAIN_MS = 2, /* between two calls for a moment that has come */
+    FORWARD_BATCH = 1000,
+    WAITING_LOOK_MS = 20, /* with runs fetched ahead: to report starts, to take them back */
+    DRAIN_LOOK_MS = 100,  /* other workers' runs end without telling us */
+    FRUITLESS_MS = 10,    /* work that cannot be had, e.g. a second suspect: look again later */
+    FRUITLESS_DOUBLINGS = 7,
+    NO_AHEAD_MS = 1000 /* runs had to be taken back: do not fetch ahead for a while */
+};
+
+/* How the pump sleeps. */
+struct nap {
+    int64_t until_mono_ns;
+    bool in_outage;
+    bool has_room; /* for runs, if there were any */
+};
+
+void qn_pump_poke(struct quern_worker *worker)
+{
+    if (worker->pump_asleep && !worker->pump_poked) {
+        worker->pump_poked = true;
+        (void)pthread_cond_signal(&worker->pump_cond);
+    }
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void set_look(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->look = true;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+static void note_call(struct quern_worker *worker, quern_status status, const quern_error *error)
+{
+    if (status == QUERN_OK) {
+        qn_outage_end(&worker->pump.outage, &worker->log, "pump");
+    } else {
+        qn_outage_fail(&worker->pump.outage, &worker->log, "pump", error);
+    }
+}
+
+/* Moves due tasks to pending when one is known to be due, and while busy from time to time. */
+static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono_ns)
+{
+    struct qn_pump *pump = &worker->pump;
+    int64_t since_ns = now_mono_ns - pump->forwarded_at_mono_ns;
+    bool due = pump->next_due_at_ms <= qn_clock_wall_ms(worker->clock) &&
+               since_ns >= FORWARD_AGAIN_MS * QN_NS_PER_MS;
+    if (!due && !(busy && since_ns >= FORWARD_BUSY_MS * QN_NS_PER_MS)) {
+        return;
+    }
+    size_t moved = 0;
+    int64_t next_due_at_ms = INT64_MAX;
+    quern_error error = {0};
+    quern_status status =
+        qn_broker_forward(worker->broker, worker->queue_names, worker->queue_count, FORWARD_BATCH,
+                          &moved, &next_due_at_ms, &error);
+    note_call(worker, status, &error);
+    pump->forwarded_at_mono_ns = now_mono_ns;
+    if (status != QUERN_OK) {
+        return;
+    }
+    pump->next_due_at_ms = next_due_at_ms;
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->forwarded_at_mono_ns = now_mono_ns;
+    worker->look = worker->look || moved > 0;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Returns whether the worker has something to do, and may forward often. */
+static bool take_back(struct quern_worker *worker, int64_t now_mono_ns)
+{
+    struct qn_pump *pump = &worker->pump;
+    (void)pthread_mutex_lock(&worker->mutex);
+    if (qn_take_back_waiting(worker, now_mono_ns) > 0) {
+        pump->no_ahead_until_mono_ns = now_mono_ns + NO_AHEAD_MS * QN_NS_PER_MS;
+    }
+    if (pump->look_at_mono_ns != 0 && now_mono_ns >= pump->look_at_mono_ns) {
+        pump->look_at_mono_ns = 0;
+        worker->look = true;
+    }
+    bool busy = worker->look || worker->books.held_count > 0;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return busy;
+}
+
+/* Arms the wake-up. True when there is work right now: then the pump must not sleep. */
+static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
+{
+    struct qn_pump *pump = &worker->pump;
+    if (pump->armed && now_mono_ns - pump->armed_at_mono_ns < QN_SAFETY_NET_MS * QN_NS_PER_MS) {
+        return false;
+    }
+    bool work = false;
+    int64_t next_due_at_ms = INT64_MAX;
+    quern_error error = {0};
+    quern_status status = qn_broker_arm(worker->broker, worker->queue_names, worker->queue_count,
+                                        &work, &next_due_at_ms, &error);
+    note_call(worker, status, &error);
+    if (status != QUERN_OK) {
+        return false;
+    }
+    pump->armed = true;
+    pump->armed_at_mono_ns = now_mono_ns;
+    pump->next_due_at_ms = next_due_at_ms;
+    if (!work) {
+        pump->fruitless = 0;
+        return false;
+    }
+    if (pump->fruitless++ == 0) {
+        set_look(worker);
+        return true;
+    }
+    uint32_t doublings =
+        pump->fruitless < FRUITLESS_DOUBLINGS ? pump->fruitless : FRUITLESS_DOUBLINGS;
+    int64_t delay_ms = earlier(QN_SAFETY_NET_MS, (int64_t)FRUITLESS_MS << doublings);
+    pump->look_at_mono_ns = now_mono_ns + delay_ms * QN_NS_PER_MS;
+    return false;
+}
+
+/* A worker told to drain stops by itself once its queues hold nothing more for it. */
+static void stop_if_drained(struct quern_worker *worker)
+{
+    bool drained = false;
+    quern_error error = {0};
+    quern_status status = qn_broker_drained(worker->broker, worker->queue_names,
+                                            worker->queue_count, &drained, &error);
+    note_call(worker, status, &error);
+    if (status == QUERN_OK && drained && atomic_load(&worker->stops) == 0) {
+        quern_worker_stop(worker);
+    }
+}
+
+/* Until when there is nothing to do unless somebody says so. */
+static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, bool drains)
+{
+    const struct qn_pump *pump = &worker->pump;
+    int64_t until = now_mono_ns + QN_SAFETY_NET_MS * QN_NS_PER_MS;
+    if (pump->outage.retry_at_mono_ns > now_mono_ns) {
+        return earlier(until, pump->outage.retry_at_mono_ns);
+    }
+    if (pump->next_due_at_ms != INT64_MAX) {
+        int64_t left_ms = pump->next_due_at_ms - qn_clock_wall_ms(worker->clock);
+        if (left_ms < QN_SAFETY_NET_MS) {
+            int64_t soonest = pump->forwarded_at_mono_ns + FORWARD_AGAIN_MS * QN_NS_PER_MS;
+            int64_t due = left_ms > 0 ? now_mono_ns + left_ms * QN_NS_PER_MS : now_mono_ns;
+            until = earlier(until, due > soonest ? due : soonest);
+        }
+    }
+    if (pump->brake.state == QN_BRAKE_WAITING) {
+        until = earlier(until, pump->brake.until_mono_ns);
+    }
+    if (pump->look_at_mono_ns != 0) {
+        until = earlier(until, pump->look_at_mono_ns);
+    }
+    if (drains) {
+        until = earlier(until, now_mono_ns + DRAIN_LOOK_MS * QN_NS_PER_MS);
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    if (worker->books.waiting_count > 0 || !qn_list_empty(&worker->books.starting)) {
+        until = earlier(until, now_mono_ns + WAITING_LOOK_MS * QN_NS_PER_MS);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return until;
+}
+
+/* Nothing to exchange: arms if there is room, and says how long to sleep. True: go on instead. */
+static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct nap *ret_nap)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    uint32_t free_slots;
+    bool has_room = qn_turn_room(worker, now_mono_ns, &free_slots) > 0;
+    bool drains = worker->options.drain != 0 && worker->state == QN_WORKER_RUNNING &&
+                  worker->books.held_count == 0;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (has_room && arm(worker, now_mono_ns)) {
+        return true;
+    }
+    if (drains && worker->pump.outage.since_mono_ns == 0) {
+        stop_if_drained(worker);
+    }
+    *ret_nap = (struct nap){.until_mono_ns = next_moment(worker, now_mono_ns, drains),
+                            .in_outage = worker->pump.outage.since_mono_ns != 0,
+                            .has_room = has_room};
+    return false;
+}
+
+/* With turn_mutex held. True: there is more to do. */
+static bool step(struct quern_worker *worker, struct nap *ret_nap)
+{
+    struct qn_pump *pump = &worker->pump;
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    if (now_mono_ns < pump->outage.retry_at_mono_ns) {
+        *ret_nap = (struct nap){.until_mono_ns = pump->outage.retry_at_mono_ns, .in_outage = true};
+        return false;
+    }
+    bool busy = take_back(worker, now_mono_ns);
+    forward_due(worker, busy, now_mono_ns);
+    if (!pump->turn.open) {
+        qn_turn_build(worker, now_mono_ns);
+    }
+    if (!pump->turn.open) {
+        return rest(worker, now_mono_ns, ret_nap);
+    }
+    quern_error error = {0};
+    quern_status status = qn_turn_exchange(worker, &error);
+    note_call(worker, status, &error);
+    if (status != QUERN_OK) {
+        *ret_nap = (struct nap){.until_mono_ns = pump->outage.retry_at_mono_ns, .in_outage = true};
+    }
+    return status == QUERN_OK;
+}
+
+void qn_pump_help(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->look = true;
+    bool asleep = worker->pump_asleep;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (!asleep) {
+        return; /* it looks before it falls asleep */
+    }
+    (void)pthread_mutex_lock(&worker->turn_mutex);
+    worker->pump.armed = false; /* the wake-up was used up */
+    struct nap nap = {0};
+    bool more = step(worker, &nap);
+    if (more) {
+        /* Mostly only the wake-up is left to be armed: the pump need not be woken for that. */
+        more = step(worker, &nap);
+    }
+    (void)pthread_mutex_unlock(&worker->turn_mutex);
+    (void)pthread_mutex_lock(&worker->mutex);
+    if (more || nap.until_mono_ns < worker->pump_until_mono_ns) {
+        qn_pump_poke(worker);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* With mutex held. Whether something happened for which the pump must not sleep: during an outage
+ * it would only be told the same again, and without room a look finds nothing. */
+static bool has_news(const struct quern_worker *worker, const struct nap *nap)
+{
+    if (worker->pump_poked || worker->state == QN_WORKER_STOPPED) {
+        return true;
+    }
+    return !nap->in_outage &&
+           (!qn_list_empty(&worker->books.finished) || (nap->has_room && worker->look));
+}
+
+/* True when the worker has stopped. */
+static bool sleep_until(struct quern_worker *worker, const struct nap *nap)
+{
+    const struct timespec until = {.tv_sec = (time_t)(nap->until_mono_ns / NS_PER_S),
+                                   .tv_nsec = (long)(nap->until_mono_ns % NS_PER_S)};
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->pump_until_mono_ns = nap->until_mono_ns;
+    worker->pump_asleep = true;
+    int code = 0;
+    while (!has_news(worker, nap) && code != ETIMEDOUT) {
+        code = pthread_cond_timedwait(&worker->pump_cond, &worker->mutex, &until);
+    }
+    worker->pump_asleep = false;
+    worker->pump_poked = false;
+    bool stopped = worker->state == QN_WORKER_STOPPED;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return stopped;
+}
+
+static bool has_stopped(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool stopped = worker->state == QN_WORKER_STOPPED;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return stopped;
+}
+
+void *qn_pump_main(void *argument)
+{
+    struct quern_worker *worker = argument;
+    bool stopped = false;
+    while (!stopped) {
+        struct nap nap = {0};
+        (void)pthread_mutex_lock(&worker->turn_mutex);
+        bool more = step(worker, &nap);
+        (void)pthread_mutex_unlock(&worker->turn_mutex);
+        stopped = more ? has_stopped(worker) : sleep_until(worker, &nap);
+    }
+    return NULL;
+}

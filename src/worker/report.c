@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* report.c - what the world hears of a run that ended: the counts, the log, the caller's on_run.
+ *
+ * Called by the pump once the broker has answered, so that what is reported is what was stored.
+ * on_run and on_log come one at a time: both are called under the log's mutex. */
+#include "worker/internal.h"
+
+void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
+                     enum qn_applied applied)
+{
+    quern_worker_stats *stats = &worker->stats;
+    if (applied == QN_STALE) {
+        stats->stale++;
+        return;
+    }
+    stats->salvaged += applied == QN_SALVAGED ? 1 : 0;
+    switch (run->verdict.kind) {
+    case QN_DONE:
+        stats->done++;
+        break;
+    case QN_DROP:
+        stats->dropped++;
+        break;
+    case QN_RETRY:
+        stats->retried += applied == QN_ARCHIVED ? 0 : 1;
+        stats->archived += applied == QN_ARCHIVED ? 1 : 0;
+        break;
+    case QN_SNOOZE:
+        stats->snoozed++;
+        break;
+    case QN_ARCHIVE:
+    case QN_CANCEL:
+        stats->archived++;
+        break;
+    case QN_GIVE_BACK:
+        stats->given_back++;
+        break;
+    case QN_CRASH:
+        stats->crashed++;
+        stats->archived += applied == QN_ARCHIVED ? 1 : 0;
+        break;
+    }
+}
+
+/* What happened, and how bad it is; NULL: nothing worth a line. */
+static const char *describe(const struct quern_run *run, enum qn_applied applied,
+                            quern_log_level *level)
+{
+    *level = QUERN_LOG_WARN;
+    if (applied == QN_STALE) {
+        return "outcome refused, the lease was lost";
+    }
+    if (applied == QN_SALVAGED) {
+        return "outcome salvaged after the lease was lost";
+    }
+    if (applied == QN_ARCHIVED) {
+        return run->verdict.kind == QN_CRASH ? "task archived as poison"
+                                             : "task archived, its attempts are used up";
+    }
+    switch (run->verdict.kind) {
+    case QN_ARCHIVE:
+    case QN_CANCEL:
+        return "task archived";
+    case QN_CRASH:
+        return "run crashed";
+    case QN_RETRY:
+        return run->acked ? "run failed after its early ack, it is lost" : "run failed";
+    case QN_GIVE_BACK:
+        *level = QUERN_LOG_DEBUG;
+        return "run given back";
+    case QN_DONE:
+    case QN_DROP:
+    case QN_SNOOZE:
+        return NULL;
+    }
+    return NULL;
+}
+
+static void log_run(struct quern_worker *worker, const struct quern_run *run,
+                    enum qn_applied applied)
+{
+    quern_log_level level;
+    const char *what = describe(run, applied, &level);
+    if (what == NULL || worker->options.on_log == NULL) {
+        return;
+    }
+    const struct qn_task *task = &run->leased->task;
+    const char *error = run->verdict.error;
+    qn_log_write(&worker->log, level, "%s queue=%s type=%s id=%s%s%s%s", what, task->queue,
+                 task->type, task->id, error != NULL ? " error=\"" : "", error != NULL ? error : "",
+                 error != NULL ? "\"" : "");
+}
+
+void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
+                   enum qn_applied applied)
+{
+    log_run(worker, run, applied);
+    /* A run that never started ended nowhere: only its next one counts. */
+    if (worker->options.on_run == NULL || run->started_at_mono_ns == 0) {
+        return;
+    }
+    const struct qn_task *task = &run->leased->task;
+    int64_t ended_at_ns = run->phase == QN_RUN_FENCED ? qn_clock_mono_ns() : run->ended_at_mono_ns;
+    const quern_run_report report = {
+        .id = task->id,
+        .queue = task->queue,
+        .type = task->type,
+        .error = run->verdict.error != NULL ? run->verdict.error : "",
+        .outcome = run->verdict.outcome,
+        .applied = applied != QN_STALE,
+        .run_ns = ended_at_ns > run->started_at_mono_ns ? ended_at_ns - run->started_at_mono_ns : 0,
+    };
+    (void)pthread_mutex_lock(&worker->log.mutex);
+    worker->options.on_run(&report, worker->options.user);
+    (void)pthread_mutex_unlock(&worker->log.mutex);
+}

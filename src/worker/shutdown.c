@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* shutdown.c - how a worker ends: nothing is lost, no retry is used up.
+ *
+ *   1. fetch no more, give back what has not started, let the rest finish (shutdown_timeout_ms)
+ *   2. cancel what still runs, and give it a moment
+ *   3. give it up: its task goes back to its queue, its handler's later word is thrown away
+ *   4. wait until the broker has all of that, or until it is clear that it does not answer: then
+ *      the leases run out, and the tasks come back by themselves
+ *
+ * Another quern_worker_stop skips the wait of step 1, a third one all of them. Runs on the thread
+ * that called quern_worker_run. */
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "worker/internal.h"
+
+enum { GRACE_MS = 1000, GRACE_AT_ONCE_MS = 250, DELIVER_MS = 5000 };
+
+void qn_worker_wait_bell(struct quern_worker *worker, int64_t timeout_ms)
+{
+    struct pollfd bell = {.fd = worker->bell, .events = POLLIN};
+    int timeout = timeout_ms < 0 ? -1 : timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+    if (poll(&bell, 1, timeout) > 0) {
+        uint64_t count;
+        ssize_t got = read(worker->bell, &count, sizeof count);
+        (void)got; /* non-blocking: at worst somebody else took it */
+    }
+}
+
+void qn_worker_note_settled(struct quern_worker *worker)
+{
+    if (worker->state == QN_WORKER_DRAINING && worker->books.held_count == 0) {
+        qn_worker_ring(worker);
+    }
+}
+
+/* Waits until no run is held, so many calls of stop were made, or the time is over (-1: never). */
+static bool wait_settled(struct quern_worker *worker, int64_t timeout_ms, int stops_max)
+{
+    int64_t end_mono_ns =
+        timeout_ms < 0 ? INT64_MAX : qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
+    for (;;) {
+        (void)pthread_mutex_lock(&worker->mutex);
+        bool settled = worker->books.held_count == 0;
+        (void)pthread_mutex_unlock(&worker->mutex);
+        int64_t now_mono_ns = qn_clock_mono_ns();
+        if (settled || atomic_load(&worker->stops) >= stops_max || now_mono_ns >= end_mono_ns) {
+            return settled;
+        }
+        int64_t left_ms = timeout_ms < 0 ? -1 : (end_mono_ns - now_mono_ns) / QN_NS_PER_MS + 1;
+        qn_worker_wait_bell(worker, left_ms);
+    }
+}
+
+static void begin_drain(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->state = QN_WORKER_DRAINING;
+    worker->announce_due = true;
+    (void)qn_take_back_waiting(worker, qn_clock_mono_ns());
+    qn_pump_poke(worker);
+    qn_keeper_poke(worker);
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+static void cancel_all(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    struct qn_list *held = &worker->books.held;
+    for (struct qn_list *node = held->next; node != held; node = node->next) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
+        if (run->phase == QN_RUN_RUNNING) {
+            qn_run_cancel(run, QN_REASON_SHUTDOWN);
+        }
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Returns how many handlers were given up. */
+static size_t give_up_all(struct quern_worker *worker)
+{
+    size_t count = 0;
+    (void)pthread_mutex_lock(&worker->mutex);
+    struct qn_list *held = &worker->books.held;
+    for (struct qn_list *node = held->next; node != held; node = node->next) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
+        if (run->phase != QN_RUN_RUNNING) {
+            continue;
+        }
+        struct qn_verdict verdict;
+        qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
+        verdict.offered = verdict.offered && !run->acked && !run->lost;
+        qn_books_fence(&worker->books, run, &verdict);
+        count++;
+    }
+    qn_pump_poke(worker);
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return count;
+}
+
+void qn_worker_shut_down(struct quern_worker *worker)
+{
+    qn_log_write(&worker->log, QUERN_LOG_INFO, "worker drains id=%s", worker->id);
+    begin_drain(worker);
+    bool settled = wait_settled(worker, worker->options.shutdown_timeout_ms, 2);
+    if (!settled) {
+        cancel_all(worker);
+        bool at_once = atomic_load(&worker->stops) >= 2;
+        settled = wait_settled(worker, at_once ? GRACE_AT_ONCE_MS : GRACE_MS, 3);
+    }
+    if (!settled) {
+        size_t count = give_up_all(worker);
+        qn_log_write(&worker->log, QUERN_LOG_WARN, "runs given back at shutdown count=%zu", count);
+        settled = wait_settled(worker, DELIVER_MS, 4);
+    }
+    if (!settled) {
+        qn_log_write(&worker->log, QUERN_LOG_ERROR,
+                     "broker did not take all outcomes, their leases will run out");
+    }
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* turn.c - fills one exchange from the books.
+ *
+ * Up to QN_BATCH_MAX outcomes, the starts the broker has not heard of, and as much room as there
+ * are free slots and runs to fetch ahead. Whatever happens to the request, it stays as it is, stamp
+ * included, until it is answered (answer.c): so no outcome is dropped, and none is applied twice.
+ * Runs that end without the broker are settled here on the way. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "worker/internal.h"
+
+enum { REPORT_START_AFTER_MS = 20 };
+
+quern_status qn_turn_init(struct quern_worker *worker, quern_error *err)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    turn->queues = qn_alloc_zero(worker->queue_count, sizeof *turn->queues);
+    turn->quota = qn_alloc_zero(worker->queue_count, sizeof *turn->quota);
+    turn->taken = qn_alloc_zero(worker->queue_count, sizeof *turn->taken);
+    turn->drawn = qn_alloc_zero(worker->queue_count, sizeof *turn->drawn);
+    if (turn->queues == NULL || turn->quota == NULL || turn->taken == NULL || turn->drawn == NULL) {
+        return qn_error_nomem(err); /* qn_turn_finish frees the others */
+    }
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        turn->queues[i].name = worker->options.queues[i].name;
+        turn->queues[i].weight = worker->options.queues[i].weight;
+    }
+    return QUERN_OK;
+}
+
+void qn_turn_finish(struct quern_worker *worker)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    for (size_t i = 0; i < turn->unplaced_count; i++) {
+        qn_leased_free(turn->unplaced[i]);
+    }
+    for (size_t i = 0; turn->open && i < turn->exchange.outcome_count; i++) {
+        if (turn->ended[i] == NULL) {
+            qn_leased_free(turn->returned[i]);
+        }
+    }
+    for (size_t i = 0; turn->open && i < turn->exchange.start_count; i++) {
+        qn_run_release(turn->starting[i]);
+    }
+    qn_free(turn->queues);
+    qn_free(turn->quota);
+    qn_free(turn->taken);
+    qn_free(turn->drawn);
+}
+
+uint32_t qn_turn_room(struct quern_worker *worker, int64_t now_mono_ns, uint32_t *ret_free)
+{
+    struct qn_pump *pump = &worker->pump;
+    const struct qn_books *books = &worker->books;
+    size_t slots = worker->options.concurrency;
+    slots = slots > books->stuck_count ? slots - books->stuck_count : 0;
+    size_t in_pool = books->waiting_count + books->running_count;
+    size_t free_slots = slots > in_pool ? slots - in_pool : 0;
+    *ret_free = (uint32_t)free_slots;
+    if (worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet) || !pump->knows_streaks ||
+        slots == 0) {
+        return 0;
+    }
+    size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns ? 0 : pump->ahead;
+    size_t room = slots + ahead > in_pool ? slots + ahead - in_pool : 0;
+    room = room < QN_BATCH_MAX ? room : QN_BATCH_MAX;
+    return qn_brake_room(&pump->brake, (uint32_t)room, books->held_count, now_mono_ns);
+}
+
+static void add_outcome(struct qn_turn *turn, struct quern_run *run)
+{
+    const struct qn_verdict *verdict = &run->verdict;
+    size_t i = turn->exchange.outcome_count++;
+    bool own_words = run->phase != QN_RUN_FENCED; /* else its handler may still write them */
+    turn->ended[i] = run;
+    turn->outcomes[i] = (struct qn_outcome){
+        .run = run->leased,
+        .kind = verdict->kind,
+        .started = run->started_at_mono_ns != 0,
+        .cause = verdict->cause,
+        .delay_ms = verdict->delay_ms,
+        .error = verdict->error,
+        .has_result = own_words && verdict->kind == QN_DONE && run->has_result,
+    };
+    if (turn->outcomes[i].has_result) {
+        turn->outcomes[i].result = run->result;
+        turn->outcomes[i].result_size = run->result_size;
+    }
+}
+
+static void add_unplaced(struct qn_turn *turn)
+{
+    while (turn->unplaced_count > 0) {
+        size_t i = turn->exchange.outcome_count++;
+        turn->ended[i] = NULL;
+        turn->returned[i] = turn->unplaced[--turn->unplaced_count];
+        turn->outcomes[i] = (struct qn_outcome){
+            .run = turn->returned[i], .kind = QN_GIVE_BACK, .cause = QUERN_CAUSE_GIVEN_BACK};
+    }
+}
+
+/* With mutex held. Runs of which the broker hears nothing are moved to `silent`. */
+static void add_outcomes(struct quern_worker *worker, struct qn_list *silent)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    struct qn_list *finished = &worker->books.finished;
+    while (turn->exchange.outcome_count < QN_BATCH_MAX && !qn_list_empty(finished)) {
+        struct qn_list *node = qn_list_shift(finished);
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
+        if (run->verdict.offered) {
+            add_outcome(turn, run);
+        } else {
+            qn_list_append(silent, node);
+        }
+    }
+}
+
+/* With mutex held. Alone, starts are worth an exchange only when they have lasted a while: most
+ * runs that were fetched ahead are over before. */
+static void add_starts(struct quern_worker *worker, bool alone, int64_t now_mono_ns)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    struct qn_list *starting = &worker->books.starting;
+    if (qn_list_empty(starting)) {
+        return;
+    }
+    const struct quern_run *oldest = QN_CONTAINER_OF(starting->next, struct quern_run, phase_node);
+    if (alone && now_mono_ns - oldest->started_at_mono_ns < REPORT_START_AFTER_MS * QN_NS_PER_MS) {
+        return;
+    }
+    while (turn->exchange.start_count < QN_BATCH_MAX && !qn_list_empty(starting)) {
+        struct quern_run *run =
+            QN_CONTAINER_OF(qn_list_shift(starting), struct quern_run, phase_node);
+        run->references++;
+        size_t i = turn->exchange.start_count++;
+        turn->starting[i] = run;
+        turn->starts[i] = run->leased;
+    }
+}
+
+static void draw(struct quern_worker *worker, uint32_t room)
+{
+    struct qn_pump *pump = &worker->pump;
+    struct qn_turn *turn = &pump->turn;
+    memset(turn->quota, 0, worker->queue_count * sizeof *turn->quota);
+    if (room > 0) {
+        qn_choice_draw(&pump->choice, room, turn->order, turn->quota);
+    }
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        turn->queues[i].quota = turn->quota[i];
+        turn->queues[i].leased = 0;
+        turn->queues[i].paused = false;
+        turn->queues[i].crash_streak = 0;
+    }
+}
+
+/* Without mutex: runs that ended without the broker. */
+static void settle_silent(struct quern_worker *worker, struct qn_list *silent)
+{
+    struct qn_list *node = qn_list_shift(silent);
+    while (node != NULL) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
+        enum qn_applied applied = run->verdict.refused ? QN_STALE : QN_APPLIED;
+        qn_report_run(worker, run, applied);
+        (void)pthread_mutex_lock(&worker->mutex);
+        qn_report_count(worker, run, applied);
+        qn_books_drop(&worker->books, run);
+        qn_worker_note_settled(worker);
+        (void)pthread_mutex_unlock(&worker->mutex);
+        node = qn_list_shift(silent);
+    }
+}
+
+void qn_turn_build(struct quern_worker *worker, int64_t now_mono_ns)
+{
+    struct qn_pump *pump = &worker->pump;
+    struct qn_turn *turn = &pump->turn;
+    struct qn_list silent;
+    qn_list_init(&silent);
+    turn->exchange = (struct qn_exchange){
+        .outcomes = turn->outcomes,
+        .starts = turn->starts,
+        .worker_id = worker->id,
+        .lease_ms = worker->options.lease_ms,
+        .queues = turn->queues,
+        .queue_count = worker->queue_count,
+        .strict = worker->options.strict_priority != 0,
+    };
+    turn->reply = (struct qn_exchange_reply){.applied = turn->applied, .runs = turn->leased};
+    (void)pthread_mutex_lock(&worker->mutex);
+    add_unplaced(turn);
+    add_outcomes(worker, &silent);
+    uint32_t free_slots;
+    uint32_t room = qn_turn_room(worker, now_mono_ns, &free_slots);
+    bool fetches = room > 0 && worker->look;
+    bool first = !pump->knows_streaks;
+    bool alone = turn->exchange.outcome_count == 0 && !fetches && !first;
+    add_starts(worker, alone, now_mono_ns);
+    turn->open = !alone || turn->exchange.start_count > 0;
+    if (turn->open && room > 0) {
+        worker->look = false;
+        turn->exchange.room = room;
+        turn->exchange.start_count_now = free_slots < room ? free_slots : room;
+        turn->exchange.suspect_max = free_slots > 0 && worker->books.suspect_count == 0 ? 1 : 0;
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    settle_silent(worker, &silent);
+    if (turn->open) {
+        draw(worker, turn->exchange.room);
+        pump->stamp.sequence++;
+        turn->exchange.stamp = pump->stamp;
+    }
+}

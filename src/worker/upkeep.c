@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* upkeep.c - what the keeper does at the broker besides leases: heartbeat, recovery, due tasks,
+ * pruning, and a warning about groups that nobody serves.
+ *
+ * Every call is bounded by a batch and a number of rounds, so that the next extension of leases is
+ * never late because of them; what is left over is done by the next call. */
+#include <string.h>
+
+#include "worker/internal.h"
+
+enum { ROUNDS_MAX = 8, FORWARD_BATCH = 1000, FORWARDED_MS = 1000 };
+
+/* With mutex held. */
+static const char *status_text(const struct quern_worker *worker)
+{
+    if (worker->state == QN_WORKER_DRAINING || worker->state == QN_WORKER_STOPPED) {
+        return "draining";
+    }
+    if (atomic_load(&worker->quiet)) {
+        return "quiet";
+    }
+    return worker->braked ? "braked" : "active";
+}
+
+quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    const char *status = status_text(worker);
+    worker->announce_due = false;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    const struct qn_announcement announcement = {
+        .worker_id = worker->id,
+        .owner = worker->owner,
+        .host = worker->host,
+        .status = status,
+        .queues = worker->queues_text,
+        .pid = worker->opener_pid,
+        .started_at_ms = worker->started_at_ms,
+        .concurrency = worker->options.concurrency,
+        .strict = worker->options.strict_priority != 0,
+        .queue_turns = worker->queue_turns,
+        .queue_count = worker->queue_count,
+    };
+    return qn_broker_announce(worker->broker, &announcement, err);
+}
+
+static void log_recovery(const struct qn_recovery *recovery, void *user)
+{
+    struct quern_worker *worker = user;
+    qn_log_write(&worker->log, QUERN_LOG_WARN, "task recovered queue=%s id=%s cause=\"%s\"%s%s",
+                 recovery->queue, recovery->id, quern_cause_name(recovery->cause),
+                 recovery->charged ? " crash=counted" : "",
+                 recovery->archived ? " archived=poison" : "");
+}
+
+/* There may be something to fetch that the broker's wake-up does not tell this process of. */
+static void look(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->look = true;
+    qn_pump_poke(worker);
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err)
+{
+    size_t recovered = QN_BATCH_MAX;
+    quern_status status = QUERN_OK;
+    for (int round = 0; round < ROUNDS_MAX && recovered == QN_BATCH_MAX; round++) {
+        status = qn_broker_recover(worker->broker, worker->queue_names, worker->queue_count,
+                                   QN_BATCH_MAX, log_recovery, worker, &recovered, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+        if (recovered > 0) {
+            look(worker);
+        }
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    int64_t since_ns = qn_clock_mono_ns() - worker->forwarded_at_mono_ns;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (since_ns < FORWARDED_MS * QN_NS_PER_MS) {
+        return QUERN_OK; /* the pump did it */
+    }
+    size_t moved = FORWARD_BATCH;
+    for (int round = 0; round < ROUNDS_MAX && moved == FORWARD_BATCH; round++) {
+        int64_t next_due_at_ms;
+        quern_status status =
+            qn_broker_forward(worker->broker, worker->queue_names, worker->queue_count,
+                              FORWARD_BATCH, &moved, &next_due_at_ms, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+        if (moved > 0) {
+            look(worker);
+        }
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_keeper_prune(struct quern_worker *worker, quern_error *err)
+{
+    size_t removed = QN_PRUNE_BATCH_MAX;
+    quern_status status = QUERN_OK;
+    for (int round = 0; status == QUERN_OK && round < ROUNDS_MAX && removed >= QN_PRUNE_BATCH_MAX;
+         round++) {
+        status = qn_broker_prune(worker->broker, worker->queue_names, worker->queue_count,
+                                 QN_PRUNE_BATCH_MAX, &removed, err);
+    }
+    return status;
+}
+
+static bool note_groups(const quern_queue_info *queue, void *user)
+{
+    struct quern_worker *worker = user;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        if (strcmp(worker->queue_names[i], queue->name) == 0) {
+            worker->group_notes[i].tasks = queue->counts[QUERN_TASK_AGGREGATING];
+            worker->group_notes[i].groups = queue->group_count;
+        }
+    }
+    return true;
+}
+
+quern_status qn_keeper_warn_groups(struct quern_worker *worker, quern_error *err)
+{
+    quern_status status = qn_broker_queues(worker->broker, note_groups, worker, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        struct qn_group_note *note = &worker->group_notes[i];
+        if (note->tasks > 0 && !note->told) {
+            note->told = true;
+            qn_log_write(&worker->log, QUERN_LOG_WARN,
+                         "no aggregator serves the groups of this queue queue=%s groups=%llu "
+                         "tasks=%llu",
+                         worker->queue_names[i], (unsigned long long)note->groups,
+                         (unsigned long long)note->tasks);
+        }
+    }
+    return QUERN_OK;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* worker.c - a worker from its birth to its end: opens the broker, starts the threads, waits.
+ *
+ * The thread that calls quern_worker_run starts pump, keeper, listener and pool, and then sleeps on
+ * an eventfd, the bell: quern_worker_stop and quern_worker_quiet may be called from a signal
+ * handler, so all they do is to set an atomic and ring it. When told to stop it drains
+ * (shutdown.c), ends the threads and takes the heartbeat away.
+ *
+ * A worker whose handlers did not end in time is left as it is: their threads still use it. */
+#include "quern/worker.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "pool/thread.h"
+#include "worker/internal.h"
+
+enum { THREADS_END_MS = 200 };
+
+void qn_worker_ring(struct quern_worker *worker)
+{
+    int saved = errno;
+    const uint64_t one = 1;
+    ssize_t written = write(worker->bell, &one, sizeof one);
+    (void)written; /* a full counter is a rung bell */
+    errno = saved;
+}
+
+static void init_locks(struct quern_worker *worker)
+{
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&worker->pump_cond, &monotonic);
+    (void)pthread_cond_init(&worker->keeper_cond, &monotonic);
+    (void)pthread_cond_init(&worker->listener_cond, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    (void)pthread_mutex_init(&worker->mutex, NULL);
+    (void)pthread_mutex_init(&worker->turn_mutex, NULL);
+    (void)pthread_mutex_init(&worker->ack_mutex, NULL);
+}
+
+static void finish_locks(struct quern_worker *worker)
+{
+    (void)pthread_mutex_destroy(&worker->ack_mutex);
+    (void)pthread_mutex_destroy(&worker->turn_mutex);
+    (void)pthread_mutex_destroy(&worker->mutex);
+    (void)pthread_cond_destroy(&worker->listener_cond);
+    (void)pthread_cond_destroy(&worker->keeper_cond);
+    (void)pthread_cond_destroy(&worker->pump_cond);
+}
+
+static quern_status init_identity(struct quern_worker *worker, quern_error *err)
+{
+    struct qn_id_source ids;
+    qn_id_source_init(&ids);
+    worker->started_at_ms = qn_clock_wall_ms(worker->clock);
+    qn_id_next(&ids, worker->started_at_ms, worker->id);
+    worker->opener_pid = getpid();
+    if (gethostname(worker->host, sizeof worker->host - 1) != 0) {
+        (void)memcpy(worker->host, "unknown", sizeof "unknown");
+    }
+    return qn_owner_self(worker->owner, err);
+}
+
+static void init_pump(struct quern_worker *worker)
+{
+    struct qn_pump *pump = &worker->pump;
+    uint32_t weights[QN_QUEUES_MAX];
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        weights[i] = worker->options.queues[i].weight;
+    }
+    qn_random_init(&worker->random);
+    qn_choice_init(&pump->choice, weights, worker->queue_count,
+                   worker->options.strict_priority != 0, &worker->random);
+    qn_fetch_init(&pump->fetch, worker->options.concurrency);
+    qn_outage_init(&pump->outage);
+    pump->stamp.session = qn_random_next(&worker->random);
+    worker->ack_stamp.session = qn_random_next(&worker->random);
+    pump->next_due_at_ms = INT64_MAX;
+    worker->look = true;
+    worker->keeper_until_mono_ns = INT64_MAX;
+    qn_books_init(&worker->books);
+}
+
+/* Everything of a worker that has no threads. */
+static void dismantle(struct quern_worker *worker)
+{
+    qn_broker_close(worker->broker);
+    if (worker->bell >= 0) {
+        (void)close(worker->bell);
+    }
+    qn_turn_finish(worker);
+    qn_fetch_finish(&worker->pump.fetch);
+    qn_worker_options_finish(worker);
+    qn_log_finish(&worker->log);
+    finish_locks(worker);
+    qn_free(worker);
+}
+
+static quern_status open_broker(struct quern_worker *worker, const char *url, quern_error *err)
+{
+    const struct qn_broker_options options = {
+        .clock = worker->options.clock,
+        .command_timeout_ms = worker->options.lease_ms / 3,
+        .create = true,
+    };
+    return qn_broker_open(url, &options, &worker->broker, err);
+}
+
+quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
+                                    const quern_worker_options *options, size_t options_size,
+                                    quern_worker **ret_worker, quern_error *err)
+{
+    if (url == NULL || mux == NULL || ret_worker == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "worker: url, mux or ret_worker is NULL");
+    }
+    struct quern_worker *worker = qn_alloc_zero(1, sizeof *worker);
+    if (worker == NULL) {
+        return qn_error_nomem(err);
+    }
+    worker->mux = mux;
+    worker->bell = -1;
+    init_locks(worker);
+    quern_status status = qn_worker_options_read(worker, options, options_size, err);
+    qn_log_init(&worker->log, worker->options.on_log, worker->options.user);
+    if (status != QUERN_OK) {
+        goto fail;
+    }
+    worker->clock = worker->options.clock != NULL ? worker->options.clock : qn_clock_system();
+    worker->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (worker->bell < 0) {
+        status = qn_error_set(err, QUERN_E_FULL, "no descriptor: %s", strerror(errno));
+        goto fail;
+    }
+    status = init_identity(worker, err);
+    if (status != QUERN_OK) {
+        goto fail;
+    }
+    init_pump(worker);
+    status = qn_turn_init(worker, err);
+    if (status != QUERN_OK) {
+        goto fail;
+    }
+    status = open_broker(worker, url, err);
+    if (status != QUERN_OK) {
+        goto fail;
+    }
+    *ret_worker = worker;
+    return QUERN_OK;
+
+fail:
+    dismantle(worker);
+    return status;
+}
+
+void quern_worker_stop(quern_worker *worker)
+{
+    atomic_fetch_add(&worker->stops, 1);
+    qn_worker_ring(worker);
+}
+
+void quern_worker_quiet(quern_worker *worker)
+{
+    atomic_store(&worker->quiet, true);
+    qn_worker_ring(worker);
+}
+
+/* Ends the threads that were started: the first `count` of pump, keeper, listener. */
+static void end_threads(struct quern_worker *worker, const pthread_t *threads, size_t count)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->state = QN_WORKER_STOPPED;
+    (void)pthread_cond_broadcast(&worker->pump_cond);
+    (void)pthread_cond_broadcast(&worker->keeper_cond);
+    (void)pthread_cond_broadcast(&worker->listener_cond);
+    (void)pthread_mutex_unlock(&worker->mutex);
+    qn_broker_interrupt(worker->broker);
+    for (size_t i = 0; i < count; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+}
+
+static quern_status run_threads(struct quern_worker *worker, quern_error *err)
+{
+    static const struct {
+        const char *name;
+        void *(*entry)(void *);
+    } starts[] = {{"quern-pump", qn_pump_main},
+                  {"quern-keeper", qn_keeper_main},
+                  {"quern-listener", qn_listener_main}};
+    pthread_t threads[sizeof starts / sizeof starts[0]];
+    size_t count = 0;
+    quern_status status = QUERN_OK;
+    while (status == QUERN_OK && count < sizeof starts / sizeof starts[0]) {
+        status =
+            qn_thread_start(&threads[count], starts[count].name, starts[count].entry, worker, err);
+        count += status == QUERN_OK ? 1 : 0;
+    }
+    bool quiet = false;
+    while (status == QUERN_OK && atomic_load(&worker->stops) == 0) {
+        qn_worker_wait_bell(worker, -1);
+        if (atomic_load(&worker->quiet) && !quiet) {
+            quiet = true;
+            (void)pthread_mutex_lock(&worker->mutex);
+            worker->announce_due = true;
+            qn_keeper_poke(worker);
+            (void)pthread_mutex_unlock(&worker->mutex);
+        }
+    }
+    qn_worker_shut_down(worker);
+    end_threads(worker, threads, count);
+    return status;
+}
+
+/* Once, by the process that made it. */
+static quern_status claim(struct quern_worker *worker, quern_error *err)
+{
+    if (getpid() != worker->opener_pid) {
+        return qn_error_set(err, QUERN_E_CLOSED, "worker belongs to the process that forked");
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool fresh = worker->state == QN_WORKER_NEW;
+    if (fresh) {
+        worker->state = QN_WORKER_RUNNING;
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return fresh ? QUERN_OK : qn_error_set(err, QUERN_E_STATE, "worker has run already");
+}
+
+/* Ends the pool; false: handlers still run, and use the worker. */
+static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    struct qn_pool *pool = worker->pool;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (pool == NULL) {
+        return true;
+    }
+    bool ended = qn_pool_stop(pool, qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS);
+    if (ended) {
+        (void)pthread_mutex_lock(&worker->mutex);
+        worker->pool = NULL;
+        (void)pthread_mutex_unlock(&worker->mutex);
+        qn_mux_thaw(worker->mux);
+    }
+    return ended;
+}
+
+quern_status quern_worker_run(quern_worker *worker, quern_error *err)
+{
+    quern_status status = claim(worker, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_pool *pool;
+    status = qn_keeper_announce(worker, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = qn_pool_new(worker->options.concurrency, &pool, err);
+    if (status != QUERN_OK) {
+        goto withdraw;
+    }
+    qn_mux_freeze(worker->mux);
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->pool = pool;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    qn_log_write(&worker->log, QUERN_LOG_INFO, "worker starts id=%s queues=\"%s\" concurrency=%u",
+                 worker->id, worker->queues_text, worker->options.concurrency);
+    status = run_threads(worker, err);
+    bool ended = end_pool(worker, THREADS_END_MS);
+    if (status == QUERN_OK && !ended) {
+        status =
+            qn_error_set(err, QUERN_E_TIMEOUT,
+                         "handlers were still running at the end; their tasks were given back");
+    }
+
+withdraw:
+    /* If this fails the record stays until somebody finds that its process is gone. */
+    if (qn_broker_withdraw(worker->broker, worker->id, NULL) != QUERN_OK) {
+        qn_log_write(&worker->log, QUERN_LOG_WARN, "heartbeat could not be withdrawn id=%s",
+                     worker->id);
+    }
+    qn_log_write(&worker->log, QUERN_LOG_INFO, "worker ends id=%s", worker->id);
+    return status;
+}
+
+void quern_worker_stats_sized(quern_worker *worker, quern_worker_stats *ret_stats,
+                              size_t stats_size)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    quern_worker_stats stats = worker->stats;
+    stats.running = (uint32_t)worker->books.running_count;
+    stats.quarantined = (uint32_t)worker->books.stuck_count;
+    if (worker->pool != NULL) {
+        stats.quarantined += (uint32_t)qn_pool_quarantined(worker->pool);
+    }
+    stats.ready =
+        worker->state == QN_WORKER_RUNNING && !atomic_load(&worker->quiet) && !worker->braked;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    memset(ret_stats, 0, stats_size);
+    memcpy(ret_stats, &stats, stats_size < sizeof stats ? stats_size : sizeof stats);
+}
+
+/* Runs that the broker never heard the end of. */
+static void drop_books(struct quern_worker *worker)
+{
+    struct qn_list *node = qn_list_shift(&worker->books.held);
+    while (node != NULL) {
+        qn_run_release(QN_CONTAINER_OF(node, struct quern_run, node));
+        node = qn_list_shift(&worker->books.held);
+    }
+}
+
+void quern_worker_free(quern_worker *worker)
+{
+    if (worker == NULL) {
+        return;
+    }
+    if (!end_pool(worker, 0)) {
+        return; /* leaked on purpose */
+    }
+    drop_books(worker);
+    dismantle(worker);
+}
