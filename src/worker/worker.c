@@ -323,8 +323,8 @@ void quern_worker_free(quern_worker *worker)
     if (worker == NULL) {
         return;
     }
-    if (!end_pool(worker, 0)) {
-        return; /* leaked on purpose */
+    if (getpid() != worker->opener_pid || !end_pool(worker, 0)) {
+        return; /* leaked on purpose: its threads are not ours, or still use it */
     }
     drop_books(worker);
     dismantle(worker);
