@@ -73,6 +73,21 @@ void qn_choice_draw(struct qn_choice *choice, size_t room, uint16_t *order, uint
     }
 }
 
+void qn_choice_redraw_weights(const struct qn_choice *choice, size_t room, uint32_t *weights)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        bool is_less = !choice->dry[i] && choice->credits[i] < least;
+        least = is_less ? choice->credits[i] : least;
+    }
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        int64_t weight = (int64_t)room * choice->weights[i];
+        weight += least == INT64_MAX ? 0 : choice->credits[i] - least;
+        weight = weight < 1 ? 1 : weight;
+        weights[i] = weight > UINT32_MAX ? UINT32_MAX : (uint32_t)weight;
+    }
+}
+
 /* As if the slots had never been drawn. */
 static void take_back(struct qn_choice *choice, const uint32_t *quota)
 {

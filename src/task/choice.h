@@ -30,15 +30,19 @@ void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t qu
 /* Draws `room` slots: order[slot] = queue index, quota[queue] = how many slots it got. Strict:
  * order is not used and every quota is `room`. */
 void qn_choice_draw(struct qn_choice *choice, size_t room, uint16_t *order, uint32_t *quota);
+/* The weights that a broker redraws with, after a draw of `room` slots: those of the queues, moved
+ * by what each is owed. So what is left over goes to the queue whose turn it is among those that
+ * have tasks, also when it is a single slot. */
+void qn_choice_redraw_weights(const struct qn_choice *choice, size_t room, uint32_t *weights);
 /* After the exchange: taken[queue] = how many runs it gave. A slot that was drawn for a queue with
  * nothing to give is handed back, so that the queue keeps a claim for later (of one turn at most),
  * and the queues with tasks share what was taken by their weights, so that one that got more pays
  * for it at the next draws. Nothing taken at all: as if nothing had been drawn. */
 void qn_choice_settle(struct qn_choice *choice, const uint32_t *quota, const uint32_t *taken);
-/* Shares `room` more slots among the queues with more[queue] true by weight, the remaining slots to
- * the largest remainders (on a tie to the higher weight, then to the first); adds to want[queue].
- * Returns how many it placed: room, or 0 when no queue is left. Pure, so that every broker redraws
- * alike. */
+/* For brokers. Shares `room` more slots among the queues with more[queue] true by weight, the
+ * remaining slots to the largest remainders (on a tie to the higher weight, then to the first);
+ * adds to want[queue]. Returns how many it placed: room, or 0 when no queue is left. Pure, so that
+ * every broker redraws alike. */
 size_t qn_choice_redraw(const uint32_t *weights, const bool *more, size_t queue_count, size_t room,
                         uint32_t *want);
 
