@@ -25,7 +25,6 @@ quern_status qn_turn_init(struct quern_worker *worker, quern_error *err)
     }
     for (size_t i = 0; i < worker->queue_count; i++) {
         turn->queues[i].name = worker->options.queues[i].name;
-        turn->queues[i].weight = worker->options.queues[i].weight;
     }
     return QUERN_OK;
 }
@@ -145,10 +144,13 @@ static void draw(struct quern_worker *worker, uint32_t room)
     struct qn_pump *pump = &worker->pump;
     struct qn_turn *turn = &pump->turn;
     memset(turn->quota, 0, worker->queue_count * sizeof *turn->quota);
+    uint32_t weights[QN_QUEUES_MAX];
     if (room > 0) {
         qn_choice_draw(&pump->choice, room, turn->order, turn->quota);
     }
+    qn_choice_redraw_weights(&pump->choice, room, weights);
     for (size_t i = 0; i < worker->queue_count; i++) {
+        turn->queues[i].weight = weights[i];
         turn->queues[i].quota = turn->quota[i];
         turn->queues[i].leased = 0;
         turn->queues[i].paused = false;
