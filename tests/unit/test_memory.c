@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* test_memory.c - blocks, arenas and buffers. The sanitizer checks that blocks do not overlap their
+ * ends and that nothing is left. */
+#include <stdalign.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/random.h"
+#include "lib_test.h"
+
+/* Absurd sizes are asked for on purpose; the sanitizer shall answer as malloc does. */
+QUERN_API const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
+static void empty_blocks_are_blocks_too(void **state)
+{
+    (void)state;
+    void *block = qn_alloc(0);
+    assert_non_null(block);
+    block = qn_realloc(block, 0);
+    assert_non_null(block);
+    qn_free(block);
+    block = qn_alloc_zero(0, 8);
+    assert_non_null(block);
+    qn_free(block);
+    qn_free(NULL);
+}
+
+static void zeroed_blocks_are_zero_and_refuse_an_overflow(void **state)
+{
+    (void)state;
+    static const char zeros[300];
+    char *block = qn_alloc_zero(100, 3);
+    assert_non_null(block);
+    assert_memory_equal(block, zeros, sizeof zeros);
+    qn_free(block);
+    volatile size_t count = SIZE_MAX / 2;
+    assert_null(qn_alloc_zero(count, 3));
+}
+
+static void arena_blocks_are_apart_and_aligned(void **state)
+{
+    (void)state;
+    struct qn_arena arena = {0};
+    struct qn_random random;
+    unsigned char *blocks[500];
+    size_t sizes[500];
+    qn_random_init_seed(&random, 1);
+    for (size_t i = 0; i < TEST_COUNT(blocks); i++) {
+        sizes[i] = qn_random_below(&random, i % 50 == 0 ? 200000 : 300);
+        blocks[i] = qn_arena_alloc(&arena, sizes[i]);
+        assert_non_null(blocks[i]);
+        assert_int_equal((uintptr_t)blocks[i] % alignof(max_align_t), 0);
+        memset(blocks[i], (int)(i % 251), sizes[i]);
+    }
+    for (size_t i = 0; i < TEST_COUNT(blocks); i++) {
+        for (size_t j = 0; j < sizes[i]; j++) {
+            assert_int_equal(blocks[i][j], i % 251);
+        }
+    }
+    qn_arena_finish(&arena);
+    qn_arena_finish(&arena);
+}
+
+static void arena_refuses_absurd_sizes_and_goes_on(void **state)
+{
+    (void)state;
+    struct qn_arena arena = {0};
+    char *text = qn_arena_strdup(&arena, "kept");
+    volatile size_t absurd = SIZE_MAX;
+    assert_null(qn_arena_alloc(&arena, absurd));
+    assert_null(qn_arena_alloc(&arena, absurd / 2 - 100));
+    assert_string_equal(text, "kept");
+    assert_string_equal(qn_arena_strdup(&arena, "more"), "more");
+    qn_arena_finish(&arena);
+}
+
+static void arena_keeps_one_chunk_of_ordinary_size_over_a_reset(void **state)
+{
+    (void)state;
+    struct qn_arena arena = {0};
+    void *first = qn_arena_alloc(&arena, 10);
+    assert_non_null(qn_arena_alloc(&arena, (size_t)1 << 20));
+    qn_arena_reset(&arena);
+    assert_ptr_equal(qn_arena_alloc(&arena, 10), first);
+    qn_arena_finish(&arena);
+    assert_non_null(qn_arena_alloc(&arena, (size_t)1 << 20));
+    qn_arena_reset(&arena);
+    assert_null(arena.chunk);
+    qn_arena_finish(&arena);
+}
+
+static void arena_formats_and_copies(void **state)
+{
+    (void)state;
+    struct qn_arena arena = {0};
+    assert_string_equal(qn_arena_printf(&arena, "%s-%d", "task", 7), "task-7");
+    char *copy = qn_arena_copy(&arena, "a\0b", 3);
+    assert_memory_equal(copy, "a\0b", 3);
+    assert_non_null(qn_arena_copy(&arena, NULL, 0));
+    qn_arena_finish(&arena);
+}
+
+static void buffer_grows_to_its_limit_and_stays_a_string(void **state)
+{
+    (void)state;
+    struct qn_buf buf;
+    qn_buf_init(&buf, 1000);
+    assert_string_equal(qn_buf_text(&buf), "");
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(qn_buf_append(&buf, "0123456789", 10), QUERN_OK);
+        assert_int_equal(strlen(qn_buf_text(&buf)), buf.size);
+    }
+    assert_int_equal(buf.size, 1000);
+    assert_int_equal(qn_buf_append(&buf, "x", 1), QUERN_E_FULL);
+    assert_int_equal(qn_buf_printf(&buf, "%d", 1), QUERN_E_FULL);
+    assert_int_equal(qn_buf_append(&buf, NULL, 0), QUERN_OK);
+    assert_int_equal(buf.size, 1000);
+    assert_int_equal(strlen(buf.data), 1000);
+    qn_buf_finish(&buf);
+    assert_string_equal(qn_buf_text(&buf), "");
+}
+
+static void refused_append_leaves_the_buffer_as_it_was(void **state)
+{
+    (void)state;
+    struct qn_buf buf;
+    qn_buf_init(&buf, 8);
+    assert_int_equal(qn_buf_append_text(&buf, "abc"), QUERN_OK);
+    assert_int_equal(qn_buf_append_text(&buf, "defghi"), QUERN_E_FULL);
+    assert_string_equal(qn_buf_text(&buf), "abc");
+    assert_int_equal(qn_buf_printf(&buf, "%s", "defgh"), QUERN_OK);
+    assert_string_equal(qn_buf_text(&buf), "abcdefgh");
+    qn_buf_finish(&buf);
+}
+
+static void buffer_without_limit_refuses_what_cannot_be_had(void **state)
+{
+    (void)state;
+    struct qn_buf buf;
+    qn_buf_init(&buf, SIZE_MAX);
+    assert_int_equal(qn_buf_append_text(&buf, "abc"), QUERN_OK);
+    volatile size_t absurd = SIZE_MAX / 2;
+    assert_int_equal(qn_buf_append(&buf, "x", absurd), QUERN_E_NOMEM);
+    assert_string_equal(qn_buf_text(&buf), "abc");
+    qn_buf_finish(&buf);
+}
+
+static void reset_buffer_is_empty_and_keeps_its_memory(void **state)
+{
+    (void)state;
+    struct qn_buf buf;
+    qn_buf_init(&buf, 100);
+    qn_buf_reset(&buf);
+    assert_int_equal(qn_buf_append_text(&buf, "abc"), QUERN_OK);
+    const char *data = buf.data;
+    qn_buf_reset(&buf);
+    assert_string_equal(qn_buf_text(&buf), "");
+    assert_int_equal(qn_buf_append_text(&buf, "d"), QUERN_OK);
+    assert_ptr_equal(buf.data, data);
+    qn_buf_finish(&buf);
+    qn_buf_finish(&buf);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(empty_blocks_are_blocks_too),
+    cmocka_unit_test(zeroed_blocks_are_zero_and_refuse_an_overflow),
+    cmocka_unit_test(arena_blocks_are_apart_and_aligned),
+    cmocka_unit_test(arena_refuses_absurd_sizes_and_goes_on),
+    cmocka_unit_test(arena_keeps_one_chunk_of_ordinary_size_over_a_reset),
+    cmocka_unit_test(arena_formats_and_copies),
+    cmocka_unit_test(buffer_grows_to_its_limit_and_stays_a_string),
+    cmocka_unit_test(refused_append_leaves_the_buffer_as_it_was),
+    cmocka_unit_test(buffer_without_limit_refuses_what_cannot_be_had),
+    cmocka_unit_test(reset_buffer_is_empty_and_keeps_its_memory),
+};
+
+TEST_MAIN(tests)
