@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/* test_mux.c - which handler runs, middlewares, the not-found outcome, refusals; and commands as
+ * handlers. Handlers are called through the public test kit. */
+#include "quern/mux.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "broker/broker.h"
+#include "lib_test.h"
+#include "quern/testing.h"
+#include "worker/mux.h"
+#include "worker/run.h"
+
+static char trace[256];
+
+static void note(const char *text)
+{
+    (void)strncat(trace, text, sizeof trace - strlen(trace) - 1);
+}
+
+static quern_outcome handle(quern_run *run, const quern_task *task, void *user)
+{
+    (void)run;
+    (void)task;
+    note(user);
+    return QUERN_DONE;
+}
+
+static quern_outcome layer(quern_run *run, const quern_task *task, quern_handler next,
+                           void *next_user, void *user)
+{
+    note(user);
+    quern_outcome outcome = next(run, task, next_user);
+    note(user);
+    return outcome;
+}
+
+static quern_outcome wall(quern_run *run, const quern_task *task, quern_handler next,
+                          void *next_user, void *user)
+{
+    (void)next;
+    (void)next_user;
+    (void)user;
+    return quern_run_fail(run, QUERN_DROP, "no %s today", task->type);
+}
+
+static quern_mux *new_mux(void)
+{
+    quern_mux *mux = NULL;
+    quern_error error = {0};
+    assert_ok(quern_mux_new(&mux, &error), error);
+    trace[0] = '\0';
+    return mux;
+}
+
+static void add(quern_mux *mux, const char *pattern, void *user)
+{
+    quern_error error = {0};
+    assert_ok(quern_mux_handle(mux, pattern, handle, user, NULL, &error), error);
+}
+
+/* A run of one task of this type, outside of any worker. */
+static struct quern_run *new_run(struct qn_task task)
+{
+    task.id = task.id != NULL ? task.id : "id-1";
+    task.queue = "default";
+    struct qn_leased leased = {.task = task, .fence = 7, .retry_count = 2};
+    struct qn_leased *copy = qn_leased_copy(&leased);
+    assert_non_null(copy);
+    struct quern_run *run = qn_run_new(copy, NULL, NULL);
+    assert_non_null(run);
+    return run;
+}
+
+static void expect_trace(quern_mux *mux, const char *type, const char *expected)
+{
+    trace[0] = '\0';
+    struct quern_run *run = new_run((struct qn_task){.type = type});
+    qn_run_execute(run, mux);
+    assert_string_equal(trace, expected);
+    qn_run_free(run);
+}
+
+static void exact_pattern_wins_then_the_longest_prefix(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    add(mux, "image:", "A");
+    add(mux, "image:resize", "B");
+    add(mux, "image:resize:big", "C");
+    add(mux, "i", "D");
+    expect_trace(mux, "image:resize", "B");
+    expect_trace(mux, "image:resize:big", "C");
+    expect_trace(mux, "image:resize:small", "B");
+    expect_trace(mux, "image:crop", "A");
+    expect_trace(mux, "image", "D");
+    expect_trace(mux, "x", "");
+    quern_mux_free(mux);
+}
+
+static void the_first_middleware_is_the_outermost(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    assert_ok(quern_mux_use(mux, layer, "1", &error), error);
+    assert_ok(quern_mux_use(mux, layer, "2", &error), error);
+    add(mux, "a", "h");
+    expect_trace(mux, "a", "12h21");
+    expect_trace(mux, "nobody", "1221"); /* it wraps the not-found outcome, too */
+    quern_mux_free(mux);
+}
+
+static void a_middleware_may_answer_itself(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    assert_ok(quern_mux_use(mux, wall, NULL, &error), error);
+    add(mux, "a", "h");
+    struct quern_run *run = new_run((struct qn_task){.type = "a"});
+    qn_run_execute(run, mux);
+    assert_int_equal(run->outcome, QUERN_DROP);
+    assert_string_equal(run->error, "no a today");
+    assert_string_equal(trace, "");
+    qn_run_free(run);
+    quern_mux_free(mux);
+}
+
+static void an_unknown_type_gets_the_not_found_outcome(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    struct quern_run *run = new_run((struct qn_task){.type = "x"});
+    qn_run_execute(run, mux);
+    assert_int_equal(run->outcome, QUERN_RETRY);
+    assert_string_equal(run->error, "handler not found for task \"x\"");
+    assert_ok(quern_mux_not_found(mux, QUERN_ARCHIVE, &error), error);
+    qn_run_execute(run, mux);
+    assert_int_equal(run->outcome, QUERN_ARCHIVE);
+    assert_int_equal(quern_mux_not_found(mux, (quern_outcome)9, &error), QUERN_E_INVALID);
+    qn_run_free(run);
+    quern_mux_free(mux);
+}
+
+static quern_outcome odd(quern_run *run, const quern_task *task, void *user)
+{
+    (void)task;
+    if (user != NULL) {
+        (void)quern_run_fail(run, QUERN_RETRY, "%s", (const char *)user);
+    }
+    return (quern_outcome)42;
+}
+
+static void an_unknown_outcome_is_a_retry_that_says_so(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    assert_ok(quern_mux_handle(mux, "a", odd, NULL, NULL, &error), error);
+    assert_ok(quern_mux_handle(mux, "b", odd, "why", NULL, &error), error);
+    struct quern_run *run = new_run((struct qn_task){.type = "a"});
+    qn_run_execute(run, mux);
+    assert_int_equal(run->outcome, QUERN_RETRY);
+    assert_string_equal(run->error, "handler returned the unknown outcome 42");
+    qn_run_free(run);
+    run = new_run((struct qn_task){.type = "b"});
+    qn_run_execute(run, mux);
+    assert_string_equal(run->error, "handler returned the unknown outcome 42: why");
+    qn_run_free(run);
+    quern_mux_free(mux);
+}
+
+static void bad_registrations_are_refused(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    add(mux, "a", "h");
+    assert_int_equal(quern_mux_handle(mux, "a", handle, NULL, NULL, &error), QUERN_E_CONFLICT);
+    assert_int_equal(quern_mux_handle(mux, "", handle, NULL, NULL, &error), QUERN_E_INVALID);
+    assert_int_equal(quern_mux_handle(mux, NULL, handle, NULL, NULL, &error), QUERN_E_INVALID);
+    assert_int_equal(quern_mux_handle(mux, "b", NULL, NULL, NULL, &error), QUERN_E_INVALID);
+    char long_pattern[258];
+    memset(long_pattern, 'x', 257);
+    long_pattern[257] = '\0';
+    assert_int_equal(quern_mux_handle(mux, long_pattern, handle, NULL, NULL, &error),
+                     QUERN_E_INVALID);
+    quern_handler_options options = {.ack = 3};
+    assert_int_equal(quern_mux_handle(mux, "b", handle, NULL, &options, &error), QUERN_E_INVALID);
+    options = (quern_handler_options){.prefetch_max = 65};
+    assert_int_equal(quern_mux_handle(mux, "b", handle, NULL, &options, &error), QUERN_E_INVALID);
+    options = (quern_handler_options){.retry = {.kind = 17}};
+    assert_int_equal(quern_mux_handle(mux, "b", handle, NULL, &options, &error), QUERN_E_INVALID);
+    assert_int_equal(quern_mux_exec(mux, "b", " ", NULL, &error), QUERN_E_INVALID);
+    quern_exec_options exec = {.kill_after_ms = -1};
+    assert_int_equal(quern_mux_exec(mux, "b", "true", &exec, &error), QUERN_E_INVALID);
+    assert_int_equal(quern_mux_exec(mux, "a", "true", NULL, &error), QUERN_E_CONFLICT);
+    assert_int_equal(quern_mux_use(mux, NULL, NULL, &error), QUERN_E_INVALID);
+    quern_mux_free(mux);
+}
+
+static void a_frozen_mux_cannot_be_changed(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    qn_mux_freeze(mux);
+    assert_int_equal(quern_mux_handle(mux, "a", handle, NULL, NULL, &error), QUERN_E_STATE);
+    assert_int_equal(quern_mux_exec(mux, "a", "true", NULL, &error), QUERN_E_STATE);
+    assert_int_equal(quern_mux_use(mux, layer, NULL, &error), QUERN_E_STATE);
+    assert_int_equal(quern_mux_not_found(mux, QUERN_DROP, &error), QUERN_E_STATE);
+    qn_mux_thaw(mux);
+    add(mux, "a", "h");
+    quern_mux_free(mux);
+}
+
+/* --- Commands as handlers -------------------------------------------------------------- */
+
+static struct quern_run *run_command(const char *command, struct qn_task task)
+{
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    assert_ok(quern_mux_exec(mux, "c", command, NULL, &error), error);
+    task.type = "c";
+    struct quern_run *run = new_run(task);
+    qn_run_execute(run, mux);
+    quern_mux_free(mux);
+    return run;
+}
+
+static void the_exit_code_of_a_command_is_its_verdict(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command;
+        int outcome;
+        const char *error;
+    } cases[] = {
+        {"exit 0", QUERN_DONE, NULL},
+        {"exit 75", QUERN_RETRY, "exit status 75"},
+        {"echo bad data >&2; exit 65", QUERN_ARCHIVE, "exit status 65: bad data"},
+        {"printf 'a\\nb\\n' >&2; exit 3", QUERN_RETRY, "exit status 3: a\nb"},
+        {"kill -SEGV $$", QN_OUTCOME_CRASHED, "killed by signal 11 (SIGSEGV)"},
+        {"kill -KILL $$", QN_OUTCOME_CRASHED, "killed by signal 9 (SIGKILL)"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct quern_run *run = run_command(cases[i].command, (struct qn_task){.id = NULL});
+        assert_int_equal(run->outcome, cases[i].outcome);
+        if (cases[i].error != NULL) {
+            assert_string_equal(run->error, cases[i].error);
+        } else {
+            assert_null(run->error);
+        }
+        assert_false(run->has_result);
+        qn_run_free(run);
+    }
+}
+
+static void a_command_gets_payload_and_environment(void **state)
+{
+    (void)state;
+    struct quern_run *run =
+        run_command("printf '%s|' $QUERN_TASK_ID $QUERN_TASK_TYPE $QUERN_QUEUE $QUERN_RETRY_COUNT "
+                    "$QUERN_FENCE; cat",
+                    (struct qn_task){.payload = "load", .payload_size = 4, .retention_ms = 1000});
+    assert_int_equal(run->outcome, QUERN_DONE);
+    assert_true(run->has_result);
+    assert_int_equal(run->result_size, strlen("id-1|c|default|2|7|load"));
+    assert_memory_equal(run->result, "id-1|c|default|2|7|load", run->result_size);
+    qn_run_free(run);
+}
+
+static void the_last_lines_of_a_long_complaint_become_the_error(void **state)
+{
+    (void)state;
+    struct quern_run *run = run_command("seq 1 20000 >&2; printf '\\377last\\n\\n' >&2; exit 1",
+                                        (struct qn_task){.id = 0});
+    assert_int_equal(run->outcome, QUERN_RETRY);
+    size_t size = strlen(run->error);
+    assert_true(size <= 4096 && size > 3500);
+    assert_memory_equal(run->error, "exit status 1: 1", strlen("exit status 1: 1"));
+    const char *end = "20000\n\xef\xbf\xbdlast";
+    assert_string_equal(run->error + size - strlen(end), end);
+    qn_run_free(run);
+}
+
+static void a_cancelled_command_is_terminated_and_not_a_crash(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    assert_ok(quern_mux_exec(mux, "c", "exec sleep 1000", NULL, &error), error);
+    struct quern_run *run = new_run((struct qn_task){.type = "c"});
+    qn_run_cancel(run, QN_REASON_TIMEOUT);
+    qn_run_execute(run, mux);
+    assert_int_equal(run->outcome, QUERN_RETRY);
+    assert_string_equal(run->error, "killed by signal 15 (SIGTERM)");
+    qn_run_free(run);
+    quern_mux_free(mux);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(exact_pattern_wins_then_the_longest_prefix),
+    cmocka_unit_test(the_first_middleware_is_the_outermost),
+    cmocka_unit_test(a_middleware_may_answer_itself),
+    cmocka_unit_test(an_unknown_type_gets_the_not_found_outcome),
+    cmocka_unit_test(an_unknown_outcome_is_a_retry_that_says_so),
+    cmocka_unit_test(bad_registrations_are_refused),
+    cmocka_unit_test(a_frozen_mux_cannot_be_changed),
+    cmocka_unit_test(the_exit_code_of_a_command_is_its_verdict),
+    cmocka_unit_test(a_command_gets_payload_and_environment),
+    cmocka_unit_test(the_last_lines_of_a_long_complaint_become_the_error),
+    cmocka_unit_test(a_cancelled_command_is_terminated_and_not_a_crash),
+};
+TEST_MAIN(tests)
