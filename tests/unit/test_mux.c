@@ -87,10 +87,10 @@ static void exact_pattern_wins_then_the_longest_prefix(void **state)
 {
     (void)state;
     quern_mux *mux = new_mux();
-    add(mux, "image:", "A");
-    add(mux, "image:resize", "B");
-    add(mux, "image:resize:big", "C");
-    add(mux, "i", "D");
+    add(mux, "image:", (char[]){"A"});
+    add(mux, "image:resize", (char[]){"B"});
+    add(mux, "image:resize:big", (char[]){"C"});
+    add(mux, "i", (char[]){"D"});
     expect_trace(mux, "image:resize", "B");
     expect_trace(mux, "image:resize:big", "C");
     expect_trace(mux, "image:resize:small", "B");
@@ -105,9 +105,9 @@ static void the_first_middleware_is_the_outermost(void **state)
     (void)state;
     quern_mux *mux = new_mux();
     quern_error error = {0};
-    assert_ok(quern_mux_use(mux, layer, "1", &error), error);
-    assert_ok(quern_mux_use(mux, layer, "2", &error), error);
-    add(mux, "a", "h");
+    assert_ok(quern_mux_use(mux, layer, (char[]){"1"}, &error), error);
+    assert_ok(quern_mux_use(mux, layer, (char[]){"2"}, &error), error);
+    add(mux, "a", (char[]){"h"});
     expect_trace(mux, "a", "12h21");
     expect_trace(mux, "nobody", "1221"); /* it wraps the not-found outcome, too */
     quern_mux_free(mux);
@@ -119,7 +119,7 @@ static void a_middleware_may_answer_itself(void **state)
     quern_mux *mux = new_mux();
     quern_error error = {0};
     assert_ok(quern_mux_use(mux, wall, NULL, &error), error);
-    add(mux, "a", "h");
+    add(mux, "a", (char[]){"h"});
     struct quern_run *run = new_run((struct qn_task){.type = "a"});
     qn_run_execute(run, mux);
     assert_int_equal(run->outcome, QUERN_DROP);
@@ -161,7 +161,7 @@ static void an_unknown_outcome_is_a_retry_that_says_so(void **state)
     quern_mux *mux = new_mux();
     quern_error error = {0};
     assert_ok(quern_mux_handle(mux, "a", odd, NULL, NULL, &error), error);
-    assert_ok(quern_mux_handle(mux, "b", odd, "why", NULL, &error), error);
+    assert_ok(quern_mux_handle(mux, "b", odd, (char[]){"why"}, NULL, &error), error);
     struct quern_run *run = new_run((struct qn_task){.type = "a"});
     qn_run_execute(run, mux);
     assert_int_equal(run->outcome, QUERN_RETRY);
@@ -179,7 +179,7 @@ static void bad_registrations_are_refused(void **state)
     (void)state;
     quern_mux *mux = new_mux();
     quern_error error = {0};
-    add(mux, "a", "h");
+    add(mux, "a", (char[]){"h"});
     assert_int_equal(quern_mux_handle(mux, "a", handle, NULL, NULL, &error), QUERN_E_CONFLICT);
     assert_int_equal(quern_mux_handle(mux, "", handle, NULL, NULL, &error), QUERN_E_INVALID);
     assert_int_equal(quern_mux_handle(mux, NULL, handle, NULL, NULL, &error), QUERN_E_INVALID);
@@ -214,7 +214,7 @@ static void a_frozen_mux_cannot_be_changed(void **state)
     assert_int_equal(quern_mux_use(mux, layer, NULL, &error), QUERN_E_STATE);
     assert_int_equal(quern_mux_not_found(mux, QUERN_DROP, &error), QUERN_E_STATE);
     qn_mux_thaw(mux);
-    add(mux, "a", "h");
+    add(mux, "a", (char[]){"h"});
     quern_mux_free(mux);
 }
 
