@@ -19,6 +19,7 @@
 #define NS_PER_MS INT64_C(1000000)
 #define NS_PER_S (1000 * NS_PER_MS)
 #define DURATION_NS_MAX (QN_DURATION_MS_MAX * NS_PER_MS)
+enum { TEXT_SIZE = 64 }; /* of a formatted duration, which needs 32 at most */
 
 static const struct unit {
     const char *name;
@@ -143,12 +144,12 @@ static size_t append_part(char *out, size_t used, uint64_t count, const char *un
     if (count == 0) {
         return used;
     }
-    return used + (size_t)sprintf(out + used, "%" PRIu64 "%s", count, unit);
+    return used + (size_t)snprintf(out + used, TEXT_SIZE - used, "%" PRIu64 "%s", count, unit);
 }
 
 void qn_duration_format(int64_t ms, char *out, size_t out_size)
 {
-    char text[64];
+    char text[TEXT_SIZE];
     size_t used = 0;
     uint64_t left = ms < 0 ? 0 - (uint64_t)ms : (uint64_t)ms;
     if (ms < 0) {
@@ -161,13 +162,14 @@ void qn_duration_format(int64_t ms, char *out, size_t out_size)
     unsigned seconds = (unsigned)(left / 1000 % 60);
     unsigned rest_ms = (unsigned)(left % 1000);
     if (left == 0) {
-        used += (size_t)sprintf(text + used, "0s");
+        text[used++] = '0';
+        text[used++] = 's';
     } else if (below_a_second) {
         used = append_part(text, used, rest_ms, "ms");
     } else if (rest_ms == 0) {
         used = append_part(text, used, seconds, "s");
     } else {
-        used += (size_t)sprintf(text + used, "%u.%03u", seconds, rest_ms);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%u.%03u", seconds, rest_ms);
         while (text[used - 1] == '0') {
             used--;
         }

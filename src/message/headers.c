@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -94,6 +95,7 @@ static quern_status copy_members(struct qn_arena *arena, json_t *object,
         if (!json_is_string(value)) {
             return qn_error_set(err, QUERN_E_CORRUPT, "headers: \"%.64s\" is not a text", name);
         }
+        QN_ASSERT(at < count);
         headers[at].name = qn_arena_strdup(arena, name);
         headers[at].value = qn_arena_strdup(arena, json_string_value(value));
         if (headers[at].name == NULL || headers[at].value == NULL) {

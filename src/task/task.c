@@ -52,7 +52,7 @@ static const char *show_name(const char *name, char out[4 * SHOWN_NAME_MAX + 4])
         *at++ = digits[c >> 4];
         *at++ = digits[c & 0xf];
     }
-    strcpy(at, size > SHOWN_NAME_MAX ? "..." : "");
+    memcpy(at, size > SHOWN_NAME_MAX ? "..." : "", size > SHOWN_NAME_MAX ? 4 : 1);
     return out;
 }
 

@@ -3,6 +3,7 @@
  * handlers. Handlers are called through the public test kit. */
 #include "quern/mux.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -17,7 +18,8 @@ static char trace[256];
 
 static void note(const char *text)
 {
-    (void)strncat(trace, text, sizeof trace - strlen(trace) - 1);
+    size_t used = strlen(trace);
+    (void)snprintf(trace + used, sizeof trace - used, "%s", text);
 }
 
 static quern_outcome handle(quern_run *run, const quern_task *task, void *user)

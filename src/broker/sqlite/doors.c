@@ -19,15 +19,8 @@
 
 static struct timespec deadline_after_ms(int64_t ms)
 {
-    struct timespec at;
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(ms / 1000);
-    at.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
+    int64_t at_ns = qn_clock_mono_ns() + ms * 1000000;
+    return (struct timespec){.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
 }
 
 static bool gate_enter(struct qn_gate *gate, bool urgent, int64_t timeout_ms)

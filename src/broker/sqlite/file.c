@@ -73,7 +73,7 @@ static quern_status resolve_new(const char *path, char **ret_path, quern_error *
     if (joined != NULL) {
         (void)snprintf(joined, size, "%s/%s", strcmp(resolved, "/") == 0 ? "" : resolved, name);
     }
-    free(resolved);
+    qn_free(resolved);
     if (joined == NULL) {
         return qn_error_nomem(err);
     }
@@ -92,7 +92,7 @@ static quern_status resolve(const char *path, char **ret_path, bool *ret_exists,
         return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: %s", path, strerror(errno));
     }
     char *copy = qn_strdup(resolved);
-    free(resolved);
+    qn_free(resolved);
     if (copy == NULL) {
         return qn_error_nomem(err);
     }

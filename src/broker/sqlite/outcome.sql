@@ -10,7 +10,8 @@ UPDATE quern_task SET state = 6, at_ms = ?3, completed_at_ms = ?4, result = iif(
     progress_note = NULL
 WHERE seq = ?1 AND token = ?2 AND state = 1;
 
--- Nobody has started it since: it waits because its lease expired (4) or its worker seemed dead (6).
+-- Nobody has started it since: it waits because its lease expired (4) or its worker seemed dead
+-- (6).
 -- name: salvage_delete
 DELETE FROM quern_task WHERE seq = ?1 AND token = ?2 AND state IN (2, 4) AND cause IN (4, 6);
 

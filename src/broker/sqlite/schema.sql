@@ -82,16 +82,18 @@ CREATE TABLE quern_task (
 
 -- Ids are unique in their queue, in every state, as in asynq. UUIDv7 ids keep this index dense.
 CREATE UNIQUE INDEX quern_task_id ON quern_task (queue, id);
--- Pending tasks in their order; those with a crash on record apart, since a worker takes at most one.
+-- Pending tasks in their order; those with a crash on record apart, since a worker takes at most
+-- one.
 CREATE INDEX quern_task_pending ON quern_task (queue, place) WHERE state = 2 AND crash_count = 0;
 CREATE INDEX quern_task_suspect ON quern_task (queue, place) WHERE state = 2 AND crash_count > 0;
 CREATE INDEX quern_task_lease ON quern_task (lease_until, queue) WHERE state = 1;
--- What is due next. So every state stands in exactly one of these indexes, in its order; a query must
--- repeat the WHERE of the index word for word, or it is not used.
+-- What is due next. So every state stands in exactly one of these indexes, in its order; a query
+-- must repeat the WHERE of the index word for word, or it is not used.
 CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state) WHERE state IN (3, 4);
 CREATE INDEX quern_task_rest ON quern_task (queue, state, at_ms) WHERE state >= 5;
 
--- Uniqueness locks, as asynq's: they have a life of their own and may outlive the state of the task.
+-- Uniqueness locks, as asynq's: they have a life of their own and may outlive the state of the
+-- task.
 CREATE TABLE quern_lock (
     key             TEXT PRIMARY KEY,
     queue           INTEGER NOT NULL,

@@ -48,9 +48,9 @@ static void *sync_thread(void *user)
         while (!syncer->dirty && !syncer->stop) {
             pthread_cond_wait(&syncer->changed, &syncer->mutex);
         }
-        struct timespec at;
-        (void)clock_gettime(CLOCK_MONOTONIC, &at);
-        at.tv_sec += SYNC_AFTER_S;
+        int64_t now_ns = qn_clock_mono_ns();
+        struct timespec at = {.tv_sec = now_ns / 1000000000 + SYNC_AFTER_S,
+                              .tv_nsec = now_ns % 1000000000};
         int code = 0;
         while (!syncer->stop && code != ETIMEDOUT) {
             code = pthread_cond_timedwait(&syncer->changed, &syncer->mutex, &at);
