@@ -99,6 +99,7 @@ static void make_runs(struct quern_worker *worker, struct qn_list *queues)
             continue;
         }
         run->leased_at_mono_ns = now_mono_ns;
+        run->item.execute = qn_execute;
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
 }
