@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* test_message.c - ids, unique keys, and headers as JSON. */
+#include <ctype.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "lib_test.h"
+#include "message/headers.h"
+#include "message/id.h"
+#include "message/unique_key.h"
+
+static void ids_are_uuids_of_version_7(void **state)
+{
+    (void)state;
+    struct qn_id_source source;
+    qn_id_source_init(&source);
+    for (int i = 0; i < 1000; i++) {
+        char id[QN_ID_TEXT_SIZE];
+        qn_id_next(&source, INT64_C(0x0123456789ab) + i * 7, id);
+        assert_int_equal(strlen(id), 36);
+        for (size_t j = 0; j < 36; j++) {
+            if (j == 8 || j == 13 || j == 18 || j == 23) {
+                assert_int_equal(id[j], '-');
+            } else {
+                assert_true(isdigit((unsigned char)id[j]) || (id[j] >= 'a' && id[j] <= 'f'));
+            }
+        }
+        assert_int_equal(id[14], '7');
+        assert_non_null(strchr("89ab", id[19]));
+        if (i == 0) {
+            assert_memory_equal(id, "01234567-89ab", 13);
+        }
+    }
+}
+
+static void ids_grow_within_a_millisecond_and_when_the_clock_steps_back(void **state)
+{
+    (void)state;
+    struct qn_id_source source;
+    qn_id_source_init(&source);
+    char last[QN_ID_TEXT_SIZE] = "";
+    int64_t now_ms = 1700000000000;
+    for (int i = 0; i < 20000; i++) {
+        char id[QN_ID_TEXT_SIZE];
+        /* Mostly the same millisecond, more often than the counter can count; then steps. */
+        if (i % 6000 == 5999) {
+            now_ms -= 3600000;
+        } else if (i % 1000 == 999) {
+            now_ms += 1;
+        }
+        qn_id_next(&source, now_ms, id);
+        assert_true(strcmp(last, id) < 0);
+        memcpy(last, id, sizeof last);
+    }
+}
+
+static void ids_survive_clocks_out_of_range(void **state)
+{
+    (void)state;
+    static const int64_t moments[] = {-5, 0, INT64_MIN, 5, INT64_MAX, (INT64_C(1) << 48) - 1, 7};
+    struct qn_id_source source;
+    qn_id_source_init(&source);
+    char last[QN_ID_TEXT_SIZE] = "";
+    for (size_t i = 0; i < TEST_COUNT(moments); i++) {
+        char id[QN_ID_TEXT_SIZE];
+        qn_id_next(&source, moments[i], id);
+        assert_true(strcmp(last, id) < 0);
+        memcpy(last, id, sizeof last);
+    }
+}
+
+static void ids_of_two_sources_differ(void **state)
+{
+    (void)state;
+    struct qn_id_source a;
+    struct qn_id_source b;
+    char of_a[QN_ID_TEXT_SIZE];
+    char of_b[QN_ID_TEXT_SIZE];
+    qn_id_source_init(&a);
+    qn_id_source_init(&b);
+    qn_id_next(&a, 1700000000000, of_a);
+    qn_id_next(&b, 1700000000000, of_b);
+    assert_memory_equal(of_a, of_b, 14);
+    assert_string_not_equal(of_a, of_b);
+}
+
+static void unique_keys_are_asynqs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *payload;
+        const char *key;
+    } cases[] = {
+        {NULL, "asynq:{default}:unique:email:send:"},
+        {"", "asynq:{default}:unique:email:send:d41d8cd98f00b204e9800998ecf8427e"},
+        {"{\"to\":1}", "asynq:{default}:unique:email:send:f184cb776799d7f8bfcc2796810e627d"},
+    };
+    struct qn_arena arena = {0};
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_error err = {0};
+        const char *key = NULL;
+        size_t size = cases[i].payload == NULL ? 0 : strlen(cases[i].payload);
+        assert_ok(
+            qn_unique_key(&arena, "default", "email:send", cases[i].payload, size, &key, &err),
+            err);
+        assert_string_equal(key, cases[i].key);
+    }
+    qn_arena_finish(&arena);
+}
+
+static void headers_come_back_in_their_order(void **state)
+{
+    (void)state;
+    static const quern_header headers[] = {
+        {"trace", "00-ab"},
+        {"empty", ""},
+        {"null", NULL},
+        {"a \"quote\"", "\\ \n"},
+        {"\xc3\xa4", "\xf0\x9f\x98\x80"},
+    };
+    struct qn_arena arena = {0};
+    quern_error err = {0};
+    const char *text = NULL;
+    assert_ok(qn_headers_to_json(&arena, headers, TEST_COUNT(headers), &text, &err), err);
+    assert_true(qn_str_starts_with(text, "{\"trace\":\"00-ab\",\"empty\":\"\",\"null\":\"\","));
+    const quern_header *again = NULL;
+    size_t count = 0;
+    assert_ok(qn_headers_from_json(&arena, text, &again, &count, &err), err);
+    assert_int_equal(count, TEST_COUNT(headers));
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(again[i].name, headers[i].name);
+        assert_string_equal(again[i].value, headers[i].value == NULL ? "" : headers[i].value);
+    }
+    qn_arena_finish(&arena);
+}
+
+static void no_headers_are_an_empty_object_or_nothing(void **state)
+{
+    (void)state;
+    struct qn_arena arena = {0};
+    quern_error err = {0};
+    const char *text = NULL;
+    assert_ok(qn_headers_to_json(&arena, NULL, 0, &text, &err), err);
+    assert_string_equal(text, "{}");
+    static const char *const none[] = {NULL, "", "{}", " { } "};
+    for (size_t i = 0; i < TEST_COUNT(none); i++) {
+        const quern_header *headers = (const quern_header *)&arena;
+        size_t count = 9;
+        assert_ok(qn_headers_from_json(&arena, none[i], &headers, &count, &err), err);
+        assert_null(headers);
+        assert_int_equal(count, 0);
+    }
+    qn_arena_finish(&arena);
+}
+
+static void headers_that_cannot_be_stored_are_refused(void **state)
+{
+    (void)state;
+    static const quern_header twice[] = {{"a", "1"}, {"b", "2"}, {"a", "3"}};
+    static const quern_header not_utf8[] = {{"a", "\xff"}};
+    static const quern_header name_not_utf8[] = {{"\xc3", "x"}};
+    struct qn_arena arena = {0};
+    quern_error err = {0};
+    const char *text = NULL;
+    assert_int_equal(qn_headers_to_json(&arena, twice, 3, &text, &err), QUERN_E_INVALID);
+    assert_string_equal(err.text, "header \"a\" is given twice");
+    assert_int_equal(qn_headers_to_json(&arena, not_utf8, 1, &text, &err), QUERN_E_INVALID);
+    assert_int_equal(qn_headers_to_json(&arena, name_not_utf8, 1, &text, &err), QUERN_E_INVALID);
+    assert_null(text);
+    qn_arena_finish(&arena);
+}
+
+static void stored_headers_that_are_no_object_of_texts_are_corrupt(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "x",
+        "[]",
+        "\"a\"",
+        "null",
+        "{\"a\":1}",
+        "{\"a\":\"1\",\"a\":\"2\"}",
+        "{\"a\":{\"b\":\"c\"}}",
+        "{\"a\":\"\\u0000\"}",
+        "{\"a\":\"1\"} x",
+        "{\"a\":\"1\"",
+        "{\"\xff\":\"1\"}",
+    };
+    struct qn_arena arena = {0};
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_error err = {0};
+        const quern_header *headers = NULL;
+        size_t count = 77;
+        if (qn_headers_from_json(&arena, cases[i], &headers, &count, &err) != QUERN_E_CORRUPT) {
+            fail_msg("taken for headers: %s", cases[i]);
+        }
+        assert_true(qn_utf8_valid(err.text, strlen(err.text)));
+        assert_int_equal(count, 77);
+    }
+    qn_arena_finish(&arena);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ids_are_uuids_of_version_7),
+    cmocka_unit_test(ids_grow_within_a_millisecond_and_when_the_clock_steps_back),
+    cmocka_unit_test(ids_survive_clocks_out_of_range),
+    cmocka_unit_test(ids_of_two_sources_differ),
+    cmocka_unit_test(unique_keys_are_asynqs),
+    cmocka_unit_test(headers_come_back_in_their_order),
+    cmocka_unit_test(no_headers_are_an_empty_object_or_nothing),
+    cmocka_unit_test(headers_that_cannot_be_stored_are_refused),
+    cmocka_unit_test(stored_headers_that_are_no_object_of_texts_are_corrupt),
+};
+
+TEST_MAIN(tests)
