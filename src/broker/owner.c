@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +17,8 @@
 
 #include "base/error.h"
 
-#define BOOT_ID_SIZE 37
-
 struct owner {
-    char boot_id[BOOT_ID_SIZE];
+    char boot_id[QN_BOOT_ID_SIZE];
     uint64_t pid_ns;
     int64_t pid;
     uint64_t start_time;
@@ -45,15 +42,15 @@ static bool read_text(const char *path, char *out, size_t out_size)
     return true;
 }
 
-static bool read_boot_id(char out[BOOT_ID_SIZE])
+bool qn_owner_boot_id(char out[QN_BOOT_ID_SIZE])
 {
     char text[64];
     if (!read_text("/proc/sys/kernel/random/boot_id", text, sizeof text) ||
-        strlen(text) < BOOT_ID_SIZE - 1) {
+        strlen(text) < QN_BOOT_ID_SIZE - 1) {
         return false;
     }
-    memcpy(out, text, BOOT_ID_SIZE - 1);
-    out[BOOT_ID_SIZE - 1] = '\0';
+    memcpy(out, text, QN_BOOT_ID_SIZE - 1);
+    out[QN_BOOT_ID_SIZE - 1] = '\0';
     return true;
 }
 
@@ -88,7 +85,7 @@ static bool read_self(struct owner *owner)
 {
     struct stat ns;
     char state = '\0';
-    if (!read_boot_id(owner->boot_id) || stat("/proc/self/ns/pid", &ns) != 0 ||
+    if (!qn_owner_boot_id(owner->boot_id) || stat("/proc/self/ns/pid", &ns) != 0 ||
         !read_stat("/proc/self/stat", &state, &owner->start_time)) {
         return false;
     }
@@ -146,9 +143,9 @@ enum qn_owner_state qn_owner_judge(const char *text)
     return gone ? QN_OWNER_DEAD : QN_OWNER_ALIVE;
 }
 
-int qn_owner_same_boot(const char *text)
+bool qn_owner_same_boot(const char *text)
 {
     struct owner owner;
-    char boot_id[BOOT_ID_SIZE];
-    return parse(text, &owner) && read_boot_id(boot_id) && strcmp(owner.boot_id, boot_id) == 0;
+    char boot_id[QN_BOOT_ID_SIZE];
+    return parse(text, &owner) && qn_owner_boot_id(boot_id) && strcmp(owner.boot_id, boot_id) == 0;
 }

@@ -6,9 +6,12 @@
 #ifndef QN_BROKER_OWNER_H
 #define QN_BROKER_OWNER_H
 
+#include <stdbool.h>
+
 #include "quern/status.h"
 
 #define QN_OWNER_SIZE 128
+#define QN_BOOT_ID_SIZE 37 /* with its NUL */
 
 enum qn_owner_state { QN_OWNER_UNKNOWN, QN_OWNER_ALIVE, QN_OWNER_DEAD };
 
@@ -16,7 +19,9 @@ QUERN_NODISCARD quern_status qn_owner_self(char out[QN_OWNER_SIZE], quern_error 
 /* Malformed text is QN_OWNER_UNKNOWN. Another boot of this machine cannot be told from another
  * machine: QN_OWNER_UNKNOWN. */
 enum qn_owner_state qn_owner_judge(const char *owner);
+/* The id of this boot of the kernel; false when it cannot be read. */
+bool qn_owner_boot_id(char out[QN_BOOT_ID_SIZE]);
 /* Whether it names this boot of this kernel (then its leases are on our boot clock). */
-int qn_owner_same_boot(const char *owner);
+bool qn_owner_same_boot(const char *owner);
 
 #endif

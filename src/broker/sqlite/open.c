@@ -28,6 +28,12 @@ static const struct qn_broker_ops ops = {
     .write_result = qn_sqlite_write_result,
     .write_progress = qn_sqlite_write_progress,
     .forward = qn_sqlite_forward,
+    .recover = qn_sqlite_recover,
+    .prune = qn_sqlite_prune,
+    .arm = qn_sqlite_arm,
+    .wait = qn_sqlite_wait,
+    .interrupt = qn_sqlite_interrupt,
+    .wake = qn_sqlite_wake_all,
     .announce = qn_sqlite_announce,
     .withdraw = qn_sqlite_withdraw,
     .drained = qn_sqlite_drained,
@@ -142,6 +148,7 @@ static void init_parts(struct qn_sqlite *self)
     pthread_mutex_init(&self->waiter.mutex, NULL);
     self->waiter.epoll_fd = -1;
     self->waiter.interrupt_fd = -1;
+    self->waiter.dir_fd = -1;
     self->waiter.wake_fd = -1;
     self->waiter.control_fd = -1;
     self->waiter.lock_fd = -1;

@@ -33,5 +33,5 @@ SELECT schema_version FROM quern_meta WHERE one = 1;
 
 -- name: set_version
 INSERT INTO quern_meta (one, schema_version, counter, boot_id, created_at_ms)
-VALUES (1, ?1, 0, '', ?2)
+VALUES (1, ?1, 0, ?3, ?2)
 ON CONFLICT (one) DO UPDATE SET schema_version = excluded.schema_version;

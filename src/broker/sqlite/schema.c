@@ -6,6 +6,7 @@
  * refused. Migrations run in one transaction, after a second look at the version inside it, so
  * that two processes that open a new file together do it once. */
 #include "base/error.h"
+#include "broker/owner.h"
 #include "broker/sqlite/open_sql.h"
 #include "broker/sqlite/schema_sql.h"
 #include "broker/sqlite/sqlite.h"
@@ -71,9 +72,11 @@ static quern_status migrate(struct qn_conn *conn, int64_t from, int64_t now_ms, 
             return status;
         }
     }
+    char boot_id[QN_BOOT_ID_SIZE];
     struct qn_query query = qn_query_start_once(conn, sql_set_version);
     qn_query_int(&query, QN_SQLITE_SCHEMA_VERSION);
     qn_query_int(&query, now_ms);
+    qn_query_text(&query, qn_owner_boot_id(boot_id) ? boot_id : "");
     return qn_query_run(&query, NULL, err);
 }
 

@@ -10,12 +10,15 @@
 #define QN_BROKER_SQLITE_SQLITE_H
 
 #include <pthread.h>
-#include <sys/types.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "base/limits.h"
 #include "base/url.h"
 #include "broker/broker.h"
 #include "broker/sqlite/conn.h"
+
+#define QN_WAITER_ID_SIZE 33 /* 32 hexadecimal digits */
 
 /* Lets one thread at a time to the writing connection, urgent ones before all others. */
 struct qn_gate {
@@ -40,26 +43,28 @@ struct qn_syncer {
 struct qn_waiter {
     pthread_mutex_t mutex; /* guards making and arming them */
     bool ready;
+    bool armed;            /* set by arm, cleared by the wake-up */
+    int64_t armed_version; /* data_version at arm; 0: not known */
+    int64_t looked_at_ns;  /* when it was compared last */
     int epoll_fd;
     int interrupt_fd; /* an eventfd, from open to close, so that interrupt needs no lock */
+    int dir_fd;
+    int lock_fd;
     int wake_fd;
     int control_fd;
-    int lock_fd;
-    int64_t armed_version;    /* data_version at arm */
-    _Atomic bool armed;       /* set by arm, cleared by the wake-up */
-    char id[QN_ID_TEXT_SIZE]; /* names the sockets and the lock file */
+    char id[QN_WAITER_ID_SIZE]; /* names the sockets and the lock file */
 };
 
-/* Who waits on this file: the directory of sockets, remembered while it does not change. */
+/* Who waits on this file: the directory of sockets, remembered while it does not change (wake.c).
+ */
 struct qn_roster {
     pthread_mutex_t mutex; /* guards all of it */
-    int dir_fd;            /* -1: not open yet; there is no directory before the first waiter */
+    int dir_fd;            /* -1: not open; there is no directory before the first waiter */
     int send_fd;           /* an unbound datagram socket; -1 until needed */
-    int64_t changed_at_ns; /* mtime of the directory when it was read */
-    char (*ids)[QN_ID_TEXT_SIZE];
+    int64_t changed_at_ns; /* mtime of the directory when it was read; -1: read it again */
+    char (*ids)[QN_WAITER_ID_SIZE];
     size_t count;
     size_t capacity;
-    bool stale; /* read it again in any case */
 };
 
 struct qn_sqlite {
@@ -167,6 +172,9 @@ void qn_syncer_stop(struct qn_sqlite *self); /* syncs what is left, ends the thr
 
 /* --- Waiting (wait.c, wake.c) -------------------------------------------------------------- */
 
+/* "/proc/self/fd/N/ID.kind": an address that is short enough whatever the path of the file is. */
+void qn_sqlite_socket_address(int dir_fd, const char *id, const char *kind,
+                              struct sockaddr_un *ret_address);
 void qn_sqlite_waiter_close(struct qn_sqlite *self); /* removes the sockets */
 void qn_sqlite_roster_close(struct qn_sqlite *self);
 

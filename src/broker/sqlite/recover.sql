@@ -1,0 +1,34 @@
+-- recover.sql - ending leases whose worker is gone.
+
+-- name: recover_workers
+SELECT no, owner, heartbeat_at_ms FROM quern_worker;
+
+-- name: recover_boot
+SELECT boot_id FROM quern_meta WHERE one = 1;
+
+-- name: recover_set_boot
+UPDATE quern_meta SET boot_id = ?1 WHERE one = 1;
+
+-- The clock of these leases is gone with its boot. 1 is long ago on any clock, and means: void.
+-- name: recover_void
+UPDATE quern_task SET lease_until = 1 WHERE state = 1;
+
+-- name: recover_peek
+SELECT 1 FROM quern_task WHERE state = 1 AND lease_until <= ?1 LIMIT 1;
+
+-- name: recover_next_of_worker
+SELECT seq, token, id, started, worker, crash_count, lease_until FROM quern_task
+WHERE state = 1 AND queue = ?1 AND worker = ?2 ORDER BY crash_count DESC LIMIT 1;
+
+-- name: recover_next_expired
+SELECT seq, token, id, started, worker, crash_count, lease_until FROM quern_task
+WHERE state = 1 AND queue = ?1 AND lease_until <= ?2 AND (lease_until, seq) > (?3, ?4)
+ORDER BY lease_until, seq LIMIT 1;
+
+-- One death is one event, also when the tasks of the dead worker take several calls.
+-- name: recover_note_death
+UPDATE quern_worker SET status = 'gone' WHERE no = ?1 AND status <> 'gone';
+
+-- name: recover_remove_worker
+DELETE FROM quern_worker WHERE no = ?1
+    AND NOT EXISTS (SELECT 1 FROM quern_task WHERE state = 1 AND worker = ?1);
