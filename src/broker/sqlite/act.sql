@@ -1,0 +1,53 @@
+-- act.sql - what an operator does to tasks and queues.
+
+-- Where a task with this id is; ?2 NULL: in any queue.
+-- name: act_find
+SELECT t.seq, q.no, q.name FROM quern_queue AS q
+    CROSS JOIN quern_task AS t INDEXED BY quern_task_id ON t.queue = q.no AND t.id = ?1
+WHERE ?2 IS NULL OR q.name = ?2 ORDER BY q.name;
+
+-- name: act_read
+SELECT queue, id, state, unique_key FROM quern_task WHERE seq = ?1;
+
+-- To the tail of pending, as a task that nothing has happened to yet. The token stays, but with this
+-- cause no late outcome of an earlier run can take the task.
+-- name: act_run
+UPDATE quern_task SET state = 2, place = ?2, at_ms = 0, due_at_ms = ?3, cause = 7,
+    crash_count = 0, crashed_at_ms = 0, completed_at_ms = 0, progress = -1, progress_note = NULL
+WHERE seq = ?1;
+
+-- name: act_archive
+UPDATE quern_task SET state = 5, at_ms = ?2 WHERE seq = ?1;
+
+-- name: act_delete
+DELETE FROM quern_task WHERE seq = ?1;
+
+-- name: act_cancel
+UPDATE quern_task SET cancel = ?2 WHERE seq = ?1;
+
+-- name: archive_count
+SELECT count(*) FROM quern_task WHERE queue = ?1 AND state >= 5 AND state = 5;
+
+-- name: queue_read
+SELECT no, paused_at_ms FROM quern_queue WHERE name = ?1;
+
+-- name: queue_pause
+UPDATE quern_queue SET paused_at_ms = ?2 WHERE no = ?1;
+
+-- name: queue_active_count
+SELECT count(*) FROM quern_task INDEXED BY quern_task_lease WHERE queue = ?1 AND state = 1;
+
+-- name: queue_task_count
+SELECT count(*) FROM (SELECT 1 FROM quern_task WHERE queue = ?1 LIMIT ?2);
+
+-- name: queue_task_delete
+DELETE FROM quern_task WHERE seq IN (SELECT seq FROM quern_task WHERE queue = ?1 LIMIT ?2);
+
+-- name: queue_lock_delete
+DELETE FROM quern_lock WHERE queue = ?1;
+
+-- name: queue_day_delete
+DELETE FROM quern_day WHERE queue = ?1;
+
+-- name: queue_delete
+DELETE FROM quern_queue WHERE no = ?1;

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* task_info.c - the snapshot of a stored task that an inspector hands out: one block of memory.
+ *
+ * Brokers fill a struct quern_task_info whose strings are borrowed from a row; the copy owns all of
+ * it. Accessors read fields and nothing else, so a snapshot may be shared between threads. */
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "broker/block.h"
+#include "broker/broker.h"
+
+quern_task_info *qn_task_info_copy(const struct quern_task_info *info)
+{
+    size_t size = sizeof *info + qn_block_task_size(&info->task) + info->result_size +
+                  qn_block_text_size(info->error) + qn_block_text_size(info->worker) +
+                  qn_block_text_size(info->progress_note);
+    struct quern_task_info *copy = qn_alloc(size + 1); /* empty blocks at the end lie inside */
+    if (copy == NULL) {
+        return NULL;
+    }
+    *copy = *info;
+    char *at = (char *)(copy + 1);
+    qn_block_put_task(&at, &copy->task);
+    copy->error = qn_block_put_text(&at, info->error);
+    copy->worker = qn_block_put_text(&at, info->worker);
+    copy->progress_note = qn_block_put_text(&at, info->progress_note);
+    copy->result = qn_block_put(&at, info->result, info->result_size);
+    QN_ASSERT(at == (char *)copy + size);
+    return copy;
+}
+
+static const char *text_of(const char *text)
+{
+    return text == NULL ? "" : text;
+}
+
+const char *quern_task_info_id(const quern_task_info *info)
+{
+    return info->task.id;
+}
+
+const char *quern_task_info_queue(const quern_task_info *info)
+{
+    return info->task.queue;
+}
+
+const char *quern_task_info_type(const quern_task_info *info)
+{
+    return info->task.type;
+}
+
+quern_task_state quern_task_info_state(const quern_task_info *info)
+{
+    return info->task.state;
+}
+
+static const void *bytes(const void *data, size_t size, size_t *ret_size)
+{
+    if (ret_size != NULL) {
+        *ret_size = size;
+    }
+    return data;
+}
+
+const void *quern_task_info_payload(const quern_task_info *info, size_t *ret_size)
+{
+    return bytes(info->task.payload, info->task.payload_size, ret_size);
+}
+
+const void *quern_task_info_result(const quern_task_info *info, size_t *ret_size)
+{
+    return bytes(info->result, info->result_size, ret_size);
+}
+
+size_t quern_task_info_header_count(const quern_task_info *info)
+{
+    return info->task.header_count;
+}
+
+const quern_header *quern_task_info_headers(const quern_task_info *info)
+{
+    return info->task.headers;
+}
+
+int64_t quern_task_info_retry_max(const quern_task_info *info)
+{
+    return info->task.retry_max;
+}
+
+int64_t quern_task_info_retry_count(const quern_task_info *info)
+{
+    return info->retry_count;
+}
+
+int64_t quern_task_info_crash_count(const quern_task_info *info)
+{
+    return info->crash_count;
+}
+
+const char *quern_task_info_error(const quern_task_info *info)
+{
+    return text_of(info->error);
+}
+
+int64_t quern_task_info_failed_at_ms(const quern_task_info *info)
+{
+    return info->failed_at_ms;
+}
+
+int64_t quern_task_info_timeout_ms(const quern_task_info *info)
+{
+    return info->task.timeout_ms;
+}
+
+int64_t quern_task_info_deadline_at_ms(const quern_task_info *info)
+{
+    return info->task.deadline_at_ms;
+}
+
+int64_t quern_task_info_retention_ms(const quern_task_info *info)
+{
+    return info->task.retention_ms;
+}
+
+const char *quern_task_info_group(const quern_task_info *info)
+{
+    return text_of(info->task.group);
+}
+
+int64_t quern_task_info_at_ms(const quern_task_info *info)
+{
+    return info->at_ms;
+}
+
+int64_t quern_task_info_enqueued_at_ms(const quern_task_info *info)
+{
+    return info->enqueued_at_ms;
+}
+
+int64_t quern_task_info_started_at_ms(const quern_task_info *info)
+{
+    return info->started_at_ms;
+}
+
+int64_t quern_task_info_completed_at_ms(const quern_task_info *info)
+{
+    return info->completed_at_ms;
+}
+
+quern_cause quern_task_info_cause(const quern_task_info *info)
+{
+    return info->cause;
+}
+
+uint64_t quern_task_info_fence(const quern_task_info *info)
+{
+    return info->fence;
+}
+
+const char *quern_task_info_worker(const quern_task_info *info)
+{
+    return text_of(info->worker);
+}
+
+bool quern_task_info_orphaned(const quern_task_info *info)
+{
+    return info->orphaned;
+}
+
+int32_t quern_task_info_progress(const quern_task_info *info)
+{
+    return info->progress;
+}
+
+const char *quern_task_info_progress_note(const quern_task_info *info)
+{
+    return text_of(info->progress_note);
+}
+
+void quern_task_info_free(quern_task_info *info)
+{
+    qn_free(info);
+}
