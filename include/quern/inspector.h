@@ -118,7 +118,7 @@ QUERN_API size_t quern_task_list_size(const quern_task_list *list);
 QUERN_API const quern_task_info *quern_task_list_at(const quern_task_list *list, size_t index);
 QUERN_API void quern_task_list_free(quern_task_list *list);
 
-/* queue NULL: look in all queues. */
+/* queue NULL: look in all queues. QUERN_E_NOT_FOUND; QUERN_E_STATE: it is in several. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_task(quern_inspector *inspector,
                                                             const char *queue, const char *id,
                                                             quern_task_info **ret_info,
@@ -132,7 +132,8 @@ typedef enum quern_action {
     QUERN_ACTION_CANCEL_ARCHIVE = 5 /* cancel an active task; it is archived */
 } quern_action;
 
-/* Does it to one task; queue NULL: in whichever queue it is. QUERN_E_NOT_FOUND, QUERN_E_STATE. */
+/* Does it to one task; queue NULL: in whichever queue it is. QUERN_E_NOT_FOUND; QUERN_E_STATE: the
+ * state does not allow it, or queue is NULL and several queues have this id. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_act(quern_inspector *inspector,
                                                            quern_action action, const char *queue,
                                                            const char *id, quern_error *err);

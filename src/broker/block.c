@@ -16,8 +16,8 @@ static size_t headers_size(const struct qn_task *task)
 {
     size_t size = task->header_count * sizeof(quern_header);
     for (size_t i = 0; i < task->header_count; i++) {
-        size += qn_block_text_size(task->headers[i].name) +
-                qn_block_text_size(task->headers[i].value);
+        size +=
+            qn_block_text_size(task->headers[i].name) + qn_block_text_size(task->headers[i].value);
     }
     return size;
 }

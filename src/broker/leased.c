@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* leased.c - a leased run in one block of memory: the struct first, then all that its task holds. */
+/* leased.c - a leased run in one block of memory: the struct first, then all that its task holds.
+ */
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "broker/block.h"

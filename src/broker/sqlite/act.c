@@ -5,6 +5,7 @@
  * transaction. Sleeping workers are woken after a commit that made a task pending; the worker of a
  * cancelled task is told by a datagram, and reads the mark with its next lease extension at the
  * latest. A bulk action is one bounded transaction a call; the caller repeats it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -73,8 +74,7 @@ static quern_status do_run(struct qn_conn *conn, const struct target *target, in
 static quern_status do_delete(struct qn_conn *conn, const struct target *target,
                               const char *unique_key, quern_error *err)
 {
-    quern_status status =
-        qn_sqlite_lock_free(conn, unique_key, target->queue_no, target->id, err);
+    quern_status status = qn_sqlite_lock_free(conn, unique_key, target->queue_no, target->id, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -140,32 +140,49 @@ static quern_status act_on(struct qn_conn *conn, quern_action action, struct tar
 
 /* --- One task --------------------------------------------------------------------------- */
 
-/* queue_name: of the task, for the datagram. */
-static quern_status find(struct qn_conn *conn, const char *queue, const char *id,
-                         int64_t *ret_seq, char queue_name[QN_NAME_SIZE_MAX + 1], quern_error *err)
+struct place {
+    int64_t seq;
+    char queue[QN_NAME_SIZE_MAX + 1];
+};
+
+/* The first place and, when there are several, another. */
+static quern_status find_places(struct qn_conn *conn, const char *queue, const char *id,
+                                struct place places[2], size_t *ret_count, quern_error *err)
 {
     struct qn_query query = qn_query_start(conn, sql_act_find);
     qn_query_text(&query, id);
     qn_query_text(&query, queue);
     size_t count = 0;
-    while (qn_query_row(&query)) {
-        if (count == 1) {
-            quern_status status = qn_error_set(
-                err, QUERN_E_STATE, "task %s is in several queues, %s and %s among them: say which",
-                id, queue_name, qn_query_column_text(&query, 2));
-            (void)qn_query_finish(&query, NULL); /* that text is told */
-            return status;
-        }
-        *ret_seq = sqlite3_column_int64(query.statement, 0);
-        (void)snprintf(queue_name, QN_NAME_SIZE_MAX + 1, "%s", qn_query_column_text(&query, 2));
+    while (count < 2 && qn_query_row(&query)) {
+        places[count].seq = sqlite3_column_int64(query.statement, 0);
+        (void)snprintf(places[count].queue, sizeof places[count].queue, "%s",
+                       qn_query_column_text(&query, 1));
         count++;
     }
-    quern_status status = qn_query_finish(&query, err);
-    if (status == QUERN_OK && count == 0) {
-        status = qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s in %s%s", id,
-                              queue == NULL ? "any queue" : "queue ", queue == NULL ? "" : queue);
+    *ret_count = count;
+    return qn_query_finish(&query, err);
+}
+
+static quern_status find(struct qn_conn *conn, const char *queue, const char *id,
+                         struct place *ret_place, quern_error *err)
+{
+    struct place places[2];
+    size_t count = 0;
+    quern_status status = find_places(conn, queue, id, places, &count, err);
+    if (status != QUERN_OK) {
+        return status;
     }
-    return status;
+    if (count == 0) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s in %s%s", id,
+                            queue == NULL ? "any queue" : "queue ", queue == NULL ? "" : queue);
+    }
+    if (count > 1) {
+        return qn_error_set(err, QUERN_E_STATE,
+                            "task %s is in several queues, %s and %s among them: say which", id,
+                            places[0].queue, places[1].queue);
+    }
+    *ret_place = places[0];
+    return QUERN_OK;
 }
 
 quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const char *queue,
@@ -177,10 +194,10 @@ quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const 
     if (status != QUERN_OK) {
         return status;
     }
-    struct target target = {0};
-    char queue_name[QN_NAME_SIZE_MAX + 1] = "";
-    status = find(conn, queue, id, &target.seq, queue_name, err);
+    struct place place = {0};
+    status = find(conn, queue, id, &place, err);
     if (status == QUERN_OK) {
+        struct target target = {.seq = place.seq};
         status = act_on(conn, action, &target, qn_clock_wall_ms(broker->clock), err);
     }
     if (status != QUERN_OK) {
@@ -192,7 +209,7 @@ quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const 
         qn_sqlite_wake(self);
     }
     if (status == QUERN_OK && cancel_of(action) != QN_CANCEL_NONE) {
-        qn_sqlite_tell_cancel(self, queue_name, id, cancel_of(action));
+        qn_sqlite_tell_cancel(self, place.queue, id, cancel_of(action));
     }
     return status;
 }
@@ -242,11 +259,11 @@ static quern_status check_archive(struct bulk *bulk, quern_error *err)
     quern_status status = qn_query_finish(&query, err);
     int64_t surplus = archived + (int64_t)bulk->count - QN_ARCHIVE_SIZE_MAX;
     if (status == QUERN_OK && surplus > 0) {
-        status = qn_error_set(err, QUERN_E_STATE,
-                              "the archive holds %lld of %d tasks; archiving %zu more would delete "
-                              "its oldest %lld",
-                              (long long)archived, QN_ARCHIVE_SIZE_MAX, bulk->count,
-                              (long long)surplus);
+        status =
+            qn_error_set(err, QUERN_E_STATE,
+                         "the archive holds %lld of %d tasks; archiving %zu more would delete "
+                         "its oldest %lld",
+                         (long long)archived, QN_ARCHIVE_SIZE_MAX, bulk->count, (long long)surplus);
     }
     return status;
 }

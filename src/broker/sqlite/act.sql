@@ -2,7 +2,7 @@
 
 -- Where a task with this id is; ?2 NULL: in any queue.
 -- name: act_find
-SELECT t.seq, q.no, q.name FROM quern_queue AS q
+SELECT t.seq, q.name FROM quern_queue AS q
     CROSS JOIN quern_task AS t INDEXED BY quern_task_id ON t.queue = q.no AND t.id = ?1
 WHERE ?2 IS NULL OR q.name = ?2 ORDER BY q.name;
 

@@ -136,8 +136,7 @@ static quern_status check_removable(struct qn_conn *conn, const char *queue, int
     const int64_t enough = STEP_MAX + 1;
     int64_t active = 0;
     int64_t count = 0;
-    quern_status status =
-        count_rows(conn, sql_queue_active_count, queue_no, NULL, &active, err);
+    quern_status status = count_rows(conn, sql_queue_active_count, queue_no, NULL, &active, err);
     if (status == QUERN_OK) {
         status = count_rows(conn, sql_queue_task_count, queue_no, &enough, &count, err);
     }
@@ -159,8 +158,8 @@ static quern_status check_removable(struct qn_conn *conn, const char *queue, int
 }
 
 /* One transaction's worth. Without tasks, or with few, the queue goes with them. */
-static quern_status remove_step(struct qn_conn *conn, const char *queue, bool force,
-                                int64_t now_ms, bool *ret_done, quern_error *err)
+static quern_status remove_step(struct qn_conn *conn, const char *queue, bool force, int64_t now_ms,
+                                bool *ret_done, quern_error *err)
 {
     struct queue_row row;
     int64_t count = 0;

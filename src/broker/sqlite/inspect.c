@@ -4,6 +4,7 @@
  * Each look is one read transaction on the reading connection, so what it shows is one moment, and
  * no writer waits for it. Counts come from the partial indexes of the schema. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -101,8 +102,8 @@ quern_status qn_sqlite_queues(struct qn_broker *broker,
     while (status == QUERN_OK && go_on && qn_query_row(&query)) {
         quern_queue_info info = {0};
         read_queue(&query, &info);
-        status = read_latency(&look, sqlite3_column_int64(query.statement, 0), &info.latency_ms,
-                              err);
+        status =
+            read_latency(&look, sqlite3_column_int64(query.statement, 0), &info.latency_ms, err);
         go_on = status == QUERN_OK && on_queue(&info, user);
     }
     quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);

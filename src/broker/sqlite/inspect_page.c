@@ -15,9 +15,9 @@
 #define STATEMENT_SIZE_MAX 8192
 
 static const char *const state_pieces[QUERN_TASK_STATE_COUNT] = {
-    [QUERN_TASK_ACTIVE] = sql_page_state_1,    [QUERN_TASK_PENDING] = sql_page_state_2_plain,
-    [QUERN_TASK_SCHEDULED] = sql_page_state_3, [QUERN_TASK_RETRY] = sql_page_state_4,
-    [QUERN_TASK_ARCHIVED] = sql_page_state_5,  [QUERN_TASK_COMPLETED] = sql_page_state_6,
+    [QUERN_TASK_ACTIVE] = sql_page_state_1,     [QUERN_TASK_PENDING] = sql_page_state_2_plain,
+    [QUERN_TASK_SCHEDULED] = sql_page_state_3,  [QUERN_TASK_RETRY] = sql_page_state_4,
+    [QUERN_TASK_ARCHIVED] = sql_page_state_5,   [QUERN_TASK_COMPLETED] = sql_page_state_6,
     [QUERN_TASK_AGGREGATING] = sql_page_state_7};
 
 static const char *order_of(const struct qn_page *page)
@@ -133,8 +133,7 @@ quern_status qn_sqlite_page_count(struct qn_conn *conn, const struct qn_page *pa
     struct qn_query query = qn_query_start_once(conn, qn_buf_text(&sql));
     bind_filter(&query, page);
     qn_query_int(&query, count_max > INT64_MAX ? INT64_MAX : (int64_t)count_max);
-    uint64_t count =
-        qn_query_row(&query) ? (uint64_t)sqlite3_column_int64(query.statement, 0) : 0;
+    uint64_t count = qn_query_row(&query) ? (uint64_t)sqlite3_column_int64(query.statement, 0) : 0;
     status = qn_query_finish(&query, err);
     qn_buf_finish(&sql);
     if (status == QUERN_OK) {

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* inspector.c - opens an inspector and passes steering on to the broker.
+ *
+ * Arguments are checked here, so that a broker sees only sound ones. What is listed (queues, tasks,
+ * workers) is copied into lists by the files of those names. */
+#include "inspect/inspector.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/sized.h"
+
+#define LIST_CAPACITY_MIN 16
+#define ACT_STEP 500
+
+static quern_status check_options(const quern_inspector_options *options, quern_error *err)
+{
+    if (options->connect_timeout_ms < 0 || options->command_timeout_ms < 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: a timeout is negative");
+    }
+    if ((options->create | options->init | 1) != 1) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: create and init are 0 or 1");
+    }
+    return QUERN_OK;
+}
+
+quern_status quern_inspector_open_sized(const char *url, const quern_inspector_options *options,
+                                        size_t options_size, quern_inspector **ret_inspector,
+                                        quern_error *err)
+{
+    quern_inspector_options ours;
+    if (url == NULL || ret_inspector == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: url and ret_inspector must be given");
+    }
+    quern_status status =
+        qn_sized_copy(&ours, sizeof ours, options, options_size, "quern_inspector_options", err);
+    if (status == QUERN_OK) {
+        status = check_options(&ours, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    quern_inspector *inspector = qn_alloc_zero(1, sizeof *inspector);
+    if (inspector == NULL) {
+        return qn_error_nomem(err);
+    }
+    const struct qn_broker_options broker_options = {.clock = ours.clock,
+                                                     .connect_timeout_ms = ours.connect_timeout_ms,
+                                                     .command_timeout_ms = ours.command_timeout_ms,
+                                                     .create = ours.create != 0,
+                                                     .init = ours.init != 0};
+    status = qn_broker_open(url, &broker_options, &inspector->broker, err);
+    if (status != QUERN_OK) {
+        qn_free(inspector);
+        return status;
+    }
+    *ret_inspector = inspector;
+    return QUERN_OK;
+}
+
+void quern_inspector_free(quern_inspector *inspector)
+{
+    if (inspector != NULL) {
+        qn_broker_close(inspector->broker); /* does nothing in a fork */
+        qn_free(inspector);
+    }
+}
+
+bool qn_inspect_grow(void **items, size_t *capacity, size_t count, size_t size)
+{
+    if (count < *capacity) {
+        return true;
+    }
+    size_t wanted = *capacity == 0 ? LIST_CAPACITY_MIN : *capacity * 2;
+    if (wanted > SIZE_MAX / size) {
+        return false;
+    }
+    void *grown = qn_realloc(*items, wanted * size);
+    if (grown == NULL) {
+        return false;
+    }
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+quern_status qn_inspect_enter(const quern_inspector *inspector, quern_error *err)
+{
+    if (inspector == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: must not be NULL");
+    }
+    return qn_broker_check_fork(inspector->broker, err);
+}
+
+static quern_status enter_queue(const quern_inspector *inspector, const char *queue,
+                                quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK && queue == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "inspector: a queue must be given");
+    }
+    return status;
+}
+
+quern_status quern_inspector_pause(quern_inspector *inspector, const char *queue, quern_error *err)
+{
+    quern_status status = enter_queue(inspector, queue, err);
+    return status == QUERN_OK ? qn_broker_pause(inspector->broker, queue, true, err) : status;
+}
+
+quern_status quern_inspector_resume(quern_inspector *inspector, const char *queue, quern_error *err)
+{
+    quern_status status = enter_queue(inspector, queue, err);
+    return status == QUERN_OK ? qn_broker_pause(inspector->broker, queue, false, err) : status;
+}
+
+quern_status quern_inspector_remove_queue(quern_inspector *inspector, const char *queue, bool force,
+                                          quern_error *err)
+{
+    quern_status status = enter_queue(inspector, queue, err);
+    return status == QUERN_OK ? qn_broker_remove_queue(inspector->broker, queue, force, err)
+                              : status;
+}
+
+quern_status quern_inspector_history(quern_inspector *inspector, const char *queue, size_t days,
+                                     quern_day *ret_days, quern_error *err)
+{
+    quern_status status = enter_queue(inspector, queue, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (days < 1 || days > QN_HISTORY_DAYS || ret_days == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: history is of 1 to %d days",
+                            QN_HISTORY_DAYS);
+    }
+    return qn_broker_history(inspector->broker, queue, days, ret_days, err);
+}
+
+quern_status quern_inspector_broker(quern_inspector *inspector,
+                                    void (*on_fact)(const char *name, const char *text, void *user),
+                                    void *user, quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK && on_fact == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "inspector: on_fact must be given");
+    }
+    return status == QUERN_OK ? qn_broker_facts(inspector->broker, on_fact, user, err) : status;
+}
+
+quern_status quern_inspector_check(quern_inspector *inspector, bool repair,
+                                   void (*on_finding)(const quern_finding *finding, void *user),
+                                   void *user, quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK && on_finding == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "inspector: on_finding must be given");
+    }
+    return status == QUERN_OK ? qn_broker_check(inspector->broker, repair, on_finding, user, err)
+                              : status;
+}
+
+/* --- Acting on tasks ------------------------------------------------------------------------ */
+
+static quern_status check_action(quern_action action, quern_error *err)
+{
+    if ((int)action < QUERN_ACTION_RUN || (int)action > QUERN_ACTION_CANCEL_ARCHIVE) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is no action", (int)action);
+    }
+    return QUERN_OK;
+}
+
+quern_status quern_inspector_act(quern_inspector *inspector, quern_action action, const char *queue,
+                                 const char *id, quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK) {
+        status = check_action(action, err);
+    }
+    if (status == QUERN_OK && id == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "inspector: an id must be given");
+    }
+    return status == QUERN_OK ? qn_broker_act(inspector->broker, action, queue, id, err) : status;
+}
+
+static quern_status check_bulk(const quern_task_filter *filter, quern_error *err)
+{
+    if (filter->queue == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: the filter must name a queue");
+    }
+    if (quern_task_state_name((quern_task_state)filter->state) == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: the filter must name a state");
+    }
+    return QUERN_OK;
+}
+
+quern_status quern_inspector_act_all_sized(quern_inspector *inspector, quern_action action,
+                                           const quern_task_filter *filter, size_t filter_size,
+                                           uint64_t *ret_count, quern_error *err)
+{
+    quern_task_filter ours;
+    uint64_t count = 0;
+    if (ret_count != NULL) {
+        *ret_count = 0;
+    }
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK) {
+        status = check_action(action, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_sized_copy(&ours, sizeof ours, filter, filter_size, "quern_task_filter", err);
+    }
+    if (status == QUERN_OK) {
+        status = check_bulk(&ours, err);
+    }
+    size_t step = ACT_STEP;
+    while (status == QUERN_OK && step == ACT_STEP) {
+        status = qn_broker_act_all(inspector->broker, action, &ours, ACT_STEP, &step, err);
+        count += status == QUERN_OK ? step : 0;
+    }
+    if (ret_count != NULL) {
+        *ret_count = count;
+    }
+    return status;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* queues.c - the list of queues that an inspector hands out. Names live in the list's arena. */
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "inspect/inspector.h"
+
+struct quern_queue_list {
+    struct qn_arena arena;
+    quern_queue_info *items;
+    size_t count;
+    size_t capacity;
+    bool no_memory;
+};
+
+static bool add(const quern_queue_info *queue, void *user)
+{
+    quern_queue_list *list = user;
+    const char *name = qn_arena_strdup(&list->arena, queue->name);
+    void *items = list->items;
+    if (name == NULL || !qn_inspect_grow(&items, &list->capacity, list->count, sizeof *queue)) {
+        list->no_memory = true;
+        return false;
+    }
+    list->items = items;
+    list->items[list->count] = *queue;
+    list->items[list->count].name = name;
+    list->count++;
+    return true;
+}
+
+quern_status quern_inspector_queues(quern_inspector *inspector, quern_queue_list **ret_list,
+                                    quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    quern_queue_list *list = qn_alloc_zero(1, sizeof *list);
+    if (list == NULL) {
+        return qn_error_nomem(err);
+    }
+    status = qn_broker_queues(inspector->broker, add, list, err);
+    if (status == QUERN_OK && list->no_memory) {
+        status = qn_error_nomem(err);
+    }
+    if (status != QUERN_OK) {
+        quern_queue_list_free(list);
+        return status;
+    }
+    *ret_list = list;
+    return QUERN_OK;
+}
+
+size_t quern_queue_list_size(const quern_queue_list *list)
+{
+    return list->count;
+}
+
+const quern_queue_info *quern_queue_list_at(const quern_queue_list *list, size_t index)
+{
+    return index < list->count ? &list->items[index] : NULL;
+}
+
+void quern_queue_list_free(quern_queue_list *list)
+{
+    if (list != NULL) {
+        qn_arena_finish(&list->arena);
+        qn_free(list->items);
+        qn_free(list);
+    }
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* tasks.c - pages of tasks, and one task, as an inspector hands them out. Each task is a snapshot
+ * of its own, so one can be taken out of a list. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/sized.h"
+#include "inspect/inspector.h"
+
+#define LIMIT_MAX 10000
+
+struct quern_task_list {
+    quern_task_info **items;
+    size_t count;
+    size_t capacity;
+    bool no_memory;
+};
+
+static bool add(const quern_task_info *info, void *user)
+{
+    quern_task_list *list = user;
+    void *items = list->items;
+    if (!qn_inspect_grow(&items, &list->capacity, list->count, sizeof(quern_task_info *))) {
+        list->no_memory = true;
+        return false;
+    }
+    list->items = items;
+    quern_task_info *copy = qn_task_info_copy(info);
+    if (copy == NULL) {
+        list->no_memory = true;
+        return false;
+    }
+    list->items[list->count++] = copy;
+    return true;
+}
+
+static quern_status read_list(quern_inspector *inspector, const quern_task_filter *filter,
+                              quern_task_list **ret_list, quern_error *err)
+{
+    quern_task_list *list = qn_alloc_zero(1, sizeof *list);
+    if (list == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = qn_broker_tasks(inspector->broker, filter, add, list, err);
+    if (status == QUERN_OK && list->no_memory) {
+        status = qn_error_nomem(err);
+    }
+    if (status != QUERN_OK) {
+        quern_task_list_free(list);
+        return status;
+    }
+    *ret_list = list;
+    return QUERN_OK;
+}
+
+static quern_status check_filter(const quern_task_filter *filter, quern_error *err)
+{
+    if (filter->state != 0 && quern_task_state_name((quern_task_state)filter->state) == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is no state", (int)filter->state);
+    }
+    if (filter->limit > LIMIT_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: a page is at most %d tasks",
+                            LIMIT_MAX);
+    }
+    return QUERN_OK;
+}
+
+quern_status quern_inspector_tasks_sized(quern_inspector *inspector,
+                                         const quern_task_filter *filter, size_t filter_size,
+                                         quern_task_list **ret_list, quern_error *err)
+{
+    quern_task_filter ours;
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK) {
+        status = qn_sized_copy(&ours, sizeof ours, filter, filter_size, "quern_task_filter", err);
+    }
+    if (status == QUERN_OK) {
+        status = check_filter(&ours, err);
+    }
+    return status == QUERN_OK ? read_list(inspector, &ours, ret_list, err) : status;
+}
+
+size_t quern_task_list_size(const quern_task_list *list)
+{
+    return list->count;
+}
+
+const quern_task_info *quern_task_list_at(const quern_task_list *list, size_t index)
+{
+    return index < list->count ? list->items[index] : NULL;
+}
+
+void quern_task_list_free(quern_task_list *list)
+{
+    if (list != NULL) {
+        for (size_t i = 0; i < list->count; i++) {
+            quern_task_info_free(list->items[i]);
+        }
+        qn_free(list->items);
+        qn_free(list);
+    }
+}
+
+static quern_status take_only(quern_task_list *list, const char *id, quern_task_info **ret_info,
+                              quern_error *err)
+{
+    if (list->count == 0) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s", id);
+    }
+    if (list->count > 1) {
+        return qn_error_set(
+            err, QUERN_E_STATE, "task %s is in several queues, %s and %s among them: say which", id,
+            quern_task_info_queue(list->items[0]), quern_task_info_queue(list->items[1]));
+    }
+    *ret_info = list->items[0];
+    list->count = 0;
+    return QUERN_OK;
+}
+
+quern_status quern_inspector_task(quern_inspector *inspector, const char *queue, const char *id,
+                                  quern_task_info **ret_info, quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK && id == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "inspector: an id must be given");
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    const quern_task_filter filter = {.queue = queue, .id = id, .limit = 2};
+    quern_task_list *list = NULL;
+    status = read_list(inspector, &filter, &list, err);
+    if (status == QUERN_OK) {
+        status = take_only(list, id, ret_info, err);
+        quern_task_list_free(list);
+    }
+    return status;
+}

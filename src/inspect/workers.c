@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* workers.c - the list of workers that an inspector hands out. Texts and runs live in the list's
+ * arena. */
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "inspect/inspector.h"
+
+struct quern_worker_list {
+    struct qn_arena arena;
+    quern_worker_info *items;
+    size_t count;
+    size_t capacity;
+    bool no_memory;
+};
+
+static bool copy_run(struct qn_arena *arena, const quern_worker_run_info *run,
+                     quern_worker_run_info *copy)
+{
+    *copy = *run;
+    copy->task_id = qn_arena_strdup(arena, run->task_id);
+    copy->task_type = qn_arena_strdup(arena, run->task_type);
+    copy->queue = qn_arena_strdup(arena, run->queue);
+    return copy->task_id != NULL && copy->task_type != NULL && copy->queue != NULL;
+}
+
+static bool copy_runs(struct qn_arena *arena, const quern_worker_info *worker,
+                      quern_worker_info *copy)
+{
+    copy->runs = NULL;
+    if (worker->run_count == 0) {
+        return true;
+    }
+    quern_worker_run_info *runs = qn_arena_alloc(arena, worker->run_count * sizeof *runs);
+    copy->runs = runs;
+    bool copied = runs != NULL;
+    for (size_t i = 0; copied && i < worker->run_count; i++) {
+        copied = copy_run(arena, &worker->runs[i], &runs[i]);
+    }
+    return copied;
+}
+
+static bool copy_worker(struct qn_arena *arena, const quern_worker_info *worker,
+                        quern_worker_info *copy)
+{
+    *copy = *worker;
+    copy->id = qn_arena_strdup(arena, worker->id);
+    copy->host = qn_arena_strdup(arena, worker->host);
+    copy->status = qn_arena_strdup(arena, worker->status);
+    copy->queues = qn_arena_strdup(arena, worker->queues);
+    return copy->id != NULL && copy->host != NULL && copy->status != NULL && copy->queues != NULL &&
+           copy_runs(arena, worker, copy);
+}
+
+static bool add(const quern_worker_info *worker, void *user)
+{
+    quern_worker_list *list = user;
+    void *items = list->items;
+    if (!qn_inspect_grow(&items, &list->capacity, list->count, sizeof *worker)) {
+        list->no_memory = true;
+        return false;
+    }
+    list->items = items;
+    if (!copy_worker(&list->arena, worker, &list->items[list->count])) {
+        list->no_memory = true;
+        return false;
+    }
+    list->count++;
+    return true;
+}
+
+quern_status quern_inspector_workers(quern_inspector *inspector, quern_worker_list **ret_list,
+                                     quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    quern_worker_list *list = qn_alloc_zero(1, sizeof *list);
+    if (list == NULL) {
+        return qn_error_nomem(err);
+    }
+    status = qn_broker_workers(inspector->broker, add, list, err);
+    if (status == QUERN_OK && list->no_memory) {
+        status = qn_error_nomem(err);
+    }
+    if (status != QUERN_OK) {
+        quern_worker_list_free(list);
+        return status;
+    }
+    *ret_list = list;
+    return QUERN_OK;
+}
+
+size_t quern_worker_list_size(const quern_worker_list *list)
+{
+    return list->count;
+}
+
+const quern_worker_info *quern_worker_list_at(const quern_worker_list *list, size_t index)
+{
+    return index < list->count ? &list->items[index] : NULL;
+}
+
+void quern_worker_list_free(quern_worker_list *list)
+{
+    if (list != NULL) {
+        qn_arena_finish(&list->arena);
+        qn_free(list->items);
+        qn_free(list);
+    }
+}
