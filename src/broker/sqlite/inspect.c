@@ -16,23 +16,20 @@
 #include "quern/version.h"
 
 #define DAY_MS (24 * 3600 * INT64_C(1000))
-#define BOOT_ID_SIZE 36
 
+/* Where several hosts share a file (unsafe_fs), each has a boot of its own, and only its own clock.
+ */
 quern_status qn_sqlite_leases_over(struct qn_sqlite *self, struct qn_conn *conn,
                                    int64_t *ret_boot_ms, quern_error *err)
 {
-    char owner[QN_OWNER_SIZE] = "";
-    quern_status status = qn_owner_self(owner, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    struct qn_query query = qn_query_start(conn, sql_boot);
+    char boot_id[QN_BOOT_ID_SIZE];
     bool same = true;
-    if (qn_query_row(&query)) {
-        const char *boot = qn_query_column_text(&query, 0);
-        same = boot[0] == '\0' || strncmp(boot, owner, BOOT_ID_SIZE) == 0;
+    struct qn_query query = qn_query_start(conn, sql_boot);
+    if (qn_query_row(&query) && !self->unsafe_fs && qn_owner_boot_id(boot_id)) {
+        const char *stored = qn_query_column_text(&query, 0);
+        same = stored[0] == '\0' || strcmp(stored, boot_id) == 0;
     }
-    status = qn_query_finish(&query, err);
+    quern_status status = qn_query_finish(&query, err);
     if (status == QUERN_OK) {
         *ret_boot_ms = same ? qn_clock_boot_ms(self->base.clock) : INT64_MAX;
     }

@@ -37,6 +37,15 @@ static const struct qn_broker_ops ops = {
     .announce = qn_sqlite_announce,
     .withdraw = qn_sqlite_withdraw,
     .drained = qn_sqlite_drained,
+    .queues = qn_sqlite_queues,
+    .tasks = qn_sqlite_tasks,
+    .workers = qn_sqlite_workers,
+    .history = qn_sqlite_history,
+    .facts = qn_sqlite_facts,
+    .act = qn_sqlite_act,
+    .act_all = qn_sqlite_act_all,
+    .pause = qn_sqlite_pause,
+    .remove_queue = qn_sqlite_remove_queue,
 };
 
 struct parameters {
