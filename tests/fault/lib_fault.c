@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_fault.c - the worker program of the kill tests, and the judge of what it wrote.
+ *
+ * The handler writes START before it does anything and END as the last thing; a kill leaves out
+ * what came later. A record is one write of 48 bytes to a file opened with O_APPEND, so records of
+ * several threads and processes never mix. */
+#include "lib_fault.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- The site ----------------------------------------------------------------------- */
+
+void fault_site_open(struct fault_site *site)
+{
+    *site = (struct fault_site){0};
+    test_dir_make(site->dir);
+    (void)snprintf(site->url, sizeof site->url, "sqlite://%s/tasks.db", site->dir);
+    (void)snprintf(site->book, sizeof site->book, "%s/book", site->dir);
+    int fd = open(site->book, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+}
+
+void fault_site_close(struct fault_site *site)
+{
+    test_dir_remove(site->dir);
+}
+
+void fault_enqueue(struct fault_site *site, const char *type, size_t count)
+{
+    quern_client *client = NULL;
+    quern_error err = {0};
+    quern_task *tasks = calloc(count, sizeof *tasks);
+    char(*numbers)[16] = calloc(count, sizeof *numbers);
+    assert_non_null(tasks);
+    assert_non_null(numbers);
+    assert_ok(quern_client_open(site->url, NULL, &client, &err), err);
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(numbers[i], sizeof numbers[i], "%zu", site->task_count + i);
+        tasks[i] = (quern_task){.type = type,
+                                .id = numbers[i],
+                                .payload = numbers[i],
+                                .payload_size = strlen(numbers[i]),
+                                .retention_ms = 24 * 3600 * INT64_C(1000)};
+    }
+    assert_ok(quern_client_enqueue_batch(client, tasks, count, NULL, &err), err);
+    site->task_count += count;
+    quern_client_free(client);
+    free(numbers);
+    free(tasks);
+}
+
+/* --- The worker --------------------------------------------------------------------- */
+
+static void write_record(int fd, enum fault_kind kind, const quern_run *run, uint64_t task)
+{
+    struct fault_record record = {.task = task,
+                                  .fence = quern_run_fence(run),
+                                  .kind = kind,
+                                  .cause = (int32_t)quern_run_cause(run),
+                                  .pid = (int32_t)getpid(),
+                                  .crash_count = (int32_t)quern_run_crash_count(run),
+                                  .at_ms = test_now_ms()};
+    TEST_REQUIRE(write(fd, &record, sizeof record) == (ssize_t)sizeof record);
+}
+
+static uint64_t number_of(const quern_task *task)
+{
+    char text[24] = {0};
+    TEST_REQUIRE(task->payload_size < sizeof text);
+    memcpy(text, task->payload, task->payload_size);
+    return strtoull(text, NULL, 10);
+}
+
+static quern_outcome run_steady(quern_run *run, const quern_task *task, void *user)
+{
+    const int *book = user;
+    uint64_t number = number_of(task);
+    write_record(*book, FAULT_START, run, number);
+    struct pollfd cancelled = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
+    (void)poll(&cancelled, 1, (int)(number % 4));
+    write_record(*book, FAULT_END, run, number);
+    return QUERN_DONE;
+}
+
+static quern_outcome run_poison(quern_run *run, const quern_task *task, void *user)
+{
+    const int *book = user;
+    write_record(*book, FAULT_START, run, number_of(task));
+    (void)kill(getpid(), SIGKILL);
+    return QUERN_DONE;
+}
+
+static void *stop_when_told(void *argument)
+{
+    (void)test_parent_hear();
+    quern_worker_stop(argument);
+    return NULL;
+}
+
+static void complain(quern_log_level level, const char *line, void *user)
+{
+    (void)user;
+    if (level >= QUERN_LOG_WARN && getenv("QUERN_TEST_LOG") != NULL) {
+        (void)fprintf(stderr, "worker %d: %s\n", (int)getpid(), line);
+    }
+}
+
+int fault_worker(int argc, char **argv)
+{
+    TEST_REQUIRE(argc == 4);
+    int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
+    TEST_REQUIRE(book >= 0);
+    quern_mux *mux = NULL;
+    quern_worker *worker = NULL;
+    quern_error err = {0};
+    pthread_t thread;
+    const quern_worker_options options = {.concurrency = (uint32_t)strtoul(argv[2], NULL, 10),
+                                          .drain = strcmp(argv[3], "drain") == 0,
+                                          .on_log = complain};
+    TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "steady", run_steady, &book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "poison", run_poison, &book, NULL, &err) == QUERN_OK);
+    quern_status status = quern_worker_new(argv[0], mux, &options, &worker, &err);
+    if (status == QUERN_OK) {
+        TEST_REQUIRE(pthread_create(&thread, NULL, stop_when_told, worker) == 0);
+        status = quern_worker_run(worker, &err);
+    }
+    if (status != QUERN_OK) {
+        (void)fprintf(stderr, "worker %d: %s\n", (int)getpid(), err.text);
+    }
+    /* The thread that listens to the parent still knows the worker: leave without freeing it. */
+    fflush(NULL);
+    _exit(status == QUERN_OK ? 0 : 1);
+}
+
+struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
+                                     const char *mode)
+{
+    const char *args[] = {site->url, site->book, concurrency, mode, NULL};
+    return test_spawn("worker", args);
+}
+
+/* --- The book ----------------------------------------------------------------------- */
+
+size_t fault_book_size(const struct fault_site *site)
+{
+    struct stat info;
+    assert_int_equal(stat(site->book, &info), 0);
+    return (size_t)info.st_size / sizeof(struct fault_record);
+}
+
+struct fault_record *fault_book_read(const struct fault_site *site, size_t *ret_count)
+{
+    size_t count = fault_book_size(site);
+    struct fault_record *records = calloc(count + 1, sizeof *records);
+    int fd = open(site->book, O_RDONLY | O_CLOEXEC);
+    assert_non_null(records);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, records, count * sizeof *records), count * sizeof *records);
+    (void)close(fd);
+    *ret_count = count;
+    return records;
+}
+
+struct verdict {
+    uint64_t fence;
+    size_t starts;
+    size_t ends;
+};
+
+static void judge_record(struct verdict *verdict, const struct fault_record *record)
+{
+    if (record->kind == FAULT_END) {
+        verdict->ends++;
+        return;
+    }
+    verdict->starts++;
+    if (record->fence <= verdict->fence) {
+        print_error("task %llu: fence %llu after %llu\n", (unsigned long long)record->task,
+                    (unsigned long long)record->fence, (unsigned long long)verdict->fence);
+        fail();
+    }
+    verdict->fence = record->fence;
+    if (verdict->starts > 1 && record->cause == QUERN_CAUSE_NONE) {
+        print_error("task %llu: start %zu without a cause\n", (unsigned long long)record->task,
+                    verdict->starts);
+        fail();
+    }
+}
+
+size_t fault_book_judge(const struct fault_site *site, size_t poison)
+{
+    size_t count = 0;
+    size_t extra = 0;
+    struct fault_record *records = fault_book_read(site, &count);
+    struct verdict *verdicts = calloc(site->task_count, sizeof *verdicts);
+    assert_non_null(verdicts);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(records[i].task < site->task_count);
+        judge_record(&verdicts[records[i].task], &records[i]);
+    }
+    for (size_t i = 0; i < site->task_count; i++) {
+        if (i != poison && verdicts[i].ends == 0) {
+            print_error("task %zu never ended (%zu starts)\n", i, verdicts[i].starts);
+            fail();
+        }
+        extra += verdicts[i].starts > 1 ? verdicts[i].starts - 1 : 0;
+    }
+    free(verdicts);
+    free(records);
+    return extra;
+}
+
+static void show_finding(const quern_finding *finding, void *user)
+{
+    size_t *violated = user;
+    print_message("%s %s/%s: %s\n", finding->invariant, finding->queue, finding->id, finding->text);
+    *violated += finding->severity >= 2 ? 1 : 0;
+}
+
+void fault_assert_end(const struct fault_site *site, uint64_t completed, uint64_t archived)
+{
+    quern_inspector *inspector = NULL;
+    quern_queue_list *list = NULL;
+    quern_error err = {0};
+    size_t violated = 0;
+    assert_ok(quern_inspector_open(site->url, NULL, &inspector, &err), err);
+    assert_ok(quern_inspector_queues(inspector, &list, &err), err);
+    assert_int_equal(quern_queue_list_size(list), 1);
+    const quern_queue_info *queue = quern_queue_list_at(list, 0);
+    assert_int_equal(queue->counts[QUERN_TASK_COMPLETED], completed);
+    assert_int_equal(queue->counts[QUERN_TASK_ARCHIVED], archived);
+    assert_int_equal(queue->size, completed + archived);
+    assert_int_equal(queue->processed_total, completed + archived);
+    assert_int_equal(queue->failed_total, archived);
+    quern_queue_list_free(list);
+    assert_ok(quern_inspector_check(inspector, false, show_finding, &violated, &err), err);
+    assert_int_equal(violated, 0);
+    quern_inspector_free(inspector);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_fault.h - a worker program to be killed, the book in which its handler writes what it does,
+ * and the judgement of that book.
+ *
+ * The book is a file of fixed-size records, written with O_APPEND by the handler itself, so it
+ * survives every kill and does not depend on what it shall judge. Tasks are numbered from 0; the
+ * number is the payload. */
+#ifndef TESTS_FAULT_LIB_FAULT_H
+#define TESTS_FAULT_LIB_FAULT_H
+
+#include "lib_test.h"
+
+#include "quern/quern.h"
+
+enum fault_kind { FAULT_START = 1, FAULT_END = 2 };
+
+struct fault_record {
+    uint64_t task;
+    uint64_t fence;
+    int32_t kind; /* an enum fault_kind */
+    int32_t cause;
+    int32_t pid;
+    int32_t crash_count;
+    int64_t at_ms; /* monotonic */
+};
+
+struct fault_site {
+    char dir[TEST_DIR_SIZE];
+    char url[256];
+    char book[256];
+    size_t task_count;
+};
+
+void fault_site_open(struct fault_site *site);
+void fault_site_close(struct fault_site *site);
+/* Enqueues tasks first .. first + count - 1 of type `type` with the public client; they are kept
+ * when completed. */
+void fault_enqueue(struct fault_site *site, const char *type, size_t count);
+
+/* The role "worker": argv: URL, book, concurrency, "drain" or "stay". Runs a quern worker that
+ * knows the types "steady" (rests up to 3 ms) and "poison" (kills its own process). It stops when
+ * its parent says anything. */
+int fault_worker(int argc, char **argv);
+#define FAULT_ROLES                                                                                \
+    {                                                                                              \
+        {                                                                                          \
+            .name = "worker", .main = fault_worker                                                 \
+        }                                                                                          \
+    }
+struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
+                                     const char *mode);
+
+size_t fault_book_size(const struct fault_site *site); /* records so far */
+/* Reads the whole book; freed by the caller. */
+struct fault_record *fault_book_read(const struct fault_site *site, size_t *ret_count);
+
+/* Asserts for the whole book: fences of a task strictly grow, each start after its first has a
+ * cause, and each task has ended at least once unless it is `poison` (SIZE_MAX: none). Returns the
+ * number of extra starts. */
+size_t fault_book_judge(const struct fault_site *site, size_t poison);
+/* Asserts the queue's end: so many completed and archived, nothing else left, counters that fit,
+ * and no violated invariant. */
+void fault_assert_end(const struct fault_site *site, uint64_t completed, uint64_t archived);
+
+#endif
