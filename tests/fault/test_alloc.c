@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/* test_alloc.c - memory runs out at the n-th allocation, for every n: the call says so, nothing
+ * crashes or leaks, what was not stored is not half stored, and no task is lost.
+ *
+ * The linker puts our functions in place of the library's door to the heap (tests/CMakeLists.txt:
+ * --wrap), so SQLite's and OpenSSL's own memory is not meant here. */
+#include "lib_test.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/limits.h"
+#include "broker/broker.h"
+#include "quern/quern.h"
+
+#define SWEEP_MAX 5000
+
+void *__real_qn_alloc(size_t size);
+void *__real_qn_alloc_zero(size_t count, size_t size);
+void *__real_qn_realloc(void *block, size_t size);
+void *__wrap_qn_alloc(size_t size);
+void *__wrap_qn_alloc_zero(size_t count, size_t size);
+void *__wrap_qn_realloc(void *block, size_t size);
+
+/* Allocations until the one that fails, and with `for_good` all after it; 0: none fails. */
+static _Atomic long until_failure;
+static bool for_good;
+
+static bool fails_now(void)
+{
+    long left = atomic_load(&until_failure);
+    if (left == 0) {
+        return false;
+    }
+    if (left == 1) {
+        atomic_store(&until_failure, for_good ? 1 : -1);
+        return true;
+    }
+    if (left > 1) {
+        atomic_store(&until_failure, left - 1);
+    }
+    return false;
+}
+
+void *__wrap_qn_alloc(size_t size)
+{
+    return fails_now() ? NULL : __real_qn_alloc(size);
+}
+
+void *__wrap_qn_alloc_zero(size_t count, size_t size)
+{
+    return fails_now() ? NULL : __real_qn_alloc_zero(count, size);
+}
+
+void *__wrap_qn_realloc(void *block, size_t size)
+{
+    return fails_now() ? NULL : __real_qn_realloc(block, size);
+}
+
+struct place {
+    char dir[TEST_DIR_SIZE];
+    char path[128];
+};
+
+static void place_make(struct place *place)
+{
+    test_dir_make(place->dir);
+    (void)snprintf(place->path, sizeof place->path, "%s/tasks.db", place->dir);
+}
+
+/* Runs the scene once for each n, until it needs fewer than n allocations. Only "out of memory" may
+ * come of it. Returns how many runs failed. */
+static int sweep(quern_status (*scene)(struct place *place, long n), struct place *place, bool good)
+{
+    int failures = 0;
+    for (long n = 1; n < SWEEP_MAX; n++) {
+        for_good = good;
+        atomic_store(&until_failure, n);
+        quern_status status = scene(place, n);
+        long left = atomic_exchange(&until_failure, 0);
+        if (status != QUERN_OK) {
+            if (status != QUERN_E_NOMEM) {
+                print_error("allocation %ld: %s\n", n, quern_status_name(status));
+            }
+            assert_int_equal(status, QUERN_E_NOMEM);
+            failures++;
+        }
+        if (left > 1) {
+            return failures;
+        }
+    }
+    fail_msg("the scene never came to an end");
+    return failures;
+}
+
+/* Opens the broker with memory enough. */
+static struct qn_broker *open_safely(const struct place *place)
+{
+    const struct qn_broker_options options = {.create = true};
+    struct qn_broker *broker = NULL;
+    quern_error err = {0};
+    long left = atomic_exchange(&until_failure, 0);
+    assert_ok(qn_broker_open(place->path, &options, &broker, &err), err);
+    atomic_store(&until_failure, left);
+    return broker;
+}
+
+static void close_safely(struct qn_broker *broker)
+{
+    long left = atomic_exchange(&until_failure, 0);
+    qn_broker_close(broker);
+    atomic_store(&until_failure, left);
+}
+
+static bool count_task(const quern_task_info *info, void *user)
+{
+    (void)info;
+    (*(size_t *)user)++;
+    return true;
+}
+
+static size_t tasks_in(struct qn_broker *broker, quern_task_state state)
+{
+    const quern_task_filter filter = {.state = (int32_t)state, .limit = 10000};
+    size_t count = 0;
+    quern_error err = {0};
+    long left = atomic_exchange(&until_failure, 0);
+    assert_ok(qn_broker_tasks(broker, &filter, count_task, &count, &err), err);
+    atomic_store(&until_failure, left);
+    return count;
+}
+
+/* --- Opening and enqueueing --------------------------------------------------------- */
+
+static size_t stored_tasks;
+
+static quern_status enqueue_scene(struct place *place, long n)
+{
+    const quern_header header = {.name = "a", .value = "b"};
+    quern_task tasks[3];
+    char ids[3][24];
+    quern_enqueue_result results[3] = {0};
+    quern_client *client = NULL;
+    quern_status status = quern_client_open(place->path, NULL, &client, NULL);
+    if (status == QUERN_OK) {
+        for (int i = 0; i < 3; i++) {
+            (void)snprintf(ids[i], sizeof ids[i], "n%ld-%d-%d", n, i, (int)for_good);
+            tasks[i] = (quern_task){.type = "t",
+                                    .id = ids[i],
+                                    .payload = ids[i],
+                                    .payload_size = strlen(ids[i]),
+                                    .unique_ms = 60000,
+                                    .headers = &header,
+                                    .header_count = 1};
+        }
+        status = quern_client_enqueue_batch(client, tasks, 3, results, NULL);
+        for (size_t i = 0; i < 3; i++) {
+            stored_tasks += results[i].status == QUERN_OK && status == QUERN_OK ? 1 : 0;
+        }
+    }
+    quern_client_free(client);
+    struct qn_broker *broker = open_safely(place);
+    assert_int_equal(tasks_in(broker, QUERN_TASK_PENDING), stored_tasks);
+    close_safely(broker);
+    return status;
+}
+
+static void enqueue_without_memory_stores_all_or_nothing(void **state)
+{
+    (void)state;
+    struct place place;
+    place_make(&place);
+    stored_tasks = 0;
+    assert_true(sweep(enqueue_scene, &place, false) > 0);
+    assert_true(sweep(enqueue_scene, &place, true) > 0);
+    assert_true(stored_tasks >= 3);
+    test_dir_remove(place.dir);
+}
+
+/* --- Exchanging --------------------------------------------------------------------- */
+
+#define EXCHANGE_TASKS 6
+
+static struct qn_broker *exchange_broker;
+
+static void free_runs(struct qn_leased **runs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        qn_leased_free(runs[i]);
+    }
+}
+
+/* Tells an outcome for each run and leases up to two new ones into `next`. */
+static quern_status exchange_two(struct qn_leased **runs, size_t count, enum qn_outcome_kind kind,
+                                 struct qn_leased **next, size_t *ret_count)
+{
+    struct qn_outcome outcomes[2] = {0};
+    enum qn_applied applied[2] = {QN_STALE, QN_STALE};
+    for (size_t i = 0; i < count; i++) {
+        outcomes[i] = (struct qn_outcome){.run = runs[i], .kind = kind, .error = "because"};
+    }
+    uint32_t room = next == NULL ? 0 : 2;
+    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
+    struct qn_exchange exchange = {.outcomes = outcomes,
+                                   .outcome_count = count,
+                                   .worker_id = "w",
+                                   .lease_ms = QN_LEASE_MS,
+                                   .queues = &turn,
+                                   .queue_count = 1,
+                                   .room = room,
+                                   .start_count_now = room,
+                                   .suspect_max = 2};
+    struct qn_exchange_reply reply = {.applied = applied, .runs = next};
+    quern_status status = qn_broker_exchange(exchange_broker, &exchange, &reply, NULL);
+    *ret_count = status == QUERN_OK ? reply.run_count : 0;
+    return status;
+}
+
+/* Leases two runs, extends them, gives them back; what failed is done again with memory enough. */
+static quern_status exchange_scene(struct place *place, long n)
+{
+    struct qn_leased *runs[2];
+    struct qn_extension extensions[2] = {0};
+    size_t count = 0;
+    size_t none = 0;
+    (void)place;
+    (void)n;
+    quern_status status = exchange_two(NULL, 0, QN_GIVE_BACK, runs, &count);
+    assert_int_equal(tasks_in(exchange_broker, QUERN_TASK_ACTIVE), count);
+    for (size_t i = 0; i < count; i++) {
+        extensions[i].run = runs[i];
+    }
+    if (status == QUERN_OK) {
+        status = qn_broker_extend(exchange_broker, extensions, count, QN_LEASE_MS, NULL);
+    }
+    if (status == QUERN_OK) {
+        status = exchange_two(runs, count, QN_GIVE_BACK, NULL, &none);
+        assert_int_equal(tasks_in(exchange_broker, QUERN_TASK_ACTIVE),
+                         status == QUERN_OK ? 0 : count);
+    }
+    if (status != QUERN_OK && count > 0) {
+        long left = atomic_exchange(&until_failure, 0);
+        assert_int_equal(exchange_two(runs, count, QN_GIVE_BACK, NULL, &none), QUERN_OK);
+        atomic_store(&until_failure, left);
+    }
+    free_runs(runs, count);
+    assert_int_equal(tasks_in(exchange_broker, QUERN_TASK_PENDING), EXCHANGE_TASKS);
+    return status;
+}
+
+static void fill(struct place *place, size_t count)
+{
+    quern_client *client = NULL;
+    quern_error err = {0};
+    assert_ok(quern_client_open(place->path, NULL, &client, &err), err);
+    for (size_t i = 0; i < count; i++) {
+        const quern_task task = {.type = "t", .payload = "p", .payload_size = 1};
+        assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
+    }
+    quern_client_free(client);
+}
+
+static void exchange_without_memory_loses_no_task(void **state)
+{
+    (void)state;
+    struct place place;
+    place_make(&place);
+    fill(&place, EXCHANGE_TASKS);
+    exchange_broker = open_safely(&place);
+    assert_true(sweep(exchange_scene, &place, false) > 0);
+    assert_true(sweep(exchange_scene, &place, true) > 0);
+    qn_broker_close(exchange_broker);
+    test_dir_remove(place.dir);
+}
+
+/* --- Inspecting --------------------------------------------------------------------- */
+
+static void ignore_finding(const quern_finding *finding, void *user)
+{
+    (void)finding;
+    (void)user;
+}
+
+static quern_status inspect_scene(struct place *place, long n)
+{
+    const quern_task_filter filter = {.queue = "default", .state = QUERN_TASK_PENDING};
+    quern_inspector *inspector = NULL;
+    quern_queue_list *queues = NULL;
+    quern_task_list *tasks = NULL;
+    quern_worker_list *workers = NULL;
+    uint64_t count = 0;
+    (void)n;
+    quern_status status = quern_inspector_open(place->path, NULL, &inspector, NULL);
+    if (status == QUERN_OK) {
+        status = quern_inspector_queues(inspector, &queues, NULL);
+    }
+    if (status == QUERN_OK) {
+        assert_int_equal(quern_queue_list_size(queues), 1);
+        status = quern_inspector_tasks(inspector, &filter, &tasks, NULL);
+    }
+    if (status == QUERN_OK) {
+        assert_int_equal(quern_task_list_size(tasks), 3);
+        status = quern_inspector_workers(inspector, &workers, NULL);
+    }
+    if (status == QUERN_OK) {
+        status = quern_inspector_act_all(inspector, QUERN_ACTION_ARCHIVE, &filter, &count, NULL);
+    }
+    if (status == QUERN_OK) {
+        const quern_task_filter archived = {.queue = "default", .state = QUERN_TASK_ARCHIVED};
+        status = quern_inspector_act_all(inspector, QUERN_ACTION_RUN, &archived, &count, NULL);
+    }
+    if (status == QUERN_OK) {
+        status = quern_inspector_check(inspector, true, ignore_finding, NULL, NULL);
+    }
+    quern_worker_list_free(workers);
+    quern_task_list_free(tasks);
+    quern_queue_list_free(queues);
+    quern_inspector_free(inspector);
+    struct qn_broker *broker = open_safely(place);
+    assert_int_equal(tasks_in(broker, 0), 3);
+    if (tasks_in(broker, QUERN_TASK_ARCHIVED) > 0) {
+        size_t moved = 0;
+        const quern_task_filter archived = {.queue = "default", .state = QUERN_TASK_ARCHIVED};
+        long left = atomic_exchange(&until_failure, 0);
+        assert_int_equal(qn_broker_act_all(broker, QUERN_ACTION_RUN, &archived, 100, &moved, NULL),
+                         QUERN_OK);
+        atomic_store(&until_failure, left);
+    }
+    close_safely(broker);
+    return status;
+}
+
+static void inspecting_without_memory_changes_nothing_by_half(void **state)
+{
+    (void)state;
+    struct place place;
+    place_make(&place);
+    fill(&place, 3);
+    assert_true(sweep(inspect_scene, &place, false) > 0);
+    assert_true(sweep(inspect_scene, &place, true) > 0);
+    test_dir_remove(place.dir);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(enqueue_without_memory_stores_all_or_nothing),
+    cmocka_unit_test(exchange_without_memory_loses_no_task),
+    cmocka_unit_test(inspecting_without_memory_changes_nothing_by_half),
+};
+TEST_MAIN(tests)
