@@ -55,8 +55,10 @@ static void lease_may_be_extended_to_another_length(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     struct qn_extension extension = {.run = run};
     quern_error err = {0};
-    assert_ok(qn_broker_extend(c->broker, &extension, 1, 5000, &err), err);
-    contract_advance(c, 5001);
+    assert_ok(qn_broker_extend(c->broker, &extension, 1, 2 * CONTRACT_LEASE_MS, &err), err);
+    contract_advance(c, 2 * CONTRACT_LEASE_MS - 1);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    contract_advance(c, 2);
     assert_int_equal(contract_recover(c, "default"), 1);
     qn_leased_free(run);
 }
