@@ -68,11 +68,6 @@ static quern_status keep_reply(struct qn_ledger *ledger, const struct qn_exchang
                                const struct qn_lease_terms *terms,
                                const struct qn_exchange_reply *reply, quern_error *err)
 {
-    bool nothing =
-        exchange->outcome_count == 0 && exchange->start_count == 0 && reply->run_count == 0;
-    if (nothing) {
-        return QUERN_OK; /* to do nothing twice is the same as once */
-    }
     struct packed packed = {.first_token = terms->first_token,
                             .run_count = (uint32_t)reply->run_count};
     for (size_t i = 0; i < exchange->outcome_count; i++) {

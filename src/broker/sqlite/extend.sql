@@ -1,7 +1,7 @@
 -- extend.sql - what a worker writes about its runs while they run.
 
 -- name: extend
-UPDATE quern_task SET lease_until = max(lease_until, ?3)
+UPDATE quern_task SET lease_until = ?3
 WHERE seq = ?1 AND token = ?2 AND state = 1 RETURNING cancel;
 
 -- For the planted fault only.
