@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/duration.h"
 #include "cli/cli.h"
 
@@ -170,6 +171,7 @@ static bool take_text(struct qn_args *args, const struct qn_option *option, cons
 static bool store(struct qn_args *args, const struct qn_option *option,
                   struct qn_option_value *value, const char *text)
 {
+    QN_ASSERT(text != NULL);
     if (option->repeats) {
         args->repeats[args->repeat_count++] =
             (struct qn_repeat){.option = (size_t)(option - args->options), .text = text};

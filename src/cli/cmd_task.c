@@ -111,7 +111,7 @@ static int read_list_filter(const struct qn_cli *cli, quern_task_filter *filter)
 
 static int run_list(struct qn_cli *cli)
 {
-    quern_task_filter filter;
+    quern_task_filter filter = {.limit = PAGE_SIZE_DEFAULT};
     quern_inspector *inspector = NULL;
     int exit_code = read_list_filter(cli, &filter);
     if (exit_code == QN_EXIT_OK) {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/duration.h"
 
 #define GAP 2               /* between columns */
@@ -124,6 +125,7 @@ void qn_table_moment(struct qn_table *table, int64_t at_ms)
 
 static void measure(const struct qn_table *table, size_t *widths)
 {
+    QN_ASSERT(table->column_count > 0);
     for (size_t i = 0; i < table->column_count; i++) {
         widths[i] = qn_text_width(table->columns[i].title);
     }

@@ -224,7 +224,7 @@ static int read_filter(const struct qn_cli *cli, const char *state_default,
 
 static int act(struct qn_cli *cli, const struct action *action, const char *state_default)
 {
-    quern_task_filter filter;
+    quern_task_filter filter = {.state = 0};
     quern_inspector *inspector = NULL;
     int exit_code = read_filter(cli, state_default, &filter);
     if (exit_code == QN_EXIT_OK) {
