@@ -45,10 +45,10 @@ void qn_progress_show(struct qn_progress *progress, uint64_t done, uint64_t part
         draw_bar(part, whole);
     }
     (void)fprintf(stderr, "%" PRIu64 " %s", done, progress->unit);
-    if (elapsed_s > 0) {
+    if (elapsed_s > 0 && done > 0) {
         (void)fprintf(stderr, "  %.0f/s", (double)done / elapsed_s);
     }
-    if (whole > 0 && part > 0 && part <= whole) {
+    if (done > 0 && part > 0 && part <= whole) {
         int64_t left_s = (int64_t)(elapsed_s * (double)(whole - part) / (double)part);
         (void)fprintf(stderr, "  %" PRId64 ":%02" PRId64 " left", left_s / 60, left_s % 60);
     }
