@@ -199,9 +199,9 @@ static void say_start(const struct work *work, const char *url, const char *dura
             qn_cli_nomem();
         }
     }
-    qn_cli_say(work->cli, "broker %s, durability %s, %s queues%s, concurrency %" PRIu32, broker,
-               durability, work->strict ? "strict" : "weighted", qn_buf_text(&queues),
-               work->concurrency);
+    qn_cli_say(work->cli, "broker %s, %s queues%s, concurrency %" PRIu32 ", durability %s", broker,
+               work->strict ? "strict" : "weighted", qn_buf_text(&queues), work->concurrency,
+               durability);
     qn_buf_finish(&queues);
 }
 

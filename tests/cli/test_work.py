@@ -95,7 +95,7 @@ class VerdictTest(CliTest):
         self.drain("t=trap 'echo term > seen; exit 1' TERM; cat never & wait")
         task = self.task(task_id)
         self.assertEqual((task["state"], self.read("seen")), ("archived", "term\n"))
-        self.assertIn("timeout", task["error"])
+        self.assertRegex(task["error"], "timeout|deadline exceeded")
 
     def test_timeout_that_ignores_term_gets_kill_for_its_whole_group(self):
         self.fifo("never")
@@ -154,6 +154,7 @@ class EndTest(CliTest):
         self.assertEqual((task["state"], task["retry_count"]), ("pending", 0))
 
     def test_tstp_takes_no_more_tasks(self):
+        self.ok("db", "init")
         worker = self.start("work", "--exec", "t=true")
         self.wait_until(lambda: self.json("worker", "list"), "the worker has announced itself")
         worker.send_signal(signal.SIGTSTP)
