@@ -132,6 +132,7 @@ static void free_runs(struct qn_exchange_reply *reply)
 {
     for (size_t i = 0; i < reply->run_count; i++) {
         qn_leased_free(reply->runs[i]);
+        reply->runs[i] = NULL;
     }
     reply->run_count = 0;
 }

@@ -347,6 +347,7 @@ quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchang
     if (status != QUERN_OK) {
         for (size_t i = 0; i < taking.count; i++) {
             qn_leased_free(taking.runs[i]);
+            taking.runs[i] = NULL;
         }
         return status;
     }
@@ -382,6 +383,7 @@ quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
     qn_ledger_finish(&ledger);
     for (size_t i = 0; status != QUERN_OK && i < taking.count; i++) {
         qn_leased_free(reply->runs[i]);
+        reply->runs[i] = NULL;
     }
     reply->run_count = status == QUERN_OK ? taking.count : 0;
     return status;
