@@ -34,12 +34,7 @@ static void print_stats(const quern_queue_list *list, const struct totals *total
 {
     qn_queue_list_print(list);
     printf("\n");
-    qn_field_number("tasks", (int64_t)totals->size);
-    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
-        char name[32];
-        (void)snprintf(name, sizeof name, "  %s", quern_task_state_name((quern_task_state)state));
-        qn_field_number(name, (int64_t)totals->counts[state]);
-    }
+    qn_counts_print(totals->size, totals->counts);
     qn_field_number("processed today", (int64_t)totals->processed_today);
     qn_field_number("failed today", (int64_t)totals->failed_today);
     printf("\n");

@@ -179,9 +179,9 @@ static void warn_of_groups(const struct work *work, quern_inspector *inspector)
         uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
         if (count > 0 && serves(work, queue->name)) {
             qn_cli_say(work->cli,
-                       "queue %s holds %" PRIu64 " tasks in groups, and no aggregator serves them;"
+                       "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
                        " run them by: quern task run --all --state aggregating --queue %s",
-                       queue->name, count, queue->name);
+                       queue->name, count, count == 1 ? "task" : "tasks", queue->name);
         }
     }
     quern_queue_list_free(list);

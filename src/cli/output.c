@@ -19,7 +19,7 @@
 #include "base/duration.h"
 
 #define GAP 2               /* between columns */
-#define FIELD_NAME_WIDTH 16 /* of field pages */
+#define FIELD_NAME_WIDTH 18 /* of field pages */
 #define FLEXIBLE_WIDTH_MIN 8
 
 /* --- The terminal -------------------------------------------------------------------------- */
@@ -119,6 +119,10 @@ void qn_table_moment(struct qn_table *table, int64_t at_ms)
     char text[64] = "";
     if (at_ms != 0) {
         qn_moment_format(at_ms, text, sizeof text);
+        char *fraction = strchr(text, '.');
+        if (fraction != NULL) {
+            (void)snprintf(fraction, sizeof text - (size_t)(fraction - text), "Z");
+        }
     }
     qn_table_text(table, text);
 }

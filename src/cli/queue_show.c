@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* queue_show.c - how queues look. Numbers are those of the inspector; nothing is computed here but
- * the share of failures. */
+/* queue_show.c - how queues look. All numbers are those of the inspector, but for the share of
+ * failures, which is computed here. */
 #include "cli/queue_show.h"
 
 #include <inttypes.h>
@@ -39,17 +39,22 @@ void qn_queue_list_print(const quern_queue_list *list)
     qn_table_finish(&table);
 }
 
+void qn_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT])
+{
+    qn_field_number("tasks", (int64_t)size);
+    for (size_t i = 0; i < QN_COUNT_OF(states); i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "  %s", quern_task_state_name(states[i]));
+        qn_field_number(name, (int64_t)counts[states[i]]);
+    }
+}
+
 void qn_queue_print(const quern_queue_info *queue)
 {
     qn_field_text("queue", queue->name);
     qn_field_text("state", queue->paused_at_ms != 0 ? "paused" : "running");
     qn_field_moment("paused at", queue->paused_at_ms);
-    qn_field_number("tasks", (int64_t)queue->size);
-    for (size_t i = 0; i < QN_COUNT_OF(states); i++) {
-        char name[32];
-        (void)snprintf(name, sizeof name, "  %s", quern_task_state_name(states[i]));
-        qn_field_number(name, (int64_t)queue->counts[states[i]]);
-    }
+    qn_counts_print(queue->size, queue->counts);
     qn_field_number("groups", (int64_t)queue->group_count);
     qn_field_duration("latency", queue->latency_ms);
     qn_field_number("processed today", (int64_t)queue->processed_today);

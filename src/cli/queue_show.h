@@ -8,6 +8,7 @@
 #include "quern/inspector.h"
 
 void qn_queue_list_print(const quern_queue_list *list);
+void qn_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT]);
 void qn_queue_print(const quern_queue_info *queue);
 void qn_history_print(const quern_day *days, size_t count);
 /* New values. */

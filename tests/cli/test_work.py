@@ -168,7 +168,7 @@ class EndTest(CliTest):
         task_id = self.enqueue("t", "--group", "g")
         result = self.quern("work", "--drain", "--exec", "t=true")
         self.assertEqual(result.returncode, 0)
-        self.assertIn("1 tasks in groups", result.stderr)
+        self.assertIn("1 task in groups", result.stderr)
         self.assertIn("aggregator", result.stderr)
         self.assertEqual(self.state(task_id), "aggregating")
 
