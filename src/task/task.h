@@ -45,8 +45,8 @@ QUERN_NODISCARD quern_status qn_name_check(const char *what, const char *name, q
 QUERN_NODISCARD quern_status qn_queue_name_check(const char *name, quern_error *err);
 
 /* asynq's rule for the end of one attempt: the earlier of start + timeout and the deadline. 0: it
- * has neither, so never. (A message of asynq that came without both has its 30 minutes since it was
- * decoded; here 0 means that a caller asked for QUERN_TIMEOUT_NEVER.) */
+ * has neither, so never. (A message that a Go client wrote without both means 30 minutes, which its
+ * reader fills in; here 0 is what QUERN_TIMEOUT_NEVER became.) */
 int64_t qn_task_run_deadline_ms(const struct qn_task *task, int64_t start_wall_ms);
 
 #endif

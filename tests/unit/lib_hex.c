@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_hex.c - bytes written as hexadecimal digits. */
+#include "lib_hex.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "lib_test.h"
+
+struct qn_asynq_bytes test_from_hex(struct qn_arena *arena, const char *hex)
+{
+    size_t size = strlen(hex) / 2;
+    unsigned char *data = qn_arena_alloc(arena, size);
+    assert_non_null(data);
+    for (size_t i = 0; i < size; i++) {
+        unsigned byte;
+        assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
+        data[i] = (unsigned char)byte;
+    }
+    return (struct qn_asynq_bytes){.data = data, .size = size};
+}
+
+void test_assert_hex(struct qn_asynq_bytes bytes, const char *hex)
+{
+    char *text = qn_alloc_zero(2 * bytes.size + 1, 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < bytes.size; i++) {
+        (void)sprintf(text + 2 * i, "%02x", ((const unsigned char *)bytes.data)[i]);
+    }
+    assert_string_equal(text, hex);
+    qn_free(text);
+}
