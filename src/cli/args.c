@@ -84,6 +84,7 @@ static bool parse_count(struct qn_args *args, const struct qn_option *option, co
                         int64_t *ret_number)
 {
     char *end = NULL;
+    QN_ASSERT(text != NULL);
     errno = 0;
     long long number = strtoll(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0') {

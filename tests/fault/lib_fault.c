@@ -63,7 +63,7 @@ static void write_record(int fd, enum fault_kind kind, const quern_run *run, uin
 {
     struct fault_record record = {.task = task,
                                   .fence = quern_run_fence(run),
-                                  .kind = kind,
+                                  .kind = (int32_t)kind,
                                   .cause = (int32_t)quern_run_cause(run),
                                   .pid = (int32_t)getpid(),
                                   .crash_count = (int32_t)quern_run_crash_count(run),

@@ -70,14 +70,16 @@ static void sixteen_parameters_fit_and_no_more(void **state)
     (void)state;
     char text[400] = "sqlite:///x?";
     for (int i = 0; i < QN_URL_PARAM_MAX; i++) {
-        (void)sprintf(text + strlen(text), "p%d=%d&", i, i);
+        size_t used = strlen(text);
+        (void)snprintf(text + used, sizeof text - used, "p%d=%d&", i, i);
     }
     struct qn_url url;
     quern_error err = {0};
     assert_ok(qn_url_parse(text, &url, &err), err);
     assert_string_equal(qn_url_param(&url, "p15"), "15");
     qn_url_finish(&url);
-    strcat(text, "one=more");
+    size_t used = strlen(text);
+    (void)snprintf(text + used, sizeof text - used, "one=more");
     assert_int_equal(qn_url_parse(text, &url, &err), QUERN_E_INVALID);
 }
 

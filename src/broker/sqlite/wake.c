@@ -78,13 +78,12 @@ static void list_directory(struct qn_roster *roster, int64_t mtime_ns)
         }
         return;
     }
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
+    int64_t now_ns = qn_clock_wall_ms(qn_clock_system()) * 1000000;
     for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
         add_id(roster, entry->d_name);
     }
     (void)closedir(directory);
-    if (ns_of(now) - mtime_ns > SETTLED_AFTER_NS) {
+    if (now_ns - mtime_ns > SETTLED_AFTER_NS) {
         roster->changed_at_ns = mtime_ns;
     }
 }
