@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* results.c - a handler leaves a result, and somebody else reads it.
+ *
+ * A finished task is deleted, unless it has retention_ms: then it stays that long, with its
+ * result. The id that enqueue returns finds it again. Usage: results [BROKER]. */
+#include <quern/quern.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static quern_outcome square(quern_run *run, const quern_task *task, void *user)
+{
+    (void)user;
+    char text[32] = "";
+    memcpy(text, task->payload, task->payload_size < 31 ? task->payload_size : 31);
+    long number = strtol(text, NULL, 10);
+    int size = snprintf(text, sizeof text, "%ld", number * number);
+    quern_error err;
+    if (quern_run_write_result(run, text, (size_t)size, &err) != QUERN_OK) {
+        return quern_run_fail(run, QUERN_RETRY, "%s", err.text);
+    }
+    return QUERN_DONE;
+}
+
+static bool work(const char *url, quern_error *err)
+{
+    const quern_worker_options options = {.drain = 1};
+    quern_mux *mux = NULL;
+    quern_worker *worker = NULL;
+    bool ok = quern_mux_new(&mux, err) == QUERN_OK &&
+              quern_mux_handle(mux, "square", square, NULL, NULL, err) == QUERN_OK &&
+              quern_worker_new(url, mux, &options, &worker, err) == QUERN_OK &&
+              quern_worker_run(worker, err) == QUERN_OK;
+    quern_worker_free(worker);
+    quern_mux_free(mux);
+    return ok;
+}
+
+static bool show(const char *url, const char *id, quern_error *err)
+{
+    quern_inspector *inspector = NULL;
+    quern_task_info *info = NULL;
+    bool ok = quern_inspector_open(url, NULL, &inspector, err) == QUERN_OK &&
+              quern_inspector_task(inspector, "default", id, &info, err) == QUERN_OK;
+    if (ok) {
+        size_t size = 0;
+        const char *result = quern_task_info_result(info, &size);
+        printf("%s: %.*s\n", quern_task_state_name(quern_task_info_state(info)), (int)size,
+               result == NULL ? "" : result);
+    }
+    quern_task_info_free(info);
+    quern_inspector_free(inspector);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    const char *url = argc > 1 ? argv[1] : "results.db";
+    const quern_task task = {
+        .type = "square", .payload = "12", .payload_size = 2, .retention_ms = 60 * 60 * 1000};
+    quern_client *client = NULL;
+    quern_task_info *stored = NULL;
+    quern_error err;
+    bool ok = quern_client_open(url, NULL, &client, &err) == QUERN_OK &&
+              quern_client_enqueue(client, &task, &stored, &err) == QUERN_OK && work(url, &err) &&
+              show(url, quern_task_info_id(stored), &err);
+    if (!ok) {
+        fprintf(stderr, "results: %s\n", err.text);
+    }
+    quern_task_info_free(stored);
+    quern_client_free(client);
+    return ok ? 0 : 1;
+}
