@@ -15,6 +15,8 @@
 #define THREADS 8
 #define TASKS_EACH 500
 
+static _Atomic size_t callers_left; /* threads that have not ended */
+
 struct caller {
     quern_client *client;
     size_t number;
@@ -33,14 +35,47 @@ static void *enqueue_many(void *argument)
             caller->stored++;
         }
     }
+    atomic_fetch_sub(&callers_left, 1);
     return NULL;
+}
+
+static size_t count_waiting(quern_client *client)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&client->mutex);
+    for (struct qn_list *node = client->waiting.next; node != &client->waiting; node = node->next) {
+        count++;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return count;
+}
+
+static struct client_test *held_test;
+static size_t stored_now; /* requests in the transaction under way */
+
+static bool all_others_wait(void *user)
+{
+    return count_waiting(user) + stored_now >= atomic_load(&callers_left);
+}
+
+/* As a slow disk: meanwhile all the others arrive. */
+static quern_status hold_until_all_wait(size_t turn, struct qn_stamp stamp,
+                                        const struct qn_task *tasks, size_t count,
+                                        quern_status *results, quern_error *err)
+{
+    (void)turn;
+    stored_now = count;
+    TEST_REQUIRE(test_until(all_others_wait, held_test->client));
+    return client_pass_on(stamp, tasks, count, results, err);
 }
 
 static void eight_threads_lose_and_double_nothing(void **state)
 {
     struct client_test *t = *state;
     struct caller callers[THREADS];
-    client_hook(t, NULL);
+    held_test = t;
+    atomic_store(&callers_left, THREADS);
+    client_hook(t, hold_until_all_wait);
     for (size_t i = 0; i < THREADS; i++) {
         callers[i] = (struct caller){.client = t->client, .number = i};
         assert_int_equal(pthread_create(&callers[i].thread, NULL, enqueue_many, &callers[i]), 0);
@@ -57,19 +92,11 @@ static void eight_threads_lose_and_double_nothing(void **state)
 /* --- One transaction for all that wait ------------------------------------------------------ */
 
 #define WAITERS 7
-static struct client_test *held_test;
 static size_t held_for; /* the first turn waits until so many requests stand in the list */
 
 static bool enough_wait(void *user)
 {
-    quern_client *client = user;
-    size_t count = 0;
-    pthread_mutex_lock(&client->mutex);
-    for (struct qn_list *node = client->waiting.next; node != &client->waiting; node = node->next) {
-        count++;
-    }
-    pthread_mutex_unlock(&client->mutex);
-    return count >= held_for;
+    return count_waiting(user) >= held_for;
 }
 
 static quern_status hold_first(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
