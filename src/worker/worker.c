@@ -20,7 +20,7 @@
 #include "pool/thread.h"
 #include "worker/internal.h"
 
-enum { THREADS_END_MS = 200 };
+enum { THREADS_END_MS = 200, LAST_WAIT_MS = 1000 };
 
 void qn_worker_ring(struct quern_worker *worker)
 {
@@ -323,7 +323,7 @@ void quern_worker_free(quern_worker *worker)
     if (worker == NULL) {
         return;
     }
-    if (getpid() != worker->opener_pid || !end_pool(worker, 0)) {
+    if (getpid() != worker->opener_pid || !end_pool(worker, LAST_WAIT_MS)) {
         return; /* leaked on purpose: its threads are not ours, or still use it */
     }
     drop_books(worker);

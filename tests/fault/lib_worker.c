@@ -369,6 +369,20 @@ void stage_wait_log(struct stage *stage, const char *text)
     }
 }
 
+static bool is_empty(void *user)
+{
+    struct stage *stage = user;
+    pthread_mutex_lock(&stage->mutex);
+    bool empty = stage->inside == 0;
+    pthread_mutex_unlock(&stage->mutex);
+    return empty;
+}
+
+void stage_wait_empty(struct stage *stage)
+{
+    assert_true(test_until(is_empty, stage));
+}
+
 void stage_open_gate(struct stage *stage)
 {
     pthread_mutex_lock(&stage->mutex);

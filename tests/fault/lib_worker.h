@@ -99,6 +99,8 @@ void stage_wait_starts(struct stage *stage, size_t count);
 void stage_wait_reports(struct stage *stage, size_t count);
 void stage_wait_log(struct stage *stage, const char *text);
 bool stage_logged(struct stage *stage, const char *text);
+/* Until no handler runs. */
+void stage_wait_empty(struct stage *stage);
 void stage_open_gate(struct stage *stage);
 struct stage_start stage_start_at(struct stage *stage, size_t index);
 void stage_act(struct stage *stage, quern_action action, const char *id);

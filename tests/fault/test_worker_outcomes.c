@@ -129,7 +129,7 @@ static int64_t say_two_hours(int64_t retry_count, const quern_task *task, void *
     return (retry_count + 2) * 3600000;
 }
 
-static quern_outcome fail(quern_run *run, const quern_task *task, void *user)
+static quern_outcome say_no(quern_run *run, const quern_task *task, void *user)
 {
     (void)task;
     (void)user;
@@ -152,8 +152,8 @@ static void the_task_then_the_handler_then_the_worker_says_the_retry_delay(void 
     quern_error error = {0};
     quern_handler_options fixed = {.retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 20000}};
     quern_handler_options asked = {.retry_delay_ms = say_two_hours};
-    assert_ok(quern_mux_handle(stage->mux, "fixed", fail, NULL, &fixed, &error), error);
-    assert_ok(quern_mux_handle(stage->mux, "asked", fail, NULL, &asked, &error), error);
+    assert_ok(quern_mux_handle(stage->mux, "fixed", say_no, NULL, &fixed, &error), error);
+    assert_ok(quern_mux_handle(stage->mux, "asked", say_no, NULL, &asked, &error), error);
     stage_put_task(stage, &(quern_task){.id = "fixed", .type = "fixed"});
     stage_put_task(stage, &(quern_task){.id = "asked", .type = "asked"});
     stage_put_task(stage, &(quern_task){.id = "own",

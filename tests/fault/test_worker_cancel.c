@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/* test_worker_cancel.c - runs that end before their time: timeout, deadline, operators, and
+ * handlers that do not listen. */
+#include "lib_worker.h"
+
+#include <string.h>
+
+#define RETRY_SOON                                                                                 \
+    {                                                                                              \
+        .kind = QUERN_RETRY_FIXED, .base_ms = 3600000                                              \
+    }
+
+static void expect_error(struct stage *stage, const char *id, const char *error)
+{
+    quern_task_info *info = stage_see(stage, id);
+    assert_string_equal(quern_task_info_error(info), error);
+    quern_task_info_free(info);
+}
+
+static void a_run_over_its_timeout_is_cancelled_and_retried(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put_task(stage, &(quern_task){
+                              .id = "a", .payload = "wait", .payload_size = 4, .timeout_ms = 50});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "a", QUERN_TASK_RETRY);
+    expect_error(stage, "a", "deadline exceeded");
+    assert_string_equal(stage_start_at(stage, 0).reason, "timeout");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_run_over_its_deadline_is_cancelled_and_then_archived(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put_task(stage,
+                   &(quern_task){.id = "a",
+                                 .payload = "wait",
+                                 .payload_size = 4,
+                                 .deadline_at_ms = qn_clock_wall_ms(qn_clock_system()) + 300,
+                                 .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1}});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "a", QUERN_TASK_ARCHIVED);
+    expect_error(stage, "a", "deadline exceeded");
+    assert_int_equal(stage->start_count, 1);
+    assert_string_equal(stage_start_at(stage, 0).reason, "deadline exceeded");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_task_past_its_deadline_is_archived_without_a_run(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put_task(stage, &(quern_task){.id = "late",
+                                        .payload = "done",
+                                        .payload_size = 4,
+                                        .deadline_at_ms = stage->clock.wall_ms + 1000});
+    quern_clock_advance(&stage->clock, 1001);
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "late", QUERN_TASK_ARCHIVED);
+    expect_error(stage, "late", "deadline exceeded");
+    assert_int_equal(stage->start_count, 0);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void done_after_a_timeout_is_still_done(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put_task(stage, &(quern_task){.id = "a",
+                                        .payload = "wait-done",
+                                        .payload_size = 9,
+                                        .timeout_ms = 50,
+                                        .retention_ms = 60000});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "a", QUERN_TASK_COMPLETED);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void an_operator_cancels_to_retry_or_to_the_archive(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "retry", "wait");
+    stage_put(stage, "archive", "wait");
+    stage_put_task(stage, &(quern_task){.id = "done",
+                                        .payload = "wait-done",
+                                        .payload_size = 9,
+                                        .retention_ms = 60000});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 3);
+    stage_act(stage, QUERN_ACTION_CANCEL_RETRY, "retry");
+    stage_act(stage, QUERN_ACTION_CANCEL_ARCHIVE, "archive");
+    stage_act(stage, QUERN_ACTION_CANCEL_ARCHIVE, "done");
+    stage_wait_state(stage, "retry", QUERN_TASK_RETRY);
+    stage_wait_state(stage, "archive", QUERN_TASK_ARCHIVED);
+    stage_wait_state(stage, "done", QUERN_TASK_COMPLETED);
+    expect_error(stage, "retry", "cancelled");
+    expect_error(stage, "archive", "cancelled");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_handler_that_ignores_its_deadline_is_fenced_off_and_replaced(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put_task(stage, &(quern_task){.id = "deaf",
+                                        .payload = "hold",
+                                        .payload_size = 4,
+                                        .timeout_ms = 30,
+                                        .retry = RETRY_SOON});
+    struct stage_worker worker;
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 1, .quarantine_after_ms = 50});
+    stage_wait_state(stage, "deaf", QUERN_TASK_RETRY);
+    expect_error(stage, "deaf", "deadline exceeded");
+    stage_put(stage, "next", "retry"); /* the only slot is free again */
+    stage_wait_state(stage, "next", QUERN_TASK_RETRY);
+    assert_int_equal(stage_stats(&worker).quarantined, 1);
+    assert_true(stage_logged(stage, "handler ignores its cancellation"));
+    stage_open_gate(stage); /* its "done" comes too late */
+    stage_stop(&worker);
+    assert_int_equal(stage_state(stage, "deaf"), QUERN_TASK_RETRY);
+    stage_free(stage);
+}
+
+static void without_a_spare_thread_a_deaf_handler_costs_its_slot_until_it_returns(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    for (int i = 0; i < 2; i++) {
+        char id[8];
+        (void)snprintf(id, sizeof id, "deaf%d", i);
+        stage_put_task(stage, &(quern_task){.id = id,
+                                            .payload = "hold",
+                                            .payload_size = 4,
+                                            .timeout_ms = 30,
+                                            .retry = RETRY_SOON});
+    }
+    struct stage_worker worker;
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 2, .quarantine_after_ms = 50});
+    stage_wait_state(stage, "deaf0", QUERN_TASK_RETRY);
+    stage_wait_state(stage, "deaf1", QUERN_TASK_RETRY);
+    assert_int_equal(stage_stats(&worker).quarantined, 2);
+    stage_put(stage, "one", "done"); /* one slot is left */
+    stage_wait_state(stage, "one", 0);
+    stage_open_gate(stage);
+    stage_put(stage, "two", "done");
+    stage_wait_state(stage, "two", 0);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_command_is_terminated_at_its_timeout(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    assert_ok(quern_mux_exec(stage->mux, "sh", "sleep 1000", NULL, &error), error);
+    stage_put_task(stage, &(quern_task){.id = "a", .type = "sh", .timeout_ms = 50});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "a", QUERN_TASK_RETRY);
+    expect_error(stage, "a", "deadline exceeded");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_run_over_its_timeout_is_cancelled_and_retried),
+    cmocka_unit_test(a_run_over_its_deadline_is_cancelled_and_then_archived),
+    cmocka_unit_test(a_task_past_its_deadline_is_archived_without_a_run),
+    cmocka_unit_test(done_after_a_timeout_is_still_done),
+    cmocka_unit_test(an_operator_cancels_to_retry_or_to_the_archive),
+    cmocka_unit_test(a_handler_that_ignores_its_deadline_is_fenced_off_and_replaced),
+    cmocka_unit_test(without_a_spare_thread_a_deaf_handler_costs_its_slot_until_it_returns),
+    cmocka_unit_test(a_command_is_terminated_at_its_timeout),
+};
+TEST_MAIN(tests)
