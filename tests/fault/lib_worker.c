@@ -120,6 +120,11 @@ static quern_outcome obey(quern_run *run, const quern_task *task, void *user)
     return outcome;
 }
 
+quern_handler stage_handler(void)
+{
+    return obey;
+}
+
 static void on_log(quern_log_level level, const char *line, void *user)
 {
     struct stage *stage = user;

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "broker/broker.h"
 #include "quern/client.h"
+#include "quern/testing.h"
 #include "quern/worker.h"
 
 #define STAGE_STARTS_MAX 20000
@@ -73,6 +74,8 @@ struct stage {
 /* In a fresh directory, with a mux that serves every type with "obey". turned: time stands still
  * until the test turns it. */
 struct stage *stage_new(bool turned);
+/* "obey", to be registered with options of its own; user: the stage. */
+quern_handler stage_handler(void);
 /* Every worker must have been joined. */
 void stage_free(struct stage *stage);
 

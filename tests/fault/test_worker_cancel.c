@@ -21,8 +21,8 @@ static void a_run_over_its_timeout_is_cancelled_and_retried(void **state)
 {
     (void)state;
     struct stage *stage = stage_new(false);
-    stage_put_task(stage, &(quern_task){
-                              .id = "a", .payload = "wait", .payload_size = 4, .timeout_ms = 50});
+    stage_put_task(
+        stage, &(quern_task){.id = "a", .payload = "wait", .payload_size = 4, .timeout_ms = 50});
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
     stage_wait_state(stage, "a", QUERN_TASK_RETRY);
@@ -36,12 +36,11 @@ static void a_run_over_its_deadline_is_cancelled_and_then_archived(void **state)
 {
     (void)state;
     struct stage *stage = stage_new(false);
-    stage_put_task(stage,
-                   &(quern_task){.id = "a",
-                                 .payload = "wait",
-                                 .payload_size = 4,
-                                 .deadline_at_ms = qn_clock_wall_ms(qn_clock_system()) + 300,
-                                 .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1}});
+    stage_put_task(stage, &(quern_task){.id = "a",
+                                        .payload = "wait",
+                                        .payload_size = 4,
+                                        .deadline_at_ms = qn_clock_wall_ms(qn_clock_system()) + 300,
+                                        .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1}});
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
     stage_wait_state(stage, "a", QUERN_TASK_ARCHIVED);
@@ -92,10 +91,9 @@ static void an_operator_cancels_to_retry_or_to_the_archive(void **state)
     struct stage *stage = stage_new(false);
     stage_put(stage, "retry", "wait");
     stage_put(stage, "archive", "wait");
-    stage_put_task(stage, &(quern_task){.id = "done",
-                                        .payload = "wait-done",
-                                        .payload_size = 9,
-                                        .retention_ms = 60000});
+    stage_put_task(
+        stage, &(quern_task){
+                   .id = "done", .payload = "wait-done", .payload_size = 9, .retention_ms = 60000});
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
     stage_wait_starts(stage, 3);

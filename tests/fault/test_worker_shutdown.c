@@ -10,8 +10,8 @@ static void a_draining_worker_ends_when_its_queues_are_empty(void **state)
     (void)state;
     struct stage *stage = stage_new(false);
     stage_put_many(stage, NULL, "n", 300);
-    stage_put_task(stage, &(quern_task){
-                              .id = "later", .payload = "done", .payload_size = 4, .delay_ms = 200});
+    stage_put_task(
+        stage, &(quern_task){.id = "later", .payload = "done", .payload_size = 4, .delay_ms = 200});
     stage_put_task(stage, &(quern_task){.id = "again",
                                         .payload = "retry",
                                         .payload_size = 5,

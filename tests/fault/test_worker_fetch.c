@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* test_worker_fetch.c - which runs a worker fetches, how many, and what it gives back unstarted:
+ * shares of queues, strict priority, pause, take-back, suspects, the brake. */
+#include "lib_worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "quern/inspector.h"
+
+static void full_queues_get_their_shares_in_every_window(void **state)
+{
+    (void)state;
+    enum { TASKS = 4000, WINDOW = 1000 };
+    static const quern_queue queues[] = {
+        {.name = "six", .weight = 6}, {.name = "three", .weight = 3}, {.name = "one", .weight = 1}};
+    static const double shares[] = {0.6, 0.3, 0.1};
+    static const uint32_t concurrencies[] = {1, 16};
+    for (size_t c = 0; c < TEST_COUNT(concurrencies); c++) {
+        struct stage *stage = stage_new(false);
+        for (size_t q = 0; q < TEST_COUNT(queues); q++) {
+            stage_put_many(stage, queues[q].name, queues[q].name, TASKS);
+        }
+        struct stage_worker worker;
+        stage_start(stage, &worker,
+                    &(quern_worker_options){.queues = queues,
+                                            .queue_count = TEST_COUNT(queues),
+                                            .concurrency = concurrencies[c]});
+        stage_wait_starts(stage, 5000);
+        stage_stop(&worker);
+        for (size_t first = 0; first + WINDOW <= 5000; first += 250) {
+            for (size_t q = 0; q < TEST_COUNT(queues); q++) {
+                size_t count = 0;
+                for (size_t i = first; i < first + WINDOW; i++) {
+                    count += strcmp(stage->starts[i].queue, queues[q].name) == 0 ? 1 : 0;
+                }
+                double off = (double)count - shares[q] * WINDOW;
+                if (off < -0.03 * WINDOW || off > 0.03 * WINDOW) {
+                    fail_msg("%s: %zu of %d from start %zu", queues[q].name, count, WINDOW, first);
+                }
+            }
+        }
+        stage_free(stage);
+    }
+}
+
+static void strict_priority_empties_the_higher_queue_first(void **state)
+{
+    (void)state;
+    enum { TASKS = 300 };
+    static const quern_queue queues[] = {{.name = "low", .weight = 1},
+                                         {.name = "high", .weight = 9}};
+    struct stage *stage = stage_new(false);
+    stage_put_many(stage, "low", "low", TASKS);
+    stage_put_many(stage, "high", "high", TASKS);
+    struct stage_worker worker;
+    stage_start(stage, &worker,
+                &(quern_worker_options){.queues = queues,
+                                        .queue_count = TEST_COUNT(queues),
+                                        .concurrency = 1,
+                                        .strict_priority = 1,
+                                        .drain = 1});
+    assert_int_equal(stage_join(&worker), QUERN_OK);
+    assert_int_equal(stage->start_count, 2 * TASKS);
+    for (size_t i = 0; i < 2 * TASKS; i++) {
+        assert_string_equal(stage->starts[i].queue, i < TASKS ? "high" : "low");
+    }
+    stage_free(stage);
+}
+
+/* A worker with one slot that is taken, and more of the same type fetched ahead. */
+static struct stage *stage_with_runs_ahead(struct stage_worker *worker, const char *queue)
+{
+    static const quern_queue queues[] = {{.name = "default"}, {.name = "other"}};
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    quern_mux_free(stage->mux);
+    assert_ok(quern_mux_new(&stage->mux, &error), error);
+    quern_handler_options options = {.prefetch_max = 8};
+    assert_ok(quern_mux_handle(stage->mux, "t", stage_handler(), stage, &options, &error), error);
+    stage_start(stage, worker,
+                &(quern_worker_options){
+                    .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 1});
+    /* The first of the type shows how far it may be fetched ahead. */
+    stage_put_task(stage, &(quern_task){.id = "first", .payload = "done", .payload_size = 4});
+    stage_wait_reports(stage, 1);
+    for (int i = 0; i < 4; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "hold%d", i);
+        stage_put_task(
+            stage, &(quern_task){.id = id, .queue = queue, .payload = "hold", .payload_size = 4});
+    }
+    return stage;
+}
+
+static void runs_fetched_ahead_that_do_not_start_are_taken_back(void **state)
+{
+    (void)state;
+    struct stage_worker worker;
+    struct stage *stage = stage_with_runs_ahead(&worker, "default");
+    stage_wait_state(stage, "hold0", QUERN_TASK_ACTIVE);
+    for (int i = 1; i < 4; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "hold%d", i);
+        stage_wait_state(stage, id, QUERN_TASK_PENDING);
+    }
+    stage_open_gate(stage);
+    stage_wait_reports(stage, 5);
+    quern_worker_stats stats = stage_stats(&worker);
+    assert_int_equal(stats.done, 5);
+    assert_true(stats.given_back >= 1);
+    stage_stop(&worker);
+    for (size_t i = 1; i < 5; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "hold%zu", i - 1);
+        assert_string_equal(stage->starts[i].id, id); /* their order was kept */
+        assert_int_equal(stage->starts[i].retry_count, 0);
+    }
+    stage_free(stage);
+}
+
+static void pause_holds_also_for_runs_fetched_ahead(void **state)
+{
+    (void)state;
+    quern_error error = {0};
+    struct stage_worker worker;
+    struct stage *stage = stage_with_runs_ahead(&worker, "other");
+    stage_wait_starts(stage, 2);
+    assert_ok(qn_broker_pause(stage->broker, "other", true, &error), error);
+    int64_t paused_at_ms = test_now_ms();
+    stage_put(stage, "free", "done"); /* in the queue that goes on */
+    stage_wait_state(stage, "hold1", QUERN_TASK_PENDING);
+    stage_open_gate(stage);
+    stage_wait_state(stage, "free", 0);
+    for (size_t i = 0; i < stage->start_count; i++) {
+        struct stage_start start = stage_start_at(stage, i);
+        assert_true(strcmp(start.queue, "other") != 0 || start.at_ms <= paused_at_ms + 1000);
+    }
+    size_t before = stage->report_count;
+    assert_ok(qn_broker_pause(stage->broker, "other", false, &error), error);
+    stage_wait_state(stage, "hold3", 0); /* the end of the pause wakes the worker */
+    assert_true(stage->report_count > before);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void suspects_run_one_at_a_time(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    /* Each of these kills its shell once; afterwards it is a suspect. */
+    assert_ok(quern_mux_exec(stage->mux, "crash", "kill -SEGV $$", NULL, &error), error);
+    for (int i = 0; i < 4; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "c%d", i);
+        stage_put_task(stage, &(quern_task){.id = id, .type = "crash"});
+    }
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 4});
+    stage_wait_log(stage, "killed by signal 11 (SIGSEGV)");
+    /* Each crashes again as a suspect, waits, and is convicted at the third crash: what matters
+     * here is that no more than one suspect ran at any moment, and that all are accounted for. */
+    stage_wait_reports(stage, 8);
+    quern_worker_stats stats = stage_stats(&worker);
+    assert_true(stats.crashed >= 8);
+    stage_stop(&worker);
+    for (int i = 0; i < 4; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "c%d", i);
+        quern_task_info *info = stage_see(stage, id);
+        assert_int_equal(quern_task_info_crash_count(info), 2);
+        assert_int_equal(quern_task_info_retry_count(info), 0);
+        assert_int_equal(quern_task_info_state(info), QUERN_TASK_RETRY);
+        quern_task_info_free(info);
+    }
+    stage_free(stage);
+}
+
+static void the_brake_stops_fetching_after_crashes_in_a_row(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    assert_ok(quern_mux_exec(stage->mux, "crash", "kill -SEGV $$", NULL, &error), error);
+    for (int i = 0; i < 40; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "c%02d", i);
+        stage_put_task(stage, &(quern_task){.id = id, .type = "crash"});
+    }
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 2});
+    stage_wait_log(stage, "run after run crashes, fetching stops");
+    assert_int_equal(stage_stats(&worker).ready, 0);
+    uint64_t crashed = stage_stats(&worker).crashed;
+    assert_true(crashed < 20);
+    stage_wait_log(stage, "for_ms=2000"); /* a probe crashed, too */
+    assert_true(stage_stats(&worker).crashed <= crashed + 3);
+    assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_ARCHIVED], 0);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_worker_warns_of_groups_that_nobody_serves(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put_task(stage, &(quern_task){.id = "g", .group = "mails"});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_log(stage, "no aggregator serves the groups of this queue queue=default groups=1");
+    assert_int_equal(stage_state(stage, "g"), QUERN_TASK_AGGREGATING);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(full_queues_get_their_shares_in_every_window),
+    cmocka_unit_test(strict_priority_empties_the_higher_queue_first),
+    cmocka_unit_test(runs_fetched_ahead_that_do_not_start_are_taken_back),
+    cmocka_unit_test(pause_holds_also_for_runs_fetched_ahead),
+    cmocka_unit_test(suspects_run_one_at_a_time),
+    cmocka_unit_test(the_brake_stops_fetching_after_crashes_in_a_row),
+    cmocka_unit_test(a_worker_warns_of_groups_that_nobody_serves),
+};
+TEST_MAIN(tests)

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/* test_worker_lease.c - leases and clocks: lost leases, salvage, stale outcomes, jumps, early
+ * acks, and what a dead worker left behind. */
+#include "lib_worker.h"
+
+#include <string.h>
+
+#define LEASE_MS INT64_C(30000)
+
+/* Ends the lease of the one active task behind the worker's back. */
+static void lapse(struct stage *stage)
+{
+    static const char *const queue = "default";
+    quern_error error = {0};
+    size_t recovered = 0;
+    quern_clock_advance(&stage->clock, LEASE_MS + 1);
+    /* Either this or the worker's own keeper ends it. */
+    assert_ok(qn_broker_recover(stage->broker, &queue, 1, 10, NULL, NULL, &recovered, &error),
+              error);
+}
+
+/* Keeps the worker from taking the task again: it must stay pending. */
+static void pause_queue(struct stage *stage)
+{
+    quern_error error = {0};
+    assert_ok(qn_broker_pause(stage->broker, "default", true, &error), error);
+}
+
+static void a_success_after_a_lost_lease_is_salvaged(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put(stage, "a", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    pause_queue(stage);
+    lapse(stage);
+    stage_wait_state(stage, "a", QUERN_TASK_PENDING);
+    stage_open_gate(stage);
+    stage_wait_state(stage, "a", 0);
+    stage_wait_reports(stage, 1);
+    quern_worker_stats stats = stage_stats(&worker);
+    assert_int_equal(stats.salvaged, 1);
+    assert_int_equal(stats.done, 1);
+    assert_int_equal(stats.stale, 0);
+    stage_stop(&worker);
+    assert_int_equal(stage_queue(stage, "default").processed_total, 1);
+    assert_int_equal(stage->start_count, 1);
+    stage_free(stage);
+}
+
+static void a_failure_after_a_lost_lease_changes_nothing(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put(stage, "a", "hold-retry");
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    pause_queue(stage);
+    lapse(stage);
+    stage_wait_state(stage, "a", QUERN_TASK_PENDING);
+    stage_open_gate(stage);
+    stage_wait_reports(stage, 1);
+    assert_int_equal(stage->stale_count, 1);
+    assert_int_equal(stage_stats(&worker).stale, 1);
+    stage_stop(&worker);
+    quern_task_info *info = stage_see(stage, "a");
+    assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
+    assert_int_equal(quern_task_info_retry_count(info), 0);
+    quern_task_info_free(info);
+    assert_int_equal(stage_queue(stage, "default").failed_total, 0);
+    stage_free(stage);
+}
+
+static void the_outcome_of_an_overtaken_run_is_refused(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put(stage, "a", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    lapse(stage);
+    stage_wait_starts(stage, 2); /* the same task again, by the same worker */
+    stage_open_gate(stage);
+    stage_wait_reports(stage, 2);
+    quern_worker_stats stats = stage_stats(&worker);
+    assert_int_equal(stats.done, 1);
+    assert_int_equal(stats.stale, 1);
+    struct stage_start second = stage_start_at(stage, 1);
+    assert_int_equal(second.cause, QUERN_CAUSE_LEASE_EXPIRED);
+    stage_stop(&worker);
+    assert_int_equal(stage_queue(stage, "default").processed_total, 1);
+    stage_free(stage);
+}
+
+static void a_lost_lease_cancels_its_run(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put(stage, "a", "wait");
+    struct stage_worker worker;
+    /* Short, so that the keeper asks often in real time. */
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1, .lease_ms = 1000});
+    stage_wait_starts(stage, 1);
+    pause_queue(stage);
+    lapse(stage);
+    stage_wait_reports(stage, 1);
+    assert_string_equal(stage_start_at(stage, 0).reason, "lease lost");
+    assert_int_equal(stage_stats(&worker).lost_leases, 1);
+    stage_stop(&worker);
+    assert_int_equal(stage_state(stage, "a"), QUERN_TASK_PENDING);
+    stage_free(stage);
+}
+
+static void leases_are_prolonged_while_a_handler_runs(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "a", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 2, .lease_ms = 1000});
+    stage_wait_starts(stage, 1);
+    int64_t started_at_ms = test_now_ms();
+    while (test_now_ms() - started_at_ms < 2500) {
+        test_pause_ms(10);
+    }
+    stage_open_gate(stage);
+    stage_wait_state(stage, "a", 0);
+    stage_wait_reports(stage, 1);
+    assert_int_equal(stage->start_count, 1);
+    assert_int_equal(stage_stats(&worker).lost_leases, 0);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_clock_that_jumps_neither_kills_nor_loses_runs(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put_task(
+        stage, &(quern_task){.id = "a", .payload = "hold", .payload_size = 4, .timeout_ms = 60000});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    static const int64_t jumps_ms[] = {3600000, -7200000, 3600000};
+    for (size_t i = 0; i < TEST_COUNT(jumps_ms); i++) {
+        quern_clock_jump(&stage->clock, jumps_ms[i]);
+        int64_t jumped_at_ms = test_now_ms();
+        while (test_now_ms() - jumped_at_ms < 1100) { /* every timer of the keeper rings */
+            test_pause_ms(10);
+        }
+        assert_int_equal(stage_state(stage, "a"), QUERN_TASK_ACTIVE);
+    }
+    stage_put(stage, "b", "done");
+    stage_wait_state(stage, "b", 0);
+    stage_open_gate(stage);
+    stage_wait_state(stage, "a", 0);
+    assert_string_equal(stage_start_at(stage, 0).reason, "");
+    assert_int_equal(stage_stats(&worker).lost_leases, 0);
+    stage_stop(&worker);
+    assert_int_equal(stage->start_count, 2);
+    stage_free(stage);
+}
+
+static void a_timeout_follows_the_time_that_passes(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put_task(stage, &(quern_task){.id = "a",
+                                        .payload = "wait",
+                                        .payload_size = 4,
+                                        .timeout_ms = 10000,
+                                        .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 3600000}});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    quern_clock_jump(&stage->clock, -7200000); /* must not make it immortal */
+    quern_clock_advance(&stage->clock, 10001);
+    stage_wait_state(stage, "a", QUERN_TASK_RETRY);
+    assert_string_equal(stage_start_at(stage, 0).reason, "timeout");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static quern_outcome look_and_fail(quern_run *run, const quern_task *task, void *user)
+{
+    (void)task;
+    struct stage *stage = user;
+    int state = stage_state(stage, quern_run_task_id(run));
+    return quern_run_fail(run, QUERN_RETRY, "state was %d", state);
+}
+
+static void an_early_ack_is_confirmed_before_the_handler_starts(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    const quern_handler_options early = {.ack = QUERN_ACK_EARLY};
+    assert_ok(quern_mux_handle(stage->mux, "early", look_and_fail, stage, &early, &error), error);
+    stage_put_task(stage, &(quern_task){.id = "a", .type = "early"});
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_reports(stage, 1);
+    stage_wait_log(stage, "run failed after its early ack, it is lost");
+    stage_wait_log(stage, "error=\"state was 0\"");
+    assert_int_equal(stage_state(stage, "a"), 0);
+    stage_stop(&worker);
+    assert_int_equal(stage_queue(stage, "default").processed_total, 1);
+    assert_int_equal(stage_queue(stage, "default").failed_total, 0);
+    stage_free(stage);
+}
+
+static void progress_and_result_are_stored_beside_a_running_task(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put(stage, "a", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    stage_put_task(
+        stage, &(quern_task){.id = "b", .payload = "result", .payload_size = 6, .retention_ms = 1});
+    stage_wait_state(stage, "b", QUERN_TASK_COMPLETED);
+    quern_task_info *info = stage_see(stage, "b");
+    assert_int_equal(quern_task_info_progress(info), 50);
+    assert_string_equal(quern_task_info_progress_note(info), "half");
+    quern_task_info_free(info);
+    stage_open_gate(stage);
+    stage_wait_state(stage, "a", 0);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_success_after_a_lost_lease_is_salvaged),
+    cmocka_unit_test(a_failure_after_a_lost_lease_changes_nothing),
+    cmocka_unit_test(the_outcome_of_an_overtaken_run_is_refused),
+    cmocka_unit_test(a_lost_lease_cancels_its_run),
+    cmocka_unit_test(leases_are_prolonged_while_a_handler_runs),
+    cmocka_unit_test(a_clock_that_jumps_neither_kills_nor_loses_runs),
+    cmocka_unit_test(a_timeout_follows_the_time_that_passes),
+    cmocka_unit_test(an_early_ack_is_confirmed_before_the_handler_starts),
+    cmocka_unit_test(progress_and_result_are_stored_beside_a_running_task),
+};
+TEST_MAIN(tests)
