@@ -138,7 +138,7 @@ static void without_a_spare_thread_a_deaf_handler_costs_its_slot_until_it_return
     (void)state;
     struct stage *stage = stage_new(false);
     for (int i = 0; i < 2; i++) {
-        char id[8];
+        char id[16];
         (void)snprintf(id, sizeof id, "deaf%d", i);
         stage_put_task(stage, &(quern_task){.id = id,
                                             .payload = "hold",
