@@ -138,7 +138,16 @@ static void arrange(struct quern_worker *worker, struct qn_list *queues, struct 
     }
 }
 
-/* How far to fetch ahead next time: as far as the slowest type of this batch allows. */
+/* A crash is charged only to runs that are known to have started: what may have killed a worker
+ * once must not be fetched ahead, or it could do so again and again. */
+static bool survived_a_crash(const struct qn_leased *leased)
+{
+    return leased->crash_count > 0 || leased->cause == QUERN_CAUSE_WORKER_DIED ||
+           leased->cause == QUERN_CAUSE_CHILD_DIED || leased->cause == QUERN_CAUSE_LEASE_EXPIRED;
+}
+
+/* How far to fetch ahead next time: as far as the slowest type of this batch allows, and not at all
+ * where tasks lie that a worker did not survive. */
 static void plan_ahead(struct quern_worker *worker)
 {
     struct qn_pump *pump = &worker->pump;
@@ -152,6 +161,7 @@ static void plan_ahead(struct quern_worker *worker)
         const struct qn_mux_entry *entry = qn_mux_find(worker->mux, type);
         uint32_t allowed =
             qn_fetch_ahead(&pump->fetch, type, entry != NULL ? entry->options.prefetch_max : 0);
+        allowed = survived_a_crash(turn->leased[i]) ? 0 : allowed;
         ahead = allowed < ahead ? allowed : ahead;
     }
     pump->ahead = ahead;

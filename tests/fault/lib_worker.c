@@ -65,13 +65,16 @@ static quern_outcome wait_for_cancel(quern_run *run, quern_outcome outcome)
     return outcome;
 }
 
-static quern_outcome write_result(quern_run *run)
+static quern_outcome write_result(struct stage *stage, quern_run *run)
 {
     quern_error error = {0};
     if (quern_run_write_result(run, "42", 2, &error) != QUERN_OK ||
         quern_run_write_progress(run, 50, "half", &error) != QUERN_OK) {
         return quern_run_fail(run, QUERN_ARCHIVE, "%s", error.text);
     }
+    pthread_mutex_lock(&stage->mutex);
+    stage->written_count++;
+    pthread_mutex_unlock(&stage->mutex);
     return QUERN_DONE;
 }
 
@@ -93,7 +96,12 @@ static quern_outcome obey_word(struct stage *stage, quern_run *run, const char *
         return quern_run_again_in(run, 3600000);
     }
     if (strcmp(word, "result") == 0) {
-        return write_result(run);
+        return write_result(stage, run);
+    }
+    if (strcmp(word, "result-hold") == 0) {
+        quern_outcome outcome = write_result(stage, run);
+        hold(stage);
+        return outcome;
     }
     if (strcmp(word, "wait") == 0) {
         return wait_for_cancel(run, QUERN_RETRY);
@@ -350,6 +358,21 @@ void stage_wait_reports(struct stage *stage, size_t count)
     if (!test_until(has_reports, &question)) {
         fail_msg("%zu reports, not %zu\n%s", stage->report_count, count, stage->log);
     }
+}
+
+static bool has_written(void *user)
+{
+    const struct question *question = user;
+    pthread_mutex_lock(&question->stage->mutex);
+    bool enough = question->stage->written_count >= question->count;
+    pthread_mutex_unlock(&question->stage->mutex);
+    return enough;
+}
+
+void stage_wait_written(struct stage *stage, size_t count)
+{
+    struct question question = {.stage = stage, .count = count};
+    assert_true(test_until(has_written, &question));
 }
 
 bool stage_logged(struct stage *stage, const char *text)

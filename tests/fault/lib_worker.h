@@ -6,6 +6,7 @@
  *   done retry archive drop odd   returns that outcome (odd: one that does not exist)
  *   snooze                        runs again in an hour
  *   result                        writes the result "42" and progress 50 "half", then done
+ *   result-hold                   the same, but waits for the gate before it returns
  *   wait                          waits for its cancellation by poll() and returns retry
  *   wait-done                     the same, and returns done
  *   hold                          waits until the test opens the gate, whatever happens; done
@@ -65,6 +66,7 @@ struct stage {
     size_t inside_max;
     size_t start_count;
     struct stage_start starts[STAGE_STARTS_MAX];
+    size_t written_count; /* results that were written */
     size_t report_count;
     size_t stale_count; /* reports of outcomes that were refused */
     char log[STAGE_LOG_SIZE];
@@ -100,6 +102,7 @@ quern_queue_info stage_queue(struct stage *stage, const char *queue);
 void stage_wait_state(struct stage *stage, const char *id, int state);
 void stage_wait_starts(struct stage *stage, size_t count);
 void stage_wait_reports(struct stage *stage, size_t count);
+void stage_wait_written(struct stage *stage, size_t count);
 void stage_wait_log(struct stage *stage, const char *text);
 bool stage_logged(struct stage *stage, const char *text);
 /* Until no handler runs. */
