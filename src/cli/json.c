@@ -14,7 +14,8 @@
 int qn_json_print(json_t *take_document)
 {
     qn_cli_must(take_document);
-    size_t flags = JSON_COMPACT | (qn_terminal_width(stdout) > 0 ? JSON_ENSURE_ASCII : 0);
+    size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(15);
+    flags |= qn_terminal_width(stdout) > 0 ? JSON_ENSURE_ASCII : 0;
     /* A failure of writing shows again when stdout is flushed at the end. */
     (void)json_dumpf(take_document, stdout, flags);
     printf("\n");

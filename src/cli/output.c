@@ -46,14 +46,14 @@ size_t qn_terminal_width(FILE *stream)
 
 int qn_output_finish(const struct qn_cli *cli, int exit_code)
 {
+    errno = 0;
     int failed = fflush(stdout);
     int cause = errno;
-    if (failed == 0 && ferror(stdout) == 0) {
+    if ((failed == 0 && ferror(stdout) == 0) || cause == EPIPE) {
         return exit_code;
     }
-    if (cause != EPIPE) {
-        qn_cli_say(cli, "cannot write to stdout: %s", strerror(cause));
-    }
+    qn_cli_say(cli, "cannot write to stdout%s%s", cause != 0 ? ": " : "",
+               cause != 0 ? strerror(cause) : "");
     return exit_code == QN_EXIT_OK ? QN_EXIT_FAILURE : exit_code;
 }
 

@@ -47,7 +47,7 @@ static const char *outcome_name(const quern_run_report *report)
     return index < QN_COUNT_OF(outcome_names) ? outcome_names[index] : "unknown";
 }
 
-static void print_json(const quern_run_report *report)
+static void print_json(struct qn_work_log *log, const quern_run_report *report)
 {
     json_t *object =
         json_pack("{s:s,s:s,s:s,s:s,s:b,s:f}", "id", report->id, "queue", report->queue, "type",
@@ -55,14 +55,17 @@ static void print_json(const quern_run_report *report)
                   "run_ms", (double)report->run_ns / NS_PER_MS);
     qn_json_set_bytes(qn_cli_must(object), "error", report->error, strlen(report->error));
     (void)qn_json_print(object);
-    (void)fflush(stdout);
+    if (fflush(stdout) != 0) {
+        log->json = false;
+        clearerr(stdout);
+    }
 }
 
 void qn_work_log_run(const quern_run_report *report, void *user)
 {
-    const struct qn_work_log *log = user;
+    struct qn_work_log *log = user;
     if (log->json) {
-        print_json(report);
+        print_json(log, report);
     }
     /* Runs that failed or were refused are in the worker's own log. */
     bool logged =

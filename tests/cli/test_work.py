@@ -164,6 +164,15 @@ class EndTest(CliTest):
         self.assertEqual(self.stop(worker), 0)
         self.assertEqual(self.state(task_id), "pending")
 
+    def test_reader_of_the_log_that_goes_away_does_not_end_the_worker(self):
+        self.ok("db", "init")
+        worker = self.start("--json", "work", "--exec", "t=true")
+        worker.stdout.close()
+        worker.stdout = None
+        for _ in range(3):
+            self.wait_state(self.enqueue("t"), "gone")
+        self.assertEqual(self.stop(worker), 0)
+
     def test_groups_without_aggregator_are_said(self):
         task_id = self.enqueue("t", "--group", "g")
         result = self.quern("work", "--drain", "--exec", "t=true")
