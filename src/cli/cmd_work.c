@@ -3,8 +3,9 @@
  *
  * Happy path: the broker is opened (and made, when it is a file), one line says what is served and
  * how safe it is, the worker runs until a signal or, with --drain, until its queues are empty.
- * Failure paths: what cannot be opened is said before anything runs; runs that do not end within
- * the shutdown timeout go back to their queues and the exit code is 1. */
+ * Failure paths: what cannot be opened is said before anything runs. Runs that do not end within
+ * the shutdown timeout are cancelled and go back to their queues; a command that does not even end
+ * then leaves the exit code 1, and the process without freeing what its thread still uses. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
