@@ -25,7 +25,7 @@ void test_assert_hex(struct qn_asynq_bytes bytes, const char *hex)
     char *text = qn_alloc_zero(2 * bytes.size + 1, 1);
     assert_non_null(text);
     for (size_t i = 0; i < bytes.size; i++) {
-        (void)sprintf(text + 2 * i, "%02x", ((const unsigned char *)bytes.data)[i]);
+        (void)snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)bytes.data)[i]);
     }
     assert_string_equal(text, hex);
     qn_free(text);

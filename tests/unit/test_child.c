@@ -279,12 +279,13 @@ static void a_child_starts_with_default_signals(void **state)
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     struct sigaction old;
     sigaction(SIGUSR1, &ignore, &old);
-    struct qn_child_spec spec = command("grep -E '^Sig(Blk|Ign)' /proc/self/status");
+    /* Signals 1 to 28; make leaves 32 and 33 ignored, which glibc keeps for itself. */
+    struct qn_child_spec spec =
+        command("sed -nE 's/^Sig(Blk|Ign):.*(.{7})$/\\1 \\2/p' /proc/self/status");
     struct qn_child_end end = run(&spec);
     sigaction(SIGUSR1, &old, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    assert_string_equal(qn_buf_text(&end.output),
-                        "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+    assert_string_equal(qn_buf_text(&end.output), "Blk 0000000\nIgn 0000000\n");
     qn_child_end_finish(&end);
 }
 
