@@ -163,6 +163,18 @@ static void budget_free(void *user, void *block)
     (void)block;
 }
 
+/* protobuf-c takes a field number of 0 when it is written long enough; no one could read it back.
+ */
+static bool has_field_0(const ProtobufCMessage *message)
+{
+    for (unsigned i = 0; i < message->n_unknown_fields; i++) {
+        if (message->unknown_fields[i].tag == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ProtobufCMessage *qn_wire_unpack(struct qn_wire *wire, const ProtobufCMessageDescriptor *descriptor,
                                  const void *data, size_t size)
 {
@@ -177,9 +189,10 @@ ProtobufCMessage *qn_wire_unpack(struct qn_wire *wire, const ProtobufCMessageDes
         fail_nomem(wire);
         return NULL;
     }
-    if (message == NULL) {
+    if (message == NULL || has_field_0(message)) {
         fail(wire, QUERN_E_CORRUPT, "its bytes",
              budget.exceeded ? "hold too many fields" : "cannot be decoded");
+        return NULL;
     }
     return message;
 }

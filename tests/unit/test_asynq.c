@@ -222,6 +222,7 @@ static void bytes_that_are_no_task_are_corrupt(void **state)
         "0801",         /* a type that is a number */
         "0b",           /* a group, which proto3 has not */
         "00",           /* field 0 */
+        "80000a",       /* field 0, written long */
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         struct qn_asynq_bytes bytes = test_from_hex(&arena, cases[i]);
