@@ -90,6 +90,20 @@ static quern_outcome run_steady(quern_run *run, const quern_task *task, void *us
     return QUERN_DONE;
 }
 
+/* Stops its whole process, as a debugger or a suspended machine does, and succeeds when somebody
+ * lets it go on. Only the first run of a task does so. */
+static quern_outcome run_frozen(quern_run *run, const quern_task *task, void *user)
+{
+    const int *book = user;
+    uint64_t number = number_of(task);
+    write_record(*book, FAULT_START, run, number);
+    if (quern_run_cause(run) == QUERN_CAUSE_NONE) {
+        (void)kill(getpid(), SIGSTOP);
+    }
+    write_record(*book, FAULT_END, run, number);
+    return QUERN_DONE;
+}
+
 static quern_outcome run_poison(quern_run *run, const quern_task *task, void *user)
 {
     const int *book = user;
@@ -98,10 +112,19 @@ static quern_outcome run_poison(quern_run *run, const quern_task *task, void *us
     return QUERN_DONE;
 }
 
-static void *stop_when_told(void *argument)
+struct listener {
+    quern_worker *worker;
+    int ended_fd; /* readable when the worker has ended by itself */
+};
+
+/* Stops the worker when the parent says anything or is gone. */
+static void *listen_to_parent(void *argument)
 {
-    (void)test_parent_hear();
-    quern_worker_stop(argument);
+    const struct listener *listener = argument;
+    struct pollfd fds[] = {{.fd = 0, .events = POLLIN},
+                           {.fd = listener->ended_fd, .events = POLLIN}};
+    (void)poll(fds, 2, -1);
+    quern_worker_stop(listener->worker);
     return NULL;
 }
 
@@ -113,38 +136,56 @@ static void complain(quern_log_level level, const char *line, void *user)
     }
 }
 
+/* Runs the worker while a thread of ours listens to the parent. */
+static quern_status run_worker(quern_worker *worker, quern_error *err)
+{
+    pthread_t thread;
+    int ended[2];
+    TEST_REQUIRE(pipe2(ended, O_CLOEXEC) == 0);
+    struct listener listener = {.worker = worker, .ended_fd = ended[0]};
+    TEST_REQUIRE(pthread_create(&thread, NULL, listen_to_parent, &listener) == 0);
+    quern_status status = quern_worker_run(worker, err);
+    (void)close(ended[1]);
+    TEST_REQUIRE(pthread_join(thread, NULL) == 0);
+    (void)close(ended[0]);
+    return status;
+}
+
 int fault_worker(int argc, char **argv)
 {
-    TEST_REQUIRE(argc == 4);
+    TEST_REQUIRE(argc == 5);
     int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
     TEST_REQUIRE(book >= 0);
     quern_mux *mux = NULL;
     quern_worker *worker = NULL;
     quern_error err = {0};
-    pthread_t thread;
     const quern_worker_options options = {.concurrency = (uint32_t)strtoul(argv[2], NULL, 10),
                                           .drain = strcmp(argv[3], "drain") == 0,
+                                          .lease_ms = strtol(argv[4], NULL, 10),
                                           .on_log = complain};
     TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_handle(mux, "steady", run_steady, &book, NULL, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_handle(mux, "poison", run_poison, &book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "frozen", run_frozen, &book, NULL, &err) == QUERN_OK);
     quern_status status = quern_worker_new(argv[0], mux, &options, &worker, &err);
     if (status == QUERN_OK) {
-        TEST_REQUIRE(pthread_create(&thread, NULL, stop_when_told, worker) == 0);
-        status = quern_worker_run(worker, &err);
+        status = run_worker(worker, &err);
     }
     if (status != QUERN_OK) {
         (void)fprintf(stderr, "worker %d: %s\n", (int)getpid(), err.text);
     }
-    /* The thread that listens to the parent still knows the worker: leave without freeing it. */
-    fflush(NULL);
-    _exit(status == QUERN_OK ? 0 : 1);
+    quern_worker_free(worker);
+    quern_mux_free(mux);
+    (void)close(book);
+    return status == QUERN_OK ? 0 : 1;
 }
 
 struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
                                      const char *mode)
 {
-    const char *args[] = {site->url, site->book, concurrency, mode, NULL};
+    char lease_ms[24];
+    (void)snprintf(lease_ms, sizeof lease_ms, "%lld", (long long)site->lease_ms);
+    const char *args[] = {site->url, site->book, concurrency, mode, lease_ms, NULL};
     return test_spawn("worker", args);
 }
 

@@ -29,6 +29,7 @@ struct fault_site {
     char url[256];
     char book[256];
     size_t task_count;
+    int64_t lease_ms; /* of the workers; 0: the library's default */
 };
 
 void fault_site_open(struct fault_site *site);
@@ -37,9 +38,9 @@ void fault_site_close(struct fault_site *site);
  * when completed. */
 void fault_enqueue(struct fault_site *site, const char *type, size_t count);
 
-/* The role "worker": argv: URL, book, concurrency, "drain" or "stay". Runs a quern worker that
- * knows the types "steady" (rests up to 3 ms) and "poison" (kills its own process). It stops when
- * its parent says anything. */
+/* The role "worker": argv: URL, book, concurrency, "drain" or "stay", lease. Runs a quern worker
+ * that knows the types "steady" (rests up to 3 ms), "poison" (kills its own process) and "frozen"
+ * (stops its own process, the first time). It ends when its parent says anything. */
 int fault_worker(int argc, char **argv);
 #define FAULT_ROLES                                                                                \
     {                                                                                              \
