@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_model.c - the model of a broker. Every function is a transcription of a promise of
+ * src/broker/broker.h; linear searches everywhere. */
+#include "lib_model.h"
+
+static void free_lock(struct model *m, size_t index)
+{
+    struct model_lock *lock = &m->locks[m->tasks[index].lock];
+    if (m->tasks[index].lock != 0 && lock->task == index + 1) {
+        *lock = (struct model_lock){0};
+    }
+}
+
+static void remove_task(struct model *m, size_t index)
+{
+    free_lock(m, index);
+    m->tasks[index] = (struct model_task){0};
+}
+
+static void make_pending(struct model *m, size_t index)
+{
+    m->tasks[index].state = QUERN_TASK_PENDING;
+    m->tasks[index].place = m->next_place++;
+}
+
+quern_status model_enqueue(struct model *m, size_t index, const struct model_task *task,
+                           int64_t unique_ms)
+{
+    struct model_lock *lock = &m->locks[task->lock];
+    if (task->lock != 0 && lock->task != 0 && lock->until_ms > m->wall_ms) {
+        return QUERN_E_DUPLICATE;
+    }
+    if (m->tasks[index].state != 0) {
+        return QUERN_E_CONFLICT;
+    }
+    m->tasks[index] = *task;
+    if (task->lock != 0) {
+        int64_t from_ms = task->at_ms > m->wall_ms ? task->at_ms : m->wall_ms;
+        *lock = (struct model_lock){.task = index + 1, .until_ms = from_ms + unique_ms};
+    }
+    if (task->state == QUERN_TASK_PENDING) {
+        make_pending(m, index);
+    }
+    return QUERN_OK;
+}
+
+size_t model_lease(struct model *m, size_t queue)
+{
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < MODEL_TASKS && !m->paused[queue]; i++) {
+        const struct model_task *task = &m->tasks[i];
+        if (task->state == QUERN_TASK_PENDING && task->queue == queue &&
+            (best == SIZE_MAX || task->place < m->tasks[best].place)) {
+            best = i;
+        }
+    }
+    if (best != SIZE_MAX) {
+        m->tasks[best].state = QUERN_TASK_ACTIVE;
+        m->tasks[best].lease_until_ms = m->boot_ms + CONTRACT_LEASE_MS;
+    }
+    return best;
+}
+
+static void finish_done(struct model *m, size_t index, bool keep)
+{
+    struct model_task *task = &m->tasks[index];
+    m->processed[task->queue]++;
+    if (!keep || task->retention_ms == 0) {
+        remove_task(m, index);
+        return;
+    }
+    free_lock(m, index);
+    task->state = QUERN_TASK_COMPLETED;
+    task->at_ms = m->wall_ms + task->retention_ms;
+    task->token = 0;
+}
+
+static enum qn_applied fail_run(struct model *m, size_t index, bool final, int64_t delay_ms)
+{
+    struct model_task *task = &m->tasks[index];
+    m->processed[task->queue]++;
+    m->failed[task->queue]++;
+    task->token = 0;
+    if (final || task->retry_count >= task->retry_max) {
+        task->state = QUERN_TASK_ARCHIVED;
+        task->at_ms = m->wall_ms;
+        return final ? QN_APPLIED : QN_ARCHIVED;
+    }
+    task->retry_count++;
+    task->state = QUERN_TASK_RETRY;
+    task->at_ms = m->wall_ms + delay_ms;
+    return QN_APPLIED;
+}
+
+static enum qn_applied apply(struct model *m, size_t index, enum qn_outcome_kind kind,
+                             int64_t delay_ms)
+{
+    struct model_task *task = &m->tasks[index];
+    switch (kind) {
+    case QN_DONE:
+    case QN_DROP:
+        finish_done(m, index, kind == QN_DONE);
+        return QN_APPLIED;
+    case QN_RETRY:
+        return fail_run(m, index, false, delay_ms);
+    case QN_ARCHIVE:
+    case QN_CANCEL:
+        return fail_run(m, index, true, 0);
+    case QN_SNOOZE:
+        task->state = QUERN_TASK_RETRY;
+        task->at_ms = m->wall_ms + delay_ms;
+        task->token = 0;
+        return QN_APPLIED;
+    case QN_GIVE_BACK:
+    case QN_CRASH: /* never started in this model */
+        task->state = QUERN_TASK_PENDING;
+        task->token = 0;
+        return QN_APPLIED;
+    }
+    return QN_STALE;
+}
+
+enum qn_applied model_end(struct model *m, size_t index, uint64_t token, enum qn_outcome_kind kind,
+                          int64_t delay_ms)
+{
+    struct model_task *task = &m->tasks[index];
+    if (task->state == 0 || task->token != token) {
+        return QN_STALE;
+    }
+    if (task->state == QUERN_TASK_ACTIVE) {
+        return apply(m, index, kind, delay_ms);
+    }
+    bool waits = task->state == QUERN_TASK_PENDING || task->state == QUERN_TASK_RETRY;
+    if (kind != QN_DONE || !waits) {
+        return QN_STALE;
+    }
+    finish_done(m, index, true);
+    return QN_SALVAGED;
+}
+
+bool model_extend(struct model *m, size_t index, uint64_t token)
+{
+    struct model_task *task = &m->tasks[index];
+    if (task->state != QUERN_TASK_ACTIVE || task->token != token) {
+        return false;
+    }
+    task->lease_until_ms = m->boot_ms + CONTRACT_LEASE_MS;
+    return true;
+}
+
+size_t model_recover(struct model *m, size_t queue)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < MODEL_TASKS; i++) {
+        struct model_task *task = &m->tasks[i];
+        if (task->state == QUERN_TASK_ACTIVE && task->queue == queue &&
+            task->lease_until_ms < m->boot_ms) {
+            task->state = QUERN_TASK_PENDING;
+            count++;
+        }
+    }
+    return count;
+}
+
+static bool waits_for_its_moment(const struct model_task *task)
+{
+    return task->state == QUERN_TASK_SCHEDULED || task->state == QUERN_TASK_RETRY;
+}
+
+size_t model_forward(struct model *m, size_t queue)
+{
+    for (size_t count = 0;; count++) {
+        size_t first = SIZE_MAX;
+        for (size_t i = 0; i < MODEL_TASKS; i++) {
+            const struct model_task *task = &m->tasks[i];
+            if (waits_for_its_moment(task) && task->queue == queue && task->at_ms <= m->wall_ms &&
+                (first == SIZE_MAX || task->at_ms < m->tasks[first].at_ms)) {
+                first = i;
+            }
+        }
+        if (first == SIZE_MAX) {
+            return count;
+        }
+        make_pending(m, first);
+    }
+}
+
+void model_prune(struct model *m, size_t queue)
+{
+    for (size_t i = 0; i < MODEL_TASKS; i++) {
+        if (m->tasks[i].state == QUERN_TASK_COMPLETED && m->tasks[i].queue == queue &&
+            m->tasks[i].at_ms < m->wall_ms) {
+            remove_task(m, i);
+        }
+    }
+}
+
+quern_status model_act(struct model *m, quern_action action, size_t index)
+{
+    struct model_task *task = &m->tasks[index];
+    if (task->state == 0) {
+        return QUERN_E_NOT_FOUND;
+    }
+    if (task->state == QUERN_TASK_ACTIVE ||
+        (action == QUERN_ACTION_RUN && task->state == QUERN_TASK_PENDING) ||
+        (action == QUERN_ACTION_ARCHIVE && task->state == QUERN_TASK_ARCHIVED)) {
+        return QUERN_E_STATE;
+    }
+    if (action == QUERN_ACTION_RUN) {
+        make_pending(m, index);
+    } else if (action == QUERN_ACTION_ARCHIVE) {
+        task->state = QUERN_TASK_ARCHIVED;
+        task->at_ms = m->wall_ms;
+    } else {
+        remove_task(m, index);
+    }
+    return QUERN_OK;
+}
+
+bool model_is_due_at(const struct model *m, int64_t at_ms)
+{
+    for (size_t i = 0; i < MODEL_TASKS; i++) {
+        if (waits_for_its_moment(&m->tasks[i]) && m->tasks[i].at_ms == at_ms) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool model_on_edge(const struct model *m)
+{
+    for (size_t i = 0; i < MODEL_TASKS; i++) {
+        const struct model_task *task = &m->tasks[i];
+        if ((task->state == QUERN_TASK_ACTIVE && task->lease_until_ms == m->boot_ms) ||
+            (task->state == QUERN_TASK_COMPLETED && task->at_ms == m->wall_ms)) {
+            return true;
+        }
+    }
+    for (size_t i = 1; i <= MODEL_LOCKS; i++) {
+        if (m->locks[i].task != 0 && m->locks[i].until_ms == m->wall_ms) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_model.h - what a broker should be, in memory and without any thought of speed: the executable
+ * form of the table of outcomes, against which test_random.c compares a real broker.
+ *
+ * It knows one worker that never tells the broker of a start, so no crash is ever charged; crashes
+ * have tests of their own. Where the contract leaves two answers open (equal due times, moments
+ * that are met to the millisecond) the caller must keep out of them. */
+#ifndef TESTS_CONTRACT_LIB_MODEL_H
+#define TESTS_CONTRACT_LIB_MODEL_H
+
+#include "lib_contract.h"
+
+#define MODEL_TASKS 64
+#define MODEL_QUEUES 2
+#define MODEL_LOCKS 4
+
+struct model_task {
+    quern_task_state state; /* 0: does not exist */
+    size_t queue;
+    int64_t place; /* of its order in pending */
+    int64_t at_ms; /* due, archived, or to be removed */
+    int64_t lease_until_ms;
+    uint64_t token; /* of its latest lease; 0: of none that may still be salvaged */
+    int64_t retry_count;
+    int64_t retry_max;
+    int64_t retention_ms;
+    size_t lock; /* its key, 1 ..; 0: none */
+};
+
+struct model_lock {
+    size_t task; /* index + 1; 0: free */
+    int64_t until_ms;
+};
+
+struct model {
+    struct model_task tasks[MODEL_TASKS];
+    struct model_lock locks[MODEL_LOCKS + 1];
+    bool paused[MODEL_QUEUES];
+    uint64_t processed[MODEL_QUEUES];
+    uint64_t failed[MODEL_QUEUES];
+    int64_t next_place;
+    int64_t wall_ms;
+    int64_t boot_ms;
+};
+
+/* What the broker must answer. */
+quern_status model_enqueue(struct model *m, size_t index, const struct model_task *task,
+                           int64_t unique_ms);
+/* The task that must be leased next from the queue; SIZE_MAX: none. */
+size_t model_lease(struct model *m, size_t queue);
+enum qn_applied model_end(struct model *m, size_t index, uint64_t token, enum qn_outcome_kind kind,
+                          int64_t delay_ms);
+bool model_extend(struct model *m, size_t index, uint64_t token);
+size_t model_recover(struct model *m, size_t queue);
+size_t model_forward(struct model *m, size_t queue);
+void model_prune(struct model *m, size_t queue);
+quern_status model_act(struct model *m, quern_action action, size_t index);
+/* Whether some moment of the model is exactly now. */
+bool model_on_edge(const struct model *m);
+bool model_is_due_at(const struct model *m, int64_t at_ms);
+
+#endif
