@@ -57,8 +57,7 @@ static void enqueue(struct game *g)
     struct model_task expected = {.state = QUERN_TASK_PENDING,
                                   .queue = index % MODEL_QUEUES,
                                   .retry_max = (int64_t)dice(g, 3),
-                                  .retention_ms = dice(g, 2) == 0 ? 0 : 20000,
-                                  .lock = dice(g, 3) == 0 ? 1 + dice(g, MODEL_LOCKS) : 0};
+                                  .retention_ms = dice(g, 2) == 0 ? 0 : 20000};
     id_of(index, id);
     quern_task task = {.type = "t",
                        .id = id,
@@ -71,10 +70,9 @@ static void enqueue(struct game *g)
         expected.state = QUERN_TASK_SCHEDULED;
         expected.at_ms = g->model.wall_ms + task.delay_ms;
     }
-    if (expected.lock != 0) {
-        /* The queue is part of the lock's name, so each queue has its own keys. */
-        expected.lock = expected.lock - (expected.lock + expected.queue) % 2;
-        expected.lock = expected.lock == 0 ? 2 : expected.lock;
+    if (dice(g, 3) == 0) {
+        /* The queue is part of the lock's name, so each queue has keys of its own. */
+        expected.lock = 1 + expected.queue + MODEL_QUEUES * dice(g, 2);
         task.payload = &keys[expected.lock];
         task.payload_size = 1;
         task.unique_ms = 15000;
