@@ -189,6 +189,18 @@ struct test_child fault_spawn_worker(const struct fault_site *site, const char *
     return test_spawn("worker", args);
 }
 
+void fault_lose(struct fault_site *site, pid_t pid)
+{
+    assert_true(site->lost_count < FAULT_LOST_MAX);
+    site->lost[site->lost_count++] = (int)pid;
+}
+
+void fault_kill(struct fault_site *site, struct test_child *child)
+{
+    fault_lose(site, child->pid);
+    test_child_kill(child);
+}
+
 /* --- The book ----------------------------------------------------------------------- */
 
 size_t fault_book_size(const struct fault_site *site)
@@ -213,28 +225,53 @@ struct fault_record *fault_book_read(const struct fault_site *site, size_t *ret_
 
 struct verdict {
     uint64_t fence;
+    int pid;
     size_t starts;
     size_t ends;
 };
 
-static void judge_record(struct verdict *verdict, const struct fault_record *record)
+static bool was_lost(const struct fault_site *site, int pid)
+{
+    for (size_t i = 0; i < site->lost_count; i++) {
+        if (site->lost[i] == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *start_fault(const struct fault_site *site, const struct verdict *before,
+                               const struct fault_record *record)
+{
+    if (record->fence <= before->fence) {
+        return "its fence did not grow";
+    }
+    if (before->starts > 0 && record->cause == QUERN_CAUSE_NONE) {
+        return "it says no cause";
+    }
+    if (before->starts > 0 && !was_lost(site, before->pid)) {
+        return "the worker of the run before it was not lost";
+    }
+    return NULL;
+}
+
+static void judge_record(const struct fault_site *site, struct verdict *verdict,
+                         const struct fault_record *record)
 {
     if (record->kind == FAULT_END) {
         verdict->ends++;
         return;
     }
+    const char *fault = start_fault(site, verdict, record);
+    if (fault != NULL) {
+        print_error("task %llu, start %zu, cause %d, fence %llu: %s\n",
+                    (unsigned long long)record->task, verdict->starts + 1, record->cause,
+                    (unsigned long long)record->fence, fault);
+        fail();
+    }
     verdict->starts++;
-    if (record->fence <= verdict->fence) {
-        print_error("task %llu: fence %llu after %llu\n", (unsigned long long)record->task,
-                    (unsigned long long)record->fence, (unsigned long long)verdict->fence);
-        fail();
-    }
     verdict->fence = record->fence;
-    if (verdict->starts > 1 && record->cause == QUERN_CAUSE_NONE) {
-        print_error("task %llu: start %zu without a cause\n", (unsigned long long)record->task,
-                    verdict->starts);
-        fail();
-    }
+    verdict->pid = record->pid;
 }
 
 size_t fault_book_judge(const struct fault_site *site, size_t poison)
@@ -246,7 +283,7 @@ size_t fault_book_judge(const struct fault_site *site, size_t poison)
     assert_non_null(verdicts);
     for (size_t i = 0; i < count; i++) {
         assert_true(records[i].task < site->task_count);
-        judge_record(&verdicts[records[i].task], &records[i]);
+        judge_record(site, &verdicts[records[i].task], &records[i]);
     }
     for (size_t i = 0; i < site->task_count; i++) {
         if (i != poison && verdicts[i].ends == 0) {

@@ -24,12 +24,16 @@ struct fault_record {
     int64_t at_ms; /* monotonic */
 };
 
+#define FAULT_LOST_MAX 1024
+
 struct fault_site {
     char dir[TEST_DIR_SIZE];
     char url[256];
     char book[256];
     size_t task_count;
-    int64_t lease_ms; /* of the workers; 0: the library's default */
+    int64_t lease_ms;         /* of the workers; 0: the library's default */
+    int lost[FAULT_LOST_MAX]; /* processes whose runs may have to be repeated */
+    size_t lost_count;
 };
 
 void fault_site_open(struct fault_site *site);
@@ -51,13 +55,18 @@ int fault_worker(int argc, char **argv);
 struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
                                      const char *mode);
 
+/* SIGKILL; from now on its runs may be repeated. */
+void fault_kill(struct fault_site *site, struct test_child *child);
+/* Says that the runs of this process may be repeated, however it was lost. */
+void fault_lose(struct fault_site *site, pid_t pid);
+
 size_t fault_book_size(const struct fault_site *site); /* records so far */
 /* Reads the whole book; freed by the caller. */
 struct fault_record *fault_book_read(const struct fault_site *site, size_t *ret_count);
 
 /* Asserts for the whole book: fences of a task strictly grow, each start after its first has a
- * cause, and each task has ended at least once unless it is `poison` (SIZE_MAX: none). Returns the
- * number of extra starts. */
+ * cause and follows a run of a process that was lost, and each task has ended at least once unless
+ * it is `poison` (SIZE_MAX: none). Returns the number of extra starts. */
 size_t fault_book_judge(const struct fault_site *site, size_t poison);
 /* Asserts the queue's end: so many completed and archived, nothing else left, counters that fit,
  * and no violated invariant. */

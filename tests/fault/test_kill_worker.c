@@ -46,7 +46,7 @@ static void killed_workers_lose_no_task_and_repeat_none_without_cause(void **sta
             assert_int_equal(code, 0);
             break;
         }
-        test_child_kill(&child);
+        fault_kill(&site, &child);
         killed++;
     }
     struct test_child last = fault_spawn_worker(&site, "4", "drain");
@@ -54,6 +54,38 @@ static void killed_workers_lose_no_task_and_repeat_none_without_cause(void **sta
     assert_true(killed > kills / 2);
     size_t extra = fault_book_judge(&site, SIZE_MAX);
     print_message("%zu kills, %zu tasks, %zu extra starts\n", killed, site.task_count, extra);
+    fault_assert_end(&site, site.task_count, 0);
+    fault_site_close(&site);
+}
+
+static void worker_is_killed_beside_one_that_lives(void **state)
+{
+    (void)state;
+    size_t kills = test_full() ? 100 : 10;
+    struct fault_site site;
+    struct qn_random random;
+    struct test_child children[2];
+    qn_random_init_seed(&random, test_seed());
+    fault_site_open(&site);
+    fault_enqueue(&site, "steady", kills * 2 * TASKS_PER_KILL);
+    for (size_t i = 0; i < 2; i++) {
+        children[i] = fault_spawn_worker(&site, "3", "stay");
+    }
+    for (size_t i = 0; i < kills; i++) {
+        struct test_child *victim = &children[qn_random_below(&random, 2)];
+        size_t records = fault_book_size(&site) + 2 * STARTS_MIN;
+        assert_int_equal(watch(&site, victim, records), -1);
+        fault_kill(&site, victim);
+        *victim = fault_spawn_worker(&site, "3", "stay");
+    }
+    struct test_child last = fault_spawn_worker(&site, "3", "drain");
+    assert_int_equal(test_child_join(&last), 0);
+    for (size_t i = 0; i < 2; i++) {
+        test_child_say(&children[i], 'q');
+        assert_int_equal(test_child_join(&children[i]), 0);
+    }
+    size_t extra = fault_book_judge(&site, SIZE_MAX);
+    print_message("%zu tasks, %zu extra starts\n", site.task_count, extra);
     fault_assert_end(&site, site.task_count, 0);
     fault_site_close(&site);
 }
@@ -80,6 +112,7 @@ static void stopped_worker_gives_its_tasks_back_without_a_mark(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(killed_workers_lose_no_task_and_repeat_none_without_cause),
+    cmocka_unit_test(worker_is_killed_beside_one_that_lives),
     cmocka_unit_test(stopped_worker_gives_its_tasks_back_without_a_mark),
 };
 

@@ -33,6 +33,7 @@ static void zombie_changes_nothing_after_its_lease(void **state)
     for (int round = 0; round < rounds; round++) {
         fault_enqueue(&site, "frozen", 1);
         struct test_child zombie = fault_spawn_worker(&site, "2", "stay");
+        fault_lose(&site, zombie.pid);
         assert_true(test_until(is_frozen, &zombie));
         fault_enqueue(&site, "steady", 20);
         struct test_child other = fault_spawn_worker(&site, "2", "drain");
