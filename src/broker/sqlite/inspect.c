@@ -16,6 +16,7 @@
 #include "quern/version.h"
 
 #define DAY_MS (24 * 3600 * INT64_C(1000))
+#define JOURNAL_TEXT_SIZE 32
 
 /* Where several hosts share a file (unsafe_fs), each has a boot of its own, and only its own clock.
  */
@@ -173,14 +174,21 @@ static void tell_number(const struct fact_sink *sink, const char *name, int64_t 
     sink->on_fact(name, text, sink->user);
 }
 
-static quern_status tell_journal(const struct fact_sink *sink, struct qn_conn *conn,
+static quern_status read_journal(struct qn_sqlite *self, char out[JOURNAL_TEXT_SIZE],
                                  quern_error *err)
 {
+    struct qn_conn *conn = NULL;
+    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
     struct qn_query query = qn_query_start(conn, sql_journal_mode);
     if (qn_query_row(&query)) {
-        sink->on_fact("journal_mode", qn_query_column_text(&query, 0), sink->user);
+        (void)snprintf(out, JOURNAL_TEXT_SIZE, "%s", qn_query_column_text(&query, 0));
     }
-    return qn_query_finish(&query, err);
+    status = qn_query_finish(&query, err);
+    qn_sqlite_read_end(self);
+    return status;
 }
 
 static int64_t file_size(const char *path)
@@ -189,14 +197,15 @@ static int64_t file_size(const char *path)
     return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
 }
 
+/* The caller's function is called outside of any transaction: it may use the inspector. */
 quern_status qn_sqlite_facts(struct qn_broker *broker,
                              void (*on_fact)(const char *name, const char *text, void *user),
                              void *user, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     const struct fact_sink sink = {.on_fact = on_fact, .user = user};
-    struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    char journal[JOURNAL_TEXT_SIZE] = "";
+    quern_status status = read_journal(self, journal, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -206,16 +215,15 @@ quern_status qn_sqlite_facts(struct qn_broker *broker,
     on_fact("durability", qn_sqlite_durability(self), user);
     tell_number(&sink, "size", file_size(self->path));
     tell_number(&sink, "wal_size", file_size(self->wal_path));
-    status = tell_journal(&sink, conn, err);
+    on_fact("journal_mode", journal, user);
     on_fact("sqlite_version", sqlite3_libversion(), user);
     tell_number(&sink, "schema_version", QN_SQLITE_SCHEMA_VERSION);
-    qn_sqlite_read_end(self);
-    return status;
+    return QUERN_OK;
 }
 
 const char *qn_sqlite_durability(const struct qn_sqlite *self)
 {
-    return self->full_sync ? "D2: survives power loss"
-                           : "D1: survives kill -9; up to 2 s of acknowledged tasks lost on power "
-                             "loss";
+    return self->full_sync
+               ? "D2: survives power loss"
+               : "D1: survives kill -9; up to 2 s of acknowledged tasks lost on power loss";
 }

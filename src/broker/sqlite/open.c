@@ -46,6 +46,7 @@ static const struct qn_broker_ops ops = {
     .act_all = qn_sqlite_act_all,
     .pause = qn_sqlite_pause,
     .remove_queue = qn_sqlite_remove_queue,
+    .check = qn_sqlite_check,
 };
 
 struct parameters {

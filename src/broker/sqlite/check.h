@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* check.h - one check of the data: what its files share. */
+#ifndef QN_BROKER_SQLITE_CHECK_H
+#define QN_BROKER_SQLITE_CHECK_H
+
+#include "base/arena.h"
+#include "broker/sqlite/sqlite.h"
+
+enum qn_severity { QN_SEVERITY_NOTE = 0, QN_SEVERITY_WARNING = 1, QN_SEVERITY_VIOLATED = 2 };
+
+struct qn_check {
+    struct qn_sqlite *self;
+    bool repair;
+    void (*on_finding)(const quern_finding *finding, void *user);
+    void *user;
+    int64_t now_ms;
+    int64_t leases_over_ms; /* boot clock; see qn_sqlite_leases_over */
+};
+
+struct qn_rule {
+    const char *invariant;
+    enum qn_severity severity;
+    const char *find; /* SQL; see check.sql */
+    const char *mend; /* SQL; NULL: cannot be mended, or by upkeep */
+    /* Upkeep of one queue that mends it; NULL: none. Returns how much it did. */
+    quern_status (*upkeep)(struct qn_check *check, const char *queue, size_t *ret_done,
+                           quern_error *err);
+};
+
+/* Finds what breaks the rule, mends it if asked to and possible, and reports it, never inside a
+ * transaction. */
+QUERN_NODISCARD quern_status qn_check_rule(struct qn_check *check, const struct qn_rule *rule,
+                                           quern_error *err);
+
+/* Whether the file is whole. *ret_safe: nothing is damaged but rows that break a constraint of
+ * ours, which the rules mend. Those are reported only with report_rows. */
+QUERN_NODISCARD quern_status qn_check_integrity(struct qn_check *check, bool report_rows,
+                                                bool *ret_safe, bool *ret_rows, quern_error *err);
+/* What is worth knowing about the file and the directory beside it. */
+void qn_check_notes(struct qn_check *check);
+
+#endif
