@@ -3,10 +3,11 @@
 """Brokers that are wrong or not there, and pipes that close."""
 
 import os
+import sqlite3
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, DEADLINE_S, EXIT_BROKER, EXIT_CONFIG, EXIT_DATA
+from lib_cli import CliTest, DEADLINE_S, EXIT_BROKER, EXIT_CONFIG, EXIT_DATA, EXIT_TEMPORARY
 
 LOOKS = (["stats"], ["queue", "list"], ["task", "list"], ["worker", "list"], ["doctor"],
          ["queue", "pause", "q"], ["task", "run", "x"], ["db", "info"])
@@ -45,6 +46,18 @@ class BrokerTest(CliTest):
 
     def test_path_that_cannot_be_written_is_refused(self):
         self.fails(EXIT_BROKER, "--broker", "/proc/quern.db", "enqueue", "t")
+
+
+    def test_file_that_stays_locked_is_a_temporary_failure(self):
+        self.ok("db", "init")
+        db = sqlite3.connect(self.broker, isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            self.assertIn("locked", self.fails(EXIT_TEMPORARY, "enqueue", "t"))
+            self.assertEqual(self.json("queue", "list"), [])
+        finally:
+            db.close()
+        self.ok("enqueue", "t")
 
 
 class PipeTest(CliTest):
