@@ -1,63 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* test_alloc.c - memory runs out at the n-th allocation, for every n: the call says so, nothing
- * crashes or leaks, what was not stored is not half stored, and no task is lost.
- *
- * The linker puts our functions in place of the library's door to the heap (tests/CMakeLists.txt:
- * --wrap), so SQLite's and OpenSSL's own memory is not meant here. */
+ * crashes or leaks, what was not stored is not half stored, and no task is lost. */
+#include "lib_alloc.h"
 #include "lib_test.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/limits.h"
 #include "broker/broker.h"
 #include "quern/quern.h"
 
 #define SWEEP_MAX 5000
-
-void *__real_qn_alloc(size_t size);
-void *__real_qn_alloc_zero(size_t count, size_t size);
-void *__real_qn_realloc(void *block, size_t size);
-void *__wrap_qn_alloc(size_t size);
-void *__wrap_qn_alloc_zero(size_t count, size_t size);
-void *__wrap_qn_realloc(void *block, size_t size);
-
-/* Allocations until the one that fails, and with `for_good` all after it; 0: none fails. */
-static _Atomic long until_failure;
-static bool for_good;
-
-static bool fails_now(void)
-{
-    long left = atomic_load(&until_failure);
-    if (left == 0) {
-        return false;
-    }
-    if (left == 1) {
-        atomic_store(&until_failure, for_good ? 1 : -1);
-        return true;
-    }
-    if (left > 1) {
-        atomic_store(&until_failure, left - 1);
-    }
-    return false;
-}
-
-void *__wrap_qn_alloc(size_t size)
-{
-    return fails_now() ? NULL : __real_qn_alloc(size);
-}
-
-void *__wrap_qn_alloc_zero(size_t count, size_t size)
-{
-    return fails_now() ? NULL : __real_qn_alloc_zero(count, size);
-}
-
-void *__wrap_qn_realloc(void *block, size_t size)
-{
-    return fails_now() ? NULL : __real_qn_realloc(block, size);
-}
 
 struct place {
     char dir[TEST_DIR_SIZE];
@@ -76,10 +31,10 @@ static int sweep(quern_status (*scene)(struct place *place, long n), struct plac
 {
     int failures = 0;
     for (long n = 1; n < SWEEP_MAX; n++) {
-        for_good = good;
-        atomic_store(&until_failure, n);
+        test_alloc_for_good = good;
+        atomic_store(&test_alloc_until_failure, n);
         quern_status status = scene(place, n);
-        long left = atomic_exchange(&until_failure, 0);
+        long left = atomic_exchange(&test_alloc_until_failure, 0);
         if (status != QUERN_OK) {
             if (status != QUERN_E_NOMEM) {
                 print_error("allocation %ld: %s\n", n, quern_status_name(status));
@@ -102,17 +57,17 @@ static struct qn_broker *open_safely(const struct place *place)
     const struct qn_broker_options options = {.create = true};
     struct qn_broker *broker = NULL;
     quern_error err = {0};
-    long left = atomic_exchange(&until_failure, 0);
+    long left = atomic_exchange(&test_alloc_until_failure, 0);
     assert_ok(qn_broker_open(place->path, &options, &broker, &err), err);
-    atomic_store(&until_failure, left);
+    atomic_store(&test_alloc_until_failure, left);
     return broker;
 }
 
 static void close_safely(struct qn_broker *broker)
 {
-    long left = atomic_exchange(&until_failure, 0);
+    long left = atomic_exchange(&test_alloc_until_failure, 0);
     qn_broker_close(broker);
-    atomic_store(&until_failure, left);
+    atomic_store(&test_alloc_until_failure, left);
 }
 
 static bool count_task(const quern_task_info *info, void *user)
@@ -127,9 +82,9 @@ static size_t tasks_in(struct qn_broker *broker, quern_task_state state)
     const quern_task_filter filter = {.state = (int32_t)state, .limit = 10000};
     size_t count = 0;
     quern_error err = {0};
-    long left = atomic_exchange(&until_failure, 0);
+    long left = atomic_exchange(&test_alloc_until_failure, 0);
     assert_ok(qn_broker_tasks(broker, &filter, count_task, &count, &err), err);
-    atomic_store(&until_failure, left);
+    atomic_store(&test_alloc_until_failure, left);
     return count;
 }
 
@@ -147,7 +102,7 @@ static quern_status enqueue_scene(struct place *place, long n)
     quern_status status = quern_client_open(place->path, NULL, &client, NULL);
     if (status == QUERN_OK) {
         for (int i = 0; i < 3; i++) {
-            (void)snprintf(ids[i], sizeof ids[i], "n%ld-%d-%d", n, i, (int)for_good);
+            (void)snprintf(ids[i], sizeof ids[i], "n%ld-%d-%d", n, i, (int)test_alloc_for_good);
             results[i].status = QUERN_E_INVALID;
             tasks[i] = (quern_task){.type = "t",
                                     .id = ids[i],
@@ -243,9 +198,9 @@ static quern_status exchange_scene(struct place *place, long n)
                          status == QUERN_OK ? 0 : count);
     }
     if (status != QUERN_OK && count > 0) {
-        long left = atomic_exchange(&until_failure, 0);
+        long left = atomic_exchange(&test_alloc_until_failure, 0);
         assert_int_equal(exchange_two(runs, count, QN_GIVE_BACK, NULL, &none), QUERN_OK);
-        atomic_store(&until_failure, left);
+        atomic_store(&test_alloc_until_failure, left);
     }
     free_runs(runs, count);
     assert_int_equal(tasks_in(exchange_broker, QUERN_TASK_PENDING), EXCHANGE_TASKS);
@@ -325,10 +280,10 @@ static quern_status inspect_scene(struct place *place, long n)
     if (tasks_in(broker, QUERN_TASK_ARCHIVED) > 0) {
         size_t moved = 0;
         const quern_task_filter archived = {.queue = "default", .state = QUERN_TASK_ARCHIVED};
-        long left = atomic_exchange(&until_failure, 0);
+        long left = atomic_exchange(&test_alloc_until_failure, 0);
         assert_int_equal(qn_broker_act_all(broker, QUERN_ACTION_RUN, &archived, 100, &moved, NULL),
                          QUERN_OK);
-        atomic_store(&until_failure, left);
+        atomic_store(&test_alloc_until_failure, left);
     }
     close_safely(broker);
     return status;
