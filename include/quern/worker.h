@@ -42,15 +42,16 @@ typedef struct quern_run_report {
 typedef struct quern_worker_options {
     const quern_queue *queues; /* NULL: "default" with weight 1 */
     size_t queue_count;
-    uint32_t concurrency;        /* runs at a time, 1 to 4096; 0: one per CPU */
-    uint32_t strict_priority;    /* 1: a lower weight only when all higher queues are empty */
-    uint32_t drain;              /* 1: stop by itself when its queues hold nothing that is due,
-                                  * scheduled or being run */
-    uint32_t reserved;           /* 0 */
-    int64_t shutdown_timeout_ms; /* 0: 8 s; -1: none; unfinished runs then go back to their queue */
-    int64_t lease_ms;            /* 0: 30 s; at least 1 s */
-    int64_t quarantine_after_ms; /* grace of a handler after its cancellation; 0: 5 s */
-    quern_retry_policy retry;    /* for tasks and handlers that say nothing */
+    uint32_t concurrency;            /* runs at a time, 1 to 4096; 0: one per CPU */
+    uint32_t strict_priority;        /* 1: a lower weight only when all higher queues are empty */
+    uint32_t drain;                  /* 1: stop by itself when its queues hold nothing that is due,
+                                      * scheduled or being run */
+    uint32_t reserved;               /* 0 */
+    int64_t shutdown_timeout_ms;     /* how long runs may finish; what is left goes back to its
+                                      * queue; 0: 8 s; -1: until they have finished */
+    int64_t lease_ms;                /* 0: 30 s; at least 1 s */
+    int64_t quarantine_after_ms;     /* grace of a handler after its cancellation; 0: 5 s */
+    quern_retry_policy retry;        /* for tasks and handlers that say nothing */
     const struct quern_clock *clock; /* NULL: the system's */
     /* Callbacks may be NULL (nothing is printed then), come from the worker's threads, one at a
      * time, and must not call back into the worker except quern_worker_stop. */

@@ -5,6 +5,8 @@
  * on_run and on_log come one at a time: both are called under the log's mutex. */
 #include "worker/internal.h"
 
+enum { LOGGED_ERROR_SIZE = 512 }; /* the whole text is with the task */
+
 void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
                      enum qn_applied applied)
 {
@@ -76,6 +78,18 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
     return NULL;
 }
 
+/* For a log of one line per event: the error of a command may be many lines, and may hold
+ * anything. */
+static void flatten(const char *error, char *out, size_t out_size)
+{
+    size_t size = 0;
+    for (; error[size] != '\0' && size + 1 < out_size; size++) {
+        unsigned char byte = (unsigned char)error[size];
+        out[size] = byte < ' ' || byte == 0x7f ? ' ' : byte == '"' ? '\'' : error[size];
+    }
+    out[size] = '\0';
+}
+
 static void log_run(struct quern_worker *worker, const struct quern_run *run,
                     enum qn_applied applied)
 {
@@ -85,10 +99,15 @@ static void log_run(struct quern_worker *worker, const struct quern_run *run,
         return;
     }
     const struct qn_task *task = &run->leased->task;
-    const char *error = run->verdict.error;
-    qn_log_write(&worker->log, level, "%s queue=%s type=%s id=%s%s%s%s", what, task->queue,
-                 task->type, task->id, error != NULL ? " error=\"" : "", error != NULL ? error : "",
-                 error != NULL ? "\"" : "");
+    if (run->verdict.error == NULL) {
+        qn_log_write(&worker->log, level, "%s queue=%s type=%s id=%s", what, task->queue,
+                     task->type, task->id);
+        return;
+    }
+    char error[LOGGED_ERROR_SIZE];
+    flatten(run->verdict.error, error, sizeof error);
+    qn_log_write(&worker->log, level, "%s queue=%s type=%s id=%s error=\"%s\"", what, task->queue,
+                 task->type, task->id, error);
 }
 
 void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
