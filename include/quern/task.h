@@ -31,8 +31,8 @@ typedef enum quern_retry_kind {
 typedef struct quern_retry_policy {
     int32_t kind;     /* a quern_retry_kind */
     int32_t reserved; /* 0 */
-    int64_t base_ms;  /* fixed and exponential: at least 1; 0: 1 s */
-    int64_t cap_ms;   /* exponential: at least base_ms; 0: 1 h */
+    int64_t base_ms;  /* fixed and exponential: at least 1; 0: 1 s; for the others 0 */
+    int64_t cap_ms;   /* exponential: at least base_ms; 0: 1 h; for the others 0 */
 } quern_retry_policy;
 
 typedef struct quern_header {

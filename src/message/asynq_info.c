@@ -130,6 +130,20 @@ quern_status qn_asynq_run_decode(struct qn_arena *arena, const void *data, size_
     return wire.status;
 }
 
+static void put_options(struct qn_wire *wire, const struct qn_asynq_schedule *schedule,
+                        Asynq__SchedulerEntry *message)
+{
+    ProtobufCBinaryData *options = qn_wire_alloc(wire, schedule->option_count, sizeof *options);
+    if (options == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < schedule->option_count; i++) {
+        options[i] = qn_wire_put_text(wire, "option", schedule->options[i]);
+    }
+    message->enqueue_options = options;
+    message->n_enqueue_options = schedule->option_count;
+}
+
 quern_status qn_asynq_schedule_encode(struct qn_arena *arena,
                                       const struct qn_asynq_schedule *schedule,
                                       struct qn_asynq_bytes *ret_bytes, quern_error *err)
@@ -141,14 +155,7 @@ quern_status qn_asynq_schedule_encode(struct qn_arena *arena,
     message.spec = qn_wire_put_text(&wire, "spec", schedule->spec);
     message.task_type = qn_wire_put_text(&wire, "task_type", schedule->task_type);
     message.task_payload = qn_wire_put_bytes(schedule->payload, schedule->payload_size);
-    message.enqueue_options =
-        qn_wire_alloc(&wire, schedule->option_count, sizeof *message.enqueue_options);
-    if (message.enqueue_options != NULL) {
-        message.n_enqueue_options = schedule->option_count;
-    }
-    for (size_t i = 0; i < message.n_enqueue_options; i++) {
-        message.enqueue_options[i] = qn_wire_put_text(&wire, "option", schedule->options[i]);
-    }
+    put_options(&wire, schedule, &message);
     message.next_enqueue_time = qn_wire_put_time(&wire, schedule->next_at);
     message.prev_enqueue_time = qn_wire_put_time(&wire, schedule->previous_at);
     return qn_wire_pack(&wire, &message.base, ret_bytes);
