@@ -22,6 +22,7 @@
 #include "broker/sqlite/sqlite.h"
 
 #define HEADER_SIZE 16
+#define PAGE_SIZE_MIN 512
 static const char header_text[HEADER_SIZE] = "SQLite format 3";
 
 /* linux/magic.h and the kernel's own headers of these file systems. */
@@ -197,24 +198,26 @@ quern_status qn_sqlite_file_prepare(const char *path, bool create, bool unsafe_f
 quern_status qn_sqlite_file_check(struct qn_conn *conn, bool *ret_empty, quern_error *err)
 {
     sqlite3_file *file = NULL;
-    sqlite3_int64 size = 0;
     char header[HEADER_SIZE] = "";
-    int code = sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_FILE_POINTER, (void *)&file);
-    if (code == SQLITE_OK) {
-        code = file->pMethods->xFileSize(file, &size);
+    struct stat info;
+    if (stat(conn->path, &info) != 0) {
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: %s", conn->path, strerror(errno));
     }
-    if (code == SQLITE_OK && size > 0) {
+    int code = sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_FILE_POINTER, (void *)&file);
+    if (code == SQLITE_OK && info.st_size > 0) {
         code = file->pMethods->xRead(file, header, sizeof header, 0);
     }
     if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ) {
         return qn_conn_fail(conn, code, err);
     }
-    if (size > 0 && memcmp(header, header_text, sizeof header) != 0) {
+    /* One of less than a page SQLite would take for an empty one, and write over it. */
+    bool too_short = info.st_size > 0 && info.st_size < PAGE_SIZE_MIN;
+    if (too_short || (info.st_size > 0 && memcmp(header, header_text, sizeof header) != 0)) {
         return qn_error_set(err, QUERN_E_CORRUPT,
                             "sqlite %s: not an SQLite database; it was not touched: name another "
                             "file, or restore this one",
                             conn->path);
     }
-    *ret_empty = size == 0;
+    *ret_empty = info.st_size == 0;
     return QUERN_OK;
 }
