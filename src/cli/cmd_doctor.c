@@ -48,21 +48,48 @@ static void add_finding(const quern_finding *finding, void *user)
     findings->open += finding->severity == 2 && finding->repaired == 0 ? 1 : 0;
 }
 
-static void print_findings(const struct findings *findings)
+/* Notes are facts, not faults (the durability class is one): lines above the table. */
+static bool is_note(const json_t *finding)
+{
+    return strcmp(json_string_value(json_object_get(finding, "severity")), "note") == 0;
+}
+
+static void print_notes(const struct findings *findings)
+{
+    for (size_t i = 0; i < json_array_size(findings->list); i++) {
+        const json_t *finding = json_array_get(findings->list, i);
+        const char *queue = json_string_value(json_object_get(finding, "queue"));
+        const char *text = json_string_value(json_object_get(finding, "text"));
+        if (!is_note(finding) || text == NULL) {
+            continue;
+        }
+        if (queue != NULL && queue[0] != '\0') {
+            qn_field_text("queue", queue);
+        }
+        qn_field_text("note", text);
+    }
+}
+
+static void print_faults(const struct findings *findings)
 {
     static const struct qn_column columns[] = {
-        {"INVARIANT"}, {"SEVERITY"}, {"QUEUE"}, {"ID"}, {"REPAIRED"}, {"FINDING", .flexible = true},
+        {"INVARIANT"}, {"SEVERITY"}, {"REPAIRED"}, {"QUEUE"}, {"ID"}, {"FINDING", .flexible = true},
     };
-    static const char *const keys[] = {"invariant", "severity", "queue", "id"};
+    static const char *const keys[] = {"queue", "id", "text"};
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
     for (size_t i = 0; i < json_array_size(findings->list); i++) {
         const json_t *finding = json_array_get(findings->list, i);
+        if (is_note(finding)) {
+            continue;
+        }
+        bool repaired = json_is_true(json_object_get(finding, "repaired"));
+        qn_table_text(&table, json_string_value(json_object_get(finding, "invariant")));
+        qn_table_text(&table, json_string_value(json_object_get(finding, "severity")));
+        qn_table_text(&table, repaired ? "yes" : "no");
         for (size_t j = 0; j < QN_COUNT_OF(keys); j++) {
             qn_table_text(&table, json_string_value(json_object_get(finding, keys[j])));
         }
-        qn_table_text(&table, json_is_true(json_object_get(finding, "repaired")) ? "yes" : "no");
-        qn_table_text(&table, json_string_value(json_object_get(finding, "text")));
     }
     if (table.cell_count > 0) {
         qn_table_print(&table);
@@ -70,13 +97,15 @@ static void print_findings(const struct findings *findings)
     qn_table_finish(&table);
 }
 
-static void print_text(const struct findings *findings, json_t *facts)
+static void print_text(const struct findings *findings)
 {
-    const char *durability = json_string_value(json_object_get(facts, "durability"));
-    qn_field_text("durability", durability != NULL ? durability : "not known");
-    print_findings(findings);
-    printf("%zu findings, %zu repaired, %zu violated\n", json_array_size(findings->list),
-           findings->repaired, findings->open);
+    print_notes(findings);
+    print_faults(findings);
+    if (findings->open == 0 && findings->repaired == 0) {
+        printf("nothing is violated\n");
+    } else {
+        printf("%zu repaired, %zu violated\n", findings->repaired, findings->open);
+    }
 }
 
 static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct findings *findings)
@@ -96,7 +125,7 @@ static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct 
                                             (json_int_t)findings->repaired, "violated",
                                             (json_int_t)findings->open, "broker", facts));
     } else {
-        print_text(findings, facts);
+        print_text(findings);
     }
     json_decref(facts);
     return exit_code == QN_EXIT_OK && findings->open > 0 ? QN_EXIT_FAILURE : exit_code;

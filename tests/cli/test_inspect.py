@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Looking at queues, tasks and workers, and steering them."""
 
-import pty
+import json
 import os
+import pty
 import sqlite3
 import subprocess
 
@@ -226,8 +227,29 @@ class DoctorTest(CliTest):
         report = self.json("doctor")
         self.assertTrue(report["healthy"])
         self.assertEqual(report["violated"], 0)
-        self.assertIn("durability:", self.ok("doctor"))
+        self.assertIn("durability D1", self.ok("doctor"))
+        self.assertIn("nothing is violated", self.ok("doctor"))
         self.ok("doctor", "--repair")
+
+
+    def test_damage_is_found_and_mended_without_losing_a_task(self):
+        task_id = self.enqueue("t")
+        db = sqlite3.connect(self.broker)
+        with db:
+            db.execute("DELETE FROM quern_queue")
+            db.execute("UPDATE quern_meta SET counter = 0")
+        db.close()
+        self.assertIn("violated", self.quern("doctor").stdout)
+        result = self.quern("--json", "doctor")
+        self.assertEqual(result.returncode, EXIT_FAILURE)
+        report = json.loads(result.stdout)
+        self.assertFalse(report["healthy"])
+        self.assertEqual(report["violated"], len(
+            [each for each in report["findings"] if each["severity"] == "violated"]))
+        self.assertGreaterEqual(report["violated"], 2)
+        self.assertGreaterEqual(self.json("doctor", "--repair")["repaired"], 2)
+        self.assertTrue(self.json("doctor")["healthy"])
+        self.assertEqual(self.state(task_id), "pending")
 
 
 class DbTest(CliTest):
