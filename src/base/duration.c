@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/limits.h"
 
@@ -303,10 +304,9 @@ void qn_moment_format(int64_t at_ms, char *out, size_t out_size)
     }
     struct tm time;
     char text[40];
-    if (gmtime_r(&seconds, &time) == NULL ||
-        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &time) == 0) {
-        (void)snprintf(out, out_size, "@%" PRId64, at_ms / 1000);
-        return;
-    }
+    /* All of int64_t in ms are years that an int can count. */
+    QN_ASSERT(gmtime_r(&seconds, &time) != NULL);
+    size_t size = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &time);
+    QN_ASSERT(size > 0);
     (void)snprintf(out, out_size, "%s.%03dZ", text, (int)rest_ms);
 }
