@@ -113,7 +113,7 @@ static void foreign_kernels_and_namespaces_are_not_judged(void **state)
     parts.pid_ns += 1;
     assert_int_equal(judge(&parts), QN_OWNER_UNKNOWN);
     parts = self_parts();
-    (void)strcpy(parts.boot_id, OTHER_BOOT);
+    (void)snprintf(parts.boot_id, sizeof parts.boot_id, "%s", OTHER_BOOT);
     assert_int_equal(judge(&parts), QN_OWNER_UNKNOWN);
     assert_false(qn_owner_same_boot(OTHER_BOOT ":1:1:1"));
 }
