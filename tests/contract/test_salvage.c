@@ -57,6 +57,17 @@ static void success_is_not_salvaged_after_somebody_else_ran_the_task(struct cont
     contract_assert_counted(c, "default", 1, 1);
 }
 
+static void success_is_not_salvaged_after_somebody_else_succeeded(struct contract *c)
+{
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retention_ms = 60000});
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    contract_lapse(c, "default");
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_COMPLETED);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
+    contract_assert_counted(c, "default", 1, 0);
+}
+
 static void success_is_not_salvaged_out_of_the_archive(struct contract *c)
 {
     qn_leased_free(lost_run(c));
@@ -147,6 +158,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(success_is_salvaged_while_the_task_waits_in_retry),
     CONTRACT_TEST(success_is_not_salvaged_while_somebody_runs_the_task),
     CONTRACT_TEST(success_is_not_salvaged_after_somebody_else_ran_the_task),
+    CONTRACT_TEST(success_is_not_salvaged_after_somebody_else_succeeded),
     CONTRACT_TEST(success_is_not_salvaged_out_of_the_archive),
     CONTRACT_TEST(success_is_not_salvaged_for_another_task_with_the_id),
     CONTRACT_TEST(success_of_a_retried_run_is_not_salvaged),

@@ -14,20 +14,22 @@ void *__wrap_qn_realloc(void *block, size_t size);
 _Atomic long test_alloc_until_failure;
 bool test_alloc_for_good;
 
+/* Exact also when several threads allocate at the same time. */
 static bool fails_now(void)
 {
     long left = atomic_load(&test_alloc_until_failure);
-    if (left == 0) {
-        return false;
+    for (;;) {
+        if (left <= 0) {
+            return false;
+        }
+        if (left == 1 && test_alloc_for_good) {
+            return true;
+        }
+        long next = left == 1 ? -1 : left - 1;
+        if (atomic_compare_exchange_weak(&test_alloc_until_failure, &left, next)) {
+            return next == -1;
+        }
     }
-    if (left == 1) {
-        atomic_store(&test_alloc_until_failure, test_alloc_for_good ? 1 : -1);
-        return true;
-    }
-    if (left > 1) {
-        atomic_store(&test_alloc_until_failure, left - 1);
-    }
-    return false;
 }
 
 void *__wrap_qn_alloc(size_t size)

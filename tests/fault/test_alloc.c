@@ -14,6 +14,9 @@
 
 #define SWEEP_MAX 5000
 
+/* n grows by so much: by 1, but for scenes that take long. */
+static long stride = 1;
+
 struct place {
     char dir[TEST_DIR_SIZE];
     char path[128];
@@ -30,7 +33,7 @@ static void place_make(struct place *place)
 static int sweep(quern_status (*scene)(struct place *place, long n), struct place *place, bool good)
 {
     int failures = 0;
-    for (long n = 1; n < SWEEP_MAX; n++) {
+    for (long n = 1; n < SWEEP_MAX; n += stride) {
         test_alloc_for_good = good;
         atomic_store(&test_alloc_until_failure, n);
         quern_status status = scene(place, n);
@@ -300,9 +303,78 @@ static void inspecting_without_memory_changes_nothing_by_half(void **state)
     test_dir_remove(place.dir);
 }
 
+/* --- Working ------------------------------------------------------------------------ */
+
+#define WORK_TASKS 4
+
+static _Atomic int runs_ended;
+
+static quern_outcome work(quern_run *run, const quern_task *task, void *user)
+{
+    (void)user;
+    (void)!quern_run_write_progress(run, 50, "half", NULL);
+    (void)!quern_run_write_result(run, task->payload, task->payload_size, NULL);
+    atomic_fetch_add(&runs_ended, 1);
+    return QUERN_DONE;
+}
+
+static quern_status run_worker(const struct place *place)
+{
+    const quern_queue queue = {.name = "default", .weight = 1};
+    const quern_worker_options options = {
+        .queues = &queue, .queue_count = 1, .concurrency = 2, .drain = 1, .lease_ms = 1000};
+    quern_mux *mux = NULL;
+    quern_worker *worker = NULL;
+    quern_status status = quern_mux_new(&mux, NULL);
+    if (status == QUERN_OK) {
+        status = quern_mux_handle(mux, "t", work, NULL, NULL, NULL);
+    }
+    if (status == QUERN_OK) {
+        status = quern_worker_new(place->path, mux, &options, &worker, NULL);
+    }
+    if (status == QUERN_OK) {
+        status = quern_worker_run(worker, NULL);
+    }
+    quern_worker_free(worker);
+    quern_mux_free(mux);
+    return status;
+}
+
+/* One worker that runs out of memory, and one after it that does not: no task is left over, in the
+ * archive neither. */
+static quern_status work_scene(struct place *place, long n)
+{
+    (void)n;
+    long left = atomic_exchange(&test_alloc_until_failure, 0);
+    fill(place, WORK_TASKS);
+    atomic_store(&test_alloc_until_failure, left);
+    quern_status status = run_worker(place);
+    left = atomic_exchange(&test_alloc_until_failure, 0);
+    assert_int_equal(run_worker(place), QUERN_OK);
+    struct qn_broker *broker = open_safely(place);
+    assert_int_equal(tasks_in(broker, 0), 0);
+    close_safely(broker);
+    atomic_store(&test_alloc_until_failure, left);
+    return status;
+}
+
+static void worker_without_memory_loses_no_task(void **state)
+{
+    (void)state;
+    struct place place;
+    stride = test_full() ? 1 : 5;
+    place_make(&place);
+    atomic_store(&runs_ended, 0);
+    (void)sweep(work_scene, &place, false);
+    assert_true(atomic_load(&runs_ended) >= WORK_TASKS);
+    stride = 1;
+    test_dir_remove(place.dir);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(enqueue_without_memory_stores_all_or_nothing),
     cmocka_unit_test(exchange_without_memory_loses_no_task),
     cmocka_unit_test(inspecting_without_memory_changes_nothing_by_half),
+    cmocka_unit_test(worker_without_memory_loses_no_task),
 };
 TEST_MAIN(tests)
