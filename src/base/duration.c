@@ -305,7 +305,8 @@ void qn_moment_format(int64_t at_ms, char *out, size_t out_size)
     struct tm time;
     char text[40];
     /* All of int64_t in ms are years that an int can count. */
-    QN_ASSERT(gmtime_r(&seconds, &time) != NULL);
+    const struct tm *filled = gmtime_r(&seconds, &time);
+    QN_ASSERT(filled != NULL);
     size_t size = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &time);
     QN_ASSERT(size > 0);
     (void)snprintf(out, out_size, "%s.%03dZ", text, (int)rest_ms);
