@@ -161,7 +161,8 @@ static void pages_run_through_queues_and_states_in_order(struct contract *c)
     for (uint64_t offset = 0; offset < 8; offset += 2) {
         char page[1000];
         list_ids(inspector, (quern_task_filter){.offset = offset, .limit = 2}, page);
-        (void)strncat(pages, page, sizeof pages - strlen(pages) - 1);
+        size_t used = strlen(pages);
+        (void)snprintf(pages + used, sizeof pages - used, "%s", page);
     }
     assert_string_equal(pages, all);
     assert_ids(inspector, "p2 s1 s2 ", .offset = 2, .limit = 3);

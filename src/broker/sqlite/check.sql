@@ -1,10 +1,10 @@
 -- check.sql - what must hold in the data (docs/internals/invariants.md), and how it is mended.
 --
--- A "find" gives the rows that break a rule: queue, id, text, and a number and a text that name the
--- row to its "mend". ?1 is now (wall clock), ?2 the moment up to which leases are over (boot clock),
--- ?3 the version of the schema, ?4 the size of a full archive. A "mend" is given ?1 the number,
--- ?2 the text, ?3 now, ?4 the moment of leases; it looks at the condition again, since time has
--- passed. No mend deletes a task.
+-- A "find" gives the rows that break a rule: queue, id, text, and a number and a text that name
+-- the row to its "mend". ?1 is now (wall clock), ?2 the moment up to which leases are over (boot
+-- clock), ?3 the version of the schema, ?4 the size of a full archive. A "mend" is given ?1 the
+-- number, ?2 the text, ?3 now, ?4 the moment of leases; it looks at the condition again, since time
+-- has passed. No mend deletes a task.
 --
 -- Functions: quern_worker_lives(owner, heartbeat), quern_name_sound(name),
 -- quern_headers_whole(headers); see check_rule.c.
@@ -202,7 +202,8 @@ DELETE FROM quern_lock WHERE key = ?2 AND NOT EXISTS (
 SELECT coalesce(q.name, ''), l.id,
     printf('the lock %s is over since %d s', l.key, (?1 - l.until_ms) / 1000), 0, l.key
 FROM quern_lock AS l LEFT JOIN quern_queue AS q ON q.no = l.queue
-WHERE l.until_ms < ?1 - 60000;
+WHERE l.until_ms < ?1 - 60000
+    AND EXISTS (SELECT 1 FROM quern_worker WHERE quern_worker_lives(owner, heartbeat_at_ms));
 
 -- name: mend_past_lock
 DELETE FROM quern_lock WHERE key = ?2 AND until_ms < ?3;
@@ -241,7 +242,9 @@ SELECT q.name, '', printf('the archive holds %d tasks, its limit is %d', n.count
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state >= 5 AND state = 5 GROUP BY queue) AS n ON n.queue = q.no
-WHERE n.count > ?4;
+WHERE n.count > ?4 AND EXISTS (SELECT 1 FROM quern_worker AS w
+    WHERE quern_worker_lives(w.owner, w.heartbeat_at_ms)
+        AND instr(' ' || w.queues, ' ' || q.name || '=') > 0);
 
 -- --- Notes -------------------------------------------------------------------------------------
 

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* test_doctor_file.c - what a check finds in the SQLite file as a whole, and beside it. */
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "lib_doctor.h"
+
+static void missing_index_and_wrong_version_are_reported(struct contract *c)
+{
+    quern_inspector *inspector = NULL;
+    quern_error err = {0};
+    struct doctor_report report = {0};
+    assert_ok(quern_inspector_open(c->url, NULL, &inspector, &err), err);
+    doctor_plant(c, "DROP INDEX quern_lock_until; UPDATE quern_meta SET schema_version = 99");
+    assert_ok(quern_inspector_check(inspector, false, doctor_keep, &report, &err), err);
+    doctor_assert_line(&report, "I9 /: the index quern_lock_until is missing");
+    doctor_assert_line(&report, "I9 /: quern_meta says schema 99, this library has 1");
+    quern_inspector_free(inspector);
+}
+
+/* Overwrites the pages behind the first ones, as a failing disk would. */
+static void damage_pages(struct contract *c)
+{
+    char path[TEST_DIR_SIZE + 16];
+    (void)snprintf(path, sizeof path, "%s/tasks.db", c->dir);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long size = ftell(file);
+    assert_true(size > 40 * 4096);
+    assert_int_equal(fseek(file, size - 12 * 4096, SEEK_SET), 0);
+    char noise[4096];
+    memset(noise, 0xa5, sizeof noise);
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(fwrite(noise, sizeof noise, 1, file), 1);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void damaged_pages_are_reported_and_nothing_is_written(struct contract *c)
+{
+    contract_put_many(c, "default", "t", 2000);
+    doctor_plant(c, "UPDATE quern_meta SET counter = 1; PRAGMA wal_checkpoint(TRUNCATE)");
+    qn_broker_close(c->broker);
+    c->broker = NULL;
+    damage_pages(c);
+    quern_inspector *inspector = NULL;
+    struct doctor_report report = {0};
+    quern_error err = {0};
+    assert_ok(quern_inspector_open(c->url, NULL, &inspector, &err), err);
+    quern_status status = quern_inspector_check(inspector, true, doctor_keep, &report, &err);
+    assert_true(status == QUERN_OK || status == QUERN_E_CORRUPT);
+    assert_int_equal(report.repaired, 0);
+    assert_true(report.violated > 0 || status == QUERN_E_CORRUPT);
+    quern_inspector_free(inspector);
+}
+
+static void sockets_of_the_dead_are_noted_and_removed(struct contract *c)
+{
+    char dir[TEST_DIR_SIZE + 32];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(dir, sizeof dir, "%s/tasks.db-quern", c->dir);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(chdir(dir), 0);
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%032x.w", 7);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)(const void *)&address, sizeof address), 0);
+    assert_int_equal(close(fd), 0); /* the name stays */
+    assert_int_equal(chdir("/"), 0);
+    struct doctor_report report;
+    doctor_check(c, false, &report);
+    doctor_assert_line(&report, "note /: 1 sockets of workers that died lie in the directory");
+    doctor_check(c, true, &report);
+    doctor_check(c, false, &report);
+    assert_null(strstr(report.lines, "sockets of workers"));
+}
+
+static void log_that_grew_too_large_is_noted(struct contract *c)
+{
+    char path[TEST_DIR_SIZE + 32];
+    (void)snprintf(path, sizeof path, "%s/tasks.db-wal", c->dir);
+    struct doctor_report report;
+    doctor_check(c, false, &report);
+    assert_null(strstr(report.lines, "write-ahead log"));
+    assert_int_equal(truncate(path, 70 << 20), 0); /* a hole: takes no space */
+    doctor_check(c, false, &report);
+    doctor_assert_line(&report, "note /: the write-ahead log holds 70 MB");
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST(missing_index_and_wrong_version_are_reported),
+    CONTRACT_TEST(damaged_pages_are_reported_and_nothing_is_written),
+    CONTRACT_TEST(sockets_of_the_dead_are_noted_and_removed),
+    CONTRACT_TEST(log_that_grew_too_large_is_noted),
+};
+CONTRACT_MAIN(tests)
