@@ -63,10 +63,11 @@ static void print_notes(const struct findings *findings)
         if (!is_note(finding) || text == NULL) {
             continue;
         }
-        if (queue != NULL && queue[0] != '\0') {
-            qn_field_text("queue", queue);
-        }
-        qn_field_text("note", text);
+        char line[1024];
+        bool of_queue = queue != NULL && queue[0] != '\0';
+        (void)snprintf(line, sizeof line, "%s%s%s", of_queue ? queue : "", of_queue ? ": " : "",
+                       text);
+        qn_field_text("note", line);
     }
 }
 

@@ -6,12 +6,14 @@
  * Failure paths: a bad line is found before anything behind it is read; the lines before it are
  * stored, and the message says how many. Tasks that are there already (same id, or an equal unique
  * task) are counted and the import goes on, so that a broken-off import with ids can be repeated.
- * Any other failure of the broker ends the import, with the number of tasks that were stored. */
+ * Any other failure of the broker ends the import, with the number of tasks that were stored, and
+ * so do INT and TERM, after the lines that were read have been stored. */
 #include "cli/import.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,6 +32,15 @@
 #define BATCH_BYTES_MAX ((size_t)8 << 20)
 /* A payload at its limit, each byte written as \u00xx, and the rest of the line. */
 #define LINE_SIZE_MAX (QN_PAYLOAD_SIZE_MAX * 6 + ((size_t)1 << 20))
+
+/* Set by INT and TERM; a signal handler has no other way to say it. */
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
 
 struct import {
     struct qn_cli *cli;
@@ -149,6 +160,20 @@ static int add_line(struct import *import)
     return full ? store_batch(import) : QN_EXIT_OK;
 }
 
+static int end_interrupted(struct import *import)
+{
+    int exit_code = store_batch(import);
+    qn_progress_stop(&import->progress);
+    if (exit_code == QN_EXIT_OK) {
+        qn_cli_say(import->cli,
+                   "interrupted after line %" PRIu64 ": %" PRIu64 " tasks were stored, nothing "
+                   "after it was read",
+                   import->lines.line_number, import->stored);
+        exit_code = QN_EXIT_FAILURE;
+    }
+    return exit_code;
+}
+
 static int read_lines(struct import *import)
 {
     for (;;) {
@@ -156,6 +181,9 @@ static int read_lines(struct import *import)
         quern_status status = qn_lines_next(&import->lines, &more);
         if (status == QUERN_E_FULL) {
             return bad_line(import, "longer than any task may be");
+        }
+        if (status == QUERN_E_CLOSED) {
+            return end_interrupted(import);
         }
         if (status != QUERN_OK) {
             qn_progress_stop(&import->progress);
@@ -197,6 +225,15 @@ static int report(const struct import *import, int exit_code)
     return exit_code;
 }
 
+/* Without SA_RESTART, so that a waiting read ends. */
+static void catch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
 static int import_stream(struct qn_cli *cli, int fd, const quern_task *defaults)
 {
     struct import *import = qn_cli_must(qn_alloc_zero(1, sizeof *import));
@@ -210,6 +247,8 @@ static int import_stream(struct qn_cli *cli, int fd, const quern_task *defaults)
         }
         qn_id_source_init(&import->ids);
         qn_lines_init(&import->lines, fd, LINE_SIZE_MAX);
+        import->lines.stop = &interrupted;
+        catch_interrupts();
         qn_progress_start(&import->progress, "tasks");
         exit_code = read_lines(import);
         qn_progress_stop(&import->progress);

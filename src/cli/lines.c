@@ -13,6 +13,7 @@
 void qn_lines_init(struct qn_lines *lines, int fd, size_t line_size_max)
 {
     lines->fd = fd;
+    lines->stop = NULL;
     lines->ended = false;
     lines->line_number = 0;
     lines->byte_count = 0;
@@ -30,6 +31,9 @@ static quern_status fill(struct qn_lines *lines)
 {
     ssize_t size = 0;
     do {
+        if (lines->stop != NULL && *lines->stop != 0) {
+            return QUERN_E_CLOSED;
+        }
         size = read(lines->fd, lines->block, sizeof lines->block);
     } while (size < 0 && errno == EINTR);
     if (size < 0) {

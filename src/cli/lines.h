@@ -3,6 +3,7 @@
 #ifndef QN_CLI_LINES_H
 #define QN_CLI_LINES_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +14,7 @@
 
 struct qn_lines {
     int fd;
+    const volatile sig_atomic_t *stop; /* a signal handler sets it: read no further; may be NULL */
     bool ended;
     uint64_t line_number; /* of the line that was read last, from 1 */
     uint64_t byte_count;  /* read so far */
@@ -24,8 +26,9 @@ struct qn_lines {
 
 void qn_lines_init(struct qn_lines *lines, int fd, size_t line_size_max);
 void qn_lines_finish(struct qn_lines *lines); /* does not close fd */
-/* Reads the next line into lines->line, without its end. *ret_more is false at the end of the file.
- * QUERN_E_FULL: the line is longer than the limit; QUERN_E_BROKER: reading failed, see errno. */
+/* Reads the next line into lines->line, without its end; *ret_more is false at the end of the file.
+ * QUERN_E_FULL: the line is longer than the limit; QUERN_E_CLOSED: *stop is set; QUERN_E_BROKER:
+ * reading failed, see errno. */
 QUERN_NODISCARD quern_status qn_lines_next(struct qn_lines *lines, bool *ret_more);
 
 #endif

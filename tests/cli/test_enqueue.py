@@ -5,6 +5,7 @@
 import base64
 import json
 import os
+import signal
 import stat
 import subprocess
 import time
@@ -192,6 +193,22 @@ class ImportTest(CliTest):
                          {"stored": 4, "duplicates": 1, "conflicts": 1})
         self.assertIn("line 3", result.stderr)
         self.assertEqual(self.state("c"), "pending")
+
+    def test_interrupt_stores_what_was_read_and_says_how_much(self):
+        self.fifo("lines")
+        process = self.start("enqueue", "--from", "lines")
+        with open(self.path("lines"), "w", encoding="utf-8") as lines:
+            lines.write('{"type":"t"}\n' * 1000)
+            lines.flush()
+            self.wait_until(lambda: os.path.exists(self.broker) and
+                            self.quern("queue", "list").returncode == 0 and
+                            self.counts().get("pending") == 1000, "the first batch is stored")
+            lines.write('{"type":"t"}\n' * 5)
+            lines.flush()
+            self.assertEqual(self.stop(process, signal.SIGINT), EXIT_FAILURE)
+        said = self.read(process.log_name)
+        stored = self.counts()["pending"]
+        self.assertIn(f"interrupted after line {stored}: {stored} tasks were stored", said)
 
     def test_empty_lines_and_a_missing_last_line_end_are_fine(self):
         self.assertEqual(self.ok("enqueue", "--from", "-", stdin='\n{"type":"t"}\n\n{"type":"t"}'),
