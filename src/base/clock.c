@@ -14,6 +14,9 @@
 #include "base/limits.h"
 #include "quern/testing.h"
 
+#define NS_PER_MS INT64_C(1000000)
+#define UNTIL_MS_MAX (INT64_C(366) * 24 * 3600 * 1000)
+
 static const struct quern_clock system_clock = {.is_system = 1};
 
 static int64_t read_ns(clockid_t id)
@@ -39,6 +42,18 @@ void qn_clock_init(struct quern_clock *clock, int64_t wall_ms, int64_t boot_ms)
 int64_t qn_clock_wall_ms(const struct quern_clock *clock)
 {
     return clock->is_system ? read_ns(CLOCK_REALTIME) / 1000000 : atomic_load(&clock->wall_ms);
+}
+
+int64_t qn_clock_until_wall_ns(const struct quern_clock *clock, int64_t at_ms)
+{
+    int64_t left_ms = at_ms - qn_clock_wall_ms(clock);
+    if (left_ms > UNTIL_MS_MAX) {
+        return UNTIL_MS_MAX * NS_PER_MS;
+    }
+    if (left_ms < -UNTIL_MS_MAX) {
+        return -UNTIL_MS_MAX * NS_PER_MS;
+    }
+    return clock->is_system ? at_ms * NS_PER_MS - read_ns(CLOCK_REALTIME) : left_ms * NS_PER_MS;
 }
 
 int64_t qn_clock_boot_ms(const struct quern_clock *clock)

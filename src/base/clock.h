@@ -19,6 +19,8 @@ const struct quern_clock *qn_clock_system(void);
 void qn_clock_init(struct quern_clock *clock, int64_t wall_ms, int64_t boot_ms);
 int64_t qn_clock_wall_ms(const struct quern_clock *clock);
 int64_t qn_clock_boot_ms(const struct quern_clock *clock);
+/* How long until this moment of the wall clock, exact to the system's resolution; cut to a year. */
+int64_t qn_clock_until_wall_ns(const struct quern_clock *clock, int64_t at_ms);
 /* Real time for measuring durations, never turned: CLOCK_MONOTONIC in ns. */
 int64_t qn_clock_mono_ns(void);
 

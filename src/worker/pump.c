@@ -165,12 +165,9 @@ static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, boo
         return earlier(until, pump->outage.retry_at_mono_ns);
     }
     if (pump->next_due_at_ms != INT64_MAX) {
-        int64_t left_ms = pump->next_due_at_ms - qn_clock_wall_ms(worker->clock);
-        if (left_ms < QN_SAFETY_NET_MS) {
-            int64_t soonest = pump->forwarded_at_mono_ns + FORWARD_AGAIN_MS * QN_NS_PER_MS;
-            int64_t due = left_ms > 0 ? now_mono_ns + left_ms * QN_NS_PER_MS : now_mono_ns;
-            until = earlier(until, due > soonest ? due : soonest);
-        }
+        int64_t soonest = pump->forwarded_at_mono_ns + FORWARD_AGAIN_MS * QN_NS_PER_MS;
+        int64_t due = now_mono_ns + qn_clock_until_wall_ns(worker->clock, pump->next_due_at_ms);
+        until = earlier(until, due > soonest ? due : soonest);
     }
     if (pump->brake.state == QN_BRAKE_WAITING) {
         until = earlier(until, pump->brake.until_mono_ns);
