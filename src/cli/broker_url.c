@@ -77,12 +77,13 @@ int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
 
 int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err)
 {
+    if (err->code == QUERN_E_NOT_FOUND) {
+        qn_cli_say(cli, "%s (the first enqueue or work makes it)", err->text);
+        return QN_EXIT_BROKER;
+    }
     qn_cli_say(cli, "%s", err->text);
     if (err->code == QUERN_E_INVALID || err->code == QUERN_E_UNSUPPORTED) {
         return QN_EXIT_CONFIG;
-    }
-    if (err->code == QUERN_E_NOT_FOUND) {
-        return QN_EXIT_BROKER;
     }
     return qn_cli_exit_code(err->code);
 }

@@ -241,7 +241,7 @@ static int run_latency(struct qn_cli *cli)
 
 static const char about_place[] =
     "Works on a temporary file, or on --broker, in the queue quern-bench, which is\n"
-    "removed before and after. QUERN_BROKER is not used.\n";
+    "removed before and after. QUERN_BROKER is not used.";
 
 static const struct qn_verb verbs[] = {
     {
