@@ -26,7 +26,7 @@ DELETE FROM quern_task WHERE seq = ?1;
 UPDATE quern_task SET cancel = ?2 WHERE seq = ?1;
 
 -- name: archive_count
-SELECT count(*) FROM quern_task WHERE queue = ?1 AND state >= 5 AND state = 5;
+SELECT count(*) FROM quern_task WHERE queue = ?1 AND state >= 5 AND state BETWEEN 5 AND 5;
 
 -- name: queue_read
 SELECT no, paused_at_ms FROM quern_queue WHERE name = ?1;

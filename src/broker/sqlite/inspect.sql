@@ -1,7 +1,8 @@
 -- inspect.sql - looking: queues, workers, history, pages of tasks. Read transactions only, except
 -- that act.c selects what it acts on by the pieces of pages.
 
--- Counts by index: each state stands in exactly one partial index, see schema.sql.
+-- Counts by index: each state stands in exactly one partial index, see schema.sql. BETWEEN, since
+-- beside the condition of the index SQLite makes no use of an equality.
 -- name: queues
 SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
     (SELECT count(*) FROM quern_task INDEXED BY quern_task_lease
@@ -10,10 +11,11 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
         + (SELECT count(*) FROM quern_task WHERE queue = q.no AND state = 2 AND crash_count > 0),
     (SELECT count(*) FROM quern_task WHERE queue = q.no AND state IN (3, 4) AND state = 3),
     (SELECT count(*) FROM quern_task WHERE queue = q.no AND state IN (3, 4) AND state = 4),
-    (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state = 5),
-    (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state = 6),
-    (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state = 7),
-    (SELECT count(DISTINCT grp) FROM quern_task WHERE queue = q.no AND state >= 5 AND state = 7),
+    (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state BETWEEN 5 AND 5),
+    (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state BETWEEN 6 AND 6),
+    (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state BETWEEN 7 AND 7),
+    (SELECT count(DISTINCT grp) FROM quern_task
+        WHERE queue = q.no AND state >= 5 AND state BETWEEN 7 AND 7),
     (SELECT processed FROM quern_day WHERE queue = q.no AND day = ?1),
     (SELECT failed FROM quern_day WHERE queue = q.no AND day = ?1)
 FROM quern_queue AS q ORDER BY q.name;
@@ -83,13 +85,13 @@ AND state IN (3, 4) AND state = 3
 AND state IN (3, 4) AND state = 4
 
 -- name: page_state_5
-AND state >= 5 AND state = 5
+AND state >= 5 AND state BETWEEN 5 AND 5
 
 -- name: page_state_6
-AND state >= 5 AND state = 6
+AND state >= 5 AND state BETWEEN 6 AND 6
 
 -- name: page_state_7
-AND state >= 5 AND state = 7
+AND state >= 5 AND state BETWEEN 7 AND 7
 
 -- Columns of an unused condition are not read, so without a filter an index alone answers. The text
 -- is compared as bytes. cancel: those that are not marked so already.
