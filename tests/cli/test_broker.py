@@ -20,6 +20,16 @@ class BrokerTest(CliTest):
             with self.subTest(args=args):
                 self.assertIn("gopher", self.fails(EXIT_CONFIG, "--broker", "gopher://x", *args))
 
+    def test_url_and_path_name_the_same_file(self):
+        task_id = self.ok("--broker", f"sqlite://{self.broker}", "enqueue", "t")
+        self.assertEqual(self.state(task_id), "pending")
+
+    def test_option_goes_before_the_environment(self):
+        task_id = self.enqueue("t")
+        self.ok("task", "inspect", task_id, "--broker", self.broker,
+                env={"QUERN_BROKER": "gopher://x"})
+        self.fails(EXIT_CONFIG, "stats", env={"QUERN_BROKER": "gopher://x"})
+
     def test_password_is_never_shown(self):
         error = self.fails(EXIT_CONFIG, "--broker", "gopher://u:secret@host", "stats")
         self.assertNotIn("secret", error)
