@@ -118,7 +118,9 @@ quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
     }
     if (status != QUERN_OK) {
         qn_conn_close(&self->writer);
+        return status;
     }
+    qn_syncer_watch(self);
     return status;
 }
 

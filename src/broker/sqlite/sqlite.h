@@ -28,15 +28,18 @@ struct qn_gate {
     size_t urgent_waiting;
 };
 
-/* Makes commits durable within a second (sync.c). */
+/* Makes commits durable within a second, keeps the WAL short (sync.c). */
 struct qn_syncer {
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* on CLOCK_MONOTONIC */
     pthread_t thread;
-    bool running; /* guarded by mutex, as the next two */
+    bool running; /* guarded by mutex, as the next four */
     bool stop;
     bool dirty;
-    int fd; /* of the -wal file; the thread's own, -1 while not open */
+    bool long_wal;       /* a checkpoint is due */
+    int pages_seen;      /* length of the WAL when one was due last */
+    int fd;              /* of the -wal file; the thread's own, -1 while not open */
+    struct qn_conn conn; /* the thread's own, for checkpoints; opened when first needed */
 };
 
 /* The sockets of a broker object that waits (wait.c). */
@@ -167,8 +170,9 @@ QUERN_NODISCARD quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool
 
 /* --- The sync thread (sync.c) ------------------------------------------------------------ */
 
-void qn_syncer_note(struct qn_sqlite *self); /* something was committed */
-void qn_syncer_stop(struct qn_sqlite *self); /* syncs what is left, ends the thread */
+void qn_syncer_watch(struct qn_sqlite *self); /* the writer was opened: looks at its commits */
+void qn_syncer_note(struct qn_sqlite *self);  /* something was committed */
+void qn_syncer_stop(struct qn_sqlite *self);  /* syncs what is left, ends the thread */
 
 /* --- Waiting (wait.c, wake.c) -------------------------------------------------------------- */
 

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* sync.c - makes commits durable within a second.
+/* sync.c - makes commits durable within a second, and keeps the WAL short.
  *
  * With synchronous=NORMAL a commit survives a crash of the process, but SQLite itself syncs only
  * at checkpoints. A thread of the broker object, started by its first commit, calls fdatasync on
  * the WAL within a second of each commit, and closing does it once more. It lives here, and not in
  * the worker's keeper, because a program that only enqueues keeps the same promise. With sync=full
  * SQLite syncs every commit and there is no thread.
+ *
+ * The same thread moves the WAL into the database (a checkpoint), through a connection of its own,
+ * each WAL_STEP_PAGES. SQLite would do that inside a commit, where everybody waits for two syncs;
+ * and with two busy processes it would do it in every commit, because the WAL can begin anew only
+ * at a moment when nothing has been written since. So when nearly all is moved, the thread holds
+ * writers off for the rest (a restart), for READER_PATIENCE_MS at most if a reader stands in the
+ * way; then the WAL grows until the next step.
  *
  * A failed fdatasync is not retried on the same pages (the kernel may have dropped them): the
  * descriptor is opened afresh, and the next commits are synced as before. */
@@ -19,7 +26,9 @@
 #include "broker/sqlite/sqlite.h"
 
 #define SYNC_AFTER_S 1
-#define STACK_SIZE (64 * 1024)
+#define STACK_SIZE (256 * 1024) /* SQLite's own frames are large */
+#define WAL_STEP_PAGES 4000
+#define READER_PATIENCE_MS 20
 
 /* The -wal file carries no locks, so opening and closing it does not disturb SQLite's. */
 static void sync_wal(struct qn_sqlite *self)
@@ -39,33 +48,86 @@ static void sync_wal(struct qn_sqlite *self)
     }
 }
 
+/* Moves what is in the WAL to the database, unless another process is at it. What goes wrong here
+ * shows in the next commit or in the next checkpoint. */
+static void checkpoint(struct qn_sqlite *self)
+{
+    struct qn_conn *conn = &self->syncer.conn;
+    if (conn->db == NULL && qn_conn_open(conn, self->path, SQLITE_OPEN_READWRITE,
+                                         READER_PATIENCE_MS, NULL) != QUERN_OK) {
+        return;
+    }
+    int code = sqlite3_wal_checkpoint_v2(conn->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    if (code == SQLITE_OK) {
+        (void)sqlite3_wal_checkpoint_v2(conn->db, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+    }
+}
+
+/* With the mutex held: until there is something to do, and a second for more of it to come. */
+static void wait_for_work(struct qn_syncer *syncer)
+{
+    while (!syncer->dirty && !syncer->long_wal && !syncer->stop) {
+        pthread_cond_wait(&syncer->changed, &syncer->mutex);
+    }
+    int64_t now_ns = qn_clock_mono_ns();
+    struct timespec at = {.tv_sec = now_ns / 1000000000 + SYNC_AFTER_S,
+                          .tv_nsec = now_ns % 1000000000};
+    int code = 0;
+    while (!syncer->stop && !syncer->long_wal && code != ETIMEDOUT) {
+        code = pthread_cond_timedwait(&syncer->changed, &syncer->mutex, &at);
+    }
+}
+
 static void *sync_thread(void *user)
 {
     struct qn_sqlite *self = user;
     struct qn_syncer *syncer = &self->syncer;
+    bool stop = false;
     pthread_mutex_lock(&syncer->mutex);
-    for (;;) {
-        while (!syncer->dirty && !syncer->stop) {
-            pthread_cond_wait(&syncer->changed, &syncer->mutex);
-        }
-        int64_t now_ns = qn_clock_mono_ns();
-        struct timespec at = {.tv_sec = now_ns / 1000000000 + SYNC_AFTER_S,
-                              .tv_nsec = now_ns % 1000000000};
-        int code = 0;
-        while (!syncer->stop && code != ETIMEDOUT) {
-            code = pthread_cond_timedwait(&syncer->changed, &syncer->mutex, &at);
-        }
+    while (!stop) {
+        wait_for_work(syncer);
         bool dirty = syncer->dirty;
-        bool stop = syncer->stop;
+        bool long_wal = syncer->long_wal;
+        stop = syncer->stop;
         syncer->dirty = false;
+        syncer->long_wal = false;
         pthread_mutex_unlock(&syncer->mutex);
-        if (dirty) {
-            sync_wal(self);
+        if (long_wal) {
+            checkpoint(self);
         }
-        if (stop) {
-            return NULL;
+        if (dirty) {
+            sync_wal(self); /* also then: a reader can keep a checkpoint from syncing anything */
         }
         pthread_mutex_lock(&syncer->mutex);
+    }
+    pthread_mutex_unlock(&syncer->mutex);
+    return NULL;
+}
+
+/* SQLite calls it within each commit, with the length of the WAL. */
+static int note_length(void *user, sqlite3 *db, const char *name, int pages)
+{
+    (void)db;
+    (void)name;
+    struct qn_sqlite *self = user;
+    struct qn_syncer *syncer = &self->syncer;
+    pthread_mutex_lock(&syncer->mutex);
+    if (pages < syncer->pages_seen) {
+        syncer->pages_seen = 0; /* it has begun anew */
+    }
+    if (pages - syncer->pages_seen >= WAL_STEP_PAGES) {
+        syncer->pages_seen = pages;
+        syncer->long_wal = true;
+        pthread_cond_signal(&syncer->changed);
+    }
+    pthread_mutex_unlock(&syncer->mutex);
+    return SQLITE_OK;
+}
+
+void qn_syncer_watch(struct qn_sqlite *self)
+{
+    if (!self->full_sync) {
+        (void)sqlite3_wal_hook(self->writer.db, note_length, self);
     }
 }
 
@@ -102,9 +164,14 @@ void qn_syncer_note(struct qn_sqlite *self)
         pthread_cond_signal(&syncer->changed);
     }
     bool alone = !syncer->running;
+    bool long_wal = alone && syncer->long_wal;
+    syncer->long_wal = syncer->long_wal && !alone;
     pthread_mutex_unlock(&syncer->mutex);
     if (alone) {
         sync_wal(self); /* no thread can be had: slower, but the promise holds; the gate is held */
+    }
+    if (long_wal) {
+        checkpoint(self);
     }
 }
 
@@ -120,6 +187,7 @@ void qn_syncer_stop(struct qn_sqlite *self)
         pthread_join(syncer->thread, NULL);
         syncer->running = false;
     }
+    qn_conn_close(&syncer->conn);
     if (syncer->fd >= 0) {
         (void)close(syncer->fd);
         syncer->fd = -1;
