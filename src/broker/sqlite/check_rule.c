@@ -40,7 +40,7 @@ static const char *argument_text(sqlite3_value *value)
     return text == NULL ? "" : (const char *)text;
 }
 
-static void sql_worker_lives(sqlite3_context *context, int count, sqlite3_value **values)
+static void tell_worker_lives(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
     const struct qn_check *check = sqlite3_user_data(context);
@@ -49,7 +49,7 @@ static void sql_worker_lives(sqlite3_context *context, int count, sqlite3_value 
                                               sqlite3_value_int64(values[1]), check->now_ms));
 }
 
-static void sql_name_sound(sqlite3_context *context, int count, sqlite3_value **values)
+static void tell_name_sound(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
     const char *name = argument_text(values[0]);
@@ -57,7 +57,7 @@ static void sql_name_sound(sqlite3_context *context, int count, sqlite3_value **
     sqlite3_result_int(context, whole && qn_name_check("name", name, NULL) == QUERN_OK);
 }
 
-static void sql_headers_whole(sqlite3_context *context, int count, sqlite3_value **values)
+static void tell_headers_whole(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
     const void *blob = sqlite3_value_blob(values[0]);
@@ -70,9 +70,9 @@ static const struct function {
     int argument_count;
     void (*call)(sqlite3_context *context, int count, sqlite3_value **values);
 } functions[] = {
-    {"quern_worker_lives", 2, sql_worker_lives},
-    {"quern_name_sound", 1, sql_name_sound},
-    {"quern_headers_whole", 1, sql_headers_whole},
+    {"quern_worker_lives", 2, tell_worker_lives},
+    {"quern_name_sound", 1, tell_name_sound},
+    {"quern_headers_whole", 1, tell_headers_whole},
 };
 
 /* check NULL takes them away again: they point to the check, which ends before the connection. */
