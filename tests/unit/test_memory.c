@@ -10,9 +10,14 @@
 #include "base/random.h"
 #include "lib_test.h"
 
-/* Absurd sizes are asked for on purpose; the sanitizer shall answer as malloc does. */
+/* Absurd sizes are asked for on purpose; the sanitizers shall answer as malloc does. */
 QUERN_API const char *__asan_default_options(void);
 const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+QUERN_API const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
 {
     return "allocator_may_return_null=1";
 }
