@@ -16,7 +16,8 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
         return;
     }
     stats->salvaged += applied == QN_SALVAGED ? 1 : 0;
-    switch (run->verdict.kind) {
+    /* What was acked early is done for the broker, however it ended. */
+    switch (run->acked ? QN_DONE : run->verdict.kind) {
     case QN_DONE:
         stats->done++;
         break;
