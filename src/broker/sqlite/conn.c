@@ -129,13 +129,11 @@ quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
     size_t size = strlen(conn->path);
     bool cut = size > PATH_SHOWN_MAX;
     const char *words = conn->db != NULL ? sqlite3_errmsg(conn->db) : sqlite3_errstr(code);
-    return qn_error_set(err, status, "sqlite %s%s: %s%s%s%s", cut ? "..." : "",
-                        cut ? conn->path + size - PATH_SHOWN_MAX : conn->path, words,
-                        system_error != 0 ? ": " : "",
-                        system_error != 0 ? strerror(system_error) : "",
-                        status == QUERN_E_CORRUPT
-                            ? "; nothing was overwritten; keep a copy, then try `quern db check`"
-                            : "");
+    return qn_error_set(
+        err, status, "sqlite %s%s: %s%s%s%s", cut ? "..." : "",
+        cut ? conn->path + size - PATH_SHOWN_MAX : conn->path, words, system_error != 0 ? ": " : "",
+        system_error != 0 ? strerror(system_error) : "",
+        status == QUERN_E_CORRUPT ? "; keep a copy, then try .recover of the sqlite3 shell" : "");
 }
 
 static sqlite3_stmt *prepare(struct qn_conn *conn, const char *sql, unsigned flags)

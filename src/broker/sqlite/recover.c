@@ -8,8 +8,9 @@
  * event of the crash streak, however many runs it held.
  *
  * Leases are on the clock of this boot. After a reboot the first call finds another boot id in
- * quern_meta and voids them all. A file that several hosts share (unsafe_fs=1) has leases on
- * several clocks: those of another boot are judged by the heartbeat on the wall clock instead. */
+ * quern_meta and voids all that workers of this boot do not hold. A file that several hosts share
+ * (unsafe_fs=1) has leases on several clocks: those of another boot are judged by the heartbeat on
+ * the wall clock instead. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -165,6 +166,7 @@ static quern_status enter_boot(struct recovering *recovering, quern_error *err)
     status = qn_query_run(&query, NULL, err);
     if (status == QUERN_OK && !unset) {
         query = qn_query_start(recovering->conn, sql_recover_void);
+        qn_query_text(&query, recovering->boot_id);
         status = qn_query_run(&query, NULL, err);
     }
     return status;

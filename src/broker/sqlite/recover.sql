@@ -9,9 +9,11 @@ SELECT boot_id FROM quern_meta WHERE one = 1;
 -- name: recover_set_boot
 UPDATE quern_meta SET boot_id = ?1 WHERE one = 1;
 
--- The clock of these leases is gone with its boot. 1 is long ago on any clock, and means: void.
+-- The clock of these leases is gone with its boot. 1 is long ago on any clock, and means: void. A
+-- worker of this boot (an owner begins with its id) may have leased before anybody recovered.
 -- name: recover_void
-UPDATE quern_task SET lease_until = 1 WHERE state = 1;
+UPDATE quern_task SET lease_until = 1 WHERE state = 1
+    AND worker NOT IN (SELECT no FROM quern_worker WHERE substr(owner, 1, 36) = ?1);
 
 -- name: recover_peek
 SELECT 1 FROM quern_task WHERE state = 1 AND lease_until <= ?1 LIMIT 1;
