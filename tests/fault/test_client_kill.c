@@ -19,6 +19,7 @@
 #define KILLS_FULL 300
 #define BATCH 40 /* tasks of one call: small, so that a kill falls into any part of it */
 #define PAYLOAD_SIZE 600
+#define PAGE_SIZE 5000
 
 /* The payload of task i of batch b tells which one it is, all through. */
 static void fill_payload(char payload[PAYLOAD_SIZE], uint64_t batch, size_t index)
@@ -65,26 +66,42 @@ static void check_task(const quern_task_info *info, uint64_t batch, size_t index
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
 }
 
+/* One page of the tasks that a child left; `seen` stand before it. Returns its size. */
+static size_t check_page(quern_inspector *inspector, quern_task_filter filter, uint64_t first,
+                         size_t seen)
+{
+    quern_task_list *list = NULL;
+    quern_error err = {0};
+    filter.offset = seen;
+    assert_ok(quern_inspector_tasks(inspector, &filter, &list, &err), err);
+    size_t count = quern_task_list_size(list);
+    for (size_t i = 0; i < count; i++) {
+        const quern_task_info *info = quern_task_list_at(list, i);
+        size_t at = seen + i;
+        char id[32];
+        (void)snprintf(id, sizeof id, "%llu.%zu", (unsigned long long)(first + at / BATCH),
+                       at % BATCH);
+        assert_string_equal(quern_task_info_id(info), id); /* no gap and none twice */
+        check_task(info, first + at / BATCH, at % BATCH);
+    }
+    quern_task_list_free(list);
+    return count;
+}
+
 /* The tasks that one child may have left, from `first` batch on, in the order they were stored;
  * returns how many there are, and removes them. */
 static size_t check_and_clear(quern_inspector *inspector, uint64_t first)
 {
     const quern_task_filter filter = {
-        .queue = "default", .state = QUERN_TASK_PENDING, .limit = 10000};
-    quern_task_list *list = NULL;
-    quern_error err = {0};
-    assert_ok(quern_inspector_tasks(inspector, &filter, &list, &err), err);
-    size_t count = quern_task_list_size(list);
-    for (size_t i = 0; i < count; i++) {
-        const quern_task_info *info = quern_task_list_at(list, i);
-        char id[32];
-        (void)snprintf(id, sizeof id, "%llu.%zu", (unsigned long long)(first + i / BATCH),
-                       i % BATCH);
-        assert_string_equal(quern_task_info_id(info), id); /* no gap and none twice */
-        check_task(info, first + i / BATCH, i % BATCH);
+        .queue = "default", .state = QUERN_TASK_PENDING, .limit = PAGE_SIZE};
+    size_t count = 0;
+    size_t page = PAGE_SIZE;
+    while (page == PAGE_SIZE) {
+        page = check_page(inspector, filter, first, count);
+        count += page;
     }
-    quern_task_list_free(list);
     uint64_t removed = 0;
+    quern_error err = {0};
     assert_ok(quern_inspector_act_all(inspector, QUERN_ACTION_DELETE, &filter, &removed, &err),
               err);
     assert_int_equal(removed, count);
