@@ -86,7 +86,8 @@ static quern_outcome judge(quern_run *run, const quern_task *task, struct qn_chi
     }
     explain(run, end);
     if (!end->exited && !end->cancelled) {
-        return (quern_outcome)QN_OUTCOME_CRASHED;
+        run->crashed = true;
+        return QUERN_RETRY;
     }
     return end->exited && end->code == EXIT_ARCHIVE ? QUERN_ARCHIVE : QUERN_RETRY;
 }

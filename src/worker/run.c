@@ -244,12 +244,13 @@ void qn_run_execute(struct quern_run *run, const quern_mux *mux)
 {
     int outcome = (int)qn_mux_call(mux, run, &run->view);
     switch (outcome) {
-    case QUERN_DONE:
     case QUERN_RETRY:
+        run->outcome = run->crashed ? QN_OUTCOME_CRASHED : QUERN_RETRY;
+        return;
+    case QUERN_DONE:
     case QUERN_ARCHIVE:
     case QUERN_DROP:
     case QUERN_SNOOZE:
-    case QN_OUTCOME_CRASHED:
         run->outcome = outcome;
         return;
     default: /* a number of the handler's own: not an enum of ours */

@@ -81,13 +81,14 @@ struct quern_run {
     quern_task view;                      /* what the handler is given */
     int64_t again_in_ms;                  /* (h) -1: not said */
     int outcome;                          /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
+    bool crashed;                         /* (h) the process of its handler died */
     char *error;                          /* (h) owned; NULL: none */
     void *result;                         /* (h) owned; written with the outcome */
     size_t result_size;
     bool has_result;
 };
 
-/* An outcome that only handlers of our own can give: the child process died. */
+/* quern_run.outcome of a run whose process died; no handler can return it. */
 #define QN_OUTCOME_CRASHED 100
 
 /* Takes `take_leased`; NULL when memory is out (then take_leased stays the caller's). */

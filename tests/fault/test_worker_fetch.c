@@ -3,6 +3,7 @@
  * shares of queues, strict priority, pause, take-back, suspects, the brake. */
 #include "lib_worker.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,37 @@ static void runs_fetched_ahead_that_do_not_start_are_taken_back(void **state)
     stage_free(stage);
 }
 
+static bool is_noted_as_started(void *user)
+{
+    quern_task_info *info = stage_see(user, "hold");
+    bool noted = quern_task_info_started_at_ms(info) != 0;
+    quern_task_info_free(info);
+    return noted;
+}
+
+static void the_start_of_a_run_fetched_ahead_is_told_to_the_broker(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    const quern_handler_options options = {.prefetch_max = 8};
+    quern_mux_free(stage->mux);
+    assert_ok(quern_mux_new(&stage->mux, &error), error);
+    assert_ok(quern_mux_handle(stage->mux, "t", stage_handler(), stage, &options, &error), error);
+    /* One slot. "hold" is fetched ahead while one of the others runs, and stays. */
+    stage_put_many(stage, NULL, "n", 8);
+    stage_put(stage, "hold", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1});
+    stage_wait_starts(stage, 9);
+    assert_true(test_until(is_noted_as_started, stage));
+    stage_open_gate(stage);
+    stage_wait_reports(stage, 9);
+    stage_stop(&worker);
+    assert_int_equal(stage->start_count, 9);
+    stage_free(stage);
+}
+
 static void pause_holds_also_for_runs_fetched_ahead(void **state)
 {
     (void)state;
@@ -144,28 +176,48 @@ static void pause_holds_also_for_runs_fetched_ahead(void **state)
     stage_free(stage);
 }
 
+/* How many suspects are being run, and the most that ever were. */
+static _Atomic int suspects;
+static _Atomic int suspects_max;
+
+static quern_outcome count_suspects(quern_run *run, const quern_task *task, quern_handler next,
+                                    void *next_user, void *user)
+{
+    (void)user;
+    if (quern_run_crash_count(run) == 0) {
+        return next(run, task, next_user);
+    }
+    int now = atomic_fetch_add(&suspects, 1) + 1;
+    int before = atomic_load(&suspects_max);
+    while (now > before && !atomic_compare_exchange_weak(&suspects_max, &before, now)) {
+    }
+    quern_outcome outcome = next(run, task, next_user);
+    atomic_fetch_sub(&suspects, 1);
+    return outcome;
+}
+
 static void suspects_run_one_at_a_time(void **state)
 {
     (void)state;
+    enum { TASKS = 4 };
     struct stage *stage = stage_new(false);
     quern_error error = {0};
-    /* Each of these kills its shell once; afterwards it is a suspect. */
+    assert_ok(quern_mux_use(stage->mux, count_suspects, NULL, &error), error);
+    /* A shell takes milliseconds, so several of them would overlap. */
     assert_ok(quern_mux_exec(stage->mux, "crash", "kill -SEGV $$", NULL, &error), error);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < TASKS; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "c%d", i);
         stage_put_task(stage, &(quern_task){.id = id, .type = "crash"});
     }
     struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 4});
-    stage_wait_log(stage, "killed by signal 11 (SIGSEGV)");
-    /* Each crashes again as a suspect, waits, and is convicted at the third crash: what matters
-     * here is that no more than one suspect ran at any moment, and that all are accounted for. */
-    stage_wait_reports(stage, 8);
-    quern_worker_stats stats = stage_stats(&worker);
-    assert_true(stats.crashed >= 8);
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = TASKS});
+    stage_wait_reports(stage, 2 * TASKS);
+    assert_true(stage_stats(&worker).crashed >= 2 * TASKS);
+    assert_int_equal(atomic_load(&suspects_max), 1);
+    assert_true(stage_logged(stage, "killed by signal 11 (SIGSEGV)"));
     stage_stop(&worker);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < TASKS; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "c%d", i);
         quern_task_info *info = stage_see(stage, id);
@@ -218,6 +270,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(full_queues_get_their_shares_in_every_window),
     cmocka_unit_test(strict_priority_empties_the_higher_queue_first),
     cmocka_unit_test(runs_fetched_ahead_that_do_not_start_are_taken_back),
+    cmocka_unit_test(the_start_of_a_run_fetched_ahead_is_told_to_the_broker),
     cmocka_unit_test(pause_holds_also_for_runs_fetched_ahead),
     cmocka_unit_test(suspects_run_one_at_a_time),
     cmocka_unit_test(the_brake_stops_fetching_after_crashes_in_a_row),
