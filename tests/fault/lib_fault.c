@@ -90,15 +90,24 @@ static quern_outcome run_steady(quern_run *run, const quern_task *task, void *us
     return QUERN_DONE;
 }
 
-/* Stops its whole process, as a debugger or a suspended machine does, and succeeds when somebody
- * lets it go on. Only the first run of a task does so. */
-static quern_outcome run_frozen(quern_run *run, const quern_task *task, void *user)
+/* Beside the book: once it exists, handlers that hold their run end. */
+static void release_path(const char *book, char out[300])
+{
+    (void)snprintf(out, 300, "%s.release", book);
+}
+
+/* Set once by the role before any handler runs. */
+static char held_until[300];
+
+/* Holds its run, whatever anybody says, until the test releases it, and then succeeds. Only the
+ * first run of a task does so. */
+static quern_outcome run_held(quern_run *run, const quern_task *task, void *user)
 {
     const int *book = user;
     uint64_t number = number_of(task);
     write_record(*book, FAULT_START, run, number);
-    if (quern_run_cause(run) == QUERN_CAUSE_NONE) {
-        (void)kill(getpid(), SIGSTOP);
+    while (quern_run_cause(run) == QUERN_CAUSE_NONE && access(held_until, F_OK) != 0) {
+        test_pause_ms(1);
     }
     write_record(*book, FAULT_END, run, number);
     return QUERN_DONE;
@@ -156,6 +165,7 @@ int fault_worker(int argc, char **argv)
     TEST_REQUIRE(argc == 5);
     int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
     TEST_REQUIRE(book >= 0);
+    release_path(argv[1], held_until);
     quern_mux *mux = NULL;
     quern_worker *worker = NULL;
     quern_error err = {0};
@@ -166,7 +176,7 @@ int fault_worker(int argc, char **argv)
     TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_handle(mux, "steady", run_steady, &book, NULL, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_handle(mux, "poison", run_poison, &book, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "frozen", run_frozen, &book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "held", run_held, &book, NULL, &err) == QUERN_OK);
     quern_status status = quern_worker_new(argv[0], mux, &options, &worker, &err);
     if (status == QUERN_OK) {
         status = run_worker(worker, &err);
@@ -187,6 +197,19 @@ struct test_child fault_spawn_worker(const struct fault_site *site, const char *
     (void)snprintf(lease_ms, sizeof lease_ms, "%lld", (long long)site->lease_ms);
     const char *args[] = {site->url, site->book, concurrency, mode, lease_ms, NULL};
     return test_spawn("worker", args);
+}
+
+void fault_release(const struct fault_site *site, bool release)
+{
+    char path[300];
+    release_path(site->book, path);
+    if (!release) {
+        (void)unlink(path);
+        return;
+    }
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
 }
 
 void fault_lose(struct fault_site *site, pid_t pid)
@@ -300,6 +323,9 @@ size_t fault_book_judge(const struct fault_site *site, size_t poison)
 static void show_finding(const quern_finding *finding, void *user)
 {
     size_t *violated = user;
+    if (finding->severity == 0) {
+        return;
+    }
     print_message("%s %s/%s: %s\n", finding->invariant, finding->queue, finding->id, finding->text);
     *violated += finding->severity >= 2 ? 1 : 0;
 }

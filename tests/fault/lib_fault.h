@@ -43,8 +43,8 @@ void fault_site_close(struct fault_site *site);
 void fault_enqueue(struct fault_site *site, const char *type, size_t count);
 
 /* The role "worker": argv: URL, book, concurrency, "drain" or "stay", lease. Runs a quern worker
- * that knows the types "steady" (rests up to 3 ms), "poison" (kills its own process) and "frozen"
- * (stops its own process, the first time). It ends when its parent says anything. */
+ * that knows the types "steady" (rests up to 3 ms), "poison" (kills its own process) and "held"
+ * (its first run lasts until fault_release). It ends when its parent says anything. */
 int fault_worker(int argc, char **argv);
 #define FAULT_ROLES                                                                                \
     {                                                                                              \
@@ -54,6 +54,9 @@ int fault_worker(int argc, char **argv);
     }
 struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
                                      const char *mode);
+
+/* Lets the held runs end, or makes the next ones wait again. */
+void fault_release(const struct fault_site *site, bool release);
 
 /* SIGKILL; from now on its runs may be repeated. */
 void fault_kill(struct fault_site *site, struct test_child *child);
