@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""quern bench: every figure can be measured, on a file of its own or on a given broker, and nothing
+is left behind. How large the figures are is not tested: that is make bench."""
+
+import os
+import shutil
+
+import lib_cli
+from lib_cli import CliTest, EXIT_USAGE
+
+LOADS = (["enqueue"], ["enqueue", "--batch", "1"], ["enqueue", "--batch", "1", "--concurrency", "3"],
+         ["drain"], ["e2e"], ["e2e", "--batch", "1"], ["e2e", "--payload", "0"])
+LATENCIES = ([], ["--delayed"], ["--concurrency", "3"])
+
+
+class BenchTest(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.scratch = self.path("scratch")
+        os.mkdir(self.scratch)
+        self.env["TMPDIR"] = self.scratch
+
+    def test_loads_say_how_many_tasks_a_second(self):
+        for args in LOADS:
+            with self.subTest(args=args):
+                figure = self.json("bench", *args, "--tasks", "200")
+                self.assertEqual(figure["bench"], args[0])
+                self.assertEqual(figure["tasks"], 200)
+                self.assertGreater(figure["tasks_per_second"], 0)
+                self.assertAlmostEqual(figure["tasks_per_second"] * figure["seconds"], 200, places=0)
+
+    def test_latencies_are_sorted_and_no_task_starts_early(self):
+        for args in LATENCIES:
+            with self.subTest(args=args):
+                figure = self.json("bench", "latency", "--tasks", "20", *args)
+                self.assertEqual(figure["samples"], 20)
+                names = ["min_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms"]
+                values = [figure[name] for name in names]
+                self.assertEqual(values, sorted(values))
+                self.assertGreaterEqual(values[0], 0)
+
+    def test_figures_are_readable_lines_without_json(self):
+        self.assertRegex(self.ok("bench", "enqueue", "--tasks", "10"), r"^enqueue: \d+ tasks/s")
+        self.assertRegex(self.ok("bench", "latency", "--tasks", "3"), r"^latency: p50 \d+\.\d+ ms")
+
+    def test_the_users_broker_is_left_alone(self):
+        self.enqueue("mine")
+        before = self.json("stats")["totals"]
+        self.ok("bench", "drain", "--tasks", "50")
+        self.assertEqual(self.json("stats")["totals"], before)
+        self.assertEqual(os.listdir(self.scratch), [])
+
+    def test_a_given_broker_keeps_its_tasks_and_loses_the_benchs(self):
+        self.enqueue("mine", "--queue", "quern-bench")  # of a bench that was killed
+        task_id = self.enqueue("mine")
+        self.ok("bench", "enqueue", "--tasks", "50", "--broker", self.broker)
+        self.assertEqual([queue["name"] for queue in self.json("queue", "list")], ["default"])
+        self.assertEqual(self.state(task_id), "pending")
+
+    def test_wrong_numbers_are_refused(self):
+        for args in (["--tasks", "0"], ["--batch", "0"], ["--tasks", "many"], ["--payload", "-1"]):
+            with self.subTest(args=args):
+                self.fails(EXIT_USAGE, "bench", "enqueue", *args)
+
+    def test_a_folder_that_cannot_be_made_is_told(self):
+        shutil.rmtree(self.scratch)
+        self.assertIn("scratch", self.fails(1, "bench", "enqueue", "--tasks", "1"))
+
+
+if __name__ == "__main__":
+    lib_cli.main()
