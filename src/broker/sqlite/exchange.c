@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/error.h"
 #include "broker/sqlite/exchange.h"
 #include "broker/sqlite/outcome_sql.h"
 
@@ -90,7 +91,10 @@ static quern_status find_reply(struct qn_ledger *ledger, struct qn_exchange *exc
     for (size_t i = 0; i < exchange->outcome_count; i++) {
         reply->applied[i] = (enum qn_applied)packed.applied[i];
     }
-    QN_ASSERT(packed.run_count <= exchange->room);
+    if (packed.run_count > exchange->room) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "the request that was sent before asked for more");
+    }
     terms->first_token = packed.first_token;
     return qn_lease_again(ledger->conn, exchange, terms, packed.run_count, reply, err);
 }

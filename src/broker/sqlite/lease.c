@@ -78,7 +78,8 @@ static struct qn_leased *copy_row(sqlite3_stmt *row, const char *queue)
         .cause = (quern_cause)sqlite3_column_int(row, 17),
         .started = sqlite3_column_int(row, 20) != 0,
     };
-    return qn_leased_copy(&leased);
+    bool whole = leased.task.id != NULL && leased.task.type != NULL; /* else memory was out */
+    return whole ? qn_leased_copy(&leased) : NULL;
 }
 
 static void free_rows(struct row *rows, size_t count)
