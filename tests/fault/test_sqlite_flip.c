@@ -186,7 +186,7 @@ static void damaged_file_crashes_nothing(void **state)
     struct qn_random random;
     qn_random_init_seed(&random, test_seed());
     scene_make(&scene);
-    int rounds = test_full() ? 10000 : 150;
+    int rounds = test_full() ? 4000 : 150;
     for (int round = 0; round < rounds; round++) {
         remove_neighbours(&scene);
         write_damaged(&scene, &random);
