@@ -9,7 +9,6 @@
 #include "lib_alloc.h"
 #include "lib_test.h"
 #include "message/asynq.h"
-#include "message/headers.h"
 #include "quern/testing.h"
 #include "task/task.h"
 
@@ -83,23 +82,6 @@ static quern_status prepare_task(quern_error *err)
     return status;
 }
 
-static quern_status store_headers(quern_error *err)
-{
-    const quern_header headers[] = {{"a", large()}, {"b", "c"}};
-    struct qn_arena arena = {0};
-    const char *text = NULL;
-    const quern_header *again = NULL;
-    size_t count = 0;
-    quern_status status = qn_headers_to_json(&arena, headers, 2, &text, err);
-    assert_int_equal(text != NULL, status == QUERN_OK);
-    if (status == QUERN_OK) {
-        status = qn_headers_from_json(&arena, text, &again, &count, err);
-        assert_int_equal(count, status == QUERN_OK ? 2 : 0);
-    }
-    qn_arena_finish(&arena);
-    return status;
-}
-
 static quern_status convert_task(quern_error *err)
 {
     char bad_error[] = "x\xff";
@@ -162,7 +144,7 @@ static void parts_say_that_memory_is_out_and_change_nothing(void **state)
         part run;
         long allocations_min;
     } parts[] = {
-        {parse_url, 1},    {make_clock, 1},     {prepare_task, 1},     {store_headers, 4},
+        {parse_url, 1},    {make_clock, 1},     {prepare_task, 1},
         {convert_task, 6}, {convert_server, 5}, {convert_schedule, 5},
     };
     test_alloc_for_good = false;

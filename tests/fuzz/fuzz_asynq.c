@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "message/asynq.h"
-#include "message/headers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,28 +52,11 @@ static void try_others(struct qn_arena *arena, const uint8_t *data, size_t size)
     }
 }
 
-static void try_headers(struct qn_arena *arena, const uint8_t *data, size_t size)
-{
-    char *text = qn_arena_alloc(arena, size + 1);
-    if (text == NULL) {
-        return;
-    }
-    memcpy(text, data, size);
-    text[size] = '\0';
-    const quern_header *headers;
-    size_t count;
-    if (qn_headers_from_json(arena, text, &headers, &count, NULL) == QUERN_OK) {
-        const char *again;
-        require(qn_headers_to_json(arena, headers, count, &again, NULL) == QUERN_OK);
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct qn_arena arena = {0};
     try_task(&arena, data, size);
     try_others(&arena, data, size);
-    try_headers(&arena, data, size);
     qn_arena_finish(&arena);
     return 0;
 }

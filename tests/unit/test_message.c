@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_message.c - ids, unique keys, and headers as JSON. */
+/* test_message.c - ids and unique keys. */
 #include <ctype.h>
 #include <string.h>
 
-#include "base/str.h"
 #include "lib_test.h"
-#include "message/headers.h"
 #include "message/id.h"
 #include "message/unique_key.h"
 
@@ -108,108 +106,12 @@ static void unique_keys_are_asynqs(void **state)
     qn_arena_finish(&arena);
 }
 
-static void headers_come_back_in_their_order(void **state)
-{
-    (void)state;
-    static const quern_header headers[] = {
-        {"trace", "00-ab"},
-        {"empty", ""},
-        {"null", NULL},
-        {"a \"quote\"", "\\ \n"},
-        {"\xc3\xa4", "\xf0\x9f\x98\x80"},
-    };
-    struct qn_arena arena = {0};
-    quern_error err = {0};
-    const char *text = NULL;
-    assert_ok(qn_headers_to_json(&arena, headers, TEST_COUNT(headers), &text, &err), err);
-    assert_true(qn_str_starts_with(text, "{\"trace\":\"00-ab\",\"empty\":\"\",\"null\":\"\","));
-    const quern_header *again = NULL;
-    size_t count = 0;
-    assert_ok(qn_headers_from_json(&arena, text, &again, &count, &err), err);
-    assert_int_equal(count, TEST_COUNT(headers));
-    for (size_t i = 0; i < count; i++) {
-        assert_string_equal(again[i].name, headers[i].name);
-        assert_string_equal(again[i].value, headers[i].value == NULL ? "" : headers[i].value);
-    }
-    qn_arena_finish(&arena);
-}
-
-static void no_headers_are_an_empty_object_or_nothing(void **state)
-{
-    (void)state;
-    struct qn_arena arena = {0};
-    quern_error err = {0};
-    const char *text = NULL;
-    assert_ok(qn_headers_to_json(&arena, NULL, 0, &text, &err), err);
-    assert_string_equal(text, "{}");
-    static const char *const none[] = {NULL, "", "{}", " { } "};
-    for (size_t i = 0; i < TEST_COUNT(none); i++) {
-        const quern_header *headers = (const quern_header *)&arena;
-        size_t count = 9;
-        assert_ok(qn_headers_from_json(&arena, none[i], &headers, &count, &err), err);
-        assert_null(headers);
-        assert_int_equal(count, 0);
-    }
-    qn_arena_finish(&arena);
-}
-
-static void headers_that_cannot_be_stored_are_refused(void **state)
-{
-    (void)state;
-    static const quern_header twice[] = {{"a", "1"}, {"b", "2"}, {"a", "3"}};
-    static const quern_header not_utf8[] = {{"a", "\xff"}};
-    static const quern_header name_not_utf8[] = {{"\xc3", "x"}};
-    struct qn_arena arena = {0};
-    quern_error err = {0};
-    const char *text = NULL;
-    assert_int_equal(qn_headers_to_json(&arena, twice, 3, &text, &err), QUERN_E_INVALID);
-    assert_string_equal(err.text, "header \"a\" is given twice");
-    assert_int_equal(qn_headers_to_json(&arena, not_utf8, 1, &text, &err), QUERN_E_INVALID);
-    assert_int_equal(qn_headers_to_json(&arena, name_not_utf8, 1, &text, &err), QUERN_E_INVALID);
-    assert_null(text);
-    qn_arena_finish(&arena);
-}
-
-static void stored_headers_that_are_no_object_of_texts_are_corrupt(void **state)
-{
-    (void)state;
-    static const char *const cases[] = {
-        "x",
-        "[]",
-        "\"a\"",
-        "null",
-        "{\"a\":1}",
-        "{\"a\":\"1\",\"a\":\"2\"}",
-        "{\"a\":{\"b\":\"c\"}}",
-        "{\"a\":\"\\u0000\"}",
-        "{\"a\":\"1\"} x",
-        "{\"a\":\"1\"",
-        "{\"\xff\":\"1\"}",
-    };
-    struct qn_arena arena = {0};
-    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        quern_error err = {0};
-        const quern_header *headers = NULL;
-        size_t count = 77;
-        if (qn_headers_from_json(&arena, cases[i], &headers, &count, &err) != QUERN_E_CORRUPT) {
-            fail_msg("taken for headers: %s", cases[i]);
-        }
-        assert_true(qn_utf8_valid(err.text, strlen(err.text)));
-        assert_int_equal(count, 77);
-    }
-    qn_arena_finish(&arena);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ids_are_uuids_of_version_7),
     cmocka_unit_test(ids_grow_within_a_millisecond_and_when_the_clock_steps_back),
     cmocka_unit_test(ids_survive_clocks_out_of_range),
     cmocka_unit_test(ids_of_two_sources_differ),
     cmocka_unit_test(unique_keys_are_asynqs),
-    cmocka_unit_test(headers_come_back_in_their_order),
-    cmocka_unit_test(no_headers_are_an_empty_object_or_nothing),
-    cmocka_unit_test(headers_that_cannot_be_stored_are_refused),
-    cmocka_unit_test(stored_headers_that_are_no_object_of_texts_are_corrupt),
 };
 
 TEST_MAIN(tests)
