@@ -20,7 +20,7 @@
 enum {
     FORWARD_BUSY_MS = 20, /* while busy: how often to look for due tasks nobody told us of */
     FORWARD_AGAIN_MS = 2, /* between two calls for a moment that has come */
-    FORWARD_BATCH = 1000,
+    FORWARD_BATCH = 256,
     WAITING_LOOK_MS = 20, /* with runs fetched ahead: to report starts, to take them back */
     DRAIN_LOOK_MS = 100,  /* other workers' runs end without telling us */
     FRUITLESS_MS = 10,    /* work that cannot be had, e.g. a second suspect: look again later */

@@ -8,7 +8,7 @@
 
 #include "worker/internal.h"
 
-enum { ROUNDS_MAX = 8, FORWARD_BATCH = 1000, FORWARDED_MS = 1000 };
+enum { ROUNDS_MAX = 8, FORWARD_BATCH = 256, FORWARDED_MS = 1000 };
 
 /* With mutex held. */
 static const char *status_text(const struct quern_worker *worker)

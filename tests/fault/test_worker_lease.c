@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "worker/internal.h"
+
 #define LEASE_MS INT64_C(30000)
 
 /* Ends the lease of the task behind the worker's back. The worker's keeper may end it, too, or
@@ -219,6 +221,57 @@ static void an_early_ack_is_confirmed_before_the_handler_starts(void **state)
     stage_free(stage);
 }
 
+/* Leases the next task of the queue for this worker, past its threads. */
+static struct quern_run *lease_run(struct stage *stage, quern_worker *worker)
+{
+    quern_error error = {0};
+    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_leased *leased = NULL;
+    struct qn_exchange exchange = {.worker_id = worker->id,
+                                   .lease_ms = LEASE_MS,
+                                   .queues = &turn,
+                                   .queue_count = 1,
+                                   .room = 1,
+                                   .start_count_now = 1,
+                                   .suspect_max = 1};
+    struct qn_exchange_reply reply = {.runs = &leased};
+    assert_ok(qn_broker_exchange(stage->broker, &exchange, &reply, &error), error);
+    assert_int_equal(reply.run_count, 1);
+    struct quern_run *run = qn_run_new(leased, &qn_worker_sink, worker);
+    assert_non_null(run);
+    return run;
+}
+
+static void an_early_ack_of_an_overtaken_run_is_refused(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    quern_error error = {0};
+    quern_worker *worker = NULL;
+    const quern_worker_options options = {.clock = &stage->clock};
+    assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
+    assert_ok(qn_keeper_announce(worker, &error), error);
+    stage_put(stage, "a", "done");
+    struct quern_run *first = lease_run(stage, worker);
+    lapse(stage, "a");
+    quern_clock_advance(&stage->clock, 60000); /* a suspect may have to wait */
+    static const char *const queue = "default";
+    size_t moved = 0;
+    int64_t next_due_at_ms = 0;
+    assert_ok(qn_broker_forward(stage->broker, &queue, 1, 10, &moved, &next_due_at_ms, &error),
+              error);
+    struct quern_run *second = lease_run(stage, worker);
+    assert_false(qn_ack_early(worker, first));
+    assert_true(first->lost);
+    assert_int_equal(stage_state(stage, "a"), QUERN_TASK_ACTIVE);
+    assert_true(qn_ack_early(worker, second));
+    assert_int_equal(stage_state(stage, "a"), 0);
+    qn_run_free(first);
+    qn_run_free(second);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
 static void progress_and_result_are_stored_while_the_handler_runs(void **state)
 {
     (void)state;
@@ -249,6 +302,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_clock_that_jumps_neither_kills_nor_loses_runs),
     cmocka_unit_test(a_timeout_follows_the_time_that_passes),
     cmocka_unit_test(an_early_ack_is_confirmed_before_the_handler_starts),
+    cmocka_unit_test(an_early_ack_of_an_overtaken_run_is_refused),
     cmocka_unit_test(progress_and_result_are_stored_while_the_handler_runs),
 };
 TEST_MAIN(tests)
