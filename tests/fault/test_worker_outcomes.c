@@ -179,11 +179,11 @@ static void a_delayed_task_wakes_an_idle_worker(void **state)
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
     stage_wait_log(stage, "worker starts");
+    int64_t put_at_ms = test_now_ms();
     stage_put_task(
         stage, &(quern_task){.id = "later", .payload = "done", .payload_size = 4, .delay_ms = 300});
     stage_put_task(
         stage, &(quern_task){.id = "sooner", .payload = "done", .payload_size = 4, .delay_ms = 60});
-    int64_t put_at_ms = test_now_ms();
     stage_wait_starts(stage, 2);
     assert_string_equal(stage_start_at(stage, 0).id, "sooner");
     assert_true(stage_start_at(stage, 1).at_ms - put_at_ms >= 290);
