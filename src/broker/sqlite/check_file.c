@@ -29,7 +29,7 @@ static void tell(const struct qn_check *check, const char *invariant, enum qn_se
                                    .queue = "",
                                    .id = "",
                                    .text = text,
-                                   .severity = severity,
+                                   .severity = (int32_t)severity,
                                    .repaired = repaired};
     check->on_finding(&finding, check->user);
 }

@@ -229,7 +229,7 @@ static bool report(const struct qn_check *check, const struct qn_rule *rule,
                                        .queue = found->queue,
                                        .id = found->id,
                                        .text = found->text,
-                                       .severity = rule->severity,
+                                       .severity = (int32_t)rule->severity,
                                        .repaired = found->repaired};
         check->on_finding(&finding, check->user);
         repaired = repaired || found->repaired;
@@ -243,7 +243,7 @@ static void report_more(const struct qn_check *check, const struct qn_rule *rule
                                    .queue = "",
                                    .id = "",
                                    .text = "there are more of the same kind",
-                                   .severity = rule->severity};
+                                   .severity = (int32_t)rule->severity};
     check->on_finding(&finding, check->user);
 }
 
