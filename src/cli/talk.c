@@ -13,7 +13,7 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 
-static void say(const struct qn_cli *cli, const char *format, va_list list)
+QUERN_PRINTF(2, 0) static void say(const struct qn_cli *cli, const char *format, va_list list)
 {
     char line[1024];
     (void)vsnprintf(line, sizeof line, format, list);
