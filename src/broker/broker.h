@@ -162,11 +162,13 @@ struct qn_exchange_reply {
     struct qn_leased **runs;  /* the caller's array of `room`; by queue, FIFO within a queue; the
                                * caller frees each with qn_leased_free */
     size_t run_count;
+    bool more; /* it ended early, there may be more to lease: exchange again at once */
 };
 
 /* In one transaction: applies each outcome whose token is still valid, records the starts, then
  * leases. A task past its deadline is not leased but archived ("deadline exceeded", processed +1,
- * failed +1). Paused queues give nothing. */
+ * failed +1), about QN_PRUNE_BATCH_MAX of them at most; then `more` is set. Paused queues give
+ * nothing. */
 QUERN_NODISCARD quern_status qn_broker_exchange(struct qn_broker *broker,
                                                 struct qn_exchange *exchange,
                                                 struct qn_exchange_reply *reply, quern_error *err);

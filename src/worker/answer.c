@@ -203,10 +203,10 @@ static void take_shortfall(struct quern_worker *worker)
     }
     pump->armed = false;
     pump->look_at_mono_ns = 0;
-    if (turn->reply.run_count > 0) {
+    if (turn->reply.run_count > 0 || turn->reply.more) {
         pump->fruitless = 0;
     }
-    if (turn->reply.run_count == turn->exchange.room) {
+    if (turn->reply.run_count == turn->exchange.room || turn->reply.more) {
         (void)pthread_mutex_lock(&worker->mutex);
         worker->look = true;
         (void)pthread_mutex_unlock(&worker->mutex);

@@ -39,6 +39,7 @@ struct contract {
     uint64_t sequence;
     uint32_t crash_streak; /* of the queue of the latest exchange with one queue */
     bool paused;           /* the same */
+    bool more;             /* the latest exchange ended early */
 };
 
 /* --- The frame of a test program ---------------------------------------------------- */

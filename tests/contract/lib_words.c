@@ -89,6 +89,7 @@ size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum 
     }
     assert_ok(qn_broker_exchange(c->broker, exchange, &reply, &err), err);
     assert_true(reply.run_count <= exchange->room);
+    c->more = reply.more;
     if (exchange->queue_count == 1) {
         c->crash_streak = exchange->queues[0].crash_streak;
         c->paused = exchange->queues[0].paused;

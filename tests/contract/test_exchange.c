@@ -169,6 +169,38 @@ static void many_tasks_past_their_deadline_hide_no_live_one(struct contract *c)
     contract_assert_counted(c, "default", 41, 40);
 }
 
+static void late_tasks_are_archived_a_bounded_number_at_a_time(struct contract *c)
+{
+    enum { LATE = 3 * QN_PRUNE_BATCH_MAX };
+    char id[16];
+    for (int i = 0; i < LATE; i++) {
+        (void)snprintf(id, sizeof id, "late%d", i);
+        contract_enqueue(
+            c, &(quern_task){.type = "t", .id = id, .deadline_at_ms = CONTRACT_NOW_MS + 1});
+    }
+    contract_put(c, "default", "alive");
+    contract_put(c, "other", "lower");
+    contract_advance(c, 2);
+    struct qn_queue_turn turns[] = {{.name = "default", .weight = 1}, {.name = "other"}};
+    struct qn_leased *run = NULL;
+    uint64_t archived = 0;
+    size_t count = 0;
+    for (int i = 0; count == 0 && i < LATE; i++) {
+        struct qn_exchange exchange = {
+            .queues = turns, .queue_count = 2, .room = 1, .start_count_now = 1, .strict = true};
+        count = contract_exchange(c, &exchange, NULL, &run);
+        uint64_t now = contract_count(c, "default", QUERN_TASK_ARCHIVED);
+        assert_true(now - archived <= QN_PRUNE_BATCH_MAX + QN_BATCH_MAX);
+        assert_int_equal(c->more, count == 0);
+        archived = now;
+    }
+    assert_int_equal(count, 1);
+    assert_int_equal(archived, LATE);
+    assert_string_equal(run->task.id, "alive");
+    contract_finish(c, run, QN_DONE);
+    contract_assert_counted(c, "default", LATE + 1, LATE);
+}
+
 /* --- Suspects ----------------------------------------------------------------------- */
 
 /* Leaves the tasks "s0000".. with one crash on record, pending again. */
@@ -304,6 +336,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(task_past_its_deadline_is_archived_not_leased),
     CONTRACT_TEST(task_before_its_deadline_is_leased),
     CONTRACT_TEST(many_tasks_past_their_deadline_hide_no_live_one),
+    CONTRACT_TEST(late_tasks_are_archived_a_bounded_number_at_a_time),
     CONTRACT_TEST(only_so_many_suspects_are_leased),
     CONTRACT_TEST(suspects_at_the_head_do_not_block_the_others),
     CONTRACT_TEST(run_fetched_ahead_is_not_started),

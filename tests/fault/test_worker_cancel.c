@@ -69,6 +69,30 @@ static void a_task_past_its_deadline_is_archived_without_a_run(void **state)
     stage_free(stage);
 }
 
+static void thousands_past_their_deadline_do_not_hide_what_comes_after(void **state)
+{
+    (void)state;
+    enum { LATE = 3000 };
+    struct stage *stage = stage_new(true);
+    char id[16];
+    for (int i = 0; i < LATE; i++) {
+        (void)snprintf(id, sizeof id, "late%d", i);
+        stage_put_task(stage, &(quern_task){.id = id,
+                                            .payload = "done",
+                                            .payload_size = 4,
+                                            .deadline_at_ms = stage->clock.wall_ms + 1000});
+    }
+    stage_put(stage, "after", "retry");
+    quern_clock_advance(&stage->clock, 1001);
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "after", QUERN_TASK_RETRY);
+    assert_int_equal(stage->start_count, 1);
+    assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_ARCHIVED], LATE);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
 static void done_after_a_timeout_is_still_done(void **state)
 {
     (void)state;
@@ -180,6 +204,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_run_over_its_timeout_is_cancelled_and_retried),
     cmocka_unit_test(a_run_over_its_deadline_is_cancelled_and_then_archived),
     cmocka_unit_test(a_task_past_its_deadline_is_archived_without_a_run),
+    cmocka_unit_test(thousands_past_their_deadline_do_not_hide_what_comes_after),
     cmocka_unit_test(done_after_a_timeout_is_still_done),
     cmocka_unit_test(an_operator_cancels_to_retry_or_to_the_archive),
     cmocka_unit_test(a_handler_that_ignores_its_deadline_is_fenced_off_and_replaced),

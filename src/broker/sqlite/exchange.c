@@ -16,7 +16,7 @@
 struct packed {
     int64_t first_token;
     uint32_t run_count;
-    uint32_t reserved;
+    uint32_t more;
     uint8_t applied[QN_BATCH_MAX];
 };
 
@@ -70,7 +70,8 @@ static quern_status keep_reply(struct qn_ledger *ledger, const struct qn_exchang
                                const struct qn_exchange_reply *reply, quern_error *err)
 {
     struct packed packed = {.first_token = terms->first_token,
-                            .run_count = (uint32_t)reply->run_count};
+                            .run_count = (uint32_t)reply->run_count,
+                            .more = reply->more ? 1 : 0};
     for (size_t i = 0; i < exchange->outcome_count; i++) {
         packed.applied[i] = (uint8_t)reply->applied[i];
     }
@@ -96,6 +97,7 @@ static quern_status find_reply(struct qn_ledger *ledger, struct qn_exchange *exc
                             "the request that was sent before asked for more");
     }
     terms->first_token = packed.first_token;
+    reply->more = packed.more != 0;
     return qn_lease_again(ledger->conn, exchange, terms, packed.run_count, reply, err);
 }
 
@@ -126,6 +128,7 @@ static quern_status work(struct qn_ledger *ledger, struct qn_exchange *exchange,
 static void clear_reply(struct qn_exchange *exchange, struct qn_exchange_reply *reply)
 {
     reply->run_count = 0;
+    reply->more = false;
     for (size_t i = 0; i < exchange->queue_count; i++) {
         exchange->queues[i].leased = 0;
         exchange->queues[i].paused = false;

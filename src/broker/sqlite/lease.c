@@ -4,8 +4,9 @@
  * First all runs are read, queue by queue, each queue from where the last reading ended: its quota,
  * then what other queues could not fill (design.md 4.2). Within a queue the tasks with a crash on
  * record stand in an index of their own; both rows are merged by place, with at most suspect_max
- * suspects in all. A task past its deadline goes to the archive instead and is not counted. Then
- * the runs, in the order in which the caller gets them, are given their tokens and written. */
+ * suspects in all. A task past its deadline goes to the archive instead and is not counted; when
+ * many were, taking ends early, so that the transaction stays short, and the caller is told so.
+ * Then the runs, in the order in which the caller gets them, are given their tokens and written. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -32,6 +33,7 @@ struct taking {
     struct qn_lease_terms *terms;
     struct qn_leased **runs;
     size_t count;
+    size_t late_count; /* archived so far */
     uint32_t suspects_left;
     struct turn_state turns[QN_QUEUES_MAX];
 };
@@ -172,6 +174,7 @@ static quern_status drop_late(struct taking *taking, struct qn_ledger_queue *que
                     !QN_BUG(DEADLINE_IGNORED);
         if (late && status == QUERN_OK) {
             status = archive_late(taking, queue, run, err);
+            taking->late_count++;
             taking->suspects_left += run->crash_count > 0 ? 1 : 0;
             qn_leased_free(run);
         } else {
@@ -208,7 +211,13 @@ static quern_status read_turn(struct taking *taking, size_t turn, struct qn_ledg
     return status;
 }
 
-/* Takes up to `want` runs of one queue. Short means that it has no more to give. */
+static bool ends_early(const struct taking *taking)
+{
+    return taking->late_count >= QN_PRUNE_BATCH_MAX;
+}
+
+/* Takes up to `want` runs of one queue. Short means that it has no more to give, or that taking
+ * ends early. */
 static quern_status take_turn(struct taking *taking, size_t turn, size_t want, quern_error *err)
 {
     struct qn_queue_turn *out = &taking->exchange->queues[turn];
@@ -219,7 +228,7 @@ static quern_status take_turn(struct taking *taking, size_t turn, size_t want, q
         return status;
     }
     state->empty = queue->no == 0 || queue->paused;
-    while (status == QUERN_OK && want > 0 && !state->empty) {
+    while (status == QUERN_OK && want > 0 && !state->empty && !ends_early(taking)) {
         size_t taken = 0;
         size_t kept = 0;
         status = read_turn(taking, turn, queue, want, &taken, err);
@@ -239,7 +248,7 @@ static quern_status take_strict(struct taking *taking, quern_error *err)
     quern_status status = QUERN_OK;
     size_t room = taking->exchange->room;
     for (size_t i = 0; status == QUERN_OK && i < taking->exchange->queue_count; i++) {
-        if (taking->count < room) {
+        if (taking->count < room && !ends_early(taking)) {
             status = take_turn(taking, i, room - taking->count, err);
         }
     }
@@ -269,7 +278,8 @@ static quern_status take_weighted(struct taking *taking, quern_error *err)
             want[i] = 0;
         }
         size_t missing = exchange->room - taking->count;
-        if (missing == 0 || qn_choice_redraw(weights, more, queue_count, missing, want) == 0) {
+        if (missing == 0 || ends_early(taking) ||
+            qn_choice_redraw(weights, more, queue_count, missing, want) == 0) {
             return QUERN_OK;
         }
     }
@@ -353,6 +363,7 @@ quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchang
         return status;
     }
     reply->run_count = taking.count;
+    reply->more = taking.count < exchange->room && ends_early(&taking);
     return QUERN_OK;
 }
 
