@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_client_kill.c - a client process that is killed at any moment of a batch.
  *
- * The child stores batches without end and acknowledges each one that returned OK by writing its
- * number to a file. It is killed after some acknowledgements and a random part of a batch more.
+ * The child stores one batch after the other and acknowledges each one that returned OK. It is
+ * killed after some acknowledgements and a random part of a batch more.
  * Then: every acknowledged task is there, every task that is there is whole, and none is twice. */
 #include "lib_test.h"
 
@@ -17,7 +17,8 @@
 
 #define KILLS 30
 #define KILLS_FULL 300
-#define BATCH 40 /* tasks of one call: small, so that a kill falls into any part of it */
+#define BATCH 200 /* tasks of one call: two transactions, so that a kill may fall between them */
+#define BATCHES_MAX 20 /* of one child, should the kill be late: fits one listing */
 #define PAYLOAD_SIZE 600
 #define PAGE_SIZE 5000
 
@@ -40,7 +41,8 @@ static int child_main(int argc, char **argv)
     static char payloads[BATCH][PAYLOAD_SIZE];
     static char ids[BATCH][32];
     static quern_task tasks[BATCH];
-    for (bool stored = true; stored; batch++) {
+    bool stored = true;
+    for (int turn = 0; stored && turn < BATCHES_MAX; turn++, batch++) {
         for (size_t i = 0; i < BATCH; i++) {
             fill_payload(payloads[i], batch, i);
             (void)snprintf(ids[i], sizeof ids[i], "%llu.%zu", (unsigned long long)batch, i);
@@ -50,6 +52,7 @@ static int child_main(int argc, char **argv)
         stored = quern_client_enqueue_batch(client, tasks, BATCH, NULL, NULL) == QUERN_OK;
         test_parent_say(stored ? 'k' : 'f'); /* acknowledged, or failed */
     }
+    (void)test_parent_hear(); /* the kill */
     return 1;
 }
 
