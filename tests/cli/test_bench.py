@@ -9,8 +9,9 @@ import shutil
 import lib_cli
 from lib_cli import CliTest, EXIT_USAGE
 
-LOADS = (["enqueue"], ["enqueue", "--batch", "1"], ["enqueue", "--batch", "1", "--concurrency", "3"],
-         ["drain"], ["e2e"], ["e2e", "--batch", "1"], ["e2e", "--payload", "0"])
+LOADS = (["enqueue"], ["enqueue", "--batch", "1"],
+         ["enqueue", "--batch", "1", "--concurrency", "3"], ["drain"],
+         ["e2e"], ["e2e", "--batch", "1"], ["e2e", "--payload", "0"])
 LATENCIES = ([], ["--delayed"], ["--concurrency", "3"])
 
 
@@ -28,7 +29,8 @@ class BenchTest(CliTest):
                 self.assertEqual(figure["bench"], args[0])
                 self.assertEqual(figure["tasks"], 200)
                 self.assertGreater(figure["tasks_per_second"], 0)
-                self.assertAlmostEqual(figure["tasks_per_second"] * figure["seconds"], 200, places=0)
+                self.assertAlmostEqual(figure["tasks_per_second"] * figure["seconds"], 200,
+                                       places=0)
 
     def test_latencies_are_sorted_and_no_task_starts_early(self):
         for args in LATENCIES:

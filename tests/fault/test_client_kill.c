@@ -82,7 +82,7 @@ static size_t check_page(quern_inspector *inspector, quern_task_filter filter, u
         const quern_task_info *info = quern_task_list_at(list, i);
         size_t at = seen + i;
         char id[32];
-        (void)snprintf(id, sizeof id, "%llu.%zu", (unsigned long long)(first + at / BATCH),
+        (void)snprintf(id, sizeof id, "%llu.%zu", (unsigned long long)first + at / BATCH,
                        at % BATCH);
         assert_string_equal(quern_task_info_id(info), id); /* no gap and none twice */
         check_task(info, first + at / BATCH, at % BATCH);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "broker/sqlite/check.h"
 #include "broker/sqlite/inspect.h"
@@ -160,6 +161,7 @@ static quern_status mend_row(struct qn_check *check, struct qn_conn *conn, const
     const int64_t values[] = {check->now_ms, check->leases_over_ms};
     struct qn_query query = qn_query_start_once(conn, sql);
     int wanted = sqlite3_bind_parameter_count(query.statement);
+    QN_ASSERT(wanted <= 4);
     qn_query_int(&query, found->number);
     if (wanted > 1) {
         qn_query_text(&query, found->key);
