@@ -15,17 +15,20 @@
 
 #include "base/limits.h"
 #include "broker/broker.h"
+#include "quern/quern.h"
 
 #define WRITES_MAX 2000
 
 /* Writes that still succeed; negative: all of them. */
 static int writes_left = -1;
 static int write_errno = ENOSPC;
+static bool fails_only_once;
 
 static bool disk_is_full(void)
 {
     if (writes_left == 0) {
         errno = write_errno;
+        writes_left = fails_only_once ? -1 : 0;
         return true;
     }
     writes_left -= writes_left > 0 ? 1 : 0;
@@ -179,6 +182,38 @@ static void broken_disk_at_enqueue_stores_all_or_nothing(void **state)
     enqueue_on_a_failing_disk(EIO);
 }
 
+/* The n-th write breaks, for every n, and the next one works again: the client finds out by itself
+ * what became of its task, and never says that it does not know. */
+static void client_settles_what_one_broken_write_left_open(void **state)
+{
+    (void)state;
+    struct place place;
+    quern_client *client = NULL;
+    quern_error err = {0};
+    size_t stored = 0;
+    place_open(&place, EIO);
+    fails_only_once = true;
+    assert_ok(quern_client_open(place.path, NULL, &client, &err), err);
+    bool reached = true;
+    for (int n = 0; n < WRITES_MAX && reached; n++) {
+        const quern_task task = {.type = "t", .payload = "0123456789", .payload_size = 10};
+        writes_left = n;
+        quern_status status = quern_client_enqueue(client, &task, NULL, &err);
+        reached = writes_left == -1;
+        writes_left = -1;
+        if (status != QUERN_OK) {
+            assert_int_equal(status, QUERN_E_BROKER);
+        }
+        stored += status == QUERN_OK ? 1 : 0;
+        assert_int_equal(tasks_in(&place, QUERN_TASK_PENDING), stored);
+    }
+    assert_false(reached);
+    assert_true(stored > 0);
+    fails_only_once = false;
+    quern_client_free(client);
+    place_close(&place);
+}
+
 /* Tells that `run` is done (NULL: nothing) and asks for one more. */
 static quern_status exchange_one(struct place *place, const struct qn_leased *run,
                                  enum qn_applied *ret_applied, struct qn_leased **ret_next,
@@ -256,6 +291,7 @@ static void broken_disk_at_exchange_loses_no_outcome_and_no_lease(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(full_disk_at_enqueue_stores_all_or_nothing),
     cmocka_unit_test(broken_disk_at_enqueue_stores_all_or_nothing),
+    cmocka_unit_test(client_settles_what_one_broken_write_left_open),
     cmocka_unit_test(full_disk_at_exchange_loses_no_outcome_and_no_lease),
     cmocka_unit_test(broken_disk_at_exchange_loses_no_outcome_and_no_lease),
 };
