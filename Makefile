@@ -5,8 +5,9 @@ DESTDIR ?=
 JOBS ?= $(shell nproc)
 # How many tests run at a time: most of them wait for events rather than compute.
 TEST_JOBS ?= $(shell expr $$(nproc) \* 2)
+MINUTES ?= 30
 
-.PHONY: help demo release check check-full bench lint format install clean
+.PHONY: help demo release check check-full soak bench lint format install clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -25,6 +26,10 @@ check: ## build with ASan and UBSan, run all tests, layers, lengths and lint
 check-full: ## check, then TSan, valgrind, clang-tidy, planted faults and the full kill counts
 	@scripts/bootstrap --all
 	@JOBS=$(JOBS) TEST_JOBS=$(TEST_JOBS) scripts/check --full
+
+soak: ## repeat the fault tests with full counts and new seeds for MINUTES (30)
+	@scripts/bootstrap --tests
+	@TEST_JOBS=$(TEST_JOBS) scripts/soak $(MINUTES)
 
 bench: release ## print the figures of speed, one a line
 	@tests/bench/run build/release
