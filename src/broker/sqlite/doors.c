@@ -23,7 +23,7 @@ static struct timespec deadline_after_ms(int64_t ms)
     return (struct timespec){.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
 }
 
-static bool gate_enter(struct qn_gate *gate, bool urgent, int64_t timeout_ms)
+bool qn_gate_enter(struct qn_gate *gate, bool urgent, int64_t timeout_ms)
 {
     pthread_mutex_lock(&gate->mutex);
     if (gate->taken || (!urgent && gate->urgent_waiting > 0)) {
@@ -46,7 +46,7 @@ static bool gate_enter(struct qn_gate *gate, bool urgent, int64_t timeout_ms)
     return entered;
 }
 
-static void gate_leave(struct qn_gate *gate)
+void qn_gate_leave(struct qn_gate *gate)
 {
     pthread_mutex_lock(&gate->mutex);
     QN_ASSERT(gate->taken);
@@ -58,7 +58,7 @@ static void gate_leave(struct qn_gate *gate)
 quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn **ret_conn,
                              quern_error *err)
 {
-    if (!gate_enter(&self->gate, urgent, self->base.command_timeout_ms)) {
+    if (!qn_gate_enter(&self->gate, urgent, self->base.command_timeout_ms)) {
         return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it",
                             self->path);
     }
@@ -73,7 +73,7 @@ quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn
         status = qn_query_run(&begin, NULL, err);
     }
     if (status != QUERN_OK) {
-        gate_leave(&self->gate);
+        qn_gate_leave(&self->gate);
         return status;
     }
     *ret_conn = &self->writer;
@@ -109,14 +109,14 @@ quern_status qn_sqlite_commit(struct qn_sqlite *self, quern_error *err)
     if (status != QUERN_OK) {
         roll_back(&self->writer);
     }
-    gate_leave(&self->gate);
+    qn_gate_leave(&self->gate);
     return status;
 }
 
 void qn_sqlite_rollback(struct qn_sqlite *self)
 {
     roll_back(&self->writer);
-    gate_leave(&self->gate);
+    qn_gate_leave(&self->gate);
 }
 
 quern_status qn_sqlite_read_begin(struct qn_sqlite *self, struct qn_conn **ret_conn,

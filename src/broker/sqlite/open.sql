@@ -13,6 +13,13 @@ PRAGMA mmap_size = 0;
 PRAGMA temp_store = MEMORY;
 PRAGMA query_only = ON;
 
+-- A connection that has never read takes no checkpoint: it does not know yet that there is a WAL.
+-- name: checkpoint_settings
+PRAGMA cache_size = -64;
+PRAGMA mmap_size = 0;
+PRAGMA wal_autocheckpoint = 0;
+SELECT 1 FROM sqlite_master LIMIT 1;
+
 -- name: sync_normal
 PRAGMA synchronous = NORMAL;
 

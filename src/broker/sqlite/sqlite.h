@@ -91,6 +91,10 @@ static inline struct qn_sqlite *qn_sqlite_of(struct qn_broker *broker)
     return (struct qn_sqlite *)(void *)broker;
 }
 
+/* False: it was not free for so long. Urgent ones pass all that wait. */
+QUERN_NODISCARD bool qn_gate_enter(struct qn_gate *gate, bool urgent, int64_t timeout_ms);
+void qn_gate_leave(struct qn_gate *gate);
+
 /* --- Doors ---------------------------------------------------------------------------- */
 
 /* Waits at the gate and begins a transaction (BEGIN IMMEDIATE). On success the caller must end it

@@ -23,12 +23,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "broker/sqlite/open_sql.h"
 #include "broker/sqlite/sqlite.h"
 
 #define SYNC_AFTER_S 1
 #define STACK_SIZE (256 * 1024) /* SQLite's own frames are large */
 #define WAL_STEP_PAGES 4000
 #define READER_PATIENCE_MS 20
+#define GATE_PATIENCE_MS 1000
 
 /* The -wal file carries no locks, so opening and closing it does not disturb SQLite's. */
 static void sync_wal(struct qn_sqlite *self)
@@ -48,18 +50,41 @@ static void sync_wal(struct qn_sqlite *self)
     }
 }
 
-/* Moves what is in the WAL to the database, unless another process is at it. What goes wrong here
- * shows in the next commit or in the next checkpoint. */
-static void checkpoint(struct qn_sqlite *self)
+static bool open_checkpointer(struct qn_sqlite *self)
 {
     struct qn_conn *conn = &self->syncer.conn;
-    if (conn->db == NULL && qn_conn_open(conn, self->path, SQLITE_OPEN_READWRITE,
-                                         READER_PATIENCE_MS, NULL) != QUERN_OK) {
+    if (conn->db != NULL) {
+        return true;
+    }
+    quern_status status =
+        qn_conn_open(conn, self->path, SQLITE_OPEN_READWRITE, READER_PATIENCE_MS, NULL);
+    if (status != QUERN_OK) {
+        return false;
+    }
+    status = qn_conn_exec(conn, sql_checkpoint_settings, NULL);
+    if (status != QUERN_OK) {
+        qn_conn_close(conn);
+    }
+    return status == QUERN_OK;
+}
+
+/* Moves what is in the WAL to the database, unless another process is at it. What goes wrong here
+ * shows in the next commit or in the next checkpoint. */
+static void checkpoint(struct qn_sqlite *self, bool gate_held)
+{
+    if (!open_checkpointer(self)) {
         return;
     }
-    int code = sqlite3_wal_checkpoint_v2(conn->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    if (code == SQLITE_OK) {
-        (void)sqlite3_wal_checkpoint_v2(conn->db, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+    sqlite3 *db = self->syncer.conn.db;
+    int code = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    if (code != SQLITE_OK) {
+        return;
+    }
+    /* Without the gate a busy writer of this process would hardly ever let it have the lock. */
+    bool entered = !gate_held && qn_gate_enter(&self->gate, true, GATE_PATIENCE_MS);
+    (void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+    if (entered) {
+        qn_gate_leave(&self->gate);
     }
 }
 
@@ -93,7 +118,7 @@ static void *sync_thread(void *user)
         syncer->long_wal = false;
         pthread_mutex_unlock(&syncer->mutex);
         if (long_wal) {
-            checkpoint(self);
+            checkpoint(self, false);
         }
         if (dirty) {
             sync_wal(self); /* also then: a reader can keep a checkpoint from syncing anything */
@@ -171,7 +196,7 @@ void qn_syncer_note(struct qn_sqlite *self)
         sync_wal(self); /* no thread can be had: slower, but the promise holds; the gate is held */
     }
     if (long_wal) {
-        checkpoint(self);
+        checkpoint(self, true);
     }
 }
 
