@@ -213,18 +213,46 @@ static void take_shortfall(struct quern_worker *worker)
     }
 }
 
+/* A request that has waited since it was built must not fetch when the worker drains meanwhile.
+ * From here until `settle_debt` a shutdown waits for what may be fetched. */
+static void run_up_debt(struct quern_worker *worker)
+{
+    struct qn_turn *turn = &worker->pump.turn;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool fetches = worker->state == QN_WORKER_RUNNING && !atomic_load(&worker->quiet);
+    if (!fetches && !turn->in_doubt) {
+        turn->exchange.room = 0;
+        turn->exchange.start_count_now = 0;
+    }
+    worker->owes = worker->owes || turn->exchange.room > 0;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+static void settle_debt(struct quern_worker *worker)
+{
+    const struct qn_turn *turn = &worker->pump.turn;
+    /* What could not be placed comes first among the outcomes. */
+    bool returns = turn->open && turn->exchange.outcome_count > 0 && turn->ended[0] == NULL;
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->owes = turn->in_doubt || turn->unplaced_count > 0 || returns;
+    qn_worker_note_settled(worker);
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
 quern_status qn_turn_exchange(struct quern_worker *worker, quern_error *err)
 {
     struct qn_turn *turn = &worker->pump.turn;
+    run_up_debt(worker);
     turn->reply.run_count = 0;
     quern_status status = qn_broker_exchange(worker->broker, &turn->exchange, &turn->reply, err);
-    if (status != QUERN_OK) {
-        return status;
+    turn->in_doubt = status == QUERN_E_UNKNOWN || (turn->in_doubt && status != QUERN_OK);
+    if (status == QUERN_OK) {
+        turn->open = false;
+        take_applied(worker);
+        take_queues(worker);
+        take_runs(worker);
+        take_shortfall(worker);
     }
-    turn->open = false;
-    take_applied(worker);
-    take_queues(worker);
-    take_runs(worker);
-    take_shortfall(worker);
-    return QUERN_OK;
+    settle_debt(worker);
+    return status;
 }

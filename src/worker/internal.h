@@ -32,6 +32,7 @@ enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_
 /* One exchange with the broker. It stays open, and is sent again as it is, until it is answered. */
 struct qn_turn {
     bool open;
+    bool in_doubt; /* it may have taken effect: not a word of it may change */
     struct qn_exchange exchange;
     struct qn_exchange_reply reply;
     struct quern_run *ended[QN_BATCH_MAX];    /* one per outcome; NULL: see the next */
@@ -117,6 +118,7 @@ struct quern_worker {
     struct qn_random random; /* for retry delays */
     bool *paused;            /* per queue: what the last exchange said */
     bool look;               /* there may be something to fetch */
+    bool owes;               /* there may be leases of ours that are not in the books */
     bool braked;
     bool pump_asleep;
     bool pump_poked;

@@ -28,21 +28,28 @@ void qn_worker_wait_bell(struct quern_worker *worker, int64_t timeout_ms)
     }
 }
 
+/* With mutex held. */
+static bool is_settled(const struct quern_worker *worker)
+{
+    return worker->books.held_count == 0 && !worker->owes;
+}
+
 void qn_worker_note_settled(struct quern_worker *worker)
 {
-    if (worker->state == QN_WORKER_DRAINING && worker->books.held_count == 0) {
+    if (worker->state == QN_WORKER_DRAINING && is_settled(worker)) {
         qn_worker_ring(worker);
     }
 }
 
-/* Waits until no run is held, so many calls of stop were made, or the time is over (-1: never). */
+/* Waits until no run is held or under way to us, so many calls of stop were made, or the time is
+ * over (-1: never). */
 static bool wait_settled(struct quern_worker *worker, int64_t timeout_ms, int stops_max)
 {
     int64_t end_mono_ns =
         timeout_ms < 0 ? INT64_MAX : qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
     for (;;) {
         (void)pthread_mutex_lock(&worker->mutex);
-        bool settled = worker->books.held_count == 0;
+        bool settled = is_settled(worker);
         (void)pthread_mutex_unlock(&worker->mutex);
         int64_t now_mono_ns = qn_clock_mono_ns();
         if (settled || atomic_load(&worker->stops) >= stops_max || now_mono_ns >= end_mono_ns) {

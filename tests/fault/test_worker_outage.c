@@ -8,6 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "quern/sqlite.h"
+#include "worker/internal.h"
+
 /* A lease of 1 s lets a call give up after a third of a second. */
 static const quern_worker_options short_lease = {.concurrency = 4, .lease_ms = 1000};
 
@@ -80,6 +83,61 @@ static void a_worker_that_stops_in_an_outage_delivers_when_it_is_over(void **sta
     stage_free(stage);
 }
 
+enum { LOOKS_MIN = 50, FETCHED = 100 };
+
+struct waiting {
+    struct quern_worker *worker;
+    int looks;
+};
+
+/* Whether the turn of the pump has lasted for so many looks that it must be waiting for the lock of
+ * the database. */
+static bool is_stuck_in_a_turn(void *user)
+{
+    struct waiting *waiting = user;
+    if (pthread_mutex_trylock(&waiting->worker->turn_mutex) == 0) {
+        (void)pthread_mutex_unlock(&waiting->worker->turn_mutex);
+        waiting->looks = 0;
+        return false;
+    }
+    return ++waiting->looks == LOOKS_MIN;
+}
+
+static bool is_draining(void *user)
+{
+    struct quern_worker *worker = user;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool draining = worker->state != QN_WORKER_RUNNING;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return draining;
+}
+
+static void what_is_fetched_while_the_worker_stops_is_given_back(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    quern_error error = {0};
+    struct stage_worker worker;
+    stage_put(stage, "first", "done");
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = FETCHED});
+    stage_wait_state(stage, "first", 0);
+    sqlite3 *db = lock_database(stage);
+    quern_task tasks[FETCHED];
+    for (size_t i = 0; i < FETCHED; i++) {
+        tasks[i] = (quern_task){.type = "t", .payload = "done", .payload_size = 4};
+    }
+    assert_ok(quern_client_enqueue_in(stage->client, db, tasks, FETCHED, NULL, &error), error);
+    qn_broker_wake(stage->broker);
+    assert_true(test_until(is_stuck_in_a_turn, &(struct waiting){.worker = worker.worker}));
+    quern_worker_stop(worker.worker);
+    assert_true(test_until(is_draining, worker.worker));
+    assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    assert_int_equal(stage_join(&worker), QUERN_OK);
+    assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_PENDING], FETCHED);
+    stage_free(stage);
+}
+
 static void a_worker_of_the_parent_is_refused_after_a_fork(void **state)
 {
     (void)state;
@@ -101,6 +159,7 @@ static void a_worker_of_the_parent_is_refused_after_a_fork(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(outcomes_wait_for_the_end_of_an_outage),
     cmocka_unit_test(a_worker_that_stops_in_an_outage_delivers_when_it_is_over),
+    cmocka_unit_test(what_is_fetched_while_the_worker_stops_is_given_back),
     cmocka_unit_test(a_worker_of_the_parent_is_refused_after_a_fork),
 };
 TEST_MAIN(tests)
