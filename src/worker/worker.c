@@ -233,23 +233,30 @@ static quern_status claim(struct quern_worker *worker, quern_error *err)
     return fresh ? QUERN_OK : qn_error_set(err, QUERN_E_STATE, "worker has run already");
 }
 
-/* Ends the pool; false: handlers still run, and use the worker. */
-static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
+/* Makes `pool` the one of the worker, and returns the one before. */
+static struct qn_pool *swap_pool(struct quern_worker *worker, struct qn_pool *pool)
 {
     (void)pthread_mutex_lock(&worker->mutex);
-    struct qn_pool *pool = worker->pool;
+    struct qn_pool *before = worker->pool;
+    worker->pool = pool;
     (void)pthread_mutex_unlock(&worker->mutex);
+    return before;
+}
+
+/* Ends the pool; false: handlers still run, and use the worker. Meanwhile nobody finds the pool:
+ * whoever asks for statistics would use what is freed here. */
+static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
+{
+    struct qn_pool *pool = swap_pool(worker, NULL);
     if (pool == NULL) {
         return true;
     }
-    bool ended = qn_pool_stop(pool, qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS);
-    if (ended) {
-        (void)pthread_mutex_lock(&worker->mutex);
-        worker->pool = NULL;
-        (void)pthread_mutex_unlock(&worker->mutex);
-        qn_mux_thaw(worker->mux);
+    if (!qn_pool_stop(pool, qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS)) {
+        (void)swap_pool(worker, pool);
+        return false;
     }
-    return ended;
+    qn_mux_thaw(worker->mux);
+    return true;
 }
 
 quern_status quern_worker_run(quern_worker *worker, quern_error *err)
@@ -268,9 +275,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         goto withdraw;
     }
     qn_mux_freeze(worker->mux);
-    (void)pthread_mutex_lock(&worker->mutex);
-    worker->pool = pool;
-    (void)pthread_mutex_unlock(&worker->mutex);
+    (void)swap_pool(worker, pool);
     qn_log_write(&worker->log, QUERN_LOG_INFO, "worker starts id=%s queues=\"%s\" concurrency=%u",
                  worker->id, worker->queues_text, worker->options.concurrency);
     status = run_threads(worker, err);

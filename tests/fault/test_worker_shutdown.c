@@ -159,6 +159,23 @@ static void a_worker_runs_once(void **state)
     stage_free(stage);
 }
 
+static void statistics_may_be_asked_for_while_a_worker_ends(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    for (int round = 0; round < 10; round++) {
+        struct stage_worker worker;
+        stage_start(stage, &worker, NULL);
+        quern_worker_stop(worker.worker);
+        while (pthread_tryjoin_np(worker.thread, NULL) != 0) {
+            assert_int_equal(stage_stats(&worker).quarantined, 0);
+        }
+        assert_int_equal(worker.status, QUERN_OK);
+        quern_worker_free(worker.worker);
+    }
+    stage_free(stage);
+}
+
 static void bad_options_are_refused_with_a_text(void **state)
 {
     (void)state;
@@ -205,6 +222,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_quiet_worker_fetches_nothing_more),
     cmocka_unit_test(a_worker_announces_itself_and_withdraws),
     cmocka_unit_test(a_worker_runs_once),
+    cmocka_unit_test(statistics_may_be_asked_for_while_a_worker_ends),
     cmocka_unit_test(bad_options_are_refused_with_a_text),
 };
 TEST_MAIN(tests)
