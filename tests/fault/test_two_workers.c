@@ -36,7 +36,9 @@ static void two_workers_share_a_file_and_run_each_task_once(void **state)
     for (size_t i = 0; i < count; i++) {
         mine[0] += records[i].pid == pids[0] ? 1 : 0;
         mine[1] += records[i].pid == pids[1] ? 1 : 0;
-        assert_int_equal(records[i].cause, QUERN_CAUSE_NONE);
+        /* On a busy machine a run that did not start in time is given back, and starts later. */
+        assert_true(records[i].cause == QUERN_CAUSE_NONE ||
+                    records[i].cause == QUERN_CAUSE_GIVEN_BACK);
     }
     free(records);
     print_message("records: %zu and %zu\n", mine[0], mine[1]);
