@@ -245,6 +245,18 @@ size_t qn_pool_quarantined(struct qn_pool *pool)
     return quarantined;
 }
 
+/* With mutex held. Whether something is or will be executed. A thread without an item only needs a
+ * CPU to end, however late it is. */
+static bool is_busy(struct qn_pool *pool)
+{
+    for (struct qn_list *node = pool->threads.next; node != &pool->threads; node = node->next) {
+        if (QN_CONTAINER_OF(node, struct thread, node)->item != NULL) {
+            return true;
+        }
+    }
+    return !qn_list_empty(&pool->items);
+}
+
 bool qn_pool_stop(struct qn_pool *pool, int64_t deadline_mono_ns)
 {
     const struct timespec deadline = {.tv_sec = (time_t)(deadline_mono_ns / NS_PER_S),
@@ -252,9 +264,13 @@ bool qn_pool_stop(struct qn_pool *pool, int64_t deadline_mono_ns)
     (void)pthread_mutex_lock(&pool->mutex);
     pool->stopping = true;
     (void)pthread_cond_broadcast(&pool->work);
-    int code = 0;
-    while (!qn_list_empty(&pool->threads) && code != ETIMEDOUT) {
-        code = pthread_cond_timedwait(&pool->gone, &pool->mutex, &deadline);
+    bool late = false;
+    while (!qn_list_empty(&pool->threads) && !(late && is_busy(pool))) {
+        if (late) {
+            (void)pthread_cond_wait(&pool->gone, &pool->mutex);
+        } else {
+            late = pthread_cond_timedwait(&pool->gone, &pool->mutex, &deadline) == ETIMEDOUT;
+        }
     }
     bool stopped = qn_list_empty(&pool->threads);
     join_ended(pool);
