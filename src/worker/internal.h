@@ -58,7 +58,8 @@ struct qn_pump {
     struct qn_choice choice;
     struct qn_fetch fetch;
     struct qn_brake brake;
-    struct qn_outage outage;
+    struct qn_outage outage;         /* of exchange, arm and drained */
+    struct qn_outage forward_outage; /* of forward: others need not wait for it */
     struct qn_stamp stamp;
     bool knows_streaks;             /* the first exchange fetches nothing: it asks for streaks */
     bool armed;                     /* since the last exchange that had room */

@@ -2,8 +2,10 @@
 /* keeper.c - the timers of a worker.
  *
  * A thread of its own, so that no handler and no slow exchange delays them; the order of the table
- * is the order of their importance: leases first. When the broker does not answer, all of them wait
- * for the backoff, except the watch over timeouts, which needs no broker. */
+ * is the order of their importance: leases first. One that the broker does not answer waits for a
+ * backoff of its own, and the look at the timers begins again: so leases come next, however long
+ * the call took. The outage is over when none of them fails any more: some calls only read, and
+ * work where others do not. */
 #include <errno.h>
 #include <time.h>
 
@@ -24,12 +26,13 @@ static const struct timer timers[] = {
     {.act = qn_keeper_prune, .period_ms = 10000},
     {.act = qn_keeper_warn_groups, .period_ms = 60000},
 };
-enum { TIMER_COUNT = sizeof timers / sizeof timers[0], ANNOUNCE = 1 };
+enum { TIMER_COUNT = sizeof timers / sizeof timers[0], EXTEND = 0, ANNOUNCE = 1 };
 
 struct keeper {
     struct quern_worker *worker;
     struct qn_outage outage;
     int64_t due_mono_ns[TIMER_COUNT]; /* 0 at first: at once */
+    bool fails[TIMER_COUNT];
 };
 
 void qn_keeper_poke(struct quern_worker *worker)
@@ -45,6 +48,16 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static bool any_fails(const struct keeper *keeper)
+{
+    for (size_t i = 0; i < TIMER_COUNT; i++) {
+        if (keeper->fails[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void ring_timer(struct keeper *keeper, size_t index)
 {
     struct quern_worker *worker = keeper->worker;
@@ -53,12 +66,17 @@ static void ring_timer(struct keeper *keeper, size_t index)
         period_ms = worker->options.lease_ms / 3;
     }
     quern_error error = {0};
-    if (timers[index].act(worker, &error) == QUERN_OK) {
-        qn_outage_end(&keeper->outage, &worker->log, "keeper");
-        keeper->due_mono_ns[index] = qn_clock_mono_ns() + period_ms * QN_NS_PER_MS;
-    } else {
+    bool fails = timers[index].act(worker, &error) != QUERN_OK;
+    keeper->fails[index] = fails;
+    keeper->due_mono_ns[index] = qn_clock_mono_ns() + period_ms * QN_NS_PER_MS;
+    if (fails) {
         qn_outage_fail(&keeper->outage, &worker->log, "keeper", &error);
-        keeper->due_mono_ns[index] = keeper->outage.retry_at_mono_ns;
+        /* Never later than usual: a short lease does not wait for a long backoff. */
+        keeper->due_mono_ns[index] =
+            index == EXTEND ? earlier(keeper->due_mono_ns[index], keeper->outage.retry_at_mono_ns)
+                            : keeper->outage.retry_at_mono_ns;
+    } else if (!any_fails(keeper)) {
+        qn_outage_end(&keeper->outage, &worker->log, "keeper");
     }
 }
 
@@ -73,14 +91,13 @@ static int64_t ring_timers(struct keeper *keeper)
     int64_t until_mono_ns = INT64_MAX;
     for (size_t i = 0; i < TIMER_COUNT; i++) {
         int64_t now_mono_ns = qn_clock_mono_ns();
-        if (now_mono_ns >= keeper->due_mono_ns[i] &&
-            now_mono_ns >= keeper->outage.retry_at_mono_ns) {
+        if (now_mono_ns >= keeper->due_mono_ns[i]) {
             ring_timer(keeper, i);
+            if (keeper->fails[i]) {
+                return now_mono_ns;
+            }
         }
         until_mono_ns = earlier(until_mono_ns, keeper->due_mono_ns[i]);
-    }
-    if (until_mono_ns < keeper->outage.retry_at_mono_ns) {
-        until_mono_ns = keeper->outage.retry_at_mono_ns;
     }
     return until_mono_ns;
 }

@@ -48,6 +48,11 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static void set_look(struct quern_worker *worker)
 {
     (void)pthread_mutex_lock(&worker->mutex);
@@ -71,6 +76,9 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
     int64_t since_ns = now_mono_ns - pump->forwarded_at_mono_ns;
     bool due = pump->next_due_at_ms <= qn_clock_wall_ms(worker->clock) &&
                since_ns >= FORWARD_AGAIN_MS * QN_NS_PER_MS;
+    if (now_mono_ns < pump->forward_outage.retry_at_mono_ns) {
+        return;
+    }
     if (!due && !(busy && since_ns >= FORWARD_BUSY_MS * QN_NS_PER_MS)) {
         return;
     }
@@ -80,11 +88,12 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
     quern_status status =
         qn_broker_forward(worker->broker, worker->queue_names, worker->queue_count, FORWARD_BATCH,
                           &moved, &next_due_at_ms, &error);
-    note_call(worker, status, &error);
     pump->forwarded_at_mono_ns = now_mono_ns;
     if (status != QUERN_OK) {
+        qn_outage_fail(&pump->forward_outage, &worker->log, "forward", &error);
         return;
     }
+    qn_outage_end(&pump->forward_outage, &worker->log, "forward");
     pump->next_due_at_ms = next_due_at_ms;
     (void)pthread_mutex_lock(&worker->mutex);
     worker->forwarded_at_mono_ns = now_mono_ns;
@@ -167,7 +176,8 @@ static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, boo
     if (pump->next_due_at_ms != INT64_MAX) {
         int64_t soonest = pump->forwarded_at_mono_ns + FORWARD_AGAIN_MS * QN_NS_PER_MS;
         int64_t due = now_mono_ns + qn_clock_until_wall_ns(worker->clock, pump->next_due_at_ms);
-        until = earlier(until, due > soonest ? due : soonest);
+        soonest = later(soonest, pump->forward_outage.retry_at_mono_ns);
+        until = earlier(until, later(due, soonest));
     }
     if (pump->brake.state == QN_BRAKE_WAITING) {
         until = earlier(until, pump->brake.until_mono_ns);

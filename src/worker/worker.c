@@ -80,6 +80,7 @@ static void init_pump(struct quern_worker *worker)
                    worker->options.strict_priority != 0, &worker->random);
     qn_fetch_init(&pump->fetch, worker->options.concurrency);
     qn_outage_init(&pump->outage);
+    qn_outage_init(&pump->forward_outage);
     pump->stamp.session = qn_random_next(&worker->random);
     worker->ack_stamp.session = qn_random_next(&worker->random);
     pump->next_due_at_ms = INT64_MAX;

@@ -31,6 +31,15 @@ static void unlock_database(sqlite3 *db)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
+static bool has_failed_twice(void *user)
+{
+    struct quern_worker *worker = user;
+    (void)pthread_mutex_lock(&worker->turn_mutex);
+    bool failed = worker->pump.outage.failures >= 2;
+    (void)pthread_mutex_unlock(&worker->turn_mutex);
+    return failed;
+}
+
 static void outcomes_wait_for_the_end_of_an_outage(void **state)
 {
     (void)state;
@@ -47,6 +56,9 @@ static void outcomes_wait_for_the_end_of_an_outage(void **state)
     sqlite3 *db = lock_database(stage);
     stage_open_gate(stage);
     stage_wait_log(stage, "broker does not answer by=pump");
+    /* Calls that only read work meanwhile; that is not the end of it. */
+    assert_true(test_until(has_failed_twice, worker.worker));
+    assert_false(stage_logged(stage, "broker answers again by=pump"));
     assert_int_equal(stage_stats(&worker).done, 0);
     unlock_database(db);
     stage_wait_state(stage, "n0", 0);
