@@ -1,5 +1,5 @@
-# What is installed: headers, both libraries, the program, man pages, and how others find them
-# (pkg-config and CMake). tests/package builds a program against the result in each way.
+# What is installed: headers, both libraries, the program with its completion, man pages, and how
+# others find them (pkg-config and CMake). tests/package builds a program against the result in each way.
 include(CMakePackageConfigHelpers)
 set(QUERN_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/quern)
 
@@ -7,6 +7,10 @@ install(TARGETS quern EXPORT quernTargets)
 install(TARGETS quern_static EXPORT quernStaticTargets)
 if(TARGET quern_cli)
     install(TARGETS quern_cli)
+endif()
+if(TARGET quern_completion)
+    install(FILES ${QUERN_GENERATED_DIR}/quern.bash
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME quern)
 endif()
 install(DIRECTORY include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 file(GLOB QUERN_MAN_PAGES CONFIGURE_DEPENDS man/*.1)

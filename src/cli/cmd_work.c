@@ -139,6 +139,10 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
 
 static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
 {
+    if (!qn_args_given(&cli->args, OPTION_EXEC)) {
+        /* Such a worker would take every task only to fail it. */
+        return qn_cli_usage(cli, "nothing to run: wants --exec PATTERN=COMMAND");
+    }
     quern_error err;
     quern_mux *mux = NULL;
     if (quern_mux_new(&mux, &err) != QUERN_OK) {
@@ -151,9 +155,6 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
             quern_mux_free(mux);
             return exit_code;
         }
-    }
-    if (!qn_args_given(&cli->args, OPTION_EXEC)) {
-        qn_cli_say(cli, "there is no --exec: every task will fail, for want of a handler");
     }
     *ret_mux = mux;
     return QN_EXIT_OK;
@@ -289,10 +290,10 @@ static int work_with(struct work *work)
     quern_mux *mux = NULL;
     int exit_code = read_queues(work);
     if (exit_code == QN_EXIT_OK) {
-        exit_code = qn_cli_broker_url(work->cli, true, &url);
+        exit_code = make_mux(work->cli, &mux);
     }
     if (exit_code == QN_EXIT_OK) {
-        exit_code = make_mux(work->cli, &mux);
+        exit_code = qn_cli_broker_url(work->cli, true, &url);
     }
     if (exit_code == QN_EXIT_OK) {
         exit_code = introduce(work, url);

@@ -6,7 +6,7 @@ import json
 import signal
 
 import lib_cli
-from lib_cli import CliTest
+from lib_cli import CliTest, EXIT_USAGE
 
 
 def alive(pid):
@@ -84,10 +84,10 @@ class VerdictTest(CliTest):
         self.drain("t=true")
         self.assertEqual(self.state(task_id), "archived")
 
-    def test_no_exec_at_all_is_warned_of(self):
-        result = self.quern("work", "--drain")
-        self.assertEqual(result.returncode, 0)
-        self.assertIn("there is no --exec", result.stderr)
+    def test_no_exec_at_all_is_a_usage_error_and_takes_no_task(self):
+        task_id = self.enqueue("t")
+        self.assertIn("--exec", self.fails(EXIT_USAGE, "work", "--drain"))
+        self.assertEqual(self.state(task_id), "pending")
 
     def test_timeout_sends_term(self):
         self.fifo("never")

@@ -29,6 +29,12 @@ export PKG_CONFIG_PATH LD_LIBRARY_PATH
 [ "$(pkg-config --modversion quern)" = "$("$prefix/bin/quern" --version | sed 's/.* //')" ] ||
     fail "pkg-config and the program name different versions"
 
+# Bash finds it there by the name of the program, and it completes a verb.
+bash -euc '. "$1"; complete -p quern >&2
+    COMP_WORDS=(quern enq) COMP_CWORD=1; _quern; [[ ${COMPREPLY[*]} == enqueue ]]' \
+    - "$prefix/share/bash-completion/completions/quern" 2>"$work/log" ||
+    fail "bash completion: $(cat "$work/log")"
+
 # runs NAME - the program does its task, on a database of its own.
 runs()
 {
