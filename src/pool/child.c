@@ -6,7 +6,8 @@
  * Relies on spawn.c for a child that is a process group of its own.
  *
  * Happy path: input written and closed, both outputs read to their end, the process ended.
- * Cancelled: SIGTERM to the group; after kill_after_ms SIGKILL. When the process has ended, what
+ * Cancelled: SIGTERM to the group; after kill_after_ms SIGKILL, or as soon as the run is abandoned:
+ * its task is somebody else's then. When the process has ended, what
  * is left of its group is killed before it is reaped (so the group's number cannot be another's),
  * and pipes that strangers (daemons with a session of their own) still hold are left after
  * LINGER_MS. Memory that runs out while output is read cuts the output, never the run. */
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -24,7 +26,7 @@
 #include "base/error.h"
 #include "pool/spawn.h"
 
-enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255 };
+enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
 #define NS_PER_MS INT64_C(1000000)
 
 enum { IN, OUT, FAILURE, CANCEL, PROCESS, FD_COUNT };
@@ -166,13 +168,22 @@ static int poll_timeout_ms(const struct watch *watch)
         return 0;
     }
     int64_t left_ms = (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+    if (!watch->ended && watch->spec->abandoned != NULL && left_ms > ABANDONED_LOOK_MS) {
+        return ABANDONED_LOOK_MS;
+    }
     return left_ms > INT32_MAX ? INT32_MAX : (int)left_ms;
+}
+
+static bool is_abandoned(const struct watch *watch)
+{
+    return !watch->ended && watch->spec->abandoned != NULL && atomic_load(watch->spec->abandoned);
 }
 
 /* True when there is nothing more to wait for. */
 static bool ring_alarm(struct watch *watch)
 {
-    if (watch->alarm_mono_ns == INT64_MAX || qn_clock_mono_ns() < watch->alarm_mono_ns) {
+    if (watch->alarm_mono_ns == INT64_MAX ||
+        (qn_clock_mono_ns() < watch->alarm_mono_ns && !is_abandoned(watch))) {
         return false;
     }
     if (watch->ended) {

@@ -23,6 +23,8 @@ struct qn_child_spec {
     size_t stderr_size_max; /* the last bytes are kept */
     int64_t kill_after_ms;  /* from TERM to KILL */
     int cancel_fd;          /* readable: cancel; -1: never */
+    /* After a cancellation: true means that nobody waits kill_after_ms any more. NULL: never. */
+    const _Atomic bool *abandoned;
 };
 
 struct qn_child_end {

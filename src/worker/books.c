@@ -68,6 +68,7 @@ void qn_books_fence(struct qn_books *books, struct quern_run *run, const struct 
     QN_ASSERT(run->phase == QN_RUN_RUNNING);
     books->running_count--;
     run->phase = QN_RUN_FENCED;
+    atomic_store(&run->abandoned, true);
     end(books, run, verdict);
 }
 

@@ -136,6 +136,7 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
         .stderr_size_max = command->options.stderr_size_max,
         .kill_after_ms = command->options.kill_after_ms,
         .cancel_fd = quern_run_cancel_fd(run),
+        .abandoned = &run->abandoned,
     };
     struct qn_child_end end;
     quern_error error;

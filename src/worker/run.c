@@ -56,6 +56,7 @@ struct quern_run *qn_run_new(struct qn_leased *take_leased, const struct qn_run_
     atomic_init(&run->cancel_reason, QN_REASON_NONE);
     atomic_init(&run->cancelled_at_mono_ns, 0);
     atomic_init(&run->cancel_fd, -1);
+    atomic_init(&run->abandoned, false);
     run->leased = take_leased;
     run->sink = sink;
     run->owner = owner;

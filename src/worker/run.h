@@ -77,6 +77,7 @@ struct quern_run {
     _Atomic int cancel_reason;            /* the first enum qn_cancel_reason that was set */
     _Atomic int64_t cancelled_at_mono_ns; /* 0: not yet */
     _Atomic int cancel_fd;                /* -1 until asked for */
+    _Atomic bool abandoned;               /* fenced: a command must not go on */
     pthread_mutex_t cancel_mutex;         /* guards making cancel_fd */
     quern_task view;                      /* what the handler is given */
     int64_t again_in_ms;                  /* (h) -1: not said */

@@ -165,7 +165,8 @@ static void *cancel_when_ready(void *argument)
 }
 
 /* Runs a command that writes to fifo "$READY" when it may be cancelled. */
-static struct qn_child_end run_and_cancel(const char *text, int64_t kill_after_ms)
+static struct qn_child_end run_and_abandon(const char *text, int64_t kill_after_ms,
+                                           const _Atomic bool *abandoned)
 {
     char dir[TEST_DIR_SIZE];
     test_dir_make(dir);
@@ -182,12 +183,18 @@ static struct qn_child_end run_and_cancel(const char *text, int64_t kill_after_m
     spec.environment = environment;
     spec.cancel_fd = canceller.cancel_fd;
     spec.kill_after_ms = kill_after_ms;
+    spec.abandoned = abandoned;
     struct qn_child_end end = run(&spec);
     pthread_join(canceller.thread, NULL);
     close(canceller.ready_fd);
     close(canceller.cancel_fd);
     test_dir_remove(dir);
     return end;
+}
+
+static struct qn_child_end run_and_cancel(const char *text, int64_t kill_after_ms)
+{
+    return run_and_abandon(text, kill_after_ms, NULL);
 }
 
 static void cancelling_terminates_the_whole_group(void **state)
@@ -222,6 +229,18 @@ static void a_child_that_ignores_term_is_killed(void **state)
         run_and_cancel("trap '' TERM; echo >\"$READY\"; while :; do sleep 1000; done", 50);
     assert_true(end.cancelled);
     assert_false(end.exited);
+    assert_int_equal(end.signal, SIGKILL);
+    qn_child_end_finish(&end);
+}
+
+static void a_child_whose_run_was_given_up_is_killed_at_once(void **state)
+{
+    (void)state;
+    static const _Atomic bool abandoned = true;
+    struct qn_child_end end =
+        run_and_abandon("trap '' TERM; echo >\"$READY\"; while :; do sleep 1000; done",
+                        2 * INT64_C(1000) * TEST_PATIENCE_MS, &abandoned);
+    assert_true(end.cancelled);
     assert_int_equal(end.signal, SIGKILL);
     qn_child_end_finish(&end);
 }
@@ -301,6 +320,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(cancelling_terminates_the_whole_group),
     cmocka_unit_test(a_child_may_end_well_after_it_was_cancelled),
     cmocka_unit_test(a_child_that_ignores_term_is_killed),
+    cmocka_unit_test(a_child_whose_run_was_given_up_is_killed_at_once),
     cmocka_unit_test(what_is_left_of_the_group_dies_with_the_child),
     cmocka_unit_test(strangers_that_hold_the_pipes_are_not_waited_for),
     cmocka_unit_test(a_program_without_stdin_can_run_children),
