@@ -1,5 +1,6 @@
 # What is installed: headers, both libraries, the program with its completion, man pages, and how
-# others find them (pkg-config and CMake). tests/package builds a program against the result in each way.
+# others find them (pkg-config and CMake). tests/package builds a program against the result in each
+# way.
 include(CMakePackageConfigHelpers)
 set(QUERN_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/quern)
 
