@@ -8,7 +8,7 @@
 
 #include "worker/internal.h"
 
-enum { ROUNDS_MAX = 8, FORWARD_BATCH = 256, FORWARDED_MS = 1000 };
+enum { ROUNDS_MAX = 8, FORWARD_BATCH = 256, RECOVER_BATCH = 256, FORWARDED_MS = 1000 };
 
 /* With mutex held. */
 static const char *status_text(const struct quern_worker *worker)
@@ -64,11 +64,11 @@ static void look(struct quern_worker *worker)
 
 quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err)
 {
-    size_t recovered = QN_BATCH_MAX;
+    size_t recovered = RECOVER_BATCH;
     quern_status status = QUERN_OK;
-    for (int round = 0; round < ROUNDS_MAX && recovered == QN_BATCH_MAX; round++) {
+    for (int round = 0; round < ROUNDS_MAX && recovered == RECOVER_BATCH; round++) {
         status = qn_broker_recover(worker->broker, worker->queue_names, worker->queue_count,
-                                   QN_BATCH_MAX, log_recovery, worker, &recovered, err);
+                                   RECOVER_BATCH, log_recovery, worker, &recovered, err);
         if (status != QUERN_OK) {
             return status;
         }

@@ -213,6 +213,22 @@ static void tasks_of_a_dead_worker_return_before_their_lease_ends(struct contrac
     contract_finish(c, run, QN_DONE);
 }
 
+static void death_is_counted_where_its_runs_were_whoever_saw_it_first(struct contract *c)
+{
+    const char *args[] = {c->url, NULL};
+    contract_put_many(c, "default", "a", CHILD_LEASES);
+    contract_put(c, "other", "b");
+    struct test_child child = test_spawn("doomed_worker", args);
+    assert_int_equal(test_child_hear(&child), 'L');
+    test_child_kill(&child);
+    assert_int_equal(contract_recover(c, "other"), 0);
+    assert_int_equal(recover(c, 10).count, CHILD_LEASES);
+    struct qn_leased *run = contract_take(c, "default");
+    assert_non_null(run);
+    assert_int_equal(c->crash_streak, 1);
+    contract_finish(c, run, QN_DONE);
+}
+
 static void leases_of_a_living_worker_are_left_alone(struct contract *c)
 {
     const char *args[] = {c->url, NULL};
@@ -280,6 +296,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(recovery_touches_only_the_queues_it_is_given),
     CONTRACT_TEST(lapsed_leases_of_many_tasks_convict_none),
     CONTRACT_TEST(tasks_of_a_dead_worker_return_before_their_lease_ends),
+    CONTRACT_TEST(death_is_counted_where_its_runs_were_whoever_saw_it_first),
     CONTRACT_TEST(leases_of_a_living_worker_are_left_alone),
     CONTRACT_TEST(owner_of_another_machine_is_judged_by_its_lease_only),
     CONTRACT_TEST(worker_that_left_in_peace_leaves_no_lease),

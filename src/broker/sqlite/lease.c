@@ -386,6 +386,10 @@ quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
                                (size_t)last_token, rows, &found, err);
         }
         for (size_t r = 0; status == QUERN_OK && r < found; r++) {
+            if (taking.count == count) { /* two tasks with one token: damaged; see the doctor */
+                qn_leased_free(rows[r].run);
+                continue;
+            }
             rows[r].run->fence = rows[r].run->token;
             rows[r].run->leased_at_boot_ms = terms->now_boot_ms;
             exchange->queues[i].leased++;

@@ -1,11 +1,15 @@
 -- prune.sql - removing what was kept long enough. Each statement removes at most ?limit rows.
+--
+-- "state >= 5" names the index; "likely", and a bound on at_ms, keep SQLite from taking it for the
+-- best bound: it would read all that is kept, and sort it.
 
 -- name: prune_peek_queue
 SELECT EXISTS (SELECT 1 FROM quern_task
-               WHERE queue = ?1 AND state >= 5 AND state = 6 AND at_ms <= ?2)
+               WHERE queue = ?1 AND likely(state >= 5) AND state = 6 AND at_ms <= ?2)
     OR EXISTS (SELECT 1 FROM quern_task
-               WHERE queue = ?1 AND state >= 5 AND state = 5 AND at_ms <= ?3)
-    OR EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state >= 5 AND state = 5
+               WHERE queue = ?1 AND likely(state >= 5) AND state = 5 AND at_ms <= ?3)
+    OR EXISTS (SELECT 1 FROM quern_task
+               WHERE queue = ?1 AND likely(state >= 5) AND state = 5 AND at_ms >= 0
                ORDER BY at_ms DESC LIMIT 1 OFFSET ?4);
 
 -- name: prune_peek_rest
@@ -15,13 +19,13 @@ SELECT EXISTS (SELECT 1 FROM quern_lock WHERE until_ms <= ?1)
 
 -- name: prune_completed
 DELETE FROM quern_task WHERE seq IN (
-    SELECT seq FROM quern_task WHERE queue = ?1 AND state >= 5 AND state = 6 AND at_ms <= ?2
+    SELECT seq FROM quern_task WHERE queue = ?1 AND likely(state >= 5) AND state = 6 AND at_ms <= ?2
     ORDER BY at_ms LIMIT ?3)
 RETURNING unique_key, id;
 
 -- name: prune_old_archived
 DELETE FROM quern_task WHERE seq IN (
-    SELECT seq FROM quern_task WHERE queue = ?1 AND state >= 5 AND state = 5 AND at_ms <= ?2
+    SELECT seq FROM quern_task WHERE queue = ?1 AND likely(state >= 5) AND state = 5 AND at_ms <= ?2
     ORDER BY at_ms LIMIT ?3)
 RETURNING unique_key, id;
 
@@ -29,7 +33,8 @@ RETURNING unique_key, id;
 -- archive. Those that go are the oldest.
 -- name: prune_surplus
 SELECT count(*) FROM (
-    SELECT 1 FROM quern_task WHERE queue = ?1 AND state >= 5 AND state = 5
+    SELECT 1 FROM quern_task WHERE queue = ?1 AND likely(state >= 5) AND state = 5
+        AND at_ms >= 0
     ORDER BY at_ms DESC LIMIT ?3 OFFSET ?2);
 
 -- name: prune_trimmed

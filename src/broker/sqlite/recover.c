@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "broker/owner.h"
 #include "broker/sqlite/ledger.h"
@@ -35,28 +36,29 @@ struct worker {
     enum fate fate;
 };
 
+struct lease {
+    int64_t seq;
+    uint64_t token;
+    const char *id; /* in the arena */
+    bool started;
+    int64_t worker;
+    int64_t lease_until;
+};
+
 struct recovering {
     struct qn_sqlite *self;
     struct qn_conn *conn;
     struct qn_ledger ledger;
-    struct qn_arena arena; /* ids for the report */
+    struct qn_arena arena; /* ids */
     struct worker *workers;
     size_t worker_count;
     bool new_boot;
     char boot_id[QN_BOOT_ID_SIZE];
     int64_t now_boot_ms;
     struct qn_recovery *report; /* room for `limit`; told after the commit */
+    struct lease *leases;       /* the same; read before they are ended */
     size_t limit;
     size_t count;
-};
-
-struct lease {
-    int64_t seq;
-    uint64_t token;
-    char id[QN_NAME_SIZE_MAX + 1];
-    bool started;
-    int64_t worker;
-    int64_t lease_until;
 };
 
 static enum fate judge(const struct recovering *recovering, const char *owner,
@@ -172,21 +174,32 @@ static quern_status enter_boot(struct recovering *recovering, quern_error *err)
     return status;
 }
 
-static bool read_lease(struct qn_query *query, struct lease *ret_lease)
+static size_t left(const struct recovering *recovering)
 {
-    if (!qn_query_row(query)) {
-        return false;
+    return recovering->limit - recovering->count;
+}
+
+/* Reads all rows of a statement that has LIMIT left(recovering). */
+static quern_status read_leases(struct recovering *recovering, struct qn_query *query,
+                                size_t *ret_count, quern_error *err)
+{
+    size_t count = 0;
+    bool memory = true;
+    while (memory && qn_query_row(query)) {
+        QN_ASSERT(count < left(recovering));
+        struct lease *lease = &recovering->leases[count++];
+        *lease = (struct lease){
+            .seq = sqlite3_column_int64(query->statement, 0),
+            .token = (uint64_t)sqlite3_column_int64(query->statement, 1),
+            .id = qn_arena_strdup(&recovering->arena, qn_query_column_text(query, 2)),
+            .started = sqlite3_column_int(query->statement, 3) != 0,
+            .worker = sqlite3_column_int64(query->statement, 4),
+            .lease_until = sqlite3_column_int64(query->statement, 5)};
+        memory = lease->id != NULL;
     }
-    ret_lease->seq = sqlite3_column_int64(query->statement, 0);
-    ret_lease->token = (uint64_t)sqlite3_column_int64(query->statement, 1);
-    const char *id = qn_query_column_text(query, 2);
-    size_t size = strnlen(id, QN_NAME_SIZE_MAX);
-    memcpy(ret_lease->id, id, size);
-    ret_lease->id[size] = '\0';
-    ret_lease->started = sqlite3_column_int(query->statement, 3) != 0;
-    ret_lease->worker = sqlite3_column_int64(query->statement, 4);
-    ret_lease->lease_until = sqlite3_column_int64(query->statement, 6);
-    return true;
+    *ret_count = count;
+    quern_status status = qn_query_finish(query, err);
+    return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
 static quern_status end_lease(struct recovering *recovering, struct qn_ledger_queue *queue,
@@ -203,55 +216,60 @@ static quern_status end_lease(struct recovering *recovering, struct qn_ledger_qu
     if (status != QUERN_OK) {
         return status;
     }
-    char *id = qn_arena_strdup(&recovering->arena, lease->id);
-    if (id == NULL) {
-        return qn_error_nomem(err);
-    }
     recovering->report[recovering->count++] =
         (struct qn_recovery){.queue = queue->name,
-                             .id = id,
+                             .id = lease->id,
                              .cause = cause,
                              .charged = result == QN_CRASH_CHARGED || result == QN_CRASH_POISON,
                              .archived = result == QN_CRASH_POISON};
     return QUERN_OK;
 }
 
-static quern_status note_death(struct recovering *recovering, int64_t worker_no, bool *ret_first,
-                               quern_error *err)
+/* The death of one worker: an event of the streak in the first call that ends runs of it. */
+struct death {
+    int64_t worker_no;
+    bool noted;
+    bool first_call;
+};
+
+static quern_status note_death(struct recovering *recovering, struct death *death, quern_error *err)
 {
+    if (death->noted) {
+        return QUERN_OK;
+    }
     int64_t changes = 0;
     struct qn_query query = qn_query_start(recovering->conn, sql_recover_note_death);
-    qn_query_int(&query, worker_no);
+    qn_query_int(&query, death->worker_no);
     quern_status status = qn_query_run(&query, &changes, err);
-    *ret_first = changes > 0;
+    death->noted = true;
+    death->first_call = changes > 0;
     return status;
 }
 
 /* The leases of one dead worker in one queue, the most suspect task first: it names the event. */
 static quern_status end_worker(struct recovering *recovering, struct qn_ledger_queue *queue,
-                               int64_t worker_no, bool first_call, quern_error *err)
+                               struct death *death, quern_error *err)
 {
     bool charge = qn_crash_chargeable(queue);
-    bool counted = !first_call;
-    while (recovering->count < recovering->limit) {
-        struct lease lease;
-        struct qn_query query = qn_query_start(recovering->conn, sql_recover_next_of_worker);
-        qn_query_int(&query, queue->no);
-        qn_query_int(&query, worker_no);
-        bool found = read_lease(&query, &lease);
-        quern_status status = qn_query_finish(&query, err);
-        if (status == QUERN_OK && found) {
-            status = end_lease(recovering, queue, &lease, QUERN_CAUSE_WORKER_DIED, charge, err);
-        }
-        if (status != QUERN_OK || !found) {
-            return status;
-        }
-        if (!counted && lease.started) {
-            qn_crash_streak(queue, lease.id);
+    bool counted = false;
+    size_t count = 0;
+    struct qn_query query = qn_query_start(recovering->conn, sql_recover_of_worker);
+    qn_query_int(&query, queue->no);
+    qn_query_int(&query, death->worker_no);
+    qn_query_int(&query, (int64_t)left(recovering));
+    quern_status status = read_leases(recovering, &query, &count, err);
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        const struct lease *lease = &recovering->leases[i];
+        status = end_lease(recovering, queue, lease, QUERN_CAUSE_WORKER_DIED, charge, err);
+        if (status == QUERN_OK && !counted && lease->started) {
             counted = true;
+            status = note_death(recovering, death, err);
+            if (status == QUERN_OK && death->first_call) {
+                qn_crash_streak(queue, lease->id);
+            }
         }
     }
-    return QUERN_OK;
+    return status;
 }
 
 static bool is_foreign(const struct recovering *recovering, int64_t worker_no)
@@ -264,53 +282,59 @@ static bool is_foreign(const struct recovering *recovering, int64_t worker_no)
     return false;
 }
 
-/* The leases of a queue that are over, whoever held them. */
+static quern_status end_if_ours(struct recovering *recovering, struct qn_ledger_queue *queue,
+                                const struct lease *lease, quern_error *err)
+{
+    if (is_foreign(recovering, lease->worker)) {
+        return QUERN_OK;
+    }
+    quern_cause cause =
+        lease->lease_until == LEASE_VOID ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
+    quern_status status =
+        end_lease(recovering, queue, lease, cause, qn_crash_chargeable(queue), err);
+    if (status == QUERN_OK && lease->started) {
+        qn_crash_streak(queue, lease->id);
+    }
+    return status;
+}
+
+/* The leases of a queue that are over, whoever held them; foreign ones are paged past. */
 static quern_status end_expired(struct recovering *recovering, struct qn_ledger_queue *queue,
                                 quern_error *err)
 {
-    struct lease lease = {0};
-    while (recovering->count < recovering->limit) {
-        struct qn_query query = qn_query_start(recovering->conn, sql_recover_next_expired);
+    struct lease last = {0};
+    quern_status status = QUERN_OK;
+    size_t count = 1;
+    while (status == QUERN_OK && count > 0 && left(recovering) > 0) {
+        struct qn_query query = qn_query_start(recovering->conn, sql_recover_expired);
         qn_query_int(&query, queue->no);
         qn_query_int(&query, recovering->now_boot_ms);
-        qn_query_int(&query, lease.lease_until);
-        qn_query_int(&query, lease.seq);
-        bool found = read_lease(&query, &lease);
-        quern_status status = qn_query_finish(&query, err);
-        if (status != QUERN_OK || !found) {
-            return status;
-        }
-        if (is_foreign(recovering, lease.worker)) {
-            continue;
-        }
-        quern_cause cause =
-            lease.lease_until == LEASE_VOID ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
-        status = end_lease(recovering, queue, &lease, cause, qn_crash_chargeable(queue), err);
-        if (status != QUERN_OK) {
-            return status;
-        }
-        if (lease.started) {
-            qn_crash_streak(queue, lease.id);
+        qn_query_int(&query, last.lease_until);
+        qn_query_int(&query, last.worker);
+        qn_query_int(&query, last.seq);
+        qn_query_int(&query, (int64_t)left(recovering));
+        status = read_leases(recovering, &query, &count, err);
+        for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+            last = recovering->leases[i];
+            status = end_if_ours(recovering, queue, &last, err);
         }
     }
-    return QUERN_OK;
+    return status;
 }
 
 static quern_status end_dead_workers(struct recovering *recovering, const char *const *queues,
                                      size_t queue_count, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    for (size_t w = 0; status == QUERN_OK && w < recovering->worker_count; w++) {
+    for (size_t w = 0; status == QUERN_OK && w < recovering->worker_count && left(recovering) > 0;
+         w++) {
         const struct worker *worker = &recovering->workers[w];
-        bool first_call = false;
-        if (worker->fate == GONE) {
-            status = note_death(recovering, worker->no, &first_call, err);
-        }
+        struct death death = {.worker_no = worker->no};
         for (size_t i = 0; status == QUERN_OK && worker->fate == GONE && i < queue_count; i++) {
             struct qn_ledger_queue *queue = NULL;
             status = qn_ledger_queue(&recovering->ledger, queues[i], &queue, err);
             if (status == QUERN_OK) {
-                status = end_worker(recovering, queue, worker->no, first_call, err);
+                status = end_worker(recovering, queue, &death, err);
             }
         }
         if (status == QUERN_OK && (worker->fate == GONE || worker->fate == SILENT)) {
@@ -346,8 +370,9 @@ static quern_status run(struct recovering *recovering, const char *const *queues
                         size_t queue_count, quern_error *err)
 {
     recovering->report = qn_alloc_zero(recovering->limit, sizeof recovering->report[0]);
-    if (recovering->report == NULL) {
-        return qn_error_nomem(err);
+    recovering->leases = qn_alloc_zero(recovering->limit, sizeof recovering->leases[0]);
+    if (recovering->report == NULL || recovering->leases == NULL) {
+        return qn_error_nomem(err); /* qn_sqlite_recover frees the other */
     }
     quern_status status = qn_sqlite_begin(recovering->self, false, &recovering->conn, err);
     if (status != QUERN_OK) {
@@ -386,6 +411,7 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
         *ret_recovered = recovering.count;
     }
     qn_free(recovering.report);
+    qn_free(recovering.leases);
     qn_free(recovering.workers);
     qn_arena_finish(&recovering.arena);
     qn_ledger_finish(&recovering.ledger);

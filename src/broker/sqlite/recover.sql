@@ -18,14 +18,17 @@ UPDATE quern_task SET lease_until = 1 WHERE state = 1
 -- name: recover_peek
 SELECT 1 FROM quern_task WHERE state = 1 AND lease_until <= ?1 LIMIT 1;
 
--- name: recover_next_of_worker
-SELECT seq, token, id, started, worker, crash_count, lease_until FROM quern_task
-WHERE state = 1 AND queue = ?1 AND worker = ?2 ORDER BY crash_count DESC LIMIT 1;
+-- The plus signs keep SQLite from walking through all tasks of the queue by the index of ids: of
+-- what is active there is little, and it stands in an index of its own.
+-- name: recover_of_worker
+SELECT seq, token, id, started, worker, lease_until FROM quern_task
+WHERE state = 1 AND +queue = ?1 AND worker = ?2 ORDER BY crash_count DESC LIMIT ?3;
 
--- name: recover_next_expired
-SELECT seq, token, id, started, worker, crash_count, lease_until FROM quern_task
-WHERE state = 1 AND queue = ?1 AND lease_until <= ?2 AND (lease_until, seq) > (?3, ?4)
-ORDER BY lease_until, seq LIMIT 1;
+-- name: recover_expired
+SELECT seq, token, id, started, worker, lease_until FROM quern_task
+WHERE state = 1 AND +queue = ?1 AND lease_until <= ?2
+    AND (lease_until, worker, seq) > (?3, ?4, ?5)
+ORDER BY lease_until, queue, worker, seq LIMIT ?6;
 
 -- One death is one event, also when the tasks of the dead worker take several calls.
 -- name: recover_note_death

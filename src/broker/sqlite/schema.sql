@@ -20,15 +20,15 @@ CREATE TABLE quern_meta (
 ) STRICT;
 
 CREATE TABLE quern_queue (
-    no              INTEGER PRIMARY KEY,
-    name            TEXT NOT NULL UNIQUE,
-    paused_at_ms    INTEGER NOT NULL DEFAULT 0,
-    processed       INTEGER NOT NULL DEFAULT 0,
-    failed          INTEGER NOT NULL DEFAULT 0 CHECK (failed <= processed),
-    trimmed         INTEGER NOT NULL DEFAULT 0,
+    no           INTEGER PRIMARY KEY,
+    name         TEXT NOT NULL UNIQUE,
+    paused_at_ms INTEGER NOT NULL DEFAULT 0,
+    processed    INTEGER NOT NULL DEFAULT 0,
+    failed       INTEGER NOT NULL DEFAULT 0 CHECK (failed <= processed),
+    trimmed      INTEGER NOT NULL DEFAULT 0,
     -- Crashes of different tasks in a row; a broken deploy shows here. streak_id: the last one.
-    crash_streak    INTEGER NOT NULL DEFAULT 0,
-    streak_id       TEXT NOT NULL DEFAULT ''
+    crash_streak INTEGER NOT NULL DEFAULT 0,
+    streak_id    TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
 -- state: 1 active, 2 pending, 3 scheduled, 4 retry, 5 archived, 6 completed, 7 aggregating.
@@ -86,7 +86,7 @@ CREATE UNIQUE INDEX quern_task_id ON quern_task (queue, id);
 -- one.
 CREATE INDEX quern_task_pending ON quern_task (queue, place) WHERE state = 2 AND crash_count = 0;
 CREATE INDEX quern_task_suspect ON quern_task (queue, place) WHERE state = 2 AND crash_count > 0;
-CREATE INDEX quern_task_lease ON quern_task (lease_until, queue) WHERE state = 1;
+CREATE INDEX quern_task_lease ON quern_task (lease_until, queue, worker) WHERE state = 1;
 -- What is due next. So every state stands in exactly one of these indexes, in its order; a query
 -- must repeat the WHERE of the index word for word, or it is not used.
 CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state) WHERE state IN (3, 4);
