@@ -69,6 +69,7 @@ struct qn_pump {
     int64_t look_at_mono_ns;        /* after a fruitless look: when to look again; 0: not */
     int64_t no_ahead_until_mono_ns; /* runs had to be taken back: do not fetch ahead until then */
     int64_t forwarded_at_mono_ns;   /* when forward was last called */
+    int64_t tell_at_mono_ns;        /* when to say what a drain waits for; 0: it does not wait */
     int64_t next_due_at_ms;         /* wall clock; INT64_MAX: none known */
 };
 
@@ -181,6 +182,9 @@ size_t qn_take_back_waiting(struct quern_worker *worker, int64_t now_mono_ns);
 /* Takes this run out of the pool if it has not started, and finishes it with this reason. */
 void qn_take_back_run(struct quern_worker *worker, struct quern_run *run,
                       enum qn_cancel_reason reason);
+
+/* drain.c: with turn_mutex held, while a draining worker has nothing to do and must not end */
+void qn_drain_tell(struct quern_worker *worker, int64_t now_mono_ns);
 
 /* pump.c */
 void *qn_pump_main(void *worker);

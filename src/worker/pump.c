@@ -153,7 +153,7 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
 }
 
 /* A worker told to drain stops by itself once its queues hold nothing more for it. */
-static void stop_if_drained(struct quern_worker *worker)
+static void stop_if_drained(struct quern_worker *worker, int64_t now_mono_ns)
 {
     bool drained = false;
     quern_error error = {0};
@@ -162,6 +162,8 @@ static void stop_if_drained(struct quern_worker *worker)
     note_call(worker, status, &error);
     if (status == QUERN_OK && drained && atomic_load(&worker->stops) == 0) {
         quern_worker_stop(worker);
+    } else if (status == QUERN_OK && !drained) {
+        qn_drain_tell(worker, now_mono_ns);
     }
 }
 
@@ -209,7 +211,7 @@ static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct nap *r
         return true;
     }
     if (drains && worker->pump.outage.since_mono_ns == 0) {
-        stop_if_drained(worker);
+        stop_if_drained(worker, now_mono_ns);
     }
     *ret_nap = (struct nap){.until_mono_ns = next_moment(worker, now_mono_ns, drains),
                             .in_outage = worker->pump.outage.since_mono_ns != 0,
@@ -236,6 +238,9 @@ static bool step(struct quern_worker *worker, struct nap *ret_nap)
     }
     quern_error error = {0};
     quern_status status = qn_turn_exchange(worker, &error);
+    if (pump->turn.reply.run_count > 0) {
+        pump->tell_at_mono_ns = 0;
+    }
     note_call(worker, status, &error);
     if (status != QUERN_OK) {
         *ret_nap = (struct nap){.until_mono_ns = pump->outage.retry_at_mono_ns, .in_outage = true};

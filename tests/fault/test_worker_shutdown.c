@@ -25,6 +25,22 @@ static void a_draining_worker_ends_when_its_queues_are_empty(void **state)
     stage_free(stage);
 }
 
+static void a_draining_worker_says_what_it_waits_for(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put_task(stage, &(quern_task){.id = "later",
+                                        .payload = "done",
+                                        .payload_size = 4,
+                                        .delay_ms = 3600 * INT64_C(1000)});
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1, .drain = 1});
+    stage_wait_log(stage, "not drained yet queue=default pending=0 active=0 scheduled=1 retry=0");
+    stage_stop(&worker);
+    assert_int_equal(stage_state(stage, "later"), QUERN_TASK_SCHEDULED);
+    stage_free(stage);
+}
+
 static void a_stopped_worker_lets_runs_finish(void **state)
 {
     (void)state;
@@ -215,6 +231,7 @@ static void bad_options_are_refused_with_a_text(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_draining_worker_ends_when_its_queues_are_empty),
+    cmocka_unit_test(a_draining_worker_says_what_it_waits_for),
     cmocka_unit_test(a_stopped_worker_lets_runs_finish),
     cmocka_unit_test(runs_that_do_not_end_in_time_go_back_without_using_a_retry),
     cmocka_unit_test(done_during_shutdown_counts),
