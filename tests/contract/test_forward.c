@@ -154,6 +154,15 @@ static void aggregating_task_is_not_forwarded(struct contract *c)
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_AGGREGATING);
 }
 
+static void delayed_task_with_a_group_is_pending_when_it_is_due(struct contract *c)
+{
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .group = "g", .delay_ms = 1000});
+    contract_advance(c, 1000);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(delayed_task_is_never_early),
     CONTRACT_TEST(delayed_task_is_not_leased_before_it_is_forwarded),
@@ -166,5 +175,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(several_queues_are_forwarded_in_one_call),
     CONTRACT_TEST(paused_queue_is_forwarded_but_not_leased),
     CONTRACT_TEST(aggregating_task_is_not_forwarded),
+    CONTRACT_TEST(delayed_task_with_a_group_is_pending_when_it_is_due),
 };
 CONTRACT_MAIN(tests)

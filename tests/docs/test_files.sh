@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every file that the documentation names exists: relative links, and words in backquotes that look
-# like paths of this repository (a folder of ours first, or the name of a source file alone).
+# like paths of this repository (a folder of ours first, or the name of a source file alone). So
+# do the tests that a recipe names.
 set -eu
 cd "$QUERN_SOURCE"
 exec python3 - <<'END'
@@ -23,6 +24,9 @@ for document in documents:
                 names.append((pathlib.Path("."), word))
             elif re.fullmatch(r"\w+\.(?:c|h|sql|proto)", word) and word not in sources:
                 names.append((pathlib.Path("."), word))
+        # What a recipe runs: a test program, or a test of CTest.
+        for net, word in re.findall(r"(?:/|-R )(unit|contract|fault)[._]([a-z_]+)", line):
+            names.append((pathlib.Path("."), f"tests/{net}/test_{word}.c"))
         for folder, name in names:
             checked += 1
             # `src/base/arena.{c,h}` and `tests/unit/test_NAME.c` name several.
