@@ -318,6 +318,29 @@ static void fork_is_refused_and_does_no_harm(void **state)
     lib_sqlite_remove(&place);
 }
 
+static void file_that_was_removed_or_replaced_is_refused(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    char moved[sizeof place.path + 8];
+    quern_error err = {0};
+    lib_sqlite_make(&place);
+    struct qn_broker *broker = lib_sqlite_open(place.path);
+    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
+    (void)snprintf(moved, sizeof moved, "%s.moved", place.path);
+    assert_int_equal(rename(place.path, moved), 0);
+    assert_int_equal(lib_sqlite_enqueue(broker, "b", &err), QUERN_E_CONNECT);
+    assert_non_null(strstr(err.text, "removed or replaced"));
+    struct qn_broker *other = lib_sqlite_open(place.path);
+    assert_ok(lib_sqlite_enqueue(other, "c", &err), err);
+    assert_int_equal(lib_sqlite_enqueue(broker, "d", &err), QUERN_E_CONNECT);
+    qn_broker_close(broker);
+    assert_ok(lib_sqlite_enqueue(other, "e", &err), err);
+    qn_broker_close(other);
+    assert_int_equal(lib_sqlite_ask(place.path, "SELECT count(*) FROM quern_task"), 2);
+    lib_sqlite_remove(&place);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(new_file_is_private),
     cmocka_unit_test(missing_file_is_not_made_without_being_asked),
@@ -334,5 +357,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(symbolic_link_leads_to_the_same_sockets),
     cmocka_unit_test(new_file_may_be_opened_by_many_at_once),
     cmocka_unit_test(fork_is_refused_and_does_no_harm),
+    cmocka_unit_test(file_that_was_removed_or_replaced_is_refused),
 };
 TEST_MAIN(tests)

@@ -5,7 +5,8 @@
  * for other processes, for command_timeout_ms each. Urgent writers (lease
  * extension) pass all that wait. A commit that fails for lack of space has stored nothing; one that
  * fails with an I/O error may have: the caller is told QUERN_E_UNKNOWN, asks again with the same
- * stamp, and the connection is opened afresh before, so that it sees what is really in the file. */
+ * stamp, and the connection is opened afresh before, so that it sees what is really in the file.
+ * A file that was removed or replaced meanwhile is refused until the program starts again. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -55,6 +56,23 @@ void qn_gate_leave(struct qn_gate *gate)
     pthread_mutex_unlock(&gate->mutex);
 }
 
+/* What is written to a file that no longer has its name is lost with this process. Another file of
+ * that name is not ours either: its counter may give out tokens that this process holds. */
+static quern_status check_place(struct qn_sqlite *self, quern_error *err)
+{
+    int moved = 0;
+    if (self->writer.db != NULL &&
+        sqlite3_file_control(self->writer.db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) ==
+            SQLITE_OK &&
+        moved != 0) {
+        return qn_error_set(err, QUERN_E_CONNECT,
+                            "sqlite %s: the file was removed or replaced while in use: restart to "
+                            "use the one that is there now",
+                            self->path);
+    }
+    return QUERN_OK;
+}
+
 quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn **ret_conn,
                              quern_error *err)
 {
@@ -62,8 +80,8 @@ quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn
         return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it",
                             self->path);
     }
-    quern_status status = QUERN_OK;
-    if (self->writer.reopen) {
+    quern_status status = check_place(self, err);
+    if (status == QUERN_OK && self->writer.reopen) {
         qn_conn_close(&self->writer);
         status = qn_sqlite_open_writer(self, err);
         self->writer.reopen = status != QUERN_OK;
@@ -86,6 +104,8 @@ static void roll_back(struct qn_conn *conn)
     if (!sqlite3_get_autocommit(conn->db)) {
         struct qn_query query = qn_query_start(conn, sql_rollback);
         if (qn_query_run(&query, NULL, NULL) != QUERN_OK) {
+            /* Closing rolls back, and needs no memory; an open transaction would keep the lock. */
+            qn_conn_close(conn);
             conn->reopen = true;
         }
     }
