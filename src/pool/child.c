@@ -128,7 +128,9 @@ static void terminate(struct watch *watch)
 {
     watch->fds[CANCEL].fd = -1; /* the caller's: not closed */
     watch->end->cancelled = true;
-    (void)kill(-watch->pid, SIGTERM);
+    if (kill(-watch->pid, SIGTERM) != 0) {
+        (void)kill(watch->pid, SIGTERM); /* it has left its group; its number is ours till reaped */
+    }
     watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * NS_PER_MS;
 }
 
@@ -191,6 +193,7 @@ static bool ring_alarm(struct watch *watch)
     }
     watch->alarm_mono_ns = INT64_MAX;
     (void)kill(-watch->pid, SIGKILL);
+    (void)kill(watch->pid, SIGKILL); /* it may have left its group */
     return false;
 }
 

@@ -98,6 +98,7 @@ static size_t give_up_all(struct quern_worker *worker)
         struct qn_verdict verdict;
         qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
         verdict.offered = verdict.offered && !run->acked && !run->lost;
+        verdict.refused = run->lost;
         qn_books_fence(&worker->books, run, &verdict);
         count++;
     }
@@ -108,8 +109,8 @@ static size_t give_up_all(struct quern_worker *worker)
 
 void qn_worker_shut_down(struct quern_worker *worker)
 {
+    begin_drain(worker); /* first: what the log says is so */
     qn_log_write(&worker->log, QUERN_LOG_INFO, "worker drains id=%s", worker->id);
-    begin_drain(worker);
     bool settled = wait_settled(worker, worker->options.shutdown_timeout_ms, 2);
     if (!settled) {
         cancel_all(worker);

@@ -307,8 +307,8 @@ void quern_worker_stats_sized(quern_worker *worker, quern_worker_stats *ret_stat
     if (worker->pool != NULL) {
         stats.quarantined += (uint32_t)qn_pool_quarantined(worker->pool);
     }
-    stats.ready =
-        worker->state == QN_WORKER_RUNNING && !atomic_load(&worker->quiet) && !worker->braked;
+    stats.ready = worker->state == QN_WORKER_RUNNING && worker->pool != NULL &&
+                  !atomic_load(&worker->quiet) && !worker->braked;
     (void)pthread_mutex_unlock(&worker->mutex);
     memset(ret_stats, 0, stats_size);
     memcpy(ret_stats, &stats, stats_size < sizeof stats ? stats_size : sizeof stats);

@@ -233,6 +233,19 @@ static void a_child_that_ignores_term_is_killed(void **state)
     qn_child_end_finish(&end);
 }
 
+static void a_child_that_left_its_group_is_killed_too(void **state)
+{
+    (void)state;
+    struct qn_child_end end = run_and_cancel(
+        "exec perl -e 'setpgrp(0, getpgrp(getppid())); $SIG{TERM} = \"IGNORE\";"
+        " open(my $ready, \">\", $ENV{READY}); print $ready \"x\"; close $ready; sleep 1000'",
+        50);
+    assert_true(end.cancelled);
+    assert_false(end.exited);
+    assert_int_equal(end.signal, SIGKILL);
+    qn_child_end_finish(&end);
+}
+
 static void a_child_whose_run_was_given_up_is_killed_at_once(void **state)
 {
     (void)state;
@@ -320,6 +333,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(cancelling_terminates_the_whole_group),
     cmocka_unit_test(a_child_may_end_well_after_it_was_cancelled),
     cmocka_unit_test(a_child_that_ignores_term_is_killed),
+    cmocka_unit_test(a_child_that_left_its_group_is_killed_too),
     cmocka_unit_test(a_child_whose_run_was_given_up_is_killed_at_once),
     cmocka_unit_test(what_is_left_of_the_group_dies_with_the_child),
     cmocka_unit_test(strangers_that_hold_the_pipes_are_not_waited_for),
