@@ -161,6 +161,25 @@ static void pruning_expired_locks_frees_no_living_one(struct contract *c)
     assert_int_equal(contract_try(c, &long_lived), QUERN_E_DUPLICATE);
 }
 
+static void clock_that_jumps_ahead_for_a_moment_empties_no_archive(struct contract *c)
+{
+    const int64_t year_ms = 366 * 24 * 3600 * INT64_C(1000);
+    contract_finish(c, contract_start(c, "a"), QN_ARCHIVE);
+    assert_int_equal(prune(c, 10), 0);
+    contract_jump(c, year_ms);
+    (void)prune(c, 10);
+    (void)prune(c, 10);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ARCHIVED);
+    contract_jump(c, -year_ms);
+    (void)prune(c, 10);
+    contract_jump(c, year_ms);
+    (void)prune(c, 10);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ARCHIVED);
+    contract_advance(c, 3600 * 1000 + 1); /* it stays so: then it is the time */
+    (void)prune(c, 10);
+    assert_int_equal(contract_state(c, "default", "a"), 0);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(completed_task_goes_after_its_retention),
     CONTRACT_TEST(completed_tasks_go_in_bounded_steps),
@@ -170,5 +189,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(overfull_archive_is_trimmed_in_bounded_steps),
     CONTRACT_TEST(pruning_touches_only_the_queues_it_is_given),
     CONTRACT_TEST(pruning_expired_locks_frees_no_living_one),
+    CONTRACT_TEST(clock_that_jumps_ahead_for_a_moment_empties_no_archive),
 };
 CONTRACT_MAIN(tests)

@@ -4,7 +4,11 @@
  * Completed tasks past their retention; archived tasks that are too old or too many, which are
  * counted as trimmed, since somebody may still have wanted them; locks, days and sessions past
  * their time. A look on the reading connection comes first, so that usually nothing is locked. A
- * task that goes frees its unique lock, if it still holds one. */
+ * task that goes frees its unique lock, if it still holds one.
+ *
+ * The archive is for people, who cannot mend what a wrong clock destroyed: for an hour after the
+ * wall clock jumped against the clock since boot, nothing is trimmed for its age. Retention, locks
+ * and days follow the wall clock as it is. */
 #include "base/bug.h"
 #include "broker/sqlite/prune_sql.h"
 #include "broker/sqlite/sqlite.h"
@@ -12,12 +16,34 @@
 #define MS_PER_DAY (24 * 3600 * INT64_C(1000))
 #define SESSION_AGE_MS (600 * INT64_C(1000))
 
+#define CLOCK_JUMP_MS (3600 * INT64_C(1000)) /* less is a clock that was set right */
+#define CLOCK_TRUSTED_AFTER_MS (3600 * INT64_C(1000))
+#define NEVER_MS (-1) /* nothing was archived by then */
+
 struct pruning {
     struct qn_conn *conn;
     int64_t now_ms;
+    int64_t archived_until_ms; /* what was archived by then is too old */
     size_t limit;
     size_t removed;
 };
+
+/* With the reading connection locked. */
+static bool trusts_clock(struct qn_sqlite *self, int64_t now_ms)
+{
+    int64_t boot_ms = qn_clock_boot_ms(self->base.clock);
+    int64_t change_ms = now_ms - boot_ms - self->clock_offset_ms;
+    bool jumped = self->clock_seen && (change_ms > CLOCK_JUMP_MS || change_ms < -CLOCK_JUMP_MS);
+    if (jumped) {
+        self->clock_jumped_at_ms = boot_ms;
+    }
+    if (jumped || !self->clock_seen) {
+        self->clock_offset_ms = now_ms - boot_ms;
+        self->clock_seen = true;
+    }
+    return self->clock_jumped_at_ms == 0 ||
+           boot_ms - self->clock_jumped_at_ms >= CLOCK_TRUSTED_AFTER_MS;
+}
 
 static int64_t left(const struct pruning *pruning)
 {
@@ -46,7 +72,7 @@ static quern_status peek(struct pruning *pruning, const char *const *queues, siz
             query = qn_query_start(pruning->conn, sql_prune_peek_queue);
             qn_query_int(&query, no);
             qn_query_int(&query, pruning->now_ms);
-            qn_query_int(&query, pruning->now_ms - QN_ARCHIVE_AGE_MS);
+            qn_query_int(&query, pruning->archived_until_ms);
             qn_query_int(&query, QN_ARCHIVE_SIZE_MAX);
             status = ask(&query, ret_work, err);
         }
@@ -94,7 +120,7 @@ static quern_status trim_archive(struct pruning *pruning, int64_t queue_no, quer
     int64_t surplus = 0;
     int64_t limit = QN_BUG(TRIM_UNBOUNDED) ? INT64_MAX / 2 : left(pruning);
     quern_status status = remove_tasks(pruning, sql_prune_old_archived, queue_no,
-                                       pruning->now_ms - QN_ARCHIVE_AGE_MS, limit, &old, err);
+                                       pruning->archived_until_ms, limit, &old, err);
     if (status == QUERN_OK) {
         status = count_surplus(pruning, queue_no, limit - old, &surplus, err);
     }
@@ -173,6 +199,8 @@ quern_status qn_sqlite_prune(struct qn_broker *broker, const char *const *queues
     bool work = false;
     quern_status status = qn_sqlite_read_begin(self, &pruning.conn, err);
     if (status == QUERN_OK) {
+        pruning.archived_until_ms =
+            trusts_clock(self, pruning.now_ms) ? pruning.now_ms - QN_ARCHIVE_AGE_MS : NEVER_MS;
         status = peek(&pruning, queues, queue_count, &work, err);
         qn_sqlite_read_end(self);
     }

@@ -80,7 +80,10 @@ struct qn_sqlite {
     struct qn_gate gate;
     struct qn_conn writer; /* used with the gate held */
     pthread_mutex_t read_mutex;
-    struct qn_conn reader; /* guarded by read_mutex; opened when first needed */
+    struct qn_conn reader; /* guarded by read_mutex, as the next three; opened when first needed */
+    bool clock_seen;       /* by prune */
+    int64_t clock_offset_ms;    /* wall clock minus boot clock */
+    int64_t clock_jumped_at_ms; /* when that changed by much; boot clock */
     struct qn_syncer syncer;
     struct qn_waiter waiter;
     struct qn_roster roster;
