@@ -101,6 +101,31 @@ static void sockets_of_a_killed_process_are_removed_by_the_next_sender(void **st
     lib_sqlite_remove(&scene.place);
 }
 
+static void sockets_that_were_removed_are_made_anew(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct qn_wakeup wakeup = {0};
+    quern_error err = {0};
+    scene_make(&scene);
+    struct qn_broker *sleeping = lib_sqlite_open(scene.place.path);
+    struct qn_broker *sender = lib_sqlite_open(scene.place.path);
+    lib_sqlite_arm(sleeping);
+    test_dir_remove(scene.wake_dir);
+    assert_ok(qn_broker_wait(sleeping, 0, &wakeup, &err), err);
+    assert_true(wakeup.work); /* what was sent meanwhile did not arrive */
+    assert_int_equal(lib_sqlite_names_in(scene.wake_dir), 3);
+    lib_sqlite_arm(sleeping);
+    assert_ok(qn_broker_wait(sleeping, 0, &wakeup, &err), err);
+    assert_false(wakeup.work);
+    qn_broker_wake(sender);
+    assert_ok(qn_broker_wait(sleeping, TEST_PATIENCE_MS, &wakeup, &err), err);
+    assert_true(wakeup.work);
+    qn_broker_close(sender);
+    qn_broker_close(sleeping);
+    lib_sqlite_remove(&scene.place);
+}
+
 static void full_socket_is_a_wake_up_already(void **state)
 {
     (void)state;
@@ -220,6 +245,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(client_that_never_waits_makes_no_sockets),
     cmocka_unit_test(sockets_are_private_and_go_with_their_owner),
     cmocka_unit_test(sockets_of_a_killed_process_are_removed_by_the_next_sender),
+    cmocka_unit_test(sockets_that_were_removed_are_made_anew),
     cmocka_unit_test(full_socket_is_a_wake_up_already),
     cmocka_unit_test(waiter_that_comes_later_is_noticed),
     cmocka_unit_test(file_deep_in_the_tree_can_be_waited_for),

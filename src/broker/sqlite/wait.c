@@ -8,7 +8,8 @@
  * and looks into the tables afterwards, so nothing falls between.
  *
  * Safety net: a sleeper also compares data_version each second, which any commit of others changes;
- * so tasks of a transaction that woke nobody are found. */
+ * so tasks of a transaction that woke nobody are found. It also looks whether its sockets are still
+ * there, and makes new ones if not. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -291,6 +292,26 @@ static quern_status look_for_changes(struct qn_sqlite *self, bool *ret_changed, 
     return status;
 }
 
+/* Makes new sockets when somebody has removed ours, since nobody can wake us by them. Only the
+ * thread that waits does this: it is the one that uses the descriptors without the mutex. */
+static quern_status renew(struct qn_sqlite *self, bool *ret_renewed, quern_error *err)
+{
+    struct qn_waiter *waiter = &self->waiter;
+    char name[QN_WAITER_ID_SIZE + 8];
+    struct stat info;
+    quern_status status = QUERN_OK;
+    pthread_mutex_lock(&waiter->mutex);
+    (void)snprintf(name, sizeof name, "%s.w", waiter->id);
+    *ret_renewed =
+        fstatat(waiter->dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+    if (*ret_renewed) {
+        close_waiter(waiter);
+        status = prepare(self, err);
+    }
+    pthread_mutex_unlock(&waiter->mutex);
+    return status;
+}
+
 /* Sleeps for one slice. True: *wakeup says what came, also when that is an interruption. */
 static quern_status sleep_once(struct qn_sqlite *self, int timeout_ms, struct qn_wakeup *wakeup,
                                bool *ret_ended, quern_error *err)
@@ -306,7 +327,10 @@ static quern_status sleep_once(struct qn_sqlite *self, int timeout_ms, struct qn
     quern_status status = QUERN_OK;
     uint64_t times = 0;
     if (count <= 0) {
-        status = look_for_changes(self, &wakeup->work, err);
+        status = renew(self, &wakeup->work, err);
+        if (status == QUERN_OK && !wakeup->work) {
+            status = look_for_changes(self, &wakeup->work, err);
+        }
         *ret_ended = wakeup->work;
     } else {
         switch ((enum source)event.data.u32) {
