@@ -440,3 +440,30 @@ quern_worker_stats stage_stats(struct stage_worker *worker)
     quern_worker_get_stats(worker->worker, &stats);
     return stats;
 }
+
+static bool is_unready(void *user)
+{
+    return stage_stats(user).ready == 0;
+}
+
+void stage_wait_unready(struct stage_worker *worker)
+{
+    assert_true(test_until(is_unready, worker));
+}
+
+struct given_back {
+    struct stage_worker *worker;
+    uint64_t count;
+};
+
+static bool has_given_back(void *user)
+{
+    const struct given_back *wanted = user;
+    return stage_stats(wanted->worker).given_back >= wanted->count;
+}
+
+void stage_wait_given_back(struct stage_worker *worker, uint64_t count)
+{
+    struct given_back wanted = {.worker = worker, .count = count};
+    assert_true(test_until(has_given_back, &wanted));
+}

@@ -105,6 +105,10 @@ void stage_wait_reports(struct stage *stage, size_t count);
 void stage_wait_written(struct stage *stage, size_t count);
 void stage_wait_log(struct stage *stage, const char *text);
 bool stage_logged(struct stage *stage, const char *text);
+/* Until the worker says that it fetches nothing. */
+void stage_wait_unready(struct stage_worker *worker);
+/* Until so many runs were given back. */
+void stage_wait_given_back(struct stage_worker *worker, uint64_t count);
 /* Until no handler runs. */
 void stage_wait_empty(struct stage *stage);
 void stage_open_gate(struct stage *stage);
