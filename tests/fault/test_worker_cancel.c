@@ -35,14 +35,18 @@ static void a_run_over_its_timeout_is_cancelled_and_retried(void **state)
 static void a_run_over_its_deadline_is_cancelled_and_then_archived(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct stage *stage = stage_new(true);
     stage_put_task(stage, &(quern_task){.id = "a",
                                         .payload = "wait",
                                         .payload_size = 4,
-                                        .deadline_at_ms = qn_clock_wall_ms(qn_clock_system()) + 300,
+                                        .deadline_at_ms = stage->clock.wall_ms + 1000,
                                         .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1}});
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    quern_clock_advance(&stage->clock, 1001);
+    stage_wait_reports(stage, 1);
+    quern_clock_advance(&stage->clock, 2); /* the retry is due */
     stage_wait_state(stage, "a", QUERN_TASK_ARCHIVED);
     expect_error(stage, "a", "deadline exceeded");
     assert_int_equal(stage->start_count, 1);
