@@ -89,18 +89,27 @@ class VerdictTest(CliTest):
         self.assertIn("--exec", self.fails(EXIT_USAGE, "work", "--drain"))
         self.assertEqual(self.state(task_id), "pending")
 
-    def test_timeout_sends_term(self):
+    def run_into_timeout(self, command):
+        """Runs a command that tells by the file "set" that it has set its trap. Where the machine
+        is too busy for that within the timeout, again with a longer one; gives the task's id."""
         self.fifo("never")
-        task_id = self.enqueue("t", "--timeout", "500ms", "--retry", "0")
-        self.drain("t=trap 'echo term > seen; exit 1' TERM; cat never & wait")
+        for timeout in ("500ms", "3s", "20s"):
+            task_id = self.enqueue("t", "--timeout", timeout, "--retry", "0")
+            self.drain("t=" + command)
+            if self.read("set"):
+                return task_id
+        return self.fail("the command never came to set its trap")
+
+    def test_timeout_sends_term(self):
+        task_id = self.run_into_timeout(
+            "trap 'echo term > seen; exit 1' TERM; echo on > set; cat never & wait")
         task = self.task(task_id)
         self.assertEqual((task["state"], self.read("seen")), ("archived", "term\n"))
         self.assertRegex(task["error"], "timeout|deadline exceeded")
 
     def test_timeout_that_ignores_term_gets_kill_for_its_whole_group(self):
-        self.fifo("never")
-        task_id = self.enqueue("t", "--timeout", "500ms", "--retry", "0")
-        self.drain("t=trap '' TERM; cat never & echo $! > child; echo $$ > shell; cat never")
+        task_id = self.run_into_timeout("trap '' TERM; cat never & echo $! > child; "
+                                        "echo $$ > shell; echo on > set; cat never")
         self.assertEqual(self.state(task_id), "archived")
         for name in ("child", "shell"):
             pid = int(self.read(name))
