@@ -339,6 +339,9 @@ quern_status qn_sqlite_act_all(struct qn_broker *broker, quern_action action,
     }
     if (status == QUERN_OK) {
         *ret_count = bulk->count;
+        if (bulk->count == limit) {
+            qn_conn_give_way(); /* the caller goes on with the rest */
+        }
     }
     qn_free(bulk->ids);
     qn_free(bulk);

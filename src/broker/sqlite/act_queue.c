@@ -199,6 +199,9 @@ quern_status qn_sqlite_remove_queue(struct qn_broker *broker, const char *queue,
         } else {
             qn_sqlite_rollback(self);
         }
+        if (status == QUERN_OK && !done) {
+            qn_conn_give_way();
+        }
     }
     return status;
 }

@@ -39,6 +39,12 @@ static int wait_for_lock(void *user, int tries)
     return 1;
 }
 
+void qn_conn_give_way(void)
+{
+    struct timespec nap = {.tv_nsec = (long)BUSY_NAP_US_MAX * 3 / 2 * 1000};
+    (void)nanosleep(&nap, NULL); /* cut short by a signal: they get their turn at the next step */
+}
+
 quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags, int64_t busy_max_ms,
                           quern_error *err)
 {

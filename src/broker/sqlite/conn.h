@@ -43,6 +43,9 @@ QUERN_NODISCARD quern_status qn_conn_open(struct qn_conn *conn, const char *path
                                           int64_t busy_max_ms, quern_error *err);
 /* Forgets the statements and closes. A zeroed struct is fine. */
 void qn_conn_close(struct qn_conn *conn);
+/* Between two steps of a long piece of work: long enough for every process that waits for the lock
+ * to look once. Without it one that commits and begins again at once shuts the others out. */
+void qn_conn_give_way(void);
 /* Uses a connection of somebody else; qn_conn_return gives it back without our statements. */
 void qn_conn_borrow(struct qn_conn *conn, sqlite3 *db, const char *path);
 void qn_conn_return(struct qn_conn *conn);
