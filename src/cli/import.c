@@ -213,7 +213,7 @@ static int report(const struct import *import, int exit_code)
                                       "duplicates", (json_int_t)import->duplicates, "conflicts",
                                       (json_int_t)import->conflicts));
     } else {
-        printf("%" PRIu64 " tasks stored\n", import->stored);
+        printf("%" PRIu64 " %s stored\n", import->stored, import->stored == 1 ? "task" : "tasks");
     }
     if (exit_code == QN_EXIT_OK && import->refused_line != 0) {
         qn_cli_say(import->cli,

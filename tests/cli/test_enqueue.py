@@ -213,6 +213,7 @@ class ImportTest(CliTest):
     def test_empty_lines_and_a_missing_last_line_end_are_fine(self):
         self.assertEqual(self.ok("enqueue", "--from", "-", stdin='\n{"type":"t"}\n\n{"type":"t"}'),
                          "2 tasks stored")
+        self.assertEqual(self.ok("enqueue", "--from", "-", stdin='{"type":"t"}'), "1 task stored")
         self.assertEqual(self.ok("enqueue", "--from", "-", stdin=""), "0 tasks stored")
 
     def test_missing_file_is_an_error(self):
