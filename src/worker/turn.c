@@ -68,17 +68,26 @@ uint32_t qn_turn_room(struct quern_worker *worker, int64_t now_mono_ns, uint32_t
     return qn_brake_room(&pump->brake, (uint32_t)room, books->held_count, now_mono_ns);
 }
 
+/* Why the task will run again. A run that never started leaves the cause it came with: that a
+ * worker or a child died with this task must not be forgotten on the way. */
+static quern_cause cause_of_return(const struct qn_leased *leased, bool started, quern_cause cause)
+{
+    bool inherits = !started && cause == QUERN_CAUSE_GIVEN_BACK;
+    return inherits && leased->cause != QUERN_CAUSE_NONE ? leased->cause : cause;
+}
+
 static void add_outcome(struct qn_turn *turn, struct quern_run *run)
 {
     const struct qn_verdict *verdict = &run->verdict;
     size_t i = turn->exchange.outcome_count++;
+    bool started = run->started_at_mono_ns != 0;
     bool own_words = run->phase != QN_RUN_FENCED; /* else its handler may still write them */
     turn->ended[i] = run;
     turn->outcomes[i] = (struct qn_outcome){
         .run = run->leased,
         .kind = verdict->kind,
-        .started = run->started_at_mono_ns != 0,
-        .cause = verdict->cause,
+        .started = started,
+        .cause = cause_of_return(run->leased, started, verdict->cause),
         .delay_ms = verdict->delay_ms,
         .error = verdict->error,
         .has_result = own_words && verdict->kind == QN_DONE && run->has_result,
@@ -94,9 +103,13 @@ static void add_unplaced(struct qn_turn *turn)
     while (turn->unplaced_count > 0) {
         size_t i = turn->exchange.outcome_count++;
         turn->ended[i] = NULL;
-        turn->returned[i] = turn->unplaced[--turn->unplaced_count];
+        struct qn_leased *leased = turn->unplaced[--turn->unplaced_count];
+        turn->returned[i] = leased;
         turn->outcomes[i] = (struct qn_outcome){
-            .run = turn->returned[i], .kind = QN_GIVE_BACK, .cause = QUERN_CAUSE_GIVEN_BACK};
+            .run = leased,
+            .kind = QN_GIVE_BACK,
+            .cause = cause_of_return(leased, false, QUERN_CAUSE_GIVEN_BACK),
+        };
     }
 }
 

@@ -128,6 +128,25 @@ static void runs_fetched_ahead_that_do_not_start_are_taken_back(void **state)
     stage_free(stage);
 }
 
+static void a_run_taken_back_before_its_start_leaves_the_cause_it_came_with(void **state)
+{
+    (void)state;
+    struct stage_worker worker;
+    struct stage *stage = stage_with_runs_ahead(&worker, "default");
+    stage_put_task(
+        stage,
+        &(quern_task){.id = "last", .payload = "hold", .payload_size = 4, .delay_ms = 3600000});
+    stage_act(stage, QUERN_ACTION_RUN, "last");
+    stage_wait_given_back(&worker, 2 * AHEAD + 1); /* in two rounds, the second with all of them */
+    stage_open_gate(stage);
+    stage_wait_reports(stage, AHEAD + 3);
+    struct stage_start last = stage_start_at(stage, AHEAD + 2);
+    assert_string_equal(last.id, "last");
+    assert_int_equal(last.cause, QUERN_CAUSE_OPERATOR);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
 static bool is_noted_as_started(void *user)
 {
     quern_task_info *info = stage_see(user, "hold");
@@ -272,6 +291,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(full_queues_get_their_shares_in_every_window),
     cmocka_unit_test(strict_priority_empties_the_higher_queue_first),
     cmocka_unit_test(runs_fetched_ahead_that_do_not_start_are_taken_back),
+    cmocka_unit_test(a_run_taken_back_before_its_start_leaves_the_cause_it_came_with),
     cmocka_unit_test(the_start_of_a_run_fetched_ahead_is_told_to_the_broker),
     cmocka_unit_test(pause_holds_also_for_runs_fetched_ahead),
     cmocka_unit_test(suspects_run_one_at_a_time),
