@@ -6,11 +6,11 @@
  * Relies on spawn.c for a child that is a process group of its own.
  *
  * Happy path: input written and closed, both outputs read to their end, the process ended.
- * Cancelled: SIGTERM to the group; after kill_after_ms SIGKILL, or as soon as the run is abandoned:
- * its task is somebody else's then. When the process has ended, what
- * is left of its group is killed before it is reaped (so the group's number cannot be another's),
- * and pipes that strangers (daemons with a session of their own) still hold are left after
- * LINGER_MS. Memory that runs out while output is read cuts the output, never the run. */
+ * Cancelled: SIGTERM to the group, through its guard; after kill_after_ms SIGKILL, or as soon as
+ * the run is abandoned: its task is somebody else's then. When the process has ended, what is left
+ * of its group is killed before it is reaped (so the group's number cannot be another's), and pipes
+ * that strangers (daemons with a session of their own) still hold are left after LINGER_MS. Memory
+ * that runs out while output is read cuts the output, never the run. */
 #include "pool/child.h"
 
 #include <errno.h>
@@ -128,9 +128,7 @@ static void terminate(struct watch *watch)
 {
     watch->fds[CANCEL].fd = -1; /* the caller's: not closed */
     watch->end->cancelled = true;
-    if (kill(-watch->pid, SIGTERM) != 0) {
-        (void)kill(watch->pid, SIGTERM); /* it has left its group; its number is ours till reaped */
-    }
+    (void)kill(watch->pid, SIGTERM); /* its guard passes it on; the number is ours till reaped */
     watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * NS_PER_MS;
 }
 
@@ -193,7 +191,7 @@ static bool ring_alarm(struct watch *watch)
     }
     watch->alarm_mono_ns = INT64_MAX;
     (void)kill(-watch->pid, SIGKILL);
-    (void)kill(watch->pid, SIGKILL); /* it may have left its group */
+    (void)kill(watch->pid, SIGKILL); /* a shell that left the group dies with its guard */
     return false;
 }
 

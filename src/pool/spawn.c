@@ -6,9 +6,14 @@
  * that moment. Signals are blocked across the fork, so that no handler of the program can run in
  * the child.
  *
- * The child leads a process group of its own, is killed with the thread that made it, and starts
- * with default signal dispositions, an empty mask and no descriptor but 0, 1 and 2. If /bin/sh
- * cannot be run it exits with 127, as a shell does for a missing command. */
+ * Between us and the shell stands a guard, which leads the process group. A shell forks for its
+ * commands, and the death signal of the kernel reaches only the one process that asked for it: so
+ * the guard asks, and kills the whole group when we die, be it by kill -9. Else it only waits, and
+ * ends as the shell ended. It ignores what the group is sent. A SIGTERM that we send to the guard
+ * it hands to the group, and to a shell that left the group: so none comes before there is a shell.
+ *
+ * The shell starts with default signal dispositions, an empty mask and no descriptor but 0, 1 and
+ * 2. If /bin/sh cannot be run it exits with 127, as a shell does for a missing command. */
 #include "pool/spawn.h"
 
 #include <errno.h>
@@ -113,12 +118,12 @@ static const char **merge_environment(const char *const *environment)
 }
 
 /* In the child: async-signal-safe calls only from here on. */
-static void keep_only_standard_fds(int fd_max)
+static void close_from(int first, int fd_max)
 {
-    if (close_range(FIRST_FREE_FD, ~0U, 0) == 0) {
+    if (close_range((unsigned)first, ~0U, 0) == 0) {
         return;
     }
-    for (int fd = FIRST_FREE_FD; fd < fd_max; fd++) {
+    for (int fd = first; fd < fd_max; fd++) {
         (void)close(fd);
     }
 }
@@ -133,23 +138,80 @@ static void reset_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-_Noreturn static void become_command(const struct ends *ends, pid_t parent, int fd_max,
-                                     char *const *arguments, char *const *environment)
+/* Dies if `parent` is dead already: then the request came too late, and no signal would come. */
+static void die_with(pid_t parent, int number)
 {
-    (void)setpgid(0, 0);
-    /* The parent may have died before the request was in place: then nobody would kill us. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+    if (prctl(PR_SET_PDEATHSIG, number) != 0 || getppid() != parent) {
         _exit(EXIT_NOT_FOUND);
     }
+}
+
+_Noreturn static void become_shell(const struct ends *ends, pid_t guard, int fd_max,
+                                   char *const *arguments, char *const *environment)
+{
+    die_with(guard, SIGKILL);
     for (int i = 0; i < FIRST_FREE_FD; i++) {
         if (dup2(ends[i].child, i) < 0) {
             _exit(EXIT_NOT_FOUND);
         }
     }
-    keep_only_standard_fds(fd_max);
+    close_from(FIRST_FREE_FD, fd_max);
     reset_signals();
     (void)execve("/bin/sh", arguments, environment);
     _exit(EXIT_NOT_FOUND);
+}
+
+_Noreturn static void end_like(int code)
+{
+    if (WIFEXITED(code)) {
+        _exit(WEXITSTATUS(code));
+    }
+    (void)prctl(PR_SET_DUMPABLE, 0); /* one core is enough */
+    reset_signals();
+    (void)kill(getpid(), WTERMSIG(code));
+    _exit(EXIT_NOT_FOUND);
+}
+
+/* All signals are blocked, so that none is lost between two looks. */
+_Noreturn static void guard_shell(pid_t parent, pid_t shell)
+{
+    sigset_t all;
+    sigfillset(&all);
+    for (;;) {
+        siginfo_t info = {0};
+        int number = sigwaitinfo(&all, &info);
+        if (getppid() != parent) {
+            (void)kill(0, SIGKILL); /* the group, and with it ourselves */
+        }
+        if (number == SIGTERM && info.si_pid == parent) {
+            (void)kill(0, SIGTERM);
+            if (getpgid(shell) != getpgrp()) {
+                (void)kill(shell, SIGTERM);
+            }
+        }
+        int code = 0;
+        if (waitpid(shell, &code, WNOHANG) == shell) {
+            end_like(code);
+        }
+    }
+}
+
+_Noreturn static void become_guard(const struct ends *ends, pid_t parent, int fd_max,
+                                   char *const *arguments, char *const *environment)
+{
+    (void)setpgid(0, 0);
+    die_with(parent, SIGHUP);
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would throw the exit code away */
+    pid_t guard = getpid();
+    pid_t shell = _Fork();
+    if (shell == 0) {
+        become_shell(ends, guard, fd_max, arguments, environment);
+    }
+    if (shell < 0) {
+        _exit(EXIT_NOT_FOUND);
+    }
+    close_from(0, fd_max); /* the ends of the pipes are the shell's alone */
+    guard_shell(parent, shell);
 }
 
 /* The strings of argv and envp are not changed by execve, whatever its prototype says. */
@@ -172,7 +234,7 @@ static pid_t fork_command(const struct ends *ends, const char *command, const ch
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0) {
-        become_command(ends, parent, fd_max, arguments.given, variables.given);
+        become_guard(ends, parent, fd_max, arguments.given, variables.given);
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid > 0) {

@@ -8,7 +8,7 @@
 #include "quern/status.h"
 
 struct qn_spawned {
-    pid_t pid;   /* also its process group */
+    pid_t pid;   /* of its guard, which ends as it ends; also the process group */
     int pid_fd;  /* readable once it has ended */
     int input;   /* ours, non-blocking: write its stdin */
     int output;  /* ours, non-blocking: read its stdout */

@@ -148,6 +148,17 @@ class EndTest(CliTest):
         self.assertEqual(self.read("ended"), "end\n")
         self.assertEqual(self.state(task_id), "gone")
 
+    def test_killed_worker_takes_its_commands_with_it(self):
+        self.enqueue("t")
+        # The shell does not become the program, since it has more to do.
+        worker = self.start("work", "--exec", "t=sh -c 'echo $$ > pid; exec sleep 1000'; true")
+        self.wait_until(lambda: self.read("pid").endswith("\n"), "the command has started")
+        program = int(self.read("pid"))
+        self.assertTrue(alive(program))
+        worker.kill()
+        self.end(worker)
+        self.wait_until(lambda: not alive(program), "the command is gone")
+
     def test_second_signal_ends_at_once_and_gives_the_task_back(self):
         self.fifo("never")
         task_id = self.enqueue("t")
