@@ -2,8 +2,8 @@
 /* child.h - runs one shell command as a child process: input, output, limits, cancellation.
  *
  * Blocks the calling thread until the child and its output are done. The child has a process group
- * of its own, dies with the calling thread (with all that it started, see spawn.c), inherits nothing
- * but stdin, stdout and stderr, and has the default signal mask and dispositions. */
+ * of its own, dies with the calling thread and with all that it started (see spawn.c), inherits
+ * nothing but stdin, stdout and stderr, and has the default signal mask and dispositions. */
 #ifndef QN_POOL_CHILD_H
 #define QN_POOL_CHILD_H
 
