@@ -14,14 +14,13 @@
  * time is up before any leader took its request leaves the list: nothing of it was stored. */
 #include "client/client.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
 
+#include "base/cond.h"
 #include "base/error.h"
 
 #define NS_PER_MS INT64_C(1000000)
-#define NS_PER_S INT64_C(1000000000)
 #define BACKOFF_MS_FIRST 1
 #define BACKOFF_MS_MAX 100
 
@@ -253,12 +252,8 @@ static void lead(quern_client *client, struct qn_request *own)
  * time is up. */
 static void wait_for_turn(quern_client *client, struct qn_request *request)
 {
-    const struct timespec deadline = {
-        .tv_sec = request->deadline_mono_ns / NS_PER_S,
-        .tv_nsec = request->deadline_mono_ns % NS_PER_S,
-    };
     while (request->phase == QN_REQUEST_WAITING) {
-        if (pthread_cond_timedwait(&request->changed, &client->mutex, &deadline) != ETIMEDOUT ||
+        if (qn_cond_wait_until(&request->changed, &client->mutex, request->deadline_mono_ns) ||
             request->phase != QN_REQUEST_WAITING) {
             continue;
         }
@@ -282,11 +277,7 @@ void qn_client_combine(quern_client *client, struct qn_request *request)
 {
     QN_ASSERT(request->count > 0 && request->count <= QN_BATCH_MAX);
     QN_ASSERT(!request->wants_info || request->count == 1);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&request->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    qn_cond_init(&request->changed);
     request->deadline_mono_ns = qn_clock_mono_ns() + client->command_timeout_ms * NS_PER_MS;
 
     pthread_mutex_lock(&client->mutex);

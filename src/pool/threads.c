@@ -14,16 +14,13 @@
  * one itself, so there is always one. */
 #include "pool/pool.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/cond.h"
 #include "base/error.h"
 #include "pool/thread.h"
-
-#define NS_PER_S INT64_C(1000000000)
 
 struct thread {
     struct qn_list node; /* in pool->threads, or in pool->ended */
@@ -165,11 +162,7 @@ quern_status qn_pool_new(size_t size, struct qn_pool **ret_pool, quern_error *er
     qn_list_init(&pool->ended);
     (void)pthread_mutex_init(&pool->mutex, NULL); /* cannot fail on Linux */
     (void)pthread_cond_init(&pool->work, NULL);
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&pool->gone, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    qn_cond_init(&pool->gone);
     (void)pthread_mutex_lock(&pool->mutex);
     quern_status status = start_thread(pool, err);
     (void)pthread_mutex_unlock(&pool->mutex);
@@ -259,8 +252,6 @@ static bool is_busy(struct qn_pool *pool)
 
 bool qn_pool_stop(struct qn_pool *pool, int64_t deadline_mono_ns)
 {
-    const struct timespec deadline = {.tv_sec = (time_t)(deadline_mono_ns / NS_PER_S),
-                                      .tv_nsec = (long)(deadline_mono_ns % NS_PER_S)};
     (void)pthread_mutex_lock(&pool->mutex);
     pool->stopping = true;
     (void)pthread_cond_broadcast(&pool->work);
@@ -269,7 +260,7 @@ bool qn_pool_stop(struct qn_pool *pool, int64_t deadline_mono_ns)
         if (late) {
             (void)pthread_cond_wait(&pool->gone, &pool->mutex);
         } else {
-            late = pthread_cond_timedwait(&pool->gone, &pool->mutex, &deadline) == ETIMEDOUT;
+            late = !qn_cond_wait_until(&pool->gone, &pool->mutex, deadline_mono_ns);
         }
     }
     bool stopped = qn_list_empty(&pool->threads);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/cond.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "broker/broker.h"
@@ -26,6 +27,11 @@
 #include "worker/run.h"
 
 #define QN_NS_PER_MS INT64_C(1000000)
+
+static inline int64_t qn_earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_WORKER_STOPPED };
 

@@ -6,12 +6,7 @@
  * backoff of its own, and the look at the timers begins again: so leases come next, however long
  * the call took. The outage is over when none of them fails any more: some calls only read, and
  * work where others do not. */
-#include <errno.h>
-#include <time.h>
-
 #include "worker/internal.h"
-
-#define NS_PER_S INT64_C(1000000000)
 
 struct timer {
     quern_status (*act)(struct quern_worker *worker, quern_error *err);
@@ -43,11 +38,6 @@ void qn_keeper_poke(struct quern_worker *worker)
     }
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool any_fails(const struct keeper *keeper)
 {
     for (size_t i = 0; i < TIMER_COUNT; i++) {
@@ -72,9 +62,9 @@ static void ring_timer(struct keeper *keeper, size_t index)
     if (fails) {
         qn_outage_fail(&keeper->outage, &worker->log, "keeper", &error);
         /* Never later than usual: a short lease does not wait for a long backoff. */
-        keeper->due_mono_ns[index] =
-            index == EXTEND ? earlier(keeper->due_mono_ns[index], keeper->outage.retry_at_mono_ns)
-                            : keeper->outage.retry_at_mono_ns;
+        keeper->due_mono_ns[index] = index == EXTEND ? qn_earlier(keeper->due_mono_ns[index],
+                                                                  keeper->outage.retry_at_mono_ns)
+                                                     : keeper->outage.retry_at_mono_ns;
     } else if (!any_fails(keeper)) {
         qn_outage_end(&keeper->outage, &worker->log, "keeper");
     }
@@ -97,7 +87,7 @@ static int64_t ring_timers(struct keeper *keeper)
                 return now_mono_ns;
             }
         }
-        until_mono_ns = earlier(until_mono_ns, keeper->due_mono_ns[i]);
+        until_mono_ns = qn_earlier(until_mono_ns, keeper->due_mono_ns[i]);
     }
     return until_mono_ns;
 }
@@ -105,13 +95,11 @@ static int64_t ring_timers(struct keeper *keeper)
 /* True when the worker has stopped. */
 static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
 {
-    const struct timespec until = {.tv_sec = (time_t)(until_mono_ns / NS_PER_S),
-                                   .tv_nsec = (long)(until_mono_ns % NS_PER_S)};
     (void)pthread_mutex_lock(&worker->mutex);
     worker->keeper_until_mono_ns = until_mono_ns;
-    int code = 0;
-    while (!worker->keeper_poked && worker->state != QN_WORKER_STOPPED && code != ETIMEDOUT) {
-        code = pthread_cond_timedwait(&worker->keeper_cond, &worker->mutex, &until);
+    bool in_time = true;
+    while (!worker->keeper_poked && worker->state != QN_WORKER_STOPPED && in_time) {
+        in_time = qn_cond_wait_until(&worker->keeper_cond, &worker->mutex, until_mono_ns);
     }
     worker->keeper_poked = false;
     worker->keeper_until_mono_ns = INT64_MAX; /* awake: it looks at everything anyway */
@@ -127,7 +115,7 @@ void *qn_keeper_main(void *argument)
     bool stopped = false;
     while (!stopped) {
         int64_t until_mono_ns = qn_keeper_watch(keeper.worker, qn_clock_mono_ns());
-        until_mono_ns = earlier(until_mono_ns, ring_timers(&keeper));
+        until_mono_ns = qn_earlier(until_mono_ns, ring_timers(&keeper));
         stopped = sleep_until(keeper.worker, until_mono_ns);
     }
     return NULL;

@@ -4,13 +4,10 @@
  * News of work become a step of the pump on this very thread (qn_pump_help). A lost message costs
  * little: the pump looks each second by itself, and cancellations come with the next extension,
  * too. When waiting itself fails, this thread backs off and tries again. */
-#include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "worker/internal.h"
 
-#define NS_PER_S INT64_C(1000000000)
 enum { WAIT_MS = 10000 }; /* qn_broker_interrupt ends it earlier */
 
 static void cancel(struct quern_worker *worker, const struct qn_wakeup *wakeup)
@@ -33,12 +30,10 @@ static void cancel(struct quern_worker *worker, const struct qn_wakeup *wakeup)
 /* True when the worker has stopped. */
 static bool back_off(struct quern_worker *worker, int64_t until_mono_ns)
 {
-    const struct timespec until = {.tv_sec = (time_t)(until_mono_ns / NS_PER_S),
-                                   .tv_nsec = (long)(until_mono_ns % NS_PER_S)};
     (void)pthread_mutex_lock(&worker->mutex);
-    int code = 0;
-    while (worker->state != QN_WORKER_STOPPED && code != ETIMEDOUT) {
-        code = pthread_cond_timedwait(&worker->listener_cond, &worker->mutex, &until);
+    bool in_time = true;
+    while (worker->state != QN_WORKER_STOPPED && in_time) {
+        in_time = qn_cond_wait_until(&worker->listener_cond, &worker->mutex, until_mono_ns);
     }
     bool stopped = worker->state == QN_WORKER_STOPPED;
     (void)pthread_mutex_unlock(&worker->mutex);

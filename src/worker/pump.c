@@ -10,12 +10,7 @@
  * turn_mutex, instead of waking the pump: that saves a change of threads between an enqueue and the
  * start of its handler. When the broker does not answer, steps do nothing until the backoff is
  * over; finished runs keep their outcome meanwhile. */
-#include <errno.h>
-#include <time.h>
-
 #include "worker/internal.h"
-
-#define NS_PER_S INT64_C(1000000000)
 
 enum {
     FORWARD_BUSY_MS = 20, /* while busy: how often to look for due tasks nobody told us of */
@@ -41,11 +36,6 @@ void qn_pump_poke(struct quern_worker *worker)
         worker->pump_poked = true;
         (void)pthread_cond_signal(&worker->pump_cond);
     }
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 static int64_t later(int64_t a, int64_t b)
@@ -147,7 +137,7 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
     }
     uint32_t doublings =
         pump->fruitless < FRUITLESS_DOUBLINGS ? pump->fruitless : FRUITLESS_DOUBLINGS;
-    int64_t delay_ms = earlier(QN_SAFETY_NET_MS, (int64_t)FRUITLESS_MS << doublings);
+    int64_t delay_ms = qn_earlier(QN_SAFETY_NET_MS, (int64_t)FRUITLESS_MS << doublings);
     pump->look_at_mono_ns = now_mono_ns + delay_ms * QN_NS_PER_MS;
     return false;
 }
@@ -173,26 +163,26 @@ static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, boo
     const struct qn_pump *pump = &worker->pump;
     int64_t until = now_mono_ns + QN_SAFETY_NET_MS * QN_NS_PER_MS;
     if (pump->outage.retry_at_mono_ns > now_mono_ns) {
-        return earlier(until, pump->outage.retry_at_mono_ns);
+        return qn_earlier(until, pump->outage.retry_at_mono_ns);
     }
     if (pump->next_due_at_ms != INT64_MAX) {
         int64_t soonest = pump->forwarded_at_mono_ns + FORWARD_AGAIN_MS * QN_NS_PER_MS;
         int64_t due = now_mono_ns + qn_clock_until_wall_ns(worker->clock, pump->next_due_at_ms);
         soonest = later(soonest, pump->forward_outage.retry_at_mono_ns);
-        until = earlier(until, later(due, soonest));
+        until = qn_earlier(until, later(due, soonest));
     }
     if (pump->brake.state == QN_BRAKE_WAITING) {
-        until = earlier(until, pump->brake.until_mono_ns);
+        until = qn_earlier(until, pump->brake.until_mono_ns);
     }
     if (pump->look_at_mono_ns != 0) {
-        until = earlier(until, pump->look_at_mono_ns);
+        until = qn_earlier(until, pump->look_at_mono_ns);
     }
     if (drains) {
-        until = earlier(until, now_mono_ns + DRAIN_LOOK_MS * QN_NS_PER_MS);
+        until = qn_earlier(until, now_mono_ns + DRAIN_LOOK_MS * QN_NS_PER_MS);
     }
     (void)pthread_mutex_lock(&worker->mutex);
     if (worker->books.waiting_count > 0 || !qn_list_empty(&worker->books.starting)) {
-        until = earlier(until, now_mono_ns + WAITING_LOOK_MS * QN_NS_PER_MS);
+        until = qn_earlier(until, now_mono_ns + WAITING_LOOK_MS * QN_NS_PER_MS);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     return until;
@@ -287,14 +277,12 @@ static bool has_news(const struct quern_worker *worker, const struct nap *nap)
 /* True when the worker has stopped. */
 static bool sleep_until(struct quern_worker *worker, const struct nap *nap)
 {
-    const struct timespec until = {.tv_sec = (time_t)(nap->until_mono_ns / NS_PER_S),
-                                   .tv_nsec = (long)(nap->until_mono_ns % NS_PER_S)};
     (void)pthread_mutex_lock(&worker->mutex);
     worker->pump_until_mono_ns = nap->until_mono_ns;
     worker->pump_asleep = true;
-    int code = 0;
-    while (!has_news(worker, nap) && code != ETIMEDOUT) {
-        code = pthread_cond_timedwait(&worker->pump_cond, &worker->mutex, &until);
+    bool in_time = true;
+    while (!has_news(worker, nap) && in_time) {
+        in_time = qn_cond_wait_until(&worker->pump_cond, &worker->mutex, nap->until_mono_ns);
     }
     worker->pump_asleep = false;
     worker->pump_poked = false;

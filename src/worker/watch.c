@@ -16,11 +16,6 @@ struct given_up {
     size_t count;
 };
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* With mutex held. How long the run may go on, in ms; 0 or less: its time is up. */
 static int64_t time_left_ms(const struct quern_worker *worker, const struct quern_run *run,
                             enum qn_cancel_reason *ret_reason)
@@ -72,7 +67,7 @@ static int64_t watch_run(struct quern_worker *worker, struct quern_run *run, int
         int64_t left_ms = time_left_ms(worker, run, &reason);
         if (left_ms > 0) {
             /* No more than a second ahead: clocks that are not ours may jump. */
-            return now_mono_ns + earlier(left_ms, QN_SAFETY_NET_MS) * QN_NS_PER_MS;
+            return now_mono_ns + qn_earlier(left_ms, QN_SAFETY_NET_MS) * QN_NS_PER_MS;
         }
         qn_run_cancel(run, reason);
     }
@@ -112,7 +107,7 @@ int64_t qn_keeper_watch(struct quern_worker *worker, int64_t now_mono_ns)
     struct qn_list *held = &worker->books.held;
     for (struct qn_list *node = held->next; node != held; node = node->next) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
-        until_mono_ns = earlier(until_mono_ns, watch_run(worker, run, now_mono_ns, &given_up));
+        until_mono_ns = qn_earlier(until_mono_ns, watch_run(worker, run, now_mono_ns, &given_up));
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     if (given_up.count > 0) {

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -33,13 +32,9 @@ void qn_worker_ring(struct quern_worker *worker)
 
 static void init_locks(struct quern_worker *worker)
 {
-    pthread_condattr_t monotonic;
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&worker->pump_cond, &monotonic);
-    (void)pthread_cond_init(&worker->keeper_cond, &monotonic);
-    (void)pthread_cond_init(&worker->listener_cond, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
+    qn_cond_init(&worker->pump_cond);
+    qn_cond_init(&worker->keeper_cond);
+    qn_cond_init(&worker->listener_cond);
     (void)pthread_mutex_init(&worker->mutex, NULL);
     (void)pthread_mutex_init(&worker->turn_mutex, NULL);
     (void)pthread_mutex_init(&worker->ack_mutex, NULL);

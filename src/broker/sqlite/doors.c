@@ -7,32 +7,25 @@
  * fails with an I/O error may have: the caller is told QUERN_E_UNKNOWN, asks again with the same
  * stamp, and the connection is opened afresh before, so that it sees what is really in the file.
  * A file that was removed or replaced meanwhile is refused until the program starts again. */
-#include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/assert.h"
 #include "base/bug.h"
+#include "base/cond.h"
 #include "base/error.h"
 #include "broker/sqlite/doors_sql.h"
 #include "broker/sqlite/sqlite.h"
-
-static struct timespec deadline_after_ms(int64_t ms)
-{
-    int64_t at_ns = qn_clock_mono_ns() + ms * 1000000;
-    return (struct timespec){.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
-}
 
 bool qn_gate_enter(struct qn_gate *gate, bool urgent, int64_t timeout_ms)
 {
     pthread_mutex_lock(&gate->mutex);
     if (gate->taken || (!urgent && gate->urgent_waiting > 0)) {
-        struct timespec deadline = deadline_after_ms(timeout_ms);
-        int code = 0;
+        int64_t until_ns = qn_clock_mono_ns() + timeout_ms * INT64_C(1000000);
+        bool in_time = true;
         gate->urgent_waiting += urgent ? 1 : 0;
-        while ((gate->taken || (!urgent && gate->urgent_waiting > 0)) && code != ETIMEDOUT) {
-            code = pthread_cond_timedwait(&gate->freed, &gate->mutex, &deadline);
+        while ((gate->taken || (!urgent && gate->urgent_waiting > 0)) && in_time) {
+            in_time = qn_cond_wait_until(&gate->freed, &gate->mutex, until_ns);
         }
         gate->urgent_waiting -= urgent ? 1 : 0;
     }

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/cond.h"
 #include "base/error.h"
 #include "broker/sqlite/open_sql.h"
 #include "broker/sqlite/sqlite.h"
@@ -138,24 +139,13 @@ quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err)
     return status;
 }
 
-static void init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    int code = pthread_condattr_init(&attributes);
-    QN_ASSERT(code == 0);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    code = pthread_cond_init(condition, &attributes);
-    QN_ASSERT(code == 0);
-    pthread_condattr_destroy(&attributes);
-}
-
 static void init_parts(struct qn_sqlite *self)
 {
     pthread_mutex_init(&self->gate.mutex, NULL);
-    init_condition(&self->gate.freed);
+    qn_cond_init(&self->gate.freed);
     pthread_mutex_init(&self->read_mutex, NULL);
     pthread_mutex_init(&self->syncer.mutex, NULL);
-    init_condition(&self->syncer.changed);
+    qn_cond_init(&self->syncer.changed);
     self->syncer.fd = -1;
     pthread_mutex_init(&self->waiter.mutex, NULL);
     self->waiter.epoll_fd = -1;

@@ -16,13 +16,12 @@
  *
  * A failed fdatasync is not retried on the same pages (the kernel may have dropped them): the
  * descriptor is opened afresh, and the next commits are synced as before. */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/cond.h"
 #include "broker/sqlite/open_sql.h"
 #include "broker/sqlite/sqlite.h"
 
@@ -94,12 +93,10 @@ static void wait_for_work(struct qn_syncer *syncer)
     while (!syncer->dirty && !syncer->long_wal && !syncer->stop) {
         pthread_cond_wait(&syncer->changed, &syncer->mutex);
     }
-    int64_t now_ns = qn_clock_mono_ns();
-    struct timespec at = {.tv_sec = now_ns / 1000000000 + SYNC_AFTER_S,
-                          .tv_nsec = now_ns % 1000000000};
-    int code = 0;
-    while (!syncer->stop && !syncer->long_wal && code != ETIMEDOUT) {
-        code = pthread_cond_timedwait(&syncer->changed, &syncer->mutex, &at);
+    int64_t until_ns = qn_clock_mono_ns() + SYNC_AFTER_S * INT64_C(1000000000);
+    bool in_time = true;
+    while (!syncer->stop && !syncer->long_wal && in_time) {
+        in_time = qn_cond_wait_until(&syncer->changed, &syncer->mutex, until_ns);
     }
 }
 

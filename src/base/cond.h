@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* cond.h - conditions that are waited for until a moment of CLOCK_MONOTONIC, which never jumps. */
+#ifndef QN_BASE_COND_H
+#define QN_BASE_COND_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Ended by pthread_cond_destroy. */
+void qn_cond_init(pthread_cond_t *cond);
+/* As pthread_cond_wait, with the mutex held, but no longer than until that moment; false when it
+ * has passed. Returns early without cause, too: look at what is waited for again. */
+bool qn_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_mono_ns);
+
+#endif
