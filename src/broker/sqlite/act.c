@@ -97,10 +97,13 @@ static quern_status apply(struct qn_conn *conn, quern_action action, const struc
 {
     switch (action) {
     case QUERN_ACTION_RUN:
+        QN_ASSERT(qn_state_may_become(target->state, QUERN_TASK_PENDING));
         return do_run(conn, target, now_ms, err);
     case QUERN_ACTION_ARCHIVE:
+        QN_ASSERT(qn_state_may_become(target->state, QUERN_TASK_ARCHIVED));
         return set_number(conn, sql_act_archive, target->seq, now_ms, err);
     case QUERN_ACTION_DELETE:
+        QN_ASSERT(qn_state_may_delete(target->state));
         return do_delete(conn, target, unique_key, err);
     case QUERN_ACTION_CANCEL_RETRY:
     case QUERN_ACTION_CANCEL_ARCHIVE:
