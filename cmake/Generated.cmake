@@ -1,6 +1,8 @@
-# What is made at build time: the protobuf messages, and a header of statements for each .sql file.
+# What is made at build time: the protobuf messages, and a header for each .sql
+# file (its statements) and each .lua file (the script).
 set(QUERN_GENERATED_DIR ${CMAKE_CURRENT_BINARY_DIR}/generated)
-file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/message ${QUERN_GENERATED_DIR}/broker/sqlite)
+file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/message ${QUERN_GENERATED_DIR}/broker/sqlite
+    ${QUERN_GENERATED_DIR}/broker/redis)
 
 add_custom_command(
     OUTPUT ${QUERN_GENERATED_DIR}/message/asynq.pb-c.c ${QUERN_GENERATED_DIR}/message/asynq.pb-c.h
@@ -21,6 +23,22 @@ foreach(sql ${QUERN_SQL})
         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/embed_sql
             ${CMAKE_CURRENT_SOURCE_DIR}/src/${sql} ${QUERN_GENERATED_DIR}/${header}
         DEPENDS src/${sql} scripts/embed_sql VERBATIM)
+    list(APPEND QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/${header})
+endforeach()
+# A lib_*.lua is a part that others include; all are rebuilt when one of them changes.
+file(GLOB QUERN_LUA CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src
+    src/broker/redis/*.lua)
+set(QUERN_LUA_PARTS ${QUERN_LUA})
+list(FILTER QUERN_LUA_PARTS INCLUDE REGEX "/lib_")
+list(FILTER QUERN_LUA EXCLUDE REGEX "/lib_")
+list(TRANSFORM QUERN_LUA_PARTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/src/)
+foreach(lua ${QUERN_LUA})
+    string(REGEX REPLACE "\\.lua$" "_lua.h" header ${lua})
+    add_custom_command(
+        OUTPUT ${QUERN_GENERATED_DIR}/${header}
+        COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/embed_lua
+            ${CMAKE_CURRENT_SOURCE_DIR}/src/${lua} ${QUERN_GENERATED_DIR}/${header}
+        DEPENDS src/${lua} ${QUERN_LUA_PARTS} scripts/embed_lua VERBATIM)
     list(APPEND QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/${header})
 endforeach()
 # clang-tidy wants at least one check; this one finds nothing there.

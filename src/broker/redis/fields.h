@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* fields.h - our own fields in the hash of a task, as text; docs/protocol/redis.md has the table.
+ *
+ * Each is a row of decimals separated by one space, so that a script can read it with one pattern
+ * and a person with HGETALL. Numbers that are missing at the end are 0. */
+#ifndef QN_BROKER_REDIS_FIELDS_H
+#define QN_BROKER_REDIS_FIELDS_H
+
+#include <stddef.h>
+
+#include "broker/broker.h"
+#include "message/asynq.h"
+
+/* quern_opts: what the message cannot say; written at enqueue, never changed. */
+struct qn_field_opts {
+    int64_t enqueued_at_ms;
+    int64_t timeout_ms; /* with deadline_at_ms and retention_ms: exact */
+    int64_t deadline_at_ms;
+    int64_t retention_ms;
+    quern_retry_policy retry;
+};
+/* quern_past: what happened to the task so far; written when a run ends other than by done. */
+struct qn_field_past {
+    int64_t crash_count;
+    int64_t crashed_at_ms;
+    int64_t failed_at_ms; /* of the last failure */
+    int64_t ended_at_ms;  /* when it came to its present place: archived or completed at */
+    int64_t cause;        /* a quern_cause: why the next run will happen */
+    int64_t since_ns;     /* when it became pending first, for its old place */
+};
+/* quern_run: the present run. */
+struct qn_field_run {
+    int64_t started; /* 1: a crash is charged */
+    int64_t started_at_ms;
+    int64_t since_ns; /* the pending_since that the token replaced */
+    const char *worker_id;
+    size_t worker_id_size;
+};
+
+#define QN_FIELD_SIZE 256
+/* Returns the length; 0: nothing to be written, the message says it all. */
+size_t qn_field_opts_write(const struct qn_task *task, int64_t now_ms, char out[QN_FIELD_SIZE]);
+void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret_opts);
+void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret_past);
+void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run);
+
+/* The message of a task, and back. `message` keeps what we do not know of, for the way back. */
+QUERN_NODISCARD quern_status qn_redis_task_encode(struct qn_arena *arena,
+                                                  const struct qn_task *task,
+                                                  struct qn_asynq_bytes *ret_bytes,
+                                                  quern_error *err);
+/* opts may be NULL. A message with neither timeout nor deadline has asynq's 30 minutes, unless opts
+ * say otherwise. QUERN_E_CORRUPT also when id or queue are not those of the key. */
+QUERN_NODISCARD quern_status qn_redis_task_decode(struct qn_arena *arena, const void *data,
+                                                  size_t size, const char *queue, const char *id,
+                                                  const struct qn_field_opts *opts,
+                                                  struct qn_asynq_task *ret_message,
+                                                  struct qn_task *ret_task, quern_error *err);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* link.h - one connection to a Redis server: the transport, its deadlines, and hiredis' reader.
+ *
+ * Opened when needed and again after a failure; the handshake (AUTH, SELECT, CLIENT SETNAME) goes
+ * out in one write. Every read and write has a deadline on CLOCK_MONOTONIC. One thread at a time.
+ * The place for TLS, Sentinel and Cluster: qn_link_target becomes a list of endpoints, and
+ * qn_link_open chooses among them. */
+#ifndef QN_BROKER_REDIS_LINK_H
+#define QN_BROKER_REDIS_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/url.h"
+#include "quern/status.h"
+
+/* A reply in the arena of its talk. */
+enum qn_reply_type { QN_REPLY_NIL, QN_REPLY_INT, QN_REPLY_TEXT, QN_REPLY_ERROR, QN_REPLY_ARRAY };
+struct qn_reply {
+    enum qn_reply_type type;
+    int64_t integer;
+    const char *data; /* text (also a status) or error; a NUL follows, not counted */
+    size_t size;
+    struct qn_reply **items; /* of an array */
+    size_t count;
+};
+
+/* Where and as whom; owns its memory. The password is never part of an error or a log line. */
+struct qn_link_target {
+    char *memory;     /* holds the strings */
+    const char *host; /* "": a Unix socket */
+    const char *port;
+    const char *path;     /* of the Unix socket */
+    const char *user;     /* "": the default user */
+    const char *password; /* "": none */
+    const char *name;     /* for CLIENT SETNAME */
+    const char *address;  /* "redis://host:port/0", for people; without password */
+    int64_t db;
+    int64_t connect_timeout_ms;
+    int64_t command_timeout_ms;
+    size_t reply_size_max; /* bytes of one reply */
+};
+/* QUERN_E_INVALID: the text names the part of the URL that is wrong. */
+QUERN_NODISCARD quern_status qn_link_target_init(struct qn_link_target *target,
+                                                 const struct qn_url *url, quern_error *err);
+void qn_link_target_finish(struct qn_link_target *target);
+
+struct redisReader;
+struct qn_link {
+    const struct qn_link_target *target;
+    int fd; /* -1: not connected */
+    struct redisReader *reader;
+    uint64_t opened_count; /* grows with each connection: what was said on an older one is void */
+    const char *doing;     /* for error texts */
+};
+void qn_link_init(struct qn_link *link, const struct qn_link_target *target);
+void qn_link_close(struct qn_link *link);
+/* Connects and shakes hands if it is not connected. QUERN_E_CONNECT, QUERN_E_TIMEOUT,
+ * QUERN_E_BROKER (wrong password, no permission), QUERN_E_BUSY (the server is loading). */
+QUERN_NODISCARD quern_status qn_link_open(struct qn_link *link, int64_t deadline_mono_ns,
+                                          quern_error *err);
+/* Either all bytes go out, or the link is closed. *ret_sent: whether any byte may have reached the
+ * server. */
+QUERN_NODISCARD quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
+                                           int64_t deadline_mono_ns, bool *ret_sent,
+                                           quern_error *err);
+/* Reads one reply; closes the link on failure. A reply that is an error is a reply. */
+QUERN_NODISCARD quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena,
+                                          int64_t deadline_mono_ns, struct qn_reply **ret_reply,
+                                          quern_error *err);
+/* Whether a reply can be read without blocking (poll); for the listener. */
+QUERN_NODISCARD quern_status qn_link_try_read(struct qn_link *link, struct qn_arena *arena,
+                                              struct qn_reply **ret_reply, quern_error *err);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* talk.h - one conversation with the server: commands go out in one write, all replies come back.
+ *
+ *     struct qn_talk talk;
+ *     qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_WRITES);
+ *     qn_talk_script(&talk, &qn_lua_forward, 1);   (a script with one key)
+ *     qn_talk_prefix(&talk, queue);                (the key: "asynq:{queue}:")
+ *     qn_talk_int(&talk, limit);
+ *     quern_status status = qn_talk_run(&talk, err);
+ *     if (status == QUERN_OK) { status = qn_talk_reply(&talk, 0, &reply, err); ... }
+ *     qn_talk_end(&talk);
+ *
+ * What goes wrong while building (memory) is told by run. Begin takes the lock of the lane and end
+ * gives it back; replies live until end. A script that the server does not know (NOSCRIPT) is sent
+ * again with its text, without the caller noticing. */
+#ifndef QN_BROKER_REDIS_TALK_H
+#define QN_BROKER_REDIS_TALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "broker/redis/link.h"
+#include "quern/status.h"
+
+enum qn_lane { QN_LANE_PUMP, QN_LANE_KEEPER, QN_LANE_REST, QN_LANE_COUNT };
+
+/* A .lua file, made by scripts/embed_lua as qn_lua_<file name>. */
+struct qn_script {
+    const char *name;
+    const char *text;
+    size_t size;
+    char sha1[41];
+};
+
+/* What a lost reply means: QN_TALK_READS: nothing was changed (QUERN_E_CONNECT, QUERN_E_TIMEOUT);
+ * QN_TALK_WRITES: it may have been (QUERN_E_UNKNOWN). */
+enum qn_talk_kind { QN_TALK_READS, QN_TALK_WRITES };
+
+struct qn_redis;
+struct qn_talk_command {
+    const struct qn_script *script; /* NULL: a plain command */
+    size_t first_arg;
+    size_t arg_count;
+    struct qn_reply *reply;
+};
+
+struct qn_talk {
+    struct qn_redis *self;
+    enum qn_lane lane;
+    enum qn_talk_kind kind;
+    struct qn_arena *arena; /* of the lane: for what lives until end */
+    bool failed;            /* memory was out while building */
+    struct qn_talk_command *commands;
+    size_t command_count;
+    size_t command_capacity;
+    const char **args;
+    size_t *arg_sizes;
+    size_t arg_count;
+    size_t arg_capacity;
+};
+
+void qn_talk_begin(struct qn_talk *talk, struct qn_redis *self, enum qn_lane lane,
+                   enum qn_talk_kind kind);
+void qn_talk_end(struct qn_talk *talk);
+
+/* Starts a command; the arguments follow. They are borrowed until run, unless said otherwise. */
+void qn_talk_command(struct qn_talk *talk, const char *name);
+void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t key_count);
+void qn_talk_text(struct qn_talk *talk, const char *text);
+void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size);
+void qn_talk_int(struct qn_talk *talk, int64_t value);   /* copied */
+void qn_talk_uint(struct qn_talk *talk, uint64_t value); /* copied */
+/* "asynq:{queue}:", the key of our scripts: they make the names of all keys from it. Copied. */
+void qn_talk_prefix(struct qn_talk *talk, const char *queue);
+/* "asynq:{queue}:" followed by suffix, for plain commands. Copied. */
+void qn_talk_key(struct qn_talk *talk, const char *queue, const char *suffix);
+
+/* Sends all and reads all replies. May be called again after more commands were added: only those
+ * go out then. An error reply to one command is no failure of run. */
+QUERN_NODISCARD quern_status qn_talk_run(struct qn_talk *talk, quern_error *err);
+/* The reply to the index-th command. An error reply becomes a status: OOM: QUERN_E_FULL; LOADING,
+ * BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY; WRONGTYPE: QUERN_E_CORRUPT;
+ * NOAUTH, WRONGPASS, NOPERM and all others: QUERN_E_BROKER; the text has the server's words, the
+ * name of the script or command, and the address. */
+QUERN_NODISCARD quern_status qn_talk_reply(const struct qn_talk *talk, size_t index,
+                                           const struct qn_reply **ret_reply, quern_error *err);
+
+/* --- Looking into replies ----------------------------------------------------------- */
+
+/* The item, or a nil if there is no such item. */
+const struct qn_reply *qn_reply_at(const struct qn_reply *reply, size_t index);
+/* An integer, or a text that is one (also "12.0"); `otherwise` for everything else. */
+int64_t qn_reply_int(const struct qn_reply *reply, int64_t otherwise);
+uint64_t qn_reply_uint(const struct qn_reply *reply);    /* 0 for what is none */
+const char *qn_reply_text(const struct qn_reply *reply); /* "" for what is no text */
+/* QUERN_E_BROKER "... answered what it should not": for replies of the wrong shape. */
+QUERN_NODISCARD quern_status qn_reply_expect(const struct qn_talk *talk, bool condition,
+                                             const char *what, quern_error *err);
+
+#endif
