@@ -26,13 +26,15 @@ struct qn_field_past {
     int64_t failed_at_ms; /* of the last failure */
     int64_t ended_at_ms;  /* when it came to its present place: archived or completed at */
     int64_t cause;        /* a quern_cause: why the next run will happen */
-    int64_t since_ns;     /* when it became pending first, for its old place */
+    int64_t since_ns;     /* the pending_since that the token of a lapsed run stands for */
+    int64_t place;        /* in pending, among those that came back */
 };
 /* quern_run: the present run. */
 struct qn_field_run {
     int64_t started; /* 1: a crash is charged */
     int64_t started_at_ms;
     int64_t since_ns; /* the pending_since that the token replaced */
+    int64_t until_ms; /* the end of its lease */
     const char *worker_id;
     size_t worker_id_size;
 };
