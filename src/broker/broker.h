@@ -249,6 +249,17 @@ void qn_broker_interrupt(struct qn_broker *broker); /* any thread; async-signal-
 
 /* --- The worker's record ------------------------------------------------------------ */
 
+/* A run that the worker has started; all borrowed. */
+struct qn_announced_run {
+    const char *task_id;
+    const char *task_type;
+    const void *payload; /* a broker may show the beginning of it */
+    size_t payload_size;
+    const char *queue;
+    int64_t started_at_ms;
+    int64_t deadline_at_ms; /* 0: none */
+};
+
 struct qn_announcement {
     const char *worker_id; /* unique for the life of the worker */
     const char *owner;     /* from qn_owner_self: boot id, pid namespace, pid, start time */
@@ -261,6 +272,8 @@ struct qn_announcement {
     bool strict;
     const struct qn_queue_turn *queue_turns; /* so that its queues exist and are listed */
     size_t queue_count;
+    const struct qn_announced_run *runs; /* for brokers that cannot see them in the tasks */
+    size_t run_count;
 };
 /* Writes the heartbeat; before the first exchange, then every few seconds. */
 QUERN_NODISCARD quern_status qn_broker_announce(struct qn_broker *broker,
