@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "broker/owner.h"
+#include "lib_redis.h"
 
 /* --- Makers ------------------------------------------------------------------------- */
 
@@ -41,13 +42,57 @@ static void sqlite_end(void *tx, bool commit)
     assert_int_equal(sqlite3_close(tx), SQLITE_OK);
 }
 
+/* One server for the whole program, emptied before each test. */
+static struct test_redis server;
+static int64_t server_ms;
+
+static void redis_make(struct contract *c)
+{
+    if (server.pid == 0) {
+        test_redis_start(&server, &(struct test_redis_options){.turned = true, .append = true});
+    }
+    test_redis_empty(&server);
+    server_ms = CONTRACT_NOW_MS;
+    test_redis_turn(&server, server_ms * 1000);
+    (void)snprintf(c->url, sizeof c->url, "%s", server.url);
+}
+
+static void redis_unmake(struct contract *c)
+{
+    (void)c;
+}
+
+static void redis_finish(void)
+{
+    test_redis_stop(&server);
+}
+
+static void redis_turn(struct contract *c, int64_t ms)
+{
+    (void)c;
+    server_ms += ms;
+    test_redis_turn(&server, server_ms * 1000);
+}
+
 static const struct contract_maker makers[] = {
     {.name = "sqlite",
      .make = sqlite_make,
      .unmake = sqlite_unmake,
      .begin = sqlite_begin,
      .end = sqlite_end},
+    {.name = "redis",
+     .make = redis_make,
+     .unmake = redis_unmake,
+     .finish = redis_finish,
+     .turn = redis_turn},
 };
+
+static bool wanted(const struct contract_maker *maker, const struct contract_test *test)
+{
+    const char *one = getenv("QUERN_TEST_BROKER");
+    return (one == NULL || strcmp(one, maker->name) == 0) &&
+           (test->only == NULL || strcmp(test->only, maker->name) == 0);
+}
 
 /* --- The runner --------------------------------------------------------------------- */
 
@@ -95,31 +140,50 @@ static const char *case_name(const struct contract_case *one)
     return asprintf(&name, "%s (%s)", one->test->name, one->maker->name) < 0 ? NULL : name;
 }
 
+/* The wanted cases: each test over each broker. */
+static size_t make_cases(const struct contract_test *tests, size_t count,
+                         struct contract_case *cases, struct CMUnitTest *units)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count * TEST_COUNT(makers); i++) {
+        const struct contract_maker *maker = &makers[i / count];
+        if (!wanted(maker, &tests[i % count])) {
+            continue;
+        }
+        cases[used] = (struct contract_case){.maker = maker, .test = &tests[i % count]};
+        units[used] = (struct CMUnitTest){.name = case_name(&cases[used]),
+                                          .test_func = run_case,
+                                          .setup_func = set_up,
+                                          .teardown_func = tear_down,
+                                          .initial_state = &cases[used]};
+        used++;
+    }
+    return used;
+}
+
 int contract_main(int argc, char **argv, const struct contract_test *tests, size_t count,
                   const struct test_role *roles, size_t role_count)
 {
-    size_t total = count * TEST_COUNT(makers);
-    struct contract_case *cases = calloc(total, sizeof *cases);
-    struct CMUnitTest *units = calloc(total, sizeof *units);
+    struct contract_case *cases = calloc(count * TEST_COUNT(makers), sizeof *cases);
+    struct CMUnitTest *units = calloc(count * TEST_COUNT(makers), sizeof *units);
     int code = 1;
     if (cases != NULL && units != NULL) {
-        for (size_t i = 0; i < total; i++) {
-            cases[i].maker = &makers[i / count];
-            cases[i].test = &tests[i % count];
-            units[i] = (struct CMUnitTest){.name = case_name(&cases[i]),
-                                           .test_func = run_case,
-                                           .setup_func = set_up,
-                                           .teardown_func = tear_down,
-                                           .initial_state = &cases[i]};
-        }
+        size_t used = make_cases(tests, count, cases, units);
         const struct test_group group = {.name = argv[0],
                                          .tests = units,
-                                         .test_count = total,
+                                         .test_count = used,
                                          .roles = roles,
                                          .role_count = role_count};
         code = test_main(argc, argv, &group);
-        for (size_t i = count; i < total; i++) {
-            free((void *)(uintptr_t)units[i].name);
+        for (size_t i = 0; i < used; i++) {
+            if (units[i].name != cases[i].test->name) {
+                free((void *)(uintptr_t)units[i].name);
+            }
+        }
+    }
+    for (size_t i = 0; i < TEST_COUNT(makers); i++) {
+        if (makers[i].finish != NULL) {
+            makers[i].finish();
         }
     }
     free(units);
@@ -175,6 +239,9 @@ void contract_advance(struct contract *c, int64_t ms)
 {
     atomic_fetch_add(&c->clock.boot_ms, ms);
     atomic_fetch_add(&c->clock.wall_ms, ms);
+    if (c->maker->turn != NULL) {
+        c->maker->turn(c, ms);
+    }
 }
 
 void contract_jump(struct contract *c, int64_t ms)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_contract.h - a fresh broker for each contract test, and short words for what tests do to it.
  *
- * The suite runs over every broker in the table of makers in lib_contract.c; a new broker is one
- * line there, and nothing in the tests names one. Time stands still until a test turns it, except
- * for what waits for wake-ups. Two queues exist by habit: "default" and "other".
+ * The suite runs over every broker in the table of makers in lib_contract.c, or only over the one
+ * that QUERN_TEST_BROKER names; a new broker is one line there. A test that is about one broker
+ * says so (CONTRACT_TEST_ONLY); nothing else in the tests names one. Time stands still until a test
+ * turns it, except for what waits for wake-ups. Two queues exist by habit: "default" and "other".
  *
  * The helpers assert that the call itself works; what a test is about it asserts itself. */
 #ifndef TESTS_CONTRACT_LIB_CONTRACT_H
@@ -23,6 +24,9 @@ struct contract_maker {
     const char *name; /* the scheme of the URL */
     void (*make)(struct contract *c);
     void (*unmake)(struct contract *c);
+    void (*finish)(void); /* after the last test; may be NULL */
+    /* Time passes on the broker's own clock, where it has one: NULL, if it uses the worker's. */
+    void (*turn)(struct contract *c, int64_t ms);
     /* The caller's own transaction for enqueue_in; NULL where the broker has none. */
     void *(*begin)(struct contract *c);
     void (*end)(void *tx, bool commit);
@@ -47,10 +51,15 @@ struct contract {
 struct contract_test {
     const char *name;
     void (*run)(struct contract *c);
+    const char *only; /* the one broker it is about; NULL: all */
 };
 #define CONTRACT_TEST(function)                                                                    \
     {                                                                                              \
         .name = #function, .run = (function)                                                       \
+    }
+#define CONTRACT_TEST_ONLY(broker, function)                                                       \
+    {                                                                                              \
+        .name = #function, .run = (function), .only = (broker)                                     \
     }
 int contract_main(int argc, char **argv, const struct contract_test *tests, size_t count,
                   const struct test_role *roles, size_t role_count);
@@ -68,7 +77,8 @@ struct qn_broker *contract_open_child(const char *url);
 void contract_announce(struct qn_broker *broker, const char *worker_id);
 /* Lets time pass for the broker: wall clock and leases. */
 void contract_advance(struct contract *c, int64_t ms);
-/* Lets the wall clock jump; no time passes. */
+/* Lets the wall clock of the worker jump; no time passes. Where the broker has a clock of its own
+ * (turn), that one stays as it is. */
 void contract_jump(struct contract *c, int64_t ms);
 
 /* --- Enqueueing --------------------------------------------------------------------- */

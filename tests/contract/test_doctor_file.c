@@ -91,9 +91,9 @@ static void log_that_grew_too_large_is_noted(struct contract *c)
 }
 
 static const struct contract_test tests[] = {
-    CONTRACT_TEST(missing_index_and_wrong_version_are_reported),
-    CONTRACT_TEST(damaged_pages_are_reported_and_nothing_is_written),
-    CONTRACT_TEST(sockets_of_the_dead_are_noted_and_removed),
-    CONTRACT_TEST(log_that_grew_too_large_is_noted),
+    CONTRACT_TEST_ONLY("sqlite", missing_index_and_wrong_version_are_reported),
+    CONTRACT_TEST_ONLY("sqlite", damaged_pages_are_reported_and_nothing_is_written),
+    CONTRACT_TEST_ONLY("sqlite", sockets_of_the_dead_are_noted_and_removed),
+    CONTRACT_TEST_ONLY("sqlite", log_that_grew_too_large_is_noted),
 };
 CONTRACT_MAIN(tests)

@@ -118,7 +118,7 @@ static void history_is_by_day_with_today_first(struct contract *c)
 {
     contract_finish(c, contract_start(c, "a"), QN_DONE);
     contract_finish(c, contract_start(c, "b"), QN_ARCHIVE);
-    contract_jump(c, 2 * DAY_MS);
+    contract_advance(c, 2 * DAY_MS);
     contract_finish(c, contract_start(c, "d"), QN_DONE);
     quern_inspector *inspector = inspect(c);
     quern_error err = {0};

@@ -230,7 +230,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(worker_whose_process_is_gone_is_not_shown),
     CONTRACT_TEST(worker_of_another_kernel_is_shown_while_its_heartbeat_is_young),
     CONTRACT_TEST(facts_name_the_broker_and_its_durability),
-    CONTRACT_TEST(opening_makes_nothing_unless_asked_to),
+    CONTRACT_TEST_ONLY("sqlite", opening_makes_nothing_unless_asked_to),
     CONTRACT_TEST(options_of_a_newer_program_are_refused_if_they_ask_for_something),
     CONTRACT_TEST(inspector_of_a_parent_is_refused_in_a_fork),
     CONTRACT_TEST(threads_share_an_inspector),

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_redis.h - a real redis-server for tests, on a Unix socket in a directory that vanishes.
+ *
+ * It dies with the test. One server a test program is the habit: starting one takes 20 ms, emptying
+ * it (test_redis_empty) nothing. Start and restart it from the main thread: it dies with the thread
+ * that started it. All helpers assert that what they do works. */
+#ifndef TESTS_LIB_REDIS_H
+#define TESTS_LIB_REDIS_H
+
+#include "lib_test.h"
+
+struct test_redis_options {
+    bool turned; /* its wall clock is the one that test_redis_turn sets */
+    bool tcp;    /* also on a port of 127.0.0.1 of its own */
+    bool append; /* appendonly yes, everysec: its data survive test_redis_kill */
+    const char
+        *config; /* more lines of redis.conf: requirepass, user, maxmemory, ...; NULL: none */
+};
+
+struct redisContext;
+struct test_redis {
+    char dir[TEST_DIR_SIZE];
+    char socket_path[TEST_DIR_SIZE + 16];
+    char url[TEST_DIR_SIZE + 32]; /* by the Unix socket, without user and password */
+    char tcp_url[40];             /* "" without tcp */
+    char *options_config;         /* a copy, for restarts */
+    struct test_redis_options options;
+    int port;
+    pid_t pid; /* 0: does not run */
+    int64_t volatile *clock_us;
+    struct redisContext *context; /* of test_redis_do; opened when first used */
+    const char *user;             /* if not NULL, test_redis_do first says AUTH */
+    const char *password;
+    char *answer; /* of the last test_redis_do */
+};
+
+/* options may be NULL. Returns when the server answers. */
+void test_redis_start(struct test_redis *redis, const struct test_redis_options *options);
+/* SIGKILL and reaped; its directory goes, too. Does nothing to one that was never started. */
+void test_redis_stop(struct test_redis *redis);
+/* SIGKILL, and reaped: what is in the AOF survives. */
+void test_redis_kill(struct test_redis *redis);
+/* Starts it again on the same data, and returns at once; it may be loading. */
+void test_redis_launch(struct test_redis *redis);
+/* Waits until it answers, and is done with loading. */
+void test_redis_await(struct test_redis *redis);
+/* FLUSHALL. */
+void test_redis_empty(struct test_redis *redis);
+/* Sets the wall clock of a turned server; 0: the real time. */
+void test_redis_turn(struct test_redis *redis, int64_t wall_us);
+
+/* Sends a command as words of printf's kind (%s, %lld; %b: data and size_t) and returns the reply
+ * as text, valid until the next call: "(nil)", an integer as decimals, text as it is, "-ERR ..."
+ * for errors, and the items of arrays, each followed by a newline. */
+const char *test_redis_do(struct test_redis *redis, const char *format, ...);
+/* The same, as a number. */
+long long test_redis_count(struct test_redis *redis, const char *format, ...);
+
+#endif
