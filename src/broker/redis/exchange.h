@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* exchange.h - the two halves of an exchange, outcomes and leases, which go out in one talk: first
+ * an outcome script per queue that needs one, then the lease script, which also tells of the queues
+ * (paused, crash streak), so it sees what the outcomes have changed. */
+#ifndef QN_BROKER_REDIS_EXCHANGE_H
+#define QN_BROKER_REDIS_EXCHANGE_H
+
+#include "broker/broker.h"
+#include "broker/redis/talk.h"
+
+/* --- The first half: outcome.c ------------------------------------------------------- */
+
+/* Where the outcomes of an exchange are in its talk. */
+struct qn_outcomes {
+    size_t first_command; /* index in the talk */
+    size_t command_count; /* scripts appended; 0: there was nothing to tell */
+    const void *plan;     /* which outcome is where; in the talk's arena, outcome.c knows */
+};
+/* Appends one script `outcome` per queue that has outcomes or starts in the exchange; only
+ * exchange->stamp, outcomes, starts and worker_id are looked at. Sequence 0: not remembered. */
+QUERN_NODISCARD quern_status qn_outcomes_add(struct qn_talk *talk,
+                                             const struct qn_exchange *exchange,
+                                             struct qn_outcomes *ret_outcomes, quern_error *err);
+/* After qn_talk_run: applied[i] for each outcome of the exchange. Fails when a script failed; what
+ * the others answered is taken all the same, and the caller says QUERN_E_UNKNOWN if any script of
+ * the talk took effect. */
+QUERN_NODISCARD quern_status qn_outcomes_take(const struct qn_talk *talk,
+                                              const struct qn_exchange *exchange,
+                                              const struct qn_outcomes *outcomes,
+                                              enum qn_applied *applied, quern_error *err);
+
+/* A leased task whose message cannot be read, or is not its own. */
+struct qn_unreadable {
+    const char *queue;
+    const char *id;
+    size_t id_size; /* it may hold NUL bytes */
+    uint64_t token; /* of the lease that found it */
+};
+/* Appends one script per task that moves it to `quern:corrupt` if the token is still valid; the
+ * replies are nothing but errors or counts. */
+void qn_quarantine_add(struct qn_talk *talk, const struct qn_unreadable *tasks, size_t count);
+
+#endif
