@@ -27,7 +27,6 @@ struct qn_field_past {
     int64_t ended_at_ms;  /* when it came to its present place: archived or completed at */
     int64_t cause;        /* a quern_cause: why the next run will happen */
     int64_t since_ns;     /* the pending_since that the token of a lapsed run stands for */
-    int64_t place;        /* in pending, among those that came back */
 };
 /* quern_run: the present run. */
 struct qn_field_run {
