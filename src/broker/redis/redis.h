@@ -3,7 +3,7 @@
  *
  * A lane is one connection with its own lock, opened when it is first used. PUMP carries what a
  * start waits for, KEEPER what keeps leases alive, REST everything else, so that no long look and
- * no large result delays the two. Listening has a pair of connections of its own (watch.h).
+ * no large result delays the two. TRACKED and the listener are a pair that hears of news (watch.h).
  *
  * An operation is one talk (talk.h) on one lane: scripts and commands sent in one write, all
  * replies read. The scripts are the .lua files beside this one; docs/protocol/redis.md says what

@@ -23,7 +23,8 @@
 #include "broker/redis/link.h"
 #include "quern/status.h"
 
-enum qn_lane { QN_LANE_PUMP, QN_LANE_KEEPER, QN_LANE_REST, QN_LANE_COUNT };
+/* TRACKED is arm's alone: whatever is read on it wakes the worker when it changes (watch.h). */
+enum qn_lane { QN_LANE_PUMP, QN_LANE_KEEPER, QN_LANE_REST, QN_LANE_TRACKED, QN_LANE_COUNT };
 
 /* A .lua file, made by scripts/embed_lua as qn_lua_<file name>. */
 struct qn_script {
