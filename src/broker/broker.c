@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/url.h"
+#include "broker/redis/redis.h"
 #include "broker/sqlite/sqlite.h"
 
 quern_status qn_broker_open(const char *url, const struct qn_broker_options *options,
@@ -25,9 +26,12 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     }
     if (parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0) {
         status = qn_sqlite_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
+    } else if (strcmp(parsed.scheme, "redis") == 0 || strcmp(parsed.scheme, "redis-socket") == 0) {
+        status = qn_redis_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
     } else {
         status = qn_error_set(err, QUERN_E_INVALID,
-                              "unknown broker scheme \"%s\"; there is sqlite:///path/file.db",
+                              "unknown broker scheme \"%s\"; there are sqlite:///path/file.db, "
+                              "redis://host:port and redis-socket:///path",
                               parsed.scheme);
     }
     qn_url_finish(&parsed);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* link.h - one connection to a Redis server: the transport, its deadlines, and hiredis' reader.
  *
- * Opened when needed and again after a failure; the handshake (AUTH, SELECT, CLIENT SETNAME) goes
- * out in one write. Every read and write has a deadline on CLOCK_MONOTONIC. One thread at a time.
- * The place for TLS, Sentinel and Cluster: qn_link_target becomes a list of endpoints, and
+ * Opened when needed and again after a failure; the handshake (HELLO with user and name, SELECT)
+ * goes out in one write. Every read and write has a deadline on CLOCK_MONOTONIC. One thread at a
+ * time. The place for TLS, Sentinel and Cluster: qn_link_target becomes a list of endpoints, and
  * qn_link_open chooses among them. */
 #ifndef QN_BROKER_REDIS_LINK_H
 #define QN_BROKER_REDIS_LINK_H
@@ -29,7 +29,8 @@ struct qn_reply {
 
 /* Where and as whom; owns its memory. The password is never part of an error or a log line. */
 struct qn_link_target {
-    char *memory;     /* holds the strings */
+    char *memory; /* holds the strings */
+    size_t memory_size;
     const char *host; /* "": a Unix socket */
     const char *port;
     const char *path;     /* of the Unix socket */
@@ -48,12 +49,22 @@ QUERN_NODISCARD quern_status qn_link_target_init(struct qn_link_target *target,
 void qn_link_target_finish(struct qn_link_target *target);
 
 struct redisReader;
+/* The reply that is being read. */
+struct qn_reading {
+    struct qn_arena *arena;
+    size_t size_max;
+    size_t bytes;      /* taken in for it */
+    size_t items_left; /* that may still be announced by its arrays */
+    bool too_large;
+    bool nomem;
+};
 struct qn_link {
     const struct qn_link_target *target;
-    int fd; /* -1: not connected */
+    const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
+    int fd;           /* -1: not connected */
     struct redisReader *reader;
+    struct qn_reading reading;
     uint64_t opened_count; /* grows with each connection: what was said on an older one is void */
-    const char *doing;     /* for error texts */
 };
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target);
 void qn_link_close(struct qn_link *link);
@@ -70,8 +81,14 @@ QUERN_NODISCARD quern_status qn_link_write(struct qn_link *link, const void *dat
 QUERN_NODISCARD quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena,
                                           int64_t deadline_mono_ns, struct qn_reply **ret_reply,
                                           quern_error *err);
-/* Whether a reply can be read without blocking (poll); for the listener. */
+/* The next reply if it is there, else NULL, without waiting; for the listener, which polls the fd
+ * when it got NULL. A part of a reply lives in the arena: reset it only after a whole one. */
 QUERN_NODISCARD quern_status qn_link_try_read(struct qn_link *link, struct qn_arena *arena,
                                               struct qn_reply **ret_reply, quern_error *err);
+/* Of an idle link: has it died, or said something nobody asked for? Then it must be closed. */
+bool qn_link_is_stale(const struct qn_link *link);
+/* The status and text for an error reply to a command (or script of that name). */
+quern_status qn_link_refused(const struct qn_link *link, const struct qn_reply *reply,
+                             const char *command, quern_error *err);
 
 #endif

@@ -45,6 +45,7 @@ static inline struct qn_redis *qn_redis_of(struct qn_broker *broker)
 QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
                                            const struct qn_broker_options *options,
                                            struct qn_broker **ret_broker, quern_error *err);
+void qn_redis_close(struct qn_broker *broker);
 
 /* --- The operations; each in the file of its name, with the contract of broker.h ------- */
 

@@ -55,6 +55,7 @@ struct qn_talk {
     struct qn_talk_command *commands;
     size_t command_count;
     size_t command_capacity;
+    size_t sent_count; /* of the commands, by earlier runs */
     const char **args;
     size_t *arg_sizes;
     size_t arg_count;
@@ -78,7 +79,8 @@ void qn_talk_prefix(struct qn_talk *talk, const char *queue);
 void qn_talk_key(struct qn_talk *talk, const char *queue, const char *suffix);
 
 /* Sends all and reads all replies. May be called again after more commands were added: only those
- * go out then. An error reply to one command is no failure of run. */
+ * go out then. An error reply to one command is no failure of run. After a failure: end. The
+ * commands of one run must not rely on their order, as a script that is sent again comes last. */
 QUERN_NODISCARD quern_status qn_talk_run(struct qn_talk *talk, quern_error *err);
 /* The reply to the index-th command. An error reply becomes a status: OOM: QUERN_E_FULL; LOADING,
  * BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY; WRONGTYPE: QUERN_E_CORRUPT;

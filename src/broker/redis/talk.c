@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* talk.c - commands out in one write, replies back.
+ *
+ * What is sent is one block in the lane's arena, made when the talk runs. A script goes out as
+ * EVALSHA; those that the server does not know (it was restarted, or somebody flushed its scripts)
+ * are sent again as EVAL, and only those: what worked is never done twice. So the commands of one
+ * run must not need each other's order.
+ *
+ * A lane that was idle is looked at before it is used: a server that went away meanwhile shows as
+ * an end of file, and a new connection is made before anything is sent. So a restart between two
+ * operations is not noticed, and "effect unknown" is said only when it is. */
+#include "broker/redis/talk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "broker/redis/redis.h"
+
+#define ROUND_MAX 3 /* a script may be flushed again while it is being loaded, but not for ever */
+#define NUMBER_SIZE 24   /* of a decimal in 64 bits, with sign and NUL */
+#define HEAD_SIZE_MAX 24 /* "*count\r\n" and "$size\r\n" */
+
+/* --- Building ----------------------------------------------------------------------- */
+
+void qn_talk_begin(struct qn_talk *talk, struct qn_redis *self, enum qn_lane lane,
+                   enum qn_talk_kind kind)
+{
+    pthread_mutex_lock(&self->lanes[lane].mutex);
+    *talk = (struct qn_talk){
+        .self = self, .lane = lane, .kind = kind, .arena = &self->lanes[lane].arena};
+}
+
+void qn_talk_end(struct qn_talk *talk)
+{
+    struct qn_redis_lane *lane = &talk->self->lanes[talk->lane];
+    qn_arena_reset(&lane->arena);
+    pthread_mutex_unlock(&lane->mutex);
+}
+
+/* A larger copy of an array of `count` items; NULL when memory is out. */
+static void *grown(struct qn_arena *arena, const void *items, size_t count, size_t capacity,
+                   size_t item_size)
+{
+    void *copy = qn_arena_alloc(arena, capacity * item_size);
+    if (copy != NULL && count > 0) {
+        memcpy(copy, items, count * item_size);
+    }
+    return copy;
+}
+
+static bool make_room_for_command(struct qn_talk *talk)
+{
+    if (talk->command_count == talk->command_capacity) {
+        size_t capacity = talk->command_capacity == 0 ? 8 : talk->command_capacity * 2;
+        void *commands = grown(talk->arena, talk->commands, talk->command_count, capacity,
+                               sizeof *talk->commands);
+        if (commands == NULL) {
+            talk->failed = true;
+        } else {
+            talk->commands = commands;
+            talk->command_capacity = capacity;
+        }
+    }
+    return !talk->failed;
+}
+
+static bool make_room_for_arg(struct qn_talk *talk)
+{
+    if (talk->arg_count == talk->arg_capacity) {
+        size_t capacity = talk->arg_capacity == 0 ? 32 : talk->arg_capacity * 2;
+        void *args = grown(talk->arena, talk->args, talk->arg_count, capacity, sizeof *talk->args);
+        void *sizes =
+            grown(talk->arena, talk->arg_sizes, talk->arg_count, capacity, sizeof *talk->arg_sizes);
+        if (args == NULL || sizes == NULL) {
+            talk->failed = true;
+        } else {
+            talk->args = args;
+            talk->arg_sizes = sizes;
+            talk->arg_capacity = capacity;
+        }
+    }
+    return !talk->failed;
+}
+
+static void add_command(struct qn_talk *talk, const struct qn_script *script)
+{
+    if (!talk->failed && make_room_for_command(talk)) {
+        talk->commands[talk->command_count++] =
+            (struct qn_talk_command){.script = script, .first_arg = talk->arg_count};
+    }
+}
+
+void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size)
+{
+    if (talk->failed || !make_room_for_arg(talk)) {
+        return;
+    }
+    QN_ASSERT(talk->command_count > talk->sent_count);
+    talk->args[talk->arg_count] = data;
+    talk->arg_sizes[talk->arg_count] = size;
+    talk->arg_count++;
+    talk->commands[talk->command_count - 1].arg_count++;
+}
+
+void qn_talk_text(struct qn_talk *talk, const char *text)
+{
+    qn_talk_bytes(talk, text, strlen(text));
+}
+
+/* An argument that was made in the arena. */
+static void take_text(struct qn_talk *talk, const char *text)
+{
+    if (text == NULL) {
+        talk->failed = true;
+    } else {
+        qn_talk_text(talk, text);
+    }
+}
+
+void qn_talk_command(struct qn_talk *talk, const char *name)
+{
+    add_command(talk, NULL);
+    qn_talk_text(talk, name);
+}
+
+void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t key_count)
+{
+    add_command(talk, script);
+    qn_talk_text(talk, "EVALSHA");
+    qn_talk_bytes(talk, script->sha1, sizeof script->sha1 - 1);
+    qn_talk_uint(talk, key_count);
+}
+
+void qn_talk_int(struct qn_talk *talk, int64_t value)
+{
+    take_text(talk, qn_arena_printf(talk->arena, "%lld", (long long)value));
+}
+
+void qn_talk_uint(struct qn_talk *talk, uint64_t value)
+{
+    take_text(talk, qn_arena_printf(talk->arena, "%llu", (unsigned long long)value));
+}
+
+void qn_talk_prefix(struct qn_talk *talk, const char *queue)
+{
+    qn_talk_key(talk, queue, "");
+}
+
+void qn_talk_key(struct qn_talk *talk, const char *queue, const char *suffix)
+{
+    take_text(talk, qn_arena_printf(talk->arena, "asynq:{%s}:%s", queue, suffix));
+}
+
+/* --- Running ------------------------------------------------------------------------ */
+
+static bool is_wanted(const struct qn_talk_command *command)
+{
+    return command->reply == NULL;
+}
+
+/* The wanted commands from `first` on, as the server reads them. */
+static char *format(struct qn_talk *talk, size_t first, size_t *ret_size)
+{
+    size_t size_max = 0;
+    for (size_t i = first; i < talk->command_count; i++) {
+        const struct qn_talk_command *command = &talk->commands[i];
+        size_max += HEAD_SIZE_MAX;
+        for (size_t j = 0; is_wanted(command) && j < command->arg_count; j++) {
+            size_max += talk->arg_sizes[command->first_arg + j] + HEAD_SIZE_MAX + 2;
+        }
+    }
+    char *data = qn_arena_alloc(talk->arena, size_max);
+    char *at = data;
+    for (size_t i = first; data != NULL && i < talk->command_count; i++) {
+        const struct qn_talk_command *command = &talk->commands[i];
+        if (!is_wanted(command)) {
+            continue;
+        }
+        at += sprintf(at, "*%zu\r\n", command->arg_count);
+        for (size_t j = 0; j < command->arg_count; j++) {
+            size_t size = talk->arg_sizes[command->first_arg + j];
+            at += sprintf(at, "$%zu\r\n", size);
+            memcpy(at, talk->args[command->first_arg + j], size);
+            at += size;
+            *at++ = '\r';
+            *at++ = '\n';
+        }
+    }
+    *ret_size = (size_t)(at - data);
+    return data;
+}
+
+static quern_status read_replies(struct qn_talk *talk, size_t first, int64_t deadline_mono_ns,
+                                 quern_error *err)
+{
+    struct qn_link *link = &talk->self->lanes[talk->lane].link;
+    for (size_t i = first; i < talk->command_count; i++) {
+        struct qn_talk_command *command = &talk->commands[i];
+        if (is_wanted(command)) {
+            quern_status status =
+                qn_link_read(link, talk->arena, deadline_mono_ns, &command->reply, err);
+            if (status != QUERN_OK) {
+                return status;
+            }
+        }
+    }
+    return QUERN_OK;
+}
+
+/* Turns the scripts that the server did not know into EVAL with their text and wants them again. */
+static bool want_unknown_scripts(struct qn_talk *talk, size_t first)
+{
+    bool wanted = false;
+    for (size_t i = first; i < talk->command_count; i++) {
+        struct qn_talk_command *command = &talk->commands[i];
+        if (command->script != NULL && command->reply->type == QN_REPLY_ERROR &&
+            strncmp(command->reply->data, "NOSCRIPT", 8) == 0) {
+            talk->args[command->first_arg] = "EVAL";
+            talk->arg_sizes[command->first_arg] = 4;
+            talk->args[command->first_arg + 1] = command->script->text;
+            talk->arg_sizes[command->first_arg + 1] = command->script->size;
+            command->reply = NULL;
+            wanted = true;
+        }
+    }
+    return wanted;
+}
+
+static quern_status open_link(struct qn_talk *talk, int64_t deadline_mono_ns, quern_error *err)
+{
+    struct qn_link *link = &talk->self->lanes[talk->lane].link;
+    if (link->fd >= 0 && talk->sent_count == 0 && qn_link_is_stale(link)) {
+        qn_link_close(link);
+    }
+    return qn_link_open(link, deadline_mono_ns, err);
+}
+
+quern_status qn_talk_run(struct qn_talk *talk, quern_error *err)
+{
+    struct qn_link *link = &talk->self->lanes[talk->lane].link;
+    int64_t deadline_ns = qn_clock_mono_ns() + link->target->command_timeout_ms * 1000000;
+    size_t first = talk->sent_count;
+    bool sent = false;
+    bool again = talk->command_count > first;
+    quern_status status = talk->failed ? qn_error_nomem(err) : open_link(talk, deadline_ns, err);
+    while (status == QUERN_OK && again) {
+        size_t size = 0;
+        char *data = format(talk, first, &size);
+        bool sent_now = false;
+        if (data == NULL) {
+            status = qn_error_nomem(err);
+            break;
+        }
+        status = qn_link_write(link, data, size, deadline_ns, &sent_now, err);
+        sent = sent || sent_now;
+        if (status == QUERN_OK) {
+            status = read_replies(talk, first, deadline_ns, err);
+        }
+        again = status == QUERN_OK && want_unknown_scripts(talk, first);
+    }
+    talk->sent_count = talk->command_count;
+    if (status != QUERN_OK && sent && talk->kind == QN_TALK_WRITES) {
+        qn_error_prefix(err, "effect unknown");
+        status = QUERN_E_UNKNOWN;
+        if (err != NULL) {
+            err->code = status;
+        }
+    }
+    return status;
+}
+
+/* --- Replies ------------------------------------------------------------------------ */
+
+quern_status qn_talk_reply(const struct qn_talk *talk, size_t index,
+                           const struct qn_reply **ret_reply, quern_error *err)
+{
+    QN_ASSERT(index < talk->command_count);
+    const struct qn_talk_command *command = &talk->commands[index];
+    QN_ASSERT(command->reply != NULL);
+    if (command->reply->type == QN_REPLY_ERROR) {
+        const char *name =
+            command->script != NULL ? command->script->name : talk->args[command->first_arg];
+        return qn_link_refused(&talk->self->lanes[talk->lane].link, command->reply, name, err);
+    }
+    *ret_reply = command->reply;
+    return QUERN_OK;
+}
+
+quern_status qn_reply_expect(const struct qn_talk *talk, bool condition, const char *what,
+                             quern_error *err)
+{
+    if (condition) {
+        return QUERN_OK;
+    }
+    return qn_error_set(err, QUERN_E_BROKER, "%s: %s answered what it should not",
+                        talk->self->target.address, what);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* target.c - from a URL to what a link needs to know.
+ *
+ *     redis://[user[:password]@]host[:port][/db]      redis-socket://[user[:password]@]/path[?db=n]
+ *
+ * All strings lie in one block, which is wiped when it is freed: the password is among them. Texts
+ * of errors name the part that is wrong and never the password. */
+#include "broker/redis/link.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#define CONNECT_TIMEOUT_MS 5000
+#define COMMAND_TIMEOUT_MS 10000
+#define REPLY_SIZE_MAX ((size_t)544 << 20) /* the largest value of Redis and what is around it */
+#define DB_MAX 1000000
+#define KNOWN_PARAMS "db"
+
+static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
+{
+    int64_t db = 0;
+    size_t size = strlen(text);
+    bool valid = size > 0;
+    for (size_t i = 0; i < size && valid; i++) {
+        valid = text[i] >= '0' && text[i] <= '9' && db < DB_MAX;
+        db = valid ? db * 10 + (text[i] - '0') : 0;
+    }
+    if (!valid) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: the database is a number, 0 for the first, not \"%.40s\"",
+                            text);
+    }
+    *ret_db = db;
+    return QUERN_OK;
+}
+
+static quern_status read_params(struct qn_link_target *target, const struct qn_url *url,
+                                quern_error *err)
+{
+    for (size_t i = 0; i < url->param_count; i++) {
+        const char *name = url->params[i].name;
+        const char *value = url->params[i].value;
+        quern_status status = QUERN_OK;
+        if (strcmp(name, "db") == 0) {
+            status = read_db(value, &target->db, err);
+        } else {
+            status =
+                qn_error_set(err, QUERN_E_INVALID,
+                             "redis: unknown parameter \"%.40s\"; there are " KNOWN_PARAMS, name);
+        }
+        if (status != QUERN_OK) {
+            return status;
+        }
+    }
+    return QUERN_OK;
+}
+
+static quern_status read_place(struct qn_link_target *target, const struct qn_url *url,
+                               quern_error *err)
+{
+    if (strcmp(url->scheme, "redis-socket") == 0) {
+        if (url->host[0] != '\0' || url->path[0] == '\0') {
+            return qn_error_set(err, QUERN_E_INVALID,
+                                "redis: a socket has three slashes: redis-socket:///path/to.sock");
+        }
+        if (strlen(url->path) >= sizeof((struct sockaddr_un *)NULL)->sun_path) {
+            return qn_error_set(err, QUERN_E_INVALID, "redis: the path of the socket is too long");
+        }
+        return QUERN_OK;
+    }
+    if (url->host[0] == '\0') {
+        return qn_error_set(err, QUERN_E_INVALID, "redis: the URL names no host: redis://host");
+    }
+    if (url->path[0] != '\0' && strcmp(url->path, "/") != 0) {
+        return read_db(url->path + 1, &target->db, err);
+    }
+    return QUERN_OK;
+}
+
+/* Puts a copy of text at *at and moves it behind. */
+static const char *put(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memcpy(*at, text, size);
+    *at += size;
+    return copy;
+}
+
+static quern_status copy_strings(struct qn_link_target *target, const struct qn_url *url,
+                                 quern_error *err)
+{
+    bool is_socket = strcmp(url->scheme, "redis-socket") == 0;
+    const char *port = url->port[0] == '\0' ? "6379" : url->port;
+    bool is_ipv6 = strchr(url->host, ':') != NULL;
+    size_t size = 2 * (strlen(url->host) + strlen(port) + strlen(url->path)) + strlen(url->user) +
+                  strlen(url->password) + 128;
+    target->memory = qn_alloc_zero(1, size);
+    if (target->memory == NULL) {
+        return qn_error_nomem(err);
+    }
+    target->memory_size = size;
+    char *at = target->memory;
+    target->host = put(&at, url->host);
+    target->port = put(&at, port);
+    target->path = put(&at, is_socket ? url->path : "");
+    target->user = put(&at, url->user);
+    target->password = put(&at, url->password);
+    target->address = at;
+    size_t left = size - (size_t)(at - target->memory);
+    if (is_socket) {
+        (void)snprintf(at, left, "redis-socket://%s?db=%lld", url->path, (long long)target->db);
+    } else {
+        (void)snprintf(at, left, "redis://%s%s%s:%s/%lld", is_ipv6 ? "[" : "", url->host,
+                       is_ipv6 ? "]" : "", port, (long long)target->db);
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_url *url,
+                                 quern_error *err)
+{
+    *target = (struct qn_link_target){
+        .name = "quern",
+        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .command_timeout_ms = COMMAND_TIMEOUT_MS,
+        .reply_size_max = REPLY_SIZE_MAX,
+    };
+    quern_status status = read_place(target, url, err);
+    if (status == QUERN_OK) {
+        status = read_params(target, url, err);
+    }
+    return status == QUERN_OK ? copy_strings(target, url, err) : status;
+}
+
+void qn_link_target_finish(struct qn_link_target *target)
+{
+    if (target->memory != NULL) {
+        explicit_bzero(target->memory, target->memory_size);
+        qn_free(target->memory);
+    }
+    *target = (struct qn_link_target){.memory = NULL};
+}
