@@ -11,7 +11,6 @@
  * operations is not noticed, and "effect unknown" is said only when it is. */
 #include "broker/redis/talk.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -19,9 +18,8 @@
 #include "base/error.h"
 #include "broker/redis/redis.h"
 
-#define ROUND_MAX 3 /* a script may be flushed again while it is being loaded, but not for ever */
-#define NUMBER_SIZE 24   /* of a decimal in 64 bits, with sign and NUL */
-#define HEAD_SIZE_MAX 24 /* "*count\r\n" and "$size\r\n" */
+#define NUMBER_SIZE 20   /* digits of 64 bits */
+#define HEAD_SIZE_MAX 24 /* with the sign and the end of the line */
 
 /* --- Building ----------------------------------------------------------------------- */
 
@@ -161,6 +159,24 @@ static bool is_wanted(const struct qn_talk_command *command)
     return command->reply == NULL;
 }
 
+/* Writes "<sign><number>\r\n" and returns what is behind it. */
+static char *put_head(char *at, char sign, size_t number)
+{
+    char digits[NUMBER_SIZE];
+    size_t count = 0;
+    do {
+        digits[count++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    *at++ = sign;
+    while (count > 0) {
+        *at++ = digits[--count];
+    }
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
+}
+
 /* The wanted commands from `first` on, as the server reads them. */
 static char *format(struct qn_talk *talk, size_t first, size_t *ret_size)
 {
@@ -179,10 +195,10 @@ static char *format(struct qn_talk *talk, size_t first, size_t *ret_size)
         if (!is_wanted(command)) {
             continue;
         }
-        at += sprintf(at, "*%zu\r\n", command->arg_count);
+        at = put_head(at, '*', command->arg_count);
         for (size_t j = 0; j < command->arg_count; j++) {
             size_t size = talk->arg_sizes[command->first_arg + j];
-            at += sprintf(at, "$%zu\r\n", size);
+            at = put_head(at, '$', size);
             memcpy(at, talk->args[command->first_arg + j], size);
             at += size;
             *at++ = '\r';
@@ -216,7 +232,8 @@ static bool want_unknown_scripts(struct qn_talk *talk, size_t first)
     bool wanted = false;
     for (size_t i = first; i < talk->command_count; i++) {
         struct qn_talk_command *command = &talk->commands[i];
-        if (command->script != NULL && command->reply->type == QN_REPLY_ERROR &&
+        bool was_eval = command->script != NULL && talk->arg_sizes[command->first_arg] == 4;
+        if (command->script != NULL && !was_eval && command->reply->type == QN_REPLY_ERROR &&
             strncmp(command->reply->data, "NOSCRIPT", 8) == 0) {
             talk->args[command->first_arg] = "EVAL";
             talk->arg_sizes[command->first_arg] = 4;

@@ -11,7 +11,6 @@ quern_status qn_watch_init(struct qn_watch *watch, const struct qn_link_target *
                            quern_error *err)
 {
     pthread_mutex_init(&watch->mutex, NULL);
-    qn_link_init(&watch->tracked, target);
     qn_link_init(&watch->listener, target);
     watch->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return watch->interrupt_fd >= 0
@@ -21,7 +20,6 @@ quern_status qn_watch_init(struct qn_watch *watch, const struct qn_link_target *
 
 void qn_watch_finish(struct qn_watch *watch)
 {
-    qn_link_close(&watch->tracked);
     qn_link_close(&watch->listener);
     if (watch->interrupt_fd >= 0) {
         (void)close(watch->interrupt_fd);
