@@ -12,20 +12,8 @@
 
 #include "base/alloc.h"
 #include "broker/owner.h"
-#include "lib_redis.h"
 
 /* --- Makers ------------------------------------------------------------------------- */
-
-static void sqlite_make(struct contract *c)
-{
-    test_dir_make(c->dir);
-    (void)snprintf(c->url, sizeof c->url, "sqlite://%s/tasks.db", c->dir);
-}
-
-static void sqlite_unmake(struct contract *c)
-{
-    test_dir_remove(c->dir);
-}
 
 static void *sqlite_begin(struct contract *c)
 {
@@ -42,57 +30,10 @@ static void sqlite_end(void *tx, bool commit)
     assert_int_equal(sqlite3_close(tx), SQLITE_OK);
 }
 
-/* One server for the whole program, emptied before each test. */
-static struct test_redis server;
-static int64_t server_ms;
-
-static void redis_make(struct contract *c)
-{
-    if (server.pid == 0) {
-        test_redis_start(&server, &(struct test_redis_options){.turned = true, .append = true});
-    }
-    test_redis_empty(&server);
-    server_ms = CONTRACT_NOW_MS;
-    test_redis_turn(&server, server_ms * 1000);
-    (void)snprintf(c->url, sizeof c->url, "%s", server.url);
-}
-
-static void redis_unmake(struct contract *c)
-{
-    (void)c;
-}
-
-static void redis_finish(void)
-{
-    test_redis_stop(&server);
-}
-
-static void redis_turn(struct contract *c, int64_t ms)
-{
-    (void)c;
-    server_ms += ms;
-    test_redis_turn(&server, server_ms * 1000);
-}
-
 static const struct contract_maker makers[] = {
-    {.name = "sqlite",
-     .make = sqlite_make,
-     .unmake = sqlite_unmake,
-     .begin = sqlite_begin,
-     .end = sqlite_end},
-    {.name = "redis",
-     .make = redis_make,
-     .unmake = redis_unmake,
-     .finish = redis_finish,
-     .turn = redis_turn},
+    {.name = "sqlite", .begin = sqlite_begin, .end = sqlite_end},
+    {.name = "redis", .has_clock = true},
 };
-
-static bool wanted(const struct contract_maker *maker, const struct contract_test *test)
-{
-    const char *one = getenv("QUERN_TEST_BROKER");
-    return (one == NULL || strcmp(one, maker->name) == 0) &&
-           (test->only == NULL || strcmp(test->only, maker->name) == 0);
-}
 
 /* --- The runner --------------------------------------------------------------------- */
 
@@ -107,7 +48,8 @@ static int set_up(void **state)
     struct contract_case *one = *state;
     struct contract *c = &one->contract;
     *c = (struct contract){.maker = one->maker, .session = 77};
-    c->maker->make(c);
+    test_place_open_at(&c->place, c->maker->name, CONTRACT_NOW_MS);
+    (void)snprintf(c->url, sizeof c->url, "%s", c->place.url);
     qn_clock_init(&c->clock, CONTRACT_NOW_MS, 5000000);
     qn_id_source_init(&c->ids);
     c->broker = contract_open(c);
@@ -120,7 +62,7 @@ static int tear_down(void **state)
     struct contract_case *one = *state;
     qn_broker_close(one->contract.broker);
     one->contract.broker = NULL;
-    one->maker->unmake(&one->contract);
+    test_place_close(&one->contract.place);
     return 0;
 }
 
@@ -130,16 +72,6 @@ static void run_case(void **state)
     one->test->run(&one->contract);
 }
 
-/* The first maker's tests carry the bare names, the others' "name (scheme)". */
-static const char *case_name(const struct contract_case *one)
-{
-    char *name = NULL;
-    if (one->maker == &makers[0]) {
-        return one->test->name;
-    }
-    return asprintf(&name, "%s (%s)", one->test->name, one->maker->name) < 0 ? NULL : name;
-}
-
 /* The wanted cases: each test over each broker. */
 static size_t make_cases(const struct contract_test *tests, size_t count,
                          struct contract_case *cases, struct CMUnitTest *units)
@@ -147,15 +79,16 @@ static size_t make_cases(const struct contract_test *tests, size_t count,
     size_t used = 0;
     for (size_t i = 0; i < count * TEST_COUNT(makers); i++) {
         const struct contract_maker *maker = &makers[i / count];
-        if (!wanted(maker, &tests[i % count])) {
+        if (!test_broker_wanted(maker->name, tests[i % count].only)) {
             continue;
         }
         cases[used] = (struct contract_case){.maker = maker, .test = &tests[i % count]};
-        units[used] = (struct CMUnitTest){.name = case_name(&cases[used]),
-                                          .test_func = run_case,
-                                          .setup_func = set_up,
-                                          .teardown_func = tear_down,
-                                          .initial_state = &cases[used]};
+        units[used] =
+            (struct CMUnitTest){.name = test_broker_name(tests[i % count].name, maker->name),
+                                .test_func = run_case,
+                                .setup_func = set_up,
+                                .teardown_func = tear_down,
+                                .initial_state = &cases[used]};
         used++;
     }
     return used;
@@ -176,16 +109,10 @@ int contract_main(int argc, char **argv, const struct contract_test *tests, size
                                          .role_count = role_count};
         code = test_main(argc, argv, &group);
         for (size_t i = 0; i < used; i++) {
-            if (units[i].name != cases[i].test->name) {
-                free((void *)(uintptr_t)units[i].name);
-            }
+            free((void *)(uintptr_t)units[i].name);
         }
     }
-    for (size_t i = 0; i < TEST_COUNT(makers); i++) {
-        if (makers[i].finish != NULL) {
-            makers[i].finish();
-        }
-    }
+    test_place_finish();
     free(units);
     free(cases);
     return code;
@@ -239,9 +166,7 @@ void contract_advance(struct contract *c, int64_t ms)
 {
     atomic_fetch_add(&c->clock.boot_ms, ms);
     atomic_fetch_add(&c->clock.wall_ms, ms);
-    if (c->maker->turn != NULL) {
-        c->maker->turn(c, ms);
-    }
+    test_place_advance(&c->place, ms);
 }
 
 void contract_jump(struct contract *c, int64_t ms)

@@ -2,15 +2,16 @@
 /* lib_contract.h - a fresh broker for each contract test, and short words for what tests do to it.
  *
  * The suite runs over every broker in the table of makers in lib_contract.c, or only over the one
- * that QUERN_TEST_BROKER names; a new broker is one line there. A test that is about one broker
- * says so (CONTRACT_TEST_ONLY); nothing else in the tests names one. Time stands still until a test
- * turns it, except for what waits for wake-ups. Two queues exist by habit: "default" and "other".
+ * that QUERN_TEST_BROKER names; a new broker is one line there and a place in lib_place.c. A test
+ * that is about one broker says so (CONTRACT_TEST_ONLY); nothing else in the tests names one. Time
+ * stands still until a test turns it, except for what waits for wake-ups. Two queues exist by
+ * habit: "default" and "other".
  *
  * The helpers assert that the call itself works; what a test is about it asserts itself. */
 #ifndef TESTS_CONTRACT_LIB_CONTRACT_H
 #define TESTS_CONTRACT_LIB_CONTRACT_H
 
-#include "lib_test.h"
+#include "lib_place.h"
 
 #include "base/limits.h"
 #include "broker/broker.h"
@@ -21,12 +22,8 @@
 
 struct contract;
 struct contract_maker {
-    const char *name; /* the scheme of the URL */
-    void (*make)(struct contract *c);
-    void (*unmake)(struct contract *c);
-    void (*finish)(void); /* after the last test; may be NULL */
-    /* Time passes on the broker's own clock, where it has one: NULL, if it uses the worker's. */
-    void (*turn)(struct contract *c, int64_t ms);
+    const char *name; /* of the broker, as in lib_place.h */
+    bool has_clock;   /* its time is its own, not the worker's */
     /* The caller's own transaction for enqueue_in; NULL where the broker has none. */
     void *(*begin)(struct contract *c);
     void (*end)(void *tx, bool commit);
@@ -34,7 +31,7 @@ struct contract_maker {
 
 struct contract {
     const struct contract_maker *maker;
-    char dir[TEST_DIR_SIZE];
+    struct test_place place;
     char url[256];
     struct quern_clock clock;
     struct qn_broker *broker;
@@ -78,7 +75,7 @@ void contract_announce(struct qn_broker *broker, const char *worker_id);
 /* Lets time pass for the broker: wall clock and leases. */
 void contract_advance(struct contract *c, int64_t ms);
 /* Lets the wall clock of the worker jump; no time passes. Where the broker has a clock of its own
- * (turn), that one stays as it is. */
+ * (has_clock), that one stays as it is. */
 void contract_jump(struct contract *c, int64_t ms);
 
 /* --- Enqueueing --------------------------------------------------------------------- */

@@ -25,7 +25,7 @@ static void missing_index_and_wrong_version_are_reported(struct contract *c)
 static void damage_pages(struct contract *c)
 {
     char path[TEST_DIR_SIZE + 16];
-    (void)snprintf(path, sizeof path, "%s/tasks.db", c->dir);
+    (void)snprintf(path, sizeof path, "%s/tasks.db", c->place.dir);
     FILE *file = fopen(path, "r+b");
     assert_non_null(file);
     assert_int_equal(fseek(file, 0, SEEK_END), 0);
@@ -62,7 +62,7 @@ static void sockets_of_the_dead_are_noted_and_removed(struct contract *c)
 {
     char dir[TEST_DIR_SIZE + 32];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    (void)snprintf(dir, sizeof dir, "%s/tasks.db-quern", c->dir);
+    (void)snprintf(dir, sizeof dir, "%s/tasks.db-quern", c->place.dir);
     assert_int_equal(mkdir(dir, 0700), 0);
     assert_int_equal(chdir(dir), 0);
     (void)snprintf(address.sun_path, sizeof address.sun_path, "%032x.w", 7);
@@ -81,7 +81,7 @@ static void sockets_of_the_dead_are_noted_and_removed(struct contract *c)
 static void log_that_grew_too_large_is_noted(struct contract *c)
 {
     char path[TEST_DIR_SIZE + 32];
-    (void)snprintf(path, sizeof path, "%s/tasks.db-wal", c->dir);
+    (void)snprintf(path, sizeof path, "%s/tasks.db-wal", c->place.dir);
     struct doctor_report report;
     doctor_check(c, false, &report);
     assert_null(strstr(report.lines, "write-ahead log"));

@@ -20,9 +20,9 @@
 void fault_site_open(struct fault_site *site)
 {
     *site = (struct fault_site){0};
-    test_dir_make(site->dir);
-    (void)snprintf(site->url, sizeof site->url, "sqlite://%s/tasks.db", site->dir);
-    (void)snprintf(site->book, sizeof site->book, "%s/book", site->dir);
+    test_place_open(&site->place, 0);
+    site->url = site->place.url;
+    (void)snprintf(site->book, sizeof site->book, "%s/book", site->place.dir);
     int fd = open(site->book, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     (void)close(fd);
@@ -30,7 +30,7 @@ void fault_site_open(struct fault_site *site)
 
 void fault_site_close(struct fault_site *site)
 {
-    test_dir_remove(site->dir);
+    test_place_close(&site->place);
 }
 
 void fault_enqueue(struct fault_site *site, const char *type, size_t count)

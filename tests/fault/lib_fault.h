@@ -8,7 +8,7 @@
 #ifndef TESTS_FAULT_LIB_FAULT_H
 #define TESTS_FAULT_LIB_FAULT_H
 
-#include "lib_test.h"
+#include "lib_place.h"
 
 #include "quern/quern.h"
 
@@ -27,8 +27,8 @@ struct fault_record {
 #define FAULT_LOST_MAX 1024
 
 struct fault_site {
-    char dir[TEST_DIR_SIZE];
-    char url[256];
+    struct test_place place;
+    const char *url;
     char book[256];
     size_t task_count;
     int64_t lease_ms;         /* of the workers; 0: the library's default */

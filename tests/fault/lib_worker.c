@@ -165,8 +165,8 @@ struct stage *stage_new(bool turned)
     qn_clock_init(&stage->clock, STAGE_NOW_MS, 1000000);
     pthread_mutex_init(&stage->mutex, NULL);
     pthread_cond_init(&stage->change, NULL);
-    test_dir_make(stage->dir);
-    (void)snprintf(stage->url, sizeof stage->url, "sqlite://%s/quern.db", stage->dir);
+    test_place_open(&stage->place, turned ? STAGE_NOW_MS : 0);
+    stage->url = stage->place.url;
     const quern_client_options options = {.clock = turned ? &stage->clock : NULL};
     assert_ok(quern_client_open(stage->url, &options, &stage->client, &error), error);
     const struct qn_broker_options broker_options = {.clock = turned ? &stage->clock : NULL};
@@ -181,10 +181,16 @@ void stage_free(struct stage *stage)
     quern_mux_free(stage->mux);
     qn_broker_close(stage->broker);
     quern_client_free(stage->client);
-    test_dir_remove(stage->dir);
+    test_place_close(&stage->place);
     pthread_cond_destroy(&stage->change);
     pthread_mutex_destroy(&stage->mutex);
     free(stage);
+}
+
+void stage_advance(struct stage *stage, int64_t ms)
+{
+    quern_clock_advance(&stage->clock, ms);
+    test_place_advance(&stage->place, ms);
 }
 
 void stage_put_task(struct stage *stage, const quern_task *task)

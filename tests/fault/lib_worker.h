@@ -16,7 +16,7 @@
 #ifndef TESTS_FAULT_LIB_WORKER_H
 #define TESTS_FAULT_LIB_WORKER_H
 
-#include "lib_test.h"
+#include "lib_place.h"
 
 #include <pthread.h>
 
@@ -52,8 +52,8 @@ struct stage_start {
 };
 
 struct stage {
-    char dir[TEST_DIR_SIZE];
-    char url[256];
+    struct test_place place;
+    const char *url;
     struct quern_clock clock; /* used when turned is true */
     bool turned;
     quern_client *client;
@@ -73,13 +73,16 @@ struct stage {
     size_t log_size;
 };
 
-/* In a fresh directory, with a mux that serves every type with "obey". turned: time stands still
+/* On an empty broker, with a mux that serves every type with "obey". turned: time stands still
  * until the test turns it. */
 struct stage *stage_new(bool turned);
 /* "obey", to be registered with options of its own; user: the stage. */
 quern_handler stage_handler(void);
 /* Every worker must have been joined. */
 void stage_free(struct stage *stage);
+
+/* Lets time pass on the turned clock, and on the broker's own. */
+void stage_advance(struct stage *stage, int64_t ms);
 
 void stage_put(struct stage *stage, const char *id, const char *payload);
 void stage_put_task(struct stage *stage, const quern_task *task);

@@ -4,7 +4,7 @@
  * The child stores one batch after the other and acknowledges each one that returned OK. It is
  * killed after some acknowledgements and a random part of a batch more.
  * Then: every acknowledged task is there, every task that is there is whole, and none is twice. */
-#include "lib_test.h"
+#include "lib_place.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -114,23 +114,21 @@ static size_t check_and_clear(quern_inspector *inspector, uint64_t first)
 static void a_killed_client_leaves_whole_tasks_and_every_acknowledged_one(void **state)
 {
     (void)state;
-    char dir[TEST_DIR_SIZE];
-    char path[TEST_DIR_SIZE + 16];
-    test_dir_make(dir);
-    (void)snprintf(path, sizeof path, "%s/kill.db", dir);
+    struct test_place place;
+    test_place_open(&place, 0);
     struct qn_random random;
     qn_random_init_seed(&random, test_seed());
     quern_inspector *inspector = NULL;
     quern_error err = {0};
     const quern_inspector_options options = {.create = 1};
-    assert_ok(quern_inspector_open(path, &options, &inspector, &err), err);
+    assert_ok(quern_inspector_open(place.url, &options, &inspector, &err), err);
 
     uint64_t first = 1;
     int kills = test_full() ? KILLS_FULL : KILLS;
     for (int kill = 0; kill < kills; kill++) {
         char number[24];
         (void)snprintf(number, sizeof number, "%llu", (unsigned long long)first);
-        const char *const args[] = {path, number, NULL};
+        const char *const args[] = {place.url, number, NULL};
         struct test_child child = test_spawn("client", args);
         size_t acknowledged = 0;
         size_t wanted = 1 + qn_random_below(&random, 4);
@@ -147,7 +145,7 @@ static void a_killed_client_leaves_whole_tasks_and_every_acknowledged_one(void *
         first += count / BATCH + 1;
     }
     quern_inspector_free(inspector);
-    test_dir_remove(dir);
+    test_place_close(&place);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -159,5 +157,5 @@ int main(int argc, char **argv)
 {
     const struct test_group group = {"client_kill", tests, TEST_COUNT(tests), roles,
                                      TEST_COUNT(roles)};
-    return test_main(argc, argv, &group);
+    return test_main_over_brokers(argc, argv, &group);
 }

@@ -3,7 +3,7 @@
  * no lease is lost, no task is run twice, none is started early.
  *
  * The worker's clock is a turned one, so its leases pass only when the test says so. */
-#include "lib_test.h"
+#include "lib_place.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -18,8 +18,7 @@
 #define NOW_MS INT64_C(1800000000000)
 
 struct stage {
-    char dir[TEST_DIR_SIZE];
-    char url[128];
+    struct test_place place;
     quern_clock *clock;
     quern_client *client;
     quern_mux *mux;
@@ -59,15 +58,15 @@ static void stage_open(struct stage *stage)
 {
     quern_error err = {0};
     *stage = (struct stage){0};
-    test_dir_make(stage->dir);
-    (void)snprintf(stage->url, sizeof stage->url, "sqlite://%s/tasks.db", stage->dir);
+    test_place_open(&stage->place, NOW_MS);
     assert_ok(quern_clock_new(NOW_MS, &stage->clock, &err), err);
     const quern_client_options client_options = {.clock = stage->clock};
     const quern_worker_options worker_options = {.clock = stage->clock, .concurrency = 4};
-    assert_ok(quern_client_open(stage->url, &client_options, &stage->client, &err), err);
+    assert_ok(quern_client_open(stage->place.url, &client_options, &stage->client, &err), err);
     assert_ok(quern_mux_new(&stage->mux, &err), err);
     assert_ok(quern_mux_handle(stage->mux, "hold", hold, stage, NULL, &err), err);
-    assert_ok(quern_worker_new(stage->url, stage->mux, &worker_options, &stage->worker, &err), err);
+    assert_ok(quern_worker_new(stage->place.url, stage->mux, &worker_options, &stage->worker, &err),
+              err);
     assert_int_equal(pthread_create(&stage->thread, NULL, run_worker, stage), 0);
 }
 
@@ -81,7 +80,13 @@ static void stage_close(struct stage *stage)
     quern_mux_free(stage->mux);
     quern_client_free(stage->client);
     quern_clock_free(stage->clock);
-    test_dir_remove(stage->dir);
+    test_place_close(&stage->place);
+}
+
+static void pass_time(struct stage *stage, int64_t ms)
+{
+    quern_clock_advance(stage->clock, ms);
+    test_place_advance(&stage->place, ms);
 }
 
 static void enqueue(struct stage *stage, const quern_task *task)
@@ -115,7 +120,7 @@ static void jumping_wall_clock_loses_no_lease(void **state)
     for (int i = 0; i < 20; i++) {
         quern_clock_jump(stage.clock, i % 2 == 0 ? HOUR_MS : -HOUR_MS);
         /* A little time for the keeper to do something wrong in. */
-        quern_clock_advance(stage.clock, 100);
+        pass_time(&stage, 100);
         test_pause_ms(10);
     }
     assert_int_equal(atomic_load(&stage.ended), 0);
@@ -143,7 +148,7 @@ static void wall_clock_decides_when_a_delayed_task_is_due(void **state)
     atomic_store(&stage.released, 1);
     enqueue(&stage, &(quern_task){.type = "hold", .delay_ms = HOUR_MS / 2});
     quern_clock_jump(stage.clock, -HOUR_MS);
-    quern_clock_advance(stage.clock, HOUR_MS / 2);
+    pass_time(&stage, HOUR_MS / 2);
     test_pause_ms(50);
     assert_int_equal(atomic_load(&stage.started), 0);
     quern_clock_jump(stage.clock, HOUR_MS);
@@ -151,8 +156,25 @@ static void wall_clock_decides_when_a_delayed_task_is_due(void **state)
     stage_close(&stage);
 }
 
+static void clock_of_the_server_decides_when_a_delayed_task_is_due(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_open(&stage);
+    atomic_store(&stage.released, 1);
+    enqueue(&stage, &(quern_task){.type = "hold", .delay_ms = HOUR_MS / 2});
+    quern_clock_jump(stage.clock, HOUR_MS);
+    test_pause_ms(50);
+    assert_int_equal(atomic_load(&stage.started), 0);
+    quern_clock_jump(stage.clock, -2 * HOUR_MS);
+    pass_time(&stage, HOUR_MS / 2);
+    assert_true(test_until(one_started, &stage));
+    stage_close(&stage);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(jumping_wall_clock_loses_no_lease),
-    cmocka_unit_test(wall_clock_decides_when_a_delayed_task_is_due),
+    TEST_ONLY_OVER("sqlite", wall_clock_decides_when_a_delayed_task_is_due),
+    TEST_ONLY_OVER("redis", clock_of_the_server_decides_when_a_delayed_task_is_due),
 };
-TEST_MAIN(tests)
+TEST_MAIN_OVER_BROKERS(tests)

@@ -63,5 +63,5 @@ int main(int argc, char **argv)
     static const struct test_role roles[] = FAULT_ROLES;
     const struct test_group group = {"kill_poison", tests, TEST_COUNT(tests), roles,
                                      TEST_COUNT(roles)};
-    return test_main(argc, argv, &group);
+    return test_main_over_brokers(argc, argv, &group);
 }

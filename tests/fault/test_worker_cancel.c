@@ -44,9 +44,9 @@ static void a_run_over_its_deadline_is_cancelled_and_then_archived(void **state)
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
     stage_wait_starts(stage, 1);
-    quern_clock_advance(&stage->clock, 1001);
+    stage_advance(stage, 1001);
     stage_wait_reports(stage, 1);
-    quern_clock_advance(&stage->clock, 2); /* the retry is due */
+    stage_advance(stage, 2); /* the retry is due */
     stage_wait_state(stage, "a", QUERN_TASK_ARCHIVED);
     expect_error(stage, "a", "deadline exceeded");
     assert_int_equal(stage->start_count, 1);
@@ -63,7 +63,7 @@ static void a_task_past_its_deadline_is_archived_without_a_run(void **state)
                                         .payload = "done",
                                         .payload_size = 4,
                                         .deadline_at_ms = stage->clock.wall_ms + 1000});
-    quern_clock_advance(&stage->clock, 1001);
+    stage_advance(stage, 1001);
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
     stage_wait_state(stage, "late", QUERN_TASK_ARCHIVED);
@@ -87,7 +87,7 @@ static void thousands_past_their_deadline_do_not_hide_what_comes_after(void **st
                                             .deadline_at_ms = stage->clock.wall_ms + 1000});
     }
     stage_put(stage, "after", "retry");
-    quern_clock_advance(&stage->clock, 1001);
+    stage_advance(stage, 1001);
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
     stage_wait_state(stage, "after", QUERN_TASK_RETRY);
@@ -215,4 +215,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(without_a_spare_thread_a_deaf_handler_costs_its_slot_until_it_returns),
     cmocka_unit_test(a_command_is_terminated_at_its_timeout),
 };
-TEST_MAIN(tests)
+TEST_MAIN_OVER_BROKERS(tests)

@@ -298,4 +298,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_brake_stops_fetching_after_crashes_in_a_row),
     cmocka_unit_test(a_worker_warns_of_groups_that_nobody_serves),
 };
-TEST_MAIN(tests)
+TEST_MAIN_OVER_BROKERS(tests)

@@ -18,7 +18,7 @@ static void lapse(struct stage *stage, const char *id)
     quern_cause cause = QUERN_CAUSE_NONE;
     while (cause != QUERN_CAUSE_LEASE_EXPIRED) {
         size_t recovered = 0;
-        quern_clock_advance(&stage->clock, LEASE_MS + 1);
+        stage_advance(stage, LEASE_MS + 1);
         assert_ok(qn_broker_recover(stage->broker, &queue, 1, 10, NULL, NULL, &recovered, &error),
                   error);
         quern_task_info *info = stage_see(stage, id);
@@ -186,7 +186,7 @@ static void a_timeout_follows_the_time_that_passes(void **state)
     stage_start(stage, &worker, NULL);
     stage_wait_starts(stage, 1);
     quern_clock_jump(&stage->clock, -7200000); /* must not make it immortal */
-    quern_clock_advance(&stage->clock, 10001);
+    stage_advance(stage, 10001);
     stage_wait_state(stage, "a", QUERN_TASK_RETRY);
     assert_string_equal(stage_start_at(stage, 0).reason, "timeout");
     stage_stop(&worker);
@@ -254,7 +254,7 @@ static void an_early_ack_of_an_overtaken_run_is_refused(void **state)
     stage_put(stage, "a", "done");
     struct quern_run *first = lease_run(stage, worker);
     lapse(stage, "a");
-    quern_clock_advance(&stage->clock, 60000); /* a suspect may have to wait */
+    stage_advance(stage, 60000); /* a suspect may have to wait */
     static const char *const queue = "default";
     size_t moved = 0;
     int64_t next_due_at_ms = 0;
@@ -305,4 +305,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_early_ack_of_an_overtaken_run_is_refused),
     cmocka_unit_test(progress_and_result_are_stored_while_the_handler_runs),
 };
-TEST_MAIN(tests)
+TEST_MAIN_OVER_BROKERS(tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_worker_outage.c - a broker that does not answer: the database stays locked by somebody else
- * for longer than any call waits. */
+/* test_worker_outage.c - a broker that does not answer: the database stays locked by somebody else,
+ * or the server is frozen, for longer than any call waits. */
 #include "lib_worker.h"
 
 #include <sqlite3.h>
@@ -13,23 +13,6 @@
 
 /* A lease of 1 s lets a call give up after a third of a second. */
 static const quern_worker_options short_lease = {.concurrency = 4, .lease_ms = 1000};
-
-static sqlite3 *lock_database(struct stage *stage)
-{
-    sqlite3 *db = NULL;
-    char path[128];
-    (void)snprintf(path, sizeof path, "%s/quern.db", stage->dir);
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_busy_timeout(db, TEST_PATIENCE_MS), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-    return db;
-}
-
-static void unlock_database(sqlite3 *db)
-{
-    assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-}
 
 static bool has_failed_twice(void *user)
 {
@@ -53,14 +36,14 @@ static void outcomes_wait_for_the_end_of_an_outage(void **state)
     struct stage_worker worker;
     stage_start(stage, &worker, &short_lease);
     stage_wait_starts(stage, TEST_COUNT(words));
-    sqlite3 *db = lock_database(stage);
+    test_place_block(&stage->place);
     stage_open_gate(stage);
     stage_wait_log(stage, "broker does not answer by=pump");
     /* Calls that only read work meanwhile; that is not the end of it. */
     assert_true(test_until(has_failed_twice, worker.worker));
     assert_false(stage_logged(stage, "broker answers again by=pump"));
     assert_int_equal(stage_stats(&worker).done, 0);
-    unlock_database(db);
+    test_place_unblock(&stage->place);
     stage_wait_state(stage, "n0", 0);
     stage_wait_state(stage, "n1", 0);
     stage_wait_state(stage, "n2", QUERN_TASK_RETRY);
@@ -83,10 +66,10 @@ static void a_worker_that_stops_in_an_outage_delivers_when_it_is_over(void **sta
     options.shutdown_timeout_ms = 20;
     stage_start(stage, &worker, &options);
     stage_wait_starts(stage, 1);
-    sqlite3 *db = lock_database(stage);
+    test_place_block(&stage->place);
     quern_worker_stop(worker.worker);
     stage_wait_log(stage, "broker does not answer by=pump");
-    unlock_database(db);
+    test_place_unblock(&stage->place);
     assert_int_equal(stage_join(&worker), QUERN_OK);
     quern_task_info *info = stage_see(stage, "a");
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
@@ -133,7 +116,8 @@ static void what_is_fetched_while_the_worker_stops_is_given_back(void **state)
     stage_put(stage, "first", "done");
     stage_start(stage, &worker, &(quern_worker_options){.concurrency = FETCHED});
     stage_wait_state(stage, "first", 0);
-    sqlite3 *db = lock_database(stage);
+    test_place_block(&stage->place);
+    sqlite3 *db = stage->place.lock;
     quern_task tasks[FETCHED];
     for (size_t i = 0; i < FETCHED; i++) {
         tasks[i] = (quern_task){.type = "t", .payload = "done", .payload_size = 4};
@@ -144,7 +128,7 @@ static void what_is_fetched_while_the_worker_stops_is_given_back(void **state)
     quern_worker_stop(worker.worker);
     assert_true(test_until(is_draining, worker.worker));
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    test_place_unblock(&stage->place);
     assert_int_equal(stage_join(&worker), QUERN_OK);
     assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_PENDING], FETCHED);
     stage_free(stage);
@@ -171,7 +155,7 @@ static void a_worker_of_the_parent_is_refused_after_a_fork(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(outcomes_wait_for_the_end_of_an_outage),
     cmocka_unit_test(a_worker_that_stops_in_an_outage_delivers_when_it_is_over),
-    cmocka_unit_test(what_is_fetched_while_the_worker_stops_is_given_back),
+    TEST_ONLY_OVER("sqlite", what_is_fetched_while_the_worker_stops_is_given_back),
     cmocka_unit_test(a_worker_of_the_parent_is_refused_after_a_fork),
 };
-TEST_MAIN(tests)
+TEST_MAIN_OVER_BROKERS(tests)

@@ -229,4 +229,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_delayed_task_wakes_an_idle_worker),
     cmocka_unit_test(two_workers_on_one_file_run_each_task_once),
 };
-TEST_MAIN(tests)
+TEST_MAIN_OVER_BROKERS(tests)

@@ -252,4 +252,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(statistics_may_be_asked_for_while_a_worker_ends),
     cmocka_unit_test(bad_options_are_refused_with_a_text),
 };
-TEST_MAIN(tests)
+TEST_MAIN_OVER_BROKERS(tests)

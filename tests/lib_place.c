@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_place.c - the table of brokers that tests run over, and the runner that does so. */
+#include "lib_place.h"
+
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const test_brokers[TEST_BROKER_COUNT] = {"sqlite", "redis"};
+
+static struct test_redis server;
+static const char *broker_now = "sqlite"; /* of the present test */
+
+/* --- Places ------------------------------------------------------------------------- */
+
+bool test_place_is(const struct test_place *place, const char *broker)
+{
+    return strcmp(place->broker, broker) == 0;
+}
+
+struct test_redis *test_place_server(void)
+{
+    if (server.pid == 0) {
+        test_redis_stop(&server); /* a test has lost it */
+        test_redis_start(&server, &(struct test_redis_options){.turned = true, .append = true});
+    }
+    return &server;
+}
+
+void test_place_open_at(struct test_place *place, const char *broker, int64_t wall_ms)
+{
+    *place = (struct test_place){.broker = broker, .wall_ms = wall_ms};
+    test_dir_make(place->dir);
+    if (test_place_is(place, "sqlite")) {
+        (void)snprintf(place->url, sizeof place->url, "sqlite://%s/tasks.db", place->dir);
+        return;
+    }
+    struct test_redis *redis = test_place_server();
+    test_redis_empty(redis);
+    test_redis_turn(redis, wall_ms * 1000);
+    (void)snprintf(place->url, sizeof place->url, "%s", redis->url);
+}
+
+void test_place_open(struct test_place *place, int64_t wall_ms)
+{
+    test_place_open_at(place, broker_now, wall_ms);
+}
+
+void test_place_close(struct test_place *place)
+{
+    test_dir_remove(place->dir);
+}
+
+void test_place_advance(struct test_place *place, int64_t ms)
+{
+    if (test_place_is(place, "redis") && place->wall_ms != 0) {
+        place->wall_ms += ms;
+        test_redis_turn(&server, place->wall_ms * 1000);
+    }
+}
+
+/* A writer that is under way ends first. */
+static sqlite3 *lock_file(const char *path)
+{
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_busy_timeout(db, TEST_PATIENCE_MS), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    return db;
+}
+
+void test_place_block(struct test_place *place)
+{
+    assert_null(place->lock);
+    if (test_place_is(place, "sqlite")) {
+        place->lock = lock_file(place->url + strlen("sqlite://"));
+        return;
+    }
+    assert_int_equal(kill(server.pid, SIGSTOP), 0);
+    place->lock = &server;
+}
+
+void test_place_unblock(struct test_place *place)
+{
+    assert_non_null(place->lock);
+    if (test_place_is(place, "sqlite")) {
+        assert_int_equal(sqlite3_close(place->lock), SQLITE_OK);
+    } else {
+        assert_int_equal(kill(server.pid, SIGCONT), 0);
+    }
+    place->lock = NULL;
+}
+
+void test_place_finish(void)
+{
+    test_redis_stop(&server);
+}
+
+/* --- The runner --------------------------------------------------------------------- */
+
+struct place_case {
+    const char *broker;
+    const struct CMUnitTest *test;
+};
+
+bool test_broker_wanted(const char *broker, const char *only)
+{
+    const char *one = getenv("QUERN_TEST_BROKER");
+    return (one == NULL || strcmp(one, broker) == 0) && (only == NULL || strcmp(only, broker) == 0);
+}
+
+char *test_broker_name(const char *name, const char *broker)
+{
+    char *both = NULL;
+    bool first = strcmp(broker, test_brokers[0]) == 0;
+    int size = first ? asprintf(&both, "%s", name) : asprintf(&both, "%s (%s)", name, broker);
+    return size < 0 ? NULL : both;
+}
+
+static void run_case(void **state)
+{
+    const struct place_case *one = *state;
+    void *nothing = NULL;
+    broker_now = one->broker;
+    one->test->test_func(&nothing);
+}
+
+/* A failed test leaves the server as it was: another one for the next. */
+static int tear_down(void **state)
+{
+    (void)state;
+    if (server.pid != 0) {
+        (void)kill(server.pid, SIGCONT);
+    }
+    return 0;
+}
+
+/* The wanted cases: each test over each broker. */
+static size_t make_cases(const struct test_group *group, struct place_case *cases,
+                         struct CMUnitTest *units)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < group->test_count * TEST_BROKER_COUNT; i++) {
+        const char *broker = test_brokers[i / group->test_count];
+        const struct CMUnitTest *test = &group->tests[i % group->test_count];
+        if (test_broker_wanted(broker, test->initial_state)) {
+            cases[used] = (struct place_case){.broker = broker, .test = test};
+            units[used] = (struct CMUnitTest){.name = test_broker_name(test->name, broker),
+                                              .test_func = run_case,
+                                              .teardown_func = tear_down,
+                                              .initial_state = &cases[used]};
+            used++;
+        }
+    }
+    return used;
+}
+
+int test_main_over_brokers(int argc, char **argv, const struct test_group *group)
+{
+    size_t total = group->test_count * TEST_BROKER_COUNT;
+    struct place_case *cases = calloc(total, sizeof *cases);
+    struct CMUnitTest *units = calloc(total, sizeof *units);
+    int code = 1;
+    if (cases != NULL && units != NULL) {
+        struct test_group all = *group;
+        all.tests = units;
+        all.test_count = make_cases(group, cases, units);
+        code = test_main(argc, argv, &all);
+        for (size_t i = 0; i < all.test_count; i++) {
+            free((void *)(uintptr_t)units[i].name);
+        }
+    }
+    test_place_finish();
+    free(units);
+    free(cases);
+    return code;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_place.h - where the tasks of a test are: each test of a group runs once over each broker, or
+ * only over the one that QUERN_TEST_BROKER names, and knows nothing of which it is.
+ *
+ * SQLite: a file in a directory of the test's own. Redis: one server for the whole program, emptied
+ * for each place, with an AOF; so only one place can be open at a time. */
+#ifndef TESTS_LIB_PLACE_H
+#define TESTS_LIB_PLACE_H
+
+#include "lib_redis.h"
+#include "lib_test.h"
+
+struct test_place {
+    const char *broker;      /* "sqlite" or "redis" */
+    char dir[TEST_DIR_SIZE]; /* for what the test likes to put there */
+    char url[256];
+    int64_t wall_ms; /* of the broker's own clock, if it is turned; else 0 */
+    void *lock;      /* while it is blocked */
+};
+
+/* The main of a program whose tests run over each broker; the first one's keep their bare names,
+ * the others' are "name (broker)". Tests have no setup of their own. */
+int test_main_over_brokers(int argc, char **argv, const struct test_group *group);
+#define TEST_MAIN_OVER_BROKERS(array)                                                              \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        const struct test_group group = {                                                          \
+            .name = argv[0], .tests = (array), .test_count = TEST_COUNT(array)};                   \
+        return test_main_over_brokers(argc, argv, &group);                                         \
+    }
+/* A test that is about one broker. */
+#define TEST_ONLY_OVER(broker, function)                                                           \
+    {                                                                                              \
+        .name = #function, .test_func = (function), .initial_state = (void *)(uintptr_t)(broker)   \
+    }
+
+#define TEST_BROKER_COUNT 2
+extern const char *const test_brokers[TEST_BROKER_COUNT];
+/* Whether tests are to run over this broker now; only: as given by the test, or NULL. */
+bool test_broker_wanted(const char *broker, const char *only);
+/* "name" or "name (broker)"; the caller frees it. */
+char *test_broker_name(const char *name, const char *broker);
+
+/* For the broker of the present test, or the one named. wall_ms: where a clock of the broker's own
+ * stands still from now on; 0: the real time. */
+void test_place_open(struct test_place *place, int64_t wall_ms);
+void test_place_open_at(struct test_place *place, const char *broker, int64_t wall_ms);
+void test_place_close(struct test_place *place);
+bool test_place_is(const struct test_place *place, const char *broker);
+/* Time passes on the broker's own clock, if it has one. */
+void test_place_advance(struct test_place *place, int64_t ms);
+/* Writers get no answer until it is unblocked. */
+void test_place_block(struct test_place *place);
+void test_place_unblock(struct test_place *place);
+/* The server behind all places of Redis. */
+struct test_redis *test_place_server(void);
+/* At the end of the program. */
+void test_place_finish(void);
+
+#endif
