@@ -15,6 +15,9 @@
 static const struct qn_broker_ops ops = {
     .scheme = "redis",
     .close = qn_redis_close,
+    .forward = qn_redis_forward,
+    .prune = qn_redis_prune,
+    .drained = qn_redis_drained,
 };
 
 static void init_lanes(struct qn_redis *self)

@@ -28,11 +28,20 @@ struct qn_redis_lane {
     struct qn_arena arena; /* of the talk: what is sent and what comes back */
 };
 
+/* What prune knows of the server's clock; see there. */
+struct qn_clock_watch {
+    bool seen;
+    bool jumped;
+    int64_t offset_ms; /* against our clock since boot */
+    int64_t jumped_at_boot_ms;
+};
+
 struct qn_redis {
     struct qn_broker base;
     struct qn_link_target target; /* where and as whom to connect; never changes after open */
     struct qn_redis_lane lanes[QN_LANE_COUNT];
     struct qn_watch watch;
+    struct qn_clock_watch clock_watch; /* guarded by the mutex of the keeper's lane */
 };
 
 static inline struct qn_redis *qn_redis_of(struct qn_broker *broker)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* drained.c - whether queues hold anything that still has to be run; for --drain. */
+#include "broker/redis/redis.h"
+
+static const struct {
+    const char *command;
+    const char *container;
+} parts[] = {{"LLEN", "pending"}, {"LLEN", "active"}, {"ZCARD", "scheduled"}, {"ZCARD", "retry"}};
+#define PART_COUNT (sizeof parts / sizeof parts[0])
+
+quern_status qn_redis_drained(struct qn_broker *broker, const char *const *queues,
+                              size_t queue_count, bool *ret_drained, quern_error *err)
+{
+    struct qn_talk talk;
+    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_READS);
+    for (size_t i = 0; i < queue_count * PART_COUNT; i++) {
+        qn_talk_command(&talk, parts[i % PART_COUNT].command);
+        qn_talk_key(&talk, queues[i / PART_COUNT], parts[i % PART_COUNT].container);
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    bool busy = false;
+    for (size_t i = 0; status == QUERN_OK && i < queue_count * PART_COUNT; i++) {
+        const struct qn_reply *reply = NULL;
+        status = qn_talk_reply(&talk, i, &reply, err);
+        busy = busy || (status == QUERN_OK && qn_reply_int(reply, 0) > 0);
+    }
+    qn_talk_end(&talk);
+    if (status == QUERN_OK) {
+        *ret_drained = !busy;
+    }
+    return status;
+}

@@ -1,0 +1,130 @@
+-- forward.lua - moves due tasks to the tail of pending, in the order in which they are due.
+--
+-- KEYS: prefixes of queues. ARGV: 1 how many for all of them together, at most 1000.
+-- Reply: {moved, microseconds until the next is due (0 or less: it is due), "": none is known}.
+--
+-- A task is due at its moment in quern:due where that is valid, else at its score. Of a task whose
+-- hash is gone only the entries are removed, and of one that runs, too. One whose hash names a
+-- group goes to that. A damaged queue stops no other: its error is told when all are done.
+local time = redis.call('TIME')
+local now_s = tonumber(time[1])
+local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- include: lib_due.lua
+
+-- What is due, not yet sorted: {id, due_ms}. Then the entries of the index that mean nothing.
+local function find(Q, limit)
+    local found, stale, seen = {}, {}, {}
+    local rows = redis.call('ZRANGEBYSCORE', Q .. 'quern:due', '-inf', now_ms, 'WITHSCORES',
+        'LIMIT', 0, limit)
+    for i = 1, #rows, 2 do
+        local due_ms = tonumber(rows[i + 1])
+        if due_is_valid(Q, rows[i], due_ms) then
+            found[#found + 1] = {rows[i], due_ms}
+            seen[rows[i]] = true
+        else
+            stale[#stale + 1] = rows[i]
+        end
+    end
+    for _, container in ipairs({'scheduled', 'retry'}) do
+        rows = redis.call('ZRANGEBYSCORE', Q .. container, '-inf', now_s, 'WITHSCORES', 'LIMIT',
+            0, limit)
+        for i = 1, #rows, 2 do
+            if not seen[rows[i]] then
+                seen[rows[i]] = true
+                found[#found + 1] = {rows[i], due_moment_ms(Q, rows[i], tonumber(rows[i + 1]))}
+            end
+        end
+    end
+    return found, stale
+end
+
+-- Where each goes: pending, a group, or away. Reads all that will be written.
+local function choose(Q, found, limit)
+    local pending, grouped, ghosts, ids = {}, {}, {}, {}
+    redis.call('LLEN', Q .. 'pending')
+    redis.call('SCARD', Q .. 'groups')
+    for i = 1, math.min(#found, limit) do
+        local id = found[i][1]
+        local hash = Q .. 't:' .. id
+        local fields = redis.call('HMGET', hash, 'state', 'group')
+        ids[i] = id
+        if redis.call('HSTRLEN', hash, 'msg') == 0 then
+            ghosts[#ghosts + 1] = hash
+        elseif fields[1] ~= 'active' or not redis.call('ZSCORE', Q .. 'lease', id) then
+            if fields[2] and fields[2] ~= '' then
+                redis.call('ZCARD', Q .. 'g:' .. fields[2])
+                grouped[#grouped + 1] = {id, fields[2]}
+            else
+                pending[#pending + 1] = found[i]
+            end
+        end
+    end
+    return pending, grouped, ghosts, ids
+end
+
+local function move(Q, pending, grouped)
+    local ids = {}
+    for i, entry in ipairs(pending) do
+        local since_ms = entry[2] > 0 and entry[2] < 9e12 and entry[2] or now_ms
+        ids[i] = entry[1]
+        redis.call('HSET', Q .. 't:' .. entry[1], 'state', 'pending', 'pending_since',
+            string.format('%.0f%06d', since_ms, i))
+    end
+    if #ids > 0 then
+        redis.call('LPUSH', Q .. 'pending', unpack(ids))
+    end
+    for _, entry in ipairs(grouped) do
+        redis.call('HSET', Q .. 't:' .. entry[1], 'state', 'aggregating')
+        redis.call('ZADD', Q .. 'g:' .. entry[2], now_s, entry[1])
+        redis.call('SADD', Q .. 'groups', entry[2])
+    end
+end
+
+-- Returns how many were moved, and how many were looked at.
+local function forward(Q, limit)
+    local found, stale = find(Q, limit)
+    if #found + #stale == 0 then
+        return 0, 0
+    end
+    table.sort(found, function(a, b) return a[2] < b[2] or (a[2] == b[2] and a[1] < b[1]) end)
+    local pending, grouped, ghosts, ids = choose(Q, found, limit)
+    redis.call('ZREM', Q .. 'lease', '')
+    if #stale > 0 then
+        redis.call('ZREM', Q .. 'quern:due', unpack(stale))
+    end
+    if #ids > 0 then
+        redis.call('ZREM', Q .. 'scheduled', unpack(ids))
+        redis.call('ZREM', Q .. 'retry', unpack(ids))
+        redis.call('ZREM', Q .. 'quern:due', unpack(ids))
+    end
+    if #ghosts > 0 then
+        redis.call('DEL', unpack(ghosts))
+    end
+    move(Q, pending, grouped)
+    return #pending + #grouped, #ids
+end
+
+local left = tonumber(ARGV[1])
+local moved = 0
+local next_ms = math.huge
+local failure = nil
+for _, Q in ipairs(KEYS) do
+    local ok, problem = pcall(function()
+        if left > 0 then
+            local count, looked = forward(Q, left)
+            moved = moved + count
+            left = left - looked
+        end
+        next_ms = math.min(next_ms, next_due_ms(Q))
+    end)
+    if not ok then
+        failure = type(problem) == 'table' and problem or redis.error_reply(problem)
+    end
+end
+if failure then
+    return failure
+end
+if next_ms == math.huge then
+    return {moved, ''}
+end
+return {moved, string.format('%.0f', math.max(next_ms, 0) * 1000 - now_s * 1e6 - time[2])}

@@ -1,0 +1,101 @@
+-- prune.lua - removes from one queue what was kept long enough.
+--
+-- KEYS: prefix of the queue. ARGV: 1 how many tasks at most, 2 the size of a full archive, 3 the age
+-- in seconds at which an archived task goes ("": none goes for its age), 4 what the clock must
+-- show, in ms ("": anything): where it is an hour off, none goes for its age either.
+-- Reply: {tasks removed, the clock in ms}.
+--
+-- A task that goes frees its lock, if that is still its own. Where the hash says that the task
+-- lives elsewhere, only the entry goes. Trimmed ones are counted in quern:meta.
+local Q = KEYS[1]
+local time = redis.call('TIME')
+local now_s = tonumber(time[1])
+local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
+local left = tonumber(ARGV[1])
+local trusted = ARGV[3] ~= '' and
+    (ARGV[4] == '' or math.abs(now_ms - tonumber(ARGV[4])) <= 3600000)
+-- include: lib_due.lua
+-- include: lib_workers.lua
+
+local function is_elsewhere(container, id, state)
+    if not state or state == container then
+        return false
+    elseif state == 'active' then
+        return redis.call('ZSCORE', Q .. 'lease', id)
+    elseif state == 'pending' or state == 'aggregating' then
+        return true
+    end
+    return redis.call('ZSCORE', Q .. state, id)
+end
+
+local function owns(id, lock)
+    return lock and string.sub(lock, 1, #Q + 7) == Q .. 'unique:' and
+        redis.pcall('GET', lock) == id
+end
+
+-- Adds these entries to what will be removed; only reads.
+local keys = {}
+local function plan(container, ids)
+    local count = 0
+    for _, id in ipairs(ids) do
+        local hash = Q .. 't:' .. id
+        local fields = redis.pcall('HMGET', hash, 'state', 'unique_key')
+        if not is_elsewhere(container, id, fields[1]) then
+            keys[#keys + 1] = hash
+            keys[#keys + 1] = owns(id, fields[2]) and fields[2] or nil
+            count = count + (fields[1] and 1 or 0)
+        end
+    end
+    left = left - #ids
+    return count
+end
+
+-- A look at some entries only: what is stale there is rare, and harms nobody.
+local function find_stale()
+    local stale = {}
+    for _, id in ipairs(redis.call('ZRANDMEMBER', Q .. 'quern:due', 20)) do
+        if not due_is_valid(Q, id, tonumber(redis.call('ZSCORE', Q .. 'quern:due', id))) then
+            stale[#stale + 1] = id
+        end
+    end
+    return stale
+end
+
+local function drop(command, key, members)
+    if #members > 0 then
+        redis.call(command, key, unpack(members))
+    end
+    return #members
+end
+
+local completed = redis.call('ZRANGEBYSCORE', Q .. 'completed', '-inf', now_s, 'LIMIT', 0, left)
+plan('completed', completed)
+local archived = {}
+if trusted and left > 0 then
+    archived = redis.call('ZRANGEBYSCORE', Q .. 'archived', '-inf', now_s - tonumber(ARGV[3]),
+        'LIMIT', 0, left)
+end
+local trimmed = plan('archived', archived)
+local kept = redis.call('ZCARD', Q .. 'archived') - #archived
+local surplus = {}
+if kept > tonumber(ARGV[2]) and left > 0 then
+    surplus = redis.call('ZRANGE', Q .. 'archived', #archived,
+        #archived + math.min(kept - tonumber(ARGV[2]), left) - 1)
+end
+trimmed = trimmed + plan('archived', surplus)
+redis.call('HGET', Q .. 'quern:meta', 'trimmed')
+local stale = find_stale()
+local gone = trusted and workers_gone(Q .. 'quern:workers', now_ms) or {}
+
+redis.call('ZREM', Q .. 'lease', '')
+local removed = drop('ZREM', Q .. 'completed', completed) +
+    drop('ZREM', Q .. 'archived', archived) + drop('ZREM', Q .. 'archived', surplus)
+drop('ZREM', Q .. 'quern:due', stale)
+drop('HDEL', Q .. 'quern:workers', gone)
+for i = 1, #keys, 1000 do
+    redis.call('DEL', unpack(keys, i, math.min(i + 999, #keys)))
+end
+if trimmed > 0 then
+    redis.call('HINCRBY', Q .. 'quern:meta', 'trimmed', trimmed)
+end
+return {removed, string.format('%.0f', now_ms)}
