@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= $(shell expr $$(nproc) \* 2)
 MINUTES ?= 30
 
-.PHONY: help demo release check check-full soak bench lint format install clean
+.PHONY: help demo release check check-full soak bench bench-peers lint format install clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -33,6 +33,10 @@ soak: ## repeat the fault tests with full counts and new seeds for MINUTES (30)
 
 bench: release ## print the figures of speed, one a line
 	@tests/bench/run build/release
+
+bench-peers: release ## the same workload on quern, asynq, BullMQ, Sidekiq, Celery, beanstalkd and gearmand
+	@scripts/bootstrap --peers
+	@tests/bench/peers/run build/release
 
 lint: ## clang-tidy, clang-format, layers, lengths, words and man pages
 	@scripts/bootstrap --lint
