@@ -257,6 +257,7 @@ quern_status qn_url_parse(const char *text, struct qn_url *ret_url, quern_error 
     struct qn_url url = {
         .scheme = "", .user = "", .password = "", .host = "", .port = "", .path = ""};
     url.memory = qn_alloc(size);
+    url.memory_size = size;
     if (url.memory == NULL) {
         return qn_error_nomem(err);
     }
@@ -273,7 +274,10 @@ quern_status qn_url_parse(const char *text, struct qn_url *ret_url, quern_error 
 
 void qn_url_finish(struct qn_url *url)
 {
-    qn_free(url->memory);
+    if (url->memory != NULL) {
+        explicit_bzero(url->memory, url->memory_size);
+        qn_free(url->memory);
+    }
     *url = (struct qn_url){.memory = NULL};
 }
 

@@ -87,8 +87,5 @@ QUERN_NODISCARD quern_status qn_link_try_read(struct qn_link *link, struct qn_ar
                                               struct qn_reply **ret_reply, quern_error *err);
 /* Of an idle link: has it died, or said something nobody asked for? Then it must be closed. */
 bool qn_link_is_stale(const struct qn_link *link);
-/* The status and text for an error reply to a command (or script of that name). */
-quern_status qn_link_refused(const struct qn_link *link, const struct qn_reply *reply,
-                             const char *command, quern_error *err);
 
 #endif

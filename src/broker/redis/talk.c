@@ -298,9 +298,8 @@ quern_status qn_talk_reply(const struct qn_talk *talk, size_t index,
     const struct qn_talk_command *command = &talk->commands[index];
     QN_ASSERT(command->reply != NULL);
     if (command->reply->type == QN_REPLY_ERROR) {
-        const char *name =
-            command->script != NULL ? command->script->name : talk->args[command->first_arg];
-        return qn_link_refused(&talk->self->lanes[talk->lane].link, command->reply, name, err);
+        return qn_reply_refusal(&talk->self->lanes[talk->lane].link, command->reply,
+                                talk->args[command->first_arg], command->script, err);
     }
     *ret_reply = command->reply;
     return QUERN_OK;

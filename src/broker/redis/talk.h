@@ -82,10 +82,10 @@ void qn_talk_key(struct qn_talk *talk, const char *queue, const char *suffix);
  * go out then. An error reply to one command is no failure of run. After a failure: end. The
  * commands of one run must not rely on their order, as a script that is sent again comes last. */
 QUERN_NODISCARD quern_status qn_talk_run(struct qn_talk *talk, quern_error *err);
-/* The reply to the index-th command. An error reply becomes a status: OOM: QUERN_E_FULL; LOADING,
- * BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY; WRONGTYPE: QUERN_E_CORRUPT;
- * NOAUTH, WRONGPASS, NOPERM and all others: QUERN_E_BROKER; the text has the server's words, the
- * name of the script or command, and the address. */
+/* The reply to the index-th command. An error reply becomes a status: OOM, MISCONF: QUERN_E_FULL;
+ * LOADING, BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY; WRONGTYPE:
+ * QUERN_E_CORRUPT; NOAUTH, WRONGPASS, NOPERM and all others: QUERN_E_BROKER; the text has the
+ * server's words, the name of the script or command, and the address. */
 QUERN_NODISCARD quern_status qn_talk_reply(const struct qn_talk *talk, size_t index,
                                            const struct qn_reply **ret_reply, quern_error *err);
 
@@ -97,6 +97,10 @@ const struct qn_reply *qn_reply_at(const struct qn_reply *reply, size_t index);
 int64_t qn_reply_int(const struct qn_reply *reply, int64_t otherwise);
 uint64_t qn_reply_uint(const struct qn_reply *reply);    /* 0 for what is none */
 const char *qn_reply_text(const struct qn_reply *reply); /* "" for what is no text */
+/* The status and text for an error reply to a command, or to the script if there is one. */
+quern_status qn_reply_refusal(const struct qn_link *link, const struct qn_reply *reply,
+                              const char *command, const struct qn_script *script,
+                              quern_error *err);
 /* QUERN_E_BROKER "... answered what it should not": for replies of the wrong shape. */
 QUERN_NODISCARD quern_status qn_reply_expect(const struct qn_talk *talk, bool condition,
                                              const char *what, quern_error *err);

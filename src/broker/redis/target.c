@@ -3,13 +3,19 @@
  *
  *     redis://[user[:password]@]host[:port][/db]      redis-socket://[user[:password]@]/path[?db=n]
  *
+ * Parameters: db, and password_file, whose first line is the password. (password_env is resolved by
+ * the program quern, as a library reads no environment.)
+ *
  * All strings lie in one block, which is wiped when it is freed: the password is among them. Texts
  * of errors name the part that is wrong and never the password. */
 #include "broker/redis/link.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -18,7 +24,8 @@
 #define COMMAND_TIMEOUT_MS 10000
 #define REPLY_SIZE_MAX ((size_t)544 << 20) /* the largest value of Redis and what is around it */
 #define DB_MAX 1000000
-#define KNOWN_PARAMS "db"
+#define KNOWN_PARAMS "db, password_file"
+#define PASSWORD_SIZE 4096
 
 static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
 {
@@ -38,8 +45,55 @@ static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
     return QUERN_OK;
 }
 
+/* Parts of a target that are not yet in its memory. */
+struct draft {
+    const char *password;
+    char from_file[PASSWORD_SIZE];
+};
+
+/* Reads at most size - 1 bytes of the file; -1: errno says why not. */
+static ssize_t read_file(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return -1;
+    }
+    size_t used = 0;
+    ssize_t count = 1;
+    while (count > 0 && used < size - 1) {
+        do {
+            count = read(fd, out + used, size - 1 - used);
+        } while (count < 0 && errno == EINTR);
+        used += count > 0 ? (size_t)count : 0;
+    }
+    int code = errno;
+    (void)close(fd);
+    errno = code;
+    out[used] = '\0';
+    return count < 0 ? -1 : (ssize_t)used;
+}
+
+static quern_status read_password_file(const char *path, struct draft *draft, quern_error *err)
+{
+    if (draft->password[0] != '\0') {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: the URL has a password and a password_file");
+    }
+    if (read_file(path, draft->from_file, sizeof draft->from_file) < 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "redis: password_file %.120s: %s", path,
+                            strerror(errno));
+    }
+    draft->from_file[strcspn(draft->from_file, "\r\n")] = '\0';
+    draft->password = draft->from_file;
+    if (draft->password[0] == '\0') {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: password_file %.120s: its first line is empty", path);
+    }
+    return QUERN_OK;
+}
+
 static quern_status read_params(struct qn_link_target *target, const struct qn_url *url,
-                                quern_error *err)
+                                struct draft *draft, quern_error *err)
 {
     for (size_t i = 0; i < url->param_count; i++) {
         const char *name = url->params[i].name;
@@ -47,6 +101,8 @@ static quern_status read_params(struct qn_link_target *target, const struct qn_u
         quern_status status = QUERN_OK;
         if (strcmp(name, "db") == 0) {
             status = read_db(value, &target->db, err);
+        } else if (strcmp(name, "password_file") == 0) {
+            status = read_password_file(value, draft, err);
         } else {
             status =
                 qn_error_set(err, QUERN_E_INVALID,
@@ -63,7 +119,7 @@ static quern_status read_place(struct qn_link_target *target, const struct qn_ur
                                quern_error *err)
 {
     if (strcmp(url->scheme, "redis-socket") == 0) {
-        if (url->host[0] != '\0' || url->path[0] == '\0') {
+        if (url->host[0] != '\0' || strlen(url->path) < 2) {
             return qn_error_set(err, QUERN_E_INVALID,
                                 "redis: a socket has three slashes: redis-socket:///path/to.sock");
         }
@@ -91,13 +147,13 @@ static const char *put(char **at, const char *text)
 }
 
 static quern_status copy_strings(struct qn_link_target *target, const struct qn_url *url,
-                                 quern_error *err)
+                                 const struct draft *draft, quern_error *err)
 {
     bool is_socket = strcmp(url->scheme, "redis-socket") == 0;
     const char *port = url->port[0] == '\0' ? "6379" : url->port;
     bool is_ipv6 = strchr(url->host, ':') != NULL;
     size_t size = 2 * (strlen(url->host) + strlen(port) + strlen(url->path)) + strlen(url->user) +
-                  strlen(url->password) + 128;
+                  strlen(draft->password) + 128;
     target->memory = qn_alloc_zero(1, size);
     if (target->memory == NULL) {
         return qn_error_nomem(err);
@@ -108,7 +164,7 @@ static quern_status copy_strings(struct qn_link_target *target, const struct qn_
     target->port = put(&at, port);
     target->path = put(&at, is_socket ? url->path : "");
     target->user = put(&at, url->user);
-    target->password = put(&at, url->password);
+    target->password = put(&at, draft->password);
     target->address = at;
     size_t left = size - (size_t)(at - target->memory);
     if (is_socket) {
@@ -129,11 +185,16 @@ quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_
         .command_timeout_ms = COMMAND_TIMEOUT_MS,
         .reply_size_max = REPLY_SIZE_MAX,
     };
+    struct draft draft = {.password = url->password};
     quern_status status = read_place(target, url, err);
     if (status == QUERN_OK) {
-        status = read_params(target, url, err);
+        status = read_params(target, url, &draft, err);
     }
-    return status == QUERN_OK ? copy_strings(target, url, err) : status;
+    if (status == QUERN_OK) {
+        status = copy_strings(target, url, &draft, err);
+    }
+    explicit_bzero(&draft, sizeof draft);
+    return status;
 }
 
 void qn_link_target_finish(struct qn_link_target *target)

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* hello.c - who we are, and who the server is, in one round trip.
+ *
+ * HELLO brings user, password and the name of the connection, and is answered with version, role
+ * and mode; a user without any right may still send it. SELECT follows where another database than
+ * 0 is wanted. Both go out in one write. A server that does not know HELLO is older than 6.0.
+ *
+ * The password goes into one block, which is wiped. A server may put what it was sent into its
+ * error, so its words are not repeated when they have the password in them. */
+#include "broker/redis/hello.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "broker/redis/talk.h"
+
+#define VERSION_MIN 602 /* 6.2 */
+#define NAME_SIZE 64
+#define FRAME_SIZE 256 /* what the words of the greeting have around them */
+
+/* Who says it: the name of the connection, user and password, and which database is wanted. */
+static size_t write_greeting(const struct qn_link *link, char *out, size_t out_size)
+{
+    const struct qn_link_target *target = link->target;
+    const char *user = target->user[0] == '\0' ? "default" : target->user;
+    bool known = target->user[0] != '\0' || target->password[0] != '\0';
+    char name[NAME_SIZE];
+    char db[24];
+    (void)snprintf(name, sizeof name, "%s%s%s", target->name, link->role[0] == '\0' ? "" : "-",
+                   link->role);
+    (void)snprintf(db, sizeof db, "%lld", (long long)target->db);
+    int size =
+        snprintf(out, out_size, "*%d\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
+                 known ? 7 : 4, strlen(name), name);
+    size_t used = (size_t)size;
+    if (known) {
+        size = snprintf(out + used, out_size - used, "$4\r\nAUTH\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
+                        strlen(user), user, strlen(target->password), target->password);
+        used += (size_t)size;
+    }
+    if (target->db != 0) {
+        size = snprintf(out + used, out_size - used, "*2\r\n$6\r\nSELECT\r\n$%zu\r\n%s\r\n",
+                        strlen(db), db);
+        used += (size_t)size;
+    }
+    return used;
+}
+
+static quern_status send_greeting(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
+{
+    size_t out_size =
+        FRAME_SIZE + NAME_SIZE + strlen(link->target->user) + strlen(link->target->password);
+    char *out = qn_alloc(out_size);
+    if (out == NULL) {
+        return qn_error_nomem(err);
+    }
+    bool sent = false;
+    size_t size = write_greeting(link, out, out_size);
+    quern_status status = qn_link_write(link, out, size, deadline_mono_ns, &sent, err);
+    explicit_bzero(out, out_size);
+    qn_free(out);
+    return status;
+}
+
+static quern_status refuse(const struct qn_link *link, const struct qn_reply *reply,
+                           quern_error *err)
+{
+    const char *address = link->target->address;
+    const char *password = link->target->password;
+    if (strncmp(reply->data, "ERR unknown command", 19) == 0) {
+        return qn_error_set(
+            err, QUERN_E_UNSUPPORTED,
+            "%s: this server is too old (it has no HELLO): wants Redis 6.2 or newer", address);
+    }
+    if (strncmp(reply->data, "NOAUTH", 6) == 0) {
+        return qn_error_set(err, QUERN_E_BROKER,
+                            "%s: NOAUTH: the server wants a password, and none was given", address);
+    }
+    if (password[0] != '\0' && strstr(reply->data, password) != NULL) {
+        return qn_error_set(err, QUERN_E_BROKER,
+                            "%s: HELLO was refused, in words that have the password in them",
+                            address);
+    }
+    return qn_reply_refusal(link, reply, "HELLO", NULL, err);
+}
+
+/* The value of a field of the answer, which is a list of names and values. */
+static const char *field(const struct qn_reply *hello, const char *name)
+{
+    for (size_t i = 0; i + 1 < hello->count; i += 2) {
+        if (strcmp(qn_reply_text(hello->items[i]), name) == 0) {
+            return qn_reply_text(hello->items[i + 1]);
+        }
+    }
+    return "";
+}
+
+static quern_status judge(const struct qn_link *link, const struct qn_reply *hello,
+                          quern_error *err)
+{
+    const char *address = link->target->address;
+    if (hello->type == QN_REPLY_ERROR) {
+        return refuse(link, hello, err);
+    }
+    const char *version = field(hello, "version");
+    const char *mode = field(hello, "mode");
+    int major = 0;
+    int minor = 0;
+    if (sscanf(version, "%3d.%3d", &major, &minor) != 2) {
+        return qn_error_set(err, QUERN_E_BROKER, "%s: answered what it should not: HELLO", address);
+    }
+    if (major * 100 + minor < VERSION_MIN) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "%s: this is version %.20s: wants Redis 6.2 or newer", address,
+                            version);
+    }
+    if (strcmp(mode, "standalone") != 0) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "%s: runs in %.20s mode: wants a server that stands alone", address,
+                            mode);
+    }
+    return QUERN_OK;
+}
+
+static quern_status hear(struct qn_link *link, struct qn_arena *arena, int64_t deadline_mono_ns,
+                         quern_error *err)
+{
+    struct qn_reply *reply = NULL;
+    quern_status status = qn_link_read(link, arena, deadline_mono_ns, &reply, err);
+    if (status == QUERN_OK) {
+        status = judge(link, reply, err);
+    }
+    if (status == QUERN_OK && link->target->db != 0) {
+        status = qn_link_read(link, arena, deadline_mono_ns, &reply, err);
+        if (status == QUERN_OK && reply->type == QN_REPLY_ERROR) {
+            status = qn_reply_refusal(link, reply, "SELECT", NULL, err);
+        }
+    }
+    return status;
+}
+
+quern_status qn_hello(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
+{
+    struct qn_arena arena = {0};
+    quern_status status = send_greeting(link, deadline_mono_ns, err);
+    if (status == QUERN_OK) {
+        status = hear(link, &arena, deadline_mono_ns, err);
+    }
+    qn_arena_finish(&arena);
+    if (status == QUERN_E_TIMEOUT) {
+        return qn_error_set(err, status, "%s: connected, but no answer within %lld ms",
+                            link->target->address, (long long)link->target->connect_timeout_ms);
+    }
+    return status;
+}
