@@ -56,6 +56,13 @@ int64_t qn_clock_until_wall_ns(const struct quern_clock *clock, int64_t at_ms)
     return clock->is_system ? at_ms * NS_PER_MS - read_ns(CLOCK_REALTIME) : left_ms * NS_PER_MS;
 }
 
+int64_t qn_clock_wall_in_us(const struct quern_clock *clock, int64_t us)
+{
+    int64_t now_us =
+        clock->is_system ? read_ns(CLOCK_REALTIME) / 1000 : atomic_load(&clock->wall_ms) * 1000;
+    return (now_us + us + 749) / 1000;
+}
+
 int64_t qn_clock_boot_ms(const struct quern_clock *clock)
 {
     return clock->is_system ? read_ns(CLOCK_BOOTTIME) / 1000000 : atomic_load(&clock->boot_ms);

@@ -21,6 +21,9 @@ int64_t qn_clock_wall_ms(const struct quern_clock *clock);
 int64_t qn_clock_boot_ms(const struct quern_clock *clock);
 /* How long until this moment of the wall clock, exact to the system's resolution; cut to a year. */
 int64_t qn_clock_until_wall_ns(const struct quern_clock *clock, int64_t at_ms);
+/* The moment that comes in this many us, in ms: rounded up, but for less than a quarter of one. So
+ * what a server's answer says a little late does not become a whole millisecond. */
+int64_t qn_clock_wall_in_us(const struct quern_clock *clock, int64_t us);
 /* Real time for measuring durations, never turned: CLOCK_MONOTONIC in ns. */
 int64_t qn_clock_mono_ns(void);
 

@@ -15,8 +15,12 @@
 static const struct qn_broker_ops ops = {
     .scheme = "redis",
     .close = qn_redis_close,
+    .wake = qn_redis_wake,
     .forward = qn_redis_forward,
     .prune = qn_redis_prune,
+    .arm = qn_redis_arm,
+    .wait = qn_redis_wait,
+    .interrupt = qn_redis_interrupt,
     .drained = qn_redis_drained,
 };
 

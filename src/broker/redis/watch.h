@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/arena.h"
+#include "base/limits.h"
 #include "base/random.h"
 #include "broker/redis/link.h"
 
@@ -24,27 +25,35 @@ struct qn_watch {
     _Atomic bool interrupted;
     pthread_mutex_t mutex; /* guards the rest, but not while the listener polls */
     struct qn_link listener;
-    struct qn_arena arena;     /* of what the listener reads */
-    int64_t listener_id;       /* the server's name for it */
-    uint64_t told_by;          /* the tracked connection (opened_count) that was told ... */
-    uint64_t told_of;          /* ... to redirect to this one; 0: none was */
-    bool polls;                /* the server refuses tracking to us */
-    char refusal[128];         /* why; "" while that is not known */
-    int64_t heard_at_mono_ns;  /* when the listener last said anything */
-    int64_t pinged_at_mono_ns; /* 0: no answer is waited for */
-    struct qn_random random;   /* for the pace of polling */
-    char **queues;             /* those that were armed or announced last */
+    struct qn_arena arena;    /* of what the listener reads */
+    int64_t listener_id;      /* the server's name for it */
+    uint64_t told_by;         /* the tracked connection (opened_count) that was told ... */
+    uint64_t told_of;         /* ... to redirect to this listener (opened_count) */
+    int tracked_fd;           /* of that connection; -1: its end is of no interest */
+    bool polls;               /* the server refuses tracking to us */
+    char refusal[200];        /* why; "": nothing is refused */
+    int64_t heard_at_mono_ns; /* when the listener last said anything */
+    bool pinged;              /* and was asked to since */
+    struct qn_random random;  /* for the pace of polling */
+    char **queues;            /* the worker's: where a cancelled task is looked for */
     size_t queue_count;
-    char cancel_id[257]; /* asked for by a message that was not dealt with; "": none */
-    size_t cancel_from;  /* the queues before this one were dealt with */
+    char cancel_id[QN_NAME_SIZE_MAX + 1]; /* asked for, and not yet dealt with; "": none */
+    size_t cancel_from;                   /* the queues before this one were dealt with */
 };
 
 QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch,
                                            const struct qn_link_target *target, quern_error *err);
 void qn_watch_finish(struct qn_watch *watch);
-/* The queues in which a cancelled task is looked for. Out of memory it keeps those it had. */
+/* The queues that the worker serves. When memory is out those before stay. */
 void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t queue_count);
-/* "tracking", "polling: <why>", or "not known yet"; in the caller's buffer. */
-void qn_watch_describe(struct qn_watch *watch, char *text, size_t size);
+/* With mutex held: connects and subscribes the listener unless it is connected. */
+QUERN_NODISCARD quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err);
+/* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
+void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const char *words);
+/* Makes a poll under way look at the watch again. Async-signal-safe. */
+void qn_watch_kick(struct qn_watch *watch);
+/* "tracking" or "polling: <why>"; finds out if that is not known yet. */
+QUERN_NODISCARD quern_status qn_watch_describe(struct qn_redis *self, char *text, size_t size,
+                                               quern_error *err);
 
 #endif
