@@ -9,6 +9,13 @@
 
 const char *const test_brokers[TEST_BROKER_COUNT] = {"sqlite", "redis"};
 
+/* All tests run as the user that docs/protocol/redis.md advises for workers. */
+#define WORKER_USER                                                                                \
+    "user worker on >secret -@all ~asynq:* &asynq:cancel &__redis__:invalidate"                    \
+    " +@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait"     \
+    " +select -@dangerous +info +role +client|setname +client|id +client|tracking"                 \
+    " +client|trackinginfo"
+
 static struct test_redis server;
 static const char *broker_now = "sqlite"; /* of the present test */
 
@@ -23,7 +30,9 @@ struct test_redis *test_place_server(void)
 {
     if (server.pid == 0) {
         test_redis_stop(&server); /* a test has lost it */
-        test_redis_start(&server, &(struct test_redis_options){.turned = true, .append = true});
+        const struct test_redis_options options = {
+            .turned = true, .append = true, .config = WORKER_USER};
+        test_redis_start(&server, &options);
     }
     return &server;
 }
@@ -39,7 +48,8 @@ void test_place_open_at(struct test_place *place, const char *broker, int64_t wa
     struct test_redis *redis = test_place_server();
     test_redis_empty(redis);
     test_redis_turn(redis, wall_ms * 1000);
-    (void)snprintf(place->url, sizeof place->url, "%s", redis->url);
+    (void)snprintf(place->url, sizeof place->url, "redis-socket://worker:secret@%s",
+                   redis->socket_path);
 }
 
 void test_place_open(struct test_place *place, int64_t wall_ms)

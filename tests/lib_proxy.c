@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_proxy.c - one thread that moves bytes between pairs of Unix sockets, or does not.
+ *
+ * What a client sends in one write arrives here as one piece or a few; any of them may be the one
+ * that is cut. A cut after the request waits for the first piece of the answer, so that the server
+ * is known to have executed it. */
+#include "lib_proxy.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/random.h"
+
+#define PAIRS_MAX 64
+#define PIECE_SIZE 65536
+
+struct pair {
+    int client_fd; /* -1: unused */
+    int server_fd;
+    bool armed; /* the next answer is cut in this way */
+    enum test_cut cut;
+};
+
+struct test_proxy {
+    char path[TEST_DIR_SIZE + 32];
+    char url[TEST_DIR_SIZE + 64];
+    char server_path[TEST_DIR_SIZE + 16];
+    int listen_fd;
+    int stop_fds[2];
+    pthread_t thread;
+    struct qn_random random;
+    struct pair pairs[PAIRS_MAX];
+    char piece[PIECE_SIZE];
+    _Atomic unsigned permille;
+    _Atomic size_t counts[TEST_CUT_COUNT];
+};
+
+static struct sockaddr_un address_of(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    return address;
+}
+
+static void hang_up(struct pair *pair)
+{
+    (void)close(pair->client_fd);
+    (void)close(pair->server_fd);
+    *pair = (struct pair){.client_fd = -1, .server_fd = -1};
+}
+
+static void accept_client(struct test_proxy *proxy)
+{
+    int client_fd = accept4(proxy->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int server_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = address_of(proxy->server_path);
+    bool connected = client_fd >= 0 && server_fd >= 0 &&
+                     connect(server_fd, (struct sockaddr *)&address, sizeof address) == 0;
+    for (size_t i = 0; connected && i < PAIRS_MAX; i++) {
+        if (proxy->pairs[i].client_fd < 0) {
+            proxy->pairs[i] = (struct pair){.client_fd = client_fd, .server_fd = server_fd};
+            return;
+        }
+    }
+    (void)close(client_fd);
+    (void)close(server_fd);
+}
+
+/* Whether all went out. */
+static bool pass_on(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
+        if (sent <= 0) {
+            return false;
+        }
+        data += sent;
+        size -= (size_t)sent;
+    }
+    return true;
+}
+
+static void note(struct test_proxy *proxy, enum test_cut cut)
+{
+    atomic_fetch_add(&proxy->counts[cut], 1);
+}
+
+static void move_request(struct test_proxy *proxy, struct pair *pair)
+{
+    ssize_t size = read(pair->client_fd, proxy->piece, PIECE_SIZE);
+    if (size <= 0) {
+        hang_up(pair);
+        return;
+    }
+    if (!pair->armed && qn_random_below(&proxy->random, 1000) < atomic_load(&proxy->permille)) {
+        pair->armed = true;
+        pair->cut = (enum test_cut)qn_random_below(&proxy->random, TEST_CUT_COUNT);
+    }
+    if (pair->armed && pair->cut <= TEST_CUT_REQUEST_PART) {
+        note(proxy, pair->cut);
+        if (pair->cut == TEST_CUT_REQUEST_PART) {
+            size_t part = 1 + qn_random_below(&proxy->random, (uint64_t)size);
+            (void)pass_on(pair->server_fd, proxy->piece, part < (size_t)size ? part : part - 1);
+        }
+        hang_up(pair);
+        return;
+    }
+    if (!pass_on(pair->server_fd, proxy->piece, (size_t)size)) {
+        hang_up(pair);
+    }
+}
+
+static void move_reply(struct test_proxy *proxy, struct pair *pair)
+{
+    ssize_t size = read(pair->server_fd, proxy->piece, PIECE_SIZE);
+    if (size <= 0) {
+        hang_up(pair);
+        return;
+    }
+    if (pair->armed) {
+        note(proxy, pair->cut);
+        if (pair->cut == TEST_CUT_REPLY_PART) {
+            size_t part = qn_random_below(&proxy->random, (uint64_t)size);
+            (void)pass_on(pair->client_fd, proxy->piece, part);
+        }
+        hang_up(pair);
+        return;
+    }
+    if (!pass_on(pair->client_fd, proxy->piece, (size_t)size)) {
+        hang_up(pair);
+    }
+}
+
+static void *move_all(void *argument)
+{
+    struct test_proxy *proxy = argument;
+    for (;;) {
+        struct pollfd fds[2 + 2 * PAIRS_MAX] = {{.fd = proxy->stop_fds[0], .events = POLLIN},
+                                                {.fd = proxy->listen_fd, .events = POLLIN}};
+        for (size_t i = 0; i < PAIRS_MAX; i++) {
+            fds[2 + 2 * i] = (struct pollfd){.fd = proxy->pairs[i].client_fd, .events = POLLIN};
+            fds[3 + 2 * i] = (struct pollfd){.fd = proxy->pairs[i].server_fd, .events = POLLIN};
+        }
+        (void)poll(fds, TEST_COUNT(fds), -1);
+        if (fds[0].revents != 0) {
+            return NULL;
+        }
+        for (size_t i = 0; i < PAIRS_MAX; i++) {
+            struct pair *pair = &proxy->pairs[i];
+            if (fds[2 + 2 * i].revents != 0) {
+                move_request(proxy, pair);
+            }
+            if (fds[3 + 2 * i].revents != 0 && pair->server_fd == fds[3 + 2 * i].fd) {
+                move_reply(proxy, pair);
+            }
+        }
+        if (fds[1].revents != 0) {
+            accept_client(proxy);
+        }
+    }
+}
+
+struct test_proxy *test_proxy_start(const struct test_redis *redis, uint64_t seed)
+{
+    struct test_proxy *proxy = calloc(1, sizeof *proxy);
+    assert_non_null(proxy);
+    qn_random_init_seed(&proxy->random, seed);
+    (void)snprintf(proxy->server_path, sizeof proxy->server_path, "%s", redis->socket_path);
+    (void)snprintf(proxy->path, sizeof proxy->path, "%s/proxy.sock", redis->dir);
+    (void)snprintf(proxy->url, sizeof proxy->url, "redis-socket://worker:secret@%s", proxy->path);
+    for (size_t i = 0; i < PAIRS_MAX; i++) {
+        proxy->pairs[i] = (struct pair){.client_fd = -1, .server_fd = -1};
+    }
+    struct sockaddr_un address = address_of(proxy->path);
+    (void)unlink(proxy->path);
+    proxy->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(proxy->listen_fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(proxy->listen_fd, PAIRS_MAX), 0);
+    assert_int_equal(pipe(proxy->stop_fds), 0);
+    assert_int_equal(pthread_create(&proxy->thread, NULL, move_all, proxy), 0);
+    return proxy;
+}
+
+void test_proxy_stop(struct test_proxy *proxy)
+{
+    assert_int_equal(write(proxy->stop_fds[1], "", 1), 1);
+    assert_int_equal(pthread_join(proxy->thread, NULL), 0);
+    for (size_t i = 0; i < PAIRS_MAX; i++) {
+        if (proxy->pairs[i].client_fd >= 0) {
+            hang_up(&proxy->pairs[i]);
+        }
+    }
+    (void)close(proxy->stop_fds[0]);
+    (void)close(proxy->stop_fds[1]);
+    (void)close(proxy->listen_fd);
+    (void)unlink(proxy->path);
+    free(proxy);
+}
+
+const char *test_proxy_url(const struct test_proxy *proxy)
+{
+    return proxy->url;
+}
+
+void test_proxy_cut(struct test_proxy *proxy, unsigned permille)
+{
+    atomic_store(&proxy->permille, permille);
+}
+
+size_t test_proxy_count(const struct test_proxy *proxy, enum test_cut cut)
+{
+    return atomic_load(&proxy->counts[cut]);
+}
