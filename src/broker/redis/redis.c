@@ -21,7 +21,10 @@ static const struct qn_broker_ops ops = {
     .arm = qn_redis_arm,
     .wait = qn_redis_wait,
     .interrupt = qn_redis_interrupt,
+    .announce = qn_redis_announce,
+    .withdraw = qn_redis_withdraw,
     .drained = qn_redis_drained,
+    .history = qn_redis_history,
 };
 
 static void init_lanes(struct qn_redis *self)

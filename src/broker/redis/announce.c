@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* announce.c - the worker's heartbeat, and its end.
+ *
+ * A worker is told of in two ways. As asynq does, for Go's inspector: a ServerInfo and a WorkerInfo
+ * for each of its runs, which live for ten seconds. And in records of our own: one in
+ * asynq:quern:workers for our listing, and one in each of its queues, which says to whoever
+ * recovers there that this worker lives. All parts go out in one write (announce.lua); each is
+ * whole by itself, and a heartbeat that got through in part is mended by the next one. */
+#include "broker/redis/announce.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/redis.h"
+#include "message/asynq.h"
+
+#include "broker/redis/announce_lua.h"
+
+#define PAYLOAD_SHOWN_MAX 1024 /* of a run, to people */
+#define LINE_COUNT 9           /* of a record, before the names of queues */
+
+const char *qn_worker_key(struct qn_arena *arena, const char *kind, const char *host, int64_t pid,
+                          const char *id)
+{
+    return qn_arena_printf(arena, "asynq:%s:{%s:%lld:%s}", kind, host, (long long)pid, id);
+}
+
+/* --- What Go sees --------------------------------------------------------------------- */
+
+/* asynq knows of servers that fetch and such that do not. */
+static const char *asynq_status(const char *status)
+{
+    bool fetches = strcmp(status, "active") == 0 || strcmp(status, "braked") == 0;
+    return fetches ? "active" : "stopped";
+}
+
+static quern_status encode_server(struct qn_arena *arena,
+                                  const struct qn_announcement *announcement,
+                                  struct qn_asynq_bytes *ret_bytes, quern_error *err)
+{
+    struct qn_asynq_queue *queues =
+        qn_arena_alloc(arena, (announcement->queue_count + 1) * sizeof *queues);
+    if (queues == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < announcement->queue_count; i++) {
+        queues[i] = (struct qn_asynq_queue){.name = announcement->queue_turns[i].name,
+                                            .weight = (int32_t)announcement->queue_turns[i].weight};
+    }
+    const struct qn_asynq_server server = {
+        .host = announcement->host,
+        .pid = (int32_t)announcement->pid,
+        .id = announcement->worker_id,
+        .concurrency = (int32_t)announcement->concurrency,
+        .queues = queues,
+        .queue_count = announcement->queue_count,
+        .strict = announcement->strict,
+        .status = asynq_status(announcement->status),
+        .started_at = qn_asynq_time_of_ms(announcement->started_at_ms),
+        .run_count = (int32_t)announcement->run_count,
+    };
+    return qn_asynq_server_encode(arena, &server, ret_bytes, err);
+}
+
+static quern_status add_run(struct qn_talk *talk, const struct qn_announcement *announcement,
+                            const struct qn_announced_run *run, quern_error *err)
+{
+    const struct qn_asynq_run message = {
+        .host = announcement->host,
+        .pid = (int32_t)announcement->pid,
+        .server_id = announcement->worker_id,
+        .task_id = run->task_id,
+        .task_type = run->task_type,
+        .payload = run->payload,
+        .payload_size =
+            run->payload_size < PAYLOAD_SHOWN_MAX ? run->payload_size : PAYLOAD_SHOWN_MAX,
+        .queue = run->queue,
+        .started_at = qn_asynq_time_of_ms(run->started_at_ms),
+        .deadline_at = qn_asynq_time_of_ms(run->deadline_at_ms),
+    };
+    struct qn_asynq_bytes bytes;
+    quern_status status = qn_asynq_run_encode(talk->arena, &message, &bytes, err);
+    if (status == QUERN_E_INVALID) {
+        return QUERN_OK; /* a text that Go could not read: rather not shown than no heartbeat */
+    }
+    if (status == QUERN_OK) {
+        qn_talk_text(talk, run->task_id);
+        qn_talk_bytes(talk, bytes.data, bytes.size);
+    }
+    return status;
+}
+
+static quern_status add_server(struct qn_talk *talk, const struct qn_announcement *announcement,
+                               const char *server_key, const char *runs_key, quern_error *err)
+{
+    struct qn_asynq_bytes bytes;
+    quern_status status = encode_server(talk->arena, announcement, &bytes, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    qn_talk_script(talk, &qn_lua_announce, 2);
+    qn_talk_text(talk, server_key);
+    qn_talk_text(talk, runs_key);
+    qn_talk_text(talk, "server");
+    qn_talk_int(talk, QN_SERVER_TTL_S);
+    qn_talk_bytes(talk, bytes.data, bytes.size);
+    for (size_t i = 0; status == QUERN_OK && i < announcement->run_count; i++) {
+        status = add_run(talk, announcement, &announcement->runs[i], err);
+    }
+    return status;
+}
+
+static void add_listed(struct qn_talk *talk, const char *list, const char *member)
+{
+    qn_talk_script(talk, &qn_lua_announce, 1);
+    qn_talk_text(talk, list);
+    qn_talk_text(talk, "listed");
+    qn_talk_text(talk, member);
+    qn_talk_int(talk, QN_SERVER_TTL_S);
+}
+
+/* --- What we see ---------------------------------------------------------------------- */
+
+/* The last lines of the record; NULL when memory is out. */
+static const char *queue_lines(struct qn_arena *arena, const struct qn_announcement *announcement)
+{
+    size_t size = 1;
+    for (size_t i = 0; i < announcement->queue_count; i++) {
+        size += strlen(announcement->queue_turns[i].name) + 1;
+    }
+    char *lines = qn_arena_alloc(arena, size);
+    char *at = lines;
+    for (size_t i = 0; lines != NULL && i < announcement->queue_count; i++) {
+        *at++ = '\n';
+        at = stpcpy(at, announcement->queue_turns[i].name);
+    }
+    if (lines != NULL) {
+        *at = '\0';
+    }
+    return lines;
+}
+
+static quern_status add_record(struct qn_talk *talk, const struct qn_announcement *announcement,
+                               quern_error *err)
+{
+    const char *queues = queue_lines(talk->arena, announcement);
+    const char *text =
+        queues == NULL
+            ? NULL
+            : qn_arena_printf(talk->arena, "%s\n%s\n%s\n%lld\n%lld\n%u\n%d\n%s%s",
+                              announcement->status, announcement->owner, announcement->host,
+                              (long long)announcement->pid, (long long)announcement->started_at_ms,
+                              announcement->concurrency, announcement->strict ? 1 : 0,
+                              announcement->queues, queues);
+    if (text == NULL) {
+        return qn_error_nomem(err);
+    }
+    qn_talk_script(talk, &qn_lua_announce, 1);
+    qn_talk_text(talk, QN_WORKERS_KEY);
+    qn_talk_text(talk, "record");
+    qn_talk_text(talk, announcement->worker_id);
+    qn_talk_text(talk, text);
+    return QUERN_OK;
+}
+
+static quern_status add_queues(struct qn_talk *talk, const struct qn_announcement *announcement,
+                               quern_error *err)
+{
+    const char *holder =
+        qn_arena_printf(talk->arena, "%s %s", announcement->status, announcement->owner);
+    if (holder == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < announcement->queue_count; i++) {
+        qn_talk_script(talk, &qn_lua_announce, 1);
+        qn_talk_key(talk, announcement->queue_turns[i].name, "quern:workers");
+        qn_talk_text(talk, "holder");
+        qn_talk_text(talk, announcement->worker_id);
+        qn_talk_text(talk, holder);
+    }
+    if (announcement->queue_count > 0) {
+        qn_talk_script(talk, &qn_lua_announce, 1);
+        qn_talk_text(talk, "asynq:queues");
+        qn_talk_text(talk, "queues");
+        for (size_t i = 0; i < announcement->queue_count; i++) {
+            qn_talk_text(talk, announcement->queue_turns[i].name);
+        }
+    }
+    return QUERN_OK;
+}
+
+static quern_status build(struct qn_talk *talk, const struct qn_announcement *announcement,
+                          quern_error *err)
+{
+    const char *server_key = qn_worker_key(talk->arena, "servers", announcement->host,
+                                           announcement->pid, announcement->worker_id);
+    const char *runs_key = qn_worker_key(talk->arena, "workers", announcement->host,
+                                         announcement->pid, announcement->worker_id);
+    if (server_key == NULL || runs_key == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = add_queues(talk, announcement, err);
+    if (status == QUERN_OK) {
+        status = add_record(talk, announcement, err);
+    }
+    add_listed(talk, "asynq:servers", server_key);
+    add_listed(talk, "asynq:workers", runs_key);
+    if (status == QUERN_OK) {
+        status = add_server(talk, announcement, server_key, runs_key, err);
+    }
+    return status;
+}
+
+/* Sends it, and looks at every reply. */
+static quern_status run_all(struct qn_talk *talk, size_t first, quern_error *err)
+{
+    quern_status status = qn_talk_run(talk, err);
+    for (size_t i = first; status == QUERN_OK && i < talk->command_count; i++) {
+        const struct qn_reply *reply;
+        status = qn_talk_reply(talk, i, &reply, err);
+    }
+    return status;
+}
+
+quern_status qn_redis_announce(struct qn_broker *broker, const struct qn_announcement *announcement,
+                               quern_error *err)
+{
+    struct qn_talk talk;
+    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_KEEPER, QN_TALK_WRITES);
+    quern_status status = build(&talk, announcement, err);
+    if (status == QUERN_OK) {
+        status = run_all(&talk, 0, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* --- The end -------------------------------------------------------------------------- */
+
+static int64_t read_number(const char *text)
+{
+    return strtoll(text, NULL, 10);
+}
+
+quern_status qn_worker_record_read(struct qn_arena *arena, const char *id,
+                                   const struct qn_reply *reply,
+                                   struct qn_worker_record *ret_record, quern_error *err)
+{
+    const char *lines[LINE_COUNT];
+    char *text = qn_arena_strdup(arena, qn_reply_text(reply));
+    const char **queues = qn_arena_alloc(arena, (reply->size + 1) * sizeof *queues);
+    if (text == NULL || queues == NULL) {
+        return qn_error_nomem(err);
+    }
+    size_t count = 0;
+    size_t queue_count = 0;
+    for (char *rest = text; rest != NULL; count++) {
+        char *line = strsep(&rest, "\n");
+        if (count < LINE_COUNT) {
+            lines[count] = line;
+        } else {
+            queues[queue_count++] = line;
+        }
+    }
+    if (count < LINE_COUNT) {
+        return qn_error_set(err, QUERN_E_CORRUPT, "the record of worker %s is not whole", id);
+    }
+    *ret_record = (struct qn_worker_record){.owner = lines[2],
+                                            .queues = queues,
+                                            .queue_count = queue_count,
+                                            .info = {.id = id,
+                                                     .host = lines[3],
+                                                     .status = lines[1],
+                                                     .queues = lines[8],
+                                                     .pid = read_number(lines[4]),
+                                                     .started_at_ms = read_number(lines[5]),
+                                                     .heartbeat_at_ms = read_number(lines[0]),
+                                                     .concurrency = (uint32_t)read_number(lines[6]),
+                                                     .strict_priority = lines[7][0] == '1'}};
+    return QUERN_OK;
+}
+
+static void add_removal(struct qn_talk *talk, const char *command, const char *key,
+                        const char *member)
+{
+    qn_talk_command(talk, command);
+    qn_talk_text(talk, key);
+    qn_talk_text(talk, member);
+}
+
+/* Removals are allowed without memory, so they are plain commands. */
+static quern_status build_end(struct qn_talk *talk, const struct qn_worker_record *record,
+                              quern_error *err)
+{
+    const quern_worker_info *info = &record->info;
+    const char *server_key = qn_worker_key(talk->arena, "servers", info->host, info->pid, info->id);
+    const char *runs_key = qn_worker_key(talk->arena, "workers", info->host, info->pid, info->id);
+    if (server_key == NULL || runs_key == NULL) {
+        return qn_error_nomem(err);
+    }
+    add_removal(talk, "ZREM", "asynq:servers", server_key);
+    add_removal(talk, "ZREM", "asynq:workers", runs_key);
+    add_removal(talk, "DEL", server_key, runs_key);
+    for (size_t i = 0; i < record->queue_count; i++) {
+        qn_talk_command(talk, "HDEL");
+        qn_talk_key(talk, record->queues[i], "quern:workers");
+        qn_talk_text(talk, info->id);
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_redis_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err)
+{
+    struct qn_worker_record record;
+    const struct qn_reply *reply;
+    struct qn_talk talk;
+    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_KEEPER, QN_TALK_WRITES);
+    add_removal(&talk, "HGET", QN_WORKERS_KEY, worker_id);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
+        status = qn_worker_record_read(talk.arena, worker_id, reply, &record, err);
+        if (status == QUERN_OK) {
+            status = build_end(&talk, &record, err);
+        }
+        if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
+            add_removal(&talk, "HDEL", QN_WORKERS_KEY, worker_id);
+            status = run_all(&talk, 1, err);
+        }
+    }
+    qn_talk_end(&talk);
+    return status;
+}
