@@ -5,7 +5,7 @@ set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"
-for tool in sh cat grep mktemp rm env; do
+for tool in sh cat grep mktemp rm env dirname sed; do
     ln -s "$(command -v "$tool")" "$work/bin/$tool"
 done
 
@@ -38,6 +38,7 @@ fake dpkg-query 'for package; do :; done' \
     'case " $MISSING " in *" $package "*) echo not-installed ;; *) echo installed ;; esac'
 fake apt-get 'echo "$*" >>"$DONE"; echo chatter'
 fake id 'echo 0'
+fake go 'echo "go version go1.24.1 linux/amd64"'
 
 missing=""
 bootstrap --all

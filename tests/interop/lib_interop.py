@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: MIT
+"""What the interop tests share: a Redis server of their own, asynq in Go, and quern.
+
+Each test class starts one redis-server on a Unix socket in a directory that vanishes, and each test
+begins with an empty one. Go is one process, asynq_peer, that is asked by lines of JSON (rpc.go);
+servers of Go and workers of quern are processes that write a book (server.go, worker.c). Waiting is
+for conditions, with a deadline."""
+
+import base64
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+PATIENCE_S = 45
+EXIT_SKIPPED = 77
+FULL = os.environ.get("QUERN_TEST_FULL") == "1"
+
+
+def b64(data):
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def unb64(text):
+    return base64.b64decode(text or "")
+
+
+def assert_same_task(case, ours, theirs, pending_at=True):
+    """A task as quern tells it (JSON of `task inspect`) and as Go tells it (task.go). pending_at:
+    whether what Go says about a pending task, that it is due now, is new."""
+    name = theirs["id"]
+    for our_name, their_name in (("id", "id"), ("queue", "queue"), ("type", "type"),
+                                 ("state", "state"), ("retry_max", "max_retry"),
+                                 ("retry_count", "retried"), ("error", "last_err"),
+                                 ("timeout_ms", "timeout_ms"), ("group", "group"),
+                                 ("retention_ms", "retention_ms"), ("orphaned", "is_orphaned")):
+        case.assertEqual(ours[our_name], theirs[their_name], f"{name}: {our_name}")
+    case.assertEqual(payload_of(ours), unb64(theirs["payload"]), name)
+    case.assertEqual(payload_of(ours, "result"), unb64(theirs["result"]), name)
+    case.assertEqual(ours["headers"], theirs["headers"] or {}, name)
+    # Go knows whole seconds; ours are as exact as they were written.
+    moments = [("failed_at_ms", "last_failed_at_ns"), ("deadline_at_ms", "deadline_ns"),
+               ("completed_at_ms", "completed_at_ns")]
+    if theirs["state"] in ("scheduled", "retry"):
+        moments.append(("at_ms", "next_process_at_ns"))
+    for our_name, their_name in moments:
+        mine, other = ours[our_name] or 0, theirs[their_name] // 1000000
+        case.assertLess(abs(mine - other), 1000, f"{name}: {our_name}: {mine} and {other}")
+    if theirs["state"] == "pending" and pending_at:
+        case.assertLess(abs(theirs["next_process_at_ns"] / 1e9 - time.time()), PATIENCE_S)
+
+
+def payload_of(ours, name="payload"):
+    """The bytes in quern's JSON: text as it is, anything else as base64."""
+    if f"{name}_base64" in ours:
+        return unb64(ours[f"{name}_base64"])
+    return (ours.get(name) or "").encode()
+
+
+class Redis:
+    """A redis-server, and a connection to it. Replies are bytes, integers, None or lists."""
+
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "redis.sock")
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", "--dir",
+             folder, "--loglevel", "warning"], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE_S
+        self.socket = socket.socket(socket.AF_UNIX)
+        while True:
+            try:
+                self.socket.connect(self.path)
+                break
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.005)
+        self.file = self.socket.makefile("rb")
+        self.lock = threading.Lock()
+
+    def stop(self):
+        self.file.close()
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+
+    def do(self, *words):
+        with self.lock:
+            return self.pipeline([words])[0]
+
+    def pipeline(self, commands):
+        parts = []
+        for words in commands:
+            parts.append(b"*%d\r\n" % len(words))
+            for word in words:
+                data = word if isinstance(word, bytes) else str(word).encode()
+                parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
+        self.socket.sendall(b"".join(parts))
+        return [self._reply() for _ in commands]
+
+    def _reply(self):
+        line = self.file.readline()[:-2]
+        kind, rest = line[:1], line[1:]
+        if kind == b"-":
+            raise RuntimeError(rest.decode())
+        if kind == b"+":
+            return rest
+        if kind == b":":
+            return int(rest)
+        size = int(rest)
+        if size < 0:
+            return None
+        if kind == b"$":
+            return self.file.read(size + 2)[:-2]
+        return [self._reply() for _ in range(size)]
+
+    def dump(self):
+        """All keys: name to (type, ttl_ms or 0, value)."""
+        found = {}
+        for key in self.do("KEYS", "*"):
+            kind = self.do("TYPE", key).decode()
+            if kind == "string":
+                value = self.do("GET", key)
+            elif kind == "hash":
+                flat = self.do("HGETALL", key)
+                value = dict(zip(flat[::2], flat[1::2]))
+            elif kind == "list":
+                value = self.do("LRANGE", key, 0, -1)
+            elif kind == "set":
+                value = set(self.do("SMEMBERS", key))
+            elif kind == "zset":
+                flat = self.do("ZRANGE", key, 0, -1, "WITHSCORES")
+                value = dict(zip(flat[::2], flat[1::2]))
+            else:
+                continue  # gone between KEYS and TYPE
+            found[key] = (kind, max(0, self.do("PTTL", key)), value)
+        return found
+
+
+class Peer:
+    """Go asynq's client and Inspector."""
+
+    def __init__(self, program, redis_path):
+        self.process = subprocess.Popen([program, "rpc", redis_path], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def ask(self, do, **fields):
+        """The reply: {"ok": ...}, or {"error": text}."""
+        self.process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def __call__(self, do, **fields):
+        reply = self.ask(do, **fields)
+        if "error" in reply:
+            raise AssertionError(f"asynq: {do} {fields}: {reply['error']}")
+        return reply["ok"]
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+class InteropTest(unittest.TestCase):
+    """needs_go is False in tests that hold quern against recordings only."""
+
+    needs_go = True
+
+    @classmethod
+    def setUpClass(cls):
+        cls.home = tempfile.mkdtemp(prefix="quern-interop-")
+        cls.redis = Redis(cls.home)
+        cls.addClassCleanup(shutil.rmtree, cls.home, ignore_errors=True)
+        cls.addClassCleanup(cls.redis.stop)
+        if cls.needs_go:
+            cls.go = Peer(os.environ["INTEROP_PEER"], cls.redis.path)
+            cls.addClassCleanup(cls.go.stop)
+
+    def setUp(self):
+        self.redis.do("FLUSHALL")
+        self.folder = tempfile.mkdtemp(dir=self.home)
+        self.book = os.path.join(self.folder, "book")
+        self.url = f"redis-socket://{self.redis.path}"
+        self.env = {name: value for name, value in os.environ.items()
+                    if not name.startswith(("QUERN", "XDG_"))}
+        self.env.update(HOME=self.folder, QUERN_BROKER=self.url)
+        self.processes = []
+
+    def tearDown(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def until(self, condition, what):
+        """Looks until the condition is true, and gives what it returned."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                self.fail(f"waited in vain for: {what}; {self.story()}")
+            time.sleep(0.005)
+
+    def story(self):
+        """What is in the server, for a test that failed."""
+        return "; ".join(f"{key.decode(errors='replace')}: {kept[2]!r:.300}"
+                         for key, kept in sorted(self.redis.dump().items()))
+
+    # --- quern's program ---------------------------------------------------------------------
+
+    def quern_result(self, *args, stdin=b""):
+        return subprocess.run([os.environ["QUERN"], *args], input=stdin, capture_output=True,
+                              env=self.env, cwd=self.folder, timeout=PATIENCE_S, check=False)
+
+    def quern(self, *args, stdin=b""):
+        """Runs it with --json, expects success, gives the document."""
+        result = self.quern_result("--json", *args, stdin=stdin)
+        self.assertEqual(result.returncode, 0, f"quern {args}: {result.stderr.decode()}")
+        return json.loads(result.stdout)
+
+    def enqueue(self, task_type, payload=b"", *options):
+        """By quern; gives what it says that it stored."""
+        return self.quern("enqueue", task_type, "-", *options, stdin=payload)
+
+    # --- processes ---------------------------------------------------------------------------
+
+    def start(self, *command):
+        """Starts a program and waits until it is ready."""
+        process = subprocess.Popen(command, env=self.env, cwd=self.folder,
+                                   stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        self.assertEqual(process.stdout.readline(), "ready\n", command)
+        return process
+
+    def go_server(self, name="go", queues=None, concurrency=4, retry_ms=0, **more):
+        config = {"name": name, "book": self.book, "queues": queues or {"default": 1},
+                  "concurrency": concurrency, "retry_delay_ms": retry_ms, "check_ms": 20,
+                  "forward_ms": 50, "shutdown_ms": 300, **more}
+        if retry_ms is None:
+            del config["retry_delay_ms"]
+        return self.start(os.environ["INTEROP_PEER"], "server", self.redis.path,
+                          json.dumps(config))
+
+    def quern_worker(self, name="quern", queues=("default",), concurrency=4, retry_ms=1,
+                     lease_ms=30000):
+        return self.start(os.environ["INTEROP_WORKER"], self.url, self.book, name,
+                          str(concurrency), str(lease_ms), str(retry_ms), *queues)
+
+    def stop(self, process):
+        """Ends it as an operator would, and waits."""
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(PATIENCE_S), 0)
+
+    def read_book(self, what=None):
+        if not os.path.exists(self.book):
+            return []
+        with open(self.book, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file if line.endswith("\n")]
+        return [line for line in lines if what in (None, line["what"])]
+
+    def release(self, task_id):
+        """Lets a handler of the type "hold" end."""
+        with open(f"{self.book}.go.{task_id}", "w", encoding="utf-8"):
+            pass
+
+    # --- what there is -----------------------------------------------------------------------
+
+    def state(self, task_id, queue="default"):
+        """The state as it stands in the server; "gone"."""
+        state = self.redis.do("HGET", f"asynq:{{{queue}}}:t:{task_id}", "state")
+        return "gone" if state is None else state.decode()
+
+    def until_state(self, state, task_id, queue="default"):
+        self.until(lambda: self.state(task_id, queue) == state, f"{task_id} {state}")
+
+    def until_started(self, task_id, count=1):
+        self.until(lambda: sum(line["id"] == task_id for line in self.read_book("start")) >= count,
+                   f"{task_id} started")
+
+    def counts(self, queue="default"):
+        """processed and failed, as the totals stand in the server."""
+        return tuple(int(self.redis.do("GET", f"asynq:{{{queue}}}:{name}") or 0)
+                     for name in ("processed", "failed"))
+
+    def age_leases(self, queue="default", seconds=90):
+        """Turns back the leases of a queue: for Go, which knows no other clock than its own, this
+        is what a stop of so many seconds looks like. Gives the ids."""
+        key = f"asynq:{{{queue}}}:lease"
+        flat = self.redis.do("ZRANGE", key, 0, -1, "WITHSCORES")
+        for task_id, score in zip(flat[::2], flat[1::2]):
+            self.redis.do("ZADD", key, "XX", int(score) - seconds, task_id)
+        return [task_id.decode() for task_id in flat[::2]]
+
+    def assert_clean(self, *kept, queues=("default",)):
+        """quern's doctor finds nothing wrong."""
+        result = self.quern_result("doctor")
+        self.assertEqual(result.returncode, 0, result.stdout.decode() + result.stderr.decode())
+
+
+def main():
+    """Runs the tests, or says why they cannot run."""
+    peer = os.environ.get("INTEROP_PEER", "")
+    if any(case.needs_go for case in InteropTest.__subclasses__()) and not os.path.exists(peer):
+        try:
+            with open(os.path.join(os.path.dirname(peer), "why_not"), encoding="utf-8") as file:
+                reason = file.read().strip()
+        except FileNotFoundError:
+            reason = "asynq_peer was not built: run ctest -R interop.build"
+        print(f"skipped: {reason}")
+        sys.exit(1 if os.environ.get("QUERN_INTEROP_REQUIRED") else EXIT_SKIPPED)
+    unittest.main(module="__main__")

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+
+// The program asynq_peer is the other side of the interop tests: real Go asynq, unchanged, which
+// enqueues, serves and inspects as a user's program would, at the word of a test.
+//
+//	asynq_peer rpc REDIS            requests and replies as lines of JSON (rpc.go)
+//	asynq_peer server REDIS CONFIG  a worker, configured by JSON (server.go)
+//	asynq_peer record REDIS FOLDER  writes the golden traffic of tests/interop/golden (record.go)
+//
+// REDIS is host:port, or the path of a Unix socket. Times are Unix nanoseconds, durations
+// milliseconds, bytes base64, and null is Go's nil.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+func network(address string) string {
+	if strings.HasPrefix(address, "/") {
+		return "unix"
+	}
+	return "tcp"
+}
+
+func asynqOptions(address string) asynq.RedisClientOpt {
+	return asynq.RedisClientOpt{Network: network(address), Addr: address}
+}
+
+func redisClient(address string) *redis.Client {
+	return redis.NewClient(&redis.Options{Network: network(address), Addr: address})
+}
+
+func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: asynq_peer rpc|server|record REDIS [ARGUMENT]")
+		os.Exit(2)
+	}
+	var argument string
+	if len(os.Args) > 3 {
+		argument = os.Args[3]
+	}
+	var err error
+	switch os.Args[1] {
+	case "rpc":
+		err = serveRequests(os.Args[2], os.Stdin, os.Stdout)
+	case "server":
+		err = runServer(os.Args[2], argument)
+	case "record":
+		err = record(os.Args[2], argument)
+	default:
+		err = fmt.Errorf("no command %q", os.Args[1])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "asynq_peer:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+
+// A worker of asynq whose handlers do what the type of a task says; the quern worker of the tests
+// (worker.c) understands the same words. Each start and each end of a handler is a line of JSON in
+// the book, an O_APPEND file that survives every kill.
+//
+//	ok             done
+//	result         done; the payload is the result
+//	fail           fails, with the payload as text
+//	fail:N         fails while it was retried less than N times
+//	skip, revoke   asynq's SkipRetry and RevokeTask
+//	panic          panics
+//	rest:MS        done after so many milliseconds, or the context's error before
+//	hold           done when the file BOOK.go.ID exists, or the context's error before
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+type serverConfig struct {
+	Name         string         `json:"name"`
+	Book         string         `json:"book"`
+	Queues       map[string]int `json:"queues"`
+	Strict       bool           `json:"strict"`
+	Concurrency  int            `json:"concurrency"`
+	RetryDelayMs *int64         `json:"retry_delay_ms"` // nil: asynq's
+	CheckMs      int64          `json:"check_ms"`       // how often it looks for tasks; 0: asynq's
+	ForwardMs    int64          `json:"forward_ms"`     // and for due ones; 0: asynq's
+	ShutdownMs   int64          `json:"shutdown_ms"`    // 0: asynq's
+	GraceMs      int64          `json:"grace_ms"`       // of groups; 0: nothing is aggregated
+}
+
+type bookLine struct {
+	What    string `json:"what"` // "start" or "end"
+	Worker  string `json:"worker"`
+	PID     int    `json:"pid"`
+	ID      string `json:"id"`
+	Queue   string `json:"queue"`
+	Retried int    `json:"retried"`
+	AtNs    int64  `json:"at_ns"`
+	Error   string `json:"error"`
+}
+
+type worker struct {
+	config serverConfig
+	book   *os.File
+}
+
+func (w *worker) write(ctx context.Context, what string, failure error) {
+	line := bookLine{What: what, Worker: w.config.Name, PID: os.Getpid(), AtNs: time.Now().UnixNano()}
+	line.ID, _ = asynq.GetTaskID(ctx)
+	line.Queue, _ = asynq.GetQueueName(ctx)
+	line.Retried, _ = asynq.GetRetryCount(ctx)
+	if failure != nil {
+		line.Error = failure.Error()
+	}
+	text, _ := json.Marshal(line)
+	_, err := w.book.Write(append(text, '\n'))
+	if err != nil {
+		panic(err) // a test that is not told what happened proves nothing
+	}
+}
+
+// Waits for the moment or the file, and gives up with the context.
+func waitFor(ctx context.Context, path string, limit time.Duration) error {
+	began := time.Now()
+	for {
+		if path != "" {
+			if _, err := os.Stat(path); err == nil {
+				return nil
+			}
+		} else if time.Since(began) >= limit {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(2*time.Millisecond, max(limit, time.Millisecond))):
+		}
+	}
+}
+
+func (w *worker) run(ctx context.Context, task *asynq.Task) error {
+	word, number, _ := strings.Cut(task.Type(), ":")
+	value, _ := strconv.Atoi(number)
+	retried, _ := asynq.GetRetryCount(ctx)
+	id, _ := asynq.GetTaskID(ctx)
+	switch word {
+	case "ok":
+		return nil
+	case "result":
+		_, err := task.ResultWriter().Write(task.Payload())
+		return err
+	case "fail":
+		if number != "" && retried >= value {
+			return nil
+		}
+		return fmt.Errorf("%s", task.Payload())
+	case "skip":
+		return fmt.Errorf("%s: %w", task.Payload(), asynq.SkipRetry)
+	case "revoke":
+		return fmt.Errorf("not wanted: %w", asynq.RevokeTask)
+	case "panic":
+		panic("as asked")
+	case "rest":
+		return waitFor(ctx, "", time.Duration(value)*time.Millisecond)
+	case "hold":
+		return waitFor(ctx, w.config.Book+".go."+id, 0)
+	}
+	return fmt.Errorf("no handler for %q", task.Type())
+}
+
+func (w *worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	w.write(ctx, "start", nil)
+	err := w.run(ctx, task)
+	w.write(ctx, "end", err)
+	return err
+}
+
+func (c *serverConfig) asynq() asynq.Config {
+	config := asynq.Config{
+		Concurrency: c.Concurrency, Queues: c.Queues, StrictPriority: c.Strict,
+		TaskCheckInterval:        time.Duration(c.CheckMs) * time.Millisecond,
+		DelayedTaskCheckInterval: time.Duration(c.ForwardMs) * time.Millisecond,
+		ShutdownTimeout:          time.Duration(c.ShutdownMs) * time.Millisecond,
+		LogLevel:                 asynq.WarnLevel,
+	}
+	if c.RetryDelayMs != nil {
+		delay := milliseconds(*c.RetryDelayMs)
+		config.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return delay }
+	}
+	if c.GraceMs != 0 {
+		config.GroupGracePeriod = milliseconds(c.GraceMs)
+		config.GroupAggregator = asynq.GroupAggregatorFunc(
+			func(group string, tasks []*asynq.Task) *asynq.Task {
+				var payloads []string
+				for _, task := range tasks {
+					payloads = append(payloads, string(task.Payload()))
+				}
+				return asynq.NewTask("ok", []byte(group+"="+strings.Join(payloads, "+")))
+			})
+	}
+	return config
+}
+
+// Starts the server; the function it returns shuts it down, as asynq does at SIGTERM.
+func startServer(client redis.UniversalClient, config serverConfig) (func(), error) {
+	book, err := os.OpenFile(config.Book, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	server := asynq.NewServerFromRedisClient(client, config.asynq())
+	if err := server.Start(&worker{config: config, book: book}); err != nil {
+		return nil, err
+	}
+	var once sync.Once
+	return func() { once.Do(server.Shutdown) }, nil
+}
+
+func runServer(address, text string) error {
+	var config serverConfig
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
+		return err
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
+	stop, err := startServer(redisClient(address), config)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	<-ended
+	stop()
+	return nil
+}
