@@ -99,7 +99,9 @@ static quern_status read_params(struct qn_link_target *target, const struct qn_u
         const char *name = url->params[i].name;
         const char *value = url->params[i].value;
         quern_status status = QUERN_OK;
-        if (strcmp(name, "db") == 0) {
+        if (strcmp(name, "db") == 0 && target->db >= 0) {
+            status = qn_error_set(err, QUERN_E_INVALID, "redis: the database is given twice");
+        } else if (strcmp(name, "db") == 0) {
             status = read_db(value, &target->db, err);
         } else if (strcmp(name, "password_file") == 0) {
             status = read_password_file(value, draft, err);
@@ -181,6 +183,7 @@ quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_
 {
     *target = (struct qn_link_target){
         .name = "quern",
+        .db = -1, /* not given */
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .command_timeout_ms = COMMAND_TIMEOUT_MS,
         .reply_size_max = REPLY_SIZE_MAX,
@@ -189,6 +192,9 @@ quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_
     quern_status status = read_place(target, url, err);
     if (status == QUERN_OK) {
         status = read_params(target, url, &draft, err);
+    }
+    if (target->db < 0) {
+        target->db = 0;
     }
     if (status == QUERN_OK) {
         status = copy_strings(target, url, &draft, err);

@@ -1,0 +1,375 @@
+-- lib_end.lua - how runs end, alike for outcomes that are told (outcome.lua) and leases that nobody
+-- prolonged (recover.lua). Expects Q, the prefix of the queue, and lib_count.lua.
+--
+-- First everything is planned, and read with the command of its type what will be written; then
+-- end_write writes it all, and nothing can fail any more. The numbers of the crash rule and of the
+-- archive are those of limits.h.
+local T = Q .. 't:'
+local time = redis.call('TIME')
+local now_s = tonumber(time[1])
+local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+-- The plan.
+local leaving = {}
+local keys_gone = {}
+local changes = {}
+local removals = {}
+local back = {}
+local moved = {retry = {}, archived = {}, completed = {}}
+local due, whole = {}, {}
+local from_pending, from_retry = {}, {}
+local processed, failed = 0, 0
+local streak_count, streak_id, streak_changed
+
+-- --- Texts ---
+
+local function whole_number(number)
+    return string.format('%.0f', number)
+end
+
+-- Fields that are put at the end of a message win over earlier ones of the same number.
+local function varint(number)
+    local out = ''
+    while number >= 128 do
+        out = out .. string.char(number % 128 + 128)
+        number = math.floor(number / 128)
+    end
+    return out .. string.char(number)
+end
+local function with_failed_at(message)
+    return message .. '\88' .. varint(now_s)
+end
+local function with_completed_at(message)
+    return message .. '\104' .. varint(now_s)
+end
+local function with_error(message, text)
+    return message .. '\58' .. varint(#text) .. text
+end
+
+-- quern_past; the last word is nanoseconds, which no Lua number can hold.
+local function past_read(text)
+    local word = string.gmatch(text or '', '%d+')
+    local function number()
+        return tonumber(word() or 0)
+    end
+    return {crashes = number(), crashed_ms = number(), failed_ms = number(), ended_ms = number(),
+        cause = number(), since = word() or '0'}
+end
+local function past_text(past)
+    return string.format('%.0f %.0f %.0f %.0f %.0f %s', past.crashes, past.crashed_ms,
+        past.failed_ms, past.ended_ms, past.cause, past.since)
+end
+
+-- quern_run
+local function run_read(text)
+    local started, started_ms, since, until_ms, worker =
+        string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+    return {started = started == '1', started_ms = started_ms or '0', since = since or '0',
+        until_ms = tonumber(until_ms or 0), worker = worker or ''}
+end
+local function run_text(run)
+    return string.format('%d %s %s %.0f %s', run.started and 1 or 0, run.started_ms, run.since,
+        run.until_ms, run.worker)
+end
+
+-- Fields of a task; none when its key is of another type.
+local function fields_of(id, ...)
+    local fields = redis.pcall('HMGET', T .. id, ...)
+    return fields.err and {} or fields
+end
+
+-- --- The streak: crashes of different tasks in a row ---
+
+local function streak_read()
+    local text = redis.call('HGET', Q .. 'quern:meta', 'streak') or ''
+    streak_count, streak_id = string.match(text, '^(%d+) (.*)$')
+    streak_count = tonumber(streak_count or 0)
+end
+local function streak_broken()
+    if streak_count > 0 then
+        streak_count, streak_id, streak_changed = 0, '', true
+    end
+end
+local function streak_goes_on(id)
+    if streak_count == 0 or streak_id ~= id then
+        streak_count, streak_id, streak_changed = streak_count + 1, id, true
+    end
+end
+-- While a program seems to be broken, no task is charged for it.
+local function is_chargeable()
+    return streak_count < 10
+end
+
+-- --- Planning ---
+
+local function count(processed_more, failed_more)
+    processed = processed + processed_more
+    failed = failed + failed_more
+    streak_broken()
+end
+
+local function plan_unlock(id, lock)
+    if lock and string.sub(lock, 1, #Q + 7) == Q .. 'unique:' and
+        redis.pcall('GET', lock) == id then
+        keys_gone[#keys_gone + 1] = lock
+    end
+end
+
+local function plan_delete(id, lock)
+    keys_gone[#keys_gone + 1] = T .. id
+    plan_unlock(id, lock)
+end
+
+local function plan_set(id, ...)
+    changes[#changes + 1] = {T .. id, ...}
+end
+
+-- Sets fields, and clears those of the run.
+local function plan_fields(id, ...)
+    plan_set(id, ...)
+    removals[#removals + 1] = {T .. id, 'quern_run', 'quern_progress', 'quern_cancel'}
+end
+
+-- To a state that is a zset, with the score that it has there.
+local function plan_move(id, state, score, keeps_token, past, message)
+    local list = moved[state]
+    list[#list + 1] = whole_number(score)
+    list[#list + 1] = id
+    plan_fields(id, 'state', state, 'quern_past', past_text(past))
+    if message then
+        plan_set(id, 'msg', message)
+    end
+    removals[#removals + 1] = {T .. id, 'quern_place', not keeps_token and 'pending_since' or nil}
+end
+
+local function plan_retry(id, at_ms, keeps_token, past, message)
+    plan_move(id, 'retry', math.ceil(at_ms / 1000), keeps_token, past, message)
+    if at_ms % 1000 == 0 then
+        whole[#whole + 1] = id
+    else
+        due[#due + 1] = whole_number(at_ms)
+        due[#due + 1] = id
+    end
+end
+
+-- Back to pending, before all that came later. `place` is for those that never had one; without
+-- `since` pending_since stays as it is.
+local function plan_back(id, kept_place, place, past, since)
+    place = tonumber(kept_place) or place
+    back[#back + 1] = {id = id, place = place, at = #back}
+    plan_fields(id, 'state', 'pending', 'quern_past', past_text(past), 'quern_place',
+        whole_number(place))
+    if since then
+        plan_set(id, 'pending_since', since)
+    end
+end
+
+-- Counts a crash, whose window begins with its first.
+local function charge(past)
+    if past.crashes == 0 or now_ms - past.crashed_ms > 259200000 then
+        past.crashes, past.crashed_ms = 0, now_ms
+    end
+    past.crashes = past.crashes + 1
+end
+
+local function plan_poison(id, past, message, last)
+    message = message or fields_of(id, 'msg')[1] or ''
+    message = with_error(message, string.format('poison: %d crashes; the last: ', past.crashes) ..
+        last)
+    past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
+    plan_move(id, 'archived', now_s, false, past, with_failed_at(message))
+    processed = processed + 1
+    failed = failed + 1
+end
+
+-- Ends a run as by a crash. `crash`: past, run (as read), place (kept one), token (nil: a Go
+-- worker's), fence (for its place), charged, cause, message (nil: as it is), last (in words).
+-- Returns whether the task is poison. The token of a run that may still be alive stays, for the
+-- salvage.
+local function plan_crash(id, crash)
+    local past = crash.past
+    local keeps_token = crash.token and (crash.cause == 4 or crash.cause == 6)
+    past.cause, past.ended_ms, past.since = crash.cause, 0, '0'
+    if crash.charged then
+        charge(past)
+        if past.crashes >= 3 then
+            plan_poison(id, past, crash.message, crash.last)
+            return true
+        end
+    end
+    if crash.message then
+        past.failed_ms = now_ms
+        plan_set(id, 'msg', with_failed_at(crash.message))
+    end
+    if crash.charged and past.crashes > 1 then
+        plan_retry(id, now_ms + 10000, keeps_token, past)
+        return false
+    end
+    local since = crash.run.since
+    if since == '0' then
+        since = time[1] .. string.format('%06d000', time[2])
+    end
+    if keeps_token then
+        past.since, since = since, nil
+    end
+    plan_back(id, crash.place, crash.fence, past, since)
+    return false
+end
+
+-- --- Reading what will be written ---
+
+-- The head of pending as it will be: those that came back are in order of their places, before all
+-- that have none. Returns how many are taken off, and what is put there instead, from the head on.
+-- It looks at some hundred at most; what is behind them is met too early then.
+local function read_head()
+    local merged, seen, taken, next_back = {}, {}, 0, 1
+    table.sort(back, function(a, b)
+        return a.place < b.place or (a.place == b.place and a.at < b.at)
+    end)
+    for _, entry in ipairs(back) do
+        seen[entry.id] = true
+    end
+    local last = back[#back].place
+    while taken < 256 do
+        local ids = redis.call('LRANGE', Q .. 'pending', -(taken + 16), -(taken + 1))
+        local place
+        for i = #ids, 1, -1 do
+            place = tonumber(fields_of(ids[i], 'quern_place')[1] or '')
+            if not place or place > last then
+                ids = {}
+                break
+            end
+            while back[next_back] and back[next_back].place < place do
+                merged[#merged + 1] = back[next_back].id
+                next_back = next_back + 1
+            end
+            if not seen[ids[i]] then
+                merged[#merged + 1] = ids[i]
+            end
+            taken = taken + 1
+        end
+        if #ids < 16 then
+            break
+        end
+    end
+    for i = next_back, #back do
+        merged[#merged + 1] = back[i].id
+    end
+    return taken, merged
+end
+
+-- What the archive has no room for, the oldest first, a bounded number of them; asynq keeps 9 999,
+-- too. Where the hash says that a task is elsewhere, only the entry goes.
+local function read_surplus()
+    local size = redis.call('ZCARD', Q .. 'archived') + #moved.archived / 2
+    local surplus = math.min(size - 9999, 500)
+    local ids, count_gone = {}, 0
+    if surplus <= 0 then
+        return ids, 0
+    end
+    local archiving = {}
+    for i = 2, #moved.archived, 2 do
+        archiving[moved.archived[i]] = true
+    end
+    for _, id in ipairs(redis.call('ZRANGE', Q .. 'archived', 0, surplus - 1)) do
+        if not archiving[id] then
+            local fields = fields_of(id, 'state', 'unique_key')
+            ids[#ids + 1] = id
+            if fields[1] == 'archived' then
+                plan_delete(id, fields[2])
+                count_gone = count_gone + 1
+            end
+        end
+    end
+    return ids, count_gone
+end
+
+-- --- Writing ---
+
+local function write_each(command, list, size)
+    for i = 1, #list, size do
+        redis.call(command, unpack(list, i, math.min(i + size - 1, #list)))
+    end
+end
+local function write_to(command, key, list)
+    for i = 1, #list, 1000 do
+        redis.call(command, key, unpack(list, i, math.min(i + 999, #list)))
+    end
+end
+
+local function write_fields()
+    for _, change in ipairs(changes) do
+        redis.call('HSET', unpack(change))
+    end
+    for _, removal in ipairs(removals) do
+        redis.call('HDEL', unpack(removal))
+    end
+end
+
+local function write_zsets(surplus, surplus_count, trimmed)
+    write_to('ZADD', Q .. 'retry', moved.retry)
+    write_to('ZADD', Q .. 'quern:due', due)
+    write_to('ZREM', Q .. 'quern:due', whole)
+    write_to('ZADD', Q .. 'completed', moved.completed)
+    write_to('ZADD', Q .. 'archived', moved.archived)
+    write_to('ZREM', Q .. 'archived', surplus)
+    if surplus_count > 0 then
+        redis.call('HSET', Q .. 'quern:meta', 'trimmed', whole_number(trimmed + surplus_count))
+    end
+end
+
+local function write_lists(taken, merged)
+    write_to('ZREM', Q .. 'lease', leaving)
+    for _, id in ipairs(leaving) do
+        redis.call('LREM', Q .. 'active', -1, id)
+    end
+    for _, id in ipairs(from_pending) do
+        redis.call('LREM', Q .. 'pending', -1, id)
+    end
+    write_to('ZREM', Q .. 'retry', from_retry)
+    if taken > 0 then
+        redis.call('RPOP', Q .. 'pending', taken)
+    end
+    if #merged > 0 then
+        local ids = {}
+        for i = #merged, 1, -1 do
+            ids[#ids + 1] = merged[i]
+        end
+        redis.call('RPUSH', Q .. 'pending', unpack(ids))
+    end
+end
+
+-- Carries out the plan.
+local function end_write()
+    local taken, merged, surplus, surplus_count, trimmed, counts = 0, {}, {}, 0, 0, nil
+    redis.call('LLEN', Q .. 'active')
+    if processed > 0 then
+        counts = count_plan(Q, now_s, failed)
+    end
+    if #back > 0 then
+        redis.call('LLEN', Q .. 'pending')
+        taken, merged = read_head()
+    end
+    if #moved.retry + #from_retry > 0 then
+        redis.call('ZCARD', Q .. 'retry')
+        redis.call('ZCARD', Q .. 'quern:due')
+    end
+    if #moved.completed > 0 then
+        redis.call('ZCARD', Q .. 'completed')
+    end
+    if #moved.archived > 0 then
+        surplus, surplus_count = read_surplus()
+        trimmed = tonumber(redis.call('HGET', Q .. 'quern:meta', 'trimmed') or '') or 0
+    end
+    write_lists(taken, merged)
+    write_each('DEL', keys_gone, 1000)
+    write_fields()
+    write_zsets(surplus, surplus_count, trimmed)
+    if counts then
+        count_write(Q, counts, processed, failed)
+    end
+    if streak_changed then
+        redis.call('HSET', Q .. 'quern:meta', 'streak', whole_number(streak_count) .. ' ' ..
+            streak_id)
+    end
+end

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* fuzz_reply.c - any bytes as the answer of a server: replies or a refusal, and never more memory
+ * than the limit of a reply allows. The first byte says how the rest is cut. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/redis/reader.h"
+
+#define REPLY_SIZE_MAX 4096
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Reads every byte, so that the sanitizer sees each, and returns how much there is. */
+static size_t weigh(const struct qn_reply *reply)
+{
+    if (reply == NULL || reply->data[reply->size] != '\0') {
+        abort();
+    }
+    size_t sum = 1 + strlen(reply->data);
+    for (size_t i = 0; i < reply->count; i++) {
+        sum += weigh(reply->items[i]);
+    }
+    return sum;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0) {
+        return 0;
+    }
+    struct qn_link_target target = {.address = "redis://fuzz", .reply_size_max = REPLY_SIZE_MAX};
+    struct qn_link link;
+    struct qn_arena arena = {0};
+    quern_error err = {0};
+    size_t piece = data[0] == 0 ? size : data[0];
+    qn_link_init(&link, &target);
+    quern_status status = qn_reader_init(&link, &err);
+    for (size_t at = 1; status == QUERN_OK && at < size; at += piece) {
+        size_t count = size - at < piece ? size - at : piece;
+        struct qn_reply *reply = NULL;
+        status = qn_reader_feed(&link, (const char *)data + at, count, &err);
+        do {
+            reply = NULL;
+            if (status == QUERN_OK) {
+                status = qn_reader_next(&link, &arena, &reply, &err);
+            }
+            if (reply != NULL && weigh(reply) > size + REPLY_SIZE_MAX) {
+                abort();
+            }
+        } while (status == QUERN_OK && reply != NULL);
+    }
+    if (status != QUERN_OK && err.text[0] == '\0') {
+        abort();
+    }
+    qn_link_close(&link);
+    qn_arena_finish(&arena);
+    return 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* test_redis_target.c - which URLs name a Redis server, what is refused, and that the password is
+ * in no address and in no error. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/redis/link.h"
+#include "lib_test.h"
+
+static quern_status read_target(const char *text, struct qn_link_target *target, quern_error *err)
+{
+    struct qn_url url;
+    quern_status status = qn_url_parse(text, &url, err);
+    if (status == QUERN_OK) {
+        status = qn_link_target_init(target, &url, err);
+        qn_url_finish(&url);
+    }
+    return status;
+}
+
+static void a_url_names_place_user_and_database(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url;
+        const char *host;
+        const char *port;
+        const char *path;
+        const char *user;
+        const char *password;
+        const char *address;
+        int64_t db;
+    } cases[] = {
+        {"redis://localhost", "localhost", "6379", "", "", "", "redis://localhost:6379/0", 0},
+        {"redis://a.b:7/", "a.b", "7", "", "", "", "redis://a.b:7/0", 0},
+        {"redis://a:7/12", "a", "7", "", "", "", "redis://a:7/12", 12},
+        {"redis://a?db=3", "a", "6379", "", "", "", "redis://a:6379/3", 3},
+        {"redis://[::1]:7/1", "::1", "7", "", "", "", "redis://[::1]:7/1", 1},
+        {"redis://:s%40cret@a", "a", "6379", "", "", "s@cret", "redis://a:6379/0", 0},
+        {"redis://me:s@a/2", "a", "6379", "", "me", "s", "redis://a:6379/2", 2},
+        {"redis-socket:///run/r.sock", "", "6379", "/run/r.sock", "", "",
+         "redis-socket:///run/r.sock?db=0", 0},
+        {"redis-socket://:pw@/run/r.sock?db=9", "", "6379", "/run/r.sock", "", "pw",
+         "redis-socket:///run/r.sock?db=9", 9},
+        {"redis-socket://me:pw@/r%20s", "", "6379", "/r s", "me", "pw", "redis-socket:///r s?db=0",
+         0},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_error err = {0};
+        struct qn_link_target target;
+        assert_ok(read_target(cases[i].url, &target, &err), err);
+        assert_string_equal(target.host, cases[i].host);
+        assert_string_equal(target.port, cases[i].port);
+        assert_string_equal(target.path, cases[i].path);
+        assert_string_equal(target.user, cases[i].user);
+        assert_string_equal(target.password, cases[i].password);
+        assert_string_equal(target.address, cases[i].address);
+        assert_int_equal(target.db, cases[i].db);
+        qn_link_target_finish(&target);
+        qn_link_target_finish(&target);
+    }
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url;
+        const char *words;
+    } cases[] = {
+        {"redis://", "names no host"},
+        {"redis:///3", "names no host"},
+        {"redis://hidden:hidden@", "names no host"},
+        {"redis://:hidden@a/x", "the database is a number"},
+        {"redis://:hidden@a/-1", "the database is a number"},
+        {"redis://:hidden@a/1/2", "the database is a number"},
+        {"redis://:hidden@a?db=", "the database is a number"},
+        {"redis://:hidden@a?db=99999999999999999999", "the database is a number"},
+        {"redis://:hidden@a/1?db=2", "twice"},
+        {"redis://:hidden@a?dbx=1", "unknown parameter \"dbx\"; there are db, password_file"},
+        {"redis://a?password=hidden", "unknown parameter \"password\""},
+        {"redis://:hidden@a?password_file=/nowhere", "a password and a password_file"},
+        {"redis://a?password_file=/nowhere/x", "password_file /nowhere/x: No such file"},
+        {"redis://a?password_env=X", "password_env"},
+        {"redis-socket://", "three slashes"},
+        {"redis-socket:///", "three slashes"},
+        {"redis-socket://run/r.sock", "three slashes"},
+        {"redis-socket:///0123456789012345678901234567890123456789012345678901234567890123456789"
+         "0123456789012345678901234567890123456789",
+         "too long"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_error err = {0};
+        struct qn_link_target target;
+        assert_int_equal(read_target(cases[i].url, &target, &err), QUERN_E_INVALID);
+        if (strstr(err.text, cases[i].words) == NULL) {
+            fail_msg("%s: %s", cases[i].url, err.text);
+        }
+        assert_null(strstr(err.text, "hidden"));
+    }
+}
+
+static void write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(close(fd), 0);
+}
+
+static void the_password_is_the_first_line_of_a_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *password; /* NULL: refused */
+    } cases[] = {
+        {"s3cret", "s3cret"},         {"s3cret\n", "s3cret"}, {"s3cret\r\nmore\n", "s3cret"},
+        {"with space", "with space"}, {"\ns3cret", NULL},     {"", NULL},
+    };
+    char dir[TEST_DIR_SIZE];
+    char path[TEST_DIR_SIZE + 16];
+    char url[TEST_DIR_SIZE + 64];
+    test_dir_make(dir);
+    (void)snprintf(path, sizeof path, "%s/pw", dir);
+    (void)snprintf(url, sizeof url, "redis://me@a?password_file=%s", path);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_error err = {0};
+        struct qn_link_target target;
+        write_file(path, cases[i].text);
+        quern_status status = read_target(url, &target, &err);
+        if (cases[i].password == NULL) {
+            assert_int_equal(status, QUERN_E_INVALID);
+            assert_null(strstr(err.text, "s3cret"));
+        } else {
+            assert_ok(status, err);
+            assert_string_equal(target.password, cases[i].password);
+            assert_null(strstr(target.address, cases[i].password));
+            qn_link_target_finish(&target);
+        }
+    }
+    test_dir_remove(dir);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_url_names_place_user_and_database),
+    cmocka_unit_test(what_is_wrong_is_named),
+    cmocka_unit_test(the_password_is_the_first_line_of_a_file),
+};
+TEST_MAIN(tests)
