@@ -35,7 +35,7 @@ static int free_port(void)
     return ntohs(address.sin_port);
 }
 
-static void write_config(struct test_redis *redis)
+static void write_config(struct test_redis *redis, const char *more)
 {
     char path[TEST_DIR_SIZE + 16];
     (void)snprintf(path, sizeof path, "%s/redis.conf", redis->dir);
@@ -43,10 +43,10 @@ static void write_config(struct test_redis *redis)
     assert_non_null(file);
     (void)fprintf(file,
                   "dir %s\nunixsocket %s\nbind 127.0.0.1\nport %d\nlogfile %s/log\nsave \"\"\n"
-                  "appendonly %s\nappendfsync everysec\nauto-aof-rewrite-percentage 0\n%s\n",
+                  "appendonly %s\nappendfsync everysec\nauto-aof-rewrite-percentage 0\n%s\n%s\n",
                   redis->dir, redis->socket_path, redis->port, redis->dir,
                   redis->options.append ? "yes" : "no",
-                  redis->options_config == NULL ? "" : redis->options_config);
+                  redis->options_config == NULL ? "" : redis->options_config, more);
     assert_int_equal(fclose(file), 0);
 }
 
@@ -95,7 +95,7 @@ static void choose_port(struct test_redis *redis)
         redis->port = free_port();
         (void)snprintf(redis->tcp_url, sizeof redis->tcp_url, "redis://127.0.0.1:%d", redis->port);
     }
-    write_config(redis);
+    write_config(redis, "");
 }
 
 /* --- Asking ------------------------------------------------------------------------- */
@@ -268,6 +268,16 @@ void test_redis_start(struct test_redis *redis, const struct test_redis_options 
         (void)test_until(answers_or_ended, redis);
     }
     test_redis_await(redis);
+}
+
+bool test_redis_up(struct test_redis *redis)
+{
+    return call_up(redis);
+}
+
+void test_redis_configure(struct test_redis *redis, const char *more)
+{
+    write_config(redis, more);
 }
 
 void test_redis_kill(struct test_redis *redis)

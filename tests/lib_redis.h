@@ -44,6 +44,10 @@ void test_redis_kill(struct test_redis *redis);
 void test_redis_launch(struct test_redis *redis);
 /* Waits until it answers, and is done with loading. */
 void test_redis_await(struct test_redis *redis);
+/* Whether it accepts connections; it may be loading. */
+bool test_redis_up(struct test_redis *redis);
+/* More lines for redis.conf, for the next launch. */
+void test_redis_configure(struct test_redis *redis, const char *more);
 /* FLUSHALL. */
 void test_redis_empty(struct test_redis *redis);
 /* Sets the wall clock of a turned server; 0: the real time. */
