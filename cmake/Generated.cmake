@@ -32,13 +32,19 @@ set(QUERN_LUA_PARTS ${QUERN_LUA})
 list(FILTER QUERN_LUA_PARTS INCLUDE REGEX "/lib_")
 list(FILTER QUERN_LUA EXCLUDE REGEX "/lib_")
 list(TRANSFORM QUERN_LUA_PARTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/src/)
+# The planted faults that are lines of scripts; see scripts/embed_lua.
+set(QUERN_LUA_BUGS "")
+if(QUERN_SEEDED_BUGS)
+    set(QUERN_LUA_BUGS ${CMAKE_CURRENT_SOURCE_DIR}/src/base/bug.h)
+endif()
 foreach(lua ${QUERN_LUA})
     string(REGEX REPLACE "\\.lua$" "_lua.h" header ${lua})
     add_custom_command(
         OUTPUT ${QUERN_GENERATED_DIR}/${header}
         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/embed_lua
             ${CMAKE_CURRENT_SOURCE_DIR}/src/${lua} ${QUERN_GENERATED_DIR}/${header}
-        DEPENDS src/${lua} ${QUERN_LUA_PARTS} scripts/embed_lua VERBATIM)
+            ${QUERN_LUA_BUGS}
+        DEPENDS src/${lua} ${QUERN_LUA_PARTS} ${QUERN_LUA_BUGS} scripts/embed_lua VERBATIM)
     list(APPEND QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/${header})
 endforeach()
 # clang-tidy wants at least one check; this one finds nothing there.

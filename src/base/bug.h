@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* bug.h - twelve planted faults that prove that the tests have teeth.
+/* bug.h - planted faults that prove that the tests have teeth.
  *
  * Built with -DQUERN_SEEDED_BUGS=ON, the environment variable QUERN_SEEDED_BUG chooses one by its
- * number and QN_BUG(NAME) is true for it; in every other build QN_BUG is the constant 0. Each has a
- * named test that fails with it: scripts/check_seeded_bugs shows that. */
+ * number and QN_BUG(NAME) is true for it; in every other build QN_BUG is the constant 0. In a Lua
+ * script the line "-- bug NAME: LINE" says what the line above it is then. Each has a named test
+ * that fails with it, over each broker that can have it: scripts/check_seeded_bugs shows that. */
 #ifndef QN_BASE_BUG_H
 #define QN_BASE_BUG_H
 
@@ -22,12 +23,20 @@ enum qn_bug {
     QN_BUG_WEIGHT_IGNORED = 10,      /* all queues have the same share */
     QN_BUG_DEADLINE_IGNORED = 11,    /* a task past its deadline is run */
     QN_BUG_GIVE_BACK_AT_TAIL = 12,   /* a given-back task goes to the end of its queue */
-    QN_BUG_REPLAY_IGNORED = 13       /* a replayed request is executed again */
+    QN_BUG_REPLAY_IGNORED = 13,      /* a replayed request is executed again */
+    /* Redis */
+    QN_BUG_WRITE_BEFORE_READ = 14, /* a script writes before it knows that it can go on */
+    QN_BUG_OLD_TRACKER = 15,       /* arm, reconnected, tells its news to the lost listener */
+    QN_BUG_RECONNECT_FORGETS = 16, /* a request replayed after a reconnect is executed again */
+    QN_BUG_GHOST_LEASED = 17       /* an id without a task is leased */
 };
 
 #ifdef QN_SEEDED_BUGS
+struct qn_arena;
 int qn_bug_active(enum qn_bug bug);
 #define QN_BUG(name) (qn_bug_active(QN_BUG_##name))
+/* The text with the lines that the chosen fault changes; NULL when memory is out. */
+const char *qn_bug_script(struct qn_arena *arena, const char *text);
 #else
 #define QN_BUG(name) 0
 #endif

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
@@ -226,6 +227,18 @@ static quern_status read_replies(struct qn_talk *talk, size_t first, int64_t dea
     return QUERN_OK;
 }
 
+static void put_script_text(struct qn_talk *talk, const struct qn_talk_command *command)
+{
+    talk->args[command->first_arg + 1] = command->script->text;
+    talk->arg_sizes[command->first_arg + 1] = command->script->size;
+#ifdef QN_SEEDED_BUGS
+    const char *text = qn_bug_script(talk->arena, command->script->text);
+    QN_ASSERT(text != NULL);
+    talk->args[command->first_arg + 1] = text;
+    talk->arg_sizes[command->first_arg + 1] = strlen(text);
+#endif
+}
+
 /* Turns the scripts that the server did not know into EVAL with their text and wants them again. */
 static bool want_unknown_scripts(struct qn_talk *talk, size_t first)
 {
@@ -237,8 +250,7 @@ static bool want_unknown_scripts(struct qn_talk *talk, size_t first)
             strncmp(command->reply->data, "NOSCRIPT", 8) == 0) {
             talk->args[command->first_arg] = "EVAL";
             talk->arg_sizes[command->first_arg] = 4;
-            talk->args[command->first_arg + 1] = command->script->text;
-            talk->arg_sizes[command->first_arg + 1] = command->script->size;
+            put_script_text(talk, command);
             command->reply = NULL;
             wanted = true;
         }
