@@ -24,6 +24,7 @@ static const struct qn_broker_ops ops = {
     .announce = qn_redis_announce,
     .withdraw = qn_redis_withdraw,
     .drained = qn_redis_drained,
+    .workers = qn_redis_workers,
     .history = qn_redis_history,
 };
 

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+/* workers.c - the workers that have announced themselves, and what they run.
+ *
+ * Ours are in asynq:quern:workers. A record stays behind when its worker is killed; it is not shown
+ * once its process is known to be gone, and where that cannot be told (another kernel or pid
+ * namespace), its heartbeat decides. What they run is read from the tasks themselves, so it is not
+ * as old as the heartbeat. Go's servers are in asynq:servers, with the runs that they told of.
+ *
+ * All is read at slightly different moments; what cannot be read is not shown. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/owner.h"
+#include "broker/redis/announce.h"
+#include "broker/redis/redis.h"
+#include "message/asynq.h"
+#include "task/task.h"
+
+#include "broker/redis/runs_lua.h"
+
+#define HEARTBEAT_MS_MAX 30000
+#define SERVERS_MAX 4096
+#define PAGE_SIZE 256
+#define TIMEOUT_MS_DEFAULT (1800 * INT64_C(1000)) /* asynq's, for a message without any limit */
+#define ITEMS_PER_RUN 5
+
+struct run {
+    const char *worker_id;
+    quern_worker_run_info info;
+};
+
+struct listing {
+    struct qn_talk talk;
+    int64_t now_ms;
+    const struct qn_reply *records; /* of asynq:quern:workers */
+    const struct qn_reply *servers; /* of asynq:servers, with scores */
+    const struct qn_reply *queues;
+    struct run *runs; /* of our workers, in order of worker and start */
+    size_t run_count;
+    size_t run_capacity;
+    bool (*on_worker)(const quern_worker_info *worker, void *user);
+    void *user;
+    bool stopped; /* on_worker has enough */
+};
+
+static quern_status ask_lists(struct listing *listing, quern_error *err)
+{
+    struct qn_talk *talk = &listing->talk;
+    const struct qn_reply *replies[4];
+    qn_talk_command(talk, "TIME");
+    qn_talk_command(talk, "HGETALL");
+    qn_talk_text(talk, QN_WORKERS_KEY);
+    qn_talk_command(talk, "ZRANGE");
+    qn_talk_text(talk, "asynq:servers");
+    qn_talk_int(talk, 0);
+    qn_talk_int(talk, SERVERS_MAX - 1);
+    qn_talk_text(talk, "REV");
+    qn_talk_text(talk, "WITHSCORES");
+    qn_talk_command(talk, "SMEMBERS");
+    qn_talk_text(talk, "asynq:queues");
+    quern_status status = qn_talk_run(talk, err);
+    for (size_t i = 0; status == QUERN_OK && i < 4; i++) {
+        status = qn_talk_reply(talk, i, &replies[i], err);
+    }
+    if (status == QUERN_OK) {
+        listing->now_ms = qn_reply_int(qn_reply_at(replies[0], 0), 0) * 1000 +
+                          qn_reply_int(qn_reply_at(replies[0], 1), 0) / 1000;
+        listing->records = replies[1];
+        listing->servers = replies[2];
+        listing->queues = replies[3];
+    }
+    return status;
+}
+
+/* --- What our workers run ------------------------------------------------------------- */
+
+static bool is_known(const struct listing *listing, const char *queue, const char *id)
+{
+    for (size_t i = 0; i < listing->run_count; i++) {
+        const quern_worker_run_info *info = &listing->runs[i].info;
+        if (info->queue == queue && strcmp(info->task_id, id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static quern_status make_room(struct listing *listing, quern_error *err)
+{
+    if (listing->run_count < listing->run_capacity) {
+        return QUERN_OK;
+    }
+    size_t capacity = listing->run_capacity == 0 ? 64 : 2 * listing->run_capacity;
+    struct run *runs = qn_arena_alloc(listing->talk.arena, capacity * sizeof *runs);
+    if (runs == NULL) {
+        return qn_error_nomem(err);
+    }
+    if (listing->run_count > 0) {
+        memcpy(runs, listing->runs, listing->run_count * sizeof *runs);
+    }
+    listing->runs = runs;
+    listing->run_capacity = capacity;
+    return QUERN_OK;
+}
+
+/* From quern_opts, where the task has it, else from the message, as a worker does. */
+static int64_t run_deadline_ms(const char *opts, const struct qn_asynq_task *message,
+                               int64_t started_at_ms)
+{
+    struct qn_task limits = {.timeout_ms = message->timeout_ms,
+                             .deadline_at_ms = message->deadline_at_ms};
+    long long timeout_ms = 0;
+    long long deadline_at_ms = 0;
+    if (sscanf(opts, "%*d %lld %lld", &timeout_ms, &deadline_at_ms) == 2) {
+        limits.timeout_ms = timeout_ms;
+        limits.deadline_at_ms = deadline_at_ms;
+    } else if (limits.timeout_ms == 0 && limits.deadline_at_ms == 0) {
+        limits.timeout_ms = TIMEOUT_MS_DEFAULT;
+    }
+    return qn_task_run_deadline_ms(&limits, started_at_ms);
+}
+
+/* reply: runs.lua's; first: of the run's items. */
+static quern_status keep_run(struct listing *listing, const char *queue,
+                             const struct qn_reply *reply, size_t first, quern_error *err)
+{
+    struct qn_asynq_task message;
+    const char *id = qn_reply_text(qn_reply_at(reply, first));
+    const struct qn_reply *bytes = qn_reply_at(reply, first + 4);
+    if (is_known(listing, queue, id)) {
+        return QUERN_OK; /* it moved to the next page while we looked */
+    }
+    quern_status status =
+        qn_asynq_task_decode(listing->talk.arena, bytes->data, bytes->size, &message, NULL);
+    if (status != QUERN_OK) {
+        return status == QUERN_E_NOMEM ? qn_error_nomem(err) : QUERN_OK;
+    }
+    status = make_room(listing, err);
+    if (status == QUERN_OK) {
+        int64_t started_at_ms = qn_reply_int(qn_reply_at(reply, first + 2), 0);
+        const char *opts = qn_reply_text(qn_reply_at(reply, first + 3));
+        listing->runs[listing->run_count++] = (struct run){
+            .worker_id = qn_reply_text(qn_reply_at(reply, first + 1)),
+            .info = {.task_id = id,
+                     .task_type = message.type,
+                     .queue = queue,
+                     .started_at_ms = started_at_ms,
+                     .deadline_at_ms = run_deadline_ms(opts, &message, started_at_ms)}};
+    }
+    return status;
+}
+
+static quern_status read_page(struct listing *listing, const char *queue, size_t first,
+                              size_t *ret_count, quern_error *err)
+{
+    struct qn_talk *talk = &listing->talk;
+    const struct qn_reply *reply;
+    size_t command = talk->command_count;
+    qn_talk_script(talk, &qn_lua_runs, 1);
+    qn_talk_prefix(talk, queue);
+    qn_talk_uint(talk, first);
+    qn_talk_uint(talk, PAGE_SIZE);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, &reply, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    *ret_count = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
+    for (size_t i = 1; status == QUERN_OK && i + ITEMS_PER_RUN <= reply->count;
+         i += ITEMS_PER_RUN) {
+        status = keep_run(listing, queue, reply, i, err);
+    }
+    return status;
+}
+
+static int compare_runs(const void *left, const void *right)
+{
+    const struct run *a = left;
+    const struct run *b = right;
+    int order = strcmp(a->worker_id, b->worker_id);
+    if (order == 0) {
+        order = (a->info.started_at_ms > b->info.started_at_ms) -
+                (a->info.started_at_ms < b->info.started_at_ms);
+    }
+    return order != 0 ? order : strcmp(a->info.task_id, b->info.task_id);
+}
+
+static quern_status read_runs(struct listing *listing, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < listing->queues->count; i++) {
+        const char *queue = qn_reply_text(qn_reply_at(listing->queues, i));
+        size_t count = PAGE_SIZE;
+        for (size_t first = 0; status == QUERN_OK && count == PAGE_SIZE; first += PAGE_SIZE) {
+            status = read_page(listing, queue, first, &count, err);
+        }
+        if (status == QUERN_E_CORRUPT) {
+            status = QUERN_OK; /* a damaged queue hides no other */
+        }
+    }
+    if (status == QUERN_OK && listing->run_count > 0) {
+        qsort(listing->runs, listing->run_count, sizeof listing->runs[0], compare_runs);
+    }
+    return status;
+}
+
+/* --- Our workers ---------------------------------------------------------------------- */
+
+static bool lives(const struct qn_worker_record *record, int64_t now_ms)
+{
+    switch (qn_owner_judge(record->owner)) {
+    case QN_OWNER_ALIVE:
+        return true;
+    case QN_OWNER_DEAD:
+        return false;
+    case QN_OWNER_UNKNOWN:
+        break;
+    }
+    return now_ms - record->info.heartbeat_at_ms <= HEARTBEAT_MS_MAX;
+}
+
+static quern_status show(struct listing *listing, quern_worker_info *info, quern_error *err)
+{
+    quern_worker_run_info *runs =
+        qn_arena_alloc(listing->talk.arena, (listing->run_count + 1) * sizeof *runs);
+    if (runs == NULL) {
+        return qn_error_nomem(err);
+    }
+    info->runs = runs;
+    for (size_t i = 0; i < listing->run_count; i++) {
+        if (strcmp(listing->runs[i].worker_id, info->id) == 0) {
+            runs[info->run_count++] = listing->runs[i].info;
+        }
+    }
+    listing->stopped = !listing->on_worker(info, listing->user);
+    return QUERN_OK;
+}
+
+static quern_status show_ours(struct listing *listing, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    const struct qn_reply *records = listing->records;
+    for (size_t i = 0; status == QUERN_OK && !listing->stopped && i + 1 < records->count; i += 2) {
+        struct qn_worker_record record;
+        status = qn_worker_record_read(listing->talk.arena, qn_reply_text(qn_reply_at(records, i)),
+                                       qn_reply_at(records, i + 1), &record, err);
+        if (status == QUERN_E_CORRUPT) {
+            status = QUERN_OK;
+        } else if (status == QUERN_OK && lives(&record, listing->now_ms)) {
+            status = show(listing, &record.info, err);
+        }
+    }
+    return status;
+}
+
+/* --- Go's servers --------------------------------------------------------------------- */
+
+static bool is_ours(const struct listing *listing, const char *id)
+{
+    for (size_t i = 0; i + 1 < listing->records->count; i += 2) {
+        if (strcmp(qn_reply_text(qn_reply_at(listing->records, i)), id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int compare_queues(const void *left, const void *right)
+{
+    const struct qn_asynq_queue *a = left;
+    const struct qn_asynq_queue *b = right;
+    int order = (a->weight < b->weight) - (a->weight > b->weight);
+    return order != 0 ? order : strcmp(a->name, b->name);
+}
+
+/* "critical=6 default=3"; NULL when memory is out. */
+static const char *write_queues(struct qn_arena *arena, const struct qn_asynq_server *server)
+{
+    const char *text = "";
+    struct qn_asynq_queue *queues =
+        qn_arena_copy(arena, server->queues, server->queue_count * sizeof *queues);
+    if (server->queue_count > 0 && queues != NULL) {
+        qsort(queues, server->queue_count, sizeof *queues, compare_queues);
+    }
+    for (size_t i = 0; queues != NULL && text != NULL && i < server->queue_count; i++) {
+        text = qn_arena_printf(arena, "%s%s%s=%d", text, i == 0 ? "" : " ", queues[i].name,
+                               (int)queues[i].weight);
+    }
+    return queues == NULL && server->queue_count > 0 ? NULL : text;
+}
+
+static quern_status read_go_runs(struct qn_arena *arena, const struct qn_reply *values,
+                                 quern_worker_info *info, quern_error *err)
+{
+    quern_worker_run_info *runs = qn_arena_alloc(arena, (values->count + 1) * sizeof *runs);
+    if (runs == NULL) {
+        return qn_error_nomem(err);
+    }
+    info->runs = runs;
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status != QUERN_E_NOMEM && i < values->count; i++) {
+        struct qn_asynq_run run;
+        const struct qn_reply *value = qn_reply_at(values, i);
+        status = qn_asynq_run_decode(arena, value->data, value->size, &run, err);
+        if (status == QUERN_OK) {
+            runs[info->run_count++] =
+                (quern_worker_run_info){.task_id = run.task_id,
+                                        .task_type = run.task_type,
+                                        .queue = run.queue,
+                                        .started_at_ms = qn_asynq_time_ms(run.started_at),
+                                        .deadline_at_ms = qn_asynq_time_ms(run.deadline_at)};
+        }
+    }
+    return status == QUERN_E_NOMEM ? status : QUERN_OK;
+}
+
+static quern_status show_server(struct listing *listing, const struct qn_reply *text,
+                                const struct qn_reply *runs, int64_t expires_s, quern_error *err)
+{
+    struct qn_arena *arena = listing->talk.arena;
+    struct qn_asynq_server server;
+    if (text->type != QN_REPLY_TEXT) {
+        return QUERN_OK;
+    }
+    quern_status status = qn_asynq_server_decode(arena, text->data, text->size, &server, err);
+    if (status != QUERN_OK || is_ours(listing, server.id)) {
+        return status == QUERN_E_NOMEM ? status : QUERN_OK;
+    }
+    quern_worker_info info = {
+        .id = server.id,
+        .host = server.host,
+        .status = strcmp(server.status, "stopped") == 0 ? "quiet" : server.status,
+        .queues = write_queues(arena, &server),
+        .pid = server.pid,
+        .started_at_ms = qn_asynq_time_ms(server.started_at),
+        .heartbeat_at_ms = (expires_s - QN_SERVER_TTL_S) * 1000,
+        .concurrency = server.concurrency > 0 ? (uint32_t)server.concurrency : 0,
+        .strict_priority = server.strict ? 1 : 0,
+    };
+    status = info.queues == NULL ? qn_error_nomem(err) : read_go_runs(arena, runs, &info, err);
+    if (status == QUERN_OK) {
+        listing->stopped = !listing->on_worker(&info, listing->user);
+    }
+    return status;
+}
+
+/* A server's key and that of its runs differ in one word. */
+static const char *runs_key(struct qn_arena *arena, const char *server_key)
+{
+    const char *tag = strchr(server_key, '{');
+    return tag == NULL ? "" : qn_arena_printf(arena, "asynq:workers:%s", tag);
+}
+
+static quern_status show_servers(struct listing *listing, quern_error *err)
+{
+    struct qn_talk *talk = &listing->talk;
+    const struct qn_reply *servers = listing->servers;
+    size_t first = talk->command_count;
+    for (size_t i = 0; i + 1 < servers->count; i += 2) {
+        const char *key = qn_reply_text(qn_reply_at(servers, i));
+        const char *runs = runs_key(talk->arena, key);
+        qn_talk_command(talk, "GET");
+        qn_talk_text(talk, key);
+        qn_talk_command(talk, "HVALS");
+        qn_talk_text(talk, runs == NULL ? "" : runs);
+    }
+    quern_status status = servers->count > 1 ? qn_talk_run(talk, err) : QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && !listing->stopped && i + 1 < servers->count; i += 2) {
+        const struct qn_reply *text;
+        const struct qn_reply *runs;
+        int64_t expires_s = qn_reply_int(qn_reply_at(servers, i + 1), 0);
+        if (expires_s * 1000 >= listing->now_ms / 1000 * 1000 &&
+            qn_talk_reply(talk, first + i, &text, NULL) == QUERN_OK &&
+            qn_talk_reply(talk, first + i + 1, &runs, NULL) == QUERN_OK) {
+            status = show_server(listing, text, runs, expires_s, err);
+        }
+    }
+    return status;
+}
+
+quern_status qn_redis_workers(struct qn_broker *broker,
+                              bool (*on_worker)(const quern_worker_info *worker, void *user),
+                              void *user, quern_error *err)
+{
+    struct listing listing = {.on_worker = on_worker, .user = user};
+    qn_talk_begin(&listing.talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_READS);
+    quern_status status = ask_lists(&listing, err);
+    if (status == QUERN_OK) {
+        status = read_runs(&listing, err);
+    }
+    if (status == QUERN_OK) {
+        status = show_ours(&listing, err);
+    }
+    if (status == QUERN_OK && !listing.stopped) {
+        status = show_servers(&listing, err);
+    }
+    qn_talk_end(&listing.talk);
+    return status;
+}
