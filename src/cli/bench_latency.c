@@ -6,12 +6,19 @@
  * compares. CLOCK_MONOTONIC is the same in all processes of a machine; due times are wall clock.
  * A latency sample begins only when every thread of the worker sleeps again, so that it is one of a
  * worker that has to be woken. Delayed tasks are stored beforehand, some ms apart, with due times
- * at no regular distance, so that the worker sleeps between them as well. */
+ * at no regular distance, so that the worker sleeps between them as well.
+ *
+ * With a rate, tasks are enqueued at their moments, whatever became of those before; a sample
+ * counts from the moment its task was to be enqueued, so that a client that falls behind shows.
+ * Those that are late go out together. The handler writes the samples to memory that both processes
+ * share. */
 #include <dirent.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -25,6 +32,8 @@
 #define DELAY_FIRST_MS 500   /* enough to store all delayed tasks before the first is due */
 #define DELAY_STEP_MS 7
 #define DELAY_SPREAD_MS 5
+#define RATE_BATCH_MAX 64
+#define PATIENCE_NS INT64_C(30000000000)
 
 static int64_t now_ns(clockid_t clock)
 {
@@ -35,35 +44,62 @@ static int64_t now_ns(clockid_t clock)
 
 /* --- The worker's process ------------------------------------------------------------------ */
 
-static quern_outcome send_start(quern_run *run, const quern_task *task, void *user)
+/* The payload of a task whose latency is taken. */
+struct stamp {
+    int64_t sent_ns;
+    uint64_t index;
+};
+
+/* What a rated bench shares with its worker. */
+struct sheet {
+    struct qn_bench_board board;
+    atomic_size_t taken;
+    int64_t samples[];
+};
+
+struct echo {
+    int to_fd;
+    struct sheet *sheet; /* NULL: each sample is sent */
+};
+
+static quern_outcome take_sample(quern_run *run, const quern_task *task, void *user)
 {
     (void)run;
-    const int *to_fd = user;
-    int64_t late_ns = 0;
-    if (task->payload_size == sizeof late_ns) {
-        int64_t sent_ns = 0;
-        memcpy(&sent_ns, task->payload, sizeof sent_ns);
-        late_ns = now_ns(CLOCK_MONOTONIC) - sent_ns;
-    } else {
-        late_ns = now_ns(CLOCK_REALTIME) - task->process_at_ms * 1000000;
+    const struct echo *echo = user;
+    struct stamp stamp = {0};
+    if (task->payload_size != sizeof stamp) {
+        int64_t late_ns = now_ns(CLOCK_REALTIME) - task->process_at_ms * 1000000;
+        qn_bench_child_send(echo->to_fd, late_ns, QUERN_OK, NULL);
+        return QUERN_DONE;
     }
-    qn_bench_child_send(*to_fd, late_ns, QUERN_OK, NULL);
+    memcpy(&stamp, task->payload, sizeof stamp);
+    int64_t late_ns = now_ns(CLOCK_MONOTONIC) - stamp.sent_ns;
+    if (echo->sheet == NULL) {
+        qn_bench_child_send(echo->to_fd, late_ns, QUERN_OK, NULL);
+    } else {
+        echo->sheet->samples[stamp.index] = late_ns;
+        atomic_fetch_add(&echo->sheet->taken, 1);
+    }
     return QUERN_DONE;
 }
 
 static void say_ready(void *user)
 {
-    const int *to_fd = user;
-    qn_bench_child_send(*to_fd, 0, QUERN_OK, NULL);
+    const struct echo *echo = user;
+    qn_bench_child_send(echo->to_fd, 0, QUERN_OK, NULL);
 }
 
-static void worker_main(const struct qn_bench *bench, int to_fd)
+static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipes *pipes)
 {
     quern_error error = {0};
     int64_t done_ns = 0;
-    quern_status status = qn_bench_work(bench, send_start, say_ready, &to_fd, &done_ns, &error);
+    struct qn_bench_board own = {0};
+    struct echo echo = {.to_fd = pipes->to_fd, .sheet = pipes->shared};
+    struct qn_bench_board *board = echo.sheet == NULL ? &own : &echo.sheet->board;
+    quern_status status =
+        qn_bench_work(bench, board, take_sample, say_ready, &echo, &done_ns, &error);
     if (status != QUERN_OK) {
-        qn_bench_child_send(to_fd, 0, status, &error);
+        qn_bench_child_send(pipes->to_fd, 0, status, &error);
     }
 }
 
@@ -110,11 +146,11 @@ static quern_status sample_idle(const struct qn_bench *bench, quern_client *clie
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < bench->task_count; i++) {
         let_it_sleep(worker);
-        int64_t sent_ns = now_ns(CLOCK_MONOTONIC);
+        const struct stamp stamp = {.sent_ns = now_ns(CLOCK_MONOTONIC)};
         const quern_task task = {.type = QN_BENCH_TYPE,
                                  .queue = QN_BENCH_QUEUE,
-                                 .payload = &sent_ns,
-                                 .payload_size = sizeof sent_ns};
+                                 .payload = &stamp,
+                                 .payload_size = sizeof stamp};
         status = quern_client_enqueue(client, &task, NULL, err);
         if (status == QUERN_OK) {
             status = qn_bench_child_receive(worker, &ret_samples[i], err);
@@ -150,6 +186,60 @@ static quern_status sample_delayed(const struct qn_bench *bench, quern_client *c
     return status;
 }
 
+/* Sleeps until that moment of CLOCK_MONOTONIC. */
+static void sleep_until(int64_t moment_ns)
+{
+    const struct timespec moment = {.tv_sec = moment_ns / 1000000000,
+                                    .tv_nsec = moment_ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL) == EINTR) {
+        continue;
+    }
+}
+
+/* Enqueues what is due of tasks that are to come `step_ns` apart. */
+static quern_status send_at_rate(const struct qn_bench *bench, quern_client *client,
+                                 quern_error *err)
+{
+    struct stamp stamps[RATE_BATCH_MAX];
+    quern_task tasks[RATE_BATCH_MAX];
+    int64_t step_ns = (int64_t)(1000000000 / bench->rate);
+    int64_t begin_ns = now_ns(CLOCK_MONOTONIC);
+    quern_status status = QUERN_OK;
+    for (size_t sent = 0; status == QUERN_OK && sent < bench->task_count;) {
+        sleep_until(begin_ns + (int64_t)sent * step_ns);
+        size_t due = (size_t)((now_ns(CLOCK_MONOTONIC) - begin_ns) / step_ns) + 1;
+        due = due < bench->task_count ? due : bench->task_count;
+        size_t count = due - sent < RATE_BATCH_MAX ? due - sent : RATE_BATCH_MAX;
+        for (size_t i = 0; i < count; i++) {
+            stamps[i] = (struct stamp){.sent_ns = begin_ns + (int64_t)(sent + i) * step_ns,
+                                       .index = sent + i};
+            tasks[i] = (quern_task){.type = QN_BENCH_TYPE,
+                                    .queue = QN_BENCH_QUEUE,
+                                    .payload = &stamps[i],
+                                    .payload_size = sizeof stamps[i]};
+        }
+        status = count == 1 ? quern_client_enqueue(client, &tasks[0], NULL, err)
+                            : quern_client_enqueue_batch(client, tasks, count, NULL, err);
+        sent += count;
+    }
+    return status;
+}
+
+static quern_status sample_rated(const struct qn_bench *bench, quern_client *client,
+                                 struct sheet *sheet, int64_t *ret_samples, quern_error *err)
+{
+    quern_status status = send_at_rate(bench, client, err);
+    int64_t until_ns = now_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+    while (status == QUERN_OK && atomic_load(&sheet->taken) < bench->task_count) {
+        if (now_ns(CLOCK_MONOTONIC) > until_ns) {
+            status = qn_error_set(err, QUERN_E_TIMEOUT, "the worker does not keep up");
+        }
+        (void)poll(NULL, 0, 1);
+    }
+    memcpy(ret_samples, sheet->samples, bench->task_count * sizeof *ret_samples);
+    return status;
+}
+
 static int compare(const void *left, const void *right)
 {
     int64_t a = *(const int64_t *)left;
@@ -157,19 +247,22 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-quern_status qn_bench_latency(const struct qn_bench *bench, int64_t *ret_samples, quern_error *err)
+static quern_status sample(const struct qn_bench *bench, struct sheet *sheet, int64_t *ret_samples,
+                           quern_error *err)
 {
     struct qn_bench_child worker = {0};
     quern_client *client = NULL;
     int64_t ready = 0;
-    quern_status status = qn_bench_child_start(bench, worker_main, &worker, err);
+    quern_status status = qn_bench_child_start(bench, worker_main, sheet, &worker, err);
     if (status == QUERN_OK) {
         status = qn_bench_child_receive(&worker, &ready, err);
     }
     if (status == QUERN_OK) {
         status = quern_client_open(bench->url, NULL, &client, err);
     }
-    if (status == QUERN_OK) {
+    if (status == QUERN_OK && sheet != NULL) {
+        status = sample_rated(bench, client, sheet, ret_samples, err);
+    } else if (status == QUERN_OK) {
         status = bench->delayed ? sample_delayed(bench, client, &worker, ret_samples, err)
                                 : sample_idle(bench, client, &worker, ret_samples, err);
     }
@@ -178,5 +271,22 @@ quern_status qn_bench_latency(const struct qn_bench *bench, int64_t *ret_samples
     }
     quern_client_free(client);
     qn_bench_child_finish(&worker);
+    return status;
+}
+
+quern_status qn_bench_latency(const struct qn_bench *bench, int64_t *ret_samples, quern_error *err)
+{
+    struct sheet *sheet = NULL;
+    size_t size = sizeof *sheet + bench->task_count * sizeof sheet->samples[0];
+    if (bench->rate > 0) {
+        sheet = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (sheet == MAP_FAILED) {
+            return qn_error_nomem(err);
+        }
+    }
+    quern_status status = sample(bench, sheet, ret_samples, err);
+    if (sheet != NULL) {
+        (void)munmap(sheet, size);
+    }
     return status;
 }

@@ -29,29 +29,58 @@ enum option {
     OPTION_CONCURRENCY,
     OPTION_BATCH,
     OPTION_PAYLOAD,
-    OPTION_DELAYED = OPTION_BATCH
+    OPTION_QUEUES,
+    OPTION_BACKLOG,
+    OPTION_WORKERS,
+    OPTION_ACTIVE,
+    OPTION_DELAYED = OPTION_BATCH,
+    OPTION_RATE
 };
 
+#define TASKS_OPTION                                                                               \
+    {                                                                                              \
+        "tasks", "N", "how many tasks (100000)", QN_OPTION_COUNT, .min = 1, .max = 100000000       \
+    }
+#define PAYLOAD_OPTION                                                                             \
+    {                                                                                              \
+        "payload", "BYTES", "size of each payload (100)", QN_OPTION_COUNT, .min = 0,               \
+                                                                           .max = 32 << 20         \
+    }
+#define QUEUES_OPTION                                                                              \
+    {                                                                                              \
+        "queues", "N", "to so many queues in turn (1)", QN_OPTION_COUNT, .min = 1,         \
+                                                                                 .max = 256        \
+    }
+#define BACKLOG_OPTION                                                                             \
+    {                                                                                              \
+        "backlog", "N", "pending tasks that are there besides (0)", QN_OPTION_COUNT,               \
+            .min = 0, .max = 100000000                                                             \
+    }
+
 static const struct qn_option enqueue_options[] = {
-    [OPTION_TASKS] = {"tasks", "N", "how many tasks (100000)", QN_OPTION_COUNT, .min = 1,
-                      .max = 100000000},
+    [OPTION_TASKS] = TASKS_OPTION,
     [OPTION_CONCURRENCY] = {"concurrency", "N", "threads that enqueue (1)", QN_OPTION_COUNT,
                             .min = 1, .max = 1024},
     [OPTION_BATCH] = {"batch", "N", "tasks of one call (1000); 1: one at a time", QN_OPTION_COUNT,
                       .min = 1, .max = 100000},
-    [OPTION_PAYLOAD] = {"payload", "BYTES", "size of each payload (100)", QN_OPTION_COUNT, .min = 0,
-                        .max = 32 << 20},
+    [OPTION_PAYLOAD] = PAYLOAD_OPTION,
+    [OPTION_QUEUES] = QUEUES_OPTION,
+    [OPTION_BACKLOG] = BACKLOG_OPTION,
 };
 
 static const struct qn_option work_options[] = {
-    [OPTION_TASKS] = {"tasks", "N", "how many tasks (100000)", QN_OPTION_COUNT, .min = 1,
-                      .max = 100000000},
+    [OPTION_TASKS] = TASKS_OPTION,
     [OPTION_CONCURRENCY] = {"concurrency", "N", "runs at a time (64)", QN_OPTION_COUNT, .min = 1,
                             .max = 4096},
     [OPTION_BATCH] = {"batch", "N", "tasks enqueued by one call (1000)", QN_OPTION_COUNT, .min = 1,
                       .max = 100000},
-    [OPTION_PAYLOAD] = {"payload", "BYTES", "size of each payload (100)", QN_OPTION_COUNT, .min = 0,
-                        .max = 32 << 20},
+    [OPTION_PAYLOAD] = PAYLOAD_OPTION,
+    [OPTION_QUEUES] = QUEUES_OPTION,
+    [OPTION_BACKLOG] = BACKLOG_OPTION,
+    [OPTION_WORKERS] = {"workers", "N", "worker processes (1)", QN_OPTION_COUNT, .min = 1,
+                        .max = 64},
+    [OPTION_ACTIVE] = {"active", "N", "tasks held active all the time (0)", QN_OPTION_COUNT,
+                       .min = 0, .max = 1000000},
 };
 
 static const struct qn_option latency_options[] = {
@@ -61,6 +90,8 @@ static const struct qn_option latency_options[] = {
                             .min = 1, .max = 4096},
     [OPTION_DELAYED] = {"delayed", NULL, "of delayed tasks: how late after their due time",
                         QN_OPTION_FLAG},
+    [OPTION_RATE] = {"rate", "N", "tasks a second, instead of one when idle",
+                     QN_OPTION_COUNT, .min = 1, .max = 1000000},
 };
 
 /* --- Where --------------------------------------------------------------------------------- */
@@ -79,7 +110,8 @@ static int remove_entry(const char *path, const struct stat *about, int kind, st
     return remove(path);
 }
 
-static int remove_queue(struct qn_cli *cli, const char *url)
+/* Removes the queues of this bench, and of one that was killed. */
+static int remove_queues(struct qn_cli *cli, const char *url, uint32_t count)
 {
     quern_inspector *inspector = NULL;
     quern_error error;
@@ -88,22 +120,24 @@ static int remove_queue(struct qn_cli *cli, const char *url)
     if (status != QUERN_OK) {
         return qn_cli_open_failed(cli, &error);
     }
-    status = quern_inspector_remove_queue(inspector, QN_BENCH_QUEUE, true, &error);
-    quern_inspector_free(inspector);
-    if (status != QUERN_OK && status != QUERN_E_NOT_FOUND) {
-        return qn_cli_fail(cli, &error);
+    for (uint32_t i = 0; status == QUERN_OK && i < count; i++) {
+        char name[QN_BENCH_NAME_SIZE];
+        qn_bench_queue_name(i, name);
+        status = quern_inspector_remove_queue(inspector, name, true, &error);
+        status = status == QUERN_E_NOT_FOUND ? QUERN_OK : status;
     }
-    return QN_EXIT_OK;
+    quern_inspector_free(inspector);
+    return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(cli, &error);
 }
 
-static int place_open(struct qn_cli *cli, struct place *place)
+static int place_open(struct qn_cli *cli, struct place *place, uint32_t queues)
 {
     const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
     if (given != NULL) {
         if ((size_t)snprintf(place->url, sizeof place->url, "%s", given) >= sizeof place->url) {
             return qn_cli_usage(cli, "--broker: longer than %zu bytes", sizeof place->url - 1);
         }
-        return remove_queue(cli, place->url);
+        return remove_queues(cli, place->url, queues);
     }
     const char *base = getenv("TMPDIR");
     if (base == NULL || base[0] == '\0') {
@@ -119,28 +153,39 @@ static int place_open(struct qn_cli *cli, struct place *place)
     return QN_EXIT_OK;
 }
 
-static int place_close(struct qn_cli *cli, const struct place *place, int exit_code)
+static int place_close(struct qn_cli *cli, const struct place *place, uint32_t queues,
+                       int exit_code)
 {
     if (place->folder[0] != '\0') {
         (void)nftw(place->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
         return exit_code;
     }
-    int removed = place->url[0] == '\0' ? QN_EXIT_OK : remove_queue(cli, place->url);
+    int removed = place->url[0] == '\0' ? QN_EXIT_OK : remove_queues(cli, place->url, queues);
     return exit_code == QN_EXIT_OK ? removed : exit_code;
 }
 
 /* --- Load ------------------------------------------------------------------------------------ */
 
-static int report_load(const struct qn_cli *cli, const struct qn_bench *bench, int64_t ns)
+/* A figure that may be unknown: null then. */
+static json_t *json_share(int64_t ns, const struct qn_bench *bench)
 {
-    double seconds = (double)ns / 1e9;
+    return ns < 0 ? json_null() : json_real((double)ns / 1e3 / (double)bench->task_count);
+}
+
+static int report_load(const struct qn_cli *cli, const struct qn_bench *bench,
+                       const struct qn_bench_load *load)
+{
+    double seconds = (double)load->ns / 1e9;
     double rate = (double)bench->task_count / (seconds > 0 ? seconds : 1e-9);
     if (cli->json) {
+        json_t *rss = load->worker_rss < 0 ? json_null() : json_integer(load->worker_rss);
         return qn_json_print(json_pack(
-            "{s:s, s:I, s:I, s:I, s:I, s:f, s:f}", "bench", cli->verb->name, "tasks",
+            "{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "bench", cli->verb->name, "tasks",
             (json_int_t)bench->task_count, "batch", (json_int_t)bench->batch, "payload_bytes",
             (json_int_t)bench->payload_size, "concurrency", (json_int_t)bench->concurrency,
-            "seconds", seconds, "tasks_per_second", rate));
+            "seconds", seconds, "tasks_per_second", rate, "worker_cpu_us",
+            json_share(load->worker_cpu_ns, bench), "broker_cpu_us",
+            json_share(load->broker_cpu_ns, bench), "worker_rss_bytes", rss));
     }
     printf("%s: %.0f tasks/s (%zu tasks of %zu bytes in %.3f s, enqueued by %zu)\n",
            cli->verb->name, rate, bench->task_count, bench->payload_size, seconds, bench->batch);
@@ -148,25 +193,31 @@ static int report_load(const struct qn_cli *cli, const struct qn_bench *bench, i
 }
 
 static int run_load(struct qn_cli *cli, uint32_t concurrency,
-                    quern_status (*measure)(const struct qn_bench *, int64_t *, quern_error *))
+                    quern_status (*measure)(const struct qn_bench *, struct qn_bench_load *,
+                                            quern_error *))
 {
     const struct qn_args *args = &cli->args;
     struct place place = {0};
+    bool works = measure != qn_bench_enqueue;
     const struct qn_bench bench = {
         .url = place.url,
         .task_count = (size_t)qn_args_number(args, OPTION_TASKS, TASKS_DEFAULT),
         .batch = (size_t)qn_args_number(args, OPTION_BATCH, BATCH_DEFAULT),
         .payload_size = (size_t)qn_args_number(args, OPTION_PAYLOAD, PAYLOAD_DEFAULT),
         .concurrency = (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, concurrency),
+        .queues = (uint32_t)qn_args_number(args, OPTION_QUEUES, 1),
+        .backlog = (size_t)qn_args_number(args, OPTION_BACKLOG, 0),
+        .workers = works ? (uint32_t)qn_args_number(args, OPTION_WORKERS, 1) : 0,
+        .active = works ? (size_t)qn_args_number(args, OPTION_ACTIVE, 0) : 0,
     };
-    int exit_code = place_open(cli, &place);
+    int exit_code = place_open(cli, &place, bench.queues);
     if (exit_code == QN_EXIT_OK) {
         quern_error error = {0};
-        int64_t ns = 0;
-        exit_code = measure(&bench, &ns, &error) == QUERN_OK ? report_load(cli, &bench, ns)
-                                                             : qn_cli_fail(cli, &error);
+        struct qn_bench_load load = {0};
+        exit_code = measure(&bench, &load, &error) == QUERN_OK ? report_load(cli, &bench, &load)
+                                                               : qn_cli_fail(cli, &error);
     }
-    return place_close(cli, &place, exit_code);
+    return place_close(cli, &place, bench.queues, exit_code);
 }
 
 static int run_enqueue(struct qn_cli *cli)
@@ -223,9 +274,14 @@ static int run_latency(struct qn_cli *cli)
         .task_count = (size_t)qn_args_number(args, OPTION_TASKS, SAMPLES_DEFAULT),
         .concurrency = (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, 0),
         .delayed = qn_args_given(args, OPTION_DELAYED),
+        .rate = (size_t)qn_args_number(args, OPTION_RATE, 0),
+        .queues = 1,
     };
+    if (bench.delayed && bench.rate > 0) {
+        return qn_cli_usage(cli, "--delayed and --rate do not go together");
+    }
     int64_t *samples = qn_cli_must(qn_alloc_zero(bench.task_count, sizeof *samples));
-    int exit_code = place_open(cli, &place);
+    int exit_code = place_open(cli, &place, bench.queues);
     if (exit_code == QN_EXIT_OK) {
         quern_error error = {0};
         exit_code = qn_bench_latency(&bench, samples, &error) == QUERN_OK
@@ -233,7 +289,7 @@ static int run_latency(struct qn_cli *cli)
                         : qn_cli_fail(cli, &error);
     }
     qn_free(samples);
-    return place_close(cli, &place, exit_code);
+    return place_close(cli, &place, bench.queues, exit_code);
 }
 
 /* --- The table ----------------------------------------------------------------------------------
@@ -279,7 +335,8 @@ static const struct qn_verb verbs[] = {
         .operands = "",
         .summary = "time from enqueue to the start of the handler in an idle worker",
         .about = about_place,
-        .example = "  quern bench latency\n  quern bench latency --delayed",
+        .example =
+            "  quern bench latency --delayed\n  quern bench latency --rate 1000 --tasks 10000",
         .options = latency_options,
         .option_count = QN_COUNT_OF(latency_options),
         .run = run_latency,

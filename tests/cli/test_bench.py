@@ -11,8 +11,10 @@ from lib_cli import CliTest, EXIT_USAGE
 
 LOADS = (["enqueue"], ["enqueue", "--batch", "1"],
          ["enqueue", "--batch", "1", "--concurrency", "3"], ["drain"],
-         ["e2e"], ["e2e", "--batch", "1"], ["e2e", "--payload", "0"])
-LATENCIES = ([], ["--delayed"], ["--concurrency", "3"])
+         ["e2e"], ["e2e", "--batch", "1"], ["e2e", "--payload", "0"], ["e2e", "--workers", "3"],
+         ["drain", "--active", "150", "--backlog", "100", "--queues", "3", "--workers", "2"],
+         ["enqueue", "--backlog", "100", "--queues", "2"])
+LATENCIES = ([], ["--delayed"], ["--concurrency", "3"], ["--rate", "500"])
 
 
 class BenchTest(CliTest):
@@ -59,6 +61,20 @@ class BenchTest(CliTest):
         self.ok("bench", "enqueue", "--tasks", "50", "--broker", self.broker)
         self.assertEqual([queue["name"] for queue in self.json("queue", "list")], ["default"])
         self.assertEqual(self.state(task_id), "pending")
+
+    def test_a_load_tells_what_the_workers_used(self):
+        figure = self.json("bench", "drain", "--tasks", "200")
+        self.assertGreater(figure["worker_cpu_us"], 0)
+        self.assertGreater(figure["worker_rss_bytes"], 100000)
+
+    def test_several_queues_are_removed_again(self):
+        self.enqueue("mine")
+        self.ok("bench", "drain", "--tasks", "50", "--queues", "3", "--active", "20",
+                "--broker", self.broker)
+        self.assertEqual([queue["name"] for queue in self.json("queue", "list")], ["default"])
+
+    def test_delayed_at_a_rate_is_refused(self):
+        self.fails(EXIT_USAGE, "bench", "latency", "--delayed", "--rate", "10")
 
     def test_wrong_numbers_are_refused(self):
         for args in (["--tasks", "0"], ["--batch", "0"], ["--tasks", "many"], ["--payload", "-1"]):

@@ -5,6 +5,7 @@
  * of others is refused unless `quern db init` asks for ours beside them; a newer version is
  * refused. Migrations run in one transaction, after a second look at the version inside it, so
  * that two processes that open a new file together do it once. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "broker/owner.h"
 #include "broker/sqlite/open_sql.h"
@@ -80,6 +81,19 @@ static quern_status migrate(struct qn_conn *conn, int64_t from, int64_t now_ms, 
     return qn_query_run(&query, NULL, err);
 }
 
+/* Two processes that both make the WAL of a new file are in each other's way, and SQLite then fails
+ * one of them at once, without the busy handler. */
+static quern_status set_wal(struct qn_conn *conn, quern_error *err)
+{
+    int64_t until_ns = qn_clock_mono_ns() + conn->busy_max_ms * INT64_C(1000000);
+    quern_status status = qn_conn_exec(conn, sql_set_wal, err);
+    while (status == QUERN_E_BUSY && qn_clock_mono_ns() < until_ns) {
+        qn_conn_give_way();
+        status = qn_conn_exec(conn, sql_set_wal, err);
+    }
+    return status;
+}
+
 quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool init, int64_t now_ms,
                                       quern_error *err)
 {
@@ -90,7 +104,7 @@ quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool in
         status = check_version(conn, version, others, create, init, err);
     }
     if (status == QUERN_OK) {
-        status = qn_conn_exec(conn, sql_set_wal, err);
+        status = set_wal(conn, err);
     }
     if (status != QUERN_OK || version == QN_SQLITE_SCHEMA_VERSION) {
         return status;
