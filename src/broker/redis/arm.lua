@@ -1,9 +1,10 @@
 -- arm.lua - is there work in these queues, and when does the next delayed task become due?
 --
 -- Sent by the tracked connection: every key that is read here wakes the worker when it changes, also
--- one that does not exist yet. Writes nothing.
+-- one that does not exist yet. Writes nothing. Redis before 7.2 tracks the keys that a script
+-- declares, not those that it reads: so all of them are declared, unlike in our other scripts.
 --
--- KEYS: a prefix for each queue.
+-- KEYS: for each queue pending, paused, scheduled, retry, quern:due.
 -- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none).
 
 -- How many entries of the due index may be stale before the last of them is taken for true; then
@@ -15,14 +16,14 @@ local now_us = time[1] * 1000000 + time[2]
 local due_us = math.huge
 
 local work = 0
-for _, Q in ipairs(KEYS) do
-    -- What comes into a paused queue is no news; the end of the pause is.
-    if redis.call('EXISTS', Q .. 'paused') == 0 and redis.call('LLEN', Q .. 'pending') > 0 then
+for i = 1, #KEYS, 5 do
+    local pending, paused, scheduled, retry, due = unpack(KEYS, i, i + 4)
+    if redis.call('EXISTS', paused) == 0 and redis.call('LLEN', pending) > 0 then
         work = 1
     end
     local places = {}
-    for _, place in ipairs({'scheduled', 'retry'}) do
-        local head = redis.call('ZRANGE', Q .. place, 0, 0, 'WITHSCORES')
+    for _, place in ipairs({scheduled, retry}) do
+        local head = redis.call('ZRANGE', place, 0, 0, 'WITHSCORES')
         if head[1] then
             due_us = math.min(due_us, tonumber(head[2]) * 1000000)
             places[#places + 1] = place
@@ -31,13 +32,13 @@ for _, Q in ipairs(KEYS) do
     -- Of nothing delayed there is no exact moment: what the index may hold is stale.
     local index = {}
     if #places > 0 then
-        index = redis.call('ZRANGE', Q .. 'quern:due', 0, LOOK_MAX - 1, 'WITHSCORES')
+        index = redis.call('ZRANGE', due, 0, LOOK_MAX - 1, 'WITHSCORES')
     end
-    for i = 1, #index, 2 do
-        local due_ms = tonumber(index[i + 1])
-        local valid = i == 2 * LOOK_MAX - 1
+    for j = 1, #index, 2 do
+        local due_ms = tonumber(index[j + 1])
+        local valid = j == 2 * LOOK_MAX - 1
         for _, place in ipairs(places) do
-            local score = redis.call('ZSCORE', Q .. place, index[i])
+            local score = redis.call('ZSCORE', place, index[j])
             valid = valid or (score and tonumber(score) == math.ceil(due_ms / 1000))
         end
         if valid then

@@ -226,25 +226,39 @@ static bool wait_once(struct qn_watch *watch, struct sleep *sleep, struct qn_wak
     return wakeup->work;
 }
 
-quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
-                           struct qn_wakeup *ret_wakeup, quern_error *err)
+/* Until there is something to say or the time is up. *ret_asked: a cancellation has to be looked
+ * up.
+ */
+static quern_status wait_for_news(struct qn_watch *watch, struct sleep *sleep,
+                                  struct qn_wakeup *wakeup, bool *ret_asked, quern_error *err)
 {
-    struct qn_redis *self = qn_redis_of(broker);
-    struct qn_watch *watch = &self->watch;
-    struct qn_wakeup wakeup = {0};
-    struct sleep sleep = {.until_mono_ns = qn_clock_mono_ns() + timeout_ms * NS_PER_MS};
     (void)pthread_mutex_lock(&watch->mutex);
     quern_status status = QUERN_OK;
     bool done = false;
     while (status == QUERN_OK && !done) {
         status = qn_watch_listen(watch, err);
-        done = status != QUERN_OK || wait_once(watch, &sleep, &wakeup);
+        done = status != QUERN_OK || wait_once(watch, sleep, wakeup);
     }
-    bool asked = watch->cancel_id[0] != '\0';
+    *ret_asked = watch->cancel_id[0] != '\0';
     (void)pthread_mutex_unlock(&watch->mutex);
-    if (status == QUERN_OK && asked) {
-        status = look_up_cancellation(self, &wakeup, err);
-    }
+    return status;
+}
+
+quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
+                           struct qn_wakeup *ret_wakeup, quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    struct qn_wakeup wakeup = {0};
+    struct sleep sleep = {.until_mono_ns = qn_clock_mono_ns() + timeout_ms * NS_PER_MS};
+    quern_status status;
+    bool asked;
+    do {
+        status = wait_for_news(&self->watch, &sleep, &wakeup, &asked, err);
+        if (status == QUERN_OK && asked) {
+            status = look_up_cancellation(self, &wakeup, err);
+        }
+        /* One that is not for us is no reason to stop waiting. */
+    } while (status == QUERN_OK && asked && !wakeup.work && wakeup.cancel == QN_CANCEL_NONE);
     if (status == QUERN_OK) {
         *ret_wakeup = wakeup;
     }

@@ -108,7 +108,8 @@ static quern_status set_up(struct qn_watch *watch, int64_t deadline_mono_ns, que
     watch->polls = false;
     watch->refusal[0] = '\0';
     if (watch->listener_id == 0) {
-        qn_watch_note_refusal(watch, "CLIENT ID", qn_reply_text(replies[REPLY_ID]));
+        bool said = replies[REPLY_ID]->type == QN_REPLY_ERROR;
+        qn_watch_note_refusal(watch, "CLIENT ID", said ? replies[REPLY_ID]->data : "no id");
     }
     if (replies[REPLY_INVALIDATE]->type == QN_REPLY_ERROR) {
         qn_watch_note_refusal(watch, "SUBSCRIBE __redis__:invalidate",
