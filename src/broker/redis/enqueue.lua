@@ -14,7 +14,7 @@ local prefix = KEYS[1]
 local session_key = prefix .. 'quern:s:' .. ARGV[1] .. ':e'
 local answer = session_find(session_key, ARGV[2])
 if answer then
-  return answer
+    return answer
 end
 local now = call('TIME')
 local now_s = now[1]
@@ -31,36 +31,36 @@ call('LLEN', prefix .. 'pending')
 local rows = {}
 local names = {}
 for i = 1, count do
-  names[i] = task_prefix .. ARGV[first + 2 * (i - 1)]
+    names[i] = task_prefix .. ARGV[first + 2 * (i - 1)]
 end
 for at = last + 1, #ARGV, 7 do
-  local row = {state = ARGV[at + 1], at_ms = ARGV[at + 2], lock = ARGV[at + 3],
-    lock_ms = ARGV[at + 4], group = ARGV[at + 5], options = ARGV[at + 6]}
-  rows[tonumber(ARGV[at])] = row
-  if row.state == 'scheduled' then
-    call('ZCARD', prefix .. 'scheduled')
-    call('ZCARD', prefix .. 'quern:due')
-  elseif row.state == 'aggregating' then
-    call('ZCARD', prefix .. 'g:' .. row.group)
-    call('SCARD', prefix .. 'groups')
-  end
+    local row = {state = ARGV[at + 1], at_ms = ARGV[at + 2], lock = ARGV[at + 3],
+        lock_ms = ARGV[at + 4], group = ARGV[at + 5], options = ARGV[at + 6]}
+    rows[tonumber(ARGV[at])] = row
+    if row.state == 'scheduled' then
+        call('ZCARD', prefix .. 'scheduled')
+        call('ZCARD', prefix .. 'quern:due')
+    elseif row.state == 'aggregating' then
+        call('ZCARD', prefix .. 'g:' .. row.group)
+        call('SCARD', prefix .. 'groups')
+    end
 end
 local plain = #ARGV == last and ARGV[4] == '0'
 if not plain or call('EXISTS', unpack(names)) > 0 then
-  local seen = {}
-  for i = 1, count do
-    local lock = rows[i] and rows[i].lock or ''
-    if lock ~= '' and (seen[lock] or call('GET', lock)) then
-      results[i] = 'd'
-    elseif seen[names[i]] or call('EXISTS', names[i]) == 1 then
-      results[i] = 'c'
-    else
-      seen[names[i]] = true
-      if lock ~= '' then
-        seen[lock] = true
-      end
+    local seen = {}
+    for i = 1, count do
+        local lock = rows[i] and rows[i].lock or ''
+        if lock ~= '' and (seen[lock] or call('GET', lock)) then
+            results[i] = 'd'
+        elseif seen[names[i]] or call('EXISTS', names[i]) == 1 then
+            results[i] = 'c'
+        else
+            seen[names[i]] = true
+            if lock ~= '' then
+                seen[lock] = true
+            end
+        end
     end
-  end
 end
 
 -- Writing. A nanosecond more for each task keeps their order.
@@ -69,59 +69,59 @@ local delayed = {}
 local exact = {}
 local whole = {}
 local function store(i, id, message, row)
-  local name = names[i]
-  if row.state == 'pending' then
-    call('HSET', name, 'msg', message, 'state', 'pending', 'pending_since',
-      since .. string.format('%03d', i - 1))
-    pending[#pending + 1] = id
-  elseif row.state == 'scheduled' then
-    call('HSET', name, 'msg', message, 'state', 'scheduled')
-    local at_ms = tonumber(row.at_ms)
-    delayed[#delayed + 1] = string.format('%.0f', math.ceil(at_ms / 1000))
-    delayed[#delayed + 1] = id
-    if at_ms % 1000 ~= 0 then
-      exact[#exact + 1] = row.at_ms
-      exact[#exact + 1] = id
+    local name = names[i]
+    if row.state == 'pending' then
+        call('HSET', name, 'msg', message, 'state', 'pending', 'pending_since',
+            since .. string.format('%03d', i - 1))
+        pending[#pending + 1] = id
+    elseif row.state == 'scheduled' then
+        call('HSET', name, 'msg', message, 'state', 'scheduled')
+        local at_ms = tonumber(row.at_ms)
+        delayed[#delayed + 1] = string.format('%.0f', math.ceil(at_ms / 1000))
+        delayed[#delayed + 1] = id
+        if at_ms % 1000 ~= 0 then
+            exact[#exact + 1] = row.at_ms
+            exact[#exact + 1] = id
+        else
+            whole[#whole + 1] = id
+        end
     else
-      whole[#whole + 1] = id
+        call('HSET', name, 'msg', message, 'state', 'aggregating', 'group', row.group)
+        call('ZADD', prefix .. 'g:' .. row.group, now_s, id)
+        call('SADD', prefix .. 'groups', row.group)
     end
-  else
-    call('HSET', name, 'msg', message, 'state', 'aggregating', 'group', row.group)
-    call('ZADD', prefix .. 'g:' .. row.group, now_s, id)
-    call('SADD', prefix .. 'groups', row.group)
-  end
-  if row.options ~= '' then
-    call('HSET', name, 'quern_opts', now_ms .. ' ' .. row.options)
-  end
-  if row.lock ~= '' then
-    call('HSET', name, 'unique_key', row.lock)
-    call('SET', row.lock, id, 'PX', row.lock_ms)
-  end
+    if row.options ~= '' then
+        call('HSET', name, 'quern_opts', now_ms .. ' ' .. row.options)
+    end
+    if row.lock ~= '' then
+        call('HSET', name, 'unique_key', row.lock)
+        call('SET', row.lock, id, 'PX', row.lock_ms)
+    end
 end
 for i = 1, count do
-  if not results[i] then
-    local at = first + 2 * (i - 1)
-    results[i] = 'o'
-    if rows[i] then
-      store(i, ARGV[at], ARGV[at + 1], rows[i])
-    else
-      call('HSET', names[i], 'msg', ARGV[at + 1], 'state', 'pending', 'pending_since',
-        since .. string.format('%03d', i - 1))
-      pending[#pending + 1] = ARGV[at]
+    if not results[i] then
+        local at = first + 2 * (i - 1)
+        results[i] = 'o'
+        if rows[i] then
+            store(i, ARGV[at], ARGV[at + 1], rows[i])
+        else
+            call('HSET', names[i], 'msg', ARGV[at + 1], 'state', 'pending', 'pending_since',
+                since .. string.format('%03d', i - 1))
+            pending[#pending + 1] = ARGV[at]
+        end
     end
-  end
 end
 if #pending > 0 then
-  call('LPUSH', prefix .. 'pending', unpack(pending))
+    call('LPUSH', prefix .. 'pending', unpack(pending))
 end
 if #delayed > 0 then
-  call('ZADD', prefix .. 'scheduled', unpack(delayed))
+    call('ZADD', prefix .. 'scheduled', unpack(delayed))
 end
 if #exact > 0 then
-  call('ZADD', prefix .. 'quern:due', unpack(exact))
+    call('ZADD', prefix .. 'quern:due', unpack(exact))
 end
 if #whole > 0 then
-  call('ZREM', prefix .. 'quern:due', unpack(whole))
+    call('ZREM', prefix .. 'quern:due', unpack(whole))
 end
 answer = table.concat(results)
 session_keep(session_key, ARGV[2], answer)

@@ -40,4 +40,33 @@ struct qn_unreadable {
  * replies are nothing but errors or counts. */
 void qn_quarantine_add(struct qn_talk *talk, const struct qn_unreadable *tasks, size_t count);
 
+/* --- The second half: lease.c --------------------------------------------------------- */
+
+/* What is taken for one exchange, in one part or several: tasks past their deadline, and messages
+ * that cannot be read, come out of the lease script like others and are put away afterwards, with
+ * the next part in the same talk. */
+struct qn_taking {
+    struct qn_exchange *exchange;
+    struct qn_exchange_reply *reply;
+    int64_t leased_at_boot_ms;
+    char digits[4];          /* of the tokens: three, at random */
+    size_t part_count;       /* asked for so far */
+    size_t command;          /* index of the latest script in the talk */
+    uint32_t suspects_taken; /* in all parts */
+    size_t late_count;       /* in all parts */
+    /* What this part brought besides; in the talk's arena, but the runs are blocks of their own. */
+    struct qn_outcome *refused;
+    size_t refused_count;
+    struct qn_unreadable *unreadable;
+    size_t unreadable_count;
+};
+/* Appends the script `lease`, for what is still missing. */
+void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking);
+/* After qn_talk_run: adds the runs to the reply, and what is no run to the two lists. Fails without
+ * having added any. */
+QUERN_NODISCARD quern_status qn_taking_read(struct qn_talk *talk, struct qn_taking *taking,
+                                            quern_error *err);
+/* Frees the runs of the refused. */
+void qn_taking_drop_refused(struct qn_taking *taking);
+
 #endif

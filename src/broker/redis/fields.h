@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "base/limits.h"
 #include "broker/broker.h"
 #include "message/asynq.h"
 
@@ -39,19 +40,27 @@ struct qn_field_run {
 };
 
 #define QN_FIELD_SIZE 256
-/* Returns the length; 0: nothing to be written, the message says it all. */
-size_t qn_field_opts_write(const struct qn_task *task, int64_t now_ms, char out[QN_FIELD_SIZE]);
+/* quern_opts without enqueued_at_ms, which the script puts before it, because that is the server's
+ * time. Returns the length; 0: the message of a task that is pending at once says it all. Tasks
+ * with a deadline always have it, so that scripts see the deadline without reading the message. */
+size_t qn_field_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE]);
 void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret_opts);
 void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret_past);
 void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run);
 
-/* The message of a task, and back. `message` keeps what we do not know of, for the way back. */
+/* A time-out that Go understands and never sees the end of: it takes a message with neither timeout
+ * nor deadline for one of 30 minutes. */
+#define QN_TIMEOUT_NEVER_MS QN_DURATION_MS_MAX
+
+/* The message of a task that is new, and back. */
 QUERN_NODISCARD quern_status qn_redis_task_encode(struct qn_arena *arena,
                                                   const struct qn_task *task,
                                                   struct qn_asynq_bytes *ret_bytes,
                                                   quern_error *err);
-/* opts may be NULL. A message with neither timeout nor deadline has asynq's 30 minutes, unless opts
- * say otherwise. QUERN_E_CORRUPT also when id or queue are not those of the key. */
+/* opts may be NULL; where they and the message disagree by more than the message's rounding, the
+ * message is right, because Go has changed it. QUERN_E_CORRUPT also when id or queue are not those
+ * of the key. ret_message keeps what ret_task has no room for, and what we do not know, for the way
+ * back with qn_asynq_task_encode. Both live in the arena and borrow `queue` and `id`. */
 QUERN_NODISCARD quern_status qn_redis_task_decode(struct qn_arena *arena, const void *data,
                                                   size_t size, const char *queue, const char *id,
                                                   const struct qn_field_opts *opts,

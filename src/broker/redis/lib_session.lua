@@ -4,22 +4,22 @@
 -- The kept answer to this very request, else nil. An older request than the last one is a copy that
 -- lingered in a dying connection; nobody waits for its answer any more, and it must do nothing.
 local function session_find(key, sequence)
-  local kept = redis.call('GET', key)
-  if not kept or sequence == '0' then
+    local kept = redis.call('GET', key)
+    if not kept or sequence == '0' then
+        return nil
+    end
+    local last, answer = string.match(kept, '^(%d+) (.*)$')
+    if last == sequence then
+        return answer
+    end
+    if last and tonumber(last) > tonumber(sequence) then
+        error('a request of this session that came too late')
+    end
     return nil
-  end
-  local last, answer = string.match(kept, '^(%d+) (.*)$')
-  if last == sequence then
-    return answer
-  end
-  if last and tonumber(last) > tonumber(sequence) then
-    error('a request of this session that came too late')
-  end
-  return nil
 end
 
 local function session_keep(key, sequence, answer)
-  if sequence ~= '0' then
-    redis.call('SET', key, sequence .. ' ' .. answer, 'EX', 600)
-  end
+    if sequence ~= '0' then
+        redis.call('SET', key, sequence .. ' ' .. answer, 'EX', 600)
+    end
 end

@@ -15,7 +15,9 @@
 static const struct qn_broker_ops ops = {
     .scheme = "redis",
     .close = qn_redis_close,
+    .enqueue = qn_redis_enqueue,
     .wake = qn_redis_wake,
+    .exchange = qn_redis_exchange,
     .forward = qn_redis_forward,
     .prune = qn_redis_prune,
     .arm = qn_redis_arm,
@@ -87,6 +89,7 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
     self->base.command_timeout_ms = self->target.command_timeout_ms;
     self->base.opener_pid = getpid();
+    qn_random_init(&self->random);
     init_lanes(self);
     status = qn_watch_init(&self->watch, &self->target, err);
     if (status == QUERN_OK) {

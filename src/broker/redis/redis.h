@@ -42,6 +42,7 @@ struct qn_redis {
     struct qn_redis_lane lanes[QN_LANE_COUNT];
     struct qn_watch watch;
     struct qn_clock_watch clock_watch; /* guarded by the mutex of the keeper's lane */
+    struct qn_random random;           /* guarded by the mutex of the pump's lane */
 };
 
 static inline struct qn_redis *qn_redis_of(struct qn_broker *broker)

@@ -143,6 +143,11 @@ void qn_talk_uint(struct qn_talk *talk, uint64_t value)
     take_text(talk, qn_arena_printf(talk->arena, "%llu", (unsigned long long)value));
 }
 
+void qn_talk_session(struct qn_talk *talk, uint64_t session)
+{
+    take_text(talk, qn_arena_printf(talk->arena, "%016llx", (unsigned long long)session));
+}
+
 void qn_talk_prefix(struct qn_talk *talk, const char *queue)
 {
     qn_talk_key(talk, queue, "");

@@ -73,6 +73,8 @@ void qn_talk_text(struct qn_talk *talk, const char *text);
 void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size);
 void qn_talk_int(struct qn_talk *talk, int64_t value);   /* copied */
 void qn_talk_uint(struct qn_talk *talk, uint64_t value); /* copied */
+/* A session of a stamp, as our keys spell it: 16 hexadecimal digits. Copied. */
+void qn_talk_session(struct qn_talk *talk, uint64_t session);
 /* "asynq:{queue}:", the key of our scripts: they make the names of all keys from it. Copied. */
 void qn_talk_prefix(struct qn_talk *talk, const char *queue);
 /* "asynq:{queue}:" followed by suffix, for plain commands. Copied. */
