@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT */
+/* test_redis_link.c - what a connection to Redis does when the wire or the server fails it.
+ *
+ * A session is two talks on one lane: a look, then a write with a script, an integer and a value.
+ * It is cut at each byte of what the server says; what the link then says of the effect must be
+ * true. */
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/redis/redis.h"
+#include "lib_wire.h"
+
+static struct test_redis server;
+static struct wire wire;
+
+/* The hash is that of the text. */
+static const struct qn_script bump = {
+    .name = "bump",
+    .text = "redis.call('INCR', KEYS[1] .. 'n')\nreturn {1, 'two', {3}}\n",
+    .size = 58,
+    .sha1 = "91dfd1969b3a301aefdda84c04ed095631275674",
+};
+
+static int start(void **state)
+{
+    (void)state;
+    test_redis_start(&server, &(struct test_redis_options){.tcp = true, .append = true});
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    test_redis_stop(&server);
+    return 0;
+}
+
+static struct qn_redis *open_broker(const char *url, int64_t timeout_ms)
+{
+    quern_error err = {0};
+    struct qn_broker *broker = NULL;
+    const struct qn_broker_options options = {.connect_timeout_ms = timeout_ms,
+                                              .command_timeout_ms = timeout_ms};
+    assert_ok(qn_broker_open(url, &options, &broker, &err), err);
+    return qn_redis_of(broker);
+}
+
+static void close_broker(struct qn_redis *self)
+{
+    qn_broker_close(&self->base);
+}
+
+/* One write: a script, a plain command, an error. */
+static quern_status bump_once(struct qn_redis *self, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_WRITES);
+    qn_talk_script(&talk, &bump, 1);
+    qn_talk_prefix(&talk, "q");
+    qn_talk_command(&talk, "GET");
+    qn_talk_key(&talk, "q", "value");
+    qn_talk_command(&talk, "NONSENSE");
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        assert_int_equal(reply->count, 3);
+        assert_string_equal(qn_reply_text(qn_reply_at(reply, 1)), "two");
+        assert_int_equal(qn_reply_int(qn_reply_at(qn_reply_at(reply, 2), 0), 0), 3);
+        status = qn_talk_reply(&talk, 1, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        assert_string_equal(qn_reply_text(reply), "a value");
+        assert_int_equal(qn_talk_reply(&talk, 2, &reply, err), QUERN_E_BROKER);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+static long long bumps(void)
+{
+    (void)test_redis_do(&server, "INCRBY asynq:{q}:n 0");
+    return test_redis_count(&server, "GET asynq:{q}:n");
+}
+
+static void prepare_session(void)
+{
+    (void)test_redis_do(&server, "FLUSHALL");
+    (void)test_redis_do(&server, "SET asynq:{q}:value %s", "a value");
+}
+
+/* What the server says on a new connection, when it knows the script. */
+static long measure_session(struct qn_redis *self)
+{
+    quern_error err = {0};
+    assert_ok(bump_once(self, &err), err);
+    qn_link_close(&self->lanes[QN_LANE_PUMP].link);
+    assert_ok(bump_once(self, &err), err);
+    return wire.carried;
+}
+
+/* --- Cut at each byte --------------------------------------------------------------- */
+
+static void a_reply_cut_at_any_byte_is_told_as_it_is(void **state)
+{
+    (void)state;
+    prepare_session();
+    wire_start(&wire, &server);
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(wire.url, 10000);
+    /* The open used the lane REST, and the wire carries one connection at a time. */
+    qn_link_close(&self->lanes[QN_LANE_REST].link);
+    long whole = measure_session(self);
+    assert_true(whole > 200);
+    size_t effective = 0;
+    size_t unreached = 0;
+    for (long limit = 0; limit < whole; limit++) {
+        qn_link_close(&self->lanes[QN_LANE_PUMP].link);
+        wire_set(&wire, WIRE_CUT, limit);
+        long long before = bumps();
+        quern_status status = bump_once(self, &err);
+        long long after = bumps();
+        if (status == QUERN_E_UNKNOWN) {
+            assert_in_range(after - before, 0, 1);
+            effective += after > before ? 1 : 0;
+        } else {
+            assert_int_equal(status, QUERN_E_CONNECT);
+            assert_int_equal(after, before);
+            unreached++;
+        }
+        assert_int_equal(self->lanes[QN_LANE_PUMP].link.fd, -1);
+        assert_non_null(strstr(err.text, self->target.address));
+    }
+    assert_true(effective > 20 && unreached > 100);
+    wire_set(&wire, WIRE_WHOLE, 0);
+    assert_ok(bump_once(self, &err), err);
+    close_broker(self);
+    wire_stop(&wire);
+}
+
+static void bytes_may_come_one_by_one(void **state)
+{
+    (void)state;
+    prepare_session();
+    wire_start(&wire, &server);
+    wire_set(&wire, WIRE_DRIBBLE, 0);
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(wire.url, 10000);
+    qn_link_close(&self->lanes[QN_LANE_REST].link);
+    assert_ok(bump_once(self, &err), err);
+    assert_ok(bump_once(self, &err), err);
+    close_broker(self);
+    wire_stop(&wire);
+}
+
+/* --- Silence ------------------------------------------------------------------------ */
+
+static void silence_ends_with_the_deadline(void **state)
+{
+    (void)state;
+    prepare_session();
+    wire_start(&wire, &server);
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(wire.url, 200);
+    qn_link_close(&self->lanes[QN_LANE_REST].link);
+    long whole = measure_session(self);
+    qn_link_close(&self->lanes[QN_LANE_PUMP].link);
+    wire_set(&wire, WIRE_SILENT, whole - 5);
+    long long before = bumps();
+    int64_t begun_ms = test_now_ms();
+    assert_int_equal(bump_once(self, &err), QUERN_E_UNKNOWN);
+    assert_in_range(test_now_ms() - begun_ms, 190, 5000);
+    assert_non_null(strstr(err.text, "no answer within 200 ms"));
+    assert_int_equal(bumps(), before + 1);
+    wire_set(&wire, WIRE_WHOLE, 0);
+    assert_ok(bump_once(self, &err), err);
+    close_broker(self);
+    wire_stop(&wire);
+}
+
+static void a_server_that_accepts_and_never_answers_is_left(void **state)
+{
+    (void)state;
+    wire_start(&wire, NULL);
+    quern_error err = {0};
+    struct qn_broker *broker = NULL;
+    const struct qn_broker_options options = {.connect_timeout_ms = 100};
+    int64_t begun_ms = test_now_ms();
+    assert_int_equal(qn_broker_open(wire.url, &options, &broker, &err), QUERN_E_TIMEOUT);
+    assert_in_range(test_now_ms() - begun_ms, 90, 5000);
+    assert_non_null(strstr(err.text, "connected, but no answer within 100 ms"));
+    wire_stop(&wire);
+}
+
+/* --- The server comes and goes ------------------------------------------------------ */
+
+static void scripts_that_were_flushed_are_sent_again(void **state)
+{
+    (void)state;
+    prepare_session();
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(server.url, 10000);
+    for (int i = 1; i <= 3; i++) {
+        assert_ok(bump_once(self, &err), err);
+        assert_int_equal(bumps(), i);
+        assert_string_equal(test_redis_do(&server, "SCRIPT FLUSH"), "OK");
+    }
+    close_broker(self);
+}
+
+static void only_the_scripts_that_were_not_run_are_sent_again(void **state)
+{
+    (void)state;
+    static const struct qn_script other = {
+        .name = "other",
+        .text = "redis.call('INCR', KEYS[1] .. 'm')\nreturn 'other'\n",
+        .size = 50,
+        .sha1 = "c3afea0c7eda588ea668f49fddb30c585a810ffa",
+    };
+    prepare_session();
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(server.url, 10000);
+    assert_string_equal(test_redis_do(&server, "SCRIPT FLUSH"), "OK");
+    assert_string_equal(test_redis_do(&server, "SCRIPT LOAD %s", bump.text), bump.sha1);
+    struct qn_talk talk;
+    qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_WRITES);
+    for (int i = 0; i < 6; i++) {
+        qn_talk_script(&talk, i % 2 == 0 ? &other : &bump, 1);
+        qn_talk_prefix(&talk, "q");
+    }
+    assert_ok(qn_talk_run(&talk, &err), err);
+    for (size_t i = 0; i < 6; i++) {
+        const struct qn_reply *reply = NULL;
+        assert_ok(qn_talk_reply(&talk, i, &reply, &err), err);
+        assert_int_equal(reply->type, i % 2 == 0 ? QN_REPLY_TEXT : QN_REPLY_ARRAY);
+    }
+    qn_talk_command(&talk, "ECHO"); /* a second run sends what is new only */
+    qn_talk_text(&talk, "again");
+    assert_ok(qn_talk_run(&talk, &err), err);
+    const struct qn_reply *reply = NULL;
+    assert_ok(qn_talk_reply(&talk, 6, &reply, &err), err);
+    assert_string_equal(qn_reply_text(reply), "again");
+    qn_talk_end(&talk);
+    assert_int_equal(bumps(), 3);
+    assert_int_equal(test_redis_count(&server, "GET asynq:{q}:m"), 3);
+    close_broker(self);
+}
+
+static void a_restart_between_two_talks_is_not_noticed(void **state)
+{
+    (void)state;
+    prepare_session();
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(server.url, 10000);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(bump_once(self, &err), err);
+        test_redis_kill(&server);
+        assert_int_equal(bump_once(self, &err), QUERN_E_CONNECT);
+        test_redis_launch(&server);
+        test_redis_await(&server);
+        assert_ok(bump_once(self, &err), err);
+        assert_int_equal(test_redis_count(&server, "CLIENT KILL TYPE normal SKIPME yes") > 0, 1);
+    }
+    close_broker(self);
+}
+
+static void a_server_that_is_loading_says_so(void **state)
+{
+    (void)state;
+    prepare_session();
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(server.url, 10000);
+    (void)test_redis_do(&server, "EVAL %s 0",
+                        "for i = 1, 20000 do redis.call('SET', 'k' .. i, i) end");
+    assert_string_equal(test_redis_do(&server, "CONFIG SET key-load-delay 500"), "OK");
+    assert_string_equal(test_redis_do(&server, "CONFIG REWRITE"), "OK");
+    test_redis_kill(&server);
+    test_redis_launch(&server);
+    quern_status status = QUERN_E_CONNECT;
+    for (int i = 0; i < TEST_PATIENCE_MS && status == QUERN_E_CONNECT; i++) {
+        status = bump_once(self, &err);
+        test_pause_ms(1);
+    }
+    assert_int_equal(status, QUERN_E_BUSY);
+    assert_non_null(strstr(err.text, "LOADING"));
+    struct qn_broker *broker = NULL;
+    assert_int_equal(qn_broker_open(server.url, NULL, &broker, &err), QUERN_E_BUSY);
+    assert_non_null(strstr(err.text, "LOADING"));
+    assert_string_equal(test_redis_do(&server, "CONFIG SET key-load-delay 0"), "OK");
+    test_redis_await(&server);
+    assert_ok(bump_once(self, &err), err);
+    close_broker(self);
+}
+
+/* --- Refusals ----------------------------------------------------------------------- */
+
+static void a_huge_reply_is_refused_and_the_link_lives_on(void **state)
+{
+    (void)state;
+    prepare_session();
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(server.url, 10000);
+    self->target.reply_size_max = 1 << 20;
+    (void)test_redis_do(&server, "SETRANGE asynq:{q}:value 8000000 x");
+    assert_int_equal(bump_once(self, &err), QUERN_E_UNKNOWN);
+    assert_non_null(strstr(err.text, "a reply larger than 1048576 bytes was refused"));
+    (void)test_redis_do(&server, "SET asynq:{q}:value %s", "a value");
+    assert_ok(bump_once(self, &err), err);
+    close_broker(self);
+}
+
+static quern_status try_open(const char *prefix, const char *rest, quern_error *err)
+{
+    char url[TEST_DIR_SIZE + 128];
+    struct qn_broker *broker = NULL;
+    (void)snprintf(url, sizeof url, "%s%s", prefix, rest);
+    quern_status status = qn_broker_open(url, NULL, &broker, err);
+    if (status == QUERN_OK) {
+        qn_broker_close(broker);
+    }
+    return status;
+}
+
+static void who_may_not_is_told_why(void **state)
+{
+    (void)state;
+    quern_error err = {0};
+    char secret[TEST_DIR_SIZE + 64];
+    (void)test_redis_do(&server, "ACL SETUSER able on >s3cret ~* &* +@all");
+    (void)test_redis_do(&server, "ACL SETUSER mute on >s3cret ~asynq:* -@all +hello");
+    (void)test_redis_do(&server, "ACL SETUSER lame on >s3cret ~asynq:* +@all -incr");
+    (void)snprintf(secret, sizeof secret, "redis-socket://able:s3cret@%s", server.socket_path);
+    assert_ok(try_open(secret, "", &err), err);
+    assert_ok(try_open(secret, "?db=15", &err), err);
+    assert_int_equal(try_open(secret, "?db=16", &err), QUERN_E_BROKER);
+    assert_non_null(strstr(err.text, "SELECT: ERR DB index is out of range"));
+    (void)snprintf(secret, sizeof secret, "redis-socket://able:wr0ng@%s", server.socket_path);
+    assert_int_equal(try_open(secret, "", &err), QUERN_E_BROKER);
+    assert_non_null(strstr(err.text, "HELLO: WRONGPASS"));
+    assert_null(strstr(err.text, "wr0ng"));
+    (void)snprintf(secret, sizeof secret, "redis-socket://mute:s3cret@%s", server.socket_path);
+    assert_int_equal(try_open(secret, "", &err), QUERN_E_BROKER);
+    assert_non_null(strstr(err.text, "EXISTS: NOPERM"));
+    assert_non_null(strstr(err.text, "docs/protocol/redis.md"));
+    (void)snprintf(secret, sizeof secret, "redis-socket://lame:s3cret@%s", server.socket_path);
+    struct qn_redis *self = open_broker(secret, 10000);
+    assert_int_equal(bump_once(self, &err), QUERN_E_BROKER);
+    assert_non_null(strstr(err.text, "bump.lua:1: INCR: "));
+    assert_non_null(strstr(err.text, "docs/protocol/redis.md"));
+    close_broker(self);
+    (void)test_redis_do(&server, "CONFIG SET requirepass s3cret");
+    assert_int_equal(try_open(server.url, "", &err), QUERN_E_BROKER);
+    assert_non_null(strstr(err.text, "NOAUTH: the server wants a password"));
+    (void)test_redis_do(&server, "CONFIG SET requirepass %s", "");
+}
+
+static void each_way_to_a_server_works(void **state)
+{
+    (void)state;
+    char url[128];
+    quern_error err = {0};
+    (void)test_redis_do(&server, "CONFIG SET bind %s", "127.0.0.1 ::1");
+    assert_ok(try_open(server.url, "", &err), err);
+    assert_ok(try_open(server.tcp_url, "/1", &err), err);
+    (void)snprintf(url, sizeof url, "redis://[::1]:%d/2", server.port);
+    assert_ok(try_open(url, "", &err), err);
+    (void)snprintf(url, sizeof url, "redis://localhost:%d", server.port);
+    assert_ok(try_open(url, "", &err), err);
+    assert_int_equal(try_open("redis://127.0.0.1:1", "", &err), QUERN_E_CONNECT);
+    assert_string_equal(err.text, "redis://127.0.0.1:1/0: Connection refused");
+    assert_int_equal(try_open("redis://no-such-host.invalid", "", &err), QUERN_E_CONNECT);
+    assert_non_null(strstr(err.text, "redis://no-such-host.invalid:6379/0: "));
+    assert_int_equal(try_open("redis-socket:///nowhere/r.sock", "", &err), QUERN_E_CONNECT);
+    assert_non_null(strstr(err.text, "No such file"));
+}
+
+static void connections_have_names(void **state)
+{
+    (void)state;
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(server.url, 10000);
+    prepare_session();
+    assert_ok(bump_once(self, &err), err);
+    const char *list = test_redis_do(&server, "CLIENT LIST");
+    assert_non_null(strstr(list, "name=quern-pump"));
+    assert_non_null(strstr(list, "name=quern-rest"));
+    assert_null(strstr(list, "name=quern-keeper"));
+    close_broker(self);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(a_reply_cut_at_any_byte_is_told_as_it_is, start, stop),
+    cmocka_unit_test_setup_teardown(bytes_may_come_one_by_one, start, stop),
+    cmocka_unit_test_setup_teardown(silence_ends_with_the_deadline, start, stop),
+    cmocka_unit_test(a_server_that_accepts_and_never_answers_is_left),
+    cmocka_unit_test_setup_teardown(scripts_that_were_flushed_are_sent_again, start, stop),
+    cmocka_unit_test_setup_teardown(only_the_scripts_that_were_not_run_are_sent_again, start, stop),
+    cmocka_unit_test_setup_teardown(a_restart_between_two_talks_is_not_noticed, start, stop),
+    cmocka_unit_test_setup_teardown(a_server_that_is_loading_says_so, start, stop),
+    cmocka_unit_test_setup_teardown(a_huge_reply_is_refused_and_the_link_lives_on, start, stop),
+    cmocka_unit_test_setup_teardown(who_may_not_is_told_why, start, stop),
+    cmocka_unit_test_setup_teardown(each_way_to_a_server_works, start, stop),
+    cmocka_unit_test_setup_teardown(connections_have_names, start, stop),
+};
+TEST_MAIN(tests)
