@@ -9,12 +9,11 @@
 
 const char *const test_brokers[TEST_BROKER_COUNT] = {"sqlite", "redis"};
 
-/* All tests run as the user that docs/protocol/redis.md advises for workers. */
-#define WORKER_USER                                                                                \
-    "user worker on >secret -@all ~asynq:* &asynq:cancel &__redis__:invalidate"                    \
-    " +@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait"     \
-    " +select -@dangerous +info +role +client|setname +client|id +client|tracking"                 \
-    " +client|trackinginfo"
+const char test_worker_user[] =
+    "user worker on >secret -@all ~asynq:* &asynq:cancel &__redis__:invalidate"
+    " +@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait"
+    " +select -@dangerous +info +role +client|setname +client|id +client|tracking"
+    " +client|trackinginfo";
 
 static struct test_redis server;
 static const char *broker_now = "sqlite"; /* of the present test */
@@ -31,7 +30,7 @@ struct test_redis *test_place_server(void)
     if (server.pid == 0) {
         test_redis_stop(&server); /* a test has lost it */
         const struct test_redis_options options = {
-            .turned = true, .append = true, .config = WORKER_USER};
+            .turned = true, .append = true, .config = test_worker_user};
         test_redis_start(&server, &options);
     }
     return &server;

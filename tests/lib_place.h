@@ -52,6 +52,9 @@ void test_place_advance(struct test_place *place, int64_t ms);
 /* Writers get no answer until it is unblocked. */
 void test_place_block(struct test_place *place);
 void test_place_unblock(struct test_place *place);
+/* The user "worker" with password "secret", a line of redis.conf: what docs/protocol/redis.md
+ * advises for workers. All places of Redis are used as this one. */
+extern const char test_worker_user[];
 /* The server behind all places of Redis. */
 struct test_redis *test_place_server(void);
 /* At the end of the program. */
