@@ -32,6 +32,7 @@ soak: ## repeat the fault tests with full counts and new seeds for MINUTES (30)
 	@TEST_JOBS=$(TEST_JOBS) scripts/soak $(MINUTES)
 
 bench: release ## print the figures of speed, one a line
+	@scripts/bootstrap --tests
 	@tests/bench/run build/release
 
 bench-peers: release ## the same workload on quern, asynq, BullMQ, Sidekiq, Celery, beanstalkd and gearmand
