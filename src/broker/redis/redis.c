@@ -18,7 +18,11 @@ static const struct qn_broker_ops ops = {
     .enqueue = qn_redis_enqueue,
     .wake = qn_redis_wake,
     .exchange = qn_redis_exchange,
+    .extend = qn_redis_extend,
+    .write_result = qn_redis_write_result,
+    .write_progress = qn_redis_write_progress,
     .forward = qn_redis_forward,
+    .recover = qn_redis_recover,
     .prune = qn_redis_prune,
     .arm = qn_redis_arm,
     .wait = qn_redis_wait,
@@ -118,6 +122,7 @@ void qn_redis_close(struct qn_broker *broker)
     }
     qn_watch_finish(&self->watch);
     finish_lanes(self);
+    qn_sweep_free(self->sweeps);
     qn_link_target_finish(&self->target);
     qn_free(self);
 }

@@ -19,6 +19,7 @@
 #include "base/url.h"
 #include "broker/broker.h"
 #include "broker/redis/link.h"
+#include "broker/redis/recover.h"
 #include "broker/redis/talk.h"
 #include "broker/redis/watch.h"
 
@@ -43,6 +44,7 @@ struct qn_redis {
     struct qn_watch watch;
     struct qn_clock_watch clock_watch; /* guarded by the mutex of the keeper's lane */
     struct qn_random random;           /* guarded by the mutex of the pump's lane */
+    struct qn_sweep *sweeps;           /* guarded by the mutex of the rest lane */
 };
 
 static inline struct qn_redis *qn_redis_of(struct qn_broker *broker)

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* extend.c - prolongs the leases of this worker's runs.
+ *
+ * One script for each queue and QN_BATCH_MAX runs, all in one talk, on the lane that nothing slow
+ * uses: a late extension costs a second run. The answer brings the cancellations, so that none is
+ * lost when its message was. */
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/extend_lua.h"
+#include "broker/redis/redis.h"
+
+/* The script that answers for each extension, and the place of the answer in it. */
+struct place {
+    size_t command;
+    size_t index;
+    bool added;
+};
+
+/* Adds the script of the queue of extension number `first`, with all that fits. */
+static void add_script(struct qn_talk *talk, const struct qn_extension *extensions, size_t count,
+                       size_t first, int64_t lease_ms, struct place *places)
+{
+    const char *queue = extensions[first].run->task.queue;
+    size_t command = talk->command_count;
+    size_t added = 0;
+    qn_talk_script(talk, &qn_lua_extend, 1);
+    qn_talk_prefix(talk, queue);
+    qn_talk_int(talk, lease_ms);
+    for (size_t i = first; i < count && added < QN_BATCH_MAX; i++) {
+        const struct qn_leased *run = extensions[i].run;
+        if (!places[i].added && strcmp(run->task.queue, queue) == 0) {
+            places[i] = (struct place){.command = command, .index = added++, .added = true};
+            qn_talk_text(talk, run->task.id);
+            qn_talk_uint(talk, run->token);
+        }
+    }
+}
+
+static void take_answer(struct qn_extension *extension, char answer)
+{
+    extension->held = answer != '0';
+    extension->cancel = answer == '2'   ? QN_CANCEL_RETRY
+                        : answer == '3' ? QN_CANCEL_ARCHIVE
+                                        : QN_CANCEL_NONE;
+}
+
+static quern_status take_answers(const struct qn_talk *talk, struct qn_extension *extensions,
+                                 size_t count, const struct place *places, quern_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct qn_reply *reply = NULL;
+        quern_status status = qn_talk_reply(talk, places[i].command, &reply, err);
+        if (status == QUERN_OK) {
+            status = qn_reply_expect(talk, places[i].index < reply->size, "extend", err);
+        }
+        if (status != QUERN_OK) {
+            return status;
+        }
+        take_answer(&extensions[i], reply->data[places[i].index]);
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_redis_extend(struct qn_broker *broker, struct qn_extension *extensions,
+                             size_t count, int64_t lease_ms, quern_error *err)
+{
+    struct qn_talk talk;
+    if (count == 0) {
+        return QUERN_OK;
+    }
+    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_KEEPER, QN_TALK_WRITES);
+    quern_status status = QUERN_OK;
+    struct place *places = qn_arena_alloc(talk.arena, count * sizeof places[0]);
+    if (places == NULL) {
+        status = qn_error_nomem(err);
+    } else {
+        memset(places, 0, count * sizeof places[0]);
+        for (size_t i = 0; i < count; i++) {
+            if (!places[i].added) {
+                add_script(&talk, extensions, count, i, lease_ms, places);
+            }
+        }
+        status = qn_talk_run(&talk, err);
+    }
+    if (status == QUERN_OK) {
+        status = take_answers(&talk, extensions, count, places, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}

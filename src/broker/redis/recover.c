@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* recover.c - returns the tasks of workers that are gone, and of leases that are over.
+ *
+ * First the records of the workers of all queues are read, to know whose process is dead (owner.h).
+ * Then, queue by queue, a script looks at pages of the leases (recover.lua). Leases that may not be
+ * touched yet, those of Go workers in their grace, are paged past: the next call goes on behind
+ * them, so that a hundred thousand of them delay ours by some calls, and no script takes long. The
+ * record of a dead worker goes after a whole round in which it was known to be dead. */
+#include "broker/redis/recover.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "broker/owner.h"
+#include "broker/redis/recover_lua.h"
+#include "broker/redis/redis.h"
+
+#define PAGE 500    /* leases that one script looks at: about a millisecond */
+#define PAGES_MAX 8 /* of one queue in one call */
+
+struct qn_sweep {
+    struct qn_sweep *next;
+    int64_t lease_from; /* ranks where the next pages begin */
+    int64_t active_from;
+    uint64_t dead_mark; /* whom this round knew to be dead from its beginning on */
+    char queue[];
+};
+
+struct recovering {
+    struct qn_redis *self;
+    struct qn_talk talk;
+    size_t left;
+    struct qn_arena arena;      /* of what follows: told when the lane is free again */
+    struct qn_recovery *report; /* room for `limit` */
+    size_t count;
+};
+
+/* The dead workers of one queue; their ids live in the talk. */
+struct dead {
+    const struct qn_reply **ids;
+    size_t count;
+    uint64_t mark; /* tells this set from others */
+};
+
+/* --- How far it has come ------------------------------------------------------------- */
+
+void qn_sweep_free(struct qn_sweep *sweep)
+{
+    while (sweep != NULL) {
+        struct qn_sweep *next = sweep->next;
+        qn_free(sweep);
+        sweep = next;
+    }
+}
+
+/* NULL: there is none yet, and no memory. */
+static struct qn_sweep *find_sweep(struct qn_redis *self, const char *queue)
+{
+    struct qn_sweep *sweep = self->sweeps;
+    while (sweep != NULL && strcmp(sweep->queue, queue) != 0) {
+        sweep = sweep->next;
+    }
+    if (sweep == NULL) {
+        size_t size = strlen(queue) + 1;
+        sweep = qn_alloc_zero(1, sizeof *sweep + size);
+        if (sweep != NULL) {
+            memcpy(sweep->queue, queue, size);
+            sweep->next = self->sweeps;
+            self->sweeps = sweep;
+        }
+    }
+    return sweep;
+}
+
+/* --- Who is dead --------------------------------------------------------------------- */
+
+/* FNV-1a: two sets are the same if their marks are, for what hangs on it. */
+static uint64_t mark_of(uint64_t mark, const struct qn_reply *id)
+{
+    for (size_t i = 0; i < id->size; i++) {
+        mark = (mark ^ (unsigned char)id->data[i]) * UINT64_C(0x100000001b3);
+    }
+    return (mark ^ 0xff) * UINT64_C(0x100000001b3);
+}
+
+/* A record is "heartbeat_ms status owner". */
+static bool is_dead(const struct qn_reply *record)
+{
+    const char *space = strchr(qn_reply_text(record), ' ');
+    const char *owner = space != NULL ? strchr(space + 1, ' ') : NULL;
+    return owner != NULL && qn_owner_judge(owner + 1) == QN_OWNER_DEAD;
+}
+
+/* workers: the reply to HGETALL. */
+static quern_status find_dead(struct qn_arena *arena, const struct qn_reply *workers,
+                              struct dead *ret_dead, quern_error *err)
+{
+    struct dead dead = {.mark = UINT64_C(0xcbf29ce484222325)};
+    dead.ids = qn_arena_alloc(arena, (workers->count / 2 + 1) * sizeof(const struct qn_reply *));
+    if (dead.ids == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i + 1 < workers->count; i += 2) {
+        if (is_dead(workers->items[i + 1])) {
+            dead.ids[dead.count++] = workers->items[i];
+            dead.mark = mark_of(dead.mark, workers->items[i]);
+        }
+    }
+    *ret_dead = dead;
+    return QUERN_OK;
+}
+
+static quern_status read_workers(struct qn_talk *talk, const char *const *queues,
+                                 size_t queue_count, struct dead *dead, quern_error *err)
+{
+    for (size_t i = 0; i < queue_count; i++) {
+        qn_talk_command(talk, "HGETALL");
+        qn_talk_key(talk, queues[i], "quern:workers");
+    }
+    quern_status status = qn_talk_run(talk, err);
+    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
+        const struct qn_reply *workers = NULL;
+        status = qn_talk_reply(talk, i, &workers, err);
+        if (status == QUERN_OK) {
+            status = find_dead(talk->arena, workers, &dead[i], err);
+        }
+    }
+    return status;
+}
+
+/* --- Pages --------------------------------------------------------------------------- */
+
+static quern_status keep_report(struct recovering *recovering, const char *queue,
+                                const struct qn_reply *reply, quern_error *err)
+{
+    for (size_t i = 3; i + 3 < reply->count && recovering->left > 0; i += 4) {
+        const char *id = qn_arena_strdup(&recovering->arena, qn_reply_text(reply->items[i]));
+        if (id == NULL) {
+            return qn_error_nomem(err);
+        }
+        recovering->left--;
+        recovering->report[recovering->count++] = (struct qn_recovery){
+            .queue = queue,
+            .id = id,
+            .cause = (quern_cause)qn_reply_int(reply->items[i + 1], QUERN_CAUSE_NONE),
+            .charged = qn_reply_int(reply->items[i + 2], 0) != 0,
+            .archived = qn_reply_int(reply->items[i + 3], 0) != 0};
+    }
+    return QUERN_OK;
+}
+
+static quern_status look_at_page(struct recovering *recovering, struct qn_sweep *sweep,
+                                 const struct dead *dead, bool *ret_end, quern_error *err)
+{
+    struct qn_talk *talk = &recovering->talk;
+    const struct qn_reply *reply = NULL;
+    size_t command = talk->command_count;
+    qn_talk_script(talk, &qn_lua_recover, 1);
+    qn_talk_prefix(talk, sweep->queue);
+    qn_talk_uint(talk, recovering->left);
+    qn_talk_int(talk, PAGE);
+    qn_talk_int(talk, sweep->lease_from);
+    qn_talk_int(talk, sweep->active_from);
+    for (size_t i = 0; i < dead->count; i++) {
+        qn_talk_bytes(talk, dead->ids[i]->data, dead->ids[i]->size);
+    }
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_reply_expect(talk, reply->count >= 3, "recover", err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    sweep->lease_from = qn_reply_int(reply->items[0], 0);
+    sweep->active_from = qn_reply_int(reply->items[1], 0);
+    *ret_end = qn_reply_int(reply->items[2], 0) != 0;
+    return keep_report(recovering, sweep->queue, reply, err);
+}
+
+/* They hold no lease any more, and cannot get another one. */
+static quern_status forget_dead(struct qn_talk *talk, const char *queue, const struct dead *dead,
+                                quern_error *err)
+{
+    qn_talk_command(talk, "HDEL");
+    qn_talk_key(talk, queue, "quern:workers");
+    for (size_t i = 0; i < dead->count; i++) {
+        qn_talk_bytes(talk, dead->ids[i]->data, dead->ids[i]->size);
+    }
+    return qn_talk_run(talk, err);
+}
+
+static quern_status recover_queue(struct recovering *recovering, const char *queue,
+                                  const struct dead *dead, quern_error *err)
+{
+    struct qn_sweep *sweep = find_sweep(recovering->self, queue);
+    if (sweep == NULL) {
+        return qn_error_nomem(err);
+    }
+    if (dead->count > 0 && sweep->dead_mark != dead->mark) {
+        sweep->lease_from = 0; /* a new round, in which all of them are known */
+    }
+    sweep->dead_mark = dead->mark;
+    quern_status status = QUERN_OK;
+    bool end = false;
+    for (int i = 0; status == QUERN_OK && i < PAGES_MAX && !end && recovering->left > 0; i++) {
+        status = look_at_page(recovering, sweep, dead, &end, err);
+    }
+    if (status == QUERN_OK && end && dead->count > 0) {
+        status = forget_dead(&recovering->talk, queue, dead, err);
+    }
+    return status;
+}
+
+static quern_status recover_queues(struct recovering *recovering, const char *const *queues,
+                                   size_t queue_count, quern_error *err)
+{
+    struct dead *dead = qn_arena_alloc(&recovering->arena, queue_count * sizeof dead[0]);
+    recovering->report =
+        qn_arena_alloc(&recovering->arena, recovering->left * sizeof recovering->report[0]);
+    if (dead == NULL || recovering->report == NULL) {
+        return qn_error_nomem(err);
+    }
+    qn_talk_begin(&recovering->talk, recovering->self, QN_LANE_REST, QN_TALK_WRITES);
+    quern_status status = read_workers(&recovering->talk, queues, queue_count, dead, err);
+    for (size_t i = 0; status == QUERN_OK && i < queue_count && recovering->left > 0; i++) {
+        status = recover_queue(recovering, queues[i], &dead[i], err);
+    }
+    qn_talk_end(&recovering->talk);
+    return status;
+}
+
+quern_status qn_redis_recover(struct qn_broker *broker, const char *const *queues,
+                              size_t queue_count, size_t limit,
+                              void (*on_recovery)(const struct qn_recovery *recovery, void *user),
+                              void *user, size_t *ret_recovered, quern_error *err)
+{
+    struct recovering recovering = {.self = qn_redis_of(broker), .left = limit};
+    quern_status status = QUERN_OK;
+    if (queue_count > 0 && limit > 0) {
+        status = recover_queues(&recovering, queues, queue_count, err);
+    }
+    /* Also after a failure: these have ended. */
+    for (size_t i = 0; on_recovery != NULL && i < recovering.count; i++) {
+        on_recovery(&recovering.report[i], user);
+    }
+    if (status == QUERN_OK) {
+        *ret_recovered = recovering.count;
+    }
+    qn_arena_finish(&recovering.arena);
+    return status;
+}
