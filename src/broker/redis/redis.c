@@ -32,6 +32,7 @@ static const struct qn_broker_ops ops = {
     .drained = qn_redis_drained,
     .workers = qn_redis_workers,
     .history = qn_redis_history,
+    .facts = qn_redis_facts,
 };
 
 static void init_lanes(struct qn_redis *self)
