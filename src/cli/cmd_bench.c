@@ -48,8 +48,7 @@ enum option {
     }
 #define QUEUES_OPTION                                                                              \
     {                                                                                              \
-        "queues", "N", "to so many queues in turn (1)", QN_OPTION_COUNT, .min = 1,         \
-                                                                                 .max = 256        \
+        "queues", "N", "to so many queues in turn (1)", QN_OPTION_COUNT, .min = 1, .max = 256      \
     }
 #define BACKLOG_OPTION                                                                             \
     {                                                                                              \
@@ -90,8 +89,8 @@ static const struct qn_option latency_options[] = {
                             .min = 1, .max = 4096},
     [OPTION_DELAYED] = {"delayed", NULL, "of delayed tasks: how late after their due time",
                         QN_OPTION_FLAG},
-    [OPTION_RATE] = {"rate", "N", "tasks a second, instead of one when idle",
-                     QN_OPTION_COUNT, .min = 1, .max = 1000000},
+    [OPTION_RATE] = {"rate", "N", "tasks a second, instead of one when idle", QN_OPTION_COUNT,
+                     .min = 1, .max = 1000000},
 };
 
 /* --- Where --------------------------------------------------------------------------------- */

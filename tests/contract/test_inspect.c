@@ -81,7 +81,7 @@ static void queues_are_sorted_and_counted_by_state(struct contract *c)
     assert_int_equal(queue->group_count, 2);
     assert_int_equal(queue->processed_total, 3);
     assert_int_equal(queue->failed_total, 2);
-    assert_int_equal(queue->memory_bytes, -1);
+    assert_true(queue->memory_bytes == -1 || queue->memory_bytes > 0); /* where it is known */
     assert_int_equal(queue->paused_at_ms, 0);
     quern_queue_list_free(list);
     quern_inspector_free(inspector);

@@ -31,8 +31,13 @@ static const struct qn_broker_ops ops = {
     .withdraw = qn_redis_withdraw,
     .drained = qn_redis_drained,
     .workers = qn_redis_workers,
+    .queues = qn_redis_queues,
+    .tasks = qn_redis_tasks,
     .history = qn_redis_history,
-    .facts = qn_redis_facts,
+    .act = qn_redis_act,
+    .act_all = qn_redis_act_all,
+    .pause = qn_redis_pause,
+    .remove_queue = qn_redis_remove_queue,
 };
 
 static void init_lanes(struct qn_redis *self)

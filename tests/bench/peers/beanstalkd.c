@@ -91,8 +91,8 @@ static void work(size_t count, size_t depth)
         size_t batch = left < depth ? left : depth;
         size_t size = 0;
         for (size_t i = 0; i < reserved; i++) {
-            size += (size_t)snprintf(command + size, sizeof command - size, "delete %llu\r\n",
-                                     ids[i]);
+            size +=
+                (size_t)snprintf(command + size, sizeof command - size, "delete %llu\r\n", ids[i]);
         }
         for (size_t i = 0; i < batch; i++) {
             size += (size_t)snprintf(command + size, sizeof command - size, "reserve\r\n");

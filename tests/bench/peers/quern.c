@@ -60,8 +60,8 @@ static void bulk(size_t count)
     memset(payload, 'x', sizeof payload);
     static quern_task tasks[BULK];
     for (size_t i = 0; i < BULK; i++) {
-        tasks[i] = (quern_task){
-            .type = "bench", .payload = payload, .payload_size = sizeof payload};
+        tasks[i] =
+            (quern_task){.type = "bench", .payload = payload, .payload_size = sizeof payload};
     }
     int64_t begin_ns = driver_now_ns();
     for (size_t left = count; left > 0;) {

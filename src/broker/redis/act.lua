@@ -1,0 +1,219 @@
+-- act.lua - what an operator does to tasks of one queue: run, archive, delete, cancel.
+--
+-- KEYS: Q. ARGV: action ("run", "archive", "delete", "retry" and "stop", which cancel a run);
+-- the state that the tasks must be in, or "" for one task in whatever state; the most that the
+-- archive may hold; then for each task its id and the lock that its message names, or "".
+--
+-- Reply: for each task "done", or why not: "missing", "damaged" (to be deleted only), "set" (inside
+-- an aggregation set), "marked" (cancelled so before), "moved" (not in that state any more), or the
+-- state that forbids it. When the archive has no room for all of them: "full", how many it holds,
+-- and how many would come; then nothing was changed.
+--
+-- A task whose hash is gone, or says no known state, can be deleted only: that takes its id out of
+-- wherever it is. One that is not where its state says is treated as if it were.
+local Q = KEYS[1]
+local action, wanted, room = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local cancel = action == 'retry' or action == 'stop'
+local time = redis.call('TIME')
+local now_ms = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local now_ns = time[1] .. string.format('%06d', time[2]) .. '000'
+
+local zsets = {scheduled = true, retry = true, archived = true, completed = true}
+local known = {scheduled = true, retry = true, archived = true, completed = true, pending = true,
+    active = true, aggregating = true}
+local forbidden = {
+    run = {active = true, pending = true},
+    archive = {active = true, archived = true},
+    delete = {active = true}
+}
+
+-- Redis says OOM to the first write that takes memory; after this one it says no more.
+redis.call('ZREM', Q .. 'lease', '')
+
+-- Reading with the command of its type what will be written: a key of a wrong type fails here.
+redis.call('LLEN', Q .. 'pending')
+redis.call('SCARD', Q .. 'groups')
+redis.call('ZCARD', Q .. 'quern:due')
+redis.call('HLEN', Q .. 'quern:meta')
+redis.call('ZCARD', Q .. 'completed')
+redis.call('ZCARD', Q .. 'scheduled')
+redis.call('ZCARD', Q .. 'retry')
+local archived = redis.call('ZCARD', Q .. 'archived')
+
+local function in_a_set(id)
+    local sets = redis.call('ZRANGE', Q .. 'aggregation_sets', 0, 127)
+    for _, set in ipairs(sets) do
+        if string.sub(set, 1, #Q) == Q and redis.call('ZSCORE', set, id) then
+            return true
+        end
+    end
+    return #sets == 128
+end
+
+-- The lock, if this task holds it.
+local function lock_of(id, named, given)
+    local lock = named or given
+    if lock and string.sub(lock, 1, #Q) == Q
+            and redis.call('TYPE', lock).ok == 'string' and redis.call('GET', lock) == id then
+        return lock
+    end
+    return nil
+end
+
+-- Without a hash: is the id anywhere?
+local function is_ghost(id)
+    for state in pairs(zsets) do
+        if redis.call('ZSCORE', Q .. state, id) then
+            return true
+        end
+    end
+    return redis.call('LPOS', Q .. 'pending', id, 'RANK', -1) ~= false
+end
+
+-- What forbids it, or nil; fills in what the writes need.
+local function examine(task)
+    local kind = redis.call('TYPE', task.key).ok
+    local hash = {}
+    if kind == 'hash' then
+        hash = redis.call('HMGET', task.key, 'state', 'group', 'unique_key', 'quern_past',
+            'quern_cancel')
+    end
+    task.state = hash[1] or ''
+    task.group = hash[2] or ''
+    task.past = hash[4] or ''
+    task.lock = lock_of(task.id, hash[3], task.named)
+    if not known[task.state] then
+        task.damaged = true
+        if redis.call('ZSCORE', Q .. 'lease', task.id) then
+            return 'active'
+        end
+        local there = kind ~= 'none' or is_ghost(task.id)
+        if not there then
+            return 'missing'
+        end
+        return action ~= 'delete' and 'damaged' or nil
+    end
+    if wanted ~= '' and wanted ~= task.state then
+        return 'moved'
+    end
+    if cancel then
+        if task.state ~= 'active' then
+            return task.state
+        end
+        local mark = action == 'retry' and 'retry' or 'archive'
+        return wanted ~= '' and hash[5] == mark and 'marked' or nil
+    end
+    if forbidden[action][task.state] then
+        return task.state
+    end
+    if task.state == 'aggregating' and not redis.call('ZSCORE', Q .. 'g:' .. task.group, task.id)
+            and in_a_set(task.id) then
+        return 'set'
+    end
+    return nil
+end
+
+local reply, tasks = {}, {}
+for i = 4, #ARGV, 2 do
+    local task = {id = ARGV[i], key = Q .. 't:' .. ARGV[i], named = ARGV[i + 1]}
+    local why = examine(task)
+    reply[#reply + 1] = why or 'done'
+    if not why then
+        tasks[#tasks + 1] = task
+    end
+end
+if action == 'archive' and wanted ~= '' and archived + #tasks > room then
+    return {'full', tostring(archived), tostring(#tasks)}
+end
+
+local function take_out(task)
+    if task.state == 'pending' then
+        redis.call('LREM', Q .. 'pending', -1, task.id)
+    elseif task.state == 'aggregating' then
+        local group = Q .. 'g:' .. task.group
+        redis.call('ZREM', group, task.id)
+        if redis.call('EXISTS', group) == 0 then
+            redis.call('SREM', Q .. 'groups', task.group)
+        end
+    elseif zsets[task.state] then
+        redis.call('ZREM', Q .. task.state, task.id)
+    elseif task.damaged then
+        for state in pairs(zsets) do
+            redis.call('ZREM', Q .. state, task.id)
+        end
+        redis.call('LREM', Q .. 'pending', -1, task.id)
+    end
+    redis.call('ZREM', Q .. 'quern:due', task.id)
+end
+
+-- "crash_count crashed_at_ms failed_at_ms ended_at_ms cause since_ns", as words.
+local function past_of(task)
+    local past = {}
+    for word in string.gmatch(task.past, '%S+') do
+        past[#past + 1] = word
+    end
+    for i = #past + 1, 6 do
+        past[i] = '0'
+    end
+    return past
+end
+
+-- At the end of the archive, oldest first and few at a time: prune takes the rest.
+local function trim()
+    local surplus = math.min(redis.call('ZCARD', Q .. 'archived') - room, 100)
+    if surplus <= 0 then
+        return
+    end
+    local ids = redis.call('ZRANGE', Q .. 'archived', 0, surplus - 1)
+    for _, id in ipairs(ids) do
+        local key = Q .. 't:' .. id
+        if redis.call('TYPE', key).ok == 'hash' then
+            local lock = lock_of(id, redis.call('HGET', key, 'unique_key'), nil)
+            if lock then
+                redis.call('DEL', lock)
+            end
+        end
+        redis.call('DEL', key)
+        redis.call('ZREM', Q .. 'archived', id)
+    end
+    redis.call('HINCRBY', Q .. 'quern:meta', 'trimmed', #ids)
+end
+
+local act = {}
+function act.run(task)
+    local past = past_of(task)
+    past[1], past[2], past[4], past[5], past[6] = '0', '0', '0', '7', '0'
+    take_out(task)
+    redis.call('LPUSH', Q .. 'pending', task.id)
+    redis.call('HSET', task.key, 'state', 'pending', 'pending_since', now_ns,
+        'quern_past', table.concat(past, ' '))
+    redis.call('HDEL', task.key, 'quern_place', 'quern_progress', 'quern_cancel')
+end
+function act.archive(task)
+    local past = past_of(task)
+    past[4] = now_ms
+    take_out(task)
+    redis.call('ZADD', Q .. 'archived', time[1], task.id)
+    redis.call('HSET', task.key, 'state', 'archived', 'quern_past', table.concat(past, ' '))
+    redis.call('HDEL', task.key, 'quern_place')
+    trim()
+end
+function act.delete(task)
+    take_out(task)
+    if task.lock then
+        redis.call('DEL', task.lock)
+    end
+    redis.call('DEL', task.key)
+end
+function act.retry(task)
+    redis.call('HSET', task.key, 'quern_cancel', 'retry')
+    redis.call('PUBLISH', 'asynq:cancel', task.id)
+end
+function act.stop(task)
+    redis.call('HSET', task.key, 'quern_cancel', 'archive')
+    redis.call('PUBLISH', 'asynq:cancel', task.id)
+end
+for _, task in ipairs(tasks) do
+    act[action](task)
+end
+return reply

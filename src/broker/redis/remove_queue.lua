@@ -1,0 +1,117 @@
+-- remove_queue.lua - one bounded step of removing a queue with all that is in it.
+--
+-- KEYS: Q. ARGV: "1" to remove tasks, too; how many at most in this step; then the days whose
+-- counters may exist, as "2026-11-20".
+--
+-- Reply: {"active", how many}: it is in use, {"holds", how many}: it has tasks; nothing was
+-- changed. {"more"}: a step is done and the queue is paused; call again. {"done"}: all is gone, and
+-- asynq:queues, which may lie on another server, is the caller's.
+--
+-- A queue that is removed in several steps is paused before the first task goes, and keeps its name
+-- until the last key is gone; so what is left after a failure is a paused queue that can be seen.
+-- Keys of a wrong type are deleted, whatever they hold.
+local Q = KEYS[1]
+local room = tonumber(ARGV[2])
+
+local function is(key, kind)
+    return redis.call('TYPE', key).ok == kind
+end
+local function size(name, kind, command)
+    return is(Q .. name, kind) and redis.call(command, Q .. name) or 0
+end
+
+local zsets = {'scheduled', 'retry', 'archived', 'completed', 'lease'}
+local active = size('active', 'list', 'LLEN')
+if active > 0 then
+    return {'active', active}
+end
+if ARGV[1] ~= '1' then
+    local count = size('pending', 'list', 'LLEN') + size('groups', 'set', 'SCARD')
+    for i = 1, 4 do
+        count = count + size(zsets[i], 'zset', 'ZCARD')
+    end
+    count = count + size('aggregation_sets', 'zset', 'ZCARD')
+    if count > 0 then
+        return {'holds', count}
+    end
+end
+
+-- Redis says OOM to the first write that takes memory; after this one it says no more.
+redis.call('DEL', Q .. 'quern:due')
+
+local function forget(id)
+    local key = Q .. 't:' .. id
+    if is(key, 'hash') then
+        local lock = redis.call('HGET', key, 'unique_key')
+        if lock and string.sub(lock, 1, #Q) == Q and is(lock, 'string')
+                and redis.call('GET', lock) == id then
+            redis.call('DEL', lock)
+        end
+    end
+    redis.call('DEL', key)
+    room = room - 1
+end
+
+-- The first `room` tasks of a zset; whether that was all.
+local function empty_zset(key)
+    if is(key, 'zset') and room > 0 then
+        local ids = redis.call('ZRANGE', key, 0, room - 1)
+        for _, id in ipairs(ids) do
+            forget(id)
+        end
+        redis.call('ZREMRANGEBYRANK', key, 0, #ids - 1)
+    end
+    return not is(key, 'zset')
+end
+local function empty_list(key)
+    if is(key, 'list') and room > 0 then
+        for _, id in ipairs(redis.call('RPOP', key, room)) do
+            forget(id)
+        end
+    end
+    return not is(key, 'list')
+end
+local function empty_groups(key)
+    if is(key, 'set') and room > 0 then
+        for _, group in ipairs(redis.call('SRANDMEMBER', key, room)) do
+            if room > 0 and empty_zset(Q .. 'g:' .. group) then
+                redis.call('DEL', Q .. 'g:' .. group)
+                redis.call('SREM', key, group)
+                room = room - 1
+            end
+        end
+    end
+    return not is(key, 'set')
+end
+local function empty_sets(key)
+    if is(key, 'zset') and room > 0 then
+        for _, set in ipairs(redis.call('ZRANGE', key, 0, room - 1)) do
+            local ours = string.sub(set, 1, #Q) == Q
+            if room > 0 and (not ours or empty_zset(set)) then
+                redis.call('ZREM', key, set)
+                room = room - 1
+            end
+        end
+    end
+    return not is(key, 'zset')
+end
+
+local all = empty_list(Q .. 'pending')
+for _, name in ipairs(zsets) do
+    all = empty_zset(Q .. name) and all
+end
+all = empty_groups(Q .. 'groups') and all
+all = empty_sets(Q .. 'aggregation_sets') and all
+if not all then
+    redis.call('SET', Q .. 'paused', redis.call('TIME')[1], 'NX')
+    return {'more'}
+end
+for _, name in ipairs({'pending', 'active', 'lease', 'scheduled', 'retry', 'archived', 'completed',
+    'groups', 'aggregation_sets', 'processed', 'failed', 'quern:due', 'quern:meta',
+    'quern:workers', 'quern:corrupt', 'paused'}) do
+    redis.call('DEL', Q .. name)
+end
+for i = 3, #ARGV do
+    redis.call('DEL', Q .. 'processed:' .. ARGV[i], Q .. 'failed:' .. ARGV[i])
+end
+return {'done'}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""A redis-server for the tests of the program, and what a Go program would write into it.
+
+The server listens on a Unix socket in a folder of its own, which is removed when it is stopped.
+Replies are bytes, integers, None or lists; an error reply is raised as RedisError."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+PATIENCE_S = 45
+
+
+class RedisError(Exception):
+    pass
+
+
+class Redis:
+    def __init__(self, *options):
+        self.folder = tempfile.mkdtemp(prefix="quern-redis-")
+        self.path = os.path.join(self.folder, "r.sock")
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "",
+             "--dir", self.folder, "--loglevel", "warning", *options], stdout=subprocess.DEVNULL)
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.file = None
+        deadline = time.monotonic() + PATIENCE_S
+        while self.file is None:
+            try:
+                self.socket.connect(self.path)
+                self.file = self.socket.makefile("rb")
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    self.stop()
+                    raise
+                time.sleep(0.005)
+
+    def url(self, user="", password=""):
+        login = f"{user}:{password}@" if user else ""
+        return f"redis-socket://{login}{self.path}"
+
+    def stop(self):
+        if self.file is not None:
+            self.file.close()
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- commands --------------------------------------------------------------------------
+
+    def do(self, *words):
+        return self.pipeline([words])[0]
+
+    def pipeline(self, commands):
+        self.socket.sendall(b"".join(self.pack(words) for words in commands))
+        replies = [self.reply() for _ in commands]
+        for reply in replies:
+            if isinstance(reply, RedisError):
+                raise reply
+        return replies
+
+    @staticmethod
+    def pack(words):
+        parts = [b"*%d\r\n" % len(words)]
+        for word in words:
+            data = word if isinstance(word, bytes) else str(word).encode()
+            parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
+        return b"".join(parts)
+
+    def reply(self):
+        line = self.file.readline()[:-2]
+        kind, rest = line[:1], line[1:]
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            return RedisError(rest.decode())
+        if kind == b":":
+            return int(rest)
+        size = int(rest)
+        if size < 0:
+            return None
+        if kind == b"$":
+            return self.file.read(size + 2)[:-2]
+        return [self.reply() for _ in range(size)]
+
+    # --- what Go writes ----------------------------------------------------------------------
+
+    def go_commands(self, task_id, state, score=0, queue="default", fields=None, **message):
+        """The commands by which asynq puts a task into a state; score in seconds."""
+        base = f"asynq:{{{queue}}}:"
+        message = {"type": "t", "timeout": 1800, "retry": 25, **message}
+        fields = {"msg": go_message(id=task_id, queue=queue, **message), "state": state,
+                  **(fields or {})}
+        if state == "pending":
+            fields.setdefault("pending_since", int(score * 1000000000))
+        words = [word for pair in fields.items() for word in pair]
+        commands = [("SADD", "asynq:queues", queue), ("HSET", f"{base}t:{task_id}", *words)]
+        if state in ("pending", "active"):
+            commands.append(("LPUSH", base + state, task_id))
+        if state == "active":
+            commands.append(("ZADD", base + "lease", score, task_id))
+        if state == "aggregating":
+            group = fields["group"]
+            commands.append(("ZADD", f"{base}g:{group}", score, task_id))
+            commands.append(("SADD", base + "groups", group))
+        if state in ("scheduled", "retry", "archived", "completed"):
+            commands.append(("ZADD", base + state, score, task_id))
+        return commands
+
+    def go_put(self, *args, **kwargs):
+        self.pipeline(self.go_commands(*args, **kwargs))
+
+
+FIELDS = ("type", "payload", "id", "queue", "retry", "retried", "error_msg", "timeout", "deadline",
+          "unique_key", "last_failed_at", "retention", "completed_at", "group_key")
+
+
+def varint(number):
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def go_message(**values):
+    """asynq's TaskMessage: protobuf, zero values left out."""
+    out = b""
+    for number, name in enumerate(FIELDS, 1):
+        value = values.get(name)
+        if not value:
+            continue
+        if isinstance(value, int):
+            out += varint(number << 3) + varint(value)
+        else:
+            data = value if isinstance(value, bytes) else value.encode()
+            out += varint(number << 3 | 2) + varint(len(data)) + data
+    return out
