@@ -38,6 +38,12 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     return status;
 }
 
+bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status)
+{
+    bool unreached = status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;
+    return status == QUERN_E_BUSY || (unreached && broker->ops->is_remote);
+}
+
 void qn_broker_close(struct qn_broker *broker)
 {
     if (broker != NULL) {

@@ -47,6 +47,8 @@ struct qn_broker_options {
 QUERN_NODISCARD quern_status qn_broker_open(const char *url,
                                             const struct qn_broker_options *options,
                                             struct qn_broker **ret_broker, quern_error *err);
+/* Whether what failed with this, and changed nothing, is worth another try a moment later. */
+bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
 /* No operation may be under way. NULL is fine. */
 void qn_broker_close(struct qn_broker *broker);
 /* QUERN_E_CLOSED with a text when this process is a fork of the one that opened it. */
@@ -356,6 +358,7 @@ QUERN_NODISCARD quern_status qn_broker_check(struct qn_broker *broker, bool repa
  * QUERN_E_UNSUPPORTED. */
 struct qn_broker_ops {
     const char *scheme;
+    bool is_remote; /* what cannot be reached now may be there a moment later */
     void (*close)(struct qn_broker *);
     quern_status (*enqueue)(struct qn_broker *, struct qn_stamp, const struct qn_task *, size_t,
                             quern_status *, quern_error *);

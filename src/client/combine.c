@@ -7,11 +7,13 @@
  * batch; no timer holds anybody up. Leadership passes to the head of the list after each batch, so
  * the list is FIFO and no caller works for others longer than for itself.
  *
- * A lost reply (QUERN_E_UNKNOWN) and a locked file (QUERN_E_BUSY) are tried again with the same
- * stamp until the leader's deadline, which is the earliest of the batch; the stamp makes that
- * harmless. When a batch of several callers is refused as a whole, each request is tried once more
- * by itself, so that a caller sees no failure that another one's task has caused. A caller whose
- * time is up before any leader took its request leaves the list: nothing of it was stored. */
+ * A lost reply (QUERN_E_UNKNOWN), a locked file (QUERN_E_BUSY) and a server that is not there
+ * (QUERN_E_CONNECT, while it restarts) are tried again with the same stamp until the leader's
+ * deadline, which is the earliest of the batch; the stamp makes that harmless. When a batch of
+ * several callers is refused as a whole, each request is tried once more by itself, so that a
+ * caller sees no failure that another one's task has caused. A caller whose time is up before any
+ * leader took its request leaves the list: nothing of it was stored.
+ */
 #include "client/client.h"
 
 #include <poll.h>
@@ -114,7 +116,7 @@ static quern_status store_prepared(quern_client *client, int64_t deadline_mono_n
         if (status == QUERN_OK) {
             return QUERN_OK;
         }
-        bool again = in_doubt || status == QUERN_E_BUSY;
+        bool again = in_doubt || qn_broker_may_recover(client->broker, status);
         if (!again || qn_clock_mono_ns() >= deadline_mono_ns) {
             return in_doubt ? QUERN_E_UNKNOWN : status;
         }

@@ -134,7 +134,7 @@ struct quern_worker {
     bool announce_due;            /* the status changed */
     int64_t pump_until_mono_ns;   /* until when the pump sleeps */
     int64_t keeper_until_mono_ns; /* until when the keeper sleeps */
-    int64_t forwarded_at_mono_ns; /* by whomever */
+    int64_t due_known_at_mono_ns; /* when the pump last asked which task is due next */
     uint64_t extend_round;        /* the keeper's: counts its extensions */
 };
 

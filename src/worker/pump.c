@@ -86,7 +86,7 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
     qn_outage_end(&pump->forward_outage, &worker->log, "forward");
     pump->next_due_at_ms = next_due_at_ms;
     (void)pthread_mutex_lock(&worker->mutex);
-    worker->forwarded_at_mono_ns = now_mono_ns;
+    worker->due_known_at_mono_ns = now_mono_ns;
     worker->look = worker->look || moved > 0;
     (void)pthread_mutex_unlock(&worker->mutex);
 }
@@ -108,6 +108,14 @@ static bool take_back(struct quern_worker *worker, int64_t now_mono_ns)
     return busy;
 }
 
+/* The keeper need not look for due tasks. */
+static void note_due_known(struct quern_worker *worker, int64_t now_mono_ns)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->due_known_at_mono_ns = now_mono_ns;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
 /* Arms the wake-up. True when there is work right now: then the pump must not sleep. */
 static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
 {
@@ -127,6 +135,7 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
     pump->armed = true;
     pump->armed_at_mono_ns = now_mono_ns;
     pump->next_due_at_ms = next_due_at_ms;
+    note_due_known(worker, now_mono_ns);
     if (!work) {
         pump->fruitless = 0;
         return false;

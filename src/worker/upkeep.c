@@ -6,9 +6,15 @@
  * never late because of them; what is left over is done by the next call. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "worker/internal.h"
 
-enum { ROUNDS_MAX = 8, FORWARD_BATCH = 256, RECOVER_BATCH = 256, FORWARDED_MS = 1000 };
+enum {
+    ROUNDS_MAX = 8,
+    FORWARD_BATCH = 256,
+    RECOVER_BATCH = 256,
+    DUE_KNOWN_MS = QN_SAFETY_NET_MS + 500 /* the pump asks once in the first of these */
+};
 
 /* With mutex held. */
 static const char *status_text(const struct quern_worker *worker)
@@ -22,17 +28,71 @@ static const char *status_text(const struct quern_worker *worker)
     return worker->braked ? "braked" : "active";
 }
 
+/* What runs now, and the references that keep it readable without the mutex. */
+struct roll {
+    struct qn_announced_run *runs;
+    struct quern_run **held;
+    size_t count;
+};
+
+/* Out of memory the heartbeat does not say what runs; the next one will. */
+static void call_roll(struct quern_worker *worker, struct roll *ret_roll)
+{
+    struct roll roll = {0};
+    (void)pthread_mutex_lock(&worker->mutex);
+    size_t capacity = worker->books.running_count;
+    if (capacity > 0) {
+        roll.runs = qn_alloc_zero(capacity, sizeof *roll.runs);
+        roll.held = qn_alloc_zero(capacity, sizeof(struct quern_run *));
+    }
+    struct qn_list *held = &worker->books.held;
+    struct qn_list *node = roll.runs != NULL && roll.held != NULL ? held->next : held;
+    for (; node != held && roll.count < capacity; node = node->next) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
+        if (run->phase != QN_RUN_RUNNING) {
+            continue;
+        }
+        const struct qn_task *task = &run->leased->task;
+        run->references++;
+        roll.held[roll.count] = run;
+        roll.runs[roll.count++] = (struct qn_announced_run){
+            .task_id = task->id,
+            .task_type = task->type,
+            .payload = task->payload,
+            .payload_size = task->payload_size,
+            .queue = task->queue,
+            .started_at_ms = run->started_at_wall_ms,
+            .deadline_at_ms = run->deadline_at_ms,
+        };
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    *ret_roll = roll;
+}
+
+static void end_roll(struct quern_worker *worker, struct roll *roll)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    for (size_t i = 0; i < roll->count; i++) {
+        qn_run_release(roll->held[i]);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    qn_free(roll->held);
+    qn_free(roll->runs);
+}
+
 quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
 {
     (void)pthread_mutex_lock(&worker->mutex);
-    const char *status = status_text(worker);
+    const char *status_of_worker = status_text(worker);
     worker->announce_due = false;
     (void)pthread_mutex_unlock(&worker->mutex);
+    struct roll roll;
+    call_roll(worker, &roll);
     const struct qn_announcement announcement = {
         .worker_id = worker->id,
         .owner = worker->owner,
         .host = worker->host,
-        .status = status,
+        .status = status_of_worker,
         .queues = worker->queues_text,
         .pid = worker->opener_pid,
         .started_at_ms = worker->started_at_ms,
@@ -40,8 +100,12 @@ quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
         .strict = worker->options.strict_priority != 0,
         .queue_turns = worker->queue_turns,
         .queue_count = worker->queue_count,
+        .runs = roll.runs,
+        .run_count = roll.count,
     };
-    return qn_broker_announce(worker->broker, &announcement, err);
+    quern_status status = qn_broker_announce(worker->broker, &announcement, err);
+    end_roll(worker, &roll);
+    return status;
 }
 
 static void log_recovery(const struct qn_recovery *recovery, void *user)
@@ -82,10 +146,10 @@ quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err)
 quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err)
 {
     (void)pthread_mutex_lock(&worker->mutex);
-    int64_t since_ns = qn_clock_mono_ns() - worker->forwarded_at_mono_ns;
+    int64_t since_ns = qn_clock_mono_ns() - worker->due_known_at_mono_ns;
     (void)pthread_mutex_unlock(&worker->mutex);
-    if (since_ns < FORWARDED_MS * QN_NS_PER_MS) {
-        return QUERN_OK; /* the pump did it */
+    if (since_ns < DUE_KNOWN_MS * QN_NS_PER_MS) {
+        return QUERN_OK; /* the pump does it */
     }
     size_t moved = FORWARD_BATCH;
     for (int round = 0; round < ROUNDS_MAX && moved == FORWARD_BATCH; round++) {

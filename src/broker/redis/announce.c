@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
 #include "message/asynq.h"
@@ -223,10 +224,22 @@ static quern_status run_all(struct qn_talk *talk, size_t first, quern_error *err
     return status;
 }
 
+/* A cancellation may come before the first arm. */
+static void serve(struct qn_redis *self, const struct qn_announcement *announcement)
+{
+    const char *names[QN_QUEUES_MAX];
+    QN_ASSERT(announcement->queue_count <= QN_QUEUES_MAX);
+    for (size_t i = 0; i < announcement->queue_count; i++) {
+        names[i] = announcement->queue_turns[i].name;
+    }
+    qn_watch_serve(&self->watch, names, announcement->queue_count);
+}
+
 quern_status qn_redis_announce(struct qn_broker *broker, const struct qn_announcement *announcement,
                                quern_error *err)
 {
     struct qn_talk talk;
+    serve(qn_redis_of(broker), announcement);
     qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_KEEPER, QN_TALK_WRITES);
     quern_status status = build(&talk, announcement, err);
     if (status == QUERN_OK) {

@@ -14,6 +14,7 @@
 /* A line each, in the order of broker.h. */
 static const struct qn_broker_ops ops = {
     .scheme = "redis",
+    .is_remote = true,
     .close = qn_redis_close,
     .enqueue = qn_redis_enqueue,
     .wake = qn_redis_wake,
