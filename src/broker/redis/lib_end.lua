@@ -2,7 +2,8 @@
 -- prolonged (recover.lua). Expects Q, the prefix of the queue, and lib_count.lua.
 --
 -- First everything is planned, and read with the command of its type what will be written; then
--- end_write writes it all, and nothing can fail any more. The numbers of the crash rule and of the
+-- end_write writes it all, and nothing can fail any more. What leaves `active` its caller removes
+-- from there: he knows best how to find it in the list. The numbers of the crash rule and of the
 -- archive are those of limits.h.
 local T = Q .. 't:'
 local time = redis.call('TIME')
@@ -320,9 +321,6 @@ end
 
 local function write_lists(taken, merged)
     write_to('ZREM', Q .. 'lease', leaving)
-    for _, id in ipairs(leaving) do
-        redis.call('LREM', Q .. 'active', -1, id)
-    end
     for _, id in ipairs(from_pending) do
         redis.call('LREM', Q .. 'pending', -1, id)
     end
@@ -342,7 +340,6 @@ end
 -- Carries out the plan.
 local function end_write()
     local taken, merged, surplus, surplus_count, trimmed, counts = 0, {}, {}, 0, 0, nil
-    redis.call('LLEN', Q .. 'active')
     if processed > 0 then
         counts = count_plan(Q, now_s, failed)
     end

@@ -37,6 +37,7 @@ end
 local leases = #ids > 0 and redis.call('ZMSCORE', Q .. 'lease', unpack(ids))
 local applied, ended = {}, {}
 streak_read()
+redis.call('LLEN', Q .. 'active')
 
 local function leave(id)
     leaving[#leaving + 1] = id
@@ -190,6 +191,10 @@ for i = 4, 3 + 2 * start_count, 2 do
     end
 end
 end_write()
+-- From the oldest end of the list, where the first to finish are mostly found.
+for _, id in ipairs(leaving) do
+    redis.call('LREM', Q .. 'active', -1, id)
+end
 answer = table.concat(applied)
 session_keep(session_key, ARGV[2], answer)
 return answer

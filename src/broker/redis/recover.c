@@ -21,8 +21,7 @@
 
 struct qn_sweep {
     struct qn_sweep *next;
-    int64_t lease_from; /* ranks where the next pages begin */
-    int64_t active_from;
+    int64_t from;       /* the rank where the next page begins */
     uint64_t dead_mark; /* whom this round knew to be dead from its beginning on */
     char queue[];
 };
@@ -134,7 +133,7 @@ static quern_status read_workers(struct qn_talk *talk, const char *const *queues
 static quern_status keep_report(struct recovering *recovering, const char *queue,
                                 const struct qn_reply *reply, quern_error *err)
 {
-    for (size_t i = 3; i + 3 < reply->count && recovering->left > 0; i += 4) {
+    for (size_t i = 2; i + 3 < reply->count && recovering->left > 0; i += 4) {
         const char *id = qn_arena_strdup(&recovering->arena, qn_reply_text(reply->items[i]));
         if (id == NULL) {
             return qn_error_nomem(err);
@@ -160,8 +159,7 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
     qn_talk_prefix(talk, sweep->queue);
     qn_talk_uint(talk, recovering->left);
     qn_talk_int(talk, PAGE);
-    qn_talk_int(talk, sweep->lease_from);
-    qn_talk_int(talk, sweep->active_from);
+    qn_talk_int(talk, sweep->from);
     for (size_t i = 0; i < dead->count; i++) {
         qn_talk_bytes(talk, dead->ids[i]->data, dead->ids[i]->size);
     }
@@ -170,14 +168,13 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
         status = qn_talk_reply(talk, command, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(talk, reply->count >= 3, "recover", err);
+        status = qn_reply_expect(talk, reply->count >= 2, "recover", err);
     }
     if (status != QUERN_OK) {
         return status;
     }
-    sweep->lease_from = qn_reply_int(reply->items[0], 0);
-    sweep->active_from = qn_reply_int(reply->items[1], 0);
-    *ret_end = qn_reply_int(reply->items[2], 0) != 0;
+    sweep->from = qn_reply_int(reply->items[0], 0);
+    *ret_end = qn_reply_int(reply->items[1], 0) != 0;
     return keep_report(recovering, sweep->queue, reply, err);
 }
 
@@ -201,7 +198,7 @@ static quern_status recover_queue(struct recovering *recovering, const char *que
         return qn_error_nomem(err);
     }
     if (dead->count > 0 && sweep->dead_mark != dead->mark) {
-        sweep->lease_from = 0; /* a new round, in which all of them are known */
+        sweep->from = 0; /* a new round, in which all of them are known */
     }
     sweep->dead_mark = dead->mark;
     quern_status status = QUERN_OK;
