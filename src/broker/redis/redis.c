@@ -35,6 +35,7 @@ static const struct qn_broker_ops ops = {
     .queues = qn_redis_queues,
     .tasks = qn_redis_tasks,
     .history = qn_redis_history,
+    .facts = qn_redis_facts,
     .act = qn_redis_act,
     .act_all = qn_redis_act_all,
     .pause = qn_redis_pause,
