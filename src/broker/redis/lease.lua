@@ -1,32 +1,29 @@
 -- lease.lua - takes runs for a worker from all its queues.
 --
 -- KEYS = prefixes of the queues. The session is kept at the first.
--- ARGV: session, sequence, more (1: a further part of the same request), room, strict (1 or 0),
+-- ARGV: session, sequence, further (1: another part of the same request), room, strict (1 or 0),
 --   lease_ms, start_count, suspect_max, late_max, three random digits, worker id, then for each
 --   queue: quota, weight.
 -- Reply: now in ms, {paused, streak or nil, for each queue}, then for each part of the request
 --   {first token, a list for each queue}. A list has four places a run: id, message (nil: the lease
 --   is over by now), quern_run, "quern_opts;quern_past" or nil. The n-th run of a part, over all
---   its lists, has the n-th fence, and a token that is 1000 more than the one before.
+--   its lists, has the n-th fence, and so a token that is 1000 more than the one before.
 --
 -- Of each queue `want` tasks are read, from the head on; what a queue could not give is redrawn
 -- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A task with a
 -- crash on record is passed over when there were suspect_max of them already. A task past its
 -- deadline, where our own fields tell it, does not count for the room: the caller archives it.
 -- include: lib_session.lua
-local call, pcall_ = redis.call, redis.pcall
-local match, format = string.match, string.format
-local scan_max = 512
-local room, late_left = tonumber(ARGV[4]), tonumber(ARGV[9])
-local suspects_left = tonumber(ARGV[8])
-local digits = ARGV[10]
+local call, try = redis.call, redis.pcall
+local match, format, floor, min = string.match, string.format, math.floor, math.min
+local READ_MAX = 512
+local room, late_left, suspects_left = tonumber(ARGV[4]), tonumber(ARGV[9]), tonumber(ARGV[8])
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local now_ms = math.floor(now_us / 1000)
-local now_ms_text = format('%.0f', now_ms)
-local lease_ms = tonumber(ARGV[6])
+local now_ms = floor(now_us / 1000)
+local now_text = format('%d', now_ms)
 
--- The state of the queues; fence: the next one to give.
+-- The queues as they are, and the next fence: microseconds, unless the clock went back.
 local queues, info, fence = {}, {}, now_us
 for i, prefix in ipairs(KEYS) do
     local paused = call('EXISTS', prefix .. 'paused')
@@ -35,104 +32,109 @@ for i, prefix in ipairs(KEYS) do
     if meta[1] and tonumber(meta[1]) >= fence then
         fence = meta[1] + 1
     end
-    queues[i] = {prefix = prefix, tasks = prefix .. 't:', list = prefix .. 'pending', empty = paused == 1,
-        want = tonumber(ARGV[10 + 2 * i]), weight = tonumber(ARGV[11 + 2 * i]),
-        read = 0, cut = 0, count = 0, skipped = {}, ids = {}, messages = {}, sinces = {}, extras = {}}
+    -- read: ids looked at; cut: those of them that leave pending, but for the passed
+    queues[i] = {prefix = prefix, empty = paused == 1, want = tonumber(ARGV[10 + 2 * i]),
+        weight = tonumber(ARGV[11 + 2 * i]), read = 0, cut = 0, count = 0, passed = {}, reruns = {},
+        ids = {}, names = {}, messages = {}, sinces = {}, extras = {}, late = {},
+        seen = {}}
 end
 if room == 0 then
-    return {now_ms_text, info}
+    return {now_text, info}
 end
 
-local function fields_of(queue, id)
-    return pcall_('HMGET', queue.tasks .. id, 'msg', 'pending_since', 'state', 'quern_opts',
-        'quern_past', 'quern_run')
-end
-
--- A replay: which of the runs are still ours?
+-- A replay: the same runs, as far as they are still under their tokens.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
 local parts = kept and cmsgpack.unpack(kept) or {}
 if kept and ARGV[3] == '0' then
-    local reply = {now_ms_text, info}
-    for _, part in ipairs(parts) do
+    local reply = {now_text, info}
+    for p, part in ipairs(parts) do
+        local lists, token_format = {part[1]}, '%d' .. string.sub(part[1], -3)
         local next_fence = tonumber(string.sub(part[1], 1, -4))
-        local lists = {part[1]}
         for i, queue in ipairs(queues) do
             local list = {}
-            for _, id in ipairs(part[i + 1]) do
-                local f = fields_of(queue, id)
-                local ours = f[3] == 'active' and f[2] == format('%.0f', next_fence) .. string.sub(part[1], -3)
-                local n = #list
-                list[n + 1], list[n + 2], list[n + 3] = id, ours and f[1], f[6]
-                list[n + 4] = ours and (f[4] or f[5]) and (f[4] or '') .. ';' .. (f[5] or '')
+            for k, id in ipairs(part[i + 1]) do
+                local f = try('HMGET', queue.prefix .. 't:' .. id, 'msg', 'pending_since', 'state',
+                    'quern_opts', 'quern_past', 'quern_run')
+                local ours = f[3] == 'active' and f[2] == format(token_format, next_fence)
+                local extra = ours and (f[4] or f[5]) and (f[4] or '') .. ';' .. (f[5] or '')
+                list[4 * k - 3], list[4 * k - 2] = id, ours and f[1] or false
+                list[4 * k - 1], list[4 * k] = f[6] or false, extra
                 next_fence = next_fence + 1
             end
             lists[i + 1] = list
         end
-        reply[#reply + 1] = lists
+        reply[p + 2] = lists
     end
     return reply
 end
 
--- In pending although it is somewhere else: damage. Then the other place is right.
+-- An id in pending whose task is somewhere else is a leftover; the task is not leased from there.
 local function is_elsewhere(queue, id, state)
-    if state == 'active' then
-        return call('ZSCORE', queue.prefix .. 'lease', id)
-    end
-    return match(state, '^%l+$') and call('ZSCORE', queue.prefix .. state, id)
+    local place = state == 'active' and 'lease' or match(state, '^%l+$') or 'lease'
+    return call('ZSCORE', queue.prefix .. place, id)
 end
 
-local seen = {}
+-- What our own fields say: whether it is late, a suspect, and since when it has been pending.
+local function look_closer(opts, past, since)
+    local deadline = opts and match(opts, '^%d+ %d+ ([1-9]%d*)')
+    local is_late = deadline and tonumber(deadline) <= now_ms
+    local is_suspect = past and match(past, '^[1-9]') and not is_late
+    local old_since = past and match(past, '^%d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
+    return is_late, is_suspect, old_since or since
+end
+
+-- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
 local function read(queue, want)
-    local found = 0
+    local found, seen = 0, queue.seen
+    local ids, names, messages = queue.ids, queue.names, queue.messages
+    local sinces, extras = queue.sinces, queue.extras
+    local task_prefix = queue.prefix .. 't:'
     while found < want and not queue.empty and late_left > 0 do
-        local n = math.min(want - found, scan_max - queue.read)
-        local heads = call('LRANGE', queue.list, -(queue.read + n), -(queue.read + 1))
+        local n = min(want - found, READ_MAX - queue.read)
+        local heads = call('LRANGE', queue.prefix .. 'pending', -queue.read - n, -queue.read - 1)
+        local count, cut, first = queue.count, queue.cut, queue.read + #heads + 1
         for k = #heads, 1, -1 do
             local id = heads[k]
-            local f = fields_of(queue, id)
-            local message, opts, past, since = f[1], f[4], f[5], f[2] or '0'
+            local name = task_prefix .. id
+            local f = try('HMGET', name, 'msg', 'pending_since', 'state', 'quern_opts',
+                'quern_past', 'quern_run')
+            local message, since, opts, past = f[1], f[2] or '0', f[4], f[5]
             local is_late, is_suspect
             if opts or past then
-                local deadline = opts and match(opts, '^%d+ %d+ (%d+)')
-                is_late = deadline and deadline ~= '0' and tonumber(deadline) <= now_ms
-                is_suspect = past and match(past, '^[1-9]') and not is_late
-                local old_since = past and match(past, '^%d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
-                since = old_since or since
+                is_late, is_suspect, since = look_closer(opts, past, since)
             end
-            queue.read = queue.read + 1
-            if not message or seen[id] == queue or f[3] ~= 'pending' and f[3] and is_elsewhere(queue, id, f[3]) then
-                queue.cut = queue.read
+            if not message or seen[name] or
+                f[3] ~= 'pending' and f[3] and is_elsewhere(queue, id, f[3]) then
+                cut = first - k
             elseif is_suspect and suspects_left <= 0 then
-                queue.skipped[#queue.skipped + 1] = {queue.read, id}
+                queue.passed[#queue.passed + 1] = {first - k, id}
             else
-                local c = queue.count + 1
-                queue.count, queue.cut = c, queue.read
-                queue.ids[c], queue.messages[c], queue.sinces[c] = id, message, since
-                queue.extras[c] = (opts or past) and (opts or '') .. ';' .. (past or '')
-                seen[id] = queue
+                count, cut = count + 1, first - k
+                ids[count], names[count], messages[count], sinces[count] = id, name, message, since
+                extras[count] = (opts or past) and (opts or '') .. ';' .. (past or '')
+                seen[name] = true
                 if f[6] then
-                    queue.reruns = queue.reruns or {}
-                    queue.reruns[#queue.reruns + 1] = id
+                    queue.reruns[#queue.reruns + 1] = name
                 end
                 if is_late then
                     late_left = late_left - 1
+                    queue.late[count] = true
                 else
                     found = found + 1
-                    if is_suspect then
-                        suspects_left = suspects_left - 1
-                    end
+                    suspects_left = suspects_left - (is_suspect and 1 or 0)
                 end
             end
         end
-        queue.empty = #heads < n or queue.read >= scan_max
+        queue.count, queue.cut, queue.read = count, cut, queue.read + #heads
+        queue.empty = #heads < n or queue.read >= READ_MAX
     end
     return found
 end
 
 -- qn_choice_redraw of src/task/choice.c: by weight, the rest to the largest remainders.
 local function redraw(missing)
-    local sum = 0
+    local sum, placed = 0, 0
     for _, queue in ipairs(queues) do
         queue.share = queue.empty and 0 or queue.weight
         sum = sum + queue.share
@@ -140,23 +142,19 @@ local function redraw(missing)
     if sum == 0 then
         return false
     end
-    local placed = 0
     for _, queue in ipairs(queues) do
-        local exact = missing * queue.share
-        queue.want = math.floor(exact / sum)
-        queue.rest = exact % sum
+        queue.want = floor(missing * queue.share / sum)
+        queue.rest = missing * queue.share % sum
         placed = placed + queue.want
     end
-    while placed < missing do
+    for _ = placed + 1, missing do
         local best = queues[1]
         for _, queue in ipairs(queues) do
             if queue.rest > best.rest or queue.rest == best.rest and queue.share > best.share then
                 best = queue
             end
         end
-        best.rest = best.rest - sum
-        best.want = best.want + 1
-        placed = placed + 1
+        best.rest, best.want = best.rest - sum, best.want + 1
     end
     return true
 end
@@ -169,71 +167,80 @@ if ARGV[5] == '1' then
 else
     repeat
         for _, queue in ipairs(queues) do
-            missing = missing - read(queue, math.min(queue.want, missing))
+            missing = missing - read(queue, min(queue.want, missing))
             queue.want = 0
         end
     until missing <= 0 or late_left <= 0 or not redraw(missing)
 end
 
--- Writing. The first command changes nothing, but lets the others run when memory is out.
-local until_ms = now_ms + lease_ms
-local score = format('%.0f', math.ceil(until_ms / 1000))
-local until_text = ' ' .. format('%.0f', until_ms) .. ' ' .. ARGV[11]
-local starts_left = tonumber(ARGV[7])
-local part = {format('%.0f', fence) .. digits}
-local lists = {part[1]}
-local given = 0
+-- The last of the reading: the types of what will be written. ZREM is the writing that lets the
+-- rest run when memory is out; it changes nothing.
 for _, queue in ipairs(queues) do
-    if queue.count > 0 then
-        call('LLEN', queue.prefix .. 'active')
-        call('ZCARD', queue.prefix .. 'lease')
-    end
-end
-for i, queue in ipairs(queues) do
-    local ids, scores, list = queue.ids, {}, {}
     if queue.cut > 0 then
         call('ZREM', queue.prefix .. 'lease', '')
+        call('LLEN', queue.prefix .. 'active')
     end
+end
+
+local until_ms = now_ms + tonumber(ARGV[6])
+local score = format('%d', math.ceil(until_ms / 1000))
+local tail = format(' %d ', until_ms) .. ARGV[11]
+local token_format = '%d' .. ARGV[10]
+local starts_left, given = tonumber(ARGV[7]), 0
+local part = {format(token_format, fence)}
+local lists = {part[1]}
+local head_started, head_ahead = '1 ' .. now_text .. ' ', '0 0 '
+
+local function lease(queue)
+    local ids, names, messages, sinces = queue.ids, queue.names, queue.messages, queue.sinces
+    local late, extras, scores, list = queue.late, queue.extras, {}, {}
     for k = 1, queue.count do
-        local id = ids[k]
-        local token = format('%.0f', fence + given) .. digits
-        local run
-        if starts_left > 0 then
-            run = '1 ' .. now_ms_text .. ' ' .. queue.sinces[k] .. until_text
-            starts_left = starts_left - 1
-        else
-            run = '0 0 ' .. queue.sinces[k] .. until_text
+        local head, id = head_ahead, ids[k]
+        if starts_left > 0 and not late[k] then
+            head, starts_left = head_started, starts_left - 1
         end
-        call('HSET', queue.tasks .. id, 'state', 'active', 'pending_since', token, 'quern_run', run)
-        given = given + 1
+        local run = head .. sinces[k] .. tail
+        call('HSET', names[k], 'state', 'active', 'pending_since', format(token_format, fence),
+            'quern_run', run)
+        fence = fence + 1
         scores[2 * k - 1], scores[2 * k] = score, id
-        list[4 * k - 3], list[4 * k - 2], list[4 * k - 1] = id, queue.messages[k], run
-        list[4 * k] = queue.extras[k]
+        list[4 * k - 3], list[4 * k - 2] = id, messages[k]
+        list[4 * k - 1], list[4 * k] = run, extras[k]
     end
-    if queue.cut > 0 then
-        call('LTRIM', queue.list, 0, -(queue.cut + 1))
-        local back = {}
-        for s = #queue.skipped, 1, -1 do
-            if queue.skipped[s][1] < queue.cut then
-                back[#back + 1] = queue.skipped[s][2]
-            end
-        end
-        if #back > 0 then
-            call('RPUSH', queue.list, unpack(back))
-        end
+    for _, name in ipairs(queue.reruns) do
+        call('HDEL', name, 'quern_cancel', 'quern_progress')
     end
     if queue.count > 0 then
         call('LPUSH', queue.prefix .. 'active', unpack(ids))
         call('ZADD', queue.prefix .. 'lease', unpack(scores))
-        call('HSET', queue.prefix .. 'quern:meta', 'fence', format('%.0f', fence + given - 1))
+        call('HSET', queue.prefix .. 'quern:meta', 'fence', format('%d', fence - 1))
     end
-    for _, id in ipairs(queue.reruns or {}) do
-        call('HDEL', queue.tasks .. id, 'quern_cancel', 'quern_progress')
+    given = given + queue.count
+    return list
+end
+
+-- What was read leaves pending; the passed ones among it go back to where they were.
+local function cut(queue)
+    local back = {}
+    for i = #queue.passed, 1, -1 do
+        if queue.passed[i][1] < queue.cut then
+            back[#back + 1] = queue.passed[i][2]
+        end
     end
-    part[i + 1], lists[i + 1] = ids, list
+    call('LTRIM', queue.prefix .. 'pending', 0, -queue.cut - 1)
+    if #back > 0 then
+        call('RPUSH', queue.prefix .. 'pending', unpack(back))
+    end
+end
+
+for i, queue in ipairs(queues) do
+    lists[i + 1], part[i + 1] = lease(queue), queue.ids
+    if queue.cut > 0 then
+        cut(queue)
+    end
 end
 if given > 0 then
     parts[#parts + 1] = part
     session_keep(session_key, ARGV[2], cmsgpack.pack(parts))
 end
-return {now_ms_text, info, lists}
+return {now_text, info, lists}
