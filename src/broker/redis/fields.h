@@ -48,9 +48,9 @@ void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret
 void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret_past);
 void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run);
 
-/* A time-out that Go understands and never sees the end of: it takes a message with neither timeout
- * nor deadline for one of 30 minutes. */
-#define QN_TIMEOUT_NEVER_MS QN_DURATION_MS_MAX
+/* No time-out at all, in a message: more than anybody can ask for. Go would take a message with
+ * neither timeout nor deadline for one of 30 minutes. */
+#define QN_TIMEOUT_NEVER_MS (QN_DURATION_MS_MAX + 1000)
 
 /* The message of a task that is new, and back. */
 QUERN_NODISCARD quern_status qn_redis_task_encode(struct qn_arena *arena,
