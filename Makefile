@@ -33,6 +33,7 @@ soak: ## repeat the fault tests with full counts and new seeds for MINUTES (30)
 
 bench: release ## print the figures of speed, one a line
 	@scripts/bootstrap --tests
+	@cmake --build build/release -j $(JOBS) --target bench_ceiling >build/bench.log || cat build/bench.log
 	@tests/bench/run build/release
 
 bench-peers: release ## the same workload on quern, asynq, BullMQ, Sidekiq, Celery, beanstalkd and gearmand
