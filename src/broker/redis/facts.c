@@ -106,7 +106,7 @@ static const char *durability(const struct said *said)
         }
         return said->appendfsync[0] != '\0'
                    ? "D1: survives kill -9; up to 2 s of acknowledged tasks lost on power loss"
-                   : "D1 or better: survives kill -9; this user may not see appendfsync";
+                   : "D1: survives kill -9; whether more, this user may not see (appendfsync)";
     }
     if (said->save_known && said->save[0] == '\0') {
         return "D0: nothing survives a restart of the server (appendonly no, no snapshots)";
