@@ -119,12 +119,14 @@ end
 function apply.c(i, first)
     return finish(i, ARGV[first], function(id, past)
         local message = fields_of(id, 'msg')[1] or ''
+        local until_ms = now_ms + tonumber(ARGV[first + 1])
         past.ended_ms, past.since = now_ms, '0'
         if ARGV[first + 2] == '1' then
             plan_set(id, 'result', ARGV[first + 3])
         end
-        plan_move(id, 'completed', math.ceil((now_ms + tonumber(ARGV[first + 1])) / 1000), false,
-            past, with_completed_at(message))
+        plan_move(id, 'completed', math.ceil(until_ms / 1000), false, past,
+            with_completed_at(message))
+        plan_set(id, 'quern_past', past_text(past) .. ' ' .. whole_number(until_ms))
     end, true)
 end
 function apply.r(i, first, token)

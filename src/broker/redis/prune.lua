@@ -68,7 +68,28 @@ local function drop(command, key, members)
     return #members
 end
 
-local completed = redis.call('ZRANGEBYSCORE', Q .. 'completed', '-inf', now_s, 'LIMIT', 0, left)
+-- Those whose retention is over, to the millisecond: the score is the second rounded up, the moment
+-- is the last number of quern_past.
+local function find_completed()
+    local ids = {}
+    local rows = redis.call('ZRANGEBYSCORE', Q .. 'completed', '-inf', now_s + 1, 'WITHSCORES',
+        'LIMIT', 0, left)
+    for i = 1, #rows, 2 do
+        local until_ms = tonumber(rows[i + 1]) * 1000
+        if until_ms > now_ms then
+            local past = redis.pcall('HGET', Q .. 't:' .. rows[i], 'quern_past')
+            local exact_ms = type(past) == 'string' and
+                tonumber(string.match(past, '^%d+ %d+ %d+ %d+ %d+ %d+ (%d+)$') or '')
+            until_ms = exact_ms and until_ms - exact_ms < 1000 and exact_ms or until_ms
+        end
+        if until_ms <= now_ms then
+            ids[#ids + 1] = rows[i]
+        end
+    end
+    return ids
+end
+
+local completed = find_completed()
 plan('completed', completed)
 local archived = {}
 if trusted and left > 0 then
