@@ -259,20 +259,20 @@ local function read_head()
     return taken, merged
 end
 
--- What the archive has no room for, the oldest first, a bounded number of them; asynq keeps 9 999,
--- too. Where the hash says that a task is elsewhere, only the entry goes.
+-- What the archive has no room for, the oldest first. Prune keeps it at its size; here it is only
+-- kept from growing far beyond that where nobody prunes, since Go's own trimming breaks at 8 000
+-- too many. Where the hash says that a task is elsewhere, only the entry goes.
 local function read_surplus()
     local size = redis.call('ZCARD', Q .. 'archived') + #moved.archived / 2
-    local surplus = math.min(size - 9999, 500)
     local ids, count_gone = {}, 0
-    if surplus <= 0 then
+    if size <= 10500 then
         return ids, 0
     end
     local archiving = {}
     for i = 2, #moved.archived, 2 do
         archiving[moved.archived[i]] = true
     end
-    for _, id in ipairs(redis.call('ZRANGE', Q .. 'archived', 0, surplus - 1)) do
+    for _, id in ipairs(redis.call('ZRANGE', Q .. 'archived', 0, 499)) do
         if not archiving[id] then
             local fields = fields_of(id, 'state', 'unique_key')
             ids[#ids + 1] = id
