@@ -159,10 +159,7 @@ void contract_announce(struct qn_broker *broker, const char *worker_id)
                                            .concurrency = 4,
                                            .queue_turns = queues,
                                            .queue_count = TEST_COUNT(queues)};
-    quern_status status = qn_broker_announce(broker, &announcement, &err);
-    if (status != QUERN_E_UNSUPPORTED) { /* until each operation is there over Redis */
-        assert_ok(status, err);
-    }
+    assert_ok(qn_broker_announce(broker, &announcement, &err), err);
 }
 
 void contract_advance(struct contract *c, int64_t ms)
