@@ -270,7 +270,11 @@ static quern_status sample(const struct qn_bench *bench, struct sheet *sheet, in
         qsort(ret_samples, bench->task_count, sizeof *ret_samples, compare);
     }
     quern_client_free(client);
-    qn_bench_child_finish(&worker);
+    if (status == QUERN_OK) {
+        qn_bench_child_release(&worker); /* it has yet to say how the last run ended */
+    } else {
+        qn_bench_child_finish(&worker);
+    }
     return status;
 }
 
