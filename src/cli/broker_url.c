@@ -58,15 +58,17 @@ int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
 {
     const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
     const char *env = getenv("QUERN_BROKER");
-    if (given == NULL && env != NULL && env[0] != '\0') {
-        given = env;
-    }
     if (given != NULL) {
         *ret_url = given;
         return QN_EXIT_OK;
     }
-    int exit_code = cli->broker_url == NULL ? default_path(cli) : QN_EXIT_OK;
-    if (exit_code == QN_EXIT_OK && create) {
+    bool is_default = env == NULL || env[0] == '\0';
+    int exit_code = QN_EXIT_OK;
+    if (cli->broker_url == NULL) {
+        exit_code =
+            is_default ? default_path(cli) : qn_cli_url_with_password(cli, env, &cli->broker_url);
+    }
+    if (exit_code == QN_EXIT_OK && create && is_default) {
         exit_code = make_directories(cli, cli->broker_url);
     }
     if (exit_code == QN_EXIT_OK) {
@@ -84,6 +86,9 @@ int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err)
     qn_cli_say(cli, "%s", err->text);
     if (err->code == QUERN_E_INVALID || err->code == QUERN_E_UNSUPPORTED) {
         return QN_EXIT_CONFIG;
+    }
+    if (err->code == QUERN_E_TIMEOUT) {
+        return QN_EXIT_BROKER;
     }
     return qn_cli_exit_code(err->code);
 }

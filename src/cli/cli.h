@@ -33,6 +33,7 @@ struct qn_cli {
     const struct qn_noun *noun;
     const struct qn_verb *verb;
     char where[32];   /* "queue list": the start of every error line */
+    char *given_url;  /* owned; what --broker named, with its password */
     char *broker_url; /* owned; see qn_cli_broker_url */
     bool json;
 };
@@ -101,7 +102,14 @@ void qn_help_verb(const struct qn_noun *noun, const struct qn_verb *verb, FILE *
 const struct qn_noun *qn_cli_find_noun(const struct qn_cli *cli, const char *name);
 const struct qn_verb *qn_cli_find_verb(const struct qn_noun *noun, const char *name);
 
-/* --- The broker (broker_url.c) ---------------------------------------------------------- */
+/* --- The broker (broker_url.c, broker_secret.c) ------------------------------------------ */
+
+/* Hides the password of --broker from ps, and finds the one that its password_env names. Says what
+ * is wrong, returns the exit code. */
+QUERN_NODISCARD int qn_cli_take_broker_option(struct qn_cli *cli);
+/* A copy of the URL, with the password that its password_env names. */
+QUERN_NODISCARD int qn_cli_url_with_password(const struct qn_cli *cli, const char *url,
+                                             char **ret_url);
 
 /* --broker, else QUERN_BROKER, else the file under the XDG data directory, whose directories are
  * made when `create`. The text belongs to cli. */

@@ -16,9 +16,11 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/str.h"
 #include "base/url.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/work_await.h"
 #include "cli/work_log.h"
 #include "cli/work_signal.h"
 #include "quern/worker.h"
@@ -32,6 +34,7 @@ enum option {
     OPTION_DRAIN,
     OPTION_SHUTDOWN_TIMEOUT,
     OPTION_LEASE,
+    OPTION_NO_WAIT,
     OPTION_QUIET,
     OPTION_VERBOSE
 };
@@ -50,6 +53,8 @@ static const struct qn_option options[] = {
                                  QN_OPTION_DURATION},
     [OPTION_LEASE] = {"lease", "D", "a dead worker's tasks are free after it (30s)",
                       QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN},
+    [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69) when the broker is not there yet",
+                        QN_OPTION_FLAG},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
 };
@@ -162,10 +167,18 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
 
 /* --- What is said at the start -------------------------------------------------------- */
 
-static void keep_durability(const char *name, const char *text, void *user)
+struct start_facts {
+    const struct work *work;
+    char durability[128];
+};
+
+static void keep_fact(const char *name, const char *text, void *user)
 {
+    struct start_facts *facts = user;
     if (strcmp(name, "durability") == 0) {
-        (void)snprintf(user, 128, "%s", text);
+        (void)snprintf(facts->durability, sizeof facts->durability, "%s", text);
+    } else if (qn_str_starts_with(name, "warning")) {
+        qn_cli_say(facts->work->cli, "warning: %s", text);
     }
 }
 
@@ -207,19 +220,22 @@ static void say_start(const struct work *work, const char *url, const char *dura
     qn_buf_finish(&queues);
 }
 
-static int introduce(struct work *work, const char *url)
+/* *ret_ended: a signal came before the broker did. */
+static int introduce(struct work *work, const char *url, bool *ret_ended)
 {
     quern_inspector *inspector = NULL;
-    int exit_code = qn_cli_open_inspector(work->cli, true, &inspector);
-    if (exit_code != QN_EXIT_OK) {
+    bool wait = !qn_args_given(&work->cli->args, OPTION_NO_WAIT);
+    int exit_code = qn_work_await(work->cli, wait, &inspector);
+    *ret_ended = inspector == NULL;
+    if (exit_code != QN_EXIT_OK || inspector == NULL) {
         return exit_code;
     }
     quern_error err;
-    char durability[128] = "not known";
-    if (quern_inspector_broker(inspector, keep_durability, durability, &err) != QUERN_OK) {
+    struct start_facts facts = {.work = work, .durability = "not known"};
+    if (quern_inspector_broker(inspector, keep_fact, &facts, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(work->cli, &err);
     } else {
-        say_start(work, url, durability);
+        say_start(work, url, facts.durability);
         warn_of_groups(work, inspector);
     }
     quern_inspector_free(inspector);
@@ -288,6 +304,7 @@ static int work_with(struct work *work)
 {
     const char *url = NULL;
     quern_mux *mux = NULL;
+    bool ended = false;
     int exit_code = read_queues(work);
     if (exit_code == QN_EXIT_OK) {
         exit_code = make_mux(work->cli, &mux);
@@ -296,9 +313,9 @@ static int work_with(struct work *work)
         exit_code = qn_cli_broker_url(work->cli, true, &url);
     }
     if (exit_code == QN_EXIT_OK) {
-        exit_code = introduce(work, url);
+        exit_code = introduce(work, url, &ended);
     }
-    if (exit_code == QN_EXIT_OK) {
+    if (exit_code == QN_EXIT_OK && !ended) {
         exit_code = run_worker(work, url, mux);
     }
     quern_mux_free(mux);

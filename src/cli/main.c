@@ -98,7 +98,8 @@ static int run_verb(struct qn_cli *cli)
                             qn_args_operand(args, verb->operand_max));
     }
     cli->json = args->globals[QN_GLOBAL_JSON].text != NULL;
-    return verb->run(cli);
+    int exit_code = qn_cli_take_broker_option(cli);
+    return exit_code == QN_EXIT_OK ? verb->run(cli) : exit_code;
 }
 
 /* The line names no verb: help, the version, or a mistake. */
@@ -146,6 +147,7 @@ int main(int argc, char **argv)
     qn_args_init(&cli.args, argc, argv);
     int exit_code = qn_output_finish(&cli, run(&cli));
     qn_args_finish(&cli.args);
+    qn_free(cli.given_url);
     qn_free(cli.broker_url);
     return exit_code;
 }

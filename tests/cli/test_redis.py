@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""quern on a Redis server: URLs, passwords that nobody sees, servers that are not there."""
+
+import os
+import signal
+import socket
+import subprocess
+
+import lib_cli
+from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG
+
+LOOKS = (["stats"], ["queue", "list"], ["task", "list"], ["worker", "list"], ["doctor"],
+         ["queue", "pause", "q"], ["task", "run", "x"], ["db", "info"], ["enqueue", "t"])
+
+
+class RedisTest(CliTest):
+    """QUERN_BROKER names the server in the home of the test, which may start it late or never."""
+
+    def setUp(self):
+        super().setUp()
+        self.socket_path = self.path("r.sock")
+        self.env["QUERN_BROKER"] = f"redis-socket://{self.socket_path}"
+
+    def start_redis(self, *config):
+        """Starts it with these words of configuration, returns when it answers."""
+        with open(self.path("redis.log"), "a", encoding="utf-8") as log:
+            server = subprocess.Popen(
+                ["redis-server", "--port", "0", "--unixsocket", self.socket_path, "--save", "",
+                 "--dir", self.home, *config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        server.log_name = self.path("redis.log")
+        self.processes.append(server)
+        self.wait_until(lambda: server.poll() is not None or self.redis("PING")[:1] in (b"+", b"-"),
+                        "redis-server answers")
+        self.assertIsNone(server.poll(), self.read("redis.log"))
+        return server
+
+    def redis(self, *words):
+        """Says these words to the server, gives the first piece of its answer as it is."""
+        if not os.path.exists(self.socket_path):
+            return b""
+        with socket.socket(socket.AF_UNIX) as wire:
+            try:
+                wire.connect(self.socket_path)
+            except OSError:
+                return b""
+            parts = [word.encode() for word in words]
+            wire.sendall(b"*%d\r\n" % len(parts) +
+                         b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
+            return wire.recv(65536)
+
+
+class UrlTest(RedisTest):
+    def test_what_is_wrong_with_a_url_is_bad_configuration(self):
+        for url, word in (("redis://", "host"), ("redis://h/x", "database"),
+                          ("redis-socket://run/r.sock", "three slashes"),
+                          ("redis://h?sync=full", "password_file"),
+                          ("redis://h?password_file=/no/such", "/no/such"),
+                          ("redis://h?password_env=NOT_THERE", "NOT_THERE"),
+                          ("redis://:secret@h?password_env=HOME", "password_env")):
+            with self.subTest(url=url):
+                error = self.fails(EXIT_CONFIG, "--broker", url, "db", "info")
+                self.assertIn(word, error)
+                self.assertNotIn("secret", error)
+
+    def test_each_source_of_the_password_opens_the_server(self):
+        password = "p@ss/w:rd &%? #1"
+        self.start_redis("--requirepass", password)
+        self.write("pw", password + "\n")
+        encoded = "p%40ss%2Fw%3Ard%20%26%25%3F%20%231"
+        path = self.socket_path
+        env = {"REDIS_PW": password}
+        for url in (f"redis-socket://:{encoded}@{path}",
+                    f"redis-socket://default:{encoded}@{path}?db=2",
+                    f"redis-socket://{path}?password_file={self.path('pw')}",
+                    f"redis-socket://{path}?password_env=REDIS_PW",
+                    f"redis-socket://default@{path}?db=2&password_env=REDIS_PW",
+                    f"redis-socket://{path}?password_env=REDIS_PW&db=2"):
+            with self.subTest(url=url):
+                facts = self.json("--broker", url, "db", "info", env=env)
+                self.assertEqual(facts["broker"], "redis")
+                self.assertEqual(facts["db"], "2" if "db=2" in url else "0")
+                again = self.json("db", "info", env={**env, "QUERN_BROKER": url})
+                self.assertEqual(again["address"], facts["address"])
+                self.assertNotIn(password, str(facts))
+        self.assertIn("NOAUTH", self.fails(EXIT_BROKER, "db", "info"))
+
+    def test_wrong_password_is_said_but_not_shown(self):
+        self.start_redis("--requirepass", "right")
+        for args in LOOKS:
+            with self.subTest(args=args):
+                error = self.fails(EXIT_BROKER, "--broker",
+                                   f"redis-socket://:wr0ng@{self.socket_path}", *args)
+                self.assertIn("WRONGPASS", error)
+                self.assertNotIn("wr0ng", error)
+
+    def test_missing_permission_names_the_command_and_the_page(self):
+        self.start_redis()
+        self.redis("ACL", "SETUSER", "poor", "on", ">pw", "~asynq:*", "-@all", "+ping")
+        error = self.fails(EXIT_BROKER, "--broker",
+                           f"redis-socket://poor:pw@{self.socket_path}", "db", "info")
+        self.assertIn("NOPERM", error)
+        self.assertIn("'exists'", error)
+        self.assertIn("docs/protocol/redis.md", error)
+
+
+class StartTest(RedisTest):
+    def test_without_a_server_all_but_work_end_at_once(self):
+        for args in LOOKS:
+            with self.subTest(args=args):
+                self.assertIn("r.sock", self.fails(EXIT_BROKER, *args))
+        self.fails(EXIT_BROKER, "work", "--no-wait", "--exec", "t=true")
+        self.fails(EXIT_BROKER, "--broker", "redis://127.0.0.1:1", "stats")
+
+    def test_work_waits_and_says_so_once(self):
+        worker = self.start("work", "--exec", "t=true")
+        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        self.start_redis("--appendonly", "yes")
+        self.wait_until(lambda: "durability D1" in self.read(worker.log_name), "it starts")
+        log = self.read(worker.log_name)
+        self.assertEqual(log.count("waiting for it"), 1)
+        self.assertEqual(log.count("the broker is there"), 1)
+
+    def test_work_ends_while_it_waits(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(number=number):
+                worker = self.start("work", "--exec", "t=true")
+                self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+                self.assertEqual(self.stop(worker, number), 0)
+
+    def test_work_does_not_wait_for_a_password_to_become_right(self):
+        self.start_redis("--requirepass", "right")
+        self.assertIn("NOAUTH", self.fails(EXIT_BROKER, "work", "--exec", "t=true"))
+
+    def test_password_is_not_seen_by_ps(self):
+        url = f"redis-socket://me:s3cret@{self.socket_path}"
+        worker = self.start("--broker", url, "work", "--exec", "t=true")
+        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        with open(f"/proc/{worker.pid}/cmdline", encoding="utf-8") as file:
+            line = file.read()
+        self.assertIn("redis-socket://me:******@", line)
+        self.assertNotIn("s3cret", line + self.read(worker.log_name))
+
+    def test_what_endangers_tasks_is_said_at_the_start(self):
+        self.start_redis("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+        worker = self.start("work", "--exec", "t=true")
+        self.wait_until(lambda: "durability D0" in self.read(worker.log_name), "it starts")
+        self.assertIn("warning: maxmemory-policy allkeys-lru", self.read(worker.log_name))
+
+
+if __name__ == "__main__":
+    lib_cli.main()
