@@ -36,7 +36,7 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
         (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
     }
     (void)fprintf(out, "\n"
-                       "  --broker URL  a file, redis://host:port or redis-socket:///path; default:\n"
+                       "  --broker URL  a file, redis://host:port, redis-socket:///path; default\n"
                        "                QUERN_BROKER, else ~/.local/share/quern/quern.db\n"
                        "  --json, --help, --version        take them anywhere on the line\n"
                        "exit: 0 ok, 1 failure, 2 usage, 65 bad data, 69 broker unavailable,\n"
