@@ -13,6 +13,7 @@
 -- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A task with a
 -- crash on record is passed over when there were suspect_max of them already. A task past its
 -- deadline, where our own fields tell it, does not count for the room: the caller archives it.
+-- A queue with a key of the wrong type gives nothing, and does not keep the others from giving.
 -- include: lib_session.lua
 local call, try = redis.call, redis.pcall
 local match, format, floor, min = string.match, string.format, math.floor, math.min
@@ -27,15 +28,16 @@ local now_text = format('%d', now_ms)
 local queues, info, fence = {}, {}, now_us
 for i, prefix in ipairs(KEYS) do
     local paused = call('EXISTS', prefix .. 'paused')
-    local meta = call('HMGET', prefix .. 'quern:meta', 'fence', 'streak')
-    info[2 * i - 1], info[2 * i] = paused, meta[2]
+    local meta = try('HMGET', prefix .. 'quern:meta', 'fence', 'streak')
+    info[2 * i - 1], info[2 * i] = paused, meta[2] or false
     if meta[1] and tonumber(meta[1]) >= fence then
         fence = meta[1] + 1
     end
     -- read: ids looked at; cut: those of them that leave pending, but for the passed
-    queues[i] = {prefix = prefix, empty = paused == 1, want = tonumber(ARGV[10 + 2 * i]),
-        weight = tonumber(ARGV[11 + 2 * i]), read = 0, cut = 0, count = 0, passed = {}, reruns = {},
-        ids = {}, names = {}, messages = {}, sinces = {}, extras = {}, late = {},
+    queues[i] = {prefix = prefix, empty = paused == 1 or meta.err,
+        want = tonumber(ARGV[10 + 2 * i]), weight = tonumber(ARGV[11 + 2 * i]),
+        read = 0, cut = 0, count = 0, passed = {}, reruns = {}, ids = {}, names = {},
+        messages = {}, sinces = {}, extras = {}, late = {},
         seen = {}}
 end
 if room == 0 then
@@ -72,7 +74,18 @@ end
 -- An id in pending whose task is somewhere else is a leftover; the task is not leased from there.
 local function is_elsewhere(queue, id, state)
     local place = state == 'active' and 'lease' or match(state, '^%l+$') or 'lease'
-    return call('ZSCORE', queue.prefix .. place, id)
+    return type(try('ZSCORE', queue.prefix .. place, id)) == 'string'
+end
+
+-- Whether what will be written has the right types; a queue where it has not gives nothing. ZREM is
+-- the write that lets the others happen when memory is out; it changes nothing.
+local function is_sound(queue)
+    if queue.sound == nil then
+        local lease = try('ZREM', queue.prefix .. 'lease', '')
+        local active = try('LLEN', queue.prefix .. 'active')
+        queue.sound = type(lease) == 'number' and type(active) == 'number'
+    end
+    return queue.sound
 end
 
 -- What our own fields say: whether it is late, a suspect, and since when it has been pending.
@@ -92,7 +105,11 @@ local function read(queue, want)
     local task_prefix = queue.prefix .. 't:'
     while found < want and not queue.empty and late_left > 0 do
         local n = min(want - found, READ_MAX - queue.read)
-        local heads = call('LRANGE', queue.prefix .. 'pending', -queue.read - n, -queue.read - 1)
+        local heads = try('LRANGE', queue.prefix .. 'pending', -queue.read - n, -queue.read - 1)
+        if heads.err or heads[1] and not is_sound(queue) then
+            queue.empty = true
+            return found
+        end
         local count, cut, first = queue.count, queue.cut, queue.read + #heads + 1
         for k = #heads, 1, -1 do
             local id = heads[k]
@@ -173,15 +190,7 @@ else
     until missing <= 0 or late_left <= 0 or not redraw(missing)
 end
 
--- The last of the reading: the types of what will be written. ZREM is the writing that lets the
--- rest run when memory is out; it changes nothing.
-for _, queue in ipairs(queues) do
-    if queue.cut > 0 then
-        call('ZREM', queue.prefix .. 'lease', '')
-        call('LLEN', queue.prefix .. 'active')
-    end
-end
-
+-- From here on it is written.
 local until_ms = now_ms + tonumber(ARGV[6])
 local score = format('%d', math.ceil(until_ms / 1000))
 local tail = format(' %d ', until_ms) .. ARGV[11]
