@@ -212,7 +212,8 @@ local function lease(queue)
         call('HSET', names[k], 'state', 'active', 'pending_since', format(token_format, fence),
             'quern_run', run)
         fence = fence + 1
-        scores[2 * k - 1], scores[2 * k] = score, id
+        -- The last one first: in a short zset each then finds its place at once.
+        scores[2 * (queue.count - k) + 1], scores[2 * (queue.count - k) + 2] = score, id
         list[4 * k - 3], list[4 * k - 2] = id, messages[k]
         list[4 * k - 1], list[4 * k] = run, extras[k]
     end
