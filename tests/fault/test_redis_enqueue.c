@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* test_redis_lease.c - what an enqueue and a lease leave in Redis, key by key, and what a lease
+ * does with what it finds there: data of Go's, and damage. */
+#include "lib_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "broker/redis/redis.h"
+#include "lib_redis.h"
+
+#define Q "asynq:{default}:"
+#define NOW_MS INT64_C(1800000000000)
+
+static struct test_redis redis;
+static struct qn_broker *broker;
+static quern_error err;
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (redis.pid == 0) {
+        test_redis_start(&redis, &(struct test_redis_options){.turned = true});
+    }
+    test_redis_empty(&redis);
+    test_redis_turn(&redis, NOW_MS * 1000);
+    assert_ok(qn_broker_open(redis.url, NULL, &broker, &err), err);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    qn_broker_close(broker);
+    broker = NULL;
+    return 0;
+}
+
+static struct qn_task task_of(const char *id)
+{
+    return (struct qn_task){.id = id,
+                            .queue = "default",
+                            .type = "t",
+                            .retry_max = 25,
+                            .timeout_ms = 60000,
+                            .state = QUERN_TASK_PENDING};
+}
+
+static quern_status enqueue(const struct qn_task *task)
+{
+    quern_status result = QUERN_E_INVALID;
+    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){0}, task, 1, &result, &err), err);
+    return result;
+}
+
+static void put(const char *id)
+{
+    const struct qn_task task = task_of(id);
+    assert_int_equal(enqueue(&task), QUERN_OK);
+}
+
+static const char *field(const char *id, const char *name)
+{
+    return test_redis_do(&redis, "HGET " Q "t:%s %s", id, name);
+}
+
+static void pending_task_is_stored_as_asynq_does(void **state)
+{
+    (void)state;
+    put("a");
+    put("b");
+    assert_string_equal(test_redis_do(&redis, "SMEMBERS asynq:queues"), "default\n");
+    assert_string_equal(test_redis_do(&redis, "LRANGE " Q "pending 0 -1"), "b\na\n");
+    assert_string_equal(field("a", "state"), "pending");
+    assert_string_equal(field("a", "pending_since"), "1800000000000000000");
+    assert_int_equal(test_redis_count(&redis, "HLEN " Q "t:a"), 3);
+}
+
+static void batch_keeps_its_order_in_pending_since(void **state)
+{
+    (void)state;
+    const struct qn_task tasks[] = {task_of("a"), task_of("b"), task_of("c")};
+    quern_status results[3];
+    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){0}, tasks, 3, results, &err), err);
+    assert_string_equal(field("c", "pending_since"), "1800000000000000002");
+    assert_string_equal(test_redis_do(&redis, "LRANGE " Q "pending 0 -1"), "c\nb\na\n");
+}
+
+static void delayed_task_has_a_whole_second_and_its_exact_moment(void **state)
+{
+    (void)state;
+    struct qn_task task = task_of("a");
+    task.state = QUERN_TASK_SCHEDULED;
+    task.process_at_ms = NOW_MS + 1500;
+    assert_int_equal(enqueue(&task), QUERN_OK);
+    assert_string_equal(test_redis_do(&redis, "ZSCORE " Q "scheduled a"), "1800000002");
+    assert_string_equal(test_redis_do(&redis, "ZSCORE " Q "quern:due a"), "1800000001500");
+    assert_string_equal(field("a", "pending_since"), "(nil)");
+    assert_string_equal(field("a", "quern_opts"), "1800000000000 60000 0 0 0 0 0");
+}
+
+/* A leftover of an earlier task of this id would make it due too early. */
+static void whole_second_ends_an_older_moment_of_the_index(void **state)
+{
+    (void)state;
+    struct qn_task task = task_of("a");
+    task.state = QUERN_TASK_SCHEDULED;
+    task.process_at_ms = NOW_MS + 2000;
+    (void)test_redis_do(&redis, "ZADD " Q "quern:due 1800000001500 a");
+    assert_int_equal(enqueue(&task), QUERN_OK);
+    assert_string_equal(test_redis_do(&redis, "ZSCORE " Q "scheduled a"), "1800000002");
+    assert_string_equal(test_redis_do(&redis, "ZSCORE " Q "quern:due a"), "(nil)");
+}
+
+static void grouped_unique_task_knows_its_group_and_lock(void **state)
+{
+    (void)state;
+    struct qn_task task = task_of("a");
+    task.state = QUERN_TASK_AGGREGATING;
+    task.group = "g";
+    task.unique_key = Q "unique:t:";
+    task.unique_ms = 90000;
+    assert_int_equal(enqueue(&task), QUERN_OK);
+    assert_string_equal(field("a", "state"), "aggregating");
+    assert_string_equal(field("a", "group"), "g");
+    assert_string_equal(field("a", "unique_key"), Q "unique:t:");
+    assert_string_equal(test_redis_do(&redis, "SMEMBERS " Q "groups"), "g\n");
+    assert_string_equal(test_redis_do(&redis, "ZSCORE " Q "g:g a"), "1800000000");
+    assert_string_equal(test_redis_do(&redis, "GET " Q "unique:t:"), "a");
+    assert_int_equal(test_redis_count(&redis, "PTTL " Q "unique:t:"), 90000);
+}
+
+static void refused_queue_does_not_stop_the_others(void **state)
+{
+    (void)state;
+    struct qn_task tasks[] = {task_of("a"), task_of("b"), task_of("c")};
+    quern_status results[3];
+    tasks[1].queue = "bad";
+    (void)test_redis_do(&redis, "SET asynq:{bad}:pending x");
+    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, tasks, 3, results, &err), err);
+    assert_int_equal(results[0], QUERN_OK);
+    assert_int_equal(results[1], QUERN_E_CORRUPT);
+    assert_int_equal(results[2], QUERN_OK);
+    assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), 2);
+    assert_int_equal(test_redis_count(&redis, "EXISTS asynq:{bad}:t:b"), 0);
+}
+
+static void queue_that_somebody_removed_comes_back(void **state)
+{
+    (void)state;
+    put("a");
+    (void)test_redis_do(&redis, "SREM asynq:queues default");
+    put("b");
+    assert_string_equal(test_redis_do(&redis, "SMEMBERS asynq:queues"), "default\n");
+}
+
+static void lock_of_a_wrong_type_refuses_the_batch_untouched(void **state)
+{
+    (void)state;
+    struct qn_task tasks[] = {task_of("a"), task_of("b")};
+    quern_status results[2];
+    tasks[1].unique_key = Q "unique:t:";
+    tasks[1].unique_ms = 90000;
+    (void)test_redis_do(&redis, "LPUSH " Q "unique:t: x");
+    assert_int_equal(qn_broker_enqueue(broker, (struct qn_stamp){0}, tasks, 2, results, &err),
+                     QUERN_E_CORRUPT);
+    assert_int_equal(test_redis_count(&redis, "EXISTS " Q "t:a " Q "pending"), 0);
+}
+
+/* Two ids whose hashes meet in the table of twins are still two tasks. */
+static void full_batch_of_many_ids_is_stored_whole(void **state)
+{
+    (void)state;
+    static struct qn_task tasks[QN_BATCH_MAX];
+    static char ids[QN_BATCH_MAX][24];
+    quern_status results[QN_BATCH_MAX];
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < QN_BATCH_MAX; i++) {
+            (void)snprintf(ids[i], sizeof ids[i], "%d-%d", round, i);
+            tasks[i] = task_of(ids[i]);
+        }
+        assert_ok(
+            qn_broker_enqueue(broker, (struct qn_stamp){0}, tasks, QN_BATCH_MAX, results, &err),
+            err);
+        for (int i = 0; i < QN_BATCH_MAX; i++) {
+            assert_int_equal(results[i], QUERN_OK);
+        }
+    }
+    assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), 20 * QN_BATCH_MAX);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+static const struct CMUnitTest tests[] = {
+    TEST(pending_task_is_stored_as_asynq_does),
+    TEST(batch_keeps_its_order_in_pending_since),
+    TEST(delayed_task_has_a_whole_second_and_its_exact_moment),
+    TEST(whole_second_ends_an_older_moment_of_the_index),
+    TEST(grouped_unique_task_knows_its_group_and_lock),
+    TEST(refused_queue_does_not_stop_the_others),
+    TEST(queue_that_somebody_removed_comes_back),
+    TEST(lock_of_a_wrong_type_refuses_the_batch_untouched),
+    TEST(full_batch_of_many_ids_is_stored_whole),
+};
+
+int main(int argc, char **argv)
+{
+    const struct test_group group = {
+        .name = "redis_enqueue", .tests = tests, .test_count = TEST_COUNT(tests)};
+    int result = test_main(argc, argv, &group);
+    test_redis_stop(&redis);
+    return result;
+}
