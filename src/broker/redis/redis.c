@@ -40,6 +40,7 @@ static const struct qn_broker_ops ops = {
     .act_all = qn_redis_act_all,
     .pause = qn_redis_pause,
     .remove_queue = qn_redis_remove_queue,
+    .check = qn_redis_check,
 };
 
 static void init_lanes(struct qn_redis *self)

@@ -5,35 +5,7 @@
 -- message without its payload}.
 local Q = KEYS[1]
 
-local function varint(bytes, at)
-    local value, unit = 0, 1
-    while true do
-        local byte = string.byte(bytes, at)
-        if not byte or unit > 2 ^ 42 then
-            return nil
-        end
-        value = value + byte % 128 * unit
-        unit = unit * 128
-        at = at + 1
-        if byte < 128 then
-            return value, at
-        end
-    end
-end
-
--- The payload is field 2, behind the type; what cannot be understood is left as it is.
-local function without_payload(message)
-    local at = 1
-    if string.byte(message, 1) == 10 then
-        local size, data = varint(message, 2)
-        at = size and data + size or 1
-    end
-    if string.byte(message, at) ~= 18 then
-        return message
-    end
-    local size, data = varint(message, at + 1)
-    return size and string.sub(message, 1, at - 1) .. string.sub(message, data + size) or message
-end
+-- include: lib_message.lua
 
 local ids = redis.call('LRANGE', Q .. 'active', ARGV[1], ARGV[1] + ARGV[2] - 1)
 local reply = {#ids}

@@ -1,0 +1,33 @@
+-- check_lock.lua - does each lock guard a task? Removes those that do not, if asked to.
+--
+-- KEYS: prefix of the queue. ARGV: 1 "1" to mend, then keys of locks.
+-- Reply: for each that does not: the id it names, text.
+local Q = KEYS[1]
+
+-- A grouped task of Go names its lock only in the message.
+local function fault(lock, id)
+    local fields = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'unique_key')
+    if not fields[1] then
+        return 'the lock ' .. lock .. ' names a task that does not exist'
+    elseif fields[3] ~= lock and not string.find(fields[1], lock, 1, true) then
+        return 'the lock ' .. lock .. ' names a task that has another key'
+    elseif fields[2] == 'completed' then
+        return 'the lock ' .. lock .. ' names a completed task'
+    end
+    return nil
+end
+
+local reply, gone = {}, {}
+for i = 2, #ARGV do
+    local id = redis.pcall('GET', ARGV[i])
+    local text = type(id) == 'string' and fault(ARGV[i], id)
+    if text then
+        reply[#reply + 1] = id
+        reply[#reply + 1] = text
+        gone[#gone + 1] = ARGV[i]
+    end
+end
+if ARGV[1] == '1' and #gone > 0 then
+    redis.call('DEL', unpack(gone))
+end
+return reply

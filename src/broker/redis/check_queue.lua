@@ -1,0 +1,165 @@
+-- check_queue.lua - what can be said of a queue as a whole, and mended by one write.
+--
+-- KEYS: prefix of the queue. ARGV: 1 "1" to mend, 2 the largest token seen in active, without its
+-- last three digits ("0": none), 3 how many groups follow, then their names, then dates, today
+-- first.
+-- Reply: {facts, then for each finding: invariant, text, 1 if it was mended}; facts: pending,
+-- aggregating, leases that are over, tasks that are due, completed past retention, archived,
+-- messages in quarantine. Late is what is so for two seconds (Go's leases: 32; completed: 60).
+local Q = KEYS[1]
+local mend = ARGV[1] == '1'
+local now_s = tonumber(redis.call('TIME')[1])
+local reply = {{}}
+
+local function tell(invariant, text, mended)
+    reply[#reply + 1] = invariant
+    reply[#reply + 1] = text
+    reply[#reply + 1] = mended and 1 or 0
+end
+
+-- --- Types ---
+
+local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'zset', retry = 'zset',
+    archived = 'zset', completed = 'zset', groups = 'set', aggregation_sets = 'zset',
+    processed = 'string', failed = 'string', paused = 'string', ['quern:due'] = 'zset',
+    ['quern:meta'] = 'hash', ['quern:workers'] = 'hash', ['quern:corrupt'] = 'hash'}
+local damaged = {}
+for name, wanted in pairs(types) do
+    local kind = redis.call('TYPE', Q .. name).ok
+    if kind ~= 'none' and kind ~= wanted then
+        damaged[name] = true
+        tell('I9', string.format('%s is a %s and must be a %s', name, kind, wanted))
+    end
+end
+local function ask(name, command, ...)
+    return not damaged[name] and redis.call(command, Q .. name, ...) or 0
+end
+
+-- --- Counters ---
+
+local function number(name)
+    local text = redis.pcall('GET', Q .. name)
+    return type(text) == 'string' and tonumber(text) or 0
+end
+local function raise(name, from, to)
+    if mend and to > from then
+        redis.call('INCRBY', Q .. name, string.format('%.0f', to - from))
+    end
+end
+
+local days_processed, days_failed = 0, 0
+for i = 4 + ARGV[3], #ARGV do
+    local processed, failed = number('processed:' .. ARGV[i]), number('failed:' .. ARGV[i])
+    if failed > processed then
+        tell('I5', string.format('on day %s %.0f failed of %.0f processed', ARGV[i], failed,
+            processed), mend)
+        raise('processed:' .. ARGV[i], processed, failed)
+        processed = failed
+    end
+    for _, name in ipairs({'processed:' .. ARGV[i], 'failed:' .. ARGV[i]}) do
+        if redis.call('TTL', Q .. name) == -1 then
+            tell('I5', 'the counter ' .. name .. ' never ends', mend)
+            if mend then
+                redis.call('EXPIRE', Q .. name, 7776000)
+            end
+        end
+    end
+    days_processed = days_processed + processed
+    days_failed = days_failed + failed
+end
+local processed, failed = number('processed'), number('failed')
+if not damaged.processed and not damaged.failed and
+    (failed > processed or processed < days_processed or failed < days_failed) then
+    tell('I5', string.format('%.0f failed of %.0f processed in all; the days sum to %.0f of %.0f',
+        failed, processed, days_failed, days_processed), mend)
+    raise('failed', failed, days_failed)
+    raise('processed', processed, math.max(days_processed, failed, days_failed))
+end
+local fence = ask('quern:meta', 'HGET', 'fence') or 0
+if tonumber(fence) < tonumber(ARGV[2]) then
+    tell('I7', string.format('the last fence is said to be %s, but %s was given', fence, ARGV[2]),
+        mend)
+    if mend then
+        redis.call('HSET', Q .. 'quern:meta', 'fence', ARGV[2])
+    end
+end
+
+-- --- Groups ---
+
+-- A set that somebody aggregates, or did when he died, is named <group>:<its own id>; the tasks in it
+-- know their group.
+local function set_of(name)
+    local first = redis.call('ZRANGE', Q .. 'g:' .. name, 0, 0)[1]
+    local group = first and redis.pcall('HGET', Q .. 't:' .. first, 'group')
+    return type(group) == 'string' and string.sub(name, 1, #group + 1) == group .. ':' and group
+end
+local function merge(set, group)
+    redis.call('ZREM', Q .. 'aggregation_sets', set)
+    if redis.call('EXISTS', set) == 1 then
+        redis.call('ZUNIONSTORE', Q .. 'g:' .. group, 2, Q .. 'g:' .. group, set, 'AGGREGATE', 'MIN')
+        redis.call('SADD', Q .. 'groups', group)
+        redis.call('DEL', set)
+    end
+end
+
+local aggregating = 0
+local function check_group(name)
+    local key = Q .. 'g:' .. name
+    local size = redis.call('ZCARD', key)
+    if size == 0 or redis.call('ZSCORE', Q .. 'aggregation_sets', key) then
+        return
+    end
+    local group = set_of(name)
+    aggregating = aggregating + size
+    if group then
+        tell('I6', string.format('the set %s of the group %s is not in aggregation_sets', name,
+            group), mend)
+        if mend then
+            merge(key, group)
+        end
+    elseif redis.call('SISMEMBER', Q .. 'groups', name) == 0 then
+        tell('I6', string.format('the group %s has %d tasks, but is not in groups', name, size),
+            mend)
+        if mend then
+            redis.call('SADD', Q .. 'groups', name)
+        end
+    end
+end
+if not damaged.groups and not damaged.aggregation_sets then
+    for i = 4, 3 + ARGV[3] do
+        if redis.call('TYPE', Q .. 'g:' .. ARGV[i]).ok == 'zset' then
+            check_group(ARGV[i])
+        end
+    end
+    local over = redis.call('ZRANGEBYSCORE', Q .. 'aggregation_sets', '-inf', now_s - 300, 'LIMIT',
+        0, 100)
+    if #over > 0 then
+        tell('I8', #over .. ' aggregation sets are over, and their tasks not back in their groups',
+            mend)
+    end
+    for _, set in ipairs(mend and over or {}) do
+        local name = string.sub(set, #Q + 3)
+        local group = set_of(name) or string.match(name, '^(.*):[^:]*$')
+        if string.sub(set, 1, #Q + 2) == Q .. 'g:' and group then
+            merge(set, group)
+        else
+            redis.call('ZREM', Q .. 'aggregation_sets', set)
+        end
+    end
+end
+
+-- --- What is late ---
+
+local lapsed = 0
+for _, id in ipairs(damaged.lease and {} or redis.call('ZRANGEBYSCORE', Q .. 'lease', '-inf',
+    now_s - 2, 'LIMIT', 0, 1000)) do
+    local ours = redis.pcall('HGET', Q .. 't:' .. id, 'pending_since')
+    if type(ours) == 'string' or redis.call('ZSCORE', Q .. 'lease', id) + 32 <= now_s then
+        lapsed = lapsed + 1
+    end
+end
+reply[1] = {ask('pending', 'LLEN'), aggregating, lapsed,
+    ask('scheduled', 'ZCOUNT', '-inf', now_s - 2) + ask('retry', 'ZCOUNT', '-inf', now_s - 2),
+    ask('completed', 'ZCOUNT', '-inf', now_s - 60), ask('archived', 'ZCARD'),
+    ask('quern:corrupt', 'HLEN')}
+return reply

@@ -1,0 +1,34 @@
+-- lib_message.lua - a message without its payload: all that has to be known of a task, and small.
+
+local function message_number(bytes, at)
+    local value, unit = 0, 1
+    while true do
+        local byte = string.byte(bytes, at)
+        if not byte or unit > 2 ^ 42 then
+            return nil
+        end
+        value = value + byte % 128 * unit
+        unit = unit * 128
+        at = at + 1
+        if byte < 128 then
+            return value, at
+        end
+    end
+end
+
+-- The payload is field 2, behind the type; what cannot be understood is left as it is.
+local function without_payload(message)
+    local at = 1
+    if string.byte(message, 1) == 10 then
+        local size, data = message_number(message, 2)
+        at = size and data + size or 1
+    end
+    if string.byte(message, at) ~= 18 then
+        return message
+    end
+    local size, data = message_number(message, at + 1)
+    if not size or data + size > #message + 1 then
+        return message
+    end
+    return string.sub(message, 1, at - 1) .. string.sub(message, data + size)
+end
