@@ -177,6 +177,25 @@ static void tell_all(struct qn_redis *self, const struct sink *sink, const struc
     tell_warnings(sink, said);
 }
 
+/* Whether an idle worker of this user is told of new tasks. */
+static void tell_wake_up(struct qn_redis *self, const struct sink *sink)
+{
+    char refusal[QN_REFUSAL_SIZE];
+    char text[QN_REFUSAL_SIZE + 128];
+    quern_error ignored;
+    if (qn_watch_refusal(self, refusal, &ignored) != QUERN_OK) {
+        return; /* not known */
+    }
+    sink->on_fact("wake_up", refusal[0] == '\0' ? "tracking" : "polling", sink->user);
+    if (refusal[0] != '\0') {
+        (void)snprintf(text, sizeof text,
+                       "an idle worker has to ask every 50 to 100 ms; it needs +client|id "
+                       "+client|tracking &__redis__:invalidate (%s)",
+                       refusal);
+        sink->on_fact("warning_wake_up", text, sink->user);
+    }
+}
+
 quern_status qn_redis_facts(struct qn_broker *broker,
                             void (*on_fact)(const char *name, const char *text, void *user),
                             void *user, quern_error *err)
@@ -187,6 +206,7 @@ quern_status qn_redis_facts(struct qn_broker *broker,
     quern_status status = ask(self, &said, err);
     if (status == QUERN_OK) {
         tell_all(self, &sink, &said);
+        tell_wake_up(self, &sink);
     }
     qn_free(said.info);
     return status;

@@ -145,17 +145,17 @@ void qn_watch_kick(struct qn_watch *watch)
     (void)written; /* a full counter is a kick, too */
 }
 
-quern_status qn_watch_describe(struct qn_redis *self, char *text, size_t size, quern_error *err)
+quern_status qn_watch_refusal(struct qn_redis *self, char refusal[QN_REFUSAL_SIZE],
+                              quern_error *err)
 {
     struct qn_watch *watch = &self->watch;
     bool work;
     int64_t next_due_at_ms;
     quern_status status = qn_redis_arm(&self->base, NULL, 0, &work, &next_due_at_ms, err);
-    if (status != QUERN_OK) {
-        return status;
+    if (status == QUERN_OK) {
+        (void)pthread_mutex_lock(&watch->mutex);
+        (void)snprintf(refusal, QN_REFUSAL_SIZE, "%s", watch->refusal);
+        (void)pthread_mutex_unlock(&watch->mutex);
     }
-    (void)pthread_mutex_lock(&watch->mutex);
-    (void)snprintf(text, size, watch->polls ? "polling: %s" : "tracking%s", watch->refusal);
-    (void)pthread_mutex_unlock(&watch->mutex);
-    return QUERN_OK;
+    return status;
 }

@@ -18,6 +18,8 @@
 #include "base/random.h"
 #include "broker/redis/link.h"
 
+#define QN_REFUSAL_SIZE 160
+
 struct qn_redis;
 
 struct qn_watch {
@@ -25,17 +27,17 @@ struct qn_watch {
     _Atomic bool interrupted;
     pthread_mutex_t mutex; /* guards the rest, but not while the listener polls */
     struct qn_link listener;
-    struct qn_arena arena;    /* of what the listener reads */
-    int64_t listener_id;      /* the server's name for it */
-    uint64_t told_by;         /* the tracked connection (opened_count) that was told ... */
-    uint64_t told_of;         /* ... to redirect to this listener (opened_count) */
-    int tracked_fd;           /* of that connection; -1: its end is of no interest */
-    bool polls;               /* the server refuses tracking to us */
-    char refusal[200];        /* why; "": nothing is refused */
-    int64_t heard_at_mono_ns; /* when the listener last said anything */
-    bool pinged;              /* and was asked to since */
-    struct qn_random random;  /* for the pace of polling */
-    char **queues;            /* the worker's: where a cancelled task is looked for */
+    struct qn_arena arena;         /* of what the listener reads */
+    int64_t listener_id;           /* the server's name for it */
+    uint64_t told_by;              /* the tracked connection (opened_count) that was told ... */
+    uint64_t told_of;              /* ... to redirect to this listener (opened_count) */
+    int tracked_fd;                /* of that connection; -1: its end is of no interest */
+    bool polls;                    /* the server refuses tracking to us */
+    char refusal[QN_REFUSAL_SIZE]; /* why; "": nothing is refused */
+    int64_t heard_at_mono_ns;      /* when the listener last said anything */
+    bool pinged;                   /* and was asked to since */
+    struct qn_random random;       /* for the pace of polling */
+    char **queues;                 /* the worker's: where a cancelled task is looked for */
     size_t queue_count;
     char cancel_id[QN_NAME_SIZE_MAX + 1]; /* asked for, and not yet dealt with; "": none */
     size_t cancel_from;                   /* the queues before this one were dealt with */
@@ -52,8 +54,9 @@ QUERN_NODISCARD quern_status qn_watch_listen(struct qn_watch *watch, quern_error
 void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const char *words);
 /* Makes a poll under way look at the watch again. Async-signal-safe. */
 void qn_watch_kick(struct qn_watch *watch);
-/* "tracking" or "polling: <why>"; finds out if that is not known yet. */
-QUERN_NODISCARD quern_status qn_watch_describe(struct qn_redis *self, char *text, size_t size,
-                                               quern_error *err);
+/* Why this user has to poll; "" when the server tells us of news. Finds out if that is not known.
+ */
+QUERN_NODISCARD quern_status qn_watch_refusal(struct qn_redis *self, char refusal[QN_REFUSAL_SIZE],
+                                              quern_error *err);
 
 #endif
