@@ -3,8 +3,12 @@
 
 QUERN names the program. Each test works in a temporary directory that is removed at its end, with
 its own broker; processes that a test started and left are killed. Waiting is for conditions, with
-a deadline; nothing sleeps and hopes."""
+a deadline; nothing sleeps and hopes.
 
+QUERN_TEST_BROKER says over which broker: "sqlite", the default, is a file in that directory;
+"redis" is a server of this program, which each test finds empty."""
+
+import atexit
 import json
 import os
 import shutil
@@ -15,8 +19,24 @@ import threading
 import time
 import unittest
 
+import lib_redis
+
 DEADLINE_S = 60
 EXIT_FAILURE, EXIT_USAGE, EXIT_DATA, EXIT_BROKER, EXIT_TEMPORARY, EXIT_CONFIG = 1, 2, 65, 69, 75, 78
+BROKER = os.environ.get("QUERN_TEST_BROKER", "sqlite")
+SERVERS = []  # the one of this program, once it runs
+
+
+def only(broker):
+    """Marks tests of what one broker alone has."""
+    return unittest.skipUnless(BROKER == broker, f"of {broker} only")
+
+
+def the_server():
+    if not SERVERS:
+        SERVERS.append(lib_redis.Redis())
+        atexit.register(SERVERS[0].stop)
+    return SERVERS[0]
 
 
 class CliTest(unittest.TestCase):
@@ -24,6 +44,10 @@ class CliTest(unittest.TestCase):
         self.program = os.environ["QUERN"]
         self.home = tempfile.mkdtemp(prefix="quern-cli-")
         self.broker = os.path.join(self.home, "q.db")
+        if BROKER == "redis":
+            self.redis = the_server()
+            self.redis.do("FLUSHALL")
+            self.broker = self.redis.url()
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith(("QUERN", "XDG_"))}
         self.env.update(HOME=self.home, QUERN_BROKER=self.broker)

@@ -18,39 +18,17 @@ class RedisError(Exception):
     pass
 
 
-class Redis:
-    def __init__(self, *options):
-        self.folder = tempfile.mkdtemp(prefix="quern-redis-")
-        self.path = os.path.join(self.folder, "r.sock")
-        self.process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "",
-             "--dir", self.folder, "--loglevel", "warning", *options], stdout=subprocess.DEVNULL)
+class Connection:
+    """Words out, replies back."""
+
+    def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
-        self.file = None
-        deadline = time.monotonic() + PATIENCE_S
-        while self.file is None:
-            try:
-                self.socket.connect(self.path)
-                self.file = self.socket.makefile("rb")
-            except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    self.stop()
-                    raise
-                time.sleep(0.005)
+        self.socket.connect(path)
+        self.file = self.socket.makefile("rb")
 
-    def url(self, user="", password=""):
-        login = f"{user}:{password}@" if user else ""
-        return f"redis-socket://{login}{self.path}"
-
-    def stop(self):
-        if self.file is not None:
-            self.file.close()
+    def close(self):
+        self.file.close()
         self.socket.close()
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    # --- commands --------------------------------------------------------------------------
 
     def do(self, *words):
         return self.pipeline([words])[0]
@@ -86,6 +64,39 @@ class Redis:
         if kind == b"$":
             return self.file.read(size + 2)[:-2]
         return [self.reply() for _ in range(size)]
+
+
+class Redis(Connection):
+    def __init__(self, *options):
+        self.folder = tempfile.mkdtemp(prefix="quern-redis-")
+        self.path = os.path.join(self.folder, "r.sock")
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "",
+             "--dir", self.folder, "--loglevel", "warning", *options], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                super().__init__(self.path)
+                break
+            except OSError:
+                self.socket.close()
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    self.kill()
+                    raise
+                time.sleep(0.005)
+
+    def url(self, user="", password=""):
+        login = f"{user}:{password}@" if user else ""
+        return f"redis-socket://{login}{self.path}"
+
+    def stop(self):
+        self.close()
+        self.kill()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- what Go writes ----------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ import sqlite3
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, DEADLINE_S, EXIT_BROKER, EXIT_CONFIG, EXIT_DATA, EXIT_TEMPORARY
+from lib_cli import (CliTest, DEADLINE_S, EXIT_BROKER, EXIT_CONFIG, EXIT_DATA, EXIT_TEMPORARY,
+                     only)
 
 LOOKS = (["stats"], ["queue", "list"], ["task", "list"], ["worker", "list"], ["doctor"],
          ["queue", "pause", "q"], ["task", "run", "x"], ["db", "info"])
@@ -20,6 +21,7 @@ class BrokerTest(CliTest):
             with self.subTest(args=args):
                 self.assertIn("gopher", self.fails(EXIT_CONFIG, "--broker", "gopher://x", *args))
 
+    @only("sqlite")
     def test_url_and_path_name_the_same_file(self):
         task_id = self.ok("--broker", f"sqlite://{self.broker}", "enqueue", "t")
         self.assertEqual(self.state(task_id), "pending")
@@ -34,6 +36,7 @@ class BrokerTest(CliTest):
         error = self.fails(EXIT_CONFIG, "--broker", "gopher://u:secret@host", "stats")
         self.assertNotIn("secret", error)
 
+    @only("sqlite")
     def test_missing_file_is_not_made_by_looking(self):
         for args in LOOKS:
             with self.subTest(args=args):
@@ -58,6 +61,7 @@ class BrokerTest(CliTest):
         self.fails(EXIT_BROKER, "--broker", "/proc/quern.db", "enqueue", "t")
 
 
+    @only("sqlite")
     def test_file_that_stays_locked_is_a_temporary_failure(self):
         self.ok("db", "init")
         db = sqlite3.connect(self.broker, isolation_level=None)

@@ -200,8 +200,7 @@ class ImportTest(CliTest):
         with open(self.path("lines"), "w", encoding="utf-8") as lines:
             lines.write('{"type":"t"}\n' * 1000)
             lines.flush()
-            self.wait_until(lambda: os.path.exists(self.broker) and
-                            self.quern("queue", "list").returncode == 0 and
+            self.wait_until(lambda: self.quern("queue", "list").returncode == 0 and
                             self.counts().get("pending") == 1000, "the first batch is stored")
             lines.write('{"type":"t"}\n' * 5)
             lines.flush()

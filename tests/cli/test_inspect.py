@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, DEADLINE_S, EXIT_FAILURE, EXIT_USAGE
+from lib_cli import CliTest, DEADLINE_S, EXIT_FAILURE, EXIT_USAGE, only
 
 
 class QueueTest(CliTest):
@@ -232,6 +232,7 @@ class DoctorTest(CliTest):
         self.ok("doctor", "--repair")
 
 
+    @only("sqlite")
     def test_damage_is_found_and_mended_without_losing_a_task(self):
         task_id = self.enqueue("t")
         db = sqlite3.connect(self.broker)

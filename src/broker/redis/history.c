@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "broker/redis/redis.h"
+#include "broker/redis/look.h"
 
 #define SECONDS_PER_DAY INT64_C(86400)
 
@@ -33,10 +33,7 @@ static quern_status ask_today(struct qn_talk *talk, const char *queue, int64_t *
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
     }
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, 0, &reply, err);
-    }
-    if (status == QUERN_OK) {
-        *ret_now_s = qn_reply_int(qn_reply_at(reply, 0), 0);
+        *ret_now_s = qn_look_time_ms(talk, 0) / 1000;
     }
     return status;
 }

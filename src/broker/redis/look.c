@@ -8,6 +8,22 @@
 
 #include "base/error.h"
 
+int64_t qn_look_time_ms(const struct qn_talk *talk, size_t index)
+{
+    const struct qn_reply *reply = NULL;
+    if (qn_talk_reply(talk, index, &reply, NULL) != QUERN_OK) {
+        return qn_clock_wall_ms(talk->self->base.clock);
+    }
+    return qn_reply_int(qn_reply_at(reply, 0), 0) * 1000 +
+           qn_reply_int(qn_reply_at(reply, 1), 0) / 1000;
+}
+
+bool qn_look_forbidden(const struct qn_talk *talk, size_t index)
+{
+    const struct qn_reply *reply = talk->commands[index].reply;
+    return reply->type == QN_REPLY_ERROR && strncmp(reply->data, "NOPERM", 6) == 0;
+}
+
 quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms, quern_error *err)
 {
     struct qn_talk talk;
@@ -15,13 +31,7 @@ quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms, quern_error
     qn_talk_command(&talk, "TIME");
     quern_status status = qn_talk_run(&talk, err);
     if (status == QUERN_OK) {
-        const struct qn_reply *reply = NULL;
-        int64_t now_ms = qn_clock_wall_ms(self->base.clock);
-        if (qn_talk_reply(&talk, 0, &reply, NULL) == QUERN_OK) {
-            now_ms = qn_reply_int(qn_reply_at(reply, 0), 0) * 1000 +
-                     qn_reply_int(qn_reply_at(reply, 1), 0) / 1000;
-        }
-        *ret_now_ms = now_ms;
+        *ret_now_ms = qn_look_time_ms(&talk, 0);
     }
     qn_talk_end(&talk);
     return status;

@@ -24,6 +24,10 @@ struct qn_spot {
 /* The server's clock, or ours where this user may not ask for it. */
 QUERN_NODISCARD quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms,
                                          quern_error *err);
+/* The same of a talk whose index-th command was TIME. */
+int64_t qn_look_time_ms(const struct qn_talk *talk, size_t index);
+/* Whether the user may not give the index-th command. */
+bool qn_look_forbidden(const struct qn_talk *talk, size_t index);
 /* The names of all queues, sorted; in the arena. */
 QUERN_NODISCARD quern_status qn_look_queues(struct qn_redis *self, struct qn_arena *arena,
                                             const char ***ret_names, size_t *ret_count,

@@ -87,6 +87,20 @@ static void take_number(quern_queue_info *info, size_t index, const struct qn_re
     }
 }
 
+/* Of a key of a wrong type, nothing: one damaged queue must not hide the others. Who lists its
+ * tasks is told, and the check finds it. */
+static quern_status reply_or_nothing(const struct qn_talk *talk, size_t index,
+                                     const struct qn_reply **ret_reply, quern_error *err)
+{
+    static const struct qn_reply nothing = {.type = QN_REPLY_NIL, .data = ""};
+    quern_status status = qn_talk_reply(talk, index, ret_reply, err);
+    if (status == QUERN_E_CORRUPT) {
+        *ret_reply = &nothing;
+        return QUERN_OK;
+    }
+    return status;
+}
+
 static quern_status read_counts(struct counting *counting, quern_error *err)
 {
     struct qn_talk talk;
@@ -95,7 +109,7 @@ static quern_status read_counts(struct counting *counting, quern_error *err)
     quern_status status = qn_talk_run(&talk, err);
     for (size_t i = 0; status == QUERN_OK && i <= GROUPS; i++) {
         const struct qn_reply *reply = NULL;
-        status = qn_talk_reply(&talk, i, &reply, err);
+        status = reply_or_nothing(&talk, i, &reply, err);
         if (status == QUERN_OK) {
             take_number(counting->info, i, reply);
         }
@@ -125,7 +139,7 @@ static quern_status count_zsets(struct counting *counting, const char *const *na
     quern_status status = qn_talk_run(&talk, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         const struct qn_reply *reply = NULL;
-        status = qn_talk_reply(&talk, i, &reply, err);
+        status = reply_or_nothing(&talk, i, &reply, err);
         if (status == QUERN_OK) {
             counting->info->counts[QUERN_TASK_AGGREGATING] += qn_reply_uint(reply);
         }
@@ -145,11 +159,11 @@ static quern_status read_set_names(struct counting *counting, const char ***ret_
     qn_talk_int(&talk, QN_LOOK_BLOCK - 1);
     quern_status status = qn_talk_run(&talk, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = reply_or_nothing(&talk, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        *ret_count = reply->count;
-        *ret_names = qn_arena_alloc(counting->arena, (reply->count + 1) * sizeof **ret_names);
+        *ret_count = reply->type == QN_REPLY_ARRAY ? reply->count : 0;
+        *ret_names = qn_arena_alloc(counting->arena, (*ret_count + 1) * sizeof **ret_names);
         status = *ret_names == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     for (size_t i = 0; status == QUERN_OK && i < *ret_count; i++) {

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "broker/owner.h"
 #include "broker/redis/announce.h"
-#include "broker/redis/redis.h"
+#include "broker/redis/look.h"
 #include "message/asynq.h"
 #include "task/task.h"
 
@@ -61,12 +61,11 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
     qn_talk_command(talk, "SMEMBERS");
     qn_talk_text(talk, "asynq:queues");
     quern_status status = qn_talk_run(talk, err);
-    for (size_t i = 0; status == QUERN_OK && i < 4; i++) {
+    for (size_t i = 1; status == QUERN_OK && i < 4; i++) {
         status = qn_talk_reply(talk, i, &replies[i], err);
     }
     if (status == QUERN_OK) {
-        listing->now_ms = qn_reply_int(qn_reply_at(replies[0], 0), 0) * 1000 +
-                          qn_reply_int(qn_reply_at(replies[0], 1), 0) / 1000;
+        listing->now_ms = qn_look_time_ms(talk, 0);
         listing->records = replies[1];
         listing->servers = replies[2];
         listing->queues = replies[3];
@@ -163,6 +162,10 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
     qn_talk_uint(talk, first);
     qn_talk_uint(talk, PAGE_SIZE);
     quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK && qn_look_forbidden(talk, command)) {
+        *ret_count = 0; /* who may read but run no script sees workers without their runs */
+        return QUERN_OK;
+    }
     if (status == QUERN_OK) {
         status = qn_talk_reply(talk, command, &reply, err);
     }
