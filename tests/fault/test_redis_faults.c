@@ -190,6 +190,7 @@ static void archive_never_grows_beyond_its_limit(void **state)
     }
     stage_start(stage, &worker, NULL);
     stage_wait_reports(stage, MORE);
+    print_message("archived: %lld\n", test_redis_count(server(), "ZCARD asynq:{default}:archived"));
     assert_true(test_redis_count(server(), "ZCARD asynq:{default}:archived") <=
                 QN_ARCHIVE_SIZE_MAX + 128);
     stage_stop(&worker);
