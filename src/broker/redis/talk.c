@@ -94,6 +94,7 @@ static void add_command(struct qn_talk *talk, const struct qn_script *script)
 
 void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size)
 {
+    talk->failed = talk->failed || (data == NULL && size > 0);
     if (talk->failed || !make_room_for_arg(talk)) {
         return;
     }
@@ -106,16 +107,10 @@ void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size)
 
 void qn_talk_text(struct qn_talk *talk, const char *text)
 {
-    qn_talk_bytes(talk, text, strlen(text));
-}
-
-/* An argument that was made in the arena. */
-static void take_text(struct qn_talk *talk, const char *text)
-{
     if (text == NULL) {
         talk->failed = true;
     } else {
-        qn_talk_text(talk, text);
+        qn_talk_bytes(talk, text, strlen(text));
     }
 }
 
@@ -135,17 +130,17 @@ void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t
 
 void qn_talk_int(struct qn_talk *talk, int64_t value)
 {
-    take_text(talk, qn_arena_printf(talk->arena, "%lld", (long long)value));
+    qn_talk_text(talk, qn_arena_printf(talk->arena, "%lld", (long long)value));
 }
 
 void qn_talk_uint(struct qn_talk *talk, uint64_t value)
 {
-    take_text(talk, qn_arena_printf(talk->arena, "%llu", (unsigned long long)value));
+    qn_talk_text(talk, qn_arena_printf(talk->arena, "%llu", (unsigned long long)value));
 }
 
 void qn_talk_session(struct qn_talk *talk, uint64_t session)
 {
-    take_text(talk, qn_arena_printf(talk->arena, "%016llx", (unsigned long long)session));
+    qn_talk_text(talk, qn_arena_printf(talk->arena, "%016llx", (unsigned long long)session));
 }
 
 void qn_talk_prefix(struct qn_talk *talk, const char *queue)
@@ -155,7 +150,7 @@ void qn_talk_prefix(struct qn_talk *talk, const char *queue)
 
 void qn_talk_key(struct qn_talk *talk, const char *queue, const char *suffix)
 {
-    take_text(talk, qn_arena_printf(talk->arena, "asynq:{%s}:%s", queue, suffix));
+    qn_talk_text(talk, qn_arena_printf(talk->arena, "asynq:{%s}:%s", queue, suffix));
 }
 
 /* --- Running ------------------------------------------------------------------------ */

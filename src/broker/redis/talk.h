@@ -66,7 +66,8 @@ void qn_talk_begin(struct qn_talk *talk, struct qn_redis *self, enum qn_lane lan
                    enum qn_talk_kind kind);
 void qn_talk_end(struct qn_talk *talk);
 
-/* Starts a command; the arguments follow. They are borrowed until run, unless said otherwise. */
+/* Starts a command; the arguments follow. They are borrowed until run, unless said otherwise. NULL
+ * for an argument is memory that was out when it was made in the arena: run tells it. */
 void qn_talk_command(struct qn_talk *talk, const char *name);
 void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t key_count);
 void qn_talk_text(struct qn_talk *talk, const char *text);
