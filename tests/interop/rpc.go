@@ -35,6 +35,7 @@ type reply struct {
 }
 
 type peer struct {
+	address   string
 	client    *asynq.Client
 	inspector *asynq.Inspector
 }
@@ -125,6 +126,12 @@ func list(p *peer, r *request) (any, error) {
 }
 
 var verbs = map[string]verb{
+	// A client remembers the queues that it has announced: after FLUSHALL a new one is wanted.
+	"fresh": func(p *peer, _ *request) (any, error) {
+		_ = p.client.Close()
+		p.client = asynq.NewClient(asynqOptions(p.address))
+		return nil, nil
+	},
 	"enqueue": func(p *peer, r *request) (any, error) {
 		info, err := p.client.Enqueue(r.Task.task(), r.Task.options()...)
 		if err != nil {
@@ -164,10 +171,11 @@ var verbs = map[string]verb{
 
 func serveRequests(address string, in io.Reader, out io.Writer) error {
 	p := &peer{
+		address:   address,
 		client:    asynq.NewClient(asynqOptions(address)),
 		inspector: asynq.NewInspector(asynqOptions(address)),
 	}
-	defer p.client.Close()
+	defer func() { _ = p.client.Close() }()
 	defer p.inspector.Close()
 	decoder := json.NewDecoder(bufio.NewReader(in))
 	encoder := json.NewEncoder(out)

@@ -69,8 +69,10 @@ func enqueueScenarios() []scenario {
 		bare("payload_nul", []byte(nul)),
 		bare("payload_long", []byte(strings.Repeat("0123456789abcdef", 100))),
 		{Name: "two", Tasks: []taskSpec{{Type: "a", Payload: body}, {Type: "b", Payload: body}}},
-		{Name: "duplicate", Tasks: []taskSpec{{Type: "a", UniqueMs: hour}, {Type: "a", UniqueMs: hour}}},
-		{Name: "conflict", Tasks: []taskSpec{{Type: "a", ID: of("x")}, {Type: "b", ID: of("x")}}},
+		{Name: "duplicate", Tasks: []taskSpec{{Type: "a", Payload: body, UniqueMs: hour},
+			{Type: "a", Payload: body, UniqueMs: hour}}},
+		{Name: "conflict", Tasks: []taskSpec{{Type: "a", Payload: body, ID: of("x")},
+			{Type: "b", Payload: body, ID: of("x")}}},
 	}
 }
 
