@@ -13,12 +13,13 @@ if fields.err or fields[1] ~= 'active' or fields[2] ~= token or
 end
 redis.call('LLEN', Q .. 'active')
 redis.call('HLEN', Q .. 'quern:corrupt')
+local gone = {Q .. 't:' .. id}
 local lock = fields[4]
-if lock and (string.sub(lock, 1, #Q + 7) ~= Q .. 'unique:' or redis.pcall('GET', lock) ~= id) then
-    lock = false
+if lock and string.sub(lock, 1, #Q + 7) == Q .. 'unique:' and redis.pcall('GET', lock) == id then
+    gone[2] = lock
 end
 redis.call('HSET', Q .. 'quern:corrupt', id, fields[3] or '')
 redis.call('ZREM', Q .. 'lease', id)
 redis.call('LREM', Q .. 'active', -1, id)
-redis.call('DEL', Q .. 't:' .. id, lock or nil)
+redis.call('DEL', unpack(gone))
 return 1

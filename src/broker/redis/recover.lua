@@ -12,7 +12,8 @@
 --
 -- Nothing that works leaves an id in `active` without a lease, since all scripts move both at once.
 -- Where one is found it gets a lease, and is treated like all others when that ends. A lease without
--- an id in `active` is ended a minute after its time.
+-- an id in `active` is ended a minute after its time. An id without a message has no task any more
+-- (asynq makes such ghosts when a hash is deleted by hand) and goes.
 local Q = KEYS[1]
 redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_count.lua
@@ -34,18 +35,32 @@ local function has_message(id)
     return type(size) == 'number' and size > 0
 end
 
+-- Whether the task is where its hash says, which is not `active`. One that is not there is treated
+-- as if it were active, since here it is found.
+local function is_elsewhere(id, state)
+    if state == 'pending' then
+        return redis.call('LPOS', Q .. 'pending', id, 'RANK', -1)
+    elseif state == 'aggregating' then
+        return true
+    elseif state == 'active' or not state or not string.match(state, '^%l+$') then
+        return false
+    end
+    local score = redis.pcall('ZSCORE', Q .. state, id)
+    return type(score) == 'string'
+end
+
 -- What is known of a task with a lease.
 local function entry_of(id, score)
     local fields = fields_of(id, 'state', 'pending_since', 'quern_run', 'quern_past', 'quern_place')
     local token = fields[2] or nil
     local entry = {id = id, token = token, past = past_read(fields[4]), place = fields[5],
-        run = run_read(token and fields[3]), late_s = now_s - score}
-    entry.is_whole = fields[1] == 'active' and has_message(id)
+        run = run_read(token and fields[3]), late_s = now_s - score, state = fields[1]}
     local over_ms = score * 1000
     if token and math.ceil(entry.run.until_ms / 1000) == score then
         over_ms = entry.run.until_ms
     end
-    entry.is_over = over_ms <= now_ms and (token or entry.late_s >= 30)
+    entry.is_over = over_ms <= now_ms and
+        (token and fields[1] == 'active' or entry.late_s >= 30)
     -- A Go worker leases for 30 s, and its run has started.
     entry.started = not token or entry.run.started
     entry.fence = token and tonumber(string.sub(token, 1, -4)) or (score - 30) * 1000000
@@ -56,16 +71,25 @@ end
 -- walk along the list.
 local over, marks, adopted, stubs = {}, {}, {}, {}
 local ending = 0
+local function sort_over(entry, list)
+    if has_message(entry.id) and not is_elsewhere(entry.id, entry.state) then
+        list[#list + 1] = entry
+        ending = ending + 1
+    else
+        leaving[#leaving + 1] = entry.id
+        stubs[#stubs + 1] = entry.state == 'active' and T .. entry.id or nil
+    end
+end
 local function sort_entry(index, id, score)
     if not score then
-        if fields_of(id, 'state')[1] ~= 'active' then
-            marks[#marks + 1] = index
-        elseif has_message(id) then
+        local state = fields_of(id, 'state')[1]
+        local stays = has_message(id) and not is_elsewhere(id, state)
+        if stays then
             adopted[#adopted + 1] = now_s + 30
             adopted[#adopted + 1] = id
         else
             marks[#marks + 1] = index
-            stubs[#stubs + 1] = T .. id
+            stubs[#stubs + 1] = state == 'active' and T .. id or nil
         end
         return
     end
@@ -73,18 +97,10 @@ local function sort_entry(index, id, score)
         return
     end
     local entry = entry_of(id, score)
-    local of_dead = entry.token and dead[entry.run.worker]
-    if entry.is_whole and (of_dead or entry.is_over) then
-        local list = of_dead or over
-        list[#list + 1] = entry
+    local of_dead = entry.token and entry.state == 'active' and dead[entry.run.worker]
+    if of_dead or entry.is_over then
+        sort_over(entry, of_dead or over)
         marks[#marks + 1] = index
-        ending = ending + 1
-    elseif not entry.is_whole and entry.late_s >= 30 then
-        leaving[#leaving + 1] = id
-        marks[#marks + 1] = index
-        if fields_of(id, 'state')[1] == 'active' then
-            stubs[#stubs + 1] = T .. id
-        end
     end
 end
 local function sort_page()
@@ -114,13 +130,7 @@ local function find_lost()
         local id = rows[i]
         if not seen[id] and ending < limit and
             not redis.call('LPOS', Q .. 'active', id, 'RANK', -1) then
-            local entry = entry_of(id, tonumber(rows[i + 1]))
-            if entry.is_whole then
-                over[#over + 1] = entry
-                ending = ending + 1
-            else
-                leaving[#leaving + 1] = id
-            end
+            sort_over(entry_of(id, tonumber(rows[i + 1])), over)
         end
     end
 end

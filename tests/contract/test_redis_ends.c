@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* test_redis_ends.c - the scripts that end or touch a run, on Redis data that is damaged in every
+ * way that one of their preconditions can fail: whatever they answer, nothing is half done. Either
+ * not a byte has changed, or the task is in exactly the place that its hash says, or where the
+ * damage has left it.
+ *
+ * A fresh run for each pair of a damage and a deed, so some hundred of them. */
+#include "lib_contract.h"
+
+#include <string.h>
+
+#include "broker/redis/quarantine_lua.h"
+#include "broker/redis/talk.h"
+#include "lib_place.h"
+
+#define Q "asynq:{default}:"
+
+/* A digest of all data but what scripts may always write: kept answers and the fence. */
+static const char digest_script[] =
+    "local keys = redis.call('KEYS', '*') table.sort(keys) local all = {} "
+    "for _, key in ipairs(keys) do if not string.find(key, ':quern:s:') then "
+    "all[#all + 1] = key .. redis.call('DUMP', key) end end "
+    "return redis.sha1hex(table.concat(all))";
+
+/* "" if the task is in no place and has no hash, or in just the place that its hash says; else what
+ * was found. Keys of another type are no place. */
+static const char whole_script[] =
+    "local Q, id = KEYS[1], ARGV[1] local found = {} "
+    "local function is(key, kind) return redis.call('TYPE', Q .. key).ok == kind end "
+    "for _, list in ipairs({'pending', 'active'}) do if is(list, 'list') then "
+    "for _, one in ipairs(redis.call('LRANGE', Q .. list, 0, -1)) do if one == id then "
+    "found[#found + 1] = list end end end end "
+    "for _, zset in ipairs({'lease', 'scheduled', 'retry', 'archived', 'completed'}) do "
+    "if is(zset, 'zset') and redis.call('ZSCORE', Q .. zset, id) then "
+    "found[#found + 1] = zset end end "
+    "local state = is('t:' .. id, 'hash') and redis.call('HGET', Q .. 't:' .. id, 'state') or '' "
+    "local expected = state == 'active' and 'active lease' or state "
+    "found = table.concat(found, ' ') "
+    "return found == expected and '' or 'state ' .. state .. ', is in: ' .. found";
+
+static struct test_redis *server(void)
+{
+    return test_place_server();
+}
+
+static void digest(char out[41])
+{
+    (void)snprintf(out, 41, "%s", test_redis_do(server(), "EVAL %s 0", digest_script));
+}
+
+static const char *not_whole(const char *id)
+{
+    return test_redis_do(server(), "EVAL %s 1 %s %s", whole_script, Q, id);
+}
+
+/* --- Damages ------------------------------------------------------------------------- */
+
+/* Commands, one a line; "a" is the task. */
+static const char *const damages[] = {
+    "EXISTS a",
+    "ZREM " Q "lease a",
+    "LREM " Q "active 0 a",
+    "DEL " Q "t:a",
+    "HDEL " Q "t:a msg",
+    "HDEL " Q "t:a quern_run",
+    "HSET " Q "t:a quern_run nonsense quern_past -1 quern_place x",
+    "HSET " Q "t:a state pending",
+    "HSET " Q "t:a state what",
+    "HDEL " Q "t:a state",
+    "HDEL " Q "t:a pending_since",
+    "HSET " Q "t:a pending_since 1",
+    "DEL " Q "t:a\nSET " Q "t:a x",
+    "DEL " Q "active\nSET " Q "active x",
+    "DEL " Q "lease\nSET " Q "lease x",
+    "SET " Q "pending x",
+    "SET " Q "retry x",
+    "SET " Q "archived x",
+    "SET " Q "completed x",
+    "SET " Q "quern:due x",
+    "SET " Q "quern:corrupt x",
+    "DEL " Q "quern:meta\nSET " Q "quern:meta x",
+    "HSET " Q "quern:meta streak nonsense trimmed nonsense",
+    "DEL " Q "quern:workers\nSET " Q "quern:workers x",
+    "SET " Q "processed nonsense",
+    "LPUSH " Q "processed x",
+    "SET " Q "processed:2027-01-15 nonsense",
+    "LPUSH " Q "processed:2027-01-15 x",
+    "SET " Q "failed nonsense",
+    "LPUSH " Q "failed x",
+    "LPUSH " Q "failed:2027-01-15 x",
+    "DEL lock\nLPUSH lock x",
+    "SET lock other",
+    "LPUSH " Q "quern:s:0000000000000007:o x",
+};
+
+/* Words that stand alone for the name of a key. */
+static void damage(const char *commands, const char *lock)
+{
+    char line[256];
+    while (*commands != '\0') {
+        size_t size = strcspn(commands, "\n");
+        char *words[8];
+        size_t count = 0;
+        (void)snprintf(line, sizeof line, "%.*s", (int)size, commands);
+        for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " ")) {
+            words[count++] = strcmp(word, "lock") == 0 ? (char *)(uintptr_t)lock : word;
+        }
+        static const char *const formats[] = {"",
+                                              "%s",
+                                              "%s %s",
+                                              "%s %s %s",
+                                              "%s %s %s %s",
+                                              "%s %s %s %s %s",
+                                              "%s %s %s %s %s %s",
+                                              "%s %s %s %s %s %s %s",
+                                              "%s %s %s %s %s %s %s %s"};
+        (void)test_redis_do(server(), formats[count], words[0], words[1], words[2], words[3],
+                            words[4], words[5], words[6], words[7]);
+        commands += size + (commands[size] == '\n' ? 1 : 0);
+    }
+}
+
+/* --- Deeds --------------------------------------------------------------------------- */
+
+enum {
+    DEED_DONE_KEPT = QN_CANCEL + 1,
+    DEED_EXTEND,
+    DEED_RESULT,
+    DEED_RECOVER,
+    DEED_START,
+    DEED_QUARANTINE,
+    DEEDS
+};
+
+static quern_status exchange(struct contract *c, const struct qn_outcome *outcome,
+                             const struct qn_leased *start, enum qn_applied *applied)
+{
+    static uint64_t sequence;
+    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_exchange request = {.stamp = {.session = 7, .sequence = ++sequence},
+                                  .outcomes = outcome,
+                                  .outcome_count = outcome != NULL ? 1 : 0,
+                                  .starts = &start,
+                                  .start_count = start != NULL ? 1 : 0,
+                                  .worker_id = CONTRACT_WORKER,
+                                  .lease_ms = CONTRACT_LEASE_MS,
+                                  .queues = &turn,
+                                  .queue_count = 1};
+    struct qn_exchange_reply reply = {.applied = applied};
+    return qn_broker_exchange(c->broker, &request, &reply, NULL);
+}
+
+/* Returns what it answers. A crash is the third one, so that it archives. */
+static quern_status do_deed(struct contract *c, int deed, const struct qn_leased *run)
+{
+    const char *queue = "default";
+    size_t count = 0;
+    enum qn_applied applied = QN_STALE;
+    struct qn_extension extension = {.run = run};
+    struct qn_outcome outcome = {.run = run,
+                                 .kind =
+                                     deed == DEED_DONE_KEPT ? QN_DONE : (enum qn_outcome_kind)deed,
+                                 .started = true,
+                                 .cause = QUERN_CAUSE_CHILD_DIED,
+                                 .delay_ms = 1500,
+                                 .error = "broken",
+                                 .result = "42",
+                                 .result_size = 2,
+                                 .has_result = true};
+    switch (deed) {
+    case DEED_EXTEND:
+        return qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, NULL);
+    case DEED_RESULT:
+        return qn_broker_write_result(c->broker, run, "42", 2, NULL);
+    case DEED_RECOVER:
+        contract_advance(c, 3 * CONTRACT_LEASE_MS);
+        return qn_broker_recover(c->broker, &queue, 1, 10, NULL, NULL, &count, NULL);
+    case DEED_START:
+        return exchange(c, NULL, run, NULL);
+    case DEED_QUARANTINE:
+        (void)test_redis_do(server(), "EVAL %s 1 %s a %llu", qn_lua_quarantine.text, Q,
+                            (unsigned long long)run->token);
+        return QUERN_OK;
+    default:
+        return exchange(c, &outcome, NULL, &applied);
+    }
+}
+
+static void assert_nothing_half_done(struct contract *c, const char *commands, int deed)
+{
+    char before[41];
+    char after[41];
+    char lock[300];
+    char found[300];
+    const quern_task task = {.type = "t",
+                             .id = "a",
+                             .unique_ms = 3600000,
+                             .retention_ms = deed == DEED_DONE_KEPT ? 60000 : 0};
+    (void)test_redis_do(server(), "FLUSHDB");
+    contract_announce(c->broker, CONTRACT_WORKER);
+    contract_enqueue(c, &task);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    (void)snprintf(lock, sizeof lock, "%s", test_redis_do(server(), "HGET " Q "t:a unique_key"));
+    if (deed == QN_CRASH) {
+        (void)test_redis_do(server(), "HSET " Q "t:a quern_past %s", "2 1800000000000 0 0 4 0");
+    }
+    damage(commands, lock);
+    digest(before);
+    (void)snprintf(found, sizeof found, "%s", not_whole("a"));
+    (void)do_deed(c, deed, run);
+    digest(after);
+    qn_leased_free(run);
+    const char *finds = not_whole("a");
+    if (strcmp(before, after) != 0 && finds[0] != '\0' && strcmp(finds, found) != 0) {
+        fail_msg("deed %d after \"%s\": %s", deed, commands, finds);
+    }
+}
+
+static void whatever_is_damaged_nothing_is_half_done(struct contract *c)
+{
+    for (size_t i = 0; i < TEST_COUNT(damages); i++) {
+        for (int deed = 0; deed < DEEDS; deed++) {
+            assert_nothing_half_done(c, damages[i], deed);
+        }
+    }
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("redis", whatever_is_damaged_nothing_is_half_done),
+};
+CONTRACT_MAIN(tests)

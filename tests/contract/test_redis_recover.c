@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* test_redis_recover.c - recovery on Redis: a Go worker's leases in their grace, what asynq's known
+ * holes leave behind, and that no call does more than its share, however much there is. */
+#include "lib_contract.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib_place.h"
+
+#define Q "asynq:{default}:"
+
+static struct test_redis *server(void)
+{
+    return test_place_server();
+}
+
+static const char *ask(const char *command)
+{
+    return test_redis_do(server(), command);
+}
+
+/* As asynq's dequeue: the task moves, and the field that would be our token goes. */
+static void go_takes(const char *id)
+{
+    char script[600];
+    (void)snprintf(script, sizeof script,
+                   "redis.call('LREM', '%spending', 1, '%s') "
+                   "redis.call('LPUSH', '%sactive', '%s') "
+                   "redis.call('HSET', '%st:%s', 'state', 'active') "
+                   "redis.call('HDEL', '%st:%s', 'pending_since') "
+                   "return redis.call('ZADD', '%slease', redis.call('TIME')[1] + 30, '%s')",
+                   Q, id, Q, id, Q, id, Q, id, Q, id);
+    assert_string_equal(test_redis_do(server(), "EVAL %s 0", script), "1");
+}
+
+/* As asynq's done of a task without a lock. */
+static bool go_finishes(const char *id)
+{
+    char script[600];
+    (void)snprintf(script, sizeof script,
+                   "if redis.call('LREM', '%sactive', 0, '%s') == 0 or "
+                   "redis.call('ZREM', '%slease', '%s') == 0 or "
+                   "redis.call('DEL', '%st:%s') == 0 then return 0 end "
+                   "redis.call('INCR', '%sprocessed') "
+                   "return redis.call('INCR', '%sprocessed:2027-01-15') > 0",
+                   Q, id, Q, id, Q, id, Q, Q);
+    return strcmp(test_redis_do(server(), "EVAL %s 0", script), "1") == 0;
+}
+
+/* --- A Go worker's leases ------------------------------------------------------------ */
+
+static void lease_of_a_go_worker_has_thirty_seconds_more(struct contract *c)
+{
+    contract_put(c, "default", "a");
+    go_takes("a");
+    contract_advance(c, 59999);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    contract_advance(c, 1);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    assert_int_equal(run->cause, QUERN_CAUSE_LEASE_EXPIRED);
+    assert_int_equal(run->crash_count, 1);
+    assert_int_equal(run->retry_count, 0);
+    contract_finish(c, run, QN_DONE);
+}
+
+static void task_that_kills_go_workers_becomes_poison(struct contract *c)
+{
+    contract_put(c, "default", "a");
+    for (int i = 0; i < 3; i++) {
+        go_takes("a");
+        contract_advance(c, 60000);
+        assert_int_equal(contract_recover(c, "default"), 1);
+        contract_advance(c, QN_CRASH_RETRY_MS);
+        (void)contract_forward(c, "default", NULL);
+    }
+    struct contract_view view = contract_see(c, "default", "a");
+    assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
+    assert_string_equal(view.error, "poison: 3 crashes; the last: lease expired");
+    assert_int_equal(view.retry_count, 0);
+    assert_string_equal(view.type, "t");
+    contract_assert_counted(c, "default", 1, 1);
+}
+
+/* The lease of our run is over, asynq's recoverer has retried the task, and a Go worker runs it. */
+static void run_that_a_go_worker_took_over_changes_nothing(struct contract *c)
+{
+    static const enum qn_outcome_kind kinds[] = {QN_DONE,    QN_DROP,      QN_RETRY, QN_SNOOZE,
+                                                 QN_ARCHIVE, QN_GIVE_BACK, QN_CRASH, QN_CANCEL};
+    quern_error err = {0};
+    struct qn_leased *zombie = contract_start(c, "a");
+    struct qn_extension extension = {.run = zombie};
+    contract_advance(c, 2 * CONTRACT_LEASE_MS);
+    (void)ask("LREM " Q "active 0 a");
+    (void)ask("ZREM " Q "lease a");
+    (void)ask("LPUSH " Q "pending a");
+    (void)ask("HSET " Q "t:a state pending pending_since 1800000060000000000");
+    go_takes("a");
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
+        assert_int_equal(contract_tell(c, zombie, kinds[i]), QN_STALE);
+    }
+    assert_ok(qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, &err), err);
+    assert_false(extension.held);
+    assert_int_equal(qn_broker_write_result(c->broker, zombie, "x", 1, &err), QUERN_E_STALE);
+    contract_assert_counted(c, "default", 0, 0);
+    assert_string_equal(ask("HEXISTS " Q "t:a result"), "0");
+    assert_true(go_finishes("a"));
+    contract_assert_counted(c, "default", 1, 0);
+    assert_int_equal(contract_tell(c, zombie, QN_DONE), QN_STALE);
+    contract_assert_counted(c, "default", 1, 0);
+    qn_leased_free(zombie);
+}
+
+/* --- What should not be there -------------------------------------------------------- */
+
+static void task_without_a_lease_gets_one_and_comes_back(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    contract_put(c, "default", "b");
+    go_takes("b");
+    (void)ask("ZREM " Q "lease a b");
+    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_string_equal(ask("ZCARD " Q "lease"), "2");
+    /* Whoever runs it may still finish: nothing was taken from him. */
+    assert_true(go_finishes("b"));
+    contract_advance(c, CONTRACT_LEASE_MS + 1);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_SALVAGED);
+    contract_assert_counted(c, "default", 2, 0);
+}
+
+static void lease_of_a_task_that_is_in_no_list_is_ended(struct contract *c)
+{
+    qn_leased_free(contract_start(c, "a"));
+    (void)ask("LREM " Q "active 0 a");
+    contract_advance(c, 3 * CONTRACT_LEASE_MS);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+    assert_string_equal(ask("ZCARD " Q "lease"), "0");
+}
+
+static void ghosts_go(struct contract *c)
+{
+    /* As asynq dequeues an id whose hash is gone: a hash that has only its state. */
+    (void)ask("LPUSH " Q "pending ghost");
+    go_takes("ghost");
+    (void)ask("LPUSH " Q "active unleased");
+    (void)ask("ZADD " Q "lease 1800000000 unlisted");
+    contract_put(c, "default", "here");
+    (void)ask("LPUSH " Q "active here");
+    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_string_equal(ask("LRANGE " Q "active 0 -1"), "ghost\n");
+    contract_advance(c, 120000);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_string_equal(ask("LLEN " Q "active"), "0");
+    assert_string_equal(ask("ZCARD " Q "lease"), "0");
+    assert_string_equal(ask("EXISTS " Q "t:ghost"), "0");
+    contract_finish(c, contract_take_id(c, "default", "here"), QN_DONE);
+    assert_null(contract_take(c, "default"));
+}
+
+static void task_in_active_whose_state_is_wrong_comes_back(struct contract *c)
+{
+    static const char *const states[] = {"pending", "retry", "what", ""};
+    for (size_t i = 0; i < TEST_COUNT(states); i++) {
+        qn_leased_free(contract_start(c, "a"));
+        (void)test_redis_do(server(), "HSET " Q "t:a state %s", states[i]);
+        contract_advance(c, 3 * CONTRACT_LEASE_MS);
+        assert_int_equal(contract_recover(c, "default"), 1);
+        contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+    }
+}
+
+/* --- Many of them -------------------------------------------------------------------- */
+
+/* count tasks of ours whose lease is over, each beside one of a Go worker in its grace. */
+static void fill(size_t count)
+{
+    static const char script[] =
+        "local Q, now = KEYS[1], redis.call('TIME')[1] for i = ARGV[1], ARGV[2] do "
+        "for _, kind in ipairs({'go', 'our'}) do local id = kind .. i "
+        "redis.call('HSET', Q .. 't:' .. id, 'msg', '\\10\\1t\\26' .. string.char(#id) .. id .. "
+        "'\\34\\7default', 'state', 'active') "
+        "if kind == 'our' then redis.call('HSET', Q .. 't:' .. id, 'pending_since', "
+        "string.format('17999999%011d', i), 'quern_run', '1 1 1799999960000000000 ' .. "
+        "(now - 10) * 1000 .. ' other') end "
+        "redis.call('LPUSH', Q .. 'active', id) "
+        "redis.call('ZADD', Q .. 'lease', now - 10, id) end end";
+    for (size_t first = 0; first < count; first += 1000) {
+        (void)test_redis_do(server(), "EVAL %s 1 %s %d %d", script, Q, (int)first,
+                            (int)(first + 1000 < count ? first + 1000 : count) - 1);
+    }
+}
+
+/* All commands that the server ever carried out, also inside scripts. */
+static long long work_done(void)
+{
+    const char *line = ask("INFO commandstats");
+    long long calls = 0;
+    while ((line = strstr(line, "calls=")) != NULL) {
+        line += strlen("calls=");
+        calls += strtoll(line, NULL, 10);
+    }
+    return calls;
+}
+
+static void many_expired_leases_are_recovered_in_bounded_steps(struct contract *c)
+{
+    const size_t count = test_full() ? 100000 : 10000;
+    size_t found = 0;
+    long long most = 0;
+    size_t calls = 0;
+    fill(count);
+    while (found < count) {
+        long long before = work_done();
+        found += contract_recover(c, "default");
+        long long work = work_done() - before;
+        most = work > most ? work : most;
+        assert_true(calls++ < count);
+    }
+    assert_int_equal(found, count);
+    /* Eight pages of 500, and at most 128 tasks that are moved, each with its place in pending. */
+    assert_true(most < 8 * 500 * 4 + 128 * 20);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_int_equal(test_redis_count(server(), "LLEN " Q "active"), count);
+    assert_int_equal(test_redis_count(server(), "ZCARD " Q "lease"), count);
+    assert_int_equal(contract_count(c, "default", QUERN_TASK_ACTIVE), count);
+    assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), count);
+    assert_string_equal(ask("HGET " Q "t:go77 state"), "active");
+    print_message("%zu calls, at most %lld commands each\n", calls, most);
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("redis", lease_of_a_go_worker_has_thirty_seconds_more),
+    CONTRACT_TEST_ONLY("redis", task_that_kills_go_workers_becomes_poison),
+    CONTRACT_TEST_ONLY("redis", run_that_a_go_worker_took_over_changes_nothing),
+    CONTRACT_TEST_ONLY("redis", task_without_a_lease_gets_one_and_comes_back),
+    CONTRACT_TEST_ONLY("redis", lease_of_a_task_that_is_in_no_list_is_ended),
+    CONTRACT_TEST_ONLY("redis", ghosts_go),
+    CONTRACT_TEST_ONLY("redis", task_in_active_whose_state_is_wrong_comes_back),
+    CONTRACT_TEST_ONLY("redis", many_expired_leases_are_recovered_in_bounded_steps),
+};
+CONTRACT_MAIN(tests)
