@@ -101,8 +101,10 @@ static void damage(const char *commands, const char *lock)
         size_t size = strcspn(commands, "\n");
         char *words[8];
         size_t count = 0;
+        char *rest = NULL;
         (void)snprintf(line, sizeof line, "%.*s", (int)size, commands);
-        for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " ")) {
+        for (char *word = strtok_r(line, " ", &rest); word != NULL;
+             word = strtok_r(NULL, " ", &rest)) {
             words[count++] = strcmp(word, "lock") == 0 ? (char *)(uintptr_t)lock : word;
         }
         static const char *const formats[] = {"",
