@@ -4,7 +4,11 @@
  * A session is two talks on one lane: a look, then a write with a script, an integer and a value.
  * It is cut at each byte of what the server says; what the link then says of the effect must be
  * true. */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "broker/redis/redis.h"
@@ -361,6 +365,9 @@ static void each_way_to_a_server_works(void **state)
     (void)state;
     char url[128];
     quern_error err = {0};
+    /* Names with several addresses, of which one answers. */
+    (void)snprintf(url, sizeof url, "redis://localhost:%d", server.port);
+    assert_ok(try_open(url, "", &err), err);
     (void)test_redis_do(&server, "CONFIG SET bind %s", "127.0.0.1 ::1");
     assert_ok(try_open(server.url, "", &err), err);
     assert_ok(try_open(server.tcp_url, "/1", &err), err);
@@ -374,6 +381,28 @@ static void each_way_to_a_server_works(void **state)
     assert_non_null(strstr(err.text, "redis://no-such-host.invalid:6379/0: "));
     assert_int_equal(try_open("redis-socket:///nowhere/r.sock", "", &err), QUERN_E_CONNECT);
     assert_non_null(strstr(err.text, "No such file"));
+}
+
+static int tcp_option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t size = sizeof value;
+    assert_int_equal(getsockopt(fd, level, name, &value, &size), 0);
+    return value;
+}
+
+static void connections_notice_a_peer_that_is_gone(void **state)
+{
+    (void)state;
+    struct qn_redis *self = open_broker(server.tcp_url, 10000);
+    int fd = self->lanes[QN_LANE_REST].link.fd;
+    assert_int_equal(tcp_option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 1, 60);
+    assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 1000, 60000);
+    assert_int_equal(tcp_option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+    assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    assert_true((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+    close_broker(self);
 }
 
 static void connections_have_names(void **state)
@@ -402,6 +431,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_huge_reply_is_refused_and_the_link_lives_on, start, stop),
     cmocka_unit_test_setup_teardown(who_may_not_is_told_why, start, stop),
     cmocka_unit_test_setup_teardown(each_way_to_a_server_works, start, stop),
+    cmocka_unit_test_setup_teardown(connections_notice_a_peer_that_is_gone, start, stop),
     cmocka_unit_test_setup_teardown(connections_have_names, start, stop),
 };
 TEST_MAIN(tests)
