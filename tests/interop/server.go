@@ -11,7 +11,8 @@
 //	skip, revoke   asynq's SkipRetry and RevokeTask
 //	panic          panics
 //	rest:MS        done after so many milliseconds, or the context's error before
-//	hold           done when the file BOOK.go.ID exists, or the context's error before
+//	hold           done when the file BOOK.go.ID or BOOK.go.NAME.ID exists, or the context's error
+//	               before
 
 package main
 
@@ -75,23 +76,21 @@ func (w *worker) write(ctx context.Context, what string, failure error) {
 	}
 }
 
-// Waits for the moment or the file, and gives up with the context.
-func waitFor(ctx context.Context, path string, limit time.Duration) error {
-	began := time.Now()
-	for {
-		if path != "" {
-			if _, err := os.Stat(path); err == nil {
-				return nil
-			}
-		} else if time.Since(began) >= limit {
-			return nil
-		}
+// Looks each 2 ms, and gives up with the context.
+func waitFor(ctx context.Context, over func() bool) error {
+	for !over() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(min(2*time.Millisecond, max(limit, time.Millisecond))):
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (w *worker) run(ctx context.Context, task *asynq.Task) error {
@@ -117,9 +116,13 @@ func (w *worker) run(ctx context.Context, task *asynq.Task) error {
 	case "panic":
 		panic("as asked")
 	case "rest":
-		return waitFor(ctx, "", time.Duration(value)*time.Millisecond)
+		began := time.Now()
+		return waitFor(ctx, func() bool { return time.Since(began).Milliseconds() >= int64(value) })
 	case "hold":
-		return waitFor(ctx, w.config.Book+".go."+id, 0)
+		return waitFor(ctx, func() bool {
+			return exists(w.config.Book+".go."+id) ||
+				exists(w.config.Book+".go."+w.config.Name+"."+id)
+		})
 	}
 	return fmt.Errorf("no handler for %q", task.Type())
 }

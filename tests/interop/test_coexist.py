@@ -10,9 +10,10 @@ then in the server is what a stop of so many seconds leaves."""
 import os
 import signal
 import time
+import unittest
 
 import lib_interop
-from lib_interop import InteropTest, assert_same_task
+from lib_interop import FULL, InteropTest, assert_same_task
 
 LEASE = "asynq:{default}:lease"
 
@@ -49,6 +50,23 @@ class RecoverTest(InteropTest):
         self.assertEqual((second["cause"], second["crashes"], second["retried"]),
                          ("lease expired", 1, 0))
         self.assertEqual(self.counts(), (1, 0))
+        self.stop(worker)
+        self.assert_clean()
+
+    @unittest.skipUnless(FULL, "takes more than a minute: QUERN_TEST_FULL=1")
+    def test_without_turning_anything_quern_waits_for_the_lease_and_the_grace(self):
+        self.enqueue("hold", b"", "--id", "x", "--retry", "2")
+        server = self.go_server()
+        self.until_started("x")
+        server.kill()
+        server.wait()
+        ends = int(self.redis.do("ZSCORE", LEASE, "x"))
+        self.release("x")
+        worker = self.quern_worker()
+        self.until(lambda: self.state("x") == "gone", "quern runs it", patience_s=100)
+        [_, second] = self.read_book("start")
+        self.assertGreaterEqual(second["at_ns"] / 1e9, ends + 30)
+        self.assertLess(second["at_ns"] / 1e9, ends + 40)
         self.stop(worker)
         self.assert_clean()
 
@@ -238,9 +256,9 @@ class AggregateTest(InteropTest):
 class FenceTest(InteropTest):
     """A worker of quern is stopped past its lease, a Go server runs the task, the first goes on."""
 
-    def stopped_and_overtaken(self, *options):
+    def stopped_and_overtaken(self, *options, lease_ms=30000):
         self.enqueue("hold", b"", "--id", "x", "--retry", "3", *options)
-        worker = self.quern_worker(name="first")
+        worker = self.quern_worker(name="first", lease_ms=lease_ms)
         self.until_started("x")
         worker.send_signal(signal.SIGSTOP)
         self.age_leases()
@@ -255,11 +273,10 @@ class FenceTest(InteropTest):
     def told(self, worker_name):
         return [line for line in self.read_book("told") if line["worker"] == worker_name]
 
-    def test_its_outcome_is_refused_while_go_runs_the_task(self):
-        worker, server = self.stopped_and_overtaken("--retention", "1h")
+    def assert_refused(self, worker, server):
+        """The first goes on, and ends; nothing that Go's run has is touched; then Go ends it."""
         before = self.redis.dump()
         worker.send_signal(signal.SIGCONT)
-        # Its handler ends, by itself or because it hears that the lease is lost.
         [told] = self.until(lambda: self.told("first"), "the first is told")
         self.assertFalse(told["applied"])
         after = self.redis.dump()
@@ -269,6 +286,7 @@ class FenceTest(InteropTest):
                 self.assertEqual(sorted(after[key][2]), sorted(before[key][2]))
             else:
                 self.assertEqual(after[key], before[key], name)
+        self.assertEqual(len(self.read_book("end")), 1)
         self.release("x")
         self.until_state("completed", "x")
         self.assertEqual(self.counts(), (2, 1))
@@ -276,6 +294,16 @@ class FenceTest(InteropTest):
         self.stop(server)
         self.stop(worker)
         self.assert_clean()
+
+    def test_its_success_is_refused_while_go_runs_the_task(self):
+        worker, server = self.stopped_and_overtaken("--retention", "1h")
+        self.release("x", worker="first")  # so that it ends before it hears of anything
+        self.assert_refused(worker, server)
+
+    def test_it_hears_that_its_lease_is_lost_while_go_runs_the_task(self):
+        # Prolonged each 2 s, so that it hears of it soon.
+        worker, server = self.stopped_and_overtaken("--retention", "1h", lease_ms=6000)
+        self.assert_refused(worker, server)
 
     def test_its_success_is_refused_after_go_has_done_the_task(self):
         worker, server = self.stopped_and_overtaken("--retention", "1h")

@@ -61,12 +61,25 @@ static void note(const struct place *place, const char *what, const quern_run *r
     }
 }
 
-/* Waits so long, or for ever until the file is there; false when the run is cancelled before. */
-static bool rest(quern_run *run, const char *path, long long limit_ms)
+/* Whether the test lets a run of the type "hold" end: everybody's, or only that of this worker. */
+static bool is_released(const quern_run *run, const struct place *place)
+{
+    char path[LINE_SIZE];
+    (void)snprintf(path, sizeof path, "%s.go.%s", place->book, quern_run_task_id(run));
+    if (access(path, F_OK) == 0) {
+        return true;
+    }
+    (void)snprintf(path, sizeof path, "%s.go.%s.%s", place->book, place->name,
+                   quern_run_task_id(run));
+    return access(path, F_OK) == 0;
+}
+
+/* Waits so long, or, with -1, until it is released; false when the run is cancelled before. */
+static bool rest(quern_run *run, const struct place *place, long long limit_ms)
 {
     long long end_ns = now_ns() + limit_ms * 1000000;
     while (!quern_run_cancelled(run)) {
-        if (path != NULL ? access(path, F_OK) == 0 : now_ns() >= end_ns) {
+        if (limit_ms < 0 ? is_released(run, place) : now_ns() >= end_ns) {
             return true;
         }
         struct pollfd cancel = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
@@ -103,13 +116,11 @@ static quern_outcome obey(quern_run *run, const quern_task *task, const struct p
     if (strcmp(task->type, "revoke") == 0) {
         return QUERN_DROP;
     }
-    char path[LINE_SIZE];
-    (void)snprintf(path, sizeof path, "%s.go.%s", place->book, quern_run_task_id(run));
     bool hold = strcmp(task->type, "hold") == 0;
     if (!hold && strncmp(task->type, "rest:", 5) != 0) {
         return quern_run_fail(run, QUERN_RETRY, "no handler for \"%s\"", task->type);
     }
-    if (!rest(run, hold ? path : NULL, value)) {
+    if (!rest(run, place, hold ? -1 : value)) {
         return quern_run_fail(run, QUERN_RETRY, "%s", quern_run_cancel_reason(run));
     }
     return QUERN_DONE;
