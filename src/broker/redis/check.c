@@ -110,6 +110,9 @@ quern_status qn_redis_check(struct qn_broker *broker, bool repair,
     if (status == QUERN_OK) {
         status = qn_check_keys(&check, err);
     }
+    for (size_t i = 0; status == QUERN_OK && i < check.queue_count; i++) {
+        status = qn_check_index(&check, check.queues[i], err);
+    }
     if (status == QUERN_OK) {
         status = qn_check_server(&check, err);
     }

@@ -95,6 +95,9 @@ QUERN_NODISCARD quern_status qn_check_keys(struct qn_redis_check *check, quern_e
 /* All that the containers of a queue list (check_sweep.c). */
 QUERN_NODISCARD quern_status qn_check_sweep(struct qn_redis_check *check,
                                             struct qn_checked_queue *queue, quern_error *err);
+/* The index of due moments; last, as what comes back to scheduled or retry needs it. */
+QUERN_NODISCARD quern_status qn_check_index(struct qn_redis_check *check,
+                                            struct qn_checked_queue *queue, quern_error *err);
 /* The queue as a whole: its counters, groups, workers (check_queue.c). */
 QUERN_NODISCARD quern_status qn_check_queue(struct qn_redis_check *check,
                                             struct qn_checked_queue *queue, quern_error *err);

@@ -122,7 +122,7 @@ static bool note_id(struct sweep *sweep, const struct qn_reply *page, size_t fir
         *ret_wrong = *ret_wrong || (is_lease && !qn_id_set_has(&queue->active, id->data, id->size));
         return true;
     }
-    uint64_t token = is_active ? qn_reply_uint(qn_reply_at(page, first + 2)) : 0;
+    uint64_t token = is_active && !*ret_wrong ? qn_reply_uint(qn_reply_at(page, first + 2)) : 0;
     queue->token = token > queue->token ? token : queue->token;
     return qn_id_set_add(&queue->ids, id->data, id->size) &&
            (!is_active || qn_id_set_add(&queue->active, id->data, id->size));
@@ -244,9 +244,6 @@ quern_status qn_check_sweep(struct qn_redis_check *check, struct qn_checked_queu
     if (status == QUERN_OK) {
         status = walk(&sweep, "lease", false, err);
     }
-    if (status == QUERN_OK) {
-        status = walk(&sweep, "quern:due", false, err);
-    }
     if (status == QUERN_OK && !qn_id_set_twins(&queue->ids, &twins)) {
         status = qn_error_nomem(err);
     }
@@ -256,4 +253,11 @@ quern_status qn_check_sweep(struct qn_redis_check *check, struct qn_checked_queu
     }
     qn_id_set_finish(&twins);
     return status;
+}
+
+quern_status qn_check_index(struct qn_redis_check *check, struct qn_checked_queue *queue,
+                            quern_error *err)
+{
+    struct sweep sweep = {.check = check, .queue = queue};
+    return walk(&sweep, "quern:due", false, err);
 }
