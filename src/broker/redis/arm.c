@@ -8,6 +8,7 @@
  * dies later is noticed by wait, and is news, too. */
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "broker/redis/arm_lua.h"
 #include "broker/redis/redis.h"
@@ -34,8 +35,8 @@ static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, q
     struct pair pair = {.tracked = tracked->opened_count + (tracked->fd < 0 ? 1 : 0),
                         .listener = watch->listener.opened_count,
                         .listener_id = watch->listener_id};
-    pair.tell =
-        !watch->polls && (watch->told_by != pair.tracked || watch->told_of != pair.listener);
+    pair.tell = !watch->polls && (watch->told_by != pair.tracked ||
+                                  (watch->told_of != pair.listener && !QN_BUG(OLD_TRACKER)));
     (void)pthread_mutex_unlock(&watch->mutex);
     *ret_pair = pair;
     return status;

@@ -28,6 +28,7 @@ local results = {}
 
 -- Reading. What is neither 'd' nor 'c' afterwards is stored.
 call('LLEN', prefix .. 'pending')
+-- bug WRITE_BEFORE_READ: call('PING')
 local rows = {}
 local names = {}
 for i = 1, count do

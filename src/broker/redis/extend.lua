@@ -36,5 +36,6 @@ if #scores > 0 then
 end
 for id, run in pairs(runs) do
     redis.call('HSET', Q .. 't:' .. id, 'quern_run', run)
+    -- bug EXTEND_CHANGES_TOKEN: redis.call('HSET', Q .. 't:' .. id, 'pending_since', '1')
 end
 return table.concat(answers)

@@ -334,6 +334,7 @@ local function write_lists(taken, merged)
             ids[#ids + 1] = merged[i]
         end
         redis.call('RPUSH', Q .. 'pending', unpack(ids))
+        -- bug GIVE_BACK_AT_TAIL: redis.call('LPUSH', Q .. 'pending', unpack(ids))
     end
 end
 

@@ -5,6 +5,7 @@
  * while the task is active. So the message is rewritten here, with all that it held when it was
  * read; only moments are left to the script, because they are the server's. */
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "broker/redis/exchange.h"
@@ -45,7 +46,8 @@ static quern_status put_message(struct qn_talk *talk, const struct qn_outcome *o
     if (status != QUERN_OK) {
         return status;
     }
-    message.retry_count = run->retry_count + (outcome->kind == QN_RETRY ? 1 : 0);
+    int64_t more = QN_BUG(RETRY_COUNTED_TWICE) ? 2 : 1;
+    message.retry_count = run->retry_count + (outcome->kind == QN_RETRY ? more : 0);
     message.error = outcome->error != NULL ? outcome->error : message.error;
     if (outcome->kind != QN_SNOOZE) {
         message.failed_at_ms = 0; /* the script puts it at the end */
@@ -184,18 +186,14 @@ static bool is_of(const struct qn_leased *run, const char *queue)
 
 static void begin_queue(struct qn_talk *talk, const struct qn_exchange *exchange, const char *queue)
 {
-    char session[17];
     size_t start_count = 0;
     for (size_t i = 0; i < exchange->start_count; i++) {
         start_count += is_of(exchange->starts[i], queue) ? 1 : 0;
     }
-    (void)snprintf(session, sizeof session, "%016llx", (unsigned long long)exchange->stamp.session);
     qn_talk_script(talk, &qn_lua_outcome, 1);
     qn_talk_prefix(talk, queue);
-    char *copy = qn_arena_strdup(talk->arena, session);
-    talk->failed = talk->failed || copy == NULL;
-    qn_talk_text(talk, text_or_empty(copy));
-    qn_talk_uint(talk, exchange->stamp.sequence);
+    qn_talk_session(talk, exchange->stamp.session);
+    qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
     qn_talk_uint(talk, start_count);
     for (size_t i = 0; i < exchange->start_count; i++) {
         if (is_of(exchange->starts[i], queue)) {

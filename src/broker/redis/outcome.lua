@@ -49,6 +49,7 @@ local function alive(i, token)
     local fields = fields_of(ids[i], 'state', 'pending_since', 'quern_past', 'quern_run',
         'quern_place')
     if not leases[i] or fields[1] ~= 'active' or fields[2] ~= token then
+        -- bug TOKEN_UNCHECKED: if not leases[i] or fields[1] ~= 'active' then
         return nil
     end
     leave(ids[i])
@@ -86,6 +87,7 @@ local function finish(i, lock, keep, salvages)
     local fields = fields_of(id, 'state', 'pending_since', 'quern_past')
     local result = '0'
     if fields[2] ~= token then
+        -- bug TOKEN_UNCHECKED: if false then
         return '1'
     end
     if leases[i] and fields[1] == 'active' then
@@ -98,6 +100,7 @@ local function finish(i, lock, keep, salvages)
     ended[id] = true
     count(1, 0)
     plan_unlock(id, lock)
+    -- bug UNIQUE_LOCK_WRONG: local kept = lock
     if keep then
         keep(id, past_read(fields[3]))
     else
@@ -133,6 +136,7 @@ function apply.r(i, first, token)
     local past = alive(i, token)
     if not past then
         return '1'
+        -- bug FAILED_RUN_SALVAGED: return finish(i, nil, nil, true)
     end
     local counts = ARGV[first + 2] == '1'
     local message = ARGV[first + 3]
@@ -170,6 +174,7 @@ function apply.x(i, first, token)
         return '1'
     end
     local started = ARGV[first + 1] == '1'
+    -- bug UNSTARTED_CHARGED: local started = true
     local message = ARGV[first + 2]
     local poison = plan_crash(ids[i], {past = past, run = run, place = place, token = token,
         fence = fence_of(token), charged = started and is_chargeable(),

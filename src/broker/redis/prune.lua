@@ -95,6 +95,7 @@ local archived = {}
 if trusted and left > 0 then
     archived = redis.call('ZRANGEBYSCORE', Q .. 'archived', '-inf', now_s - tonumber(ARGV[3]),
         'LIMIT', 0, left)
+        -- bug TRIM_UNBOUNDED: 'LIMIT', 0, -1)
 end
 local trimmed = plan('archived', archived)
 local kept = redis.call('ZCARD', Q .. 'archived') - #archived

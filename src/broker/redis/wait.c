@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
 
@@ -40,6 +41,23 @@ static void take_cancellation(struct qn_watch *watch, const struct qn_reply *id,
     }
 }
 
+/* Whether the news is of one key with this end; for planted faults. */
+static bool is_news_of(const struct qn_reply *keys, const char *end)
+{
+    const struct qn_reply *key = qn_reply_at(keys, 0);
+    size_t size = strlen(end);
+    return keys->type == QN_REPLY_ARRAY && keys->count == 1 && key->size >= size &&
+           memcmp(key->data + key->size - size, end, size) == 0;
+}
+
+/* What a planted fault does not hear of, because it was not armed. */
+static bool is_missed(const struct qn_reply *keys)
+{
+    return (QN_BUG(PAUSE_NOT_ARMED) && is_news_of(keys, ":paused")) ||
+           (QN_BUG(EARLIER_DUE_NOT_ARMED) &&
+            (is_news_of(keys, ":scheduled") || is_news_of(keys, ":quern:due")));
+}
+
 static void take_message(struct qn_watch *watch, const struct qn_reply *reply,
                          struct qn_wakeup *wakeup)
 {
@@ -48,7 +66,7 @@ static void take_message(struct qn_watch *watch, const struct qn_reply *reply,
     }
     if (strcmp(qn_reply_text(qn_reply_at(reply, 1)), "asynq:cancel") == 0) {
         take_cancellation(watch, qn_reply_at(reply, 2), wakeup);
-    } else {
+    } else if (!is_missed(qn_reply_at(reply, 2))) {
         wakeup->work = true; /* some keys, or all of them (nil) */
     }
 }
