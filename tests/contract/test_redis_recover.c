@@ -112,6 +112,28 @@ static void run_that_a_go_worker_took_over_changes_nothing(struct contract *c)
     qn_leased_free(zombie);
 }
 
+/* --- The server's clock -------------------------------------------------------------- */
+
+static void clock_that_is_set_forward_takes_no_lease_from_the_living(struct contract *c)
+{
+    quern_error err = {0};
+    struct qn_leased *alive = contract_start(c, "a");
+    struct qn_leased *lost = contract_start(c, "b");
+    struct qn_extension extension = {.run = alive};
+    assert_int_equal(contract_recover(c, "default"), 0);
+    test_place_advance(&c->place, 3600 * INT64_C(1000)); /* only there: the clock was set */
+    assert_int_equal(contract_recover(c, "default"), 0);
+    contract_advance(c, CONTRACT_LEASE_MS / 3);
+    assert_ok(qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, &err), err);
+    assert_true(extension.held);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    contract_advance(c, CONTRACT_LEASE_MS - CONTRACT_LEASE_MS / 3);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    assert_int_equal(contract_state(c, "default", "b"), QUERN_TASK_PENDING);
+    assert_int_equal(contract_finish(c, alive, QN_DONE), QN_APPLIED);
+    qn_leased_free(lost);
+}
+
 /* --- What should not be there -------------------------------------------------------- */
 
 static void task_without_a_lease_gets_one_and_comes_back(struct contract *c)
@@ -235,6 +257,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", lease_of_a_go_worker_has_thirty_seconds_more),
     CONTRACT_TEST_ONLY("redis", task_that_kills_go_workers_becomes_poison),
     CONTRACT_TEST_ONLY("redis", run_that_a_go_worker_took_over_changes_nothing),
+    CONTRACT_TEST_ONLY("redis", clock_that_is_set_forward_takes_no_lease_from_the_living),
     CONTRACT_TEST_ONLY("redis", task_without_a_lease_gets_one_and_comes_back),
     CONTRACT_TEST_ONLY("redis", lease_of_a_task_that_is_in_no_list_is_ended),
     CONTRACT_TEST_ONLY("redis", ghosts_go),

@@ -5,7 +5,11 @@
  * Then, queue by queue, a script looks at pages of the leases (recover.lua). Leases that may not be
  * touched yet, those of Go workers in their grace, are paged past: the next call goes on behind
  * them, so that a hundred thousand of them delay ours by some calls, and no script takes long. The
- * record of a dead worker goes after a whole round in which it was known to be dead. */
+ * record of a dead worker goes after a whole round in which it was known to be dead.
+ *
+ * Leases end by the server's clock. When that is set forward, or another server with another clock
+ * takes over, all of them seem to be over at once; so for a while after such a jump against our
+ * clock since boot none is ended, and those who live prolong theirs by the new clock. */
 #include "broker/redis/recover.h"
 
 #include <string.h>
@@ -16,8 +20,10 @@
 #include "broker/redis/recover_lua.h"
 #include "broker/redis/redis.h"
 
-#define PAGE 500    /* leases that one script looks at: about a millisecond */
-#define PAGES_MAX 8 /* of one queue in one call */
+#define PAGE 500           /* leases that one script looks at: about a millisecond */
+#define PAGES_MAX 8        /* of one queue in one call */
+#define CLOCK_JUMP_MS 5000 /* less takes no lease from a worker that prolongs at a third of it */
+#define CLOCK_REST_MS QN_LEASE_MS
 
 struct qn_sweep {
     struct qn_sweep *next;
@@ -133,7 +139,7 @@ static quern_status read_workers(struct qn_talk *talk, const char *const *queues
 static quern_status keep_report(struct recovering *recovering, const char *queue,
                                 const struct qn_reply *reply, quern_error *err)
 {
-    for (size_t i = 2; i + 3 < reply->count && recovering->left > 0; i += 4) {
+    for (size_t i = 3; i + 3 < reply->count && recovering->left > 0; i += 4) {
         const char *id = qn_arena_strdup(&recovering->arena, qn_reply_text(reply->items[i]));
         if (id == NULL) {
             return qn_error_nomem(err);
@@ -149,17 +155,42 @@ static quern_status keep_report(struct recovering *recovering, const char *queue
     return QUERN_OK;
 }
 
+/* The latest that the server's clock may show; nothing was ever due before 1970. */
+static void put_latest(struct qn_talk *talk, const struct qn_clock_watch *clock, int64_t boot_ms)
+{
+    if (!clock->seen) {
+        qn_talk_text(talk, "");
+    } else if (clock->jumped && boot_ms - clock->jumped_at_boot_ms < CLOCK_REST_MS) {
+        qn_talk_int(talk, 0);
+    } else {
+        qn_talk_int(talk, boot_ms + clock->offset_ms + CLOCK_JUMP_MS);
+    }
+}
+
+static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t server_ms)
+{
+    int64_t offset_ms = server_ms - boot_ms;
+    if (clock->seen && offset_ms > clock->offset_ms + CLOCK_JUMP_MS) {
+        clock->jumped = true;
+        clock->jumped_at_boot_ms = boot_ms;
+    }
+    clock->offset_ms = offset_ms;
+    clock->seen = true;
+}
+
 static quern_status look_at_page(struct recovering *recovering, struct qn_sweep *sweep,
                                  const struct dead *dead, bool *ret_end, quern_error *err)
 {
     struct qn_talk *talk = &recovering->talk;
     const struct qn_reply *reply = NULL;
     size_t command = talk->command_count;
+    int64_t sent_ms = qn_clock_boot_ms(recovering->self->base.clock);
     qn_talk_script(talk, &qn_lua_recover, 1);
     qn_talk_prefix(talk, sweep->queue);
     qn_talk_uint(talk, recovering->left);
     qn_talk_int(talk, PAGE);
     qn_talk_int(talk, sweep->from);
+    put_latest(talk, &recovering->self->lease_clock, sent_ms);
     for (size_t i = 0; i < dead->count; i++) {
         qn_talk_bytes(talk, dead->ids[i]->data, dead->ids[i]->size);
     }
@@ -168,13 +199,15 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
         status = qn_talk_reply(talk, command, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(talk, reply->count >= 2, "recover", err);
+        status = qn_reply_expect(talk, reply->count >= 3, "recover", err);
     }
     if (status != QUERN_OK) {
         return status;
     }
     sweep->from = qn_reply_int(reply->items[0], 0);
     *ret_end = qn_reply_int(reply->items[1], 0) != 0;
+    note_clock(&recovering->self->lease_clock, qn_clock_boot_ms(recovering->self->base.clock),
+               qn_reply_int(reply->items[2], 0));
     return keep_report(recovering, sweep->queue, reply, err);
 }
 

@@ -2,9 +2,10 @@
 -- what is in `active` or `lease` and should not be. It looks at a page of `active`.
 --
 -- KEYS: prefix of the queue. ARGV: 1 how many leases may be ended, 2 the size of a page, 3 where it
--- begins (a rank in `active`, from the oldest on), then the ids of workers that are dead.
--- Reply: {where the next page begins, 1 if the end was reached, then for each ended lease: id,
--- cause, 1 if a crash was charged, 1 if it is poison}.
+-- begins (a rank in `active`, from the oldest on), 4 the latest that the clock may show, in ms (later:
+-- it was turned, and no lease is over; "": any time), then the ids of workers that are dead.
+-- Reply: {where the next page begins, 1 if the end was reached, the clock in ms, then for each ended
+-- lease: id, cause, 1 if a crash was charged, 1 if it is poison}.
 --
 -- A task with a token was leased by us: its lease is over at the moment in quern_run, or, where that
 -- does not fit the score (somebody mended the lease), at the score. One without is a Go worker's,
@@ -19,15 +20,16 @@ redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_count.lua
 -- include: lib_end.lua
 local limit, page, from = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local is_turned = ARGV[4] ~= '' and now_ms > tonumber(ARGV[4])
 local dead, dead_ids = {}, {}
-for i = 4, #ARGV do
+for i = 5, #ARGV do
     dead_ids[#dead_ids + 1] = ARGV[i]
     dead[ARGV[i]] = {}
 end
 local active_size = redis.call('LLEN', Q .. 'active')
 if #dead_ids == 0 and redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0 and
     active_size == redis.call('ZCARD', Q .. 'lease') then
-    return {0, 1}
+    return {0, 1, whole_number(now_ms)}
 end
 
 local function has_message(id)
@@ -59,7 +61,7 @@ local function entry_of(id, score)
     if token and math.ceil(entry.run.until_ms / 1000) == score then
         over_ms = entry.run.until_ms
     end
-    entry.is_over = over_ms <= now_ms and
+    entry.is_over = not is_turned and over_ms <= now_ms and
         (token and fields[1] == 'active' or entry.late_s >= 30)
     -- A Go worker leases for 30 s, and its run has started.
     entry.started = not token or entry.run.started
@@ -135,7 +137,7 @@ local function find_lost()
     end
 end
 
-local reply = {0, 0}
+local reply = {0, 0, whole_number(now_ms)}
 local function end_lease(entry, cause, charge)
     leaving[#leaving + 1] = entry.id
     local charged = charge and entry.started
@@ -176,7 +178,7 @@ if from >= active_size then
 end
 local looked = sort_page()
 local at_end = from + looked >= active_size
-if at_end then
+if at_end and not is_turned then
     find_lost()
 end
 for _, id in ipairs(dead_ids) do

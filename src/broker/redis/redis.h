@@ -29,7 +29,7 @@ struct qn_redis_lane {
     struct qn_arena arena; /* of the talk: what is sent and what comes back */
 };
 
-/* What prune knows of the server's clock; see there. */
+/* What prune and recover know of the server's clock, each for itself; see there. */
 struct qn_clock_watch {
     bool seen;
     bool jumped;
@@ -44,7 +44,8 @@ struct qn_redis {
     struct qn_watch watch;
     struct qn_clock_watch clock_watch; /* guarded by the mutex of the keeper's lane */
     struct qn_random random;           /* guarded by the mutex of the pump's lane */
-    struct qn_sweep *sweeps;           /* guarded by the mutex of the rest lane */
+    struct qn_clock_watch lease_clock; /* of recover; guarded by the mutex of the rest lane */
+    struct qn_sweep *sweeps;           /* the same */
 };
 
 static inline struct qn_redis *qn_redis_of(struct qn_broker *broker)
