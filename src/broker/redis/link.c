@@ -138,20 +138,23 @@ quern_status qn_link_try_read(struct qn_link *link, struct qn_arena *arena,
 quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena, int64_t deadline_mono_ns,
                           struct qn_reply **ret_reply, quern_error *err)
 {
-    while (true) {
-        struct qn_reply *reply = NULL;
-        quern_status status = qn_link_try_read(link, arena, &reply, err);
-        if (status != QUERN_OK) {
-            return status;
-        }
-        if (reply != NULL) {
-            *ret_reply = reply;
-            return QUERN_OK;
-        }
+    struct qn_reply *reply = NULL;
+    quern_status status = qn_reader_next(link, arena, &reply, err);
+    while (status == QUERN_OK && reply == NULL) {
+        bool empty = false;
         if (!qn_connect_wait(link->fd, POLLIN, deadline_mono_ns)) {
             return too_slow(link, err);
         }
+        status = receive(link, &empty, err);
+        if (status == QUERN_OK) {
+            status = qn_reader_next(link, arena, &reply, err);
+        }
     }
+    if (status != QUERN_OK) {
+        return give_up(link, status);
+    }
+    *ret_reply = reply;
+    return QUERN_OK;
 }
 
 bool qn_link_is_stale(const struct qn_link *link)

@@ -14,7 +14,8 @@
 
 #include "base/error.h"
 
-#define ITEM_SIZE_MIN 4 /* of an item of an array: ":1\r\n" */
+#define KEPT_SIZE_MAX ((size_t)1 << 20) /* of the reader's buffer between replies */
+#define ITEM_SIZE_MIN 4                 /* of an item of an array: ":1\r\n" */
 
 #if HIREDIS_MAJOR >= 1
 typedef size_t item_count;
@@ -145,6 +146,7 @@ quern_status qn_reader_init(struct qn_link *link, quern_error *err)
     }
     link->reading = (struct qn_reading){.size_max = link->target->reply_size_max};
     link->reader->privdata = &link->reading;
+    link->reader->maxbuf = KEPT_SIZE_MAX;
     begin_reply(link);
     return QUERN_OK;
 }
