@@ -34,7 +34,7 @@ def only(broker):
 
 def the_server():
     if not SERVERS:
-        SERVERS.append(lib_redis.Redis())
+        SERVERS.append(lib_redis.Redis("--appendonly", "yes"))
         atexit.register(SERVERS[0].stop)
     return SERVERS[0]
 

@@ -252,6 +252,20 @@ class DoctorTest(CliTest):
         self.assertTrue(self.json("doctor")["healthy"])
         self.assertEqual(self.state(task_id), "pending")
 
+    @only("redis")
+    def test_damage_in_redis_is_found_and_mended_without_losing_a_task(self):
+        task_id = self.enqueue("t")
+        self.redis.do("DEL", "asynq:{default}:pending")
+        self.redis.do("LPUSH", "asynq:{default}:pending", "ghost")
+        result = self.quern("--json", "doctor")
+        self.assertEqual(result.returncode, EXIT_FAILURE)
+        self.assertGreaterEqual(json.loads(result.stdout)["violated"], 2)
+        self.assertGreaterEqual(self.json("doctor", "--repair")["repaired"], 2)
+        self.assertTrue(self.json("doctor")["healthy"])
+        self.drain("t=true")
+        self.assertEqual(self.state(task_id), "gone")
+        self.assertEqual(self.redis.do("KEYS", "asynq:{default}:t:*"), [])
+
 
 class DbTest(CliTest):
     def test_init_makes_a_file_and_info_shows_it(self):

@@ -229,6 +229,26 @@ class DamageTest(LookTest):
         self.assertEqual(self.redis.do("KEYS", Q + "*"), [])
 
 
+class MemoryTest(LookTest):
+    def tearDown(self):
+        self.redis.do("CONFIG", "SET", "maxmemory", 0)
+        super().tearDown()
+
+    def test_without_memory_an_operator_can_still_act(self):
+        self.put_all_states()
+        self.put("b", "archived")
+        self.redis.do("CONFIG", "SET", "maxmemory", 1)
+        self.assertIn("maxmemory", self.quern("enqueue", "t").stderr)
+        self.ok("task", "run", "retry")
+        self.ok("task", "archive", "scheduled")
+        self.ok("task", "delete", "scheduled")
+        self.ok("task", "cancel", "active")
+        self.ok("task", "delete", "--all", "--state", "archived", "--yes")
+        self.redis.do("DEL", Q + "active")
+        self.ok("queue", "remove", "default", "--yes", "--force")
+        self.assertEqual(self.redis.do("DBSIZE"), 0)
+
+
 class ManyTest(LookTest):
     COUNT = 20000 if FULL else 4000
 
@@ -241,9 +261,9 @@ class ManyTest(LookTest):
         self.redis.do("SADD", "asynq:queues", "default")
         self.redis.pipeline(commands)
 
-    def pages(self, size, *args):
+    def pages(self, total, size, *args):
         ids = []
-        for page in range(1, self.COUNT // size + 2):
+        for page in range(1, total // size + 2):
             ids += self.ids("--size", str(size), "--page", str(page), *args)
         return ids
 
@@ -253,10 +273,10 @@ class ManyTest(LookTest):
             with self.subTest(state=state):
                 self.redis.do("FLUSHALL")
                 self.fill(state)
-                self.assertEqual(self.pages(1234),
+                self.assertEqual(self.pages(self.COUNT, 1234),
                                  expected[::-1] if state == "archived" else expected)
                 odd = expected[999::1000]
-                self.assertEqual(self.pages(3 * self.COUNT // 4, "--type", "odd"),
+                self.assertEqual(self.pages(len(odd), 3, "--type", "odd"),
                                  odd[::-1] if state == "archived" else odd)
 
     def test_an_action_on_all_that_fit_reaches_the_last(self):

@@ -146,7 +146,8 @@ local function take_out(task)
     redis.call('ZREM', Q .. 'quern:due', task.id)
 end
 
--- "crash_count crashed_at_ms failed_at_ms ended_at_ms cause since_ns", as words.
+-- "crash_count crashed_at_ms failed_at_ms ended_at_ms cause since_ns", as words; what may follow is
+-- of a place that the task leaves.
 local function past_of(task)
     local past = {}
     for word in string.gmatch(task.past, '%S+') do
@@ -186,7 +187,7 @@ function act.run(task)
     take_out(task)
     redis.call('LPUSH', Q .. 'pending', task.id)
     redis.call('HSET', task.key, 'state', 'pending', 'pending_since', now_ns,
-        'quern_past', table.concat(past, ' '))
+        'quern_past', table.concat(past, ' ', 1, 6))
     redis.call('HDEL', task.key, 'quern_place', 'quern_progress', 'quern_cancel')
 end
 function act.archive(task)
@@ -194,7 +195,7 @@ function act.archive(task)
     past[4] = now_ms
     take_out(task)
     redis.call('ZADD', Q .. 'archived', time[1], task.id)
-    redis.call('HSET', task.key, 'state', 'archived', 'quern_past', table.concat(past, ' '))
+    redis.call('HSET', task.key, 'state', 'archived', 'quern_past', table.concat(past, ' ', 1, 6))
     redis.call('HDEL', task.key, 'quern_place')
     trim()
 end
