@@ -5,6 +5,7 @@
  * broker. The clock runs from the first call to the moment the broker has confirmed the last task;
  * opening and, for a drain, filling the queue are outside. Clients and workers are processes of
  * their own, so that the CPU and memory of each can be told. */
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,9 @@ static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipe
     quern_status status =
         qn_bench_work(bench, pipes->shared, do_nothing, say_ready, &to_fd, &done_ns, &error);
     qn_bench_child_send(to_fd, done_ns, status, &error);
+    /* Its memory is looked at next, so it stays until it is killed. */
+    struct pollfd end = {.fd = pipes->hold_fd};
+    (void)poll(&end, 1, -1);
 }
 
 /* The processes of one measurement. */
