@@ -20,6 +20,6 @@ end
 
 local function session_keep(key, sequence, answer)
     if sequence ~= '0' then
-        redis.call('SET', key, sequence .. ' ' .. answer, 'EX', 600)
+        redis.call('SET', key, sequence .. ' ' .. answer, 'EX', '600')
     end
 end

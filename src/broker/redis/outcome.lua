@@ -198,10 +198,30 @@ for i = 4, 3 + 2 * start_count, 2 do
     end
 end
 end_write()
--- From the oldest end of the list, where the first to finish are mostly found.
-for _, id in ipairs(leaving) do
-    redis.call('LREM', Q .. 'active', -1, id)
+-- They mostly stand at the oldest end of active. Many are taken out of that end in one step, what is
+-- not there by itself. Numbers are texts, since Redis would print one of Lua's with 17 digits.
+local function leave_active()
+    local key, gone, kept = Q .. 'active', {}, {}
+    local window = #leaving < 8 and {} or redis.call('LRANGE', key, -2 * #leaving, '-1')
+    for _, id in ipairs(leaving) do
+        gone[id] = true
+    end
+    for _, id in ipairs(window) do
+        if gone[id] then
+            gone[id] = nil
+        else
+            kept[#kept + 1] = id
+        end
+    end
+    if #kept < #window then
+        redis.call('LTRIM', key, '0', -#window - 1)
+        write_to('RPUSH', key, kept)
+    end
+    for id in pairs(gone) do
+        redis.call('LREM', key, '-1', id)
+    end
 end
+leave_active()
 answer = table.concat(applied)
 session_keep(session_key, ARGV[2], answer)
 return answer
