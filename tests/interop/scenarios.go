@@ -46,6 +46,7 @@ func enqueueScenarios() []scenario {
 		one("retry_none", taskSpec{Retry: of(0)}),
 		one("retry_seven", taskSpec{Retry: of(7)}),
 		one("timeout", taskSpec{TimeoutMs: of(int64(90000))}),
+		one("timeout_short", taskSpec{TimeoutMs: of(int64(500))}),
 		one("timeout_none", taskSpec{TimeoutMs: of(int64(0))}),
 		one("deadline", taskSpec{DeadlineS: of(int64(longAfter))}),
 		one("timeout_and_deadline", taskSpec{TimeoutMs: of(int64(90000)), DeadlineS: of(int64(longAfter))}),

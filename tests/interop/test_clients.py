@@ -117,6 +117,30 @@ class OptionTest(ClientTest):
         self.assertEqual((ours["timeout_ms"], ours["retention_ms"]), (1500, 2001))
         self.assertEqual(info["next_process_at_ns"] // 10**9, -(-ours["at_ms"] // 1000))
 
+    def test_a_message_without_any_limit_means_thirty_minutes_if_go_wrote_it(self):
+        info = self.go_enqueue(timeout_ms=500, type="hold")
+        self.assertEqual(self.go("task", queue="default", id=info["id"])["timeout_ms"], 0)
+        self.assertEqual(self.inspect(info)["timeout_ms"], 1800000)
+        worker = self.quern_worker()
+        self.until_started(info["id"])
+        [run] = self.until(lambda: self.quern("worker", "list")[0]["runs"], "the run is told")
+        self.assertLess(abs(run["deadline_at_ms"] / 1000 - time.time() - 1800), 60)
+        self.release(info["id"])
+        self.until_state("gone", info["id"])
+        self.stop(worker)
+
+    def test_no_limit_of_quern_is_a_hundred_years_for_go(self):
+        info = self.quern_enqueue(timeout_ms=0, type="hold")
+        years = self.go("task", queue="default", id=info["id"])["timeout_ms"] / 1000 / 86400 / 366
+        self.assertAlmostEqual(years, 100, delta=0.1)
+        self.assertEqual(self.inspect(info)["timeout_ms"], 0)
+        server = self.go_server()
+        self.until_started(info["id"])
+        self.release(info["id"])
+        self.until_state("gone", info["id"])
+        self.assertEqual(self.counts(), (1, 0))
+        self.stop(server)
+
     def test_ids_and_locks_hold_between_the_two(self):
         for first, second in (("go", "quern"), ("quern", "go")):
             with self.subTest(first):
