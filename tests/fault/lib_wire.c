@@ -82,6 +82,10 @@ static void carry(struct wire *wire, int client_fd)
         if (ends[0].revents != 0) {
             ssize_t count = recv(client_fd, data, sizeof data, 0);
             open = count > 0 && (server_fd < 0 || write_all(server_fd, data, (size_t)count));
+            const char *canned = wire->canned;
+            if (open && canned != NULL) {
+                open = write_all(client_fd, canned, strlen(canned));
+            }
         }
         if (open && ends[1].revents != 0) {
             open = carry_back(wire, server_fd, client_fd, limit);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_wire.h - a wire to a Redis server that is exact to the byte: it carries so many bytes of what
  * the server says and then ends or falls silent, or it carries them one by one. A thread of the
- * test program; one connection after the other. Without a server it accepts and never says a word.
- */
+ * test program; one connection after the other. Without a server it accepts and never says a word,
+ * or what it was told to. */
 #ifndef TESTS_FAULT_LIB_WIRE_H
 #define TESTS_FAULT_LIB_WIRE_H
 
@@ -16,7 +16,8 @@ enum wire_kind { WIRE_WHOLE, WIRE_CUT, WIRE_SILENT, WIRE_DRIBBLE };
 struct wire {
     char dir[TEST_DIR_SIZE];
     char url[TEST_DIR_SIZE + 32];
-    const char *server_path; /* NULL: no server */
+    const char *server_path;    /* NULL: no server */
+    const char *_Atomic canned; /* without a server: what it says when it hears something */
     int listen_fd;
     pthread_t thread;
     _Atomic int kind;

@@ -360,6 +360,43 @@ static void who_may_not_is_told_why(void **state)
     (void)test_redis_do(&server, "CONFIG SET requirepass %s", "");
 }
 
+#define HELLO(version, mode) "*4\r\n$7\r\nversion\r\n+" version "\r\n$4\r\nmode\r\n+" mode "\r\n"
+
+static void servers_of_another_kind_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *said;
+        quern_status status;
+        const char *words;
+    } cases[] = {
+        {HELLO("6.0.20", "standalone"), QUERN_E_UNSUPPORTED, "version 6.0.20: wants Redis 6.2"},
+        {HELLO("7.2.4", "cluster"), QUERN_E_UNSUPPORTED, "cluster mode"},
+        {HELLO("7.2.4", "sentinel"), QUERN_E_UNSUPPORTED, "sentinel mode"},
+        {"-ERR unknown command 'HELLO', with args beginning with: '2' 's3cret'\r\n",
+         QUERN_E_UNSUPPORTED, "too old"},
+        {"-ERR what is s3cret?\r\n", QUERN_E_BROKER, "have the password in them"},
+        {"+OK\r\n", QUERN_E_BROKER, "answered what it should not: HELLO"},
+        {"*-1\r\n", QUERN_E_BROKER, "answered what it should not: HELLO"},
+        {HELLO("", ""), QUERN_E_BROKER, "answered what it should not: HELLO"},
+        {"HTTP/1.1 400 Bad Request\r\n\r\n", QUERN_E_BROKER, "this does not speak Redis"},
+        {"*100000000\r\n*100000000\r\n", QUERN_E_BROKER, "a reply larger than"},
+    };
+    char url[TEST_DIR_SIZE + 64];
+    wire_start(&wire, NULL);
+    (void)snprintf(url, sizeof url, "redis-socket://:s3cret@%s/wire", wire.dir);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_error err = {0};
+        wire.canned = cases[i].said;
+        quern_status status = try_open(url, "", &err);
+        if (status != cases[i].status || strstr(err.text, cases[i].words) == NULL) {
+            fail_msg("%s: %s", cases[i].said, err.text);
+        }
+        assert_null(strstr(err.text, "s3cret"));
+    }
+    wire_stop(&wire);
+}
+
 static void each_way_to_a_server_works(void **state)
 {
     (void)state;
@@ -430,6 +467,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_server_that_is_loading_says_so, start, stop),
     cmocka_unit_test_setup_teardown(a_huge_reply_is_refused_and_the_link_lives_on, start, stop),
     cmocka_unit_test_setup_teardown(who_may_not_is_told_why, start, stop),
+    cmocka_unit_test(servers_of_another_kind_are_refused_by_name),
     cmocka_unit_test_setup_teardown(each_way_to_a_server_works, start, stop),
     cmocka_unit_test_setup_teardown(connections_notice_a_peer_that_is_gone, start, stop),
     cmocka_unit_test_setup_teardown(connections_have_names, start, stop),
