@@ -194,6 +194,37 @@ static void task_in_active_whose_state_is_wrong_comes_back(struct contract *c)
     }
 }
 
+static void damaged_queue_stops_no_other(struct contract *c)
+{
+    static const char *const queues[] = {"default", "other"};
+    static const char *const keys[] = {"lease", "active", "pending", "quern:workers"};
+    for (size_t i = 0; i < TEST_COUNT(keys); i++) {
+        struct qn_leased *runs[2];
+        struct qn_extension extensions[2] = {0};
+        quern_error err = {0};
+        size_t count = 0;
+        for (size_t k = 0; k < 2; k++) {
+            contract_put(c, queues[k], "a");
+            runs[k] = contract_take_id(c, queues[k], "a");
+            extensions[k].run = runs[k];
+        }
+        (void)test_redis_do(server(), "DEL " Q "%s", keys[i]);
+        (void)test_redis_do(server(), "SET " Q "%s x", keys[i]);
+        assert_ok(qn_broker_extend(c->broker, extensions, 2, CONTRACT_LEASE_MS, &err), err);
+        assert_int_equal(extensions[0].held, strcmp(keys[i], "lease") != 0);
+        assert_true(extensions[1].held);
+        contract_advance(c, CONTRACT_LEASE_MS + 1);
+        assert_int_equal(qn_broker_recover(c->broker, queues, 2, 10, NULL, NULL, &count, &err),
+                         QUERN_E_CORRUPT);
+        assert_non_null(strstr(err.text, "WRONGTYPE"));
+        contract_finish(c, contract_take_id(c, "other", "a"), QN_DONE);
+        (void)test_redis_do(server(), "DEL " Q "%s " Q "t:a " Q "active " Q "lease " Q "pending",
+                            keys[i]);
+        qn_leased_free(runs[0]);
+        qn_leased_free(runs[1]);
+    }
+}
+
 /* --- Many of them -------------------------------------------------------------------- */
 
 /* count tasks of ours whose lease is over, each beside one of a Go worker in its grace. */
@@ -262,6 +293,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", lease_of_a_task_that_is_in_no_list_is_ended),
     CONTRACT_TEST_ONLY("redis", ghosts_go),
     CONTRACT_TEST_ONLY("redis", task_in_active_whose_state_is_wrong_comes_back),
+    CONTRACT_TEST_ONLY("redis", damaged_queue_stops_no_other),
     CONTRACT_TEST_ONLY("redis", many_expired_leases_are_recovered_in_bounded_steps),
 };
 CONTRACT_MAIN(tests)

@@ -51,6 +51,11 @@ static quern_status take_answers(const struct qn_talk *talk, struct qn_extension
     for (size_t i = 0; i < count; i++) {
         const struct qn_reply *reply = NULL;
         quern_status status = qn_talk_reply(talk, places[i].command, &reply, err);
+        if (status == QUERN_E_CORRUPT) {
+            /* The key of the leases is something else: all of this queue are lost, others not. */
+            take_answer(&extensions[i], '0');
+            continue;
+        }
         if (status == QUERN_OK) {
             status = qn_reply_expect(talk, places[i].index < reply->size, "extend", err);
         }

@@ -129,6 +129,9 @@ static quern_status read_workers(struct qn_talk *talk, const char *const *queues
         status = qn_talk_reply(talk, i, &workers, err);
         if (status == QUERN_OK) {
             status = find_dead(talk->arena, workers, &dead[i], err);
+        } else if (status == QUERN_E_CORRUPT) {
+            dead[i] = (struct dead){0}; /* the script of this queue will say so, too */
+            status = QUERN_OK;
         }
     }
     return status;
@@ -256,11 +259,17 @@ static quern_status recover_queues(struct recovering *recovering, const char *co
     }
     qn_talk_begin(&recovering->talk, recovering->self, QN_LANE_REST, QN_TALK_WRITES);
     quern_status status = read_workers(&recovering->talk, queues, queue_count, dead, err);
+    quern_status damaged = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < queue_count && recovering->left > 0; i++) {
-        status = recover_queue(recovering, queues[i], &dead[i], err);
+        quern_error *to = damaged == QUERN_OK ? err : NULL;
+        status = recover_queue(recovering, queues[i], &dead[i], to);
+        if (status == QUERN_E_CORRUPT) { /* stops no other queue, and is told at the end */
+            damaged = status;
+            status = QUERN_OK;
+        }
     }
     qn_talk_end(&recovering->talk);
-    return status;
+    return status == QUERN_OK ? damaged : status;
 }
 
 quern_status qn_redis_recover(struct qn_broker *broker, const char *const *queues,
