@@ -231,6 +231,19 @@ static void message_of_another_task_is_kept_apart(void **state)
     doctor_assert_runs("b");
 }
 
+static void retries_beyond_the_limit_are_cut(void **state)
+{
+    (void)state;
+    doctor_put("a");
+    doctor_plant("EVAL %s 0", "local m = redis.call('HGET', '" T "a', 'msg')"
+                              "redis.call('HSET', '" T "a', 'msg', m .. '\\48\\200\\1')");
+    doctor_assert_mended("I7 default/a: 200 retries of 25");
+    struct qn_leased *run = doctor_lease(doctor.broker);
+    assert_non_null(run);
+    assert_int_equal(run->retry_count, 25);
+    assert_int_equal(doctor_finish(doctor.broker, run, QN_RETRY), QN_ARCHIVED);
+}
+
 static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(ids_without_a_hash_go),
     DOCTOR_TEST(stub_of_a_ghost_goes),
@@ -249,6 +262,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(state_follows_the_place),
     DOCTOR_TEST(message_that_cannot_be_read_is_kept_apart),
     DOCTOR_TEST(message_of_another_task_is_kept_apart),
+    DOCTOR_TEST(retries_beyond_the_limit_are_cut),
 };
 
 int main(int argc, char **argv)

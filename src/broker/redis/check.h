@@ -72,15 +72,17 @@ void qn_check_tell(struct qn_redis_check *check);
 struct qn_suspect {
     const char *id;
     size_t id_size;
-    const char *unreadable; /* its message without payload, if nobody can read that; else NULL */
-    size_t unreadable_size;
+    const char *message; /* without payload, if that is wrong; else NULL */
+    size_t message_size;
     const char *why;
-    const char *seen_in; /* a container, or "" */
-    const char *group;   /* that its message names, or "" */
-    int64_t known_at_s;  /* when it was archived, or its retention ends; 0: not known */
+    unsigned char addition[12]; /* to be put behind the message, which makes it right */
+    size_t addition_size;       /* 0: nothing can */
+    const char *seen_in;        /* a container, or "" */
+    const char *group;          /* that its message names, or "" */
+    int64_t known_at_s;         /* when it was archived, or its retention ends; 0: not known */
 };
-/* Reads a message without payload; what is of use goes to the suspect. True: it can be read and is
- * that of this task. */
+/* Reads a message without payload; what is of use goes to the suspect. True: it is as it should
+ * be. */
 bool qn_check_message(struct qn_redis_check *check, const char *queue, const char *message,
                       size_t size, struct qn_suspect *suspect);
 /* Looks at each in one script, which mends it if wanted, and keeps the findings. */

@@ -33,6 +33,27 @@ struct sweep {
 
 /* --- Suspects --------------------------------------------------------------------------- */
 
+static bool blame(struct qn_redis_check *check, const char *message, size_t size, const char *why,
+                  struct qn_suspect *suspect)
+{
+    suspect->message = qn_arena_copy(&check->page, message, size);
+    suspect->message_size = size;
+    suspect->why = why;
+    return false;
+}
+
+/* Field 6 of the message as protobuf writes it. */
+static void set_retry_count(struct qn_suspect *suspect, uint64_t count)
+{
+    size_t used = 0;
+    suspect->addition[used++] = 6 << 3;
+    for (; count >= 128; count >>= 7) {
+        suspect->addition[used++] = (unsigned char)(count | 128);
+    }
+    suspect->addition[used++] = (unsigned char)count;
+    suspect->addition_size = used;
+}
+
 bool qn_check_message(struct qn_redis_check *check, const char *queue, const char *message,
                       size_t size, struct qn_suspect *suspect)
 {
@@ -45,15 +66,19 @@ bool qn_check_message(struct qn_redis_check *check, const char *queue, const cha
         return true; /* it is not the message's fault */
     }
     if (status != QUERN_OK) {
-        suspect->unreadable = qn_arena_copy(&check->page, message, size);
-        suspect->unreadable_size = size;
-        suspect->why = qn_arena_strdup(&check->page, why.text);
-        return false;
+        return blame(check, message, size, qn_arena_strdup(&check->page, why.text), suspect);
     }
     suspect->group = decoded.group;
     int64_t at_ms = decoded.completed_at_ms > 0 ? decoded.completed_at_ms + decoded.retention_ms
                                                 : decoded.failed_at_ms;
     suspect->known_at_s = at_ms / 1000;
+    if (decoded.retry_count > task.retry_max) {
+        set_retry_count(suspect, (uint64_t)task.retry_max);
+        return blame(check, message, size,
+                     qn_arena_printf(&check->page, "%lld retries of %lld",
+                                     (long long)decoded.retry_count, (long long)task.retry_max),
+                     suspect);
+    }
     return true;
 }
 
@@ -64,8 +89,8 @@ static void add_suspect(struct qn_talk *talk, const struct qn_redis_check *check
     qn_talk_prefix(talk, queue);
     qn_talk_bytes(talk, suspect->id, suspect->id_size);
     qn_talk_text(talk, check->repair ? "1" : "0");
-    if (suspect->unreadable != NULL) {
-        qn_talk_bytes(talk, suspect->unreadable, suspect->unreadable_size);
+    if (suspect->message != NULL) {
+        qn_talk_bytes(talk, suspect->message, suspect->message_size);
     } else {
         qn_talk_text(talk, "");
     }
@@ -77,6 +102,7 @@ static void add_suspect(struct qn_talk *talk, const struct qn_redis_check *check
     } else {
         qn_talk_text(talk, "");
     }
+    qn_talk_bytes(talk, suspect->addition, suspect->addition_size);
 }
 
 quern_status qn_check_suspects(struct qn_redis_check *check, const char *queue,

@@ -1,8 +1,9 @@
 -- check_task.lua - looks at one suspect task in all places at once, and mends it.
 --
--- KEYS: prefix of the queue. ARGV: 1 id, 2 "1" to mend, 3 its message without payload if nobody can
--- read that (else ""), 4 why, 5 the container in which it was seen or "", 6 the group that its
--- message names or "", 7 when it was archived, or its retention ends, in seconds; "": not known.
+-- KEYS: prefix of the queue. ARGV: 1 id, 2 "1" to mend, 3 its message without payload if that is
+-- wrong (else ""), 4 why, 5 the container in which it was seen or "", 6 the group that its message
+-- names or "", 7 when it was archived, or its retention ends, in seconds ("": not known), 8 what has
+-- to be put behind the message to make it right; "": nobody can read it.
 -- Reply: for each finding: invariant, text.
 --
 -- A task that is in several places stays where its state says, else where it comes first: active,
@@ -184,6 +185,7 @@ local function judge_nowhere()
 end
 
 local function judge_placed()
+    local told = #reply
     local keep = places[1]
     for _, place in ipairs(places) do
         if place.name == state then
@@ -206,7 +208,7 @@ local function judge_placed()
     elseif keep.name ~= 'active' and lease then
         tell('I3', keep.name .. ', but with a lease')
     end
-    if not mend or #reply == 0 then
+    if not mend or #reply == told then
         return
     end
     for _, place in ipairs(places) do
@@ -237,13 +239,25 @@ local function judge_index()
     end
 end
 
+-- The last field of a number counts.
+local function judge_message()
+    tell('I7', ARGV[4])
+    if mend then
+        redis.call('HSET', hash, 'msg', message .. ARGV[8])
+    end
+end
+
+local wrong = message and ARGV[3] ~= '' and without_payload(message) == ARGV[3]
+if wrong and ARGV[8] ~= '' then
+    judge_message()
+end
 if ARGV[5] == 'quern:due' then
     judge_index()
 elseif kind ~= 'hash' and kind ~= 'none' then
     judge_foreign()
 elseif not message or message == '' then
     judge_ghost()
-elseif ARGV[3] ~= '' and without_payload(message) == ARGV[3] then
+elseif wrong and ARGV[8] == '' then
     judge_unreadable()
 elseif #places == 0 then
     judge_nowhere()
