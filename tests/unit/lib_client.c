@@ -88,6 +88,12 @@ void client_hook(struct client_test *t, client_trick trick)
     atomic_store(&hand.turns, 0);
 }
 
+void client_hook_remote(struct client_test *t, client_trick trick)
+{
+    client_hook(t, trick);
+    hand.ops.is_remote = true;
+}
+
 quern_status client_pass_on(struct qn_stamp stamp, const struct qn_task *tasks, size_t count,
                             quern_status *results, quern_error *err)
 {

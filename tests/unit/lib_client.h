@@ -36,6 +36,8 @@ int client_teardown(void **state);
 void client_reopen(struct client_test *t, const quern_client_options *options);
 /* Puts the hand in; trick may be NULL: it only counts. */
 void client_hook(struct client_test *t, client_trick trick);
+/* The same, and the broker counts as one that is reached over a network. */
+void client_hook_remote(struct client_test *t, client_trick trick);
 size_t client_turns(void); /* calls of the broker since client_hook */
 struct qn_stamp client_stamp(size_t turn);
 size_t client_count(size_t turn); /* tasks in that call; at most 4096 turns are noted */

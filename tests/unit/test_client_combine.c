@@ -349,6 +349,58 @@ static void a_locked_file_is_tried_again(void **state)
     assert_int_equal(client_stored(t), 1);
 }
 
+static quern_status away_at_first(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
+                                  size_t count, quern_status *results, quern_error *err)
+{
+    static const quern_status ways[] = {QUERN_E_CONNECT, QUERN_E_TIMEOUT, QUERN_E_BUSY};
+    if (turn < TEST_COUNT(ways)) {
+        return qn_error_set(err, ways[turn], "away");
+    }
+    return client_pass_on(stamp, tasks, count, results, err);
+}
+
+static void a_server_that_is_away_is_tried_again(void **state)
+{
+    struct client_test *t = *state;
+    client_hook_remote(t, away_at_first);
+    const quern_task task = {.type = "t"};
+    quern_error err = {0};
+    assert_ok(quern_client_enqueue(t->client, &task, NULL, &err), err);
+    assert_int_equal(client_turns(), 4);
+    assert_int_equal(client_stored(t), 1);
+}
+
+static void a_file_that_is_away_stays_away(void **state)
+{
+    struct client_test *t = *state;
+    client_hook(t, away_at_first);
+    const quern_task task = {.type = "t"};
+    quern_error err = {0};
+    assert_int_equal(quern_client_enqueue(t->client, &task, NULL, &err), QUERN_E_CONNECT);
+    assert_int_equal(client_turns(), 1);
+}
+
+static quern_status full(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
+                         size_t count, quern_status *results, quern_error *err)
+{
+    (void)turn;
+    (void)stamp;
+    (void)tasks;
+    (void)count;
+    (void)results;
+    return qn_error_set(err, QUERN_E_FULL, "no memory left");
+}
+
+static void a_full_server_is_not_tried_again(void **state)
+{
+    struct client_test *t = *state;
+    client_hook_remote(t, full);
+    const quern_task task = {.type = "t"};
+    quern_error err = {0};
+    assert_int_equal(quern_client_enqueue(t->client, &task, NULL, &err), QUERN_E_FULL);
+    assert_int_equal(client_turns(), 1);
+}
+
 static quern_status never_answer(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
                                  size_t count, quern_status *results, quern_error *err)
 {
@@ -425,6 +477,9 @@ static const struct CMUnitTest tests[] = {
     CLIENT_TEST(a_lost_reply_is_resolved_with_the_same_stamp),
     CLIENT_TEST(a_lost_request_is_sent_again),
     CLIENT_TEST(a_locked_file_is_tried_again),
+    CLIENT_TEST(a_server_that_is_away_is_tried_again),
+    CLIENT_TEST(a_file_that_is_away_stays_away),
+    CLIENT_TEST(a_full_server_is_not_tried_again),
     CLIENT_TEST(what_cannot_be_resolved_in_time_is_said_with_the_id),
     CLIENT_TEST(a_caller_behind_a_slow_one_gives_up_in_time),
 };
