@@ -19,7 +19,7 @@ end
 local now = call('TIME')
 local now_s = now[1]
 local now_ms = string.format('%.0f', now_s * 1000 + math.floor(now[2] / 1000))
-local since = now_s .. string.format('%06d', now[2])
+local since_format = now_s .. string.format('%06d', now[2]) .. '%03d'
 local count = tonumber(ARGV[3])
 local first = 5
 local last = first + 2 * count - 1
@@ -73,7 +73,7 @@ local function store(i, id, message, row)
     local name = names[i]
     if row.state == 'pending' then
         call('HSET', name, 'msg', message, 'state', 'pending', 'pending_since',
-            since .. string.format('%03d', i - 1))
+            string.format(since_format, i - 1))
         pending[#pending + 1] = id
     elseif row.state == 'scheduled' then
         call('HSET', name, 'msg', message, 'state', 'scheduled')
@@ -107,7 +107,7 @@ for i = 1, count do
             store(i, ARGV[at], ARGV[at + 1], rows[i])
         else
             call('HSET', names[i], 'msg', ARGV[at + 1], 'state', 'pending', 'pending_since',
-                since .. string.format('%03d', i - 1))
+                string.format(since_format, i - 1))
             pending[#pending + 1] = ARGV[at]
         end
     end

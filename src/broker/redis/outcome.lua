@@ -198,8 +198,8 @@ for i = 4, 3 + 2 * start_count, 2 do
     end
 end
 end_write()
--- They mostly stand at the oldest end of active. Many are taken out of that end in one step, what is
--- not there by itself. Numbers are texts, since Redis would print one of Lua's with 17 digits.
+-- They mostly stand at the oldest end of active. Many are taken out of that end in one step, what
+-- is not there by itself. Numbers are texts: Redis would print one of Lua's with 17 digits.
 local function leave_active()
     local key, gone, kept = Q .. 'active', {}, {}
     local window = #leaving < 8 and {} or redis.call('LRANGE', key, -2 * #leaving, '-1')

@@ -128,14 +128,40 @@ void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t
     qn_talk_uint(talk, key_count);
 }
 
+/* The decimals of a number, written before `end`; returns where they begin. No printf: each outcome
+ * has a token. */
+static char *put_digits(char *end, uint64_t number)
+{
+    do {
+        *--end = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return end;
+}
+
+static void add_number(struct qn_talk *talk, uint64_t number, bool negative)
+{
+    char *block = talk->failed ? NULL : qn_arena_alloc(talk->arena, NUMBER_SIZE + 1);
+    if (block == NULL) {
+        talk->failed = true;
+        return;
+    }
+    char *end = block + NUMBER_SIZE + 1;
+    char *at = put_digits(end, number);
+    if (negative) {
+        *--at = '-';
+    }
+    qn_talk_bytes(talk, at, (size_t)(end - at));
+}
+
 void qn_talk_int(struct qn_talk *talk, int64_t value)
 {
-    qn_talk_text(talk, qn_arena_printf(talk->arena, "%lld", (long long)value));
+    add_number(talk, value < 0 ? -(uint64_t)value : (uint64_t)value, value < 0);
 }
 
 void qn_talk_uint(struct qn_talk *talk, uint64_t value)
 {
-    qn_talk_text(talk, qn_arena_printf(talk->arena, "%llu", (unsigned long long)value));
+    add_number(talk, value, false);
 }
 
 void qn_talk_session(struct qn_talk *talk, uint64_t session)
@@ -168,15 +194,11 @@ static bool is_wanted(const struct qn_talk_command *command)
 static char *put_head(char *at, char sign, size_t number)
 {
     char digits[NUMBER_SIZE];
-    size_t count = 0;
-    do {
-        digits[count++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
+    char *end = digits + NUMBER_SIZE;
+    char *first = put_digits(end, number);
     *at++ = sign;
-    while (count > 0) {
-        *at++ = digits[--count];
-    }
+    memcpy(at, first, (size_t)(end - first));
+    at += end - first;
     *at++ = '\r';
     *at++ = '\n';
     return at;
