@@ -206,6 +206,17 @@ class DamageTest(LookTest):
         self.assertEqual(self.ids(), ["good"])
         self.assertEqual(len(self.redis.do("KEYS", Q + "t:*")), 1)
 
+    def test_ids_and_queues_of_any_bytes_are_shown_and_removed(self):
+        for task_id in (b"\xff\xfe", b"a\x00b", b"\x1b[31m", b""):
+            self.redis.do("ZADD", Q + "archived", self.now, task_id)
+        self.redis.do("SADD", "asynq:queues", "default", b"\xff", "", "a b", "{x}", b"n\x00q")
+        self.assertEqual(len(self.json("queue", "list")), 5)
+        self.assertEqual(len(self.json("task", "list")), 4)
+        self.assertNotIn("\x1b", self.ok("task", "list"))
+        done = self.json("task", "delete", "--all", "--state", "archived", "--yes")
+        self.assertEqual(done["count"], 4)
+        self.assertEqual(self.redis.do("KEYS", "*"), [b"asynq:queues"])
+
     def test_damaged_tasks_do_not_stop_an_action_on_all(self):
         self.damage()
         self.assertEqual(self.json("task", "run", "--all", "--state", "archived", "--yes")["count"],

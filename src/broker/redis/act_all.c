@@ -31,7 +31,7 @@ struct bulk {
     struct qn_act_task tasks[QN_ACT_MAX];
     uint64_t ranks[QN_ACT_MAX]; /* how far the script will walk for each */
     size_t count;
-    quern_status status;
+    bool nomem;
 };
 
 /* --- Acting ----------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static bool gather(struct bulk *bulk, const struct qn_spot *spot, const char *un
     task->id_size = spot->id_size;
     task->unique_key = unique_key == NULL ? "" : qn_arena_strdup(&bulk->arena, unique_key);
     if (task->id == NULL || task->unique_key == NULL) {
-        bulk->status = qn_error_nomem(NULL);
+        bulk->nomem = true;
         return false;
     }
     /* Those before it will be gone by then. */
@@ -138,7 +138,8 @@ static quern_status gather_page(struct bulk *bulk, const struct qn_spot *page, s
                                  .key = qn_spots_key(&bulk->spots)};
         quern_status status =
             qn_info_read(bulk->self, &place, page, count, gather_fitting, bulk, err);
-        return status != QUERN_OK ? status : bulk->status;
+        bool nomem = status == QUERN_OK && bulk->nomem;
+        return nomem ? qn_error_nomem(err) : status;
     }
     for (size_t i = 0; i < count; i++) {
         bool wanted = bulk->filter->id == NULL || strcmp(bulk->filter->id, page[i].id) == 0;
@@ -214,8 +215,7 @@ quern_status qn_redis_act_all(struct qn_broker *broker, quern_action action,
                         .action = action,
                         .filter = filter,
                         .reads = qn_filter_reads(filter) || by_lock,
-                        .limit = limit,
-                        .status = QUERN_OK};
+                        .limit = limit};
     status = passes(&bulk, err);
     qn_arena_finish(&bulk.arena);
     if (status == QUERN_OK) {

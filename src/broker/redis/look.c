@@ -46,8 +46,12 @@ struct names {
     size_t capacity;
 };
 
+/* A name with a NUL in it is nobody's who speaks to us: it is left out. */
 static bool names_add(struct names *names, const struct qn_reply *member)
 {
+    if (strlen(qn_reply_text(member)) != member->size) {
+        return true;
+    }
     if (names->count == names->capacity) {
         size_t capacity = names->capacity == 0 ? 64 : 2 * names->capacity;
         const char **items = qn_arena_alloc(names->arena, capacity * sizeof *items);

@@ -44,9 +44,8 @@ static void set_moment(const struct qn_spots *spots, struct qn_spot *spot,
     }
     struct qn_field_past past;
     qn_field_past_read(qn_reply_text(reply), reply->type == QN_REPLY_TEXT ? reply->size : 0, &past);
-    if (spots->state == QUERN_TASK_COMPLETED) {
-        spot->at_ms = past.ended_at_ms; /* 0 for what Go completed; see set_completed */
-    } else if (past.ended_at_ms / 1000 == spot->score) {
+    /* Completed by Go: 0 here, see set_completed. */
+    if (spots->state == QUERN_TASK_COMPLETED || past.ended_at_ms / 1000 == spot->score) {
         spot->at_ms = past.ended_at_ms;
     }
 }
