@@ -280,15 +280,16 @@ class ManyTest(LookTest):
 
     def test_pages_show_each_task_once_and_in_order(self):
         expected = [f"t{n:05}" for n in range(self.COUNT)]
-        for state in ("pending", "scheduled", "archived"):
+        newest_first = ("archived", "completed")
+        for state in ("pending", "scheduled", "archived", "completed"):
             with self.subTest(state=state):
                 self.redis.do("FLUSHALL")
                 self.fill(state)
                 self.assertEqual(self.pages(self.COUNT, 1234),
-                                 expected[::-1] if state == "archived" else expected)
+                                 expected[::-1] if state in newest_first else expected)
                 odd = expected[999::1000]
                 self.assertEqual(self.pages(len(odd), 3, "--type", "odd"),
-                                 odd[::-1] if state == "archived" else odd)
+                                 odd[::-1] if state in newest_first else odd)
 
     def test_an_action_on_all_that_fit_reaches_the_last(self):
         for state in ("pending", "scheduled"):
