@@ -42,6 +42,7 @@ type serverConfig struct {
 	CheckMs      int64          `json:"check_ms"`       // how often it looks for tasks; 0: asynq's
 	ForwardMs    int64          `json:"forward_ms"`     // and for due ones; 0: asynq's
 	ShutdownMs   int64          `json:"shutdown_ms"`    // 0: asynq's
+	JanitorMs    int64          `json:"janitor_ms"`     // and for what is kept too long; 0: asynq's
 	GraceMs      int64          `json:"grace_ms"`       // of groups; 0: nothing is aggregated
 }
 
@@ -140,6 +141,7 @@ func (c *serverConfig) asynq() asynq.Config {
 		TaskCheckInterval:        time.Duration(c.CheckMs) * time.Millisecond,
 		DelayedTaskCheckInterval: time.Duration(c.ForwardMs) * time.Millisecond,
 		ShutdownTimeout:          time.Duration(c.ShutdownMs) * time.Millisecond,
+		JanitorInterval:          time.Duration(c.JanitorMs) * time.Millisecond,
 		LogLevel:                 asynq.WarnLevel,
 	}
 	if c.RetryDelayMs != nil {

@@ -350,6 +350,16 @@ class Runs(ClientTest):
 class GoGivesTest(Runs):
     giver, runner = "go", "quern"
 
+    def test_a_go_client_wakes_an_idle_worker(self):
+        worker = self.quern_worker()
+        # One after the other: looking each second alone would take 30 s.
+        began = time.monotonic()
+        for number in range(30):
+            self.go_enqueue(id=f"n{number}")
+            self.until_state("gone", f"n{number}")
+        self.assertLess(time.monotonic() - began, 20)
+        self.stop(worker)
+
     def test_strict_and_weighted_queues_are_seen_in_servers(self):
         worker = self.quern_worker(name="w", queues=("high=6", "low=1"), concurrency=3)
         [server] = self.until(lambda: self.go("servers"), "Go sees the worker")

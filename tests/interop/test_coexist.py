@@ -197,6 +197,21 @@ class DelayTest(InteropTest):
                    "the index is empty")
         self.stop(worker)
 
+    def test_gos_forwarder_moves_what_quern_will_retry(self):
+        self.enqueue("fail:1", b"no", "--id", "x", "--retention", "1h")
+        worker = self.quern_worker(retry_ms=1500)
+        self.until_state("retry", "x")
+        due = int(self.redis.do("ZSCORE", "asynq:{default}:retry", "x"))
+        self.stop(worker)
+        server = self.go_server()
+        self.until_state("completed", "x")
+        [first, second] = self.read_book("start")
+        self.assertEqual((first["worker"], second["worker"], second["retried"]),
+                         ("quern", "go", 1))
+        self.assertGreaterEqual(second["at_ns"] / 1e9, due)
+        self.stop(server)
+        self.assert_clean()
+
     def test_quern_runs_what_it_delayed_at_the_millisecond_though_go_cannot_say_it(self):
         worker = self.quern_worker()
         began_ms = time.time() * 1000
@@ -236,6 +251,36 @@ class DelayTest(InteropTest):
                          [("go", 0), ("quern", 1), ("go", 2)])
         self.assertEqual(self.counts(), (3, 2))
         self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
+        self.stop(server)
+        self.assert_clean()
+
+
+class KeepTest(InteropTest):
+    """What is kept for a while by one is removed by the other when that is over."""
+
+    def complete_by(self, worker):
+        self.enqueue("result", b"body", "--id", "x", "--retention", "1500ms")
+        self.until_state("completed", "x")
+        self.stop(worker)
+        self.assertIn("ok", self.go.ask("task", queue="default", id="x"))
+        return int(self.redis.do("ZSCORE", "asynq:{default}:completed", "x"))
+
+    def assert_removed_after(self, kept_until):
+        self.until_state("gone", "x")
+        self.assertGreaterEqual(time.time(), kept_until)
+        self.assertEqual(self.redis.do("ZCARD", "asynq:{default}:completed"), 0)
+
+    def test_quern_removes_what_go_completed(self):
+        kept_until = self.complete_by(self.go_server())
+        worker = self.quern_worker()
+        self.assert_removed_after(kept_until)
+        self.stop(worker)
+        self.assert_clean()
+
+    def test_gos_janitor_removes_what_quern_completed(self):
+        kept_until = self.complete_by(self.quern_worker())
+        server = self.go_server(janitor_ms=100)
+        self.assert_removed_after(kept_until)
         self.stop(server)
         self.assert_clean()
 

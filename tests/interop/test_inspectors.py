@@ -157,6 +157,27 @@ class GoInspectsQuernTest(StageTest):
         self.finish(self.worker)
         self.assertEqual(self.quern("queue", "inspect", "default")["size"], 0)
 
+    def test_all_of_the_other_states(self):
+        """Together with the test before: every form of the Inspector's methods for all tasks."""
+        self.assertEqual(self.go("run_all", queue="default", state="scheduled"), 3)
+        self.assertEqual(self.go("run_all", queue="default", state="aggregating",
+                                 group="digest"), 2)
+        self.assertEqual(self.go("groups", queue="default") or [], [])
+        self.assertEqual(len(self.quern_ids("pending")), 8)
+        self.assertEqual(self.go("archive_all", queue="default", state="retry"), 2)
+        self.assertEqual(self.go("delete_all", queue="default", state="archived"), 5)
+        self.release("active-0")
+        self.until(lambda: self.counts()[0] == 16, "the pending ones are run")
+        self.put("quern", "fails", "fail")
+        self.put("quern", "waits", delay_s=3600)
+        self.put("quern", "grouped", group="digest")
+        self.until_state("retry", "fails")
+        for state in ("retry", "scheduled", "aggregating"):
+            self.assertEqual(self.go("delete_all", queue="default", state=state, group="digest"), 1)
+        self.stop(self.worker)
+        self.assertEqual(self.quern("queue", "inspect", "default")["size"], 2)  # the completed
+        self.assert_clean()
+
     def test_deletes_free_locks(self):
         self.enqueue("u", b"x", "--unique", "1h", "--id", "u", "--in", "1h")
         self.assertEqual(self.quern_result("enqueue", "u", "x", "--unique", "1h").returncode, 1)
@@ -328,6 +349,28 @@ class QuernInspectsGoTest(StageTest):
         self.assertEqual(all_of("delete", "pending"), 13)
         self.finish(self.worker)
         self.assertEqual(self.go("queue", queue="default")["Size"], 0)
+
+    def test_all_of_the_other_states(self):
+        def all_of(verb, state):
+            return self.quern("task", verb, "--all", "--queue", "default", "--state", state,
+                              "--yes")["count"]
+        self.assertEqual(all_of("run", "scheduled"), 3)
+        self.assertEqual(all_of("run", "aggregating"), 2)
+        self.assertEqual(self.go("groups", queue="default") or [], [])
+        self.assertEqual(len(self.go_ids("pending")), 8)
+        self.assertEqual(all_of("archive", "retry"), 2)
+        self.assertEqual(all_of("delete", "archived"), 5)
+        self.release("active-0")
+        self.until(lambda: self.counts()[0] == 16, "the pending ones are run")
+        self.put("go", "fails", "fail")
+        self.put("go", "waits", delay_s=3600)
+        self.put("go", "grouped", group="digest")
+        self.until_state("retry", "fails")
+        for state in ("retry", "scheduled", "aggregating"):
+            self.assertEqual(all_of("delete", state), 1)
+        self.stop(self.worker)
+        self.assertEqual(self.go("queue", queue="default")["Size"], 2)  # the completed
+        self.assert_clean()
 
     def test_pause_and_resume_hold_for_go(self):
         self.quern("queue", "pause", "default")
