@@ -7,8 +7,13 @@ follows a failure or a kill.
 Every kill is replaced by a new process. What a killed worker of quern held is free at once, since
 its process is known to be gone. What a killed Go server held would be free after its lease of 30 s
 and asynq's grace of 30 s; the test turns back the leases of that server (those without a token of
-ours) by 90 s instead of waiting, after the server is dead, so what quern finds is what it would
-find then. Whether quern or the new Go server's recoverer is first, is left to them.
+ours) instead of waiting, after the server is dead, so what quern finds is what it would find then.
+Whether quern or the new Go server's recoverer is first, is left to them.
+
+That recoverer first lists the expired leases, and then sends each task to `retry` without looking
+whether it is still the same lease. So a task that quern has recovered in between, and that runs
+again, may be taken from its new owner: one more run, with one retry more. asynq does that among
+its own servers, too. Only a task whose lease the test has turned back can meet with this.
 
 QUERN_TEST_FULL=1: 20 000 tasks instead of 2 000. QUERN_TEST_SEED=n: the same dice again."""
 
@@ -49,12 +54,13 @@ class FleetTest(InteropTest):
                 self.turn_back(queue)
 
     def turn_back(self, queue):
-        """Lets 90 s pass for the leases of Go."""
+        """Lets the leases of Go be over since 60 s."""
         prefix = f"asynq:{{{queue}}}:"
         for task_id in self.redis.do("ZRANGE", prefix + "lease", 0, -1):
             key = (prefix + "t:").encode() + task_id
             if self.redis.do("HEXISTS", key, "pending_since") == 0:
                 self.redis.do("ZADD", prefix + "lease", "XX", int(time.time()) - 60, task_id)
+                self.turned_back.add(task_id.decode())
 
     def make_tasks(self, dice):
         tasks = []
@@ -159,7 +165,11 @@ class FleetTest(InteropTest):
             for before, after in zip(mine, mine[1:]):
                 killed_ns = self.killed.get(before["pid"])
                 repeated += not before["failed"]
-                self.assertTrue(before["failed"] or (killed_ns and killed_ns <= after["at_ns"]),
+                # Go's recoverer, see above.
+                overtaken = (task["id"] in self.turned_back and
+                             after["retried"] == before["retried"] + 1)
+                self.assertTrue(before["failed"] or overtaken or
+                                (killed_ns and killed_ns <= after["at_ns"]),
                                 f"{task} was run again without a reason: {mine}")
         return repeated
 
@@ -167,7 +177,8 @@ class FleetTest(InteropTest):
         seed = int(os.environ.get("QUERN_TEST_SEED") or random.SystemRandom().randrange(2**32))
         print(f"seed {seed}", flush=True)
         dice = random.Random(seed)
-        self.fleet, self.killed, self.lines, self.book_at = {}, {}, [], 0
+        self.fleet, self.killed, self.turned_back = {}, {}, set()
+        self.lines, self.book_at = [], 0
         tasks = self.make_tasks(dice)
         self.run_fleet(tasks, random.Random(seed + 1))
         repeated = self.judge(tasks)
