@@ -290,6 +290,14 @@ void test_redis_kill(struct test_redis *redis)
     hang_up(redis);
 }
 
+void test_redis_end(struct test_redis *redis)
+{
+    assert_int_equal(kill(redis->pid, SIGTERM), 0);
+    assert_int_equal(waitpid(redis->pid, NULL, 0), redis->pid);
+    redis->pid = 0;
+    hang_up(redis);
+}
+
 void test_redis_stop(struct test_redis *redis)
 {
     test_redis_kill(redis);

@@ -38,8 +38,11 @@ struct test_redis {
 void test_redis_start(struct test_redis *redis, const struct test_redis_options *options);
 /* SIGKILL and reaped; its directory goes, too. Does nothing to one that was never started. */
 void test_redis_stop(struct test_redis *redis);
-/* SIGKILL, and reaped: what is in the AOF survives. */
+/* SIGKILL, and reaped: what is in the AOF survives. With everysec that is not all that was
+ * answered: while the last fsync is still under way, Redis answers before it writes. */
 void test_redis_kill(struct test_redis *redis);
+/* SIGTERM, as who restarts a service, and reaped: everything is in the AOF. */
+void test_redis_end(struct test_redis *redis);
 /* Starts it again on the same data, and returns at once; it may be loading. */
 void test_redis_launch(struct test_redis *redis);
 /* Waits until it answers, and is done with loading. */
