@@ -146,6 +146,19 @@ static void many_damages_are_all_mended(void **state)
     assert_int_equal(test_redis_count(&doctor.redis, "LLEN " Q "pending"), 1500);
 }
 
+/* All hashes were evicted, say. */
+static void many_ids_without_a_task_all_go(void **state)
+{
+    (void)state;
+    doctor_plant("EVAL %s 0", "for i = 1, 1500 do redis.call('LPUSH', '" Q "pending', i) end");
+    doctor_put("a");
+    doctor_check(true);
+    assert_int_equal(doctor.report.repaired, 1500);
+    doctor_assert_healthy();
+    assert_int_equal(test_redis_count(&doctor.redis, "LLEN " Q "pending"), 1);
+    doctor_assert_runs("a");
+}
+
 /* --- The server ---------------------------------------------------------------------------- */
 
 static void dangerous_settings_are_told(void **state)
@@ -236,6 +249,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(keys_of_the_wrong_type_are_told),
     DOCTOR_TEST(late_work_is_done_where_a_worker_lives),
     DOCTOR_TEST(many_damages_are_all_mended),
+    DOCTOR_TEST(many_ids_without_a_task_all_go),
     DOCTOR_TEST(dangerous_settings_are_told),
     DOCTOR_TEST(user_with_few_rights_may_repair),
     DOCTOR_TEST(busy_queue_raises_no_false_alarm),

@@ -17,7 +17,10 @@
 #include "broker/redis/check_task_lua.h"
 
 #define PAGE_SIZE 128
-#define TWINS_MAX 1000 /* looked at in one check of a queue */
+#define TWINS_MAX                                                                                  \
+    200              /* looked at in one check of a queue, as each look walks through its lists    \
+                      */
+#define WALKS_MAX 40 /* of a list while it is mended */
 #define ITEMS_PER_ID 4
 
 struct sweep {
@@ -220,16 +223,19 @@ static quern_status read_page(struct sweep *sweep, const char **cursor, quern_er
     return status;
 }
 
-static quern_status walk(struct sweep *sweep, const char *container, bool is_list, quern_error *err)
+static quern_status walk_once(struct sweep *sweep, const char *container, bool is_list,
+                              size_t *ret_suspects, quern_error *err)
 {
     char place[32] = "0";
     const char *cursor = place;
     quern_status status = QUERN_OK;
+    *ret_suspects = 0;
     sweep->container = container;
     sweep->is_list = is_list;
     while (status == QUERN_OK && cursor != NULL) {
         status = read_page(sweep, &cursor, err);
         if (status == QUERN_OK) {
+            *ret_suspects += sweep->suspect_count;
             status = qn_check_suspects(sweep->check, sweep->queue->name, sweep->suspects,
                                        sweep->suspect_count, err);
         }
@@ -240,6 +246,27 @@ static quern_status walk(struct sweep *sweep, const char *container, bool is_lis
         qn_check_tell(sweep->check);
     }
     return status == QUERN_E_CORRUPT ? QUERN_OK : status; /* of the wrong type: told by itself */
+}
+
+/* Where entries are taken out of a list, those behind move up and are skipped: so again, until
+ * nothing is taken out. */
+static quern_status walk(struct sweep *sweep, const char *container, bool is_list, quern_error *err)
+{
+    size_t ids_before = sweep->queue->ids.count;
+    size_t active_before = sweep->queue->active.count;
+    size_t suspects = 1;
+    quern_status status = QUERN_OK;
+    for (int i = 0; status == QUERN_OK && suspects > 0 && i < WALKS_MAX; i++) {
+        if (sweep->twins == NULL && is_list) {
+            sweep->queue->ids.count = ids_before;
+            sweep->queue->active.count = active_before;
+        }
+        status = walk_once(sweep, container, is_list, &suspects, err);
+        if (!sweep->check->repair || !is_list || sweep->twins != NULL) {
+            break;
+        }
+    }
+    return status;
 }
 
 static quern_status walk_all(struct sweep *sweep, quern_error *err)

@@ -43,7 +43,8 @@ local function look(name, key, list)
     end
     looked[key] = true
     if list then
-        count = #redis.call('LPOS', key, id, 'COUNT', 0)
+        -- A task that SCAN found is mostly a new one, which is at the left; how often does not matter.
+        count = #redis.call('LPOS', key, id, 'COUNT', ARGV[5] == '' and 1 or 0)
     else
         count = redis.call('ZSCORE', key, id) and 1 or 0
     end
