@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -20,6 +21,8 @@
 #include "worker/internal.h"
 
 enum { THREADS_END_MS = 200, LAST_WAIT_MS = 1000 };
+#define ANNOUNCE_TRIES 6
+#define ANNOUNCE_NAP_NS (10 * QN_NS_PER_MS) /* then twice as long each time */
 
 void qn_worker_ring(struct quern_worker *worker)
 {
@@ -255,6 +258,22 @@ static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
     return true;
 }
 
+/* The broker was there when the worker was made, so one lost connection or reply is no reason not
+ * to start. What stays away for longer is told to the caller. */
+static quern_status announce_first(struct quern_worker *worker, quern_error *err)
+{
+    quern_status status = qn_keeper_announce(worker, err);
+    for (int i = 0; i < ANNOUNCE_TRIES; i++) {
+        if (status != QUERN_E_UNKNOWN && status != QUERN_E_CONNECT) {
+            break;
+        }
+        struct timespec nap = {.tv_nsec = (ANNOUNCE_NAP_NS << i)};
+        (void)nanosleep(&nap, NULL);
+        status = qn_keeper_announce(worker, err);
+    }
+    return status;
+}
+
 quern_status quern_worker_run(quern_worker *worker, quern_error *err)
 {
     quern_status status = claim(worker, err);
@@ -262,7 +281,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         return status;
     }
     struct qn_pool *pool;
-    status = qn_keeper_announce(worker, err);
+    status = announce_first(worker, err);
     if (status != QUERN_OK) {
         return status;
     }
