@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -267,8 +266,10 @@ static quern_status announce_first(struct quern_worker *worker, quern_error *err
         if (status != QUERN_E_UNKNOWN && status != QUERN_E_CONNECT) {
             break;
         }
-        struct timespec nap = {.tv_nsec = (ANNOUNCE_NAP_NS << i)};
-        (void)nanosleep(&nap, NULL);
+        int64_t until_mono_ns = qn_clock_mono_ns() + (ANNOUNCE_NAP_NS << i);
+        (void)pthread_mutex_lock(&worker->mutex);
+        (void)qn_cond_wait_until(&worker->keeper_cond, &worker->mutex, until_mono_ns);
+        (void)pthread_mutex_unlock(&worker->mutex);
         status = qn_keeper_announce(worker, err);
     }
     return status;
