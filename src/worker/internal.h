@@ -70,6 +70,7 @@ struct qn_pump {
     bool knows_streaks;             /* the first exchange fetches nothing: it asks for streaks */
     bool armed;                     /* since the last exchange that had room */
     uint32_t ahead;                 /* how many of the types seen last may be fetched ahead */
+    uint64_t leased_count;          /* runs, of all exchanges */
     uint32_t fruitless;             /* times in a row that arm saw work and exchange found none */
     int64_t armed_at_mono_ns;       /* when arm was last called */
     int64_t look_at_mono_ns;        /* after a fruitless look: when to look again; 0: not */
@@ -194,8 +195,9 @@ void qn_drain_tell(struct quern_worker *worker, int64_t now_mono_ns);
 
 /* pump.c */
 void *qn_pump_main(void *worker);
-/* Does one step of the pump for it if it sleeps. Any thread. */
-void qn_pump_help(struct quern_worker *worker);
+/* Does one step of the pump for it if it sleeps. False: in vain, there was nothing to be had. Any
+ * thread. */
+bool qn_pump_help(struct quern_worker *worker);
 /* With mutex held: makes a sleeping pump look again. */
 void qn_pump_poke(struct quern_worker *worker);
 

@@ -3,12 +3,38 @@
  *
  * News of work become a step of the pump on this very thread (qn_pump_help). A lost message costs
  * little: the pump looks each second by itself, and cancellations come with the next extension,
- * too. When waiting itself fails, this thread backs off and tries again. */
+ * too. When waiting itself fails, this thread backs off and tries again.
+ *
+ * News may be for others: tasks that another worker takes, delayed tasks of the far future. When
+ * they come in a storm, looking each time would cost the broker more than it is worth, so this
+ * thread rests between the looks; a task that comes meanwhile starts that much later. */
 #include <string.h>
 
 #include "worker/internal.h"
 
-enum { WAIT_MS = 10000 }; /* qn_broker_interrupt ends it earlier */
+enum {
+    WAIT_MS = 10000, /* qn_broker_interrupt ends it earlier */
+    STORM_LOOKS = 16,
+    STORM_GAP_MS = 20, /* looks in vain that are further apart are no storm */
+    STORM_REST_MS = 5
+};
+
+/* Looks in vain, one soon after the other. */
+struct storm {
+    uint32_t looks;
+    int64_t last_mono_ns;
+};
+
+/* Looks for work. Returns until when to rest; 0: not. */
+static int64_t look(struct quern_worker *worker, struct storm *storm)
+{
+    bool in_vain = !qn_pump_help(worker);
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    bool soon = now_mono_ns - storm->last_mono_ns < STORM_GAP_MS * QN_NS_PER_MS;
+    storm->looks = in_vain ? (soon ? storm->looks : 0) + 1 : 0;
+    storm->last_mono_ns = now_mono_ns;
+    return storm->looks >= STORM_LOOKS ? now_mono_ns + STORM_REST_MS * QN_NS_PER_MS : 0;
+}
 
 static void cancel(struct quern_worker *worker, const struct qn_wakeup *wakeup)
 {
@@ -45,6 +71,7 @@ void *qn_listener_main(void *argument)
     struct quern_worker *worker = argument;
     struct qn_outage outage;
     qn_outage_init(&outage);
+    struct storm storm = {0};
     bool stopped = false;
     while (!stopped) {
         struct qn_wakeup wakeup = {0};
@@ -58,10 +85,11 @@ void *qn_listener_main(void *argument)
         if (wakeup.cancel != QN_CANCEL_NONE) {
             cancel(worker, &wakeup);
         }
+        int64_t rest_until_mono_ns = outage.retry_at_mono_ns;
         if (wakeup.work) {
-            qn_pump_help(worker);
+            rest_until_mono_ns = look(worker, &storm);
         }
-        stopped = back_off(worker, outage.retry_at_mono_ns);
+        stopped = back_off(worker, rest_until_mono_ns);
     }
     return NULL;
 }

@@ -237,6 +237,7 @@ static bool step(struct quern_worker *worker, struct nap *ret_nap)
     }
     quern_error error = {0};
     quern_status status = qn_turn_exchange(worker, &error);
+    pump->leased_count += pump->turn.reply.run_count;
     if (pump->turn.reply.run_count > 0) {
         pump->tell_at_mono_ns = 0;
     }
@@ -247,16 +248,17 @@ static bool step(struct quern_worker *worker, struct nap *ret_nap)
     return status == QUERN_OK;
 }
 
-void qn_pump_help(struct quern_worker *worker)
+bool qn_pump_help(struct quern_worker *worker)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     worker->look = true;
     bool asleep = worker->pump_asleep;
     (void)pthread_mutex_unlock(&worker->mutex);
     if (!asleep) {
-        return; /* it looks before it falls asleep */
+        return true; /* it looks before it falls asleep */
     }
     (void)pthread_mutex_lock(&worker->turn_mutex);
+    uint64_t leased_before = worker->pump.leased_count;
     worker->pump.armed = false; /* the wake-up was used up */
     struct nap nap = {0};
     bool more = step(worker, &nap);
@@ -264,12 +266,14 @@ void qn_pump_help(struct quern_worker *worker)
         /* Mostly only the wake-up is left to be armed: the pump need not be woken for that. */
         more = step(worker, &nap);
     }
+    bool leased = worker->pump.leased_count != leased_before;
     (void)pthread_mutex_unlock(&worker->turn_mutex);
     (void)pthread_mutex_lock(&worker->mutex);
     if (more || nap.until_mono_ns < worker->pump_until_mono_ns) {
         qn_pump_poke(worker);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
+    return more || leased;
 }
 
 /* With mutex held. Whether something happened for which the pump must not sleep: during an outage

@@ -142,6 +142,37 @@ static void without_tracking_a_worker_asks(void **state)
     stage_free(stage);
 }
 
+static long long script_calls(void)
+{
+    const char *stats = test_redis_do(test_place_server(), "INFO commandstats");
+    const char *line = strstr(stats, "cmdstat_evalsha:calls=");
+    return line == NULL ? 0 : strtoll(strchr(line, '=') + 1, NULL, 10);
+}
+
+static void storm_of_news_that_bring_nothing_is_looked_at_now_and_then(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    struct test_redis *server = test_place_server();
+    stage_start(stage, &worker, NULL);
+    push("a", "done");
+    stage_wait_reports(stage, 1);
+    test_redis_do(server, "CONFIG RESETSTAT");
+    int64_t begin_ms = test_now_ms();
+    for (int i = 0; i < 5000; i++) {
+        test_redis_do(server, "ZADD asynq:{default}:scheduled 4000000000 n%d", i);
+    }
+    long long calls = script_calls();
+    /* Without rests a look, of two scripts, would follow the other. */
+    assert_true(calls < 2 * (test_now_ms() - begin_ms) + 200);
+    push("b", "done");
+    stage_wait_reports(stage, 2);
+    test_redis_do(server, "DEL asynq:{default}:scheduled");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
 static void cancellation_by_a_go_client_is_a_retry(void **state)
 {
     (void)state;
@@ -327,6 +358,7 @@ static void heartbeat_tells_go_what_runs(void **state)
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", tasks_of_go_clients_run_whatever_happens_to_the_connections),
     TEST_ONLY_OVER("redis", without_tracking_a_worker_asks),
+    TEST_ONLY_OVER("redis", storm_of_news_that_bring_nothing_is_looked_at_now_and_then),
     TEST_ONLY_OVER("redis", cancellation_by_a_go_client_is_a_retry),
     TEST_ONLY_OVER("redis", lost_cancellation_comes_with_the_extension),
     TEST_ONLY_OVER("redis", delayed_tasks_are_exact_and_never_early),
