@@ -60,8 +60,11 @@ type recorder struct {
 func (r *recorder) note(command redis.Cmder) {
 	args := command.Args()
 	words := []string{strings.ToUpper(fmt.Sprint(args[0]))}
-	if words[0] == "EVAL" {
-		return // the same once more, because the server did not know the script yet
+	switch words[0] {
+	case "EVAL": // the same once more, because the server did not know the script yet
+		return
+	case "HELLO", "CLIENT": // a new connection
+		return
 	}
 	keys := args[1:min(2, len(args))]
 	r.mutex.Lock()
