@@ -19,6 +19,7 @@ struct listing {
     uint64_t room; /* tasks still wanted */
     bool (*on_task)(const quern_task_info *info, void *user);
     void *user;
+    bool read_any;
     bool stopped;
 };
 
@@ -31,6 +32,7 @@ static bool show(const struct qn_spot *spot, const quern_task_info *info, void *
 {
     struct listing *listing = user;
     (void)spot;
+    listing->read_any = true;
     bool compares = listing->reads || listing->filter->id != NULL;
     if (compares && !qn_filter_fits(listing->filter, info)) {
         return true;
@@ -126,8 +128,11 @@ static quern_status list_queue(struct listing *listing, const char *queue, quern
 
 /* --- By id ------------------------------------------------------------------------------ */
 
+#define FIND_MAX 5 /* a task may move between being found and being read */
+
 struct hit {
     struct listing *listing;
+    bool found;
     quern_status status;
     quern_error *err;
 };
@@ -135,6 +140,7 @@ struct hit {
 static bool show_found(const struct qn_place *place, const struct qn_spot *spot, void *user)
 {
     struct hit *hit = user;
+    hit->found = true;
     hit->status = qn_info_read(hit->listing->self, place, spot, 1, show, hit->listing, hit->err);
     return hit->status == QUERN_OK && !is_over(hit->listing);
 }
@@ -142,10 +148,15 @@ static bool show_found(const struct qn_place *place, const struct qn_spot *spot,
 static quern_status list_id(struct listing *listing, const char *const *queues, size_t count,
                             quern_error *err)
 {
-    struct hit hit = {.listing = listing, .status = QUERN_OK, .err = err};
-    quern_status status =
-        qn_find(listing->self, queues, count, listing->filter->id, show_found, &hit, err);
-    return hit.status != QUERN_OK ? hit.status : status;
+    quern_status status = QUERN_OK;
+    bool moved = true;
+    for (int i = 0; status == QUERN_OK && moved && i < FIND_MAX; i++) {
+        struct hit hit = {.listing = listing, .status = QUERN_OK, .err = err};
+        status = qn_find(listing->self, queues, count, listing->filter->id, show_found, &hit, err);
+        status = hit.status != QUERN_OK ? hit.status : status;
+        moved = hit.found && !listing->read_any;
+    }
+    return status;
 }
 
 /* --- All --------------------------------------------------------------------------------- */
