@@ -7,6 +7,7 @@ servers of Go and workers of quern are processes that write a book (server.go, w
 for conditions, with a deadline."""
 
 import base64
+import ctypes
 import json
 import os
 import shutil
@@ -22,6 +23,14 @@ import unittest
 PATIENCE_S = 45
 EXIT_SKIPPED = 77
 FULL = os.environ.get("QUERN_TEST_FULL") == "1"
+
+
+LIBC = ctypes.CDLL(None)
+
+
+def die_with_parent():
+    """In a child: also a test that is killed leaves no process behind."""
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def b64(data):
@@ -71,7 +80,8 @@ class Redis:
         self.path = os.path.join(folder, "redis.sock")
         self.process = subprocess.Popen(
             ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", "--dir",
-             folder, "--loglevel", "warning"], stdout=subprocess.DEVNULL)
+             folder, "--loglevel", "warning"], stdout=subprocess.DEVNULL,
+            preexec_fn=die_with_parent)
         deadline = time.monotonic() + PATIENCE_S
         self.socket = socket.socket(socket.AF_UNIX)
         while True:
@@ -149,7 +159,8 @@ class Peer:
 
     def __init__(self, program, redis_path):
         self.process = subprocess.Popen([program, "rpc", redis_path], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+                                        stdout=subprocess.PIPE, text=True,
+                                        preexec_fn=die_with_parent)
 
     def ask(self, do, **fields):
         """The reply: {"ok": ...}, or {"error": text}."""
@@ -245,7 +256,7 @@ class InteropTest(unittest.TestCase):
     def start(self, *command):
         """Starts a program and waits until it is ready."""
         process = subprocess.Popen(command, env=self.env, cwd=self.folder,
-                                   stdout=subprocess.PIPE, text=True)
+                                   stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
         self.processes.append(process)
         self.assertEqual(process.stdout.readline(), "ready\n", command)
         return process
