@@ -13,39 +13,43 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/error.h"
+#include "broker/redis/format.h"
 #include "broker/redis/talk.h"
 
 #define VERSION_MIN 602 /* 6.2 */
 #define NAME_SIZE 64
+#define NUMBER_SIZE 24
 #define FRAME_SIZE 256 /* what the words of the greeting have around them */
 
+/* Writes these words as one command; false: memory was out. */
+static bool put(char **at, const char **words, size_t count)
+{
+    size_t sizes[8];
+    QN_ASSERT(count <= sizeof sizes / sizeof *sizes);
+    for (size_t i = 0; i < count; i++) {
+        sizes[i] = strlen(words[i]);
+    }
+    return qn_format(at, words, sizes, count, true);
+}
+
 /* Who says it: the name of the connection, user and password, and which database is wanted. */
-static size_t write_greeting(const struct qn_link *link, char *out, size_t out_size)
+static bool write_greeting(const struct qn_link *link, char **at)
 {
     const struct qn_link_target *target = link->target;
-    const char *user = target->user[0] == '\0' ? "default" : target->user;
     bool known = target->user[0] != '\0' || target->password[0] != '\0';
     char name[NAME_SIZE];
-    char db[24];
+    char db[NUMBER_SIZE];
     (void)snprintf(name, sizeof name, "%s%s%s", target->name, link->role[0] == '\0' ? "" : "-",
                    link->role);
     (void)snprintf(db, sizeof db, "%lld", (long long)target->db);
-    int size =
-        snprintf(out, out_size, "*%d\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
-                 known ? 7 : 4, strlen(name), name);
-    size_t used = (size_t)size;
-    if (known) {
-        size = snprintf(out + used, out_size - used, "$4\r\nAUTH\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
-                        strlen(user), user, strlen(target->password), target->password);
-        used += (size_t)size;
-    }
-    if (target->db != 0) {
-        size = snprintf(out + used, out_size - used, "*2\r\n$6\r\nSELECT\r\n$%zu\r\n%s\r\n",
-                        strlen(db), db);
-        used += (size_t)size;
-    }
-    return used;
+    const char *hello[] = {"HELLO",         "2",
+                           "SETNAME",       name,
+                           "AUTH",          target->user[0] == '\0' ? "default" : target->user,
+                           target->password};
+    const char *select[] = {"SELECT", db};
+    return put(at, hello, known ? 7 : 4) && (target->db == 0 || put(at, select, 2));
 }
 
 static quern_status send_greeting(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
@@ -53,14 +57,18 @@ static quern_status send_greeting(struct qn_link *link, int64_t deadline_mono_ns
     size_t out_size =
         FRAME_SIZE + NAME_SIZE + strlen(link->target->user) + strlen(link->target->password);
     char *out = qn_alloc(out_size);
-    if (out == NULL) {
-        return qn_error_nomem(err);
+    char *at = out;
+    quern_status status = QUERN_OK;
+    if (out == NULL || !write_greeting(link, &at)) {
+        status = qn_error_nomem(err);
+    } else {
+        bool sent = false;
+        status = qn_link_write(link, out, (size_t)(at - out), deadline_mono_ns, &sent, err);
     }
-    bool sent = false;
-    size_t size = write_greeting(link, out, out_size);
-    quern_status status = qn_link_write(link, out, size, deadline_mono_ns, &sent, err);
-    explicit_bzero(out, out_size);
-    qn_free(out);
+    if (out != NULL) {
+        explicit_bzero(out, out_size);
+        qn_free(out);
+    }
     return status;
 }
 

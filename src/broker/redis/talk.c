@@ -17,10 +17,10 @@
 #include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "broker/redis/format.h"
 #include "broker/redis/redis.h"
 
-#define NUMBER_SIZE 20   /* digits of 64 bits */
-#define HEAD_SIZE_MAX 24 /* with the sign and the end of the line */
+#define NUMBER_SIZE 20 /* digits of 64 bits */
 
 /* --- Building ----------------------------------------------------------------------- */
 
@@ -190,50 +190,27 @@ static bool is_wanted(const struct qn_talk_command *command)
     return command->reply == NULL;
 }
 
-/* Writes "<sign><number>\r\n" and returns what is behind it. */
-static char *put_head(char *at, char sign, size_t number)
-{
-    char digits[NUMBER_SIZE];
-    char *end = digits + NUMBER_SIZE;
-    char *first = put_digits(end, number);
-    *at++ = sign;
-    memcpy(at, first, (size_t)(end - first));
-    at += end - first;
-    *at++ = '\r';
-    *at++ = '\n';
-    return at;
-}
-
 /* The wanted commands from `first` on, as the server reads them. */
 static char *format(struct qn_talk *talk, size_t first, size_t *ret_size)
 {
     size_t size_max = 0;
     for (size_t i = first; i < talk->command_count; i++) {
         const struct qn_talk_command *command = &talk->commands[i];
-        size_max += HEAD_SIZE_MAX;
-        for (size_t j = 0; is_wanted(command) && j < command->arg_count; j++) {
-            size_max += talk->arg_sizes[command->first_arg + j] + HEAD_SIZE_MAX + 2;
-        }
+        size_max += is_wanted(command) ? qn_format_size_max(talk->arg_sizes + command->first_arg,
+                                                            command->arg_count)
+                                       : 0;
     }
     char *data = qn_arena_alloc(talk->arena, size_max);
     char *at = data;
-    for (size_t i = first; data != NULL && i < talk->command_count; i++) {
+    bool done = data != NULL;
+    for (size_t i = first; done && i < talk->command_count; i++) {
         const struct qn_talk_command *command = &talk->commands[i];
-        if (!is_wanted(command)) {
-            continue;
-        }
-        at = put_head(at, '*', command->arg_count);
-        for (size_t j = 0; j < command->arg_count; j++) {
-            size_t size = talk->arg_sizes[command->first_arg + j];
-            at = put_head(at, '$', size);
-            memcpy(at, talk->args[command->first_arg + j], size);
-            at += size;
-            *at++ = '\r';
-            *at++ = '\n';
-        }
+        done = !is_wanted(command) ||
+               qn_format(&at, talk->args + command->first_arg, talk->arg_sizes + command->first_arg,
+                         command->arg_count, false);
     }
-    *ret_size = (size_t)(at - data);
-    return data;
+    *ret_size = done ? (size_t)(at - data) : 0;
+    return done ? data : NULL;
 }
 
 static quern_status read_replies(struct qn_talk *talk, size_t first, int64_t deadline_mono_ns,
