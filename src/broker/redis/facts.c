@@ -102,11 +102,14 @@ static const char *durability(const struct said *said)
             return "D2: survives power loss";
         }
         if (strcmp(said->appendfsync, "no") == 0) {
-            return "D1: survives kill -9; what the system has not written is lost on power loss";
+            return "D1: survives a restart; what the system has not written is lost on power loss";
         }
+        /* Redis answers before it writes while its last fsync is under way, so this holds for a
+         * server that is killed, too. */
         return said->appendfsync[0] != '\0'
-                   ? "D1: survives kill -9; up to 2 s of acknowledged tasks lost on power loss"
-                   : "D1: survives kill -9; whether more, this user may not see (appendfsync)";
+                   ? "D1: survives a restart; up to 2 s of acknowledged tasks lost on power loss or"
+                     " when the server is killed"
+                   : "D1: survives a restart; whether more, this user may not see (appendfsync)";
     }
     if (said->save_known && said->save[0] == '\0') {
         return "D0: nothing survives a restart of the server (appendonly no, no snapshots)";
