@@ -83,7 +83,7 @@ int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err)
         qn_cli_say(cli, "%s (the first enqueue or work makes it)", err->text);
         return QN_EXIT_BROKER;
     }
-    qn_cli_say(cli, "%s", err->text);
+    qn_cli_say_error(cli, err);
     if (err->code == QUERN_E_INVALID || err->code == QUERN_E_UNSUPPORTED) {
         return QN_EXIT_CONFIG;
     }

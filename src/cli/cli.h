@@ -79,7 +79,9 @@ extern const struct qn_noun qn_noun_worker;
 void qn_cli_say(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* Says what is wrong with the command line, points at the help, returns QN_EXIT_USAGE. */
 int qn_cli_usage(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
-/* Says the error and returns the exit code of its status. */
+/* Says the error, and what would be enough where a Redis user may not do something. */
+void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err);
+/* The same, and returns the exit code of its status. */
 int qn_cli_fail(const struct qn_cli *cli, const quern_error *err);
 /* The exit code of a status that an operation gave. */
 int qn_cli_exit_code(quern_status status);

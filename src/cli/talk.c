@@ -45,9 +45,26 @@ int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
     return QN_EXIT_USAGE;
 }
 
-int qn_cli_fail(const struct qn_cli *cli, const quern_error *err)
+/* What a user of a Redis server must be allowed: as in docs/protocol/redis.md, which is not
+ * installed (tests/docs/test_acl.sh compares the two). */
+static const char acl_advice[] =
+    "ACL SETUSER worker on >secret -@all ~asynq:* &asynq:cancel &__redis__:invalidate"
+    " +@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait"
+    " +select -@dangerous +info +role +client|setname +client|id +client|tracking"
+    " +client|trackinginfo";
+
+void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err)
 {
     qn_cli_say(cli, "%s", err->text);
+    if (err->code == QUERN_E_BROKER && (strstr(err->text, "NOPERM") != NULL ||
+                                        strstr(err->text, "can't run this command") != NULL)) {
+        (void)fprintf(stderr, "this is enough: %s\n", acl_advice);
+    }
+}
+
+int qn_cli_fail(const struct qn_cli *cli, const quern_error *err)
+{
+    qn_cli_say_error(cli, err);
     return qn_cli_exit_code(err->code);
 }
 

@@ -54,6 +54,8 @@ class UrlTest(RedisTest):
     def test_what_is_wrong_with_a_url_is_bad_configuration(self):
         for url, word in (("redis://", "host"), ("redis://h/x", "database"),
                           ("redis-socket://run/r.sock", "three slashes"),
+                          ("redis-socket:", "//"), ("redis:me:secret@h", "//"),
+                          ("rediss://:secret@h", "scheme"), ("redis://:secret@h:99999", "65535"),
                           ("redis://h?sync=full", "password_file"),
                           ("redis://h?password_file=/no/such", "/no/such"),
                           ("redis://h?password_env=NOT_THERE", "NOT_THERE"),
@@ -62,6 +64,8 @@ class UrlTest(RedisTest):
                 error = self.fails(EXIT_CONFIG, "--broker", url, "db", "info")
                 self.assertIn(word, error)
                 self.assertNotIn("secret", error)
+                self.fails(EXIT_CONFIG, "--broker", url, "enqueue", "t")
+        self.assertFalse(os.path.exists(self.path("redis-socket:")))
 
     def test_each_source_of_the_password_opens_the_server(self):
         password = "p@ss/w:rd &%? #1"
@@ -94,14 +98,23 @@ class UrlTest(RedisTest):
                 self.assertIn("WRONGPASS", error)
                 self.assertNotIn("wr0ng", error)
 
-    def test_missing_permission_names_the_command_and_the_page(self):
+    def test_missing_permission_names_the_command_and_an_acl_that_works(self):
         self.start_redis()
         self.redis("ACL", "SETUSER", "poor", "on", ">pw", "~asynq:*", "-@all", "+ping")
-        error = self.fails(EXIT_BROKER, "--broker",
-                           f"redis-socket://poor:pw@{self.socket_path}", "db", "info")
+        self.redis("ACL", "SETUSER", "reader", "on", ">pw", "%R~asynq:*", "-@all", "+@read")
+        poor = f"redis-socket://poor:pw@{self.socket_path}"
+        error = self.fails(EXIT_BROKER, "--broker", poor, "db", "info")
         self.assertIn("NOPERM", error)
         self.assertIn("'exists'", error)
         self.assertIn("docs/protocol/redis.md", error)
+        error = self.fails(EXIT_BROKER, "--broker",
+                           f"redis-socket://reader:pw@{self.socket_path}", "enqueue", "t")
+        self.assertIn("NOPERM", error)
+        advice = error.splitlines()[-1].split("this is enough: ")[1].split()
+        advice[2:5] = ["poor", "on", ">pw"]
+        self.assertEqual(self.redis(*advice), b"+OK\r\n")
+        self.ok("--broker", poor, "enqueue", "t")
+        self.ok("--broker", poor, "work", "--exec", "t=true", "--drain")
 
 
 class StartTest(RedisTest):

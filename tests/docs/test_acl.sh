@@ -1,5 +1,6 @@
 #!/bin/sh
-# The user that docs/protocol/redis.md advises for Redis is the one that the tests run as.
+# The user that docs/protocol/redis.md advises for Redis is the one that the tests run as, and the
+# one that the program advises where something is refused.
 set -eu
 
 # words FILE PATTERN - the words from the line with the pattern on, up to the last right.
@@ -11,6 +12,12 @@ words()
 advised=$(words "$QUERN_SOURCE/docs/protocol/redis.md" '^user worker on')
 used=$(words "$QUERN_SOURCE/tests/lib_place.c" '"user worker on')
 [ -n "$advised" ] || { echo "FAILED: no user in the page" >&2; exit 1; }
+printed=$(words "$QUERN_SOURCE/src/cli/talk.c" '"ACL SETUSER worker on' |
+    sed '/^ACL$/d; s/^SETUSER$/user/')
+if [ "$advised" != "$printed" ]; then
+    echo "FAILED: the page advises:" "$advised" "but the program says:" "$printed" >&2
+    exit 1
+fi
 if [ "$advised" != "$used" ]; then
     echo "FAILED: the page advises:" "$advised" "but the tests use:" "$used" >&2
     exit 1

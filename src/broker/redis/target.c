@@ -24,7 +24,7 @@
 #define COMMAND_TIMEOUT_MS 10000
 #define REPLY_SIZE_MAX ((size_t)544 << 20) /* the largest value of Redis and what is around it */
 #define DB_MAX 1000000
-#define KNOWN_PARAMS "db, password_file"
+#define KNOWN_PARAMS "db, password_file and, for the program quern, password_env"
 #define PASSWORD_SIZE 4096
 
 static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
