@@ -96,11 +96,12 @@ quern_status qn_bench_fill(const struct qn_bench *bench, quern_client *client, s
         for (uint32_t i = 0; i < bench->queues; i++) {
             qn_bench_queue_name(i, names[i]);
         }
-        for (size_t i = 0; i < size; i++) {
+        for (size_t i = 0, queue = 0; i < size; i++) {
             tasks[i] = (quern_task){.type = QN_BENCH_TYPE,
-                                    .queue = names[i % bench->queues],
+                                    .queue = names[queue],
                                     .payload = payload,
                                     .payload_size = bench->payload_size};
+            queue = queue + 1 == bench->queues ? 0 : queue + 1;
         }
         status = run_fillers(bench, client, count, thread_count, tasks, err);
     }

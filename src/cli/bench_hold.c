@@ -2,6 +2,7 @@
 /* bench_hold.c - a process that holds tasks of the bench's first queue active, as slow handlers
  * would. It leases them without running them, far beyond any bench, and drops them at the end. */
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -89,14 +90,16 @@ void qn_bench_hold_main(const struct qn_bench *bench, const struct qn_bench_pipe
     while (status == QUERN_OK && poll(&end, 1, -1) <= 0) {
         continue;
     }
-    if (status == QUERN_OK) {
-        status = drop(&hold, &error);
+    if (status == QUERN_OK && drop(&hold, &error) != QUERN_OK) {
+        (void)fprintf(stderr, "bench: %s\n", error.text);
     }
     for (size_t i = 0; i < hold.count; i++) {
         qn_leased_free(hold.runs[i]);
     }
     if (hold.broker != NULL) {
-        status = qn_broker_withdraw(hold.broker, WORKER_ID, &error);
+        if (qn_broker_withdraw(hold.broker, WORKER_ID, &error) != QUERN_OK) {
+            (void)fprintf(stderr, "bench: %s\n", error.text);
+        }
         qn_broker_close(hold.broker);
     }
     qn_free(hold.runs);

@@ -208,8 +208,9 @@ int main(int argc, char **argv)
         status = quern_worker_new(argv[1], mux, &options, &the_worker, &err);
     }
     if (status == QUERN_OK) {
-        (void)signal(SIGTERM, on_signal);
-        (void)signal(SIGINT, on_signal);
+        struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+        (void)sigaction(SIGTERM, &action, NULL);
+        (void)sigaction(SIGINT, &action, NULL);
         (void)puts("ready");
         (void)fflush(stdout);
         status = quern_worker_run(the_worker, &err);

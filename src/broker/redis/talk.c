@@ -166,8 +166,8 @@ void qn_talk_uint(struct qn_talk *talk, uint64_t value)
 
 void qn_talk_session(struct qn_talk *talk, uint64_t session)
 {
-    const struct qn_link *link = &talk->self->lanes[talk->lane].link;
     if (QN_BUG(RECONNECT_FORGETS)) {
+        const struct qn_link *link = &talk->self->lanes[talk->lane].link;
         session += link->opened_count + (link->fd < 0 ? 1 : 0);
     }
     qn_talk_text(talk, qn_arena_printf(talk->arena, "%016llx", (unsigned long long)session));
