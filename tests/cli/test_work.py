@@ -209,8 +209,11 @@ class EndTest(CliTest):
         text = "".join(f'{{"type":"n","payload":"{n}"}}\n' for n in range(1, 1001))
         self.ok("enqueue", "--from", "-", stdin=text)
         ids = sorted(task["id"] for task in self.json("task", "list", "--size", "10000"))
+        self.write("ran", "")
         workers = [self.start("work", "--drain", "--exec",
-                              "n=cat >/dev/null; echo $QUERN_TASK_ID >> ran") for _ in range(2)]
+                              "n=read -r n; echo $QUERN_TASK_ID >> ran") for _ in range(2)]
+        for count in range(100, 1001, 100):  # each hundred in its time: the machine may be busy
+            self.wait_until(lambda: self.read("ran").count("\n") >= count, f"{count} are run")
         for worker in workers:
             self.assertEqual(self.end(worker), 0, self.read(worker.log_name))
         self.assertEqual(sorted(self.read("ran").split()), ids)
