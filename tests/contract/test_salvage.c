@@ -153,6 +153,34 @@ static void salvage_frees_the_unique_lock(struct contract *c)
     assert_int_equal(contract_try(c, &task), QUERN_OK);
 }
 
+/* Both find their place at the head of pending in one call. */
+static void salvage_beside_a_give_back_takes_no_other_task(struct contract *c)
+{
+    struct qn_leased *runs[3];
+    struct qn_leased *lapsed = contract_start(c, "a");
+    contract_put(c, "default", "b");
+    contract_advance(c, CONTRACT_LEASE_MS / 2);
+    runs[0] = contract_take_id(c, "default", "b");
+    contract_put(c, "default", "z");
+    contract_advance(c, CONTRACT_LEASE_MS / 2 + 1000);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    enum qn_applied applied[2];
+    const struct qn_outcome outcomes[] = {
+        {.run = lapsed, .kind = QN_DONE},
+        {.run = runs[0], .kind = QN_GIVE_BACK, .cause = QUERN_CAUSE_GIVEN_BACK}};
+    struct qn_exchange exchange = {.outcomes = outcomes, .outcome_count = 2};
+    contract_exchange(c, &exchange, applied, NULL);
+    assert_int_equal(applied[0], QN_SALVAGED);
+    assert_int_equal(applied[1], QN_APPLIED);
+    qn_leased_free(lapsed);
+    qn_leased_free(runs[0]);
+    assert_int_equal(contract_lease(c, "default", 3, runs), 2);
+    assert_string_equal(runs[0]->task.id, "b");
+    assert_string_equal(runs[1]->task.id, "z");
+    qn_leased_free(runs[0]);
+    qn_leased_free(runs[1]);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(success_is_salvaged_while_the_task_is_pending),
     CONTRACT_TEST(success_is_salvaged_while_the_task_waits_in_retry),
@@ -166,5 +194,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(expired_lease_that_nobody_recovered_is_still_good),
     CONTRACT_TEST(salvaged_run_keeps_its_result_for_the_retention),
     CONTRACT_TEST(salvage_frees_the_unique_lock),
+    CONTRACT_TEST(salvage_beside_a_give_back_takes_no_other_task),
 };
 CONTRACT_MAIN(tests)

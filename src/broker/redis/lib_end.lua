@@ -321,9 +321,6 @@ end
 
 local function write_lists(taken, merged)
     write_to('ZREM', Q .. 'lease', leaving)
-    for _, id in ipairs(from_pending) do
-        redis.call('LREM', Q .. 'pending', -1, id)
-    end
     write_to('ZREM', Q .. 'retry', from_retry)
     if taken > 0 then
         redis.call('RPOP', Q .. 'pending', taken)
@@ -335,6 +332,10 @@ local function write_lists(taken, merged)
         end
         redis.call('RPUSH', Q .. 'pending', unpack(ids))
         -- bug GIVE_BACK_AT_TAIL: redis.call('LPUSH', Q .. 'pending', unpack(ids))
+    end
+    -- Not before: they may stand in the head that was just taken off as it was read.
+    for _, id in ipairs(from_pending) do
+        redis.call('LREM', Q .. 'pending', -1, id)
     end
 end
 
