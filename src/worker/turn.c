@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* turn.c - fills one exchange from the books.
  *
- * Up to QN_BATCH_MAX outcomes, the starts the broker has not heard of, and as much room as there
- * are free slots and runs to fetch ahead. Whatever happens to the request, it stays as it is, stamp
- * included, until it is answered (answer.c): so no outcome is dropped, and none is applied twice.
- * Runs that end without the broker are settled here on the way. */
+ * Up to QN_BATCH_MAX outcomes or QN_BATCH_BYTES_MAX of them, the starts the broker has not heard
+ * of, and as much room as there are free slots and runs to fetch ahead. Whatever happens to the
+ * request, it stays as it is, stamp included, until it is answered (answer.c): so no outcome is
+ * dropped, and none is applied twice. Runs that end without the broker are settled here on the way.
+ */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -113,16 +114,26 @@ static void add_unplaced(struct qn_turn *turn)
     }
 }
 
+/* What goes to the broker with an outcome: brokers write the message of a failed run anew. */
+static size_t size_of(const struct qn_outcome *outcome)
+{
+    bool is_success = outcome->kind == QN_DONE || outcome->kind == QN_DROP;
+    return outcome->result_size + (is_success ? 0 : outcome->run->raw_size);
+}
+
 /* With mutex held. Runs of which the broker hears nothing are moved to `silent`. */
 static void add_outcomes(struct quern_worker *worker, struct qn_list *silent)
 {
     struct qn_turn *turn = &worker->pump.turn;
     struct qn_list *finished = &worker->books.finished;
-    while (turn->exchange.outcome_count < QN_BATCH_MAX && !qn_list_empty(finished)) {
+    size_t bytes = 0;
+    while (turn->exchange.outcome_count < QN_BATCH_MAX && bytes < QN_BATCH_BYTES_MAX &&
+           !qn_list_empty(finished)) {
         struct qn_list *node = qn_list_shift(finished);
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
         if (run->verdict.offered) {
             add_outcome(turn, run);
+            bytes += size_of(&turn->outcomes[turn->exchange.outcome_count - 1]);
         } else {
             qn_list_append(silent, node);
         }

@@ -7,7 +7,7 @@
  *
  * When what was leased holds tasks past their deadline or messages that cannot be read, a second
  * write archives the ones, puts the others aside, and leases what is still missing; and so on,
- * until there is no such task any more or QN_PRUNE_BATCH_MAX were archived. It also marks as
+ * until there is no such task any more or there were QN_PRUNE_BATCH_MAX of them. It also marks as
  * started the runs that moved up. Should putting away fail, these tasks keep their lease until it
  * lapses, and come again; the exchange itself is not in danger. */
 #include "broker/redis/exchange.h"
@@ -67,8 +67,8 @@ static quern_status in_doubt(quern_status status, quern_error *err)
 
 static bool wants_more(const struct qn_taking *taking)
 {
-    return taking->reply->run_count < taking->exchange->room &&
-           taking->late_count < QN_PRUNE_BATCH_MAX;
+    return taking->reply->run_count < taking->exchange->room && !taking->too_large &&
+           taking->aside_count < QN_PRUNE_BATCH_MAX;
 }
 
 /* The runs that are to start at once, but were behind others when they were leased. */
@@ -176,7 +176,8 @@ static quern_status talk_it_over(struct qn_talk *talk, struct qn_taking *taking,
         status = put_away(talk, taking, err);
         order_runs(taking);
     }
-    reply->more = reply->run_count < exchange->room && taking->late_count >= QN_PRUNE_BATCH_MAX;
+    reply->more = reply->run_count < exchange->room &&
+                  (taking->too_large || taking->aside_count >= QN_PRUNE_BATCH_MAX);
     return status != QUERN_OK && changed ? in_doubt(status, err) : status;
 }
 

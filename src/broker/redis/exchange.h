@@ -50,10 +50,11 @@ struct qn_taking {
     struct qn_exchange_reply *reply;
     int64_t leased_at_boot_ms;
     char digits[4];          /* of the tokens: three, at random */
-    size_t part_count;       /* asked for so far */
+    size_t part_count;       /* that have come so far */
     size_t command;          /* index of the latest script in the talk */
     uint32_t suspects_taken; /* in all parts */
-    size_t late_count;       /* in all parts */
+    size_t aside_count;      /* late or unreadable, in all parts */
+    bool too_large;          /* the latest part ended early for its size */
     /* What this part brought besides; in the talk's arena, but the runs are blocks of their own. */
     struct qn_outcome *refused;
     size_t refused_count;

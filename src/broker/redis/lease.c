@@ -38,7 +38,7 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     }
     qn_talk_session(talk, exchange->stamp.session);
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
-    qn_talk_text(talk, taking->part_count > 0 ? "1" : "0");
+    qn_talk_uint(talk, taking->part_count);
     qn_talk_uint(talk, missing(exchange->room, had));
     qn_talk_text(talk, exchange->strict ? "1" : "0");
     qn_talk_int(talk, exchange->lease_ms);
@@ -52,7 +52,6 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
         qn_talk_uint(talk, missing(queue->quota, queue->leased));
         qn_talk_uint(talk, QN_BUG(WEIGHT_IGNORED) ? 1 : queue->weight);
     }
-    taking->part_count++;
 }
 
 /* --- Reading the answer --------------------------------------------------------------- */
@@ -157,7 +156,7 @@ static void sort_in(struct qn_taking *taking, struct qn_leased *take_run, int64_
     struct qn_exchange_reply *reply = taking->reply;
     int64_t deadline_at_ms = take_run->task.deadline_at_ms;
     if (deadline_at_ms > 0 && deadline_at_ms <= now_ms && !QN_BUG(DEADLINE_IGNORED)) {
-        taking->late_count++;
+        taking->aside_count++;
         refuse(taking, take_run, QN_ARCHIVE);
     } else if (reply->run_count >= taking->exchange->room) {
         /* Our field called it late, its message does not. */
@@ -183,6 +182,7 @@ static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
     if (status == QUERN_OK) {
         sort_in(taking, run, found->now_ms);
     } else if (status == QUERN_E_CORRUPT) {
+        taking->aside_count++;
         taking->unreadable[taking->unreadable_count++] = (struct qn_unreadable){
             .queue = taking->exchange->queues[found->queue_index].name,
             .id = found->id->data,
@@ -211,6 +211,7 @@ static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking,
             found.token += 1000;
         }
     }
+    taking->too_large = qn_reply_int(qn_reply_at(part, taking->exchange->queue_count + 1), 0) != 0;
     return status;
 }
 
@@ -276,6 +277,7 @@ quern_status qn_taking_read(struct qn_talk *talk, struct qn_taking *taking, quer
         undo(taking, first_run);
         return qn_error_nomem(err);
     }
+    taking->part_count += reply->count - 2;
     return QUERN_OK;
 }
 

@@ -1,11 +1,12 @@
 -- lease.lua - takes runs for a worker from all its queues.
 --
 -- KEYS = prefixes of the queues. The session is kept at the first.
--- ARGV: session, sequence, further (1: another part of the same request), room, strict (1 or 0),
+-- ARGV: session, sequence, how many parts of this request came before, room, strict (1 or 0),
 --   lease_ms, start_count, suspect_max, late_max, three random digits, worker id, then for each
 --   queue: quota, weight.
 -- Reply: now in ms, {paused, streak or nil, for each queue}, then for each part of the request
---   {first token, a list for each queue}. A list has four places a run: id, message (nil: the lease
+--   {first token, a list for each queue, 1 if it ended early for its size else nothing}. A list has
+--   four places a run: id, message (nil: the lease
 --   is over by now), quern_run, "quern_opts;quern_past" or nil. The n-th run of a part, over all
 --   its lists, has the n-th fence, and so a token that is 1000 more than the one before.
 --
@@ -13,11 +14,14 @@
 -- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A task with a
 -- crash on record is passed over when there were suspect_max of them already. A task past its
 -- deadline, where our own fields tell it, does not count for the room: the caller archives it.
+-- When the messages come to BYTES_MAX the part ends, with the one that passes it.
 -- A queue with a key of the wrong type gives nothing, and does not keep the others from giving.
 -- include: lib_session.lua
 local call, try = redis.call, redis.pcall
 local match, format, floor, min = string.match, string.format, math.floor, math.min
 local READ_MAX = 512
+local BYTES_MAX = 8388608 -- QN_BATCH_BYTES_MAX of limits.h
+local bytes_left = BYTES_MAX
 local room, late_left, suspects_left = tonumber(ARGV[4]), tonumber(ARGV[9]), tonumber(ARGV[8])
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -48,7 +52,7 @@ end
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
 local parts = kept and cmsgpack.unpack(kept) or {}
-if kept and ARGV[3] == '0' then
+if kept and #parts ~= tonumber(ARGV[3]) then
     local reply = {now_text, info}
     for p, part in ipairs(parts) do
         local lists, token_format = {part[1]}, '%d' .. string.sub(part[1], -3)
@@ -103,7 +107,7 @@ local function read(queue, want)
     local ids, names, messages = queue.ids, queue.names, queue.messages
     local sinces, extras = queue.sinces, queue.extras
     local task_prefix = queue.prefix .. 't:'
-    while found < want and not queue.empty and late_left > 0 do
+    while found < want and not queue.empty and late_left > 0 and bytes_left > 0 do
         local n = min(want - found, READ_MAX - queue.read)
         local heads = try('LRANGE', queue.prefix .. 'pending', -queue.read - n, -queue.read - 1)
         if heads.err or heads[1] and not is_sound(queue) then
@@ -111,6 +115,7 @@ local function read(queue, want)
             return found
         end
         local count, cut, first = queue.count, queue.cut, queue.read + #heads + 1
+        local last = 1
         for k = #heads, 1, -1 do
             local id = heads[k]
             local name = task_prefix .. id
@@ -142,9 +147,14 @@ local function read(queue, want)
                     found = found + 1
                     suspects_left = suspects_left - (is_suspect and 1 or 0)
                 end
+                bytes_left = bytes_left - #message
+                if bytes_left <= 0 then
+                    last = k
+                    break
+                end
             end
         end
-        queue.count, queue.cut, queue.read = count, cut, queue.read + #heads
+        queue.count, queue.cut, queue.read = count, cut, first - last
         queue.empty = #heads < n or queue.read >= READ_MAX
     end
     return found
@@ -188,7 +198,7 @@ else
             missing = missing - read(queue, min(queue.want, missing))
             queue.want = 0
         end
-    until missing <= 0 or late_left <= 0 or not redraw(missing)
+    until missing <= 0 or late_left <= 0 or bytes_left <= 0 or not redraw(missing)
 end
 
 -- From here on it is written.
@@ -262,6 +272,9 @@ for i, queue in ipairs(queues) do
     if queue.cut > 0 then
         cut(queue)
     end
+end
+if bytes_left <= 0 then
+    lists[#KEYS + 2] = 1
 end
 if given > 0 then
     parts[#parts + 1] = part
