@@ -227,7 +227,45 @@ static void whatever_is_damaged_nothing_is_half_done(struct contract *c)
     }
 }
 
+static void damaged_queue_does_not_keep_the_others_waiting(struct contract *c)
+{
+    contract_put(c, "other", "b");
+    struct qn_leased *damaged = contract_start(c, "a");
+    struct qn_leased *sound = contract_take_id(c, "other", "b");
+    contract_put(c, "other", "c");
+    (void)test_redis_do(server(), "SET " Q "retry x");
+    const struct qn_outcome outcomes[] = {
+        {.run = damaged, .kind = QN_RETRY, .delay_ms = 1000, .error = "broken"},
+        {.run = sound, .kind = QN_RETRY, .delay_ms = 1000, .error = "broken"}};
+    struct qn_exchange exchange = {.outcomes = outcomes, .outcome_count = 2};
+    enum qn_applied applied[2];
+    contract_exchange(c, &exchange, applied, NULL);
+    assert_int_equal(applied[0], QN_STALE);
+    assert_int_equal(applied[1], QN_APPLIED);
+    assert_int_equal(contract_state(c, "other", "b"), QUERN_TASK_RETRY);
+    const char *const queues[] = {"default", "other"};
+    bool work = false;
+    int64_t next_due_at_ms = 0;
+    assert_int_equal(qn_broker_arm(c->broker, queues, 2, &work, &next_due_at_ms, NULL), QUERN_OK);
+    assert_true(work);
+    assert_true(next_due_at_ms != INT64_MAX);
+    qn_leased_free(damaged);
+    qn_leased_free(sound);
+}
+
+static void damaged_counter_keeps_no_run_from_ending(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    (void)test_redis_do(server(), "SET " Q "processed nonsense");
+    (void)test_redis_do(server(), "LPUSH " Q "failed x");
+    assert_int_equal(contract_finish(c, run, QN_ARCHIVE), QN_APPLIED);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ARCHIVED);
+    assert_string_equal(test_redis_do(server(), "GET " Q "processed"), "nonsense");
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", whatever_is_damaged_nothing_is_half_done),
+    CONTRACT_TEST_ONLY("redis", damaged_queue_does_not_keep_the_others_waiting),
+    CONTRACT_TEST_ONLY("redis", damaged_counter_keeps_no_run_from_ending),
 };
 CONTRACT_MAIN(tests)

@@ -21,7 +21,9 @@ struct qn_outcomes {
 QUERN_NODISCARD quern_status qn_outcomes_add(struct qn_talk *talk,
                                              const struct qn_exchange *exchange,
                                              struct qn_outcomes *ret_outcomes, quern_error *err);
-/* After qn_talk_run: applied[i] for each outcome of the exchange. Fails when a script failed; what
+/* After qn_talk_run: applied[i] for each outcome of the exchange. In a queue where a key has the
+ * wrong type nothing was changed: all are stale there, as that will not get better by asking again,
+ * and the other queues must not wait for it. Fails when a script failed otherwise; what
  * the others answered is taken all the same, and the caller says QUERN_E_UNKNOWN if any script of
  * the talk took effect. */
 QUERN_NODISCARD quern_status qn_outcomes_take(const struct qn_talk *talk,

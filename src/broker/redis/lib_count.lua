@@ -17,42 +17,46 @@ local function date_of(seconds)
     return string.format('%04d-%02d-%02d', year, month, day)
 end
 
--- Reads a counter before anything is written. One that holds no number fails here.
+-- Reads a counter; nil if it is none: then nothing is counted there. Statistics must not keep a run
+-- from ending; doctor tells of what is damaged.
+local COUNT_MAX = 9223372036854774784
 local function count_read(key)
-    local value = redis.call('GET', key)
-    if value and not string.match(value, '^%d+$') then
-        redis.call('INCRBY', key, 0)
-    end
-    return tonumber(value or 0)
+    local value = redis.pcall('GET', key) or '0'
+    return type(value) == 'string' and string.match(value, '^%d+$') and tonumber(value) or nil
 end
 
 -- What count_write needs, read before anything is written.
 local function count_plan(Q, now_s, failed)
     local day = ':' .. date_of(now_s)
     local counts = {day = day, expires_s = string.format('%.0f', now_s + 7776000)}
-    counts.processed = count_read(Q .. 'processed')
-    count_read(Q .. 'processed' .. day)
-    if failed > 0 then
-        counts.failed = count_read(Q .. 'failed')
-        count_read(Q .. 'failed' .. day)
+    for _, name in ipairs({'processed', failed > 0 and 'failed' or nil}) do
+        counts[name] = count_read(Q .. name)
+        counts[name .. day] = count_read(Q .. name .. day)
     end
     return counts
 end
 
-local function count_day(key, count, counts)
-    if redis.call('INCRBY', key .. counts.day, count) == count then
-        redis.call('EXPIREAT', key .. counts.day, counts.expires_s)
+local function count_day(Q, name, more, counts)
+    local key = name .. counts.day
+    if counts[key] and counts[key] + more <= COUNT_MAX and
+        redis.call('INCRBY', Q .. key, more) == more then
+        redis.call('EXPIREAT', Q .. key, counts.expires_s)
+    end
+end
+local function count_total(Q, name, more, counts, wraps)
+    if counts[name] then
+        redis.call(wraps and 'SET' or 'INCRBY', Q .. name, more)
     end
 end
 
 -- At the end of 64 bits both totals begin anew together, as asynq's.
 local function count_write(Q, counts, processed, failed)
-    local wraps = counts.processed + processed > 9223372036854774784
-    count_day(Q .. 'processed', processed, counts)
-    redis.call(wraps and 'SET' or 'INCRBY', Q .. 'processed', processed)
+    local wraps = (counts.processed or 0) + processed > COUNT_MAX
+    count_day(Q, 'processed', processed, counts)
+    count_total(Q, 'processed', processed, counts, wraps)
     if failed > 0 then
-        count_day(Q .. 'failed', failed, counts)
-        wraps = wraps or counts.failed + failed > 9223372036854774784
-        redis.call(wraps and 'SET' or 'INCRBY', Q .. 'failed', failed)
+        count_day(Q, 'failed', failed, counts)
+        wraps = wraps or (counts.failed or 0) + failed > COUNT_MAX
+        count_total(Q, 'failed', failed, counts, wraps)
     end
 end

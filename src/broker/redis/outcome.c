@@ -292,14 +292,18 @@ quern_status qn_outcomes_take(const struct qn_talk *talk, const struct qn_exchan
         const struct qn_reply *reply = NULL;
         quern_error *to = first == QUERN_OK ? err : NULL; /* the first failure is told */
         quern_status status = qn_talk_reply(talk, outcomes->first_command + c, &reply, to);
+        bool damaged = status == QUERN_E_CORRUPT;
         if (status == QUERN_OK) {
             status = qn_reply_expect(talk, reply->size == plan->counts[c], "outcomes", to);
         }
-        for (size_t i = 0; status == QUERN_OK && i < exchange->outcome_count; i++) {
+        for (size_t i = 0; (status == QUERN_OK || damaged) && i < exchange->outcome_count; i++) {
             if (plan->places[i].command == c) {
-                applied[i] = applied_of(&exchange->outcomes[i], reply->data[plan->places[i].index]);
+                applied[i] = damaged ? QN_STALE
+                                     : applied_of(&exchange->outcomes[i],
+                                                  reply->data[plan->places[i].index]);
             }
         }
+        status = damaged ? QUERN_OK : status;
         first = first == QUERN_OK ? status : first;
     }
     return first;
