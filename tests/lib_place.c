@@ -48,8 +48,8 @@ void test_place_open_at(struct test_place *place, const char *broker, int64_t wa
     test_redis_empty(redis);
     (void)test_redis_do(redis, "CONFIG SET maxmemory 0"); /* a test before may have failed */
     test_redis_turn(redis, wall_ms * 1000);
-    (void)snprintf(place->url, sizeof place->url, "redis-socket://worker:secret@%s",
-                   redis->socket_path);
+    (void)snprintf(place->url, sizeof place->url, "redis-socket://worker:secret@%.*s",
+                   (int)sizeof redis->socket_path, redis->socket_path);
 }
 
 void test_place_open(struct test_place *place, int64_t wall_ms)

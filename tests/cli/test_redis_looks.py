@@ -3,7 +3,6 @@
 """Looking at what Go programs wrote into Redis, and acting on it: tasks with none of our fields,
 damaged ones, queues with many of them, and users who may only look."""
 
-import os
 import time
 
 import lib_cli
@@ -11,7 +10,6 @@ import lib_redis
 from lib_cli import CliTest, EXIT_BROKER, EXIT_DATA, EXIT_FAILURE
 
 Q = "asynq:{default}:"
-FULL = os.environ.get("QUERN_TEST_FULL") == "1"
 
 
 class LookTest(CliTest):
@@ -261,7 +259,7 @@ class MemoryTest(LookTest):
 
 
 class ManyTest(LookTest):
-    COUNT = 20000 if FULL else 4000
+    COUNT = 20000 if lib_cli.FULL else 4000
 
     def fill(self, state):
         commands = []
