@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,12 @@ static bool has_other_threads(int64_t pid)
     return stat(path, &info) == 0 && info.st_nlink > 3;
 }
 
+/* Where /proc hides the processes of other users (hidepid), they are there all the same. */
+static bool is_hidden(int64_t pid)
+{
+    return kill((pid_t)pid, 0) == 0 || errno == EPERM;
+}
+
 enum qn_owner_state qn_owner_judge(const char *text)
 {
     struct owner owner;
@@ -136,7 +143,8 @@ enum qn_owner_state qn_owner_judge(const char *text)
     uint64_t start_time = 0;
     (void)snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", owner.pid);
     if (!read_stat(path, &state, &start_time)) {
-        return errno == ENOENT || errno == ESRCH ? QN_OWNER_DEAD : QN_OWNER_UNKNOWN;
+        bool absent = errno == ENOENT || errno == ESRCH;
+        return absent && !is_hidden(owner.pid) ? QN_OWNER_DEAD : QN_OWNER_UNKNOWN;
     }
     bool gone = start_time != owner.start_time || state == 'X' ||
                 (state == 'Z' && !has_other_threads(owner.pid));

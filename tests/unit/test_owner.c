@@ -3,8 +3,10 @@
 #include "lib_test.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +108,36 @@ static void later_process_with_the_same_pid_is_another(void **state)
     assert_int_equal(judge(&parts), QN_OWNER_DEAD);
 }
 
+/* In a child: judges its parent as another user, under a /proc that shows users only what is their
+ * own. 99: that cannot be set up here. */
+static int judge_unseen(const char *owner)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("proc", "/proc", "proc", 0, "hidepid=2") != 0 || setgid(65534) != 0 ||
+        setuid(65534) != 0) {
+        return 99;
+    }
+    return (int)qn_owner_judge(owner);
+}
+
+static void process_that_proc_hides_is_not_dead(void **state)
+{
+    (void)state;
+    char owner[QN_OWNER_SIZE];
+    quern_error err = {0};
+    assert_ok(qn_owner_self(owner, &err), err);
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(judge_unseen(owner));
+    }
+    int ended = 0;
+    assert_int_equal(waitpid(pid, &ended, 0), pid);
+    if (WEXITSTATUS(ended) == 99) {
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(ended), QN_OWNER_UNKNOWN);
+}
+
 static void foreign_kernels_and_namespaces_are_not_judged(void **state)
 {
     (void)state;
@@ -166,6 +198,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(child_is_judged_by_another_process),
     cmocka_unit_test(zombie_is_dead),
     cmocka_unit_test(later_process_with_the_same_pid_is_another),
+    cmocka_unit_test(process_that_proc_hides_is_not_dead),
     cmocka_unit_test(foreign_kernels_and_namespaces_are_not_judged),
     cmocka_unit_test(malformed_owners_are_not_judged),
 };
