@@ -152,6 +152,26 @@ static void unreadable_messages_end_an_exchange_some_time(void **state)
     free_lot(&lot);
 }
 
+static void crowd_of_ids_without_a_task_is_dropped_without_delay(void **state)
+{
+    (void)state;
+    struct lot lot;
+    for (int i = 0; i < 1200; i++) {
+        (void)test_redis_do(&redis, "LPUSH " Q "pending ghost%d", i);
+    }
+    put("a", NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        lease(4, &lot);
+        assert_int_equal(lot.count, 0);
+        assert_true(lot.more);
+    }
+    lease(4, &lot);
+    assert_int_equal(lot.count, 1);
+    expect(&lot, 0, "a");
+    assert_false(lot.more);
+    free_lot(&lot);
+}
+
 /* The second part of a request, again, out of a connection that was given up. */
 static void part_that_comes_twice_leases_nothing(void **state)
 {
@@ -175,6 +195,7 @@ static void part_that_comes_twice_leases_nothing(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(large_messages_come_a_few_at_a_time),
     TEST(unreadable_messages_end_an_exchange_some_time),
+    TEST(crowd_of_ids_without_a_task_is_dropped_without_delay),
     TEST(part_that_comes_twice_leases_nothing),
 };
 

@@ -16,7 +16,8 @@ local now_us = time[1] * 1000000 + time[2]
 local due_us = math.huge
 
 local work = 0
-local function look(pending, paused, scheduled, retry, due)
+for i = 1, #KEYS, 5 do
+    local pending, paused, scheduled, retry, due = unpack(KEYS, i, i + 4)
     if redis.call('EXISTS', paused) == 0 and redis.call('LLEN', pending) > 0 then
         work = 1
     end
@@ -45,10 +46,6 @@ local function look(pending, paused, scheduled, retry, due)
             break
         end
     end
-end
--- A queue with a key of the wrong type must not keep the others from waking; forward tells of it.
-for i = 1, #KEYS, 5 do
-    pcall(look, unpack(KEYS, i, i + 4))
 end
 if due_us == math.huge then
     return {work, -1}

@@ -67,7 +67,7 @@ static quern_status in_doubt(quern_status status, quern_error *err)
 
 static bool wants_more(const struct qn_taking *taking)
 {
-    return taking->reply->run_count < taking->exchange->room && !taking->too_large &&
+    return taking->reply->run_count < taking->exchange->room && !taking->ended_early &&
            taking->aside_count < QN_PRUNE_BATCH_MAX;
 }
 
@@ -177,7 +177,7 @@ static quern_status talk_it_over(struct qn_talk *talk, struct qn_taking *taking,
         order_runs(taking);
     }
     reply->more = reply->run_count < exchange->room &&
-                  (taking->too_large || taking->aside_count >= QN_PRUNE_BATCH_MAX);
+                  (taking->ended_early || taking->aside_count >= QN_PRUNE_BATCH_MAX);
     return status != QUERN_OK && changed ? in_doubt(status, err) : status;
 }
 

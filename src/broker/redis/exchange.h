@@ -56,7 +56,7 @@ struct qn_taking {
     size_t command;          /* index of the latest script in the talk */
     uint32_t suspects_taken; /* in all parts */
     size_t aside_count;      /* late or unreadable, in all parts */
-    bool too_large;          /* the latest part ended early for its size */
+    bool ended_early;        /* the latest part: its size, or many ids without a task */
     /* What this part brought besides; in the talk's arena, but the runs are blocks of their own. */
     struct qn_outcome *refused;
     size_t refused_count;

@@ -211,7 +211,8 @@ static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking,
             found.token += 1000;
         }
     }
-    taking->too_large = qn_reply_int(qn_reply_at(part, taking->exchange->queue_count + 1), 0) != 0;
+    taking->ended_early =
+        qn_reply_int(qn_reply_at(part, taking->exchange->queue_count + 1), 0) != 0;
     return status;
 }
 

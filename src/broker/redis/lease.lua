@@ -5,7 +5,7 @@
 --   lease_ms, start_count, suspect_max, late_max, three random digits, worker id, then for each
 --   queue: quota, weight.
 -- Reply: now in ms, {paused, streak or nil, for each queue}, then for each part of the request
---   {first token, a list for each queue, 1 if it ended early for its size else nothing}. A list has
+--   {first token, a list for each queue, 1 if it ended early and there may be more}. A list has
 --   four places a run: id, message (nil: the lease
 --   is over by now), quern_run, "quern_opts;quern_past" or nil. The n-th run of a part, over all
 --   its lists, has the n-th fence, and so a token that is 1000 more than the one before.
@@ -273,7 +273,11 @@ for i, queue in ipairs(queues) do
         cut(queue)
     end
 end
-if bytes_left <= 0 then
+local early = bytes_left <= 0
+for _, queue in ipairs(queues) do
+    early = early or queue.read >= READ_MAX and queue.cut > 0
+end
+if early then
     lists[#KEYS + 2] = 1
 end
 if given > 0 then
