@@ -28,9 +28,9 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_open_sized(const char *url,
                                                                size_t options_size,
                                                                quern_client **ret_client,
                                                                quern_error *err);
-/* Opens a broker for enqueueing. url: "sqlite:///path/file.db" or a plain path; the file is made
- * when it does not exist. options may be NULL. On success *ret_client is the caller's, to be freed
- * with quern_client_free. */
+/* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", made if it is not there;
+ * or "redis://[user[:password]@]host[:port][/db]", "redis-socket:///path". options may be NULL. On
+ * success *ret_client is the caller's, to be freed with quern_client_free. */
 QUERN_NODISCARD static inline quern_status quern_client_open(const char *url,
                                                              const quern_client_options *options,
                                                              quern_client **ret_client,
@@ -47,10 +47,10 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_sized(quern_client *
                                                                   size_t task_size,
                                                                   quern_task_info **ret_info,
                                                                   quern_error *err);
-/* Stores one task, whole or not at all. ret_info may be NULL; else it receives what was stored,
- * to be freed by the caller. Errors: QUERN_E_INVALID (text names the field), QUERN_E_DUPLICATE,
- * QUERN_E_CONFLICT, QUERN_E_FULL, QUERN_E_BUSY, QUERN_E_BROKER. A lost reply is resolved by the
- * library; what it cannot resolve in command_timeout_ms is QUERN_E_UNKNOWN, with the id in err. */
+/* Stores one task, whole or not at all. ret_info: NULL, or gets what was stored, for the caller to
+ * free. Errors: QUERN_E_INVALID (text names the field), QUERN_E_DUPLICATE, QUERN_E_CONFLICT,
+ * QUERN_E_FULL, QUERN_E_BUSY, QUERN_E_BROKER, QUERN_E_CONNECT, QUERN_E_TIMEOUT. A lost reply is
+ * asked for again until command_timeout_ms is over: then QUERN_E_UNKNOWN, with the id in err. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue(quern_client *client,
                                                                 const quern_task *task,
                                                                 quern_task_info **ret_info,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* quern/inspector.h - looks at queues and repairs them.
  *
- * An inspector may be shared between threads. Lists are snapshots that belong to the caller. */
+ * Any thread may call it. Lists are copies for the caller; a long one of Redis is no one moment. */
 #ifndef QUERN_INSPECTOR_H
 #define QUERN_INSPECTOR_H
 

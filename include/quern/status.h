@@ -27,7 +27,7 @@ typedef enum quern_status {
     QUERN_E_STATE = 9,     /* not allowed in the present state, e.g. deleting an active task */
     QUERN_E_CORRUPT = 10,  /* stored data could not be understood; nothing was overwritten */
     QUERN_E_CLOSED = 11,   /* the object is shutting down, or belongs to the parent of a fork */
-    QUERN_E_BUSY = 12,     /* the database stayed locked by another process; try again */
+    QUERN_E_BUSY = 12,     /* the file stayed locked, or the server is loading; try again */
     QUERN_E_FULL = 13,     /* the disk or the memory of the broker is full; nothing was stored */
     QUERN_E_UNKNOWN = 14,  /* the reply was lost: the effect is unknown; err names the id */
     QUERN_E_NOT_REPLICATED = 15, /* stored, but too few replicas confirmed; do not enqueue again */

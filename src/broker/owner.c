@@ -151,6 +151,19 @@ enum qn_owner_state qn_owner_judge(const char *text)
     return gone ? QN_OWNER_DEAD : QN_OWNER_ALIVE;
 }
 
+bool qn_owner_lives(const char *owner, int64_t heartbeat_at_ms, int64_t now_ms)
+{
+    switch (qn_owner_judge(owner)) {
+    case QN_OWNER_ALIVE:
+        return true;
+    case QN_OWNER_DEAD:
+        return false;
+    case QN_OWNER_UNKNOWN:
+        break;
+    }
+    return now_ms - heartbeat_at_ms <= QN_HEARTBEAT_MS_MAX;
+}
+
 bool qn_owner_same_boot(const char *text)
 {
     struct owner owner;

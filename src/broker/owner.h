@@ -7,6 +7,7 @@
 #define QN_BROKER_OWNER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "quern/status.h"
 
@@ -19,6 +20,10 @@ QUERN_NODISCARD quern_status qn_owner_self(char out[QN_OWNER_SIZE], quern_error 
 /* Malformed text is QN_OWNER_UNKNOWN. Another boot of this machine cannot be told from another
  * machine: QN_OWNER_UNKNOWN. */
 enum qn_owner_state qn_owner_judge(const char *owner);
+/* Whether a worker with such a record is alive: as judged or, where nobody can tell, by the age of
+ * its heartbeat. */
+#define QN_HEARTBEAT_MS_MAX 30000
+bool qn_owner_lives(const char *owner, int64_t heartbeat_at_ms, int64_t now_ms);
 /* The id of this boot of the kernel; false when it cannot be read. */
 bool qn_owner_boot_id(char out[QN_BOOT_ID_SIZE]);
 /* Whether it names this boot of this kernel (then its leases are on our boot clock). */

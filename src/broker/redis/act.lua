@@ -1,6 +1,6 @@
 -- act.lua - what an operator does to tasks of one queue: run, archive, delete, cancel.
 --
--- KEYS: Q. ARGV: action ("run", "archive", "delete", "retry" and "stop", which cancel a run);
+-- KEYS: prefix of the queue. ARGV: action ("run", "archive", "delete", "retry" and "stop", which cancel a run);
 -- the state that the tasks must be in, or "" for one task in whatever state; the most that the
 -- archive may hold; then for each task its id and the lock that its message names, or "".
 --
@@ -12,6 +12,7 @@
 -- A task whose hash is gone, or says no known state, can be deleted only: that takes its id out of
 -- wherever it is. One that is not where its state says is treated as if it were.
 local Q = KEYS[1]
+-- include: lib_lock.lua
 local action, wanted, room = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local cancel = action == 'retry' or action == 'stop'
 local time = redis.call('TIME')
@@ -51,13 +52,8 @@ local function in_a_set(id)
 end
 
 -- The lock, if this task holds it.
-local function lock_of(id, named, given)
-    local lock = named or given
-    if lock and string.sub(lock, 1, #Q) == Q
-            and redis.call('TYPE', lock).ok == 'string' and redis.call('GET', lock) == id then
-        return lock
-    end
-    return nil
+local function lock_of(id, lock)
+    return owns_lock(id, lock) and lock or nil
 end
 
 -- Without a hash: is the id anywhere?
@@ -81,7 +77,7 @@ local function examine(task)
     task.state = hash[1] or ''
     task.group = hash[2] or ''
     task.past = hash[4] or ''
-    task.lock = lock_of(task.id, hash[3], task.named)
+    task.lock = lock_of(task.id, hash[3] or task.named)
     if not known[task.state] then
         task.damaged = true
         if redis.call('ZSCORE', Q .. 'lease', task.id) then
@@ -169,7 +165,7 @@ local function trim()
     for _, id in ipairs(ids) do
         local key = Q .. 't:' .. id
         if redis.call('TYPE', key).ok == 'hash' then
-            local lock = lock_of(id, redis.call('HGET', key, 'unique_key'), nil)
+            local lock = lock_of(id, redis.call('HGET', key, 'unique_key'))
             if lock then
                 redis.call('DEL', lock)
             end

@@ -3,16 +3,15 @@
  * (check_queue.lua), and what is late although a worker of ours serves it. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "broker/owner.h"
 #include "broker/redis/check.h"
+#include "broker/redis/look.h"
 
 #include "broker/redis/check_queue_lua.h"
 
 #define UPKEEP_STEP 100
-#define HEARTBEAT_MS_MAX 30000
 #define TEXT_SIZE 400
 #define FINDING_ITEMS 3
 
@@ -27,17 +26,6 @@ struct facts {
     int64_t corrupt;
 };
 
-/* The text of a day, that many days ago; in the arena, NULL when memory is out. */
-static const char *date_of(struct qn_arena *arena, int64_t now_ms, int64_t days_ago)
-{
-    char date[16];
-    time_t at = (time_t)(now_ms / 1000 - days_ago * 86400);
-    struct tm parts = {0};
-    (void)gmtime_r(&at, &parts);
-    (void)strftime(date, sizeof date, "%Y-%m-%d", &parts);
-    return qn_arena_strdup(arena, date);
-}
-
 /* Values begin with "heartbeat_ms status owner". */
 static bool is_served(const struct qn_reply *workers, int64_t now_ms)
 {
@@ -48,9 +36,7 @@ static bool is_served(const struct qn_reply *workers, int64_t now_ms)
         if (sscanf(text, "%lld %*s %n", &heartbeat_ms, &owner_at) < 1 || owner_at == 0) {
             continue;
         }
-        enum qn_owner_state owner = qn_owner_judge(text + owner_at);
-        if (owner == QN_OWNER_ALIVE ||
-            (owner == QN_OWNER_UNKNOWN && now_ms - heartbeat_ms <= HEARTBEAT_MS_MAX)) {
+        if (qn_owner_lives(text + owner_at, heartbeat_ms, now_ms)) {
             return true;
         }
     }
@@ -69,11 +55,9 @@ static quern_status ask(struct qn_talk *talk, const struct qn_redis_check *check
         qn_talk_text(talk, one->container + 2);
     }
     for (int64_t day = 0; day <= QN_HISTORY_DAYS; day++) {
-        const char *date = date_of(talk->arena, check->now_ms, day);
-        if (date == NULL) {
-            return qn_error_nomem(err);
-        }
-        qn_talk_text(talk, date);
+        char date[QN_DATE_SIZE];
+        qn_look_date(check->now_ms - day * QN_DAY_MS, date);
+        qn_talk_text(talk, qn_arena_strdup(talk->arena, date));
     }
     qn_talk_command(talk, "HGETALL");
     qn_talk_key(talk, queue->name, "quern:workers");

@@ -8,6 +8,8 @@
 -- messages in quarantine. Late is what is so for two seconds (Go's leases: 32; completed: 60).
 local Q = KEYS[1]
 local mend = ARGV[1] == '1'
+-- QN_HISTORY_DAYS of limits.h; unit.redis_scripts sees to that.
+local DAY_KEPT_S = 7776000
 local now_s = tonumber(redis.call('TIME')[1])
 local reply = {{}}
 
@@ -60,7 +62,7 @@ for i = 4 + ARGV[3], #ARGV do
         if redis.call('TTL', Q .. name) == -1 then
             tell('I5', 'the counter ' .. name .. ' never ends', mend)
             if mend then
-                redis.call('EXPIRE', Q .. name, 7776000)
+                redis.call('EXPIRE', Q .. name, DAY_KEPT_S)
             end
         end
     end

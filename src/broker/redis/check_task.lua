@@ -17,6 +17,7 @@ local now_s = time[1]
 local now_ns = time[1] .. string.format('%06d000', time[2])
 -- include: lib_message.lua
 -- include: lib_due.lua
+-- include: lib_lock.lua
 
 local reply = {}
 local function tell(invariant, text)
@@ -91,8 +92,7 @@ local function take_out_everywhere()
     redis.call('ZREM', Q .. 'quern:due', id)
 end
 local function free_lock()
-    if lock and string.sub(lock, 1, #Q + 7) == Q .. 'unique:' and
-        redis.pcall('GET', lock) == id then
+    if owns_lock(id, lock) then
         redis.call('DEL', lock)
     end
 end

@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* history.c - the counters of days, as asynq keeps them. Today is today on the server. */
 #include <stdio.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "broker/redis/look.h"
 
-#define SECONDS_PER_DAY INT64_C(86400)
-
-static void write_date(int64_t at_s, char *out, size_t out_size)
-{
-    time_t at = (time_t)at_s;
-    struct tm parts = {0};
-    (void)gmtime_r(&at, &parts);
-    (void)strftime(out, out_size, "%Y-%m-%d", &parts);
-}
-
 /* What time it is there; and whether there is such a queue at all. */
-static quern_status ask_today(struct qn_talk *talk, const char *queue, int64_t *ret_now_s,
+static quern_status ask_today(struct qn_talk *talk, const char *queue, int64_t *ret_now_ms,
                               quern_error *err)
 {
     const struct qn_reply *reply;
@@ -33,12 +22,12 @@ static quern_status ask_today(struct qn_talk *talk, const char *queue, int64_t *
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
     }
     if (status == QUERN_OK) {
-        *ret_now_s = qn_look_time_ms(talk, 0) / 1000;
+        *ret_now_ms = qn_look_time_ms(talk, 0);
     }
     return status;
 }
 
-static quern_status ask_days(struct qn_talk *talk, const char *queue, int64_t now_s, size_t count,
+static quern_status ask_days(struct qn_talk *talk, const char *queue, int64_t now_ms, size_t count,
                              quern_day *ret_days, quern_error *err)
 {
     const struct qn_reply *reply;
@@ -47,7 +36,7 @@ static quern_status ask_days(struct qn_talk *talk, const char *queue, int64_t no
     for (size_t i = 0; i < count; i++) {
         quern_day *day = &ret_days[i];
         *day = (quern_day){0};
-        write_date(now_s - (int64_t)i * SECONDS_PER_DAY, day->date, sizeof day->date);
+        qn_look_date(now_ms - (int64_t)i * QN_DAY_MS, day->date);
         (void)snprintf(suffix, sizeof suffix, "processed:%s", day->date);
         qn_talk_key(talk, queue, suffix);
         (void)snprintf(suffix, sizeof suffix, "failed:%s", day->date);
@@ -67,12 +56,12 @@ static quern_status ask_days(struct qn_talk *talk, const char *queue, int64_t no
 quern_status qn_redis_history(struct qn_broker *broker, const char *queue, size_t days,
                               quern_day *ret_days, quern_error *err)
 {
-    int64_t now_s = 0;
+    int64_t now_ms = 0;
     struct qn_talk talk;
     qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_READS);
-    quern_status status = ask_today(&talk, queue, &now_s, err);
+    quern_status status = ask_today(&talk, queue, &now_ms, err);
     if (status == QUERN_OK) {
-        status = ask_days(&talk, queue, now_s, days, ret_days, err);
+        status = ask_days(&talk, queue, now_ms, days, ret_days, err);
     }
     qn_talk_end(&talk);
     return status;

@@ -1,6 +1,9 @@
 -- lib_count.lua - asynq's counters: runs that ended and runs that failed, in total and of the day
 -- (UTC). A day's is kept for 90 days from its first run on.
 
+-- QN_HISTORY_DAYS of limits.h; unit.redis_scripts sees to that.
+local DAY_KEPT_S = 7776000
+
 -- The date of a moment, as "2026-11-21". Counted in years that begin in March, so that the day of a
 -- leap year is their last.
 local function date_of(seconds)
@@ -28,7 +31,7 @@ end
 -- What count_write needs, read before anything is written.
 local function count_plan(Q, now_s, failed)
     local day = ':' .. date_of(now_s)
-    local counts = {day = day, expires_s = string.format('%.0f', now_s + 7776000)}
+    local counts = {day = day, expires_s = string.format('%.0f', now_s + DAY_KEPT_S)}
     for _, name in ipairs({'processed', failed > 0 and 'failed' or nil}) do
         counts[name] = count_read(Q .. name)
         counts[name .. day] = count_read(Q .. name .. day)

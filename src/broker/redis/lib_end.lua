@@ -1,11 +1,19 @@
 -- lib_end.lua - how runs end, alike for outcomes that are told (outcome.lua) and leases that nobody
--- prolonged (recover.lua). Expects Q, the prefix of the queue, and lib_count.lua.
+-- prolonged (recover.lua). Expects Q, the prefix of the queue, lib_count.lua and lib_lock.lua.
 --
 -- First everything is planned, and read with the command of its type what will be written; then
 -- end_write writes it all, and nothing can fail any more. What leaves `active` its caller removes
--- from there: he knows best how to find it in the list. The numbers of the crash rule and of the
--- archive are those of limits.h.
+-- from there: he knows best how to find it in the list.
 local T = Q .. 't:'
+-- As in limits.h; unit.redis_scripts sees to that.
+local CRASH_MAX = 3
+local CRASH_WINDOW_MS = 259200000
+local CRASH_RETRY_MS = 10000
+local BRAKE_CRASHES = 10
+local ARCHIVE_SIZE_MAX = 10000
+-- What it may grow beyond that between two prunes, and what is then taken away at once.
+local ARCHIVE_SLACK = 500
+
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -98,7 +106,7 @@ local function streak_goes_on(id)
 end
 -- While a program seems to be broken, no task is charged for it.
 local function is_chargeable()
-    return streak_count < 10
+    return streak_count < BRAKE_CRASHES
 end
 
 -- --- Planning ---
@@ -110,8 +118,7 @@ local function count(processed_more, failed_more)
 end
 
 local function plan_unlock(id, lock)
-    if lock and string.sub(lock, 1, #Q + 7) == Q .. 'unique:' and
-        redis.pcall('GET', lock) == id then
+    if owns_lock(id, lock) then
         keys_gone[#keys_gone + 1] = lock
     end
 end
@@ -167,7 +174,7 @@ end
 
 -- Counts a crash, whose window begins with its first.
 local function charge(past)
-    if past.crashes == 0 or now_ms - past.crashed_ms > 259200000 then
+    if past.crashes == 0 or now_ms - past.crashed_ms > CRASH_WINDOW_MS then
         past.crashes, past.crashed_ms = 0, now_ms
     end
     past.crashes = past.crashes + 1
@@ -193,7 +200,7 @@ local function plan_crash(id, crash)
     past.cause, past.ended_ms, past.since = crash.cause, 0, '0'
     if crash.charged then
         charge(past)
-        if past.crashes >= 3 then
+        if past.crashes >= CRASH_MAX then
             plan_poison(id, past, crash.message, crash.last)
             return true
         end
@@ -203,7 +210,7 @@ local function plan_crash(id, crash)
         plan_set(id, 'msg', with_failed_at(crash.message))
     end
     if crash.charged and past.crashes > 1 then
-        plan_retry(id, now_ms + 10000, keeps_token, past)
+        plan_retry(id, now_ms + CRASH_RETRY_MS, keeps_token, past)
         return false
     end
     local since = crash.run.since
@@ -265,14 +272,14 @@ end
 local function read_surplus()
     local size = redis.call('ZCARD', Q .. 'archived') + #moved.archived / 2
     local ids, count_gone = {}, 0
-    if size <= 10500 then
+    if size <= ARCHIVE_SIZE_MAX + ARCHIVE_SLACK then
         return ids, 0
     end
     local archiving = {}
     for i = 2, #moved.archived, 2 do
         archiving[moved.archived[i]] = true
     end
-    for _, id in ipairs(redis.call('ZRANGE', Q .. 'archived', 0, 499)) do
+    for _, id in ipairs(redis.call('ZRANGE', Q .. 'archived', 0, ARCHIVE_SLACK - 1)) do
         if not archiving[id] then
             local fields = fields_of(id, 'state', 'unique_key')
             ids[#ids + 1] = id

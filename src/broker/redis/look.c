@@ -5,8 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
+
+void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE])
+{
+    time_t at = (time_t)(at_ms / 1000);
+    struct tm parts = {0};
+    (void)gmtime_r(&at, &parts);
+    (void)strftime(out, QN_DATE_SIZE, "%Y-%m-%d", &parts);
+}
 
 int64_t qn_look_time_ms(const struct qn_talk *talk, size_t index)
 {

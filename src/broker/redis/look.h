@@ -12,6 +12,8 @@
 
 #define QN_LOOK_BATCH 128 /* tasks read in one talk, if their messages are not too large */
 #define QN_LOOK_BLOCK 500 /* ids read in one command */
+#define QN_DAY_MS (24 * 3600 * INT64_C(1000))
+#define QN_DATE_SIZE 16
 
 struct qn_spot {
     const char *id; /* ends with a NUL, which is not counted; may hold others */
@@ -26,6 +28,8 @@ QUERN_NODISCARD quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now
                                          quern_error *err);
 /* The same of a talk whose index-th command was TIME. */
 int64_t qn_look_time_ms(const struct qn_talk *talk, size_t index);
+/* The UTC day of a moment, as counters are named by it: "2026-11-21". */
+void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE]);
 /* Whether the user may not give the index-th command. */
 bool qn_look_forbidden(const struct qn_talk *talk, size_t index);
 /* The names of all queues, sorted; in the arena. */

@@ -23,6 +23,7 @@ if answer then
     return answer
 end
 -- include: lib_count.lua
+-- include: lib_lock.lua
 -- include: lib_end.lua
 
 local words = {d = 0, u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 4}

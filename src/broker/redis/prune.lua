@@ -15,6 +15,7 @@ local left = tonumber(ARGV[1])
 local trusted = ARGV[3] ~= '' and
     (ARGV[4] == '' or math.abs(now_ms - tonumber(ARGV[4])) <= 3600000)
 -- include: lib_due.lua
+-- include: lib_lock.lua
 -- include: lib_workers.lua
 
 local function is_elsewhere(container, id, state)
@@ -28,11 +29,6 @@ local function is_elsewhere(container, id, state)
     return redis.call('ZSCORE', Q .. state, id)
 end
 
-local function owns(id, lock)
-    return lock and string.sub(lock, 1, #Q + 7) == Q .. 'unique:' and
-        redis.pcall('GET', lock) == id
-end
-
 -- Adds these entries to what will be removed; only reads.
 local keys = {}
 local function plan(container, ids)
@@ -42,7 +38,7 @@ local function plan(container, ids)
         local fields = redis.pcall('HMGET', hash, 'state', 'unique_key')
         if not is_elsewhere(container, id, fields[1]) then
             keys[#keys + 1] = hash
-            keys[#keys + 1] = owns(id, fields[2]) and fields[2] or nil
+            keys[#keys + 1] = owns_lock(id, fields[2]) and fields[2] or nil
             count = count + (fields[1] and 1 or 0)
         end
     end

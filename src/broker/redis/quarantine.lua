@@ -4,6 +4,7 @@
 --
 -- The message goes to quern:corrupt, where doctor finds it; the lock of the task is freed.
 local Q = KEYS[1]
+-- include: lib_lock.lua
 local id, token = ARGV[1], ARGV[2]
 redis.call('ZREM', Q .. 'lease', '')
 local fields = redis.pcall('HMGET', Q .. 't:' .. id, 'state', 'pending_since', 'msg', 'unique_key')
@@ -14,9 +15,8 @@ end
 redis.call('LLEN', Q .. 'active')
 redis.call('HLEN', Q .. 'quern:corrupt')
 local gone = {Q .. 't:' .. id}
-local lock = fields[4]
-if lock and string.sub(lock, 1, #Q + 7) == Q .. 'unique:' and redis.pcall('GET', lock) == id then
-    gone[2] = lock
+if owns_lock(id, fields[4]) then
+    gone[2] = fields[4]
 end
 redis.call('HSET', Q .. 'quern:corrupt', id, fields[3] or '')
 redis.call('ZREM', Q .. 'lease', id)

@@ -6,7 +6,6 @@
  * commands of reading, none of which walks a queue. What each talk sees is one moment only within a
  * command, so counts of a busy queue may be off by what moved in between. */
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "broker/redis/look.h"
@@ -370,13 +369,10 @@ quern_status qn_redis_queues(struct qn_broker *broker,
     const char **names = NULL;
     size_t count = 0;
     int64_t now_ms = 0;
-    char today[16] = "";
+    char today[QN_DATE_SIZE] = "";
     quern_status status = qn_look_now(self, &now_ms, err);
     if (status == QUERN_OK) {
-        time_t seconds = (time_t)(now_ms / 1000);
-        struct tm date = {0};
-        (void)gmtime_r(&seconds, &date);
-        (void)strftime(today, sizeof today, "%Y-%m-%d", &date);
+        qn_look_date(now_ms, today);
         status = qn_look_queues(self, &names_arena, &names, &count, err);
     }
     bool go_on = true;

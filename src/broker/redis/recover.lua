@@ -18,6 +18,7 @@
 local Q = KEYS[1]
 redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_count.lua
+-- include: lib_lock.lua
 -- include: lib_end.lua
 local limit, page, from = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local is_turned = ARGV[4] ~= '' and now_ms > tonumber(ARGV[4])

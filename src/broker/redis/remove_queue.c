@@ -6,7 +6,6 @@
  * name is put back. What no list names any more stays: hashes that lost their place, and locks of
  * tasks that are gone, which end by themselves (the check finds the former). */
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -14,7 +13,6 @@
 #include "broker/redis/remove_queue_lua.h"
 
 #define STEP_MAX 500
-#define DAY_MS (24 * 3600 * INT64_C(1000))
 
 struct removal {
     struct qn_redis *self;
@@ -28,14 +26,9 @@ struct removal {
 static void ask_days(struct qn_talk *talk, int64_t now_ms)
 {
     for (int64_t i = -1; i <= QN_HISTORY_DAYS + 1; i++) {
-        time_t seconds = (time_t)((now_ms - i * DAY_MS) / 1000);
-        struct tm date = {0};
-        char text[16];
-        (void)gmtime_r(&seconds, &date);
-        (void)strftime(text, sizeof text, "%Y-%m-%d", &date);
-        const char *copy = qn_arena_strdup(talk->arena, text);
-        talk->failed = talk->failed || copy == NULL;
-        qn_talk_text(talk, copy == NULL ? "" : copy);
+        char date[QN_DATE_SIZE];
+        qn_look_date(now_ms - i * QN_DAY_MS, date);
+        qn_talk_text(talk, qn_arena_strdup(talk->arena, date));
     }
 }
 

@@ -1,6 +1,6 @@
 -- remove_queue.lua - one bounded step of removing a queue with all that is in it.
 --
--- KEYS: Q. ARGV: "1" to remove tasks, too; how many at most in this step; then the days whose
+-- KEYS: prefix of the queue. ARGV: "1" to remove tasks, too; how many at most in this step; then the days whose
 -- counters may exist, as "2026-11-20".
 --
 -- Reply: {"active", how many}: it is in use, {"holds", how many}: it has tasks; nothing was
@@ -11,6 +11,7 @@
 -- until the last key is gone; so what is left after a failure is a paused queue that can be seen.
 -- Keys of a wrong type are deleted, whatever they hold.
 local Q = KEYS[1]
+-- include: lib_lock.lua
 local room = tonumber(ARGV[2])
 
 local function is(key, kind)
@@ -43,8 +44,7 @@ local function forget(id)
     local key = Q .. 't:' .. id
     if is(key, 'hash') then
         local lock = redis.call('HGET', key, 'unique_key')
-        if lock and string.sub(lock, 1, #Q) == Q and is(lock, 'string')
-                and redis.call('GET', lock) == id then
+        if owns_lock(id, lock) then
             redis.call('DEL', lock)
         end
     end

@@ -20,7 +20,6 @@
 
 #include "broker/redis/runs_lua.h"
 
-#define HEARTBEAT_MS_MAX 30000
 #define SERVERS_MAX 4096
 #define PAGE_SIZE 256
 #define TIMEOUT_MS_DEFAULT (1800 * INT64_C(1000)) /* asynq's, for a message without any limit */
@@ -213,19 +212,6 @@ static quern_status read_runs(struct listing *listing, quern_error *err)
 
 /* --- Our workers ---------------------------------------------------------------------- */
 
-static bool lives(const struct qn_worker_record *record, int64_t now_ms)
-{
-    switch (qn_owner_judge(record->owner)) {
-    case QN_OWNER_ALIVE:
-        return true;
-    case QN_OWNER_DEAD:
-        return false;
-    case QN_OWNER_UNKNOWN:
-        break;
-    }
-    return now_ms - record->info.heartbeat_at_ms <= HEARTBEAT_MS_MAX;
-}
-
 static quern_status show(struct listing *listing, quern_worker_info *info, quern_error *err)
 {
     quern_worker_run_info *runs =
@@ -253,7 +239,8 @@ static quern_status show_ours(struct listing *listing, quern_error *err)
                                        qn_reply_at(records, i + 1), &record, err);
         if (status == QUERN_E_CORRUPT) {
             status = QUERN_OK;
-        } else if (status == QUERN_OK && lives(&record, listing->now_ms)) {
+        } else if (status == QUERN_OK &&
+                   qn_owner_lives(record.owner, record.info.heartbeat_at_ms, listing->now_ms)) {
             status = show(listing, &record.info, err);
         }
     }

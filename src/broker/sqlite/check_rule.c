@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "broker/owner.h"
 #include "broker/sqlite/check.h"
 #include "broker/sqlite/inspect.h"
 
@@ -45,9 +46,8 @@ static void tell_worker_lives(sqlite3_context *context, int count, sqlite3_value
 {
     (void)count;
     const struct qn_check *check = sqlite3_user_data(context);
-    sqlite3_result_int(context,
-                       qn_sqlite_worker_lives(argument_text(values[0]),
-                                              sqlite3_value_int64(values[1]), check->now_ms));
+    sqlite3_result_int(context, qn_owner_lives(argument_text(values[0]),
+                                               sqlite3_value_int64(values[1]), check->now_ms));
 }
 
 static void tell_name_sound(sqlite3_context *context, int count, sqlite3_value **values)

@@ -25,11 +25,6 @@ QUERN_NODISCARD quern_status qn_sqlite_page_count(struct qn_conn *conn, const st
                                                   uint64_t count_max, uint64_t *ret_count,
                                                   quern_error *err);
 
-/* A worker is shown while its process is not known to be gone and, where nobody can tell, while
- * its heartbeat is young. */
-#define QN_HEARTBEAT_MS_MAX 30000
-bool qn_sqlite_worker_lives(const char *owner, int64_t heartbeat_at_ms, int64_t now_ms);
-
 /* The moment on the boot clock up to which leases are over; INT64_MAX when they were measured on
  * another boot of the kernel, so that all are. */
 QUERN_NODISCARD quern_status qn_sqlite_leases_over(struct qn_sqlite *self, struct qn_conn *conn,

@@ -9,19 +9,6 @@
 #include "broker/sqlite/inspect.h"
 #include "broker/sqlite/inspect_sql.h"
 
-bool qn_sqlite_worker_lives(const char *owner, int64_t heartbeat_at_ms, int64_t now_ms)
-{
-    switch (qn_owner_judge(owner)) {
-    case QN_OWNER_ALIVE:
-        return true;
-    case QN_OWNER_DEAD:
-        return false;
-    case QN_OWNER_UNKNOWN:
-        break;
-    }
-    return now_ms - heartbeat_at_ms <= QN_HEARTBEAT_MS_MAX;
-}
-
 static quern_status count_runs(struct qn_conn *conn, int64_t worker_no, size_t *ret_count,
                                quern_error *err)
 {
@@ -109,8 +96,7 @@ quern_status qn_sqlite_workers(struct qn_broker *broker,
     while (status == QUERN_OK && go_on && qn_query_row(&query)) {
         quern_worker_info info = {0};
         read_worker(&query, &info);
-        if (!qn_sqlite_worker_lives(qn_query_column_text(&query, 2), info.heartbeat_at_ms,
-                                    now_ms)) {
+        if (!qn_owner_lives(qn_query_column_text(&query, 2), info.heartbeat_at_ms, now_ms)) {
             continue;
         }
         status = read_runs(conn, &arena, sqlite3_column_int64(query.statement, 0), &info, err);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* test_redis_scripts.c - numbers that stand in a script and in limits.h are the same. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "broker/redis/check_queue_lua.h"
+#include "broker/redis/outcome_lua.h"
+#include "broker/redis/recover_lua.h"
+#include "lib_test.h"
+
+static void numbers_of_scripts_are_those_of_limits(void **state)
+{
+    (void)state;
+    const struct {
+        const struct qn_script *script;
+        const char *name;
+        long long value;
+    } rows[] = {
+        {&qn_lua_outcome, "CRASH_MAX", QN_CRASH_MAX},
+        {&qn_lua_outcome, "CRASH_WINDOW_MS", QN_CRASH_WINDOW_MS},
+        {&qn_lua_outcome, "CRASH_RETRY_MS", QN_CRASH_RETRY_MS},
+        {&qn_lua_outcome, "BRAKE_CRASHES", QN_BRAKE_CRASHES},
+        {&qn_lua_outcome, "ARCHIVE_SIZE_MAX", QN_ARCHIVE_SIZE_MAX},
+        {&qn_lua_outcome, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
+        {&qn_lua_recover, "CRASH_MAX", QN_CRASH_MAX},
+        {&qn_lua_check_queue, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
+    };
+    for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+        char line[80];
+        snprintf(line, sizeof line, "\nlocal %s = %lld\n", rows[i].name, rows[i].value);
+        if (strstr(rows[i].script->text, line) == NULL) {
+            fail_msg("%s.lua has no line%s", rows[i].script->name, line);
+        }
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(numbers_of_scripts_are_those_of_limits),
+};
+TEST_MAIN(tests)
