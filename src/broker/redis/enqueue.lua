@@ -1,6 +1,6 @@
 -- enqueue.lua - stores tasks in one queue, each whole or not at all.
 --
--- KEYS[1] = prefix
+-- KEYS: prefix of the queue.
 -- ARGV: session, sequence, count, twins (1: an id comes twice), then count x (id, message), then
 --   for each task that is more than a pending one: index (from 1), state, at_ms (scheduled), lock,
 --   lock_ms, group, options. No lock, no group, no options: ''. Options lack their first number.
@@ -10,8 +10,8 @@
 -- seconds. Otherwise than asynq: a conflict leaves no lock, a grouped task knows its lock.
 -- include: lib_session.lua
 local call = redis.call
-local prefix = KEYS[1]
-local session_key = prefix .. 'quern:s:' .. ARGV[1] .. ':e'
+local Q = KEYS[1]
+local session_key = Q .. 'quern:s:' .. ARGV[1] .. ':e'
 local answer = session_find(session_key, ARGV[2])
 if answer then
     return answer
@@ -23,27 +23,27 @@ local since_format = now_s .. string.format('%06d', now[2]) .. '%03d'
 local count = tonumber(ARGV[3])
 local first = 5
 local last = first + 2 * count - 1
-local task_prefix = prefix .. 't:'
+local T = Q .. 't:'
 local results = {}
 
 -- Reading. What is neither 'd' nor 'c' afterwards is stored.
-call('LLEN', prefix .. 'pending')
+call('LLEN', Q .. 'pending')
 -- bug WRITE_BEFORE_READ: call('PING')
 local rows = {}
 local names = {}
 for i = 1, count do
-    names[i] = task_prefix .. ARGV[first + 2 * (i - 1)]
+    names[i] = T .. ARGV[first + 2 * (i - 1)]
 end
 for at = last + 1, #ARGV, 7 do
     local row = {state = ARGV[at + 1], at_ms = ARGV[at + 2], lock = ARGV[at + 3],
         lock_ms = ARGV[at + 4], group = ARGV[at + 5], options = ARGV[at + 6]}
     rows[tonumber(ARGV[at])] = row
     if row.state == 'scheduled' then
-        call('ZCARD', prefix .. 'scheduled')
-        call('ZCARD', prefix .. 'quern:due')
+        call('ZCARD', Q .. 'scheduled')
+        call('ZCARD', Q .. 'quern:due')
     elseif row.state == 'aggregating' then
-        call('ZCARD', prefix .. 'g:' .. row.group)
-        call('SCARD', prefix .. 'groups')
+        call('ZCARD', Q .. 'g:' .. row.group)
+        call('SCARD', Q .. 'groups')
     end
 end
 local plain = #ARGV == last and ARGV[4] == '0'
@@ -88,8 +88,8 @@ local function store(i, id, message, row)
         end
     else
         call('HSET', name, 'msg', message, 'state', 'aggregating', 'group', row.group)
-        call('ZADD', prefix .. 'g:' .. row.group, now_s, id)
-        call('SADD', prefix .. 'groups', row.group)
+        call('ZADD', Q .. 'g:' .. row.group, now_s, id)
+        call('SADD', Q .. 'groups', row.group)
     end
     if row.options ~= '' then
         call('HSET', name, 'quern_opts', now_ms .. ' ' .. row.options)
@@ -113,16 +113,16 @@ for i = 1, count do
     end
 end
 if #pending > 0 then
-    call('LPUSH', prefix .. 'pending', unpack(pending))
+    call('LPUSH', Q .. 'pending', unpack(pending))
 end
 if #delayed > 0 then
-    call('ZADD', prefix .. 'scheduled', unpack(delayed))
+    call('ZADD', Q .. 'scheduled', unpack(delayed))
 end
 if #exact > 0 then
-    call('ZADD', prefix .. 'quern:due', unpack(exact))
+    call('ZADD', Q .. 'quern:due', unpack(exact))
 end
 if #whole > 0 then
-    call('ZREM', prefix .. 'quern:due', unpack(whole))
+    call('ZREM', Q .. 'quern:due', unpack(whole))
 end
 answer = table.concat(results)
 session_keep(session_key, ARGV[2], answer)

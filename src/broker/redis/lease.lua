@@ -1,6 +1,6 @@
 -- lease.lua - takes runs for a worker from all its queues.
 --
--- KEYS = prefixes of the queues. The session is kept at the first.
+-- KEYS: prefixes of the queues. The session is kept at the first.
 -- ARGV: session, sequence, how many parts of this request came before, room, strict (1 or 0),
 --   lease_ms, start_count, suspect_max, late_max, three random digits, worker id, then for each
 --   queue: quota, weight.

@@ -1,6 +1,6 @@
 -- pause.lua - pauses or resumes a queue, as asynq does.
 --
--- KEYS: Q. ARGV: "1" to pause, "0" to resume. Reply: 1; 0: it was so already.
+-- KEYS: prefix of the queue. ARGV: "1" to pause, "0" to resume. Reply: 1; 0: it was so already.
 local key = KEYS[1] .. 'paused'
 if (redis.call('EXISTS', key) == 1) == (ARGV[1] == '1') then
     return 0

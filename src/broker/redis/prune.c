@@ -45,13 +45,13 @@ static quern_status prune_queue(struct qn_redis *self, const char *queue, size_t
     qn_talk_prefix(&talk, queue);
     qn_talk_uint(&talk, limit);
     qn_talk_int(&talk, QN_ARCHIVE_SIZE_MAX);
-    if (trusts_clock(&self->clock_watch, boot_ms)) {
+    if (trusts_clock(&self->prune_clock, boot_ms)) {
         qn_talk_int(&talk, QN_ARCHIVE_AGE_MS / 1000);
     } else {
         qn_talk_text(&talk, "");
     }
-    if (self->clock_watch.seen) {
-        qn_talk_int(&talk, boot_ms + self->clock_watch.offset_ms);
+    if (self->prune_clock.seen) {
+        qn_talk_int(&talk, boot_ms + self->prune_clock.offset_ms);
     } else {
         qn_talk_text(&talk, "");
     }
@@ -61,7 +61,7 @@ static quern_status prune_queue(struct qn_redis *self, const char *queue, size_t
     }
     if (status == QUERN_OK) {
         *ret_removed = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
-        note_clock(&self->clock_watch, boot_ms, qn_reply_int(qn_reply_at(reply, 1), 0));
+        note_clock(&self->prune_clock, boot_ms, qn_reply_int(qn_reply_at(reply, 1), 0));
     }
     qn_talk_end(&talk);
     return status;

@@ -193,7 +193,7 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
     qn_talk_uint(talk, recovering->left);
     qn_talk_int(talk, PAGE);
     qn_talk_int(talk, sweep->from);
-    put_latest(talk, &recovering->self->lease_clock, sent_ms);
+    put_latest(talk, &recovering->self->recover_clock, sent_ms);
     for (size_t i = 0; i < dead->count; i++) {
         qn_talk_bytes(talk, dead->ids[i]->data, dead->ids[i]->size);
     }
@@ -209,7 +209,7 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
     }
     sweep->from = qn_reply_int(reply->items[0], 0);
     *ret_end = qn_reply_int(reply->items[1], 0) != 0;
-    note_clock(&recovering->self->lease_clock, qn_clock_boot_ms(recovering->self->base.clock),
+    note_clock(&recovering->self->recover_clock, qn_clock_boot_ms(recovering->self->base.clock),
                qn_reply_int(reply->items[2], 0));
     return keep_report(recovering, sweep->queue, reply, err);
 }

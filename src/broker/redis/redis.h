@@ -42,10 +42,10 @@ struct qn_redis {
     struct qn_link_target target; /* where and as whom to connect; never changes after open */
     struct qn_redis_lane lanes[QN_LANE_COUNT];
     struct qn_watch watch;
-    struct qn_clock_watch clock_watch; /* guarded by the mutex of the keeper's lane */
-    struct qn_random random;           /* guarded by the mutex of the pump's lane */
-    struct qn_clock_watch lease_clock; /* of recover; guarded by the mutex of the rest lane */
-    struct qn_sweep *sweeps;           /* the same */
+    struct qn_random random;             /* guarded by the mutex of the pump's lane */
+    struct qn_clock_watch prune_clock;   /* guarded by the mutex of the keeper's lane */
+    struct qn_clock_watch recover_clock; /* guarded by the mutex of the rest lane */
+    struct qn_sweep *sweeps;             /* of recover; the same */
 };
 
 static inline struct qn_redis *qn_redis_of(struct qn_broker *broker)
