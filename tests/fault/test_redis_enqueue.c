@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_redis_lease.c - what an enqueue and a lease leave in Redis, key by key, and what a lease
- * does with what it finds there: data of Go's, and damage. */
+/* test_redis_enqueue.c - what an enqueue leaves in Redis, key by key. */
 #include "lib_test.h"
 
 #include <stdlib.h>

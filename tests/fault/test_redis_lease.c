@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_redis_lease.c - what an enqueue and a lease leave in Redis, key by key, and what a lease
- * does with what it finds there: data of Go's, and damage. */
+/* test_redis_lease.c - what a lease leaves in Redis, key by key, and what it does with what is
+ * there: data of Go's, and damage. */
 #include "lib_test.h"
 
 #include <stdlib.h>
