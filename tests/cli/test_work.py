@@ -213,8 +213,8 @@ class EndTest(CliTest):
         self.write("ran", "")
         workers = [self.start("work", "--drain", "--exec",
                               "n=read -r n; echo $QUERN_TASK_ID >> ran") for _ in range(2)]
-        for count in range(100, 1001, 100):  # each hundred in its time: the machine may be busy
-            self.wait_until(lambda: self.read("ran").count("\n") >= count, f"{count} are run")
+        for part in range(100, count + 1, 100):  # each in its time: the machine may be busy
+            self.wait_until(lambda: self.read("ran").count("\n") >= part, f"{part} are run")
         for worker in workers:
             self.assertEqual(self.end(worker), 0, self.read(worker.log_name))
         self.assertEqual(sorted(self.read("ran").split()), ids)
