@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* link.c - one connection: opening it, sending, receiving.
  *
- * The socket never blocks; every wait is a poll with a deadline. After any failure the link is
+ * The socket never blocks; every wait is a poll with a deadline. Only the answer to a short request
+ * is looked for again and again at first: it takes the server less time than it takes a sleeper to
+ * wake up, and somebody may be waiting for it (an enqueue, the start of a run). A batch takes so
+ * long that this would only waste the CPU. After any failure the link is
  * closed, since what the server still has to say belongs to nobody; the next use opens it again.
  *
  * Texts of errors: the address, then the server's or the kernel's words. */
@@ -20,6 +23,8 @@
 #include "broker/redis/reader.h"
 
 #define READ_SIZE 65536
+#define SHORT_SIZE 2048    /* of a request that is answered at once */
+#define ATTENTIVE_NS 50000 /* how long its answer is looked for without sleeping */
 
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target)
 {
@@ -95,6 +100,7 @@ quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
             return lost(link, strerror(errno), err);
         }
     }
+    link->attentive_until_mono_ns = size <= SHORT_SIZE ? qn_clock_mono_ns() + ATTENTIVE_NS : 0;
     return QUERN_OK;
 }
 
@@ -142,7 +148,9 @@ quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena, int64_t 
     quern_status status = qn_reader_next(link, arena, &reply, err);
     while (status == QUERN_OK && reply == NULL) {
         bool empty = false;
-        if (!qn_connect_wait(link->fd, POLLIN, deadline_mono_ns)) {
+        bool attentive = link->attentive_until_mono_ns != 0 &&
+                         qn_clock_mono_ns() < link->attentive_until_mono_ns;
+        if (!attentive && !qn_connect_wait(link->fd, POLLIN, deadline_mono_ns)) {
             return too_slow(link, err);
         }
         status = receive(link, &empty, err);

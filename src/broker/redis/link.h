@@ -64,6 +64,7 @@ struct qn_link {
     int fd;           /* -1: not connected */
     struct redisReader *reader;
     struct qn_reading reading;
+    int64_t attentive_until_mono_ns; /* until when a read looks without sleeping; 0: it sleeps */
     uint64_t opened_count; /* grows with each connection: what was said on an older one is void */
 };
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target);
