@@ -84,28 +84,30 @@ end
 
 local function finish(i, lock, keep, salvages)
     local id = ids[i]
-    local token = ARGV[places[i]]
-    local fields = fields_of(id, 'state', 'pending_since', 'quern_past')
+    local name = T .. id
+    local fields = redis.pcall('HMGET', name, 'state', 'pending_since')
     local result = '0'
-    if fields[2] ~= token then
+    if fields[2] ~= ARGV[places[i]] then
         -- bug TOKEN_UNCHECKED: if false then
         return '1'
     end
     if leases[i] and fields[1] == 'active' then
         leaving[#leaving + 1] = id
-    elseif salvages and may_be_salvaged(id, fields[1], fields[3]) then
+    elseif salvages and may_be_salvaged(id, fields[1], fields_of(id, 'quern_past')[1]) then
         result = '2'
     else
         return '1'
     end
     ended[id] = true
     count(1, 0)
-    plan_unlock(id, lock)
+    if lock then
+        plan_unlock(id, lock)
+    end
     -- bug UNIQUE_LOCK_WRONG: local kept = lock
     if keep then
-        keep(id, past_read(fields[3]))
+        keep(id, past_read(fields_of(id, 'quern_past')[1]))
     else
-        plan_delete(id)
+        keys_gone[#keys_gone + 1] = name
     end
     return result
 end
