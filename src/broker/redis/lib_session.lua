@@ -4,15 +4,15 @@
 -- The kept answer to this very request, else nil. An older request than the last one is a copy that
 -- lingered in a dying connection; nobody waits for its answer any more, and it must do nothing.
 local function session_find(key, sequence)
-    local kept = redis.call('GET', key)
-    if not kept or sequence == '0' then
+    -- The answer may be long, and is mostly that of the request before: only its number is read.
+    local last = string.match(redis.call('GETRANGE', key, '0', '20'), '^(%d+) ')
+    if not last or sequence == '0' then
         return nil
     end
-    local last, answer = string.match(kept, '^(%d+) (.*)$')
     if last == sequence then
-        return answer
+        return string.match(redis.call('GET', key), '^%d+ (.*)$')
     end
-    if last and tonumber(last) > tonumber(sequence) then
+    if tonumber(last) > tonumber(sequence) then
         error('a request of this session that came too late')
     end
     return nil
