@@ -4,8 +4,8 @@
  * The socket never blocks; every wait is a poll with a deadline. Only the answer to a short request
  * is looked for again and again at first: it takes the server less time than it takes a sleeper to
  * wake up, and somebody may be waiting for it (an enqueue, the start of a run). A batch takes so
- * long that this would only waste the CPU. After any failure the link is
- * closed, since what the server still has to say belongs to nobody; the next use opens it again.
+ * long that this would only waste the CPU. After any failure the link is closed, since what the
+ * server still has to say belongs to nobody; the next use opens it again.
  *
  * Texts of errors: the address, then the server's or the kernel's words. */
 #include "broker/redis/link.h"
