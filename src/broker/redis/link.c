@@ -11,6 +11,7 @@
 #include "broker/redis/link.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -152,6 +153,9 @@ quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena, int64_t 
                          qn_clock_mono_ns() < link->attentive_until_mono_ns;
         if (!attentive && !qn_connect_wait(link->fd, POLLIN, deadline_mono_ns)) {
             return too_slow(link, err);
+        }
+        if (attentive) {
+            (void)sched_yield(); /* whoever wants this CPU goes first: it may be the server */
         }
         status = receive(link, &empty, err);
         if (status == QUERN_OK) {
