@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/random.h"
 #include "broker/broker.h"
 #include "cli/bench.h"
 
@@ -69,12 +70,15 @@ static quern_status drop(struct hold *hold, quern_error *err)
 void qn_bench_hold_main(const struct qn_bench *bench, const struct qn_bench_pipes *pipes)
 {
     quern_error error = {0};
-    struct hold hold = {.stamp = {.session = 1}};
+    struct hold hold = {0};
     const struct qn_announcement record = {.worker_id = WORKER_ID,
                                            .owner = "",
                                            .host = "bench",
                                            .status = "active",
                                            .queues = QN_BENCH_QUEUE};
+    struct qn_random random;
+    qn_random_init(&random);
+    hold.stamp.session = qn_random_next(&random); /* brokers remember sessions for a while */
     hold.runs = qn_alloc_zero(bench->active, sizeof(struct qn_leased *));
     quern_status status = hold.runs == NULL
                               ? qn_error_nomem(&error)

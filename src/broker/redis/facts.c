@@ -138,6 +138,18 @@ static void tell_version(const struct sink *sink, const struct said *said)
     }
 }
 
+/* What the server's processor did so far, in seconds: what tasks cost it can be seen from that. */
+static void tell_cpu(const struct sink *sink, const struct said *said)
+{
+    char user[VALUE_SIZE];
+    char system[VALUE_SIZE];
+    char text[VALUE_SIZE];
+    if (find(said, "used_cpu_user", user) && find(said, "used_cpu_sys", system)) {
+        (void)snprintf(text, sizeof text, "%.6f", strtod(user, NULL) + strtod(system, NULL));
+        sink->on_fact("cpu_s", text, sink->user);
+    }
+}
+
 static void tell_warnings(const struct sink *sink, const struct said *said)
 {
     char memory[VALUE_SIZE];
@@ -177,6 +189,7 @@ static void tell_all(struct qn_redis *self, const struct sink *sink, const struc
     tell(sink, said, "memory_max", "maxmemory");
     tell(sink, said, "memory_policy", "maxmemory_policy");
     tell(sink, said, "uptime_s", "uptime_in_seconds");
+    tell_cpu(sink, said);
     tell_warnings(sink, said);
 }
 

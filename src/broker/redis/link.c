@@ -11,8 +11,8 @@
 #include "broker/redis/link.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
