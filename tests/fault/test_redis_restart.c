@@ -71,6 +71,24 @@ static bool book_has(void *user)
     return fault_book_size(progress->site) >= progress->records;
 }
 
+static bool is_rewritten(void *user)
+{
+    const char *info = test_redis_do(user, "INFO persistence");
+    return strstr(info, "aof_rewrite_in_progress:0") != NULL &&
+           strstr(info, "aof_rewrite_scheduled:0") != NULL;
+}
+
+/* A kill may cut the AOF within a transaction. Redis (7.0.15, seen) then cuts it behind the last
+ * whole command of that, not before it, and at the next restart executes what it had left out, at
+ * the end of a later transaction: counters grow twice. With a new file the second kill of a test
+ * finds no such remains. */
+static void begin_new_file(struct test_redis *server)
+{
+    test_redis_await(server);
+    (void)test_redis_do(server, "BGREWRITEAOF");
+    assert_true(test_until(is_rewritten, server));
+}
+
 static void restart_under_load(void (*end)(struct test_redis *server))
 {
     size_t kills = test_full() ? 30 : 3;
@@ -90,6 +108,9 @@ static void restart_under_load(void (*end)(struct test_redis *server))
         assert_true(test_until(book_has, &progress));
         end(server);
         test_redis_launch(server);
+        if (end == test_redis_kill) {
+            begin_new_file(server);
+        }
     }
     test_redis_await(server);
     assert_int_equal(pthread_join(thread, NULL), 0);
