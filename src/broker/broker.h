@@ -354,6 +354,10 @@ QUERN_NODISCARD quern_status qn_broker_check(struct qn_broker *broker, bool repa
 
 /* --- For implementations ------------------------------------------------------------ */
 
+/* What an exchange says before it begins, and gives back when it fails. */
+void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply);
+void qn_exchange_free_runs(struct qn_exchange_reply *reply);
+
 /* Members are named as the functions above and have their contracts; a NULL member answers
  * QUERN_E_UNSUPPORTED. */
 struct qn_broker_ops {

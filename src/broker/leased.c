@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* leased.c - a leased run in one block of memory: the struct first, then all that its task holds.
+/* leased.c - a leased run in one block of memory: the struct first, then all that its task holds;
+ * and the runs of an exchange, which both brokers clear and free alike.
  */
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -24,4 +25,23 @@ struct qn_leased *qn_leased_copy(const struct qn_leased *leased)
 void qn_leased_free(struct qn_leased *leased)
 {
     qn_free(leased);
+}
+
+void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply)
+{
+    reply->run_count = 0;
+    reply->more = false;
+    for (size_t i = 0; i < exchange->queue_count; i++) {
+        exchange->queues[i].leased = 0;
+        exchange->queues[i].paused = false;
+    }
+}
+
+void qn_exchange_free_runs(struct qn_exchange_reply *reply)
+{
+    for (size_t i = 0; i < reply->run_count; i++) {
+        qn_leased_free(reply->runs[i]);
+        reply->runs[i] = NULL;
+    }
+    reply->run_count = 0;
 }

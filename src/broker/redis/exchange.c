@@ -19,25 +19,6 @@
 #include "base/error.h"
 #include "broker/redis/redis.h"
 
-static void clear_reply(struct qn_exchange *exchange, struct qn_exchange_reply *reply)
-{
-    reply->run_count = 0;
-    reply->more = false;
-    for (size_t i = 0; i < exchange->queue_count; i++) {
-        exchange->queues[i].leased = 0;
-        exchange->queues[i].paused = false;
-    }
-}
-
-static void free_runs(struct qn_exchange_reply *reply)
-{
-    for (size_t i = 0; i < reply->run_count; i++) {
-        qn_leased_free(reply->runs[i]);
-        reply->runs[i] = NULL;
-    }
-    reply->run_count = 0;
-}
-
 /* Did any script since the first one do its work? */
 static bool any_took_effect(const struct qn_talk *talk)
 {
@@ -191,7 +172,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     struct qn_taking taking = {
         .exchange = exchange, .reply = reply, .leased_at_boot_ms = qn_clock_boot_ms(broker->clock)};
     struct qn_talk talk;
-    clear_reply(exchange, reply);
+    qn_exchange_clear(exchange, reply);
     qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_WRITES);
     (void)snprintf(taking.digits, sizeof taking.digits, "%03u",
                    (unsigned)qn_random_below(&self->random, 1000));
@@ -199,7 +180,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     qn_taking_drop_refused(&taking);
     qn_talk_end(&talk);
     if (status != QUERN_OK) {
-        free_runs(reply);
+        qn_exchange_free_runs(reply);
     }
     return status;
 }

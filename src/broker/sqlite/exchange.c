@@ -125,25 +125,6 @@ static quern_status work(struct qn_ledger *ledger, struct qn_exchange *exchange,
     return status;
 }
 
-static void clear_reply(struct qn_exchange *exchange, struct qn_exchange_reply *reply)
-{
-    reply->run_count = 0;
-    reply->more = false;
-    for (size_t i = 0; i < exchange->queue_count; i++) {
-        exchange->queues[i].leased = 0;
-        exchange->queues[i].paused = false;
-    }
-}
-
-static void free_runs(struct qn_exchange_reply *reply)
-{
-    for (size_t i = 0; i < reply->run_count; i++) {
-        qn_leased_free(reply->runs[i]);
-        reply->runs[i] = NULL;
-    }
-    reply->run_count = 0;
-}
-
 quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
                                 struct qn_exchange_reply *reply, quern_error *err)
 {
@@ -152,7 +133,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     struct qn_lease_terms terms = {.now_wall_ms = qn_clock_wall_ms(broker->clock),
                                    .now_boot_ms = qn_clock_boot_ms(broker->clock)};
     struct qn_conn *conn = NULL;
-    clear_reply(exchange, reply);
+    qn_exchange_clear(exchange, reply);
     quern_status status = qn_sqlite_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
@@ -175,7 +156,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
         qn_sqlite_wake(self);
     }
     if (status != QUERN_OK) {
-        free_runs(reply);
+        qn_exchange_free_runs(reply);
     }
     qn_ledger_finish(&ledger);
     return status;
