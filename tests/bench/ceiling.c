@@ -173,17 +173,16 @@ static void enqueue(const char *socket, size_t count)
     struct qn_asynq_bytes message = make_message(&arena, ids[0], &at);
     for (size_t left = count; left > 0;) {
         size_t batch = left < BATCH ? left : BATCH;
-        char batch_text[24];
-        (void)snprintf(batch_text, sizeof batch_text, "%zu", batch);
         next_request(&caller);
         begin(&caller, &qn_lua_enqueue, "ceiling-client");
-        put(&caller, batch_text);
-        put(&caller, "0");
+        put(&caller, "");
         for (size_t i = 0; i < batch; i++) {
             qn_id_next(&source, BENCH_WALL_MS, ids[i]);
+            put_bytes(&caller, ids[i], ID_SIZE);
+        }
+        for (size_t i = 0; i < batch; i++) {
             memcpy(messages[i], message.data, message.size);
             memcpy(messages[i] + at, ids[i], ID_SIZE);
-            put_bytes(&caller, ids[i], ID_SIZE);
             put_bytes(&caller, messages[i], message.size);
         }
         send(&caller);

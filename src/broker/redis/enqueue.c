@@ -81,6 +81,25 @@ static bool may_have_twins(const struct batch *batch, size_t queue)
     return false;
 }
 
+/* Nothing but a pending task, whose message says it all? */
+static bool is_plain(const struct qn_task *task, char opts[QN_FIELD_SIZE], size_t *ret_opts_size)
+{
+    *ret_opts_size = qn_field_opts_write(task, opts);
+    return task->state == QUERN_TASK_PENDING && task->unique_key == NULL && *ret_opts_size == 0;
+}
+
+static bool all_plain(const struct batch *batch, size_t queue)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        char opts[QN_FIELD_SIZE];
+        size_t opts_size = 0;
+        if (batch->queue_of[i] == queue && !is_plain(&batch->tasks[i], opts, &opts_size)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static const char *or_empty(const char *text)
 {
     return text == NULL ? "" : text;
@@ -90,8 +109,8 @@ static const char *or_empty(const char *text)
 static void add_row(struct qn_talk *talk, const struct qn_task *task, size_t index)
 {
     char opts[QN_FIELD_SIZE];
-    size_t opts_size = qn_field_opts_write(task, opts);
-    if (task->state == QUERN_TASK_PENDING && task->unique_key == NULL && opts_size == 0) {
+    size_t opts_size = 0;
+    if (is_plain(task, opts, &opts_size)) {
         return;
     }
     const void *copy = qn_arena_copy(talk->arena, opts, opts_size);
@@ -116,8 +135,16 @@ static quern_status add_script(struct batch *batch, size_t queue, struct qn_stam
     qn_talk_prefix(talk, batch->queues[queue]);
     qn_talk_session(talk, stamp.session);
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : stamp.sequence);
-    qn_talk_uint(talk, batch->queue_sizes[queue]);
-    qn_talk_text(talk, may_have_twins(batch, queue) ? "1" : "0");
+    if (all_plain(batch, queue) && !may_have_twins(batch, queue)) {
+        qn_talk_text(talk, "");
+    } else {
+        qn_talk_uint(talk, batch->queue_sizes[queue]);
+    }
+    for (size_t i = 0; i < batch->count; i++) {
+        if (batch->queue_of[i] == queue) {
+            qn_talk_text(talk, batch->tasks[i].id);
+        }
+    }
     for (size_t i = 0; i < batch->count; i++) {
         if (batch->queue_of[i] == queue) {
             struct qn_asynq_bytes message = {0};
@@ -126,7 +153,6 @@ static quern_status add_script(struct batch *batch, size_t queue, struct qn_stam
             if (status != QUERN_OK) {
                 return status;
             }
-            qn_talk_text(talk, batch->tasks[i].id);
             qn_talk_bytes(talk, message.data, message.size);
         }
     }
@@ -159,14 +185,16 @@ static quern_status take_results(const struct batch *batch, size_t queue, size_t
 {
     const struct qn_reply *reply = NULL;
     quern_status status = qn_talk_reply(&batch->talk, command, &reply, err);
+    bool all = false;
     if (status == QUERN_OK) {
-        bool fits = reply->type == QN_REPLY_TEXT && reply->size == batch->queue_sizes[queue];
-        status = qn_reply_expect(&batch->talk, fits, "enqueue", err);
+        all = reply->type == QN_REPLY_TEXT && strcmp(reply->data, "o") == 0;
+        bool each = reply->type == QN_REPLY_TEXT && reply->size == batch->queue_sizes[queue];
+        status = qn_reply_expect(&batch->talk, all || each, "enqueue", err);
     }
     size_t at = 0;
     for (size_t i = 0; i < batch->count; i++) {
         if (batch->queue_of[i] == queue) {
-            results[i] = status == QUERN_OK ? result_of(reply->data[at++]) : status;
+            results[i] = status != QUERN_OK || all ? status : result_of(reply->data[at++]);
         }
     }
     return status;
