@@ -22,11 +22,11 @@ struct qn_bench {
     size_t batch; /* tasks of one call; 1: one at a time */
     size_t payload_size;
     size_t active;        /* tasks of the queue that are held active all the time */
-    size_t backlog;       /* pending tasks that are there besides */
     size_t rate;          /* latency: tasks a second; 0: one when all sleep */
     uint32_t concurrency; /* enqueueing threads, or runs at a time; 0: the default */
     uint32_t workers;     /* worker processes */
     uint32_t queues;      /* the tasks go to so many in turn */
+    bool standing;        /* drain takes tasks that are there; nothing is removed */
     bool delayed;         /* latency: of delayed tasks, against their due time */
 };
 

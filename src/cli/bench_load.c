@@ -5,6 +5,7 @@
  * broker. The clock runs from the first call to the moment the broker has confirmed the last task;
  * opening and, for a drain, filling the queue are outside. Clients and workers are processes of
  * their own, so that the CPU and memory of each can be told. */
+#include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,34 @@ static quern_status hold(const struct qn_bench *bench, struct crew *crew, quern_
     return status == QUERN_OK ? qn_bench_child_receive(&crew->holder, &ns, err) : status;
 }
 
+/* Whether the tasks that a drain is to take are there: it would wait for them for ever. */
+static quern_status check_pending(const struct qn_bench *bench, quern_error *err)
+{
+    quern_inspector *inspector = NULL;
+    quern_queue_list *list = NULL;
+    uint64_t pending = 0;
+    quern_status status = quern_inspector_open(bench->url, NULL, &inspector, err);
+    if (status == QUERN_OK) {
+        status = quern_inspector_queues(inspector, &list, err);
+    }
+    for (uint32_t i = 0; status == QUERN_OK && i < bench->queues; i++) {
+        char name[QN_BENCH_NAME_SIZE];
+        qn_bench_queue_name(i, name);
+        for (size_t at = 0; at < quern_queue_list_size(list); at++) {
+            const quern_queue_info *queue = quern_queue_list_at(list, at);
+            if (strcmp(queue->name, name) == 0) {
+                pending += queue->counts[QUERN_TASK_PENDING];
+            }
+        }
+    }
+    if (status == QUERN_OK && pending < bench->task_count) {
+        status = qn_error_set(err, QUERN_E_STATE, "only %" PRIu64 " tasks are pending", pending);
+    }
+    quern_queue_list_free(list);
+    quern_inspector_free(inspector);
+    return status;
+}
+
 /* --- The three figures ------------------------------------------------------------------------ */
 
 quern_status qn_bench_enqueue(const struct qn_bench *bench, struct qn_bench_load *ret_load,
@@ -209,11 +238,8 @@ quern_status qn_bench_enqueue(const struct qn_bench *bench, struct qn_bench_load
 {
     uint32_t threads = bench->concurrency == 0 ? 1 : bench->concurrency;
     int64_t ns = 0;
-    quern_status status = fill(bench, bench->backlog, FILL_BATCH, 1, &ns, err);
     int64_t before_ns = broker_cpu_ns(bench);
-    if (status == QUERN_OK) {
-        status = fill(bench, bench->task_count, bench->batch, threads, &ns, err);
-    }
+    quern_status status = fill(bench, bench->task_count, bench->batch, threads, &ns, err);
     if (status == QUERN_OK) {
         int64_t after_ns = broker_cpu_ns(bench);
         *ret_load =
@@ -233,10 +259,8 @@ quern_status qn_bench_drain(const struct qn_bench *bench, struct qn_bench_load *
     int64_t start_ns = 0;
     quern_status status = hold(bench, &crew, err);
     if (status == QUERN_OK) {
-        status = fill(bench, bench->task_count, FILL_BATCH, 1, &ns, err);
-    }
-    if (status == QUERN_OK) {
-        status = fill(bench, bench->backlog, FILL_BATCH, 1, &ns, err);
+        status = bench->standing ? check_pending(bench, err)
+                                 : fill(bench, bench->task_count, FILL_BATCH, 1, &ns, err);
     }
     if (status == QUERN_OK) {
         status = crew_start(bench, &crew, &start_ns, err);

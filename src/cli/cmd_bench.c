@@ -30,7 +30,7 @@ enum option {
     OPTION_BATCH,
     OPTION_PAYLOAD,
     OPTION_QUEUES,
-    OPTION_BACKLOG,
+    OPTION_STANDING,
     OPTION_WORKERS,
     OPTION_ACTIVE,
     OPTION_DELAYED = OPTION_BATCH,
@@ -50,10 +50,9 @@ enum option {
     {                                                                                              \
         "queues", "N", "to so many queues in turn (1)", QN_OPTION_COUNT, .min = 1, .max = 256      \
     }
-#define BACKLOG_OPTION                                                                             \
+#define STANDING_OPTION                                                                            \
     {                                                                                              \
-        "backlog", "N", "pending tasks that are there besides (0)", QN_OPTION_COUNT,               \
-            .min = 0, .max = 100000000                                                             \
+        "standing", NULL, "with the tasks that are there, and those stay", QN_OPTION_FLAG          \
     }
 
 static const struct qn_option enqueue_options[] = {
@@ -64,7 +63,7 @@ static const struct qn_option enqueue_options[] = {
                       .min = 1, .max = 100000},
     [OPTION_PAYLOAD] = PAYLOAD_OPTION,
     [OPTION_QUEUES] = QUEUES_OPTION,
-    [OPTION_BACKLOG] = BACKLOG_OPTION,
+    [OPTION_STANDING] = STANDING_OPTION,
 };
 
 static const struct qn_option work_options[] = {
@@ -75,7 +74,7 @@ static const struct qn_option work_options[] = {
                       .max = 100000},
     [OPTION_PAYLOAD] = PAYLOAD_OPTION,
     [OPTION_QUEUES] = QUEUES_OPTION,
-    [OPTION_BACKLOG] = BACKLOG_OPTION,
+    [OPTION_STANDING] = STANDING_OPTION,
     [OPTION_WORKERS] = {"workers", "N", "worker processes (1)", QN_OPTION_COUNT, .min = 1,
                         .max = 64},
     [OPTION_ACTIVE] = {"active", "N", "tasks held active all the time (0)", QN_OPTION_COUNT,
@@ -129,14 +128,17 @@ static int remove_queues(struct qn_cli *cli, const char *url, uint32_t count)
     return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(cli, &error);
 }
 
-static int place_open(struct qn_cli *cli, struct place *place, uint32_t queues)
+static int place_open(struct qn_cli *cli, struct place *place, const struct qn_bench *bench)
 {
     const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
     if (given != NULL) {
         if ((size_t)snprintf(place->url, sizeof place->url, "%s", given) >= sizeof place->url) {
             return qn_cli_usage(cli, "--broker: longer than %zu bytes", sizeof place->url - 1);
         }
-        return remove_queues(cli, place->url, queues);
+        return bench->standing ? QN_EXIT_OK : remove_queues(cli, place->url, bench->queues);
+    }
+    if (bench->standing) {
+        return qn_cli_usage(cli, "--standing needs a --broker, whose tasks are there");
     }
     const char *base = getenv("TMPDIR");
     if (base == NULL || base[0] == '\0') {
@@ -152,14 +154,16 @@ static int place_open(struct qn_cli *cli, struct place *place, uint32_t queues)
     return QN_EXIT_OK;
 }
 
-static int place_close(struct qn_cli *cli, const struct place *place, uint32_t queues,
+static int place_close(struct qn_cli *cli, const struct place *place, const struct qn_bench *bench,
                        int exit_code)
 {
     if (place->folder[0] != '\0') {
         (void)nftw(place->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
         return exit_code;
     }
-    int removed = place->url[0] == '\0' ? QN_EXIT_OK : remove_queues(cli, place->url, queues);
+    int removed = place->url[0] == '\0' || bench->standing
+                      ? QN_EXIT_OK
+                      : remove_queues(cli, place->url, bench->queues);
     return exit_code == QN_EXIT_OK ? removed : exit_code;
 }
 
@@ -205,18 +209,18 @@ static int run_load(struct qn_cli *cli, uint32_t concurrency,
         .payload_size = (size_t)qn_args_number(args, OPTION_PAYLOAD, PAYLOAD_DEFAULT),
         .concurrency = (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, concurrency),
         .queues = (uint32_t)qn_args_number(args, OPTION_QUEUES, 1),
-        .backlog = (size_t)qn_args_number(args, OPTION_BACKLOG, 0),
+        .standing = qn_args_given(args, OPTION_STANDING),
         .workers = works ? (uint32_t)qn_args_number(args, OPTION_WORKERS, 1) : 0,
         .active = works ? (size_t)qn_args_number(args, OPTION_ACTIVE, 0) : 0,
     };
-    int exit_code = place_open(cli, &place, bench.queues);
+    int exit_code = place_open(cli, &place, &bench);
     if (exit_code == QN_EXIT_OK) {
         quern_error error = {0};
         struct qn_bench_load load = {0};
         exit_code = measure(&bench, &load, &error) == QUERN_OK ? report_load(cli, &bench, &load)
                                                                : qn_cli_fail(cli, &error);
     }
-    return place_close(cli, &place, bench.queues, exit_code);
+    return place_close(cli, &place, &bench, exit_code);
 }
 
 static int run_enqueue(struct qn_cli *cli)
@@ -280,7 +284,7 @@ static int run_latency(struct qn_cli *cli)
         return qn_cli_usage(cli, "--delayed and --rate do not go together");
     }
     int64_t *samples = qn_cli_must(qn_alloc_zero(bench.task_count, sizeof *samples));
-    int exit_code = place_open(cli, &place, bench.queues);
+    int exit_code = place_open(cli, &place, &bench);
     if (exit_code == QN_EXIT_OK) {
         quern_error error = {0};
         exit_code = qn_bench_latency(&bench, samples, &error) == QUERN_OK
@@ -288,7 +292,7 @@ static int run_latency(struct qn_cli *cli)
                         : qn_cli_fail(cli, &error);
     }
     qn_free(samples);
-    return place_close(cli, &place, bench.queues, exit_code);
+    return place_close(cli, &place, &bench, exit_code);
 }
 
 /* --- The table ----------------------------------------------------------------------------------

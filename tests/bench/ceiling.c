@@ -118,17 +118,20 @@ static void open_caller(struct caller *caller, const char *socket)
     load(caller, &qn_lua_outcome);
 }
 
-/* CPU time of the server so far, seconds. */
+/* CPU time of the server's main thread so far, seconds; of all its threads before Redis 7.0. */
 static double server_cpu(const char *socket)
 {
     static struct caller caller;
     double sum = 0;
     caller.redis = redisConnectUnix(socket);
     redisReply *info = redisCommand(caller.redis, "INFO cpu");
-    static const char *const names[] = {"used_cpu_sys:", "used_cpu_user:"};
+    static const char *const names[] = {"used_cpu_sys_main_thread:", "used_cpu_user_main_thread:",
+                                        "used_cpu_sys:", "used_cpu_user:"};
+    bool told = info != NULL && strstr(info->str, names[0]) != NULL;
     for (size_t i = 0; info != NULL && i < 2; i++) {
-        const char *found = strstr(info->str, names[i]);
-        sum += found == NULL ? 0 : strtod(found + strlen(names[i]), NULL);
+        const char *name = names[told ? i : i + 2];
+        const char *found = strstr(info->str, name);
+        sum += found == NULL ? 0 : strtod(found + strlen(name), NULL);
     }
     freeReplyObject(info);
     redisFree(caller.redis);

@@ -1,8 +1,51 @@
 # SPDX-License-Identifier: MIT
 # lib.sh - what the scripts that print figures share; sourced by them, not run.
 #
-# $quern: the program; $folder: a scratch folder; $turns: how often each figure is measured;
-# $broker: arguments for the program, "" or "--broker URL".
+# From run: $quern, the program; $turns, how often each figure is measured; $limit, the seconds that
+# one may take. Each script sets $section, the word before the names for BENCH_ONLY, and $broker,
+# arguments for the program: "" or "--broker URL". It may define prepare, which is called before
+# each measurement, and recover, after one that failed.
+#
+# What is started runs under timeout(1), which passes our signals on and kills what does not obey.
+# It is started in the background and waited for, since a shell sees a signal only then.
+
+folder=$(mktemp -d)
+started=""
+running=""
+section=""
+export TMPDIR="$folder"
+
+stop()
+{
+    for pid in "$@"; do
+        kill "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
+}
+
+finish()
+{
+    # shellcheck disable=SC2086 # words
+    stop $running $started
+    rm -rf "$folder"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+prepare() { :; }
+recover() { :; }
+
+# picked NAME - whether it is to be measured.
+picked()
+{
+    [ -z "${BENCH_ONLY:-}" ] || printf '%s: %s\n' "$section" "$1" | grep -Eq -- "$BENCH_ONLY"
+}
+
+title()
+{
+    printf '\n%s\n' "$*"
+}
 
 # figure NAME UNIT GOAL - reads one number a line, prints the line of the figure: the median, the
 # smallest and the largest. GOAL is ">=N", "<=N" or "-".
@@ -10,17 +53,24 @@ figure()
 {
     sort -n | awk -v name="$1" -v unit="$2" -v goal="$3" '
     { value[NR] = $1 }
-    function show(x) { return sprintf(unit == "tasks/s" ? "%.0f" : "%.3f", x) }
+    function show(x) { return sprintf(unit ~ /^(tasks|calls|bytes)/ ? "%.0f" : "%.3f", x) }
     END {
-        if (NR == 0) { printf "%-32s failed\n", name; exit }
+        if (NR == 0) { printf "%-40s not known\n", name; exit }
         median = NR % 2 ? value[(NR + 1) / 2] : (value[NR / 2] + value[NR / 2 + 1]) / 2
         limit = substr(goal, 3) + 0
         verdict = ""
         if (goal ~ /^>=/ && median < limit) verdict = "  MISSED"
         if (goal ~ /^<=/ && median > limit) verdict = "  MISSED"
-        printf "%-32s %10s %-7s (min %s, max %s; goal %s)%s\n",
-            name, show(median), unit, show(value[1]), show(value[NR]), goal, verdict
+        printf "%-40s %10s %-7s (min %s, max %s%s)%s\n", name, show(median), unit,
+            show(value[1]), show(value[NR]), goal == "-" ? "" : "; goal " goal, verdict
     }'
+}
+
+# failed NAME - prints the line of a figure that cannot be had; $reason says why.
+failed()
+{
+    printf '%-40s failed: %s\n' "$1" "$reason"
+    recover
 }
 
 # field NAME - the number of that name in lines of JSON.
@@ -29,15 +79,47 @@ field()
     tr ',{}' '\n\n\n' | sed -n "s/^ *\"$1\": *\(-\{0,1\}[0-9.e+-]*\)\$/\1/p"
 }
 
-# measure NAME ARGUMENTS... - runs the bench $turns times; the JSON goes to a file of that name.
+# limited FILE COMMAND... - runs it, with what it prints at the end of the file. Fails with $reason.
+limited()
+{
+    file=$1
+    shift
+    code=0
+    timeout -k 5 "$limit" "$@" >>"$file" 2>"$folder/errors" &
+    running=$!
+    wait "$running" || code=$?
+    running=""
+    case $code in
+    0) return 0 ;;
+    124 | 137) reason="not done after $limit s" ;;
+    *) reason=$(tail -n 1 "$folder/errors") && reason=${reason:-"it ended with $code"} ;;
+    esac
+    return 1
+}
+
+# bench FILE ARGUMENTS... - one measurement; its JSON goes to the end of the file.
+bench()
+{
+    to=$1
+    shift
+    prepare
+    # shellcheck disable=SC2086 # none or two words
+    limited "$to" "$quern" --json $broker bench "$@"
+}
+
+# measure NAME ARGUMENTS... - runs the bench $turns times; the JSON goes to $folder/last. Fails when
+# it is not picked, and when one of them failed, which is told then.
 measure()
 {
-    file=$folder/$1
+    name=$1
     shift
-    : >"$file"
+    picked "$name" || return 1
+    : >"$folder/last"
     for turn in $(seq "$turns"); do
-        # shellcheck disable=SC2086 # none or two words
-        "$quern" --json $broker bench "$@" >>"$file"
+        if ! bench "$folder/last" "$@"; then
+            failed "$name"
+            return 1
+        fi
     done
 }
 
@@ -47,7 +129,7 @@ load()
     name=$1
     goal=$2
     shift 2
-    measure last "$@"
+    measure "$name" "$@" || return 1
     field tasks_per_second <"$folder/last" | figure "$name" tasks/s "$goal"
 }
 
@@ -58,10 +140,30 @@ latency()
     goal_p50=$2
     goal_p99=$3
     shift 3
-    measure last latency "$@"
+    measure "$name" latency "$@" || return 0
     field p50_ms <"$folder/last" | figure "$name p50" ms "$goal_p50"
     field p99_ms <"$folder/last" | figure "$name p99" ms "$goal_p99"
     field max_ms <"$folder/last" | figure "$name max" ms -
+}
+
+# lateness - of delayed tasks, which never start too early.
+lateness()
+{
+    latency "delayed lateness" '<=1' '<=5' --delayed
+    if picked "delayed lateness"; then
+        field min_ms <"$folder/last" | figure "delayed lateness min" ms '>=0'
+    fi
+}
+
+# start_worker - an idle worker; sets $worker_pid.
+start_worker()
+{
+    # shellcheck disable=SC2086 # none or two words
+    timeout -k 5 600 "$quern" $1 work --quiet --exec 'none=true' >"$folder/idle.log" 2>&1 &
+    running=$!
+    sleep 3
+    # shellcheck disable=SC2034 # for idle and its command
+    worker_pid=$(tr -d ' ' <"/proc/$running/task/$running/children")
 }
 
 # cpu_ns PID - time on a CPU of all threads so far.
@@ -75,4 +177,21 @@ rss_anon()
 {
     sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$1/status" |
         awk '{ printf "%.3f\n", $1 / 1024 }'
+}
+
+# idle COMMAND... - what the idle worker costs, three times; COMMAND takes ten seconds.
+idle()
+{
+    : >"$folder/memory"
+    : >"$folder/cpu"
+    for turn in 1 2 3; do
+        before=$(cpu_ns "$worker_pid")
+        "$@"
+        after=$(cpu_ns "$worker_pid")
+        awk -v a="$before" -v b="$after" 'BEGIN { printf "%.3f\n", (b - a) / 1e6 }' >>"$folder/cpu"
+        rss_anon "$worker_pid" >>"$folder/memory"
+    done
+    stop "$running"
+    running=""
+    figure "idle worker, RssAnon" MB '<=6' <"$folder/memory"
 }

@@ -12,8 +12,8 @@ from lib_cli import CliTest, EXIT_USAGE
 LOADS = (["enqueue"], ["enqueue", "--batch", "1"],
          ["enqueue", "--batch", "1", "--concurrency", "3"], ["drain"],
          ["e2e"], ["e2e", "--batch", "1"], ["e2e", "--payload", "0"], ["e2e", "--workers", "3"],
-         ["drain", "--active", "150", "--backlog", "100", "--queues", "3", "--workers", "2"],
-         ["enqueue", "--backlog", "100", "--queues", "2"])
+         ["drain", "--active", "150", "--queues", "3", "--workers", "2"],
+         ["enqueue", "--queues", "2"])
 LATENCIES = ([], ["--delayed"], ["--concurrency", "3"], ["--rate", "500"])
 
 
@@ -72,6 +72,20 @@ class BenchTest(CliTest):
         self.ok("bench", "drain", "--tasks", "50", "--queues", "3", "--active", "20",
                 "--broker", self.broker)
         self.assertEqual([queue["name"] for queue in self.json("queue", "list")], ["default"])
+
+    def test_standing_tasks_are_used_and_stay(self):
+        standing = ("--broker", self.broker, "--standing", "--tasks")
+        self.ok("bench", "enqueue", *standing, "2000")
+        self.ok("bench", "drain", *standing, "100")
+        self.ok("bench", "e2e", *standing, "100")
+        # A worker may have run some more when it sees that it has had its tasks.
+        left = self.json("stats")["totals"]["counts"]["pending"]
+        self.assertGreater(left, 1000)
+        self.assertLessEqual(left, 1900)
+        self.assertIn(f"only {left} tasks", self.fails(1, "bench", "drain", *standing, "2000"))
+
+    def test_standing_tasks_need_a_broker(self):
+        self.fails(EXIT_USAGE, "bench", "drain", "--standing")
 
     def test_delayed_at_a_rate_is_refused(self):
         self.fails(EXIT_USAGE, "bench", "latency", "--delayed", "--rate", "10")

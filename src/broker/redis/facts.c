@@ -138,13 +138,17 @@ static void tell_version(const struct sink *sink, const struct said *said)
     }
 }
 
-/* What the server's processor did so far, in seconds: what tasks cost it can be seen from that. */
+/* What the server's processor did so far, in seconds: what tasks cost it can be seen from that. Of
+ * the thread that runs commands, where the server tells it (7.0): that one is the limit, whatever
+ * those for input and output and for the disk do. */
 static void tell_cpu(const struct sink *sink, const struct said *said)
 {
     char user[VALUE_SIZE];
     char system[VALUE_SIZE];
     char text[VALUE_SIZE];
-    if (find(said, "used_cpu_user", user) && find(said, "used_cpu_sys", system)) {
+    if ((find(said, "used_cpu_user_main_thread", user) &&
+         find(said, "used_cpu_sys_main_thread", system)) ||
+        (find(said, "used_cpu_user", user) && find(said, "used_cpu_sys", system))) {
         (void)snprintf(text, sizeof text, "%.6f", strtod(user, NULL) + strtod(system, NULL));
         sink->on_fact("cpu_s", text, sink->user);
     }
