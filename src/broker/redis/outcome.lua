@@ -25,6 +25,7 @@ end
 -- include: lib_count.lua
 -- include: lib_lock.lua
 -- include: lib_end.lua
+-- include: lib_active.lua
 
 local words = {d = 0, u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 4}
 local start_count = tonumber(ARGV[3])
@@ -38,7 +39,6 @@ end
 local leases = #ids > 0 and redis.call('ZMSCORE', Q .. 'lease', unpack(ids))
 local applied, ended = {}, {}
 streak_read()
-redis.call('LLEN', Q .. 'active')
 
 local function leave(id)
     leaving[#leaving + 1] = id
@@ -200,31 +200,13 @@ for i = 4, 3 + 2 * start_count, 2 do
         plan_set(ARGV[i], 'quern_run', run_text(run))
     end
 end
-end_write()
--- They mostly stand at the oldest end of active. Many are taken out of that end in one step, what
--- is not there by itself. Numbers are texts: Redis would print one of Lua's with 17 digits.
-local function leave_active()
-    local key, gone, kept = Q .. 'active', {}, {}
-    local window = #leaving < 8 and {} or redis.call('LRANGE', key, -2 * #leaving, '-1')
-    for _, id in ipairs(leaving) do
-        gone[id] = true
-    end
-    for _, id in ipairs(window) do
-        if gone[id] then
-            gone[id] = nil
-        else
-            kept[#kept + 1] = id
-        end
-    end
-    if #kept < #window then
-        redis.call('LTRIM', key, '0', -#window - 1)
-        write_to('RPUSH', key, kept)
-    end
-    for id in pairs(gone) do
-        redis.call('LREM', key, '-1', id)
-    end
+local gone = {}
+for _, id in ipairs(leaving) do
+    gone[id] = true
 end
-leave_active()
+local active = active_find(leaving, gone, #leaving)
+end_write()
+active_leave(active)
 answer = table.concat(applied)
 session_keep(session_key, ARGV[2], answer)
 return answer

@@ -1,0 +1,115 @@
+-- lib_active.lua - takes ids out of `active`, at a cost that hardly depends on how many others run.
+-- Expects Q, the prefix of the queue.
+--
+-- Runs that end together were mostly leased together, so their ids stand together: at the oldest
+-- end of the list, the right one, or, where somebody holds older runs, behind a few newer ones or
+-- deep in the list. A window at either end is cut off, and what stays of it is put back; deep in
+-- the list each is overwritten, and one walk removes them all. The few that are left are removed by
+-- a walk each.
+
+-- From so many missing on it is worth while to look for a place where many of them are.
+local MANY_MISSING = 8
+-- Where others run, a single id is first looked for among so many of the newest.
+local NEW_RUNS = 1000
+
+local function active_window()
+    return {size = 0, back = 0, kept = {}, found = 0}
+end
+
+-- Goes through ids, which follow those that the window has seen, and takes those of `gone` that it
+-- finds out of that set. What is cut off in the end reaches up to the last found one: `size` ids,
+-- of which the first `back` of `kept` are put back.
+local function active_look(window, ids, first, last, step, gone, seen)
+    for i = first, last, step do
+        local id = ids[i]
+        seen = seen + 1
+        if gone[id] then
+            gone[id] = nil
+            window.found = window.found + 1
+            window.size, window.back = seen, #window.kept
+        else
+            window.kept[#window.kept + 1] = id
+        end
+    end
+    return seen
+end
+
+-- From the right end on, as long as many are found there.
+local function active_look_right(gone, count)
+    local right, seen, found = active_window(), 0, count
+    while (count - right.found) * 4 >= count and found * 4 >= count and count > 0 do
+        found = right.found
+        local ids = redis.call('LRANGE', Q .. 'active', -seen - count, -seen - 1)
+        seen = active_look(right, ids, #ids, 1, -1, gone, seen)
+        found = right.found - found
+    end
+    return right
+end
+
+-- Where the `count` ids of the set `gone` are. `ids` lists them in the order of their ends, which is
+-- about that of their leases: the others are on the left of the first, the newer side. Only reads;
+-- in `gone` remain those that were not found.
+local function active_find(ids, gone, count)
+    local plan = {right = active_look_right(gone, count), left = active_window(), gone = gone,
+        deep = {}}
+    local missing, key = count - plan.right.found, Q .. 'active'
+    local older = math.ceil(count / 4)
+    for i = 1, #ids do
+        if missing < MANY_MISSING then
+            break
+        end
+        local place = gone[ids[i]] and redis.call('LPOS', key, ids[i])
+        if place and place < 4 * count and plan.left.size == 0 then
+            local near = redis.call('LRANGE', key, '0', place + older)
+            active_look(plan.left, near, 1, #near, 1, gone, 0)
+            missing = missing - plan.left.found
+        elseif place then
+            local before, first = missing, math.max(place - count, 0)
+            for k, id in ipairs(redis.call('LRANGE', key, first, place + older)) do
+                if gone[id] then
+                    gone[id], missing = nil, missing - 1
+                    plan.deep[#plan.deep + 1] = first + k - 1
+                end
+            end
+            if before - missing < MANY_MISSING then
+                break
+            end
+        end
+    end
+    return plan
+end
+
+-- Puts back what stays of a window, beginning with what was seen last.
+local function active_put_back(command, window)
+    local ids = {}
+    for i = window.back, 1, -1 do
+        ids[#ids + 1] = window.kept[i]
+    end
+    for i = 1, #ids, 1000 do
+        redis.call(command, Q .. 'active', unpack(ids, i, math.min(i + 999, #ids)))
+    end
+end
+
+-- Removes all of them; the deep ones first, while their places are what they were.
+local function active_leave(plan)
+    local key = Q .. 'active'
+    for _, place in ipairs(plan.deep) do
+        redis.call('LSET', key, place, 'quern:gone')
+    end
+    if #plan.deep > 0 then
+        redis.call('LREM', key, #plan.deep, 'quern:gone')
+    end
+    if plan.left.size > 0 then
+        redis.call('LTRIM', key, plan.left.size, '-1')
+        active_put_back('LPUSH', plan.left)
+    end
+    if plan.right.size > 0 then
+        redis.call('LTRIM', key, '0', -plan.right.size - 1)
+        active_put_back('RPUSH', plan.right)
+    end
+    local is_long = next(plan.gone) and redis.call('LLEN', key) > NEW_RUNS
+    for id in pairs(plan.gone) do
+        local is_new = is_long and redis.call('LPOS', key, id, 'MAXLEN', NEW_RUNS)
+        redis.call('LREM', key, is_new and '1' or '-1', id)
+    end
+end
