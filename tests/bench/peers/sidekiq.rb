@@ -4,7 +4,7 @@
 # loads this file.
 require "sidekiq"
 
-CONCURRENCY = 10 # more threads share one interpreter lock
+CONCURRENCY = ENV.fetch("BENCH_CONCURRENCY", "10")
 BULK = 1000
 PAYLOAD = 100
 URL = "redis://#{ENV["BENCH_HOST"]}:#{ENV["BENCH_PORT"]}/0"
@@ -52,7 +52,7 @@ if defined?(Sidekiq::CLI)
 end
 
 def serve
-  exec("sidekiq", "-q", "default", "-c", CONCURRENCY.to_s, "-r", File.expand_path(__FILE__),
+  exec("sidekiq", "-q", "default", "-c", CONCURRENCY, "-r", File.expand_path(__FILE__),
        err: File::NULL)
 end
 
@@ -75,7 +75,7 @@ end
 if $PROGRAM_NAME == __FILE__
   case ARGV[0]
   when "version"
-    puts "Sidekiq #{Sidekiq::VERSION}, Ruby #{RUBY_VERSION}, concurrency #{CONCURRENCY}, bulk by push_bulk of #{BULK}"
+    puts "Sidekiq #{Sidekiq::VERSION}, Ruby #{RUBY_VERSION}, several concurrencies, bulk by push_bulk of #{BULK}"
   when "single" then single(ARGV[1].to_i)
   when "bulk" then bulk(ARGV[1].to_i)
   when "work"

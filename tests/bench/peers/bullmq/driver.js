@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 import { Queue, Worker } from "bullmq";
 
 const QUEUE = "bench";
-const CONCURRENCY = 200; // the best of 1, 50, 200
+const CONCURRENCY = Number(process.env.BENCH_CONCURRENCY ?? 50);
 const BULK = 1000;
 const PAYLOAD = 100;
 const connection = { host: process.env.BENCH_HOST, port: Number(process.env.BENCH_PORT), maxRetriesPerRequest: null };
@@ -68,7 +68,7 @@ async function send() {
 
 function version() {
   const own = createRequire(import.meta.url)("./node_modules/bullmq/package.json");
-  console.log(`BullMQ ${own.version}, Node ${process.version}, concurrency ${CONCURRENCY}, bulk by addBulk of ${BULK}`);
+  console.log(`BullMQ ${own.version}, Node ${process.version}, several concurrencies, bulk by addBulk of ${BULK}`);
 }
 
 const commands = { version, single, bulk, work, echo, send };
