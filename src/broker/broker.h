@@ -232,7 +232,9 @@ QUERN_NODISCARD quern_status qn_broker_prune(struct qn_broker *broker, const cha
 
 /* Arms a wake-up for everything that could make work in these queues: a new pending task, the end
  * of a pause, a delayed task due before the next known one. After that *ret_work says whether there
- * is work right now (then do not sleep), *ret_next_due_at_ms when a delayed task becomes due. */
+ * is work right now (then do not sleep), *ret_next_due_at_ms when a delayed task becomes due. What
+ * happens without a message that could wake us is found within a second all the same, by wait or by
+ * recover, which the worker calls each second, and ends wait. */
 QUERN_NODISCARD quern_status qn_broker_arm(struct qn_broker *broker, const char *const *queues,
                                            size_t queue_count, bool *ret_work,
                                            int64_t *ret_next_due_at_ms, quern_error *err);

@@ -2,7 +2,7 @@
 /* listener.c - waits for news of the broker: work, and runs to be cancelled.
  *
  * News of work become a step of the pump on this very thread (qn_pump_help). A lost message costs
- * little: the pump looks each second by itself, and cancellations come with the next extension,
+ * little: the broker looks each second by itself, and cancellations come with the next extension,
  * too. When waiting itself fails, this thread backs off and tries again.
  *
  * News may be for others: tasks that another worker takes, delayed tasks of the far future. When

@@ -20,7 +20,8 @@ enum {
     DRAIN_LOOK_MS = 100,  /* other workers' runs end without telling us */
     FRUITLESS_MS = 10,    /* work that cannot be had, e.g. a second suspect: look again later */
     FRUITLESS_DOUBLINGS = 7,
-    NO_AHEAD_MS = 1000 /* runs had to be taken back: do not fetch ahead for a while */
+    ARM_AGAIN_MS = 5000, /* the brokers look each second whether they missed anything */
+    NO_AHEAD_MS = 1000   /* runs had to be taken back: do not fetch ahead for a while */
 };
 
 /* How the pump sleeps. */
@@ -120,7 +121,8 @@ static void note_due_known(struct quern_worker *worker, int64_t now_mono_ns)
 static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
 {
     struct qn_pump *pump = &worker->pump;
-    if (pump->armed && now_mono_ns - pump->armed_at_mono_ns < QN_SAFETY_NET_MS * QN_NS_PER_MS) {
+    if (pump->armed && now_mono_ns - pump->armed_at_mono_ns < ARM_AGAIN_MS * QN_NS_PER_MS) {
+        note_due_known(worker, now_mono_ns);
         return false;
     }
     bool work = false;

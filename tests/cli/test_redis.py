@@ -3,6 +3,7 @@
 """quern on a Redis server: URLs, passwords that nobody sees, servers that are not there."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -159,6 +160,42 @@ class StartTest(RedisTest):
         worker = self.start("work", "--exec", "t=true")
         self.wait_until(lambda: "durability D0" in self.read(worker.log_name), "it starts")
         self.assertIn("warning: maxmemory-policy allkeys-lru", self.read(worker.log_name))
+
+
+class IdleTest(RedisTest):
+    """What a worker with nothing to do costs the server. Counted between the questions that it asks
+    each second, so a slow machine changes nothing."""
+
+    GLANCES = 8
+
+    def stamps_between_glances(self):
+        """When clients said something, from the second glance to the last."""
+        glances = []
+        stamps = []
+        with socket.socket(socket.AF_UNIX) as wire:
+            wire.settimeout(lib_cli.DEADLINE_S)
+            wire.connect(self.socket_path)
+            wire.sendall(b"MONITOR\r\n")
+            for line in wire.makefile("r", encoding="utf-8", errors="replace"):
+                if '"EXISTS" "asynq:{q0}:active"' in line: # by the script, after its EVALSHA
+                    glances.append(len(stamps))
+                elif re.match(r"\+[0-9.]+ \[\d+ unix", line):
+                    stamps.append(float(line[1:].split()[0]))
+                if len(glances) == self.GLANCES:
+                    break
+        return stamps[glances[1]:]
+
+    def test_idle_worker_says_little_however_many_queues_it_serves(self):
+        self.start_redis()
+        for count in (1, 20):
+            with self.subTest(queues=count):
+                names = [word for i in range(count) for word in ("--queue", f"q{i}")]
+                worker = self.start("work", "--exec", "t=true", *names)
+                stamps = self.stamps_between_glances()
+                self.assertEqual(self.stop(worker), 0)
+                seconds = self.GLANCES - 2
+                self.assertGreater(stamps[-1] - stamps[0], seconds - 2)
+                self.assertLessEqual(len(stamps), 3 * seconds, stamps)
 
 
 if __name__ == "__main__":

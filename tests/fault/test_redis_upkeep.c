@@ -142,12 +142,41 @@ static void records_of_workers_go_a_day_after_the_last_heartbeat(void **state)
     assert_int_equal(test_redis_count(&doctor.redis, "HEXISTS " Q "quern:workers young"), 1);
 }
 
+static void queue_of_a_wrong_type_does_not_stop_pruning_the_others(void **state)
+{
+    (void)state;
+    const char *queues[] = {"bad", "default"};
+    size_t removed = 0;
+    quern_error err = {0};
+    doctor_end("a", QN_ARCHIVE);
+    doctor_plant("ZADD " Q "archived 1700000000 a");
+    doctor_plant("SET asynq:{bad}:archived x");
+    assert_int_equal(qn_broker_prune(doctor.broker, queues, 2, 100, &removed, &err),
+                     QUERN_E_CORRUPT);
+    assert_non_null(strstr(err.text, "WRONGTYPE"));
+    assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " T "a"), 0);
+}
+
+static void limit_of_pruning_holds_for_all_queues_together(void **state)
+{
+    (void)state;
+    const char *queues[] = {"default", "low"};
+    size_t removed = 0;
+    quern_error err = {0};
+    doctor_plant("ZADD " Q "archived 1 a 1 b 1 c");
+    doctor_plant("ZADD asynq:{low}:completed 1 a 1 b 1 c");
+    assert_ok(qn_broker_prune(doctor.broker, queues, 2, 5, &removed, &err), err);
+    assert_int_equal(removed, 5);
+    assert_int_equal(test_redis_count(&doctor.redis, "ZCARD asynq:{low}:completed"), 1);
+    assert_ok(qn_broker_prune(doctor.broker, queues, 2, 5, &removed, &err), err);
+    assert_int_equal(removed, 1);
+}
+
 /* --- The heartbeat ------------------------------------------------------------------------ */
 
-static void announce(const char *status)
+static quern_status try_announce(const char *status, quern_error *err)
 {
     char payload[3000] = "p";
-    quern_error err = {0};
     const struct qn_queue_turn turns[] = {{.name = "default", .weight = 3},
                                           {.name = "low", .weight = 1}};
     const struct qn_announced_run runs[] = {{.task_id = "a",
@@ -173,7 +202,13 @@ static void announce(const char *status)
                                                  .queue_count = 2,
                                                  .runs = runs,
                                                  .run_count = 2};
-    assert_ok(qn_broker_announce(doctor.broker, &announcement, &err), err);
+    return qn_broker_announce(doctor.broker, &announcement, err);
+}
+
+static void announce(const char *status)
+{
+    quern_error err = {0};
+    assert_ok(try_announce(status, &err), err);
 }
 
 static struct qn_asynq_server read_server(struct qn_arena *arena)
@@ -220,6 +255,28 @@ static void heartbeat_is_what_go_reads(void **state)
     assert_string_equal(run.server_id, "id");
     assert_int_equal(qn_asynq_time_ms(run.deadline_at), DOCTOR_NOW_MS + 5000);
     qn_arena_finish(&arena);
+}
+
+static void key_of_a_wrong_type_does_not_stop_the_rest_of_a_heartbeat(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {Q "quern:workers", "asynq:queues", "asynq:quern:workers",
+                                       "asynq:servers", "asynq:workers"};
+    for (size_t i = 0; i < TEST_COUNT(keys); i++) {
+        quern_error err = {0};
+        test_redis_empty(&doctor.redis);
+        doctor_plant("SET %s x", keys[i]);
+        assert_int_equal(try_announce("active", &err), QUERN_E_CORRUPT);
+        assert_non_null(strstr(err.text, "announce: WRONGTYPE"));
+        /* All eight keys are there, the damaged one as it was. */
+        assert_int_equal(test_redis_count(&doctor.redis,
+                                          "EXISTS asynq:{low}:quern:workers asynq:quern:workers "
+                                          "asynq:queues asynq:servers asynq:workers " Q
+                                          "quern:workers asynq:servers:{host:7:id} "
+                                          "asynq:workers:{host:7:id}"),
+                         8);
+        assert_string_equal(test_redis_do(&doctor.redis, "GET %s", keys[i]), "x");
+    }
 }
 
 static void withdrawal_leaves_nothing(void **state)
@@ -333,7 +390,10 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(entry_of_a_task_that_lives_elsewhere_is_all_that_goes),
     DOCTOR_TEST(trimmed_task_frees_its_own_lock_only),
     DOCTOR_TEST(records_of_workers_go_a_day_after_the_last_heartbeat),
+    DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_pruning_the_others),
+    DOCTOR_TEST(limit_of_pruning_holds_for_all_queues_together),
     DOCTOR_TEST(heartbeat_is_what_go_reads),
+    DOCTOR_TEST(key_of_a_wrong_type_does_not_stop_the_rest_of_a_heartbeat),
     DOCTOR_TEST(withdrawal_leaves_nothing),
     DOCTOR_TEST(workers_of_go_and_ours_are_listed_and_garbage_is_not),
     DOCTOR_TEST(upkeep_goes_on_without_memory),

@@ -204,6 +204,67 @@ static void emptied_server_is_news(void **state)
     assert_true(wait_ms(BRIEFLY_MS).work);
 }
 
+/* --- The safety net ----------------------------------------------------------------- */
+
+static void recover(void)
+{
+    size_t recovered = 0;
+    quern_error err = {0};
+    assert_ok(qn_broker_recover(broker, queues, 2, 100, NULL, NULL, &recovered, &err), err);
+    assert_int_equal(recovered, 0);
+}
+
+/* As if all that the server sends from now on got lost. */
+static void make_deaf(void)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply;
+    quern_error err = {0};
+    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_TRACKED, QN_TALK_READS);
+    qn_talk_command(&talk, "CLIENT");
+    qn_talk_text(&talk, "TRACKING");
+    qn_talk_text(&talk, "OFF");
+    assert_ok(qn_talk_run(&talk, &err), err);
+    assert_ok(qn_talk_reply(&talk, 0, &reply, &err), err);
+    qn_talk_end(&talk);
+}
+
+static void work_that_nobody_told_of_is_found_by_recovery(void **state)
+{
+    (void)state;
+    assert_false(arm(NULL));
+    make_deaf();
+    test_redis_do(&redis, "SET asynq:{default}:paused 1");
+    push("default", "p");
+    recover(); /* nobody may take it */
+    expect_silence();
+    push("other", "a");
+    expect_silence();
+    recover();
+    assert_true(wait_ms(BRIEFLY_MS).work);
+    recover(); /* said once */
+    expect_silence();
+    assert_true(arm(NULL));
+    recover(); /* arm has said it */
+    expect_silence();
+}
+
+static void earlier_delayed_task_that_nobody_told_of_is_found_by_recovery(void **state)
+{
+    (void)state;
+    long long now_s = server_s();
+    test_redis_do(&redis, "ZADD asynq:{default}:scheduled %lld later", now_s + 60);
+    assert_false(arm(NULL));
+    make_deaf();
+    recover();
+    test_redis_do(&redis, "ZADD asynq:{other}:scheduled %lld latest", now_s + 90);
+    recover();
+    expect_silence();
+    test_redis_do(&redis, "ZADD asynq:{other}:retry %lld sooner", now_s + 30);
+    recover();
+    assert_true(wait_ms(BRIEFLY_MS).work);
+}
+
 /* --- The two connections ------------------------------------------------------------ */
 
 static void end_of_either_connection_is_news(void **state)
@@ -416,6 +477,8 @@ int main(int argc, char **argv)
         WAKE_TEST(earlier_delayed_task_of_a_go_client_wakes),
         WAKE_TEST(moment_of_the_index_counts_only_where_it_fits),
         WAKE_TEST(emptied_server_is_news),
+        WAKE_TEST(work_that_nobody_told_of_is_found_by_recovery),
+        WAKE_TEST(earlier_delayed_task_that_nobody_told_of_is_found_by_recovery),
         WAKE_TEST(end_of_either_connection_is_news),
         WAKE_TEST(arm_after_the_end_of_a_connection_still_wakes),
         WAKE_TEST(new_listener_is_told_to_the_tracked_connection),

@@ -4,8 +4,8 @@
  * A worker is told of in two ways. As asynq does, for Go's inspector: a ServerInfo and a WorkerInfo
  * for each of its runs, which live for ten seconds. And in records of our own: one in
  * asynq:quern:workers for our listing, and one in each of its queues, which says to whoever
- * recovers there that this worker lives. All parts go out in one write (announce.lua); each is
- * whole by itself, and a heartbeat that got through in part is mended by the next one. */
+ * recovers there that this worker lives. All parts are one call of announce.lua; each is whole by
+ * itself, and a heartbeat that got through in part is mended by the next one. */
 #include "broker/redis/announce.h"
 
 #include <stdlib.h>
@@ -64,8 +64,15 @@ static quern_status encode_server(struct qn_arena *arena,
     return qn_asynq_server_encode(arena, &server, ret_bytes, err);
 }
 
-static quern_status add_run(struct qn_talk *talk, const struct qn_announcement *announcement,
-                            const struct qn_announced_run *run, quern_error *err)
+/* What one of its runs is told by. */
+struct told_run {
+    const char *task_id;
+    struct qn_asynq_bytes info;
+};
+
+static quern_status encode_run(struct qn_arena *arena, const struct qn_announcement *announcement,
+                               const struct qn_announced_run *run, struct qn_asynq_bytes *ret_bytes,
+                               quern_error *err)
 {
     const struct qn_asynq_run message = {
         .host = announcement->host,
@@ -80,45 +87,28 @@ static quern_status add_run(struct qn_talk *talk, const struct qn_announcement *
         .started_at = qn_asynq_time_of_ms(run->started_at_ms),
         .deadline_at = qn_asynq_time_of_ms(run->deadline_at_ms),
     };
-    struct qn_asynq_bytes bytes;
-    quern_status status = qn_asynq_run_encode(talk->arena, &message, &bytes, err);
-    if (status == QUERN_E_INVALID) {
-        return QUERN_OK; /* a text that Go could not read: rather not shown than no heartbeat */
-    }
-    if (status == QUERN_OK) {
-        qn_talk_text(talk, run->task_id);
-        qn_talk_bytes(talk, bytes.data, bytes.size);
-    }
-    return status;
+    return qn_asynq_run_encode(arena, &message, ret_bytes, err);
 }
 
-static quern_status add_server(struct qn_talk *talk, const struct qn_announcement *announcement,
-                               const char *server_key, const char *runs_key, quern_error *err)
+/* A run whose text Go could not read is rather not shown than no heartbeat. */
+static quern_status encode_runs(struct qn_arena *arena, const struct qn_announcement *announcement,
+                                struct told_run **ret_runs, size_t *ret_count, quern_error *err)
 {
-    struct qn_asynq_bytes bytes;
-    quern_status status = encode_server(talk->arena, announcement, &bytes, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    qn_talk_script(talk, &qn_lua_announce, 2);
-    qn_talk_text(talk, server_key);
-    qn_talk_text(talk, runs_key);
-    qn_talk_text(talk, "server");
-    qn_talk_int(talk, QN_SERVER_TTL_S);
-    qn_talk_bytes(talk, bytes.data, bytes.size);
+    struct told_run *runs = qn_arena_alloc(arena, (announcement->run_count + 1) * sizeof *runs);
+    size_t count = 0;
+    quern_status status = runs == NULL ? qn_error_nomem(err) : QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < announcement->run_count; i++) {
-        status = add_run(talk, announcement, &announcement->runs[i], err);
+        const struct qn_announced_run *run = &announcement->runs[i];
+        status = encode_run(arena, announcement, run, &runs[count].info, err);
+        if (status == QUERN_OK) {
+            runs[count++].task_id = run->task_id;
+        } else if (status == QUERN_E_INVALID) {
+            status = QUERN_OK;
+        }
     }
+    *ret_runs = runs;
+    *ret_count = count;
     return status;
-}
-
-static void add_listed(struct qn_talk *talk, const char *list, const char *member)
-{
-    qn_talk_script(talk, &qn_lua_announce, 1);
-    qn_talk_text(talk, list);
-    qn_talk_text(talk, "listed");
-    qn_talk_text(talk, member);
-    qn_talk_int(talk, QN_SERVER_TTL_S);
 }
 
 /* --- What we see ---------------------------------------------------------------------- */
@@ -142,73 +132,135 @@ static const char *queue_lines(struct qn_arena *arena, const struct qn_announcem
     return lines;
 }
 
-static quern_status add_record(struct qn_talk *talk, const struct qn_announcement *announcement,
-                               quern_error *err)
+static const char *record_text(struct qn_arena *arena, const struct qn_announcement *announcement)
 {
-    const char *queues = queue_lines(talk->arena, announcement);
-    const char *text =
-        queues == NULL
-            ? NULL
-            : qn_arena_printf(talk->arena, "%s\n%s\n%s\n%lld\n%lld\n%u\n%d\n%s%s",
-                              announcement->status, announcement->owner, announcement->host,
-                              (long long)announcement->pid, (long long)announcement->started_at_ms,
-                              announcement->concurrency, announcement->strict ? 1 : 0,
-                              announcement->queues, queues);
-    if (text == NULL) {
-        return qn_error_nomem(err);
+    const char *queues = queue_lines(arena, announcement);
+    if (queues == NULL) {
+        return NULL;
     }
-    qn_talk_script(talk, &qn_lua_announce, 1);
-    qn_talk_text(talk, QN_WORKERS_KEY);
-    qn_talk_text(talk, "record");
-    qn_talk_text(talk, announcement->worker_id);
-    qn_talk_text(talk, text);
-    return QUERN_OK;
+    return qn_arena_printf(arena, "%s\n%s\n%s\n%lld\n%lld\n%u\n%d\n%s%s", announcement->status,
+                           announcement->owner, announcement->host, (long long)announcement->pid,
+                           (long long)announcement->started_at_ms, announcement->concurrency,
+                           announcement->strict ? 1 : 0, announcement->queues, queues);
 }
 
-static quern_status add_queues(struct qn_talk *talk, const struct qn_announcement *announcement,
-                               quern_error *err)
+/* --- All of it ------------------------------------------------------------------------ */
+
+/* What is not in the announcement as it is sent; lives in the arena of the talk. */
+struct heartbeat {
+    const struct qn_announcement *announcement;
+    const char *server_key;
+    const char *runs_key;
+    const char *record;
+    const char *holder;
+    struct qn_asynq_bytes server;
+    struct told_run *runs;
+    size_t run_count;
+};
+
+static quern_status prepare(struct qn_arena *arena, const struct qn_announcement *announcement,
+                            struct heartbeat *ret_heartbeat, quern_error *err)
 {
-    const char *holder =
-        qn_arena_printf(talk->arena, "%s %s", announcement->status, announcement->owner);
-    if (holder == NULL) {
+    struct heartbeat heartbeat = {
+        .announcement = announcement,
+        .server_key = qn_worker_key(arena, "servers", announcement->host, announcement->pid,
+                                    announcement->worker_id),
+        .runs_key = qn_worker_key(arena, "workers", announcement->host, announcement->pid,
+                                  announcement->worker_id),
+        .record = record_text(arena, announcement),
+        .holder = qn_arena_printf(arena, "%s %s", announcement->status, announcement->owner),
+    };
+    if (heartbeat.server_key == NULL || heartbeat.runs_key == NULL || heartbeat.record == NULL ||
+        heartbeat.holder == NULL) {
         return qn_error_nomem(err);
     }
+    quern_status status = encode_server(arena, announcement, &heartbeat.server, err);
+    if (status == QUERN_OK) {
+        status = encode_runs(arena, announcement, &heartbeat.runs, &heartbeat.run_count, err);
+    }
+    *ret_heartbeat = heartbeat;
+    return status;
+}
+
+/* In the order of the parts. */
+static void put_keys(struct qn_talk *talk, const struct heartbeat *heartbeat)
+{
+    const struct qn_announcement *announcement = heartbeat->announcement;
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        qn_talk_script(talk, &qn_lua_announce, 1);
         qn_talk_key(talk, announcement->queue_turns[i].name, "quern:workers");
-        qn_talk_text(talk, "holder");
-        qn_talk_text(talk, announcement->worker_id);
-        qn_talk_text(talk, holder);
     }
     if (announcement->queue_count > 0) {
-        qn_talk_script(talk, &qn_lua_announce, 1);
         qn_talk_text(talk, "asynq:queues");
-        qn_talk_text(talk, "queues");
-        for (size_t i = 0; i < announcement->queue_count; i++) {
-            qn_talk_text(talk, announcement->queue_turns[i].name);
-        }
     }
-    return QUERN_OK;
+    qn_talk_text(talk, QN_WORKERS_KEY);
+    qn_talk_text(talk, "asynq:servers");
+    qn_talk_text(talk, "asynq:workers");
+    qn_talk_text(talk, heartbeat->server_key);
+    qn_talk_text(talk, heartbeat->runs_key);
+}
+
+static void begin_part(struct qn_talk *talk, const char *name, size_t arg_count)
+{
+    qn_talk_text(talk, name);
+    qn_talk_uint(talk, arg_count);
+}
+
+static void put_record(struct qn_talk *talk, const char *part, const char *worker_id,
+                       const char *record)
+{
+    begin_part(talk, part, 2);
+    qn_talk_text(talk, worker_id);
+    qn_talk_text(talk, record);
+}
+
+static void put_queues(struct qn_talk *talk, const struct heartbeat *heartbeat)
+{
+    const struct qn_announcement *announcement = heartbeat->announcement;
+    for (size_t i = 0; i < announcement->queue_count; i++) {
+        put_record(talk, "holder", announcement->worker_id, heartbeat->holder);
+    }
+    if (announcement->queue_count > 0) {
+        begin_part(talk, "queues", announcement->queue_count);
+    }
+    for (size_t i = 0; i < announcement->queue_count; i++) {
+        qn_talk_text(talk, announcement->queue_turns[i].name);
+    }
+}
+
+static void put_listed(struct qn_talk *talk, const char *member)
+{
+    begin_part(talk, "listed", 2);
+    qn_talk_text(talk, member);
+    qn_talk_int(talk, QN_SERVER_TTL_S);
+}
+
+static void put_server(struct qn_talk *talk, const struct heartbeat *heartbeat)
+{
+    begin_part(talk, "server", 2);
+    qn_talk_int(talk, QN_SERVER_TTL_S);
+    qn_talk_bytes(talk, heartbeat->server.data, heartbeat->server.size);
+    begin_part(talk, "runs", 1 + 2 * heartbeat->run_count);
+    qn_talk_int(talk, QN_SERVER_TTL_S);
+    for (size_t i = 0; i < heartbeat->run_count; i++) {
+        qn_talk_text(talk, heartbeat->runs[i].task_id);
+        qn_talk_bytes(talk, heartbeat->runs[i].info.data, heartbeat->runs[i].info.size);
+    }
 }
 
 static quern_status build(struct qn_talk *talk, const struct qn_announcement *announcement,
                           quern_error *err)
 {
-    const char *server_key = qn_worker_key(talk->arena, "servers", announcement->host,
-                                           announcement->pid, announcement->worker_id);
-    const char *runs_key = qn_worker_key(talk->arena, "workers", announcement->host,
-                                         announcement->pid, announcement->worker_id);
-    if (server_key == NULL || runs_key == NULL) {
-        return qn_error_nomem(err);
-    }
-    quern_status status = add_queues(talk, announcement, err);
+    struct heartbeat heartbeat = {0};
+    quern_status status = prepare(talk->arena, announcement, &heartbeat, err);
     if (status == QUERN_OK) {
-        status = add_record(talk, announcement, err);
-    }
-    add_listed(talk, "asynq:servers", server_key);
-    add_listed(talk, "asynq:workers", runs_key);
-    if (status == QUERN_OK) {
-        status = add_server(talk, announcement, server_key, runs_key, err);
+        const size_t others = 5 + (announcement->queue_count > 0 ? 1 : 0);
+        qn_talk_script(talk, &qn_lua_announce, announcement->queue_count + others);
+        put_keys(talk, &heartbeat);
+        put_queues(talk, &heartbeat);
+        put_record(talk, "record", announcement->worker_id, heartbeat.record);
+        put_listed(talk, heartbeat.server_key);
+        put_listed(talk, heartbeat.runs_key);
+        put_server(talk, &heartbeat);
     }
     return status;
 }

@@ -1,56 +1,77 @@
--- announce.lua - one part of a worker's heartbeat. The parts lie in different slots of a cluster, so
--- each is a call of its own; they do not rely on each other.
+-- announce.lua - a worker's heartbeat: parts that each write one key and do not rely on each other.
 --
--- ARGV 1 names the part, KEYS[1] is the key that it writes:
---   listed   asynq:servers or asynq:workers; 2 the member, 3 seconds to live
---   server   asynq:servers:{...}, with KEYS[2] asynq:workers:{...}; 2 seconds to live, 3 ServerInfo,
---            then pairs of a task id and its WorkerInfo
+-- All of them go in one call. Their keys lie in different slots of a cluster: there, those of each
+-- slot would be a call of their own.
+--
+-- ARGV: for each key the name of its part, how many arguments follow, and these:
+--   listed   asynq:servers or asynq:workers; 1 the member, 2 seconds to live
+--   server   asynq:servers:{...}; 1 seconds to live, 2 ServerInfo
+--   runs     asynq:workers:{...}; 1 seconds to live, then pairs of a task id and its WorkerInfo
 --   queues   asynq:queues; names
---   record   asynq:quern:workers; 2 worker id, 3 the record without its heartbeat
+--   record   asynq:quern:workers; 1 worker id, 2 the record without its heartbeat
 --   holder   Q quern:workers; the same
 -- Reply: 1.
 --
--- Each begins with a removal that removes nothing, which Redis allows without memory; so all that
--- follows is allowed.
+-- Each part begins with a removal that removes nothing of worth, which Redis allows without memory,
+-- so all that follows is allowed, and which tells if the key has the wrong type. Such a key stops
+-- no other part: its error is told when all are done.
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local key = KEYS[1]
 -- include: lib_workers.lua
 
-local function put_record(separator)
+local function put_record(key, args, separator)
+    redis.call('HDEL', key, '')
     local gone = workers_gone(key, now_ms)
-    redis.call('HDEL', key, '', unpack(gone))
-    redis.call('HSET', key, ARGV[2], string.format('%.0f', now_ms) .. separator .. ARGV[3])
+    if #gone > 0 then
+        redis.call('HDEL', key, unpack(gone))
+    end
+    redis.call('HSET', key, args[1], string.format('%.0f', now_ms) .. separator .. args[2])
 end
 
 local parts = {}
 
-function parts.listed()
+function parts.listed(key, args)
     redis.call('ZREM', key, '')
-    redis.call('ZADD', key, tonumber(time[1]) + tonumber(ARGV[3]), ARGV[2])
+    redis.call('ZADD', key, tonumber(time[1]) + tonumber(args[2]), args[1])
 end
 
-function parts.server()
-    redis.call('DEL', KEYS[2])
-    redis.call('SETEX', key, ARGV[2], ARGV[3])
-    for i = 4, #ARGV, 1000 do
-        redis.call('HSET', KEYS[2], unpack(ARGV, i, math.min(i + 999, #ARGV)))
+function parts.server(key, args)
+    redis.call('DEL', key)
+    redis.call('SETEX', key, args[1], args[2])
+end
+
+function parts.runs(key, args)
+    redis.call('DEL', key)
+    for i = 2, #args, 1000 do
+        redis.call('HSET', key, unpack(args, i, math.min(i + 999, #args)))
     end
-    redis.call('EXPIRE', KEYS[2], ARGV[2])
+    redis.call('EXPIRE', key, args[1])
 end
 
-function parts.queues()
+function parts.queues(key, args)
     redis.call('SREM', key, '')
-    redis.call('SADD', key, unpack(ARGV, 2))
+    redis.call('SADD', key, unpack(args))
 end
 
-function parts.record()
-    put_record('\n')
+function parts.record(key, args)
+    put_record(key, args, '\n')
 end
 
-function parts.holder()
-    put_record(' ')
+function parts.holder(key, args)
+    put_record(key, args, ' ')
 end
 
-parts[ARGV[1]]()
-return 1
+local at = 1
+local failure = nil
+for _, key in ipairs(KEYS) do
+    local args = {}
+    for i = 1, tonumber(ARGV[at + 1]) do
+        args[i] = ARGV[at + 1 + i]
+    end
+    local ok, problem = pcall(parts[ARGV[at]], key, args)
+    if not ok then
+        failure = type(problem) == 'table' and problem or redis.error_reply(problem)
+    end
+    at = at + 2 + #args
+end
+return failure or 1

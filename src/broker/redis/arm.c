@@ -111,6 +111,15 @@ static quern_status read_answer(struct qn_talk *talk, size_t index, bool *ret_wo
     return QUERN_OK;
 }
 
+/* From now on we rely on being told. */
+static void note_rest(struct qn_watch *watch, bool at_rest, int64_t next_due_at_ms)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    watch->at_rest = at_rest;
+    watch->due_at_ms = next_due_at_ms;
+    (void)pthread_mutex_unlock(&watch->mutex);
+}
+
 /* *ret_armed: false: the pair fell apart meanwhile, try again. */
 static quern_status try_arm(struct qn_redis *self, const char *const *queues, size_t queue_count,
                             bool *ret_armed, bool *ret_work, int64_t *ret_next_due_at_ms,
@@ -127,6 +136,9 @@ static quern_status try_arm(struct qn_redis *self, const char *const *queues, si
     if (status == QUERN_OK) {
         *ret_armed = settle_pair(self, &pair, pair.tell ? talk.commands[0].reply : NULL);
         status = read_answer(&talk, pair.tell ? 1 : 0, ret_work, ret_next_due_at_ms, err);
+    }
+    if (status == QUERN_OK) {
+        note_rest(&self->watch, *ret_armed && !*ret_work, *ret_next_due_at_ms);
     }
     qn_talk_end(&talk);
     return status;

@@ -34,15 +34,18 @@ static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t se
     }
 }
 
-static quern_status prune_queue(struct qn_redis *self, const char *queue, size_t limit,
-                                size_t *ret_removed, quern_error *err)
+/* One call of the script. */
+static quern_status prune_some(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                               size_t limit, size_t *ret_removed, quern_error *err)
 {
     struct qn_talk talk;
     const struct qn_reply *reply = NULL;
     qn_talk_begin(&talk, self, QN_LANE_KEEPER, QN_TALK_WRITES);
     int64_t boot_ms = qn_clock_boot_ms(self->base.clock);
-    qn_talk_script(&talk, &qn_lua_prune, 1);
-    qn_talk_prefix(&talk, queue);
+    qn_talk_script(&talk, &qn_lua_prune, queue_count);
+    for (size_t i = 0; i < queue_count; i++) {
+        qn_talk_prefix(&talk, queues[i]);
+    }
     qn_talk_uint(&talk, limit);
     qn_talk_int(&talk, QN_ARCHIVE_SIZE_MAX);
     if (trusts_clock(&self->prune_clock, boot_ms)) {
@@ -73,13 +76,14 @@ quern_status qn_redis_prune(struct qn_broker *broker, const char *const *queues,
     struct qn_redis *self = qn_redis_of(broker);
     size_t removed = 0;
     quern_status status = QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && removed < limit && i < queue_count;) {
+    bool more = queue_count > 0;
+    while (status == QUERN_OK && more && removed < limit) {
         size_t left = limit - removed;
         size_t step = left < QN_PRUNE_BATCH_MAX ? left : QN_PRUNE_BATCH_MAX;
         size_t count = 0;
-        status = prune_queue(self, queues[i], step, &count, err);
+        status = prune_some(self, queues, queue_count, step, &count, err);
         removed += count;
-        i += count < step ? 1 : 0;
+        more = count == step;
     }
     if (status == QUERN_OK) {
         *ret_removed = removed;

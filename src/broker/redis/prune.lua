@@ -1,13 +1,14 @@
--- prune.lua - removes from one queue what was kept long enough.
+-- prune.lua - removes from queues what was kept long enough.
 --
--- KEYS: prefix of the queue. ARGV: 1 how many tasks at most, 2 the size of a full archive, 3 the age
--- in seconds at which an archived task goes ("": none goes for its age), 4 what the clock must
--- show, in ms ("": anything): where it is an hour off, none goes for its age either.
+-- KEYS: prefixes of queues. ARGV: 1 how many tasks at most, of all together, 2 the size of a full
+-- archive, 3 the age in seconds at which an archived task goes ("": none goes for its age), 4 what
+-- the clock must show, in ms ("": anything): where it is an hour off, none goes for its age either.
 -- Reply: {tasks removed, the clock in ms}.
 --
 -- A task that goes frees its lock, if that is still its own. Where the hash says that the task
--- lives elsewhere, only the entry goes. Trimmed ones are counted in quern:meta.
-local Q = KEYS[1]
+-- lives elsewhere, only the entry goes. Trimmed ones are counted in quern:meta. A damaged queue stops
+-- no other: its error is told when all are done.
+local Q
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -29,9 +30,8 @@ local function is_elsewhere(container, id, state)
     return redis.call('ZSCORE', Q .. state, id)
 end
 
--- Adds these entries to what will be removed; only reads.
-local keys = {}
-local function plan(container, ids)
+-- Adds these entries to the keys that will be deleted; only reads. Returns how many are tasks.
+local function plan(container, ids, keys)
     local count = 0
     for _, id in ipairs(ids) do
         local hash = Q .. 't:' .. id
@@ -85,35 +85,54 @@ local function find_completed()
     return ids
 end
 
-local completed = find_completed()
-plan('completed', completed)
-local archived = {}
-if trusted and left > 0 then
-    archived = redis.call('ZRANGEBYSCORE', Q .. 'archived', '-inf', now_s - tonumber(ARGV[3]),
-        'LIMIT', 0, left)
-        -- bug TRIM_UNBOUNDED: 'LIMIT', 0, -1)
-end
-local trimmed = plan('archived', archived)
-local kept = redis.call('ZCARD', Q .. 'archived') - #archived
-local surplus = {}
-if kept > tonumber(ARGV[2]) and left > 0 then
-    surplus = redis.call('ZRANGE', Q .. 'archived', #archived,
-        #archived + math.min(kept - tonumber(ARGV[2]), left) - 1)
-end
-trimmed = trimmed + plan('archived', surplus)
-redis.call('HGET', Q .. 'quern:meta', 'trimmed')
-local stale = find_stale()
-local gone = trusted and workers_gone(Q .. 'quern:workers', now_ms) or {}
+local function prune()
+    local keys = {}
+    local completed = find_completed()
+    plan('completed', completed, keys)
+    local archived = {}
+    if trusted and left > 0 then
+        archived = redis.call('ZRANGEBYSCORE', Q .. 'archived', '-inf', now_s - tonumber(ARGV[3]),
+            'LIMIT', 0, left)
+            -- bug TRIM_UNBOUNDED: 'LIMIT', 0, -1)
+    end
+    local trimmed = plan('archived', archived, keys)
+    local kept = redis.call('ZCARD', Q .. 'archived') - #archived
+    local surplus = {}
+    if kept > tonumber(ARGV[2]) and left > 0 then
+        surplus = redis.call('ZRANGE', Q .. 'archived', #archived,
+            #archived + math.min(kept - tonumber(ARGV[2]), left) - 1)
+    end
+    trimmed = trimmed + plan('archived', surplus, keys)
+    redis.call('HGET', Q .. 'quern:meta', 'trimmed')
+    local stale = find_stale()
+    local gone = trusted and workers_gone(Q .. 'quern:workers', now_ms) or {}
 
-redis.call('ZREM', Q .. 'lease', '')
-local removed = drop('ZREM', Q .. 'completed', completed) +
-    drop('ZREM', Q .. 'archived', archived) + drop('ZREM', Q .. 'archived', surplus)
-drop('ZREM', Q .. 'quern:due', stale)
-drop('HDEL', Q .. 'quern:workers', gone)
-for i = 1, #keys, 1000 do
-    redis.call('DEL', unpack(keys, i, math.min(i + 999, #keys)))
+    redis.call('ZREM', Q .. 'lease', '')
+    local removed = drop('ZREM', Q .. 'completed', completed) +
+        drop('ZREM', Q .. 'archived', archived) + drop('ZREM', Q .. 'archived', surplus)
+    drop('ZREM', Q .. 'quern:due', stale)
+    drop('HDEL', Q .. 'quern:workers', gone)
+    for i = 1, #keys, 1000 do
+        redis.call('DEL', unpack(keys, i, math.min(i + 999, #keys)))
+    end
+    if trimmed > 0 then
+        redis.call('HINCRBY', Q .. 'quern:meta', 'trimmed', trimmed)
+    end
+    return removed
 end
-if trimmed > 0 then
-    redis.call('HINCRBY', Q .. 'quern:meta', 'trimmed', trimmed)
+
+local removed = 0
+local failure = nil
+for _, key in ipairs(KEYS) do
+    Q = key
+    local ok, result = pcall(prune)
+    if ok then
+        removed = removed + result
+    else
+        failure = type(result) == 'table' and result or redis.error_reply(result)
+    end
+end
+if failure then
+    return failure
 end
 return {removed, string.format('%.0f', now_ms)}

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* recover.c - returns the tasks of workers that are gone, and of leases that are over.
  *
- * First the records of the workers of all queues are read, to know whose process is dead (owner.h).
- * Then, queue by queue, a script looks at pages of the leases (recover.lua). Leases that may not be
- * touched yet, those of Go workers in their grace, are paged past: the next call goes on behind
- * them, so that a hundred thousand of them delay ours by some calls, and no script takes long. The
- * record of a dead worker goes after a whole round in which it was known to be dead.
+ * Only queues where something is active are looked at (glance.c); each of them every ten minutes
+ * anyway, for the records of workers that died idle. First the records of the workers of these
+ * queues are read, to know whose process is dead (owner.h). Then, queue by queue, a script looks at
+ * pages of the leases (recover.lua). Leases that may not be touched yet, those of Go workers in
+ * their grace, are paged past: the next call goes on behind them, so that a hundred thousand of
+ * them delay ours by some calls, and no script takes long. The record of a dead worker goes after a
+ * whole round in which it was known to be dead.
  *
  * Leases end by the server's clock. When that is set forward, or another server with another clock
  * takes over, all of them seem to be over at once; so for a while after such a jump against our
@@ -17,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "broker/owner.h"
+#include "broker/redis/glance.h"
 #include "broker/redis/recover_lua.h"
 #include "broker/redis/redis.h"
 
@@ -24,11 +27,13 @@
 #define PAGES_MAX 8        /* of one queue in one call */
 #define CLOCK_JUMP_MS 5000 /* less takes no lease from a worker that prolongs at a third of it */
 #define CLOCK_REST_MS QN_LEASE_MS
+#define LOOK_ANYWAY_MS (600 * INT64_C(1000))
 
 struct qn_sweep {
     struct qn_sweep *next;
-    int64_t from;       /* the rank where the next page begins */
-    uint64_t dead_mark; /* whom this round knew to be dead from its beginning on */
+    int64_t looked_at_mono_ns; /* when its workers were last read; 0: never */
+    int64_t from;              /* the rank where the next page begins */
+    uint64_t dead_mark;        /* whom this round knew to be dead from its beginning on */
     char queue[];
 };
 
@@ -119,6 +124,7 @@ static quern_status find_dead(struct qn_arena *arena, const struct qn_reply *wor
 static quern_status read_workers(struct qn_talk *talk, const char *const *queues,
                                  size_t queue_count, struct dead *dead, quern_error *err)
 {
+    size_t first = talk->command_count;
     for (size_t i = 0; i < queue_count; i++) {
         qn_talk_command(talk, "HGETALL");
         qn_talk_key(talk, queues[i], "quern:workers");
@@ -126,7 +132,7 @@ static quern_status read_workers(struct qn_talk *talk, const char *const *queues
     quern_status status = qn_talk_run(talk, err);
     for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
         const struct qn_reply *workers = NULL;
-        status = qn_talk_reply(talk, i, &workers, err);
+        status = qn_talk_reply(talk, first + i, &workers, err);
         if (status == QUERN_OK) {
             status = find_dead(talk->arena, workers, &dead[i], err);
         } else if (status == QUERN_E_CORRUPT) {
@@ -226,13 +232,9 @@ static quern_status forget_dead(struct qn_talk *talk, const char *queue, const s
     return qn_talk_run(talk, err);
 }
 
-static quern_status recover_queue(struct recovering *recovering, const char *queue,
+static quern_status recover_queue(struct recovering *recovering, struct qn_sweep *sweep,
                                   const struct dead *dead, quern_error *err)
 {
-    struct qn_sweep *sweep = find_sweep(recovering->self, queue);
-    if (sweep == NULL) {
-        return qn_error_nomem(err);
-    }
     if (dead->count > 0 && sweep->dead_mark != dead->mark) {
         sweep->from = 0; /* a new round, in which all of them are known */
     }
@@ -243,12 +245,47 @@ static quern_status recover_queue(struct recovering *recovering, const char *que
         status = look_at_page(recovering, sweep, dead, &end, err);
     }
     if (status == QUERN_OK && end && dead->count > 0) {
-        status = forget_dead(&recovering->talk, queue, dead, err);
+        status = forget_dead(&recovering->talk, sweep->queue, dead, err);
     }
     return status;
 }
 
-static quern_status recover_queues(struct recovering *recovering, const char *const *queues,
+/* --- Which queues --------------------------------------------------------------------- */
+
+/* Those that have to be looked at now, moved to the front of `queues`. */
+static quern_status choose(struct recovering *recovering, const char **queues, size_t *count,
+                           quern_error *err)
+{
+    struct qn_redis *self = recovering->self;
+    bool *held = qn_arena_alloc(&recovering->arena, *count * sizeof *held);
+    if (held == NULL) {
+        return qn_error_nomem(err);
+    }
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    int64_t clock_ms = 0;
+    quern_status status = qn_glance(&recovering->talk, queues, *count, held, &clock_ms, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    note_clock(&self->recover_clock, qn_clock_boot_ms(self->base.clock), clock_ms);
+    size_t chosen = 0;
+    for (size_t i = 0; i < *count; i++) {
+        struct qn_sweep *sweep = find_sweep(self, queues[i]);
+        if (sweep == NULL) {
+            return qn_error_nomem(err);
+        }
+        bool late = sweep->looked_at_mono_ns == 0 ||
+                    now_mono_ns - sweep->looked_at_mono_ns >= LOOK_ANYWAY_MS * 1000000;
+        if (held[i] || late) {
+            sweep->looked_at_mono_ns = now_mono_ns;
+            queues[chosen++] = queues[i];
+        }
+    }
+    *count = chosen;
+    return QUERN_OK;
+}
+
+static quern_status recover_chosen(struct recovering *recovering, const char *const *queues,
                                    size_t queue_count, quern_error *err)
 {
     struct dead *dead = qn_arena_alloc(&recovering->arena, queue_count * sizeof dead[0]);
@@ -257,19 +294,34 @@ static quern_status recover_queues(struct recovering *recovering, const char *co
     if (dead == NULL || recovering->report == NULL) {
         return qn_error_nomem(err);
     }
-    qn_talk_begin(&recovering->talk, recovering->self, QN_LANE_REST, QN_TALK_WRITES);
     quern_status status = read_workers(&recovering->talk, queues, queue_count, dead, err);
     quern_status damaged = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < queue_count && recovering->left > 0; i++) {
         quern_error *to = damaged == QUERN_OK ? err : NULL;
-        status = recover_queue(recovering, queues[i], &dead[i], to);
+        status = recover_queue(recovering, find_sweep(recovering->self, queues[i]), &dead[i], to);
         if (status == QUERN_E_CORRUPT) { /* stops no other queue, and is told at the end */
             damaged = status;
             status = QUERN_OK;
         }
     }
-    qn_talk_end(&recovering->talk);
     return status == QUERN_OK ? damaged : status;
+}
+
+static quern_status recover_queues(struct recovering *recovering, const char *const *queues,
+                                   size_t queue_count, quern_error *err)
+{
+    const char **chosen = qn_arena_alloc(&recovering->arena, queue_count * sizeof *chosen);
+    if (chosen == NULL) {
+        return qn_error_nomem(err);
+    }
+    memcpy(chosen, queues, queue_count * sizeof *chosen);
+    qn_talk_begin(&recovering->talk, recovering->self, QN_LANE_REST, QN_TALK_WRITES);
+    quern_status status = choose(recovering, chosen, &queue_count, err);
+    if (status == QUERN_OK && queue_count > 0) {
+        status = recover_chosen(recovering, chosen, queue_count, err);
+    }
+    qn_talk_end(&recovering->talk);
+    return status;
 }
 
 quern_status qn_redis_recover(struct qn_broker *broker, const char *const *queues,

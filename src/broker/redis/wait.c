@@ -225,7 +225,9 @@ static bool wait_once(struct qn_watch *watch, struct sleep *sleep, struct qn_wak
         int64_t after_ms = LOOK_AFTER_MS_MIN + (int64_t)qn_random_below(&watch->random, spread);
         sleep->look_at_mono_ns = now_mono_ns + after_ms * NS_PER_MS;
     }
-    if (sleep->look_at_mono_ns != 0 && now_mono_ns >= sleep->look_at_mono_ns) {
+    if (watch->surprised ||
+        (sleep->look_at_mono_ns != 0 && now_mono_ns >= sleep->look_at_mono_ns)) {
+        watch->surprised = false;
         wakeup->work = true;
     }
     if (wakeup->work || watch->cancel_id[0] != '\0' || now_mono_ns >= sleep->until_mono_ns) {
@@ -299,7 +301,7 @@ void qn_redis_wake(struct qn_broker *broker)
     qn_talk_command(&talk, "PUBLISH");
     qn_talk_text(&talk, "asynq:cancel");
     qn_talk_text(&talk, "");
-    /* What cannot be sent is no error: every worker looks for itself each second. */
+    /* What cannot be sent is no error: every worker asks each second (glance.c). */
     quern_status status = qn_talk_run(&talk, NULL);
     (void)status;
     qn_talk_end(&talk);

@@ -20,6 +20,7 @@ static const char setup[] = "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"
                             "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\nasynq:cancel\r\n"
                             "*2\r\n$9\r\nSUBSCRIBE\r\n$20\r\n__redis__:invalidate\r\n";
 enum { REPLY_ID, REPLY_CANCEL, REPLY_INVALIDATE, REPLY_COUNT };
+enum { DUE_SPREAD_MS = 200 };
 
 quern_status qn_watch_init(struct qn_watch *watch, const struct qn_link_target *target,
                            quern_error *err)
@@ -136,6 +137,19 @@ quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err)
     watch->pinged = false;
     qn_watch_kick(watch);
     return status;
+}
+
+void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    /* Two reckonings of one moment differ by the way of an answer. */
+    bool earlier = next_due_at_ms < watch->due_at_ms - DUE_SPREAD_MS;
+    if (watch->at_rest && (work || earlier)) {
+        watch->at_rest = false; /* said once */
+        watch->surprised = true;
+        qn_watch_kick(watch);
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
 }
 
 void qn_watch_kick(struct qn_watch *watch)

@@ -36,6 +36,9 @@ struct qn_watch {
     char refusal[QN_REFUSAL_SIZE]; /* why; "": nothing is refused */
     int64_t heard_at_mono_ns;      /* when the listener last said anything */
     bool pinged;                   /* and was asked to since */
+    bool at_rest;                  /* the last arm saw no work: news are all that wakes us */
+    int64_t due_at_ms;             /* what it said of delayed tasks, wall clock */
+    bool surprised;                /* there is something that the listener was not told of */
     struct qn_random random;       /* for the pace of polling */
     char **queues;                 /* the worker's: where a cancelled task is looked for */
     size_t queue_count;
@@ -52,6 +55,9 @@ void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t qu
 QUERN_NODISCARD quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err);
 /* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
 void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const char *words);
+/* What is there, as somebody has seen it who asked: wakes the listener if the last arm knew less,
+ * and nobody told of it since. */
+void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms);
 /* Makes a poll under way look at the watch again. Async-signal-safe. */
 void qn_watch_kick(struct qn_watch *watch);
 /* Why this user has to poll; "" when the server tells us of news. Finds out if that is not known.
