@@ -68,11 +68,13 @@ typedef struct quern_enqueue_result {
 QUERN_NODISCARD QUERN_API quern_status
 quern_client_enqueue_batch_sized(quern_client *client, const quern_task *tasks, size_t task_size,
                                  size_t count, quern_enqueue_result *results, quern_error *err);
-/* Stores `count` tasks in order and in few transactions; each task is stored or not for itself.
+/* Stores `count` tasks, those of a queue in order, in few transactions; each is stored or not for
+ * itself.
  * results, which may be NULL, has `count` entries. Returns QUERN_OK when every task was stored,
  * else the first failure, with its position (from 0) in err ("task 17: ..."); the others are stored
- * all the same. Only when the broker itself fails, what comes behind that point is not tried: it
- * has the same status, or QUERN_E_TIMEOUT behind a QUERN_E_UNKNOWN. */
+ * all the same. Only when the broker itself fails, what comes behind that point (on Redis: behind
+ * the 1 024 tasks around it) is not tried: it has the same status, or QUERN_E_TIMEOUT behind a
+ * QUERN_E_UNKNOWN. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_client *client,
                                                                       const quern_task *tasks,
                                                                       size_t count,

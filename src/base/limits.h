@@ -12,7 +12,8 @@
 #define QN_PAYLOAD_SIZE_LIMIT ((size_t)512 << 20)
 #define QN_ERROR_TEXT_SIZE_MAX 4096 /* of a failed run: enough for the last lines of stderr */
 #define QN_NOTE_SIZE_MAX 256
-#define QN_BATCH_MAX 128 /* tasks in one transaction or script: 0.6 ms of Redis */
+#define QN_BATCH_MAX 128    /* tasks in one transaction or script: 0.6 ms of Redis */
+#define QN_ENQUEUE_MAX 1024 /* tasks of one enqueue, where it may be several batches: 5 ms */
 #define QN_BATCH_BYTES_MAX ((size_t)8 << 20) /* of payload in one batch; one task may exceed it */
 #define QN_CONCURRENCY_MAX 4096
 #define QN_QUEUES_MAX 256 /* of one worker */

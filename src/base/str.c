@@ -52,6 +52,10 @@ bool qn_utf8_valid(const char *data, size_t size)
     size_t bad;
     size_t at = 0;
     while (at < size) {
+        if (bytes[at] < 0x80) { /* no call for each of them: most text is ASCII */
+            at++;
+            continue;
+        }
         size_t length = decode(bytes + at, size - at, &code, &bad);
         if (length == 0) {
             return false;

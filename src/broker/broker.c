@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/url.h"
 #include "broker/redis/redis.h"
 #include "broker/sqlite/sqlite.h"
@@ -111,6 +112,11 @@ quern_status qn_broker_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
     quern_status status = check(broker, broker->ops->enqueue != NULL, "enqueue", err);
     return status != QUERN_OK ? status
                               : broker->ops->enqueue(broker, stamp, tasks, count, results, err);
+}
+
+size_t qn_broker_enqueue_max(const struct qn_broker *broker)
+{
+    return broker->ops->enqueue_max > 0 ? broker->ops->enqueue_max : QN_BATCH_MAX;
 }
 
 quern_status qn_broker_enqueue_in(struct qn_broker *broker, void *tx, const struct qn_task *tasks,

@@ -64,14 +64,17 @@ struct qn_stamp {
 
 /* --- Enqueue ------------------------------------------------------------------------ */
 
-/* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE or
- * QUERN_E_CONFLICT. One transaction for all; count at most QN_BATCH_MAX. Order is kept. The lock is
- * tested before the id; when the id conflicts, no lock is left behind. Wakes sleeping workers. */
+/* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE, QUERN_E_CONFLICT
+ * or, where not all are stored by one transaction, what refused its part. Order is kept. The lock
+ * is tested before the id; when the id conflicts, no lock is left behind. Wakes sleeping workers.
+ * count: at most qn_broker_enqueue_max. */
 QUERN_NODISCARD quern_status qn_broker_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
                                                const struct qn_task *tasks, size_t count,
                                                quern_status *results, quern_error *err);
-/* The same inside the caller's transaction `tx` (SQLite: a sqlite3 *). QUERN_E_UNSUPPORTED where a
- * broker has none. Wakes nobody. */
+/* QN_BATCH_MAX, or up to QN_ENQUEUE_MAX where it is faster to take more at once. */
+size_t qn_broker_enqueue_max(const struct qn_broker *broker);
+/* The same inside the caller's transaction `tx` (SQLite: a sqlite3 *), at most QN_BATCH_MAX.
+ * QUERN_E_UNSUPPORTED where a broker has none. Wakes nobody. */
 QUERN_NODISCARD quern_status qn_broker_enqueue_in(struct qn_broker *broker, void *tx,
                                                   const struct qn_task *tasks, size_t count,
                                                   quern_status *results, quern_error *err);
@@ -364,7 +367,8 @@ void qn_exchange_free_runs(struct qn_exchange_reply *reply);
  * QUERN_E_UNSUPPORTED. */
 struct qn_broker_ops {
     const char *scheme;
-    bool is_remote; /* what cannot be reached now may be there a moment later */
+    bool is_remote;     /* what cannot be reached now may be there a moment later */
+    size_t enqueue_max; /* 0: QN_BATCH_MAX */
     void (*close)(struct qn_broker *);
     quern_status (*enqueue)(struct qn_broker *, struct qn_stamp, const struct qn_task *, size_t,
                             quern_status *, quern_error *);

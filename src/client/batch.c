@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* batch.c - many tasks with one call.
  *
- * The tasks are cut into requests that fit one transaction each and go through the same meeting
+ * The tasks are cut into requests that the broker takes at once and go through the same meeting
  * point as single tasks (combine.c), one after the other, so their order is kept. A task that is
  * not valid or is refused concerns only itself. When the broker itself fails, the rest is not
- * tried: it would fail too, each part after its own time-out, and what came later must not be
+ * tried: it would fail too, each request after its own time-out, and what came later must not be
  * stored before what came earlier. */
 #include "client/client.h"
 
 #include "base/error.h"
 #include "base/sized.h"
 
-/* How many tasks from `first` on fit into one request, at least one; their payload in
- * *ret_bytes. A struct that cannot be read counts as a task, and is refused in its turn. */
-static size_t measure(const void *tasks, size_t task_size, size_t first, size_t count,
-                      size_t *ret_bytes)
+/* How many of the tasks fit into one request, at least one; their payload in *ret_bytes. A struct
+ * that cannot be read counts as a task, and is refused in its turn. */
+static size_t measure(const void *tasks, size_t task_size, size_t count, size_t *ret_bytes)
 {
     size_t bytes = 0;
     size_t taken = 0;
-    while (first + taken < count && taken < QN_BATCH_MAX) {
+    while (taken < count) {
         quern_task task;
-        const char *theirs = (const char *)tasks + (first + taken) * task_size;
+        const char *theirs = (const char *)tasks + taken * task_size;
         if (qn_sized_copy(&task, sizeof task, theirs, task_size, "quern_task", NULL) != QUERN_OK) {
             task.payload_size = 0;
         }
@@ -57,13 +56,16 @@ quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_
     if (first_failure != QUERN_OK) {
         return first_failure;
     }
+    size_t most = qn_broker_enqueue_max(client->broker);
     for (size_t first = 0; first < count;) {
+        size_t left = count - first;
         struct qn_request request = {
             .tasks = (const char *)tasks + first * task_size,
             .task_size = task_size,
             .results = results == NULL ? NULL : results + first,
         };
-        request.count = measure(tasks, task_size, first, count, &request.payload_bytes);
+        request.count =
+            measure(request.tasks, task_size, left < most ? left : most, &request.payload_bytes);
         qn_client_combine(client, &request);
         if (request.failed && first_failure == QUERN_OK) {
             first_failure = request.error.code;

@@ -20,9 +20,9 @@ enum qn_request_phase {
     QN_REQUEST_DONE
 };
 
-/* What one calling thread wants stored: at most QN_BATCH_MAX tasks and, unless it is a single
- * task, at most QN_BATCH_BYTES_MAX of payload, so that a request is never split. It lives on the
- * stack of its thread, which blocks until the phase is done. */
+/* What one calling thread wants stored: at most qn_broker_enqueue_max tasks and, unless it is a
+ * single task, at most QN_BATCH_BYTES_MAX of payload, so that a request is never split. It lives
+ * on the stack of its thread, which blocks until the phase is done. */
 struct qn_request {
     struct qn_list node;         /* in the list of waiting requests, or in a leader's batch */
     pthread_cond_t changed;      /* the phase is leading or done */
@@ -67,11 +67,11 @@ struct quern_client {
     /* Only the leader touches these. */
     struct qn_stamp stamp;
     struct qn_random random;
-    struct qn_arena arena;
+    struct qn_arena arena; /* of what is being stored: the tasks and the arrays below */
     size_t prepared_count;
-    struct qn_task prepared[QN_BATCH_MAX];
-    struct qn_origin origins[QN_BATCH_MAX];
-    quern_status statuses[QN_BATCH_MAX];
+    struct qn_task *prepared;
+    struct qn_origin *origins;
+    quern_status *statuses;
 };
 
 /* Every public call is between these two. QUERN_E_CLOSED: this process is a fork. */

@@ -7,6 +7,8 @@
  * batch; no timer holds anybody up. Leadership passes to the head of the list after each batch, so
  * the list is FIFO and no caller works for others longer than for itself.
  *
+ * What fits is the broker's to say (qn_broker_enqueue_max); on Redis it is several scripts.
+ *
  * A lost reply (QUERN_E_UNKNOWN), a locked file (QUERN_E_BUSY) and a server that is not there
  * (QUERN_E_CONNECT, while it restarts) are tried again with the same stamp until the leader's
  * deadline, which is the earliest of the batch; the stamp makes that harmless. When a batch of
@@ -158,12 +160,43 @@ static void spread_results(quern_client *client)
     }
 }
 
+/* The arrays for all tasks of the batch. */
+static bool make_room(quern_client *client, const struct qn_list *batch)
+{
+    size_t count = 0;
+    for (struct qn_list *node = batch->next; node != batch; node = node->next) {
+        count += request_of(node)->count;
+    }
+    qn_arena_reset(&client->arena);
+    client->prepared_count = 0;
+    client->prepared = qn_arena_alloc(&client->arena, count * sizeof *client->prepared);
+    client->origins = qn_arena_alloc(&client->arena, count * sizeof *client->origins);
+    client->statuses = qn_arena_alloc(&client->arena, count * sizeof *client->statuses);
+    return client->prepared != NULL && client->origins != NULL && client->statuses != NULL;
+}
+
+static void fail_nomem(const struct qn_list *batch)
+{
+    quern_error error;
+    quern_status status = qn_error_nomem(&error);
+    for (struct qn_list *node = batch->next; node != batch; node = node->next) {
+        struct qn_request *request = request_of(node);
+        for (size_t i = 0; i < request->count; i++) {
+            qn_client_result_set(request->results, i, status, NULL);
+        }
+        note_failure(request, 0, &error);
+        request->broker_failed = true;
+    }
+}
+
 /* Stores the requests of `batch`. Returns false when the broker refused them as a whole for a
  * reason that one of them may have brought in; nobody was told anything then. */
 static bool store(quern_client *client, struct qn_list *batch, int64_t deadline_mono_ns, bool alone)
 {
-    qn_arena_reset(&client->arena);
-    client->prepared_count = 0;
+    if (!make_room(client, batch)) {
+        fail_nomem(batch);
+        return true;
+    }
     for (struct qn_list *node = batch->next; node != batch; node = node->next) {
         prepare_request(client, request_of(node));
     }
@@ -209,7 +242,7 @@ static void take_batch(quern_client *client, struct qn_list *batch)
     size_t bytes = 0;
     while (!qn_list_empty(&client->waiting)) {
         struct qn_request *request = request_of(client->waiting.next);
-        bool fits = count + request->count <= QN_BATCH_MAX &&
+        bool fits = count + request->count <= qn_broker_enqueue_max(client->broker) &&
                     bytes + request->payload_bytes <= QN_BATCH_BYTES_MAX;
         if (count > 0 && !fits) {
             return;
@@ -277,7 +310,7 @@ static void wait_for_turn(quern_client *client, struct qn_request *request)
 
 void qn_client_combine(quern_client *client, struct qn_request *request)
 {
-    QN_ASSERT(request->count > 0 && request->count <= QN_BATCH_MAX);
+    QN_ASSERT(request->count > 0 && request->count <= qn_broker_enqueue_max(client->broker));
     QN_ASSERT(!request->wants_info || request->count == 1);
     qn_cond_init(&request->changed);
     request->deadline_mono_ns = qn_clock_mono_ns() + client->command_timeout_ms * NS_PER_MS;

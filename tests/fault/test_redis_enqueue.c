@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "broker/redis/redis.h"
 #include "lib_redis.h"
+#include "lib_wire.h"
 
 #define Q "asynq:{default}:"
 #define NOW_MS INT64_C(1800000000000)
@@ -189,6 +190,106 @@ static void full_batch_of_many_ids_is_stored_whole(void **state)
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), 20 * QN_BATCH_MAX);
 }
 
+/* --- More than one script ------------------------------------------------------------ */
+
+#define LARGE_COUNT (3 * QN_BATCH_MAX + 5)
+
+struct large {
+    struct qn_task tasks[LARGE_COUNT];
+    char ids[LARGE_COUNT][24];
+    quern_status results[LARGE_COUNT];
+};
+static struct large large;
+
+static void make_large(const char *name)
+{
+    for (int i = 0; i < LARGE_COUNT; i++) {
+        (void)snprintf(large.ids[i], sizeof large.ids[i], "%s-%d", name, i);
+        large.tasks[i] = task_of(large.ids[i]);
+        large.results[i] = QUERN_E_INVALID;
+    }
+}
+
+static void assert_large_stored(void)
+{
+    for (int i = 0; i < LARGE_COUNT; i++) {
+        assert_int_equal(large.results[i], QUERN_OK);
+    }
+}
+
+static void large_enqueue_keeps_the_order_of_each_queue(void **state)
+{
+    (void)state;
+    make_large("a");
+    for (int i = 0; i < LARGE_COUNT; i++) {
+        large.tasks[i].queue = i % 3 == 0 ? "other" : "default";
+    }
+    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, large.tasks, LARGE_COUNT,
+                                large.results, &err),
+              err);
+    assert_large_stored();
+    assert_int_equal(test_redis_count(&redis, "SCARD asynq:queues"), 2);
+    for (int i = 0; i < LARGE_COUNT; i++) {
+        const char *key = i % 3 == 0 ? "asynq:{other}:pending" : Q "pending";
+        assert_string_equal(test_redis_do(&redis, "RPOP %s", key), large.ids[i]);
+    }
+}
+
+static void large_enqueue_finds_an_id_that_comes_again_in_another_script(void **state)
+{
+    (void)state;
+    make_large("a");
+    large.tasks[LARGE_COUNT - 1].id = large.ids[0];
+    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, large.tasks, LARGE_COUNT,
+                                large.results, &err),
+              err);
+    assert_int_equal(large.results[LARGE_COUNT - 1], QUERN_E_CONFLICT);
+    large.results[LARGE_COUNT - 1] = QUERN_OK;
+    assert_large_stored();
+    assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), LARGE_COUNT - 1);
+}
+
+/* The server has done all of it, or a part; what it said is cut off after each byte in turn. */
+static void large_enqueue_whose_answers_are_lost_is_resolved(void **state)
+{
+    (void)state;
+    struct wire wire;
+    struct qn_broker *far_broker = NULL;
+    size_t cut = 0;
+    wire_start(&wire, &redis);
+    wire_set(&wire, WIRE_WHOLE, 0);
+    assert_ok(qn_broker_open(wire.url, NULL, &far_broker, &err), err);
+    long said = wire.carried;
+    for (long limit = said;; limit++) {
+        struct qn_stamp stamp = {.session = 77, .sequence = (uint64_t)limit};
+        char name[24];
+        (void)snprintf(name, sizeof name, "%ld", limit);
+        make_large(name);
+        qn_broker_close(far_broker);
+        far_broker = NULL;
+        wire_set(&wire, WIRE_CUT, limit);
+        if (qn_broker_open(wire.url, NULL, &far_broker, &err) != QUERN_OK) {
+            continue; /* the greeting grows with the number of the connection */
+        }
+        quern_status status =
+            qn_broker_enqueue(far_broker, stamp, large.tasks, LARGE_COUNT, large.results, &err);
+        if (status == QUERN_OK) {
+            break;
+        }
+        assert_true(status == QUERN_E_UNKNOWN || status == QUERN_E_CONNECT);
+        cut++;
+        wire_set(&wire, WIRE_WHOLE, 0);
+        assert_ok(
+            qn_broker_enqueue(far_broker, stamp, large.tasks, LARGE_COUNT, large.results, &err),
+            err);
+        assert_large_stored();
+        assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), LARGE_COUNT * cut);
+    }
+    assert_true(cut >= 4 * strlen("$1\r\no\r\n"));
+    qn_broker_close(far_broker);
+    wire_stop(&wire);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 static const struct CMUnitTest tests[] = {
     TEST(pending_task_is_stored_as_asynq_does),
@@ -200,6 +301,9 @@ static const struct CMUnitTest tests[] = {
     TEST(queue_that_somebody_removed_comes_back),
     TEST(lock_of_a_wrong_type_refuses_the_batch_untouched),
     TEST(full_batch_of_many_ids_is_stored_whole),
+    TEST(large_enqueue_keeps_the_order_of_each_queue),
+    TEST(large_enqueue_finds_an_id_that_comes_again_in_another_script),
+    TEST(large_enqueue_whose_answers_are_lost_is_resolved),
 };
 
 int main(int argc, char **argv)

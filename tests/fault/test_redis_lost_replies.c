@@ -24,11 +24,14 @@ static void show_cuts(const struct test_proxy *proxy)
 /* --- Enqueue ------------------------------------------------------------------------ */
 
 #define BATCH 4
+#define BATCH_LARGE 900 /* several scripts */
 
 struct source {
     const char *url;
     char name;
     size_t count;
+    size_t batch_max;
+    bool plain; /* none has a lock */
     uint64_t seed;
     quern_status status; /* the first that was not QUERN_OK */
     quern_error error;
@@ -47,9 +50,9 @@ static void *enqueue_all(void *argument)
         source->status = quern_client_open(source->url, NULL, &client, &source->error);
     }
     for (size_t done = 0; source->status == QUERN_OK && done < source->count;) {
-        quern_task tasks[BATCH];
-        char ids[BATCH][24];
-        size_t size = 1 + qn_random_below(&random, BATCH);
+        quern_task tasks[BATCH_LARGE];
+        char ids[BATCH_LARGE][24];
+        size_t size = 1 + qn_random_below(&random, source->batch_max);
         size = size < source->count - done ? size : source->count - done;
         for (size_t i = 0; i < size; i++) {
             (void)snprintf(ids[i], sizeof ids[i], "%c%zu", source->name, done + i);
@@ -57,7 +60,7 @@ static void *enqueue_all(void *argument)
                                     .id = ids[i],
                                     .payload = ids[i],
                                     .payload_size = strlen(ids[i]),
-                                    .unique_ms = i % 2 == 0 ? 600000 : 0};
+                                    .unique_ms = !source->plain && i % 2 == 0 ? 600000 : 0};
         }
         source->status = quern_client_enqueue_batch(client, tasks, size, NULL, &source->error);
         done += size;
@@ -66,10 +69,8 @@ static void *enqueue_all(void *argument)
     return NULL;
 }
 
-static void each_enqueue_is_resolved_and_stores_one_task(void **state)
+static void enqueue_over_a_bad_line(size_t count, size_t batch_max, bool plain)
 {
-    (void)state;
-    size_t count = test_full() ? 10000 : 1000;
     uint64_t seed = test_seed();
     struct test_place place;
     struct source sources[2];
@@ -81,6 +82,8 @@ static void each_enqueue_is_resolved_and_stores_one_task(void **state)
         sources[i] = (struct source){.url = test_proxy_url(proxy),
                                      .name = (char)('a' + i),
                                      .count = count / 2,
+                                     .batch_max = batch_max,
+                                     .plain = plain,
                                      .seed = seed + i};
     }
     test_proxy_cut(proxy, PERMILLE);
@@ -97,6 +100,18 @@ static void each_enqueue_is_resolved_and_stores_one_task(void **state)
     assert_int_equal(test_redis_count(server, "LLEN asynq:{default}:pending"), count);
     test_proxy_stop(proxy);
     test_place_close(&place);
+}
+
+static void each_enqueue_is_resolved_and_stores_one_task(void **state)
+{
+    (void)state;
+    enqueue_over_a_bad_line(test_full() ? 10000 : 1000, BATCH, false);
+}
+
+static void each_enqueue_of_several_scripts_is_resolved(void **state)
+{
+    (void)state;
+    enqueue_over_a_bad_line(test_full() ? 200000 : 20000, BATCH_LARGE, true);
 }
 
 /* --- Exchange ----------------------------------------------------------------------- */
@@ -187,7 +202,7 @@ static void each_exchange_takes_effect_once(void **state)
     test_place_open(&place, 0);
     struct test_redis *server = test_place_server();
     struct test_proxy *proxy = test_proxy_start(server, test_seed());
-    struct source source = {.url = place.url, .name = 'a', .count = count};
+    struct source source = {.url = place.url, .name = 'a', .count = count, .batch_max = BATCH};
     (void)enqueue_all(&source);
     assert_ok(source.status, source.error);
     struct relay relay = {.broker = open_broker(test_proxy_url(proxy)),
@@ -240,6 +255,7 @@ static void worker_behind_a_bad_line_runs_each_task_once(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", each_enqueue_is_resolved_and_stores_one_task),
+    TEST_ONLY_OVER("redis", each_enqueue_of_several_scripts_is_resolved),
     TEST_ONLY_OVER("redis", each_exchange_takes_effect_once),
     TEST_ONLY_OVER("redis", worker_behind_a_bad_line_runs_each_task_once),
 };

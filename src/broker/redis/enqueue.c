@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* enqueue.c - stores tasks: one script a queue (enqueue.lua), all in one write.
+/* enqueue.c - stores tasks: a script for each queue and QN_BATCH_MAX of its tasks (enqueue.lua).
  *
- * Each script stores its tasks at once, but there is no transaction over several queues: when some
- * of them are refused (memory is out, a key has the wrong type) the others are stored, and the
- * results tell which. In the same write the queues are put on asynq's list of queues, each time:
- * that costs a microsecond a batch, and a queue that somebody else has removed comes back.
+ * Each such part goes out as soon as it is made, and the server works on it while the next one is
+ * made; the answers are read at the end. So that each of them can be asked for again, part n of a
+ * queue keeps its answer under the number of the session + n.
+ *
+ * Each part is stored at once, but there is no transaction over several: when some are refused
+ * (memory is out, a key has the wrong type) the others are stored, and the results tell which.
+ * First of all the queues are put on asynq's list of queues, each time: that costs a microsecond a
+ * batch, and a queue that somebody else has removed comes back.
  *
  * Nobody is woken from here: the server itself tells workers of changes to their keys (watch.h), so
  * a Go client wakes them, too. */
@@ -19,51 +23,73 @@
 #include "broker/redis/fields.h"
 
 #define TWIN_SLOTS ((size_t)4 * QN_BATCH_MAX)
+#define NONE SIZE_MAX
+
+/* Tasks of one queue, at most QN_BATCH_MAX, in their order. */
+struct part {
+    const char *queue;
+    size_t place; /* among the parts of its queue */
+    size_t first; /* task */
+    size_t last;
+    size_t size;
+};
 
 struct batch {
     struct qn_talk talk;
     const struct qn_task *tasks;
     size_t count;
-    const char *queues[QN_BATCH_MAX]; /* each once */
-    size_t queue_sizes[QN_BATCH_MAX]; /* tasks for it */
-    size_t queue_count;
-    uint8_t queue_of[QN_BATCH_MAX]; /* of each task */
+    size_t *next; /* of each task: the one behind it in its part, or NONE */
+    struct part *parts;
+    size_t part_count;
 };
 
-static size_t find_queue(const struct batch *batch, const char *queue)
+/* The part that takes the next task of this queue. */
+static struct part *part_for(struct batch *batch, const char *queue)
 {
-    size_t i = 0;
-    while (i < batch->queue_count && strcmp(batch->queues[i], queue) != 0) {
-        i++;
+    size_t i = batch->part_count;
+    while (i > 0 && strcmp(batch->parts[i - 1].queue, queue) != 0) {
+        i--;
     }
-    return i;
+    struct part *newest = i > 0 ? &batch->parts[i - 1] : NULL;
+    if (newest != NULL && newest->size < QN_BATCH_MAX) {
+        return newest;
+    }
+    struct part *part = &batch->parts[batch->part_count++];
+    *part = (struct part){.queue = queue, .place = newest == NULL ? 0 : newest->place + 1};
+    return part;
 }
 
-static void sort_by_queue(struct batch *batch)
+static quern_status make_parts(struct batch *batch, quern_error *err)
 {
-    size_t last = 0;
+    struct qn_arena *arena = batch->talk.arena;
+    batch->next = qn_arena_alloc(arena, batch->count * sizeof *batch->next);
+    batch->parts = qn_arena_alloc(arena, batch->count * sizeof *batch->parts);
+    if (batch->next == NULL || batch->parts == NULL) {
+        return qn_error_nomem(err);
+    }
     for (size_t i = 0; i < batch->count; i++) {
-        const char *queue = batch->tasks[i].queue;
-        bool is_last = batch->queue_count > 0 && strcmp(batch->queues[last], queue) == 0;
-        last = is_last ? last : find_queue(batch, queue);
-        if (last == batch->queue_count) {
-            batch->queues[last] = queue;
-            batch->queue_count++;
+        struct part *part = part_for(batch, batch->tasks[i].queue);
+        if (part->size == 0) {
+            part->first = i;
+        } else {
+            batch->next[part->last] = i;
         }
-        batch->queue_of[i] = (uint8_t)last;
-        batch->queue_sizes[last]++;
+        batch->next[i] = NONE;
+        part->last = i;
+        part->size++;
     }
+    return QUERN_OK;
 }
 
-/* Does an id of this queue come twice? A table of hashes says "no" for certain; when it says
- * "maybe", the script looks more closely. */
-static bool may_have_twins(const struct batch *batch, size_t queue)
+/* Does an id come twice? A table of hashes says "no" for certain; when it says "maybe", the script
+ * looks more closely. */
+static bool may_have_twins(const struct batch *batch, const struct part *part)
 {
+    if (part->size == 1) {
+        return false;
+    }
     uint32_t slots[TWIN_SLOTS] = {0};
-    for (size_t i = 0; i < batch->count; i++) {
-        if (batch->queue_of[i] != queue) {
-            continue;
-        }
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         uint32_t hash = 2166136261U; /* FNV-1a */
         for (const char *c = batch->tasks[i].id; *c != '\0'; c++) {
             hash = (hash ^ (unsigned char)*c) * 16777619U;
@@ -88,12 +114,12 @@ static bool is_plain(const struct qn_task *task, char opts[QN_FIELD_SIZE], size_
     return task->state == QUERN_TASK_PENDING && task->unique_key == NULL && *ret_opts_size == 0;
 }
 
-static bool all_plain(const struct batch *batch, size_t queue)
+static bool all_plain(const struct batch *batch, const struct part *part)
 {
-    for (size_t i = 0; i < batch->count; i++) {
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         char opts[QN_FIELD_SIZE];
         size_t opts_size = 0;
-        if (batch->queue_of[i] == queue && !is_plain(&batch->tasks[i], opts, &opts_size)) {
+        if (!is_plain(&batch->tasks[i], opts, &opts_size)) {
             return false;
         }
     }
@@ -127,42 +153,62 @@ static void add_row(struct qn_talk *talk, const struct qn_task *task, size_t ind
     qn_talk_bytes(talk, copy, opts_size);
 }
 
-static quern_status add_script(struct batch *batch, size_t queue, struct qn_stamp stamp,
-                               quern_error *err)
+static quern_status add_part(struct batch *batch, const struct part *part, struct qn_stamp stamp,
+                             quern_error *err)
 {
     struct qn_talk *talk = &batch->talk;
     qn_talk_script(talk, &qn_lua_enqueue, 1);
-    qn_talk_prefix(talk, batch->queues[queue]);
-    qn_talk_session(talk, stamp.session);
+    qn_talk_prefix(talk, part->queue);
+    qn_talk_session(talk, stamp.session + part->place);
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : stamp.sequence);
-    if (all_plain(batch, queue) && !may_have_twins(batch, queue)) {
+    bool plain = all_plain(batch, part) && !may_have_twins(batch, part);
+    if (plain) {
         qn_talk_text(talk, "");
     } else {
-        qn_talk_uint(talk, batch->queue_sizes[queue]);
+        qn_talk_uint(talk, part->size);
     }
-    for (size_t i = 0; i < batch->count; i++) {
-        if (batch->queue_of[i] == queue) {
-            qn_talk_text(talk, batch->tasks[i].id);
-        }
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        qn_talk_text(talk, batch->tasks[i].id);
     }
-    for (size_t i = 0; i < batch->count; i++) {
-        if (batch->queue_of[i] == queue) {
-            struct qn_asynq_bytes message = {0};
-            quern_status status =
-                qn_redis_task_encode(talk->arena, &batch->tasks[i], &message, err);
-            if (status != QUERN_OK) {
-                return status;
-            }
-            qn_talk_bytes(talk, message.data, message.size);
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        struct qn_asynq_bytes message = {0};
+        quern_status status = qn_redis_task_encode(talk->arena, &batch->tasks[i], &message, err);
+        if (status != QUERN_OK) {
+            return status;
         }
+        qn_talk_bytes(talk, message.data, message.size);
     }
     size_t index = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        if (batch->queue_of[i] == queue) {
-            add_row(talk, &batch->tasks[i], ++index);
-        }
+    for (size_t i = part->first; !plain && i != NONE; i = batch->next[i]) {
+        add_row(talk, &batch->tasks[i], ++index);
     }
     return QUERN_OK;
+}
+
+/* Many small parts share a write; what is left for the last write goes with the reading. */
+static quern_status send_parts(struct batch *batch, struct qn_stamp stamp, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    size_t unsent = 0;
+    qn_talk_command(&batch->talk, "SADD");
+    qn_talk_text(&batch->talk, "asynq:queues");
+    for (size_t i = 0; i < batch->part_count; i++) {
+        if (batch->parts[i].place == 0) {
+            qn_talk_text(&batch->talk, batch->parts[i].queue);
+        }
+    }
+    for (size_t i = 0; status == QUERN_OK && i < batch->part_count; i++) {
+        status = add_part(batch, &batch->parts[i], stamp, err);
+        if (status != QUERN_OK) {
+            return qn_talk_fail(&batch->talk, status, err);
+        }
+        unsent += batch->parts[i].size;
+        if (unsent >= QN_BATCH_MAX && i + 1 < batch->part_count) {
+            status = qn_talk_send(&batch->talk, err);
+            unsent = 0;
+        }
+    }
+    return status;
 }
 
 static quern_status result_of(char letter)
@@ -179,8 +225,8 @@ static quern_status result_of(char letter)
     }
 }
 
-/* The results of one queue, from the script with this index. */
-static quern_status take_results(const struct batch *batch, size_t queue, size_t command,
+/* The results of one part, from the script with this index. */
+static quern_status take_results(const struct batch *batch, const struct part *part, size_t command,
                                  quern_status *results, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
@@ -188,40 +234,50 @@ static quern_status take_results(const struct batch *batch, size_t queue, size_t
     bool all = false;
     if (status == QUERN_OK) {
         all = reply->type == QN_REPLY_TEXT && strcmp(reply->data, "o") == 0;
-        bool each = reply->type == QN_REPLY_TEXT && reply->size == batch->queue_sizes[queue];
+        bool each = reply->type == QN_REPLY_TEXT && reply->size == part->size;
         status = qn_reply_expect(&batch->talk, all || each, "enqueue", err);
     }
     size_t at = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        if (batch->queue_of[i] == queue) {
-            results[i] = status != QUERN_OK || all ? status : result_of(reply->data[at++]);
-        }
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        results[i] = status != QUERN_OK || all ? status : result_of(reply->data[at++]);
     }
     return status;
 }
 
-/* Fails only when nothing was stored, or when the queues could not be listed. */
+/* Some of it is done, and the rest is not: what that means is known when all is asked for again. */
+static quern_status unsettled(const char *what, quern_error *err)
+{
+    qn_error_prefix(err, "%s", what);
+    if (err != NULL) {
+        err->code = QUERN_E_UNKNOWN;
+    }
+    return QUERN_E_UNKNOWN;
+}
+
+/* Fails only when nothing was stored, or when it has to be done again: the queues could not be
+ * listed, or the server was busy with something else in between. */
 static quern_status take_all_results(const struct batch *batch, quern_status *results,
                                      quern_error *err)
 {
     size_t refused = 0;
+    bool busy = false;
     quern_status first_refusal = QUERN_OK;
-    for (size_t queue = 0; queue < batch->queue_count; queue++) {
+    for (size_t i = 0; i < batch->part_count; i++) {
         quern_error *unless_known = first_refusal == QUERN_OK ? err : NULL;
-        quern_status status = take_results(batch, queue, queue + 1, results, unless_known);
+        quern_status status = take_results(batch, &batch->parts[i], i + 1, results, unless_known);
         refused += status == QUERN_OK ? 0 : 1;
+        busy = busy || status == QUERN_E_BUSY;
         first_refusal = first_refusal == QUERN_OK ? status : first_refusal;
     }
-    if (refused == batch->queue_count) {
+    if (refused == batch->part_count) {
         return first_refusal;
+    }
+    if (busy) {
+        return unsettled("stored in part", err);
     }
     const struct qn_reply *listed = NULL;
     if (qn_talk_reply(&batch->talk, 0, &listed, err) != QUERN_OK) {
-        qn_error_prefix(err, "stored, but not listed");
-        if (err != NULL) {
-            err->code = QUERN_E_UNKNOWN;
-        }
-        return QUERN_E_UNKNOWN;
+        return unsettled("stored, but not listed", err);
     }
     return QUERN_OK;
 }
@@ -230,21 +286,15 @@ quern_status qn_redis_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
                               const struct qn_task *tasks, size_t count, quern_status *results,
                               quern_error *err)
 {
-    QN_ASSERT(count <= QN_BATCH_MAX);
+    QN_ASSERT(count <= QN_ENQUEUE_MAX);
     if (count == 0) {
         return QUERN_OK;
     }
     struct batch batch = {.tasks = tasks, .count = count};
-    quern_status status = QUERN_OK;
-    sort_by_queue(&batch);
     qn_talk_begin(&batch.talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_WRITES);
-    qn_talk_command(&batch.talk, "SADD");
-    qn_talk_text(&batch.talk, "asynq:queues");
-    for (size_t i = 0; i < batch.queue_count; i++) {
-        qn_talk_text(&batch.talk, batch.queues[i]);
-    }
-    for (size_t i = 0; status == QUERN_OK && i < batch.queue_count; i++) {
-        status = add_script(&batch, i, stamp, err);
+    quern_status status = make_parts(&batch, err);
+    if (status == QUERN_OK) {
+        status = send_parts(&batch, stamp, err);
     }
     if (status == QUERN_OK) {
         status = qn_talk_run(&batch.talk, err);

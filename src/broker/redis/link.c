@@ -17,13 +17,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "broker/redis/connect.h"
 #include "broker/redis/hello.h"
 #include "broker/redis/reader.h"
 
-#define READ_SIZE 65536
+#define INBOX_SIZE 65536
 #define SHORT_SIZE 2048    /* of a request that is answered at once */
 #define ATTENTIVE_NS 50000 /* how long its answer is looked for without sleeping */
 
@@ -38,6 +39,8 @@ void qn_link_close(struct qn_link *link)
         (void)close(link->fd);
         link->fd = -1;
     }
+    qn_free(link->inbox);
+    link->inbox = NULL;
     qn_reader_finish(link);
 }
 
@@ -69,6 +72,10 @@ quern_status qn_link_open(struct qn_link *link, int64_t deadline_mono_ns, quern_
     int64_t connect_by_ns = qn_clock_mono_ns() + link->target->connect_timeout_ms * 1000000;
     if (connect_by_ns > deadline_mono_ns) {
         connect_by_ns = deadline_mono_ns;
+    }
+    link->inbox = qn_alloc(INBOX_SIZE);
+    if (link->inbox == NULL) {
+        return qn_error_nomem(err);
     }
     quern_status status = qn_connect(link->target, connect_by_ns, &link->fd, err);
     if (status == QUERN_OK) {
@@ -108,11 +115,10 @@ quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
 /* Feeds what is there. *ret_empty: nothing was. */
 static quern_status receive(struct qn_link *link, bool *ret_empty, quern_error *err)
 {
-    char data[READ_SIZE];
-    ssize_t count = recv(link->fd, data, sizeof data, 0);
+    ssize_t count = recv(link->fd, link->inbox, INBOX_SIZE, 0);
     *ret_empty = count < 0 && (errno == EAGAIN || errno == EINTR);
     if (count > 0) {
-        quern_status status = qn_reader_feed(link, data, (size_t)count, err);
+        quern_status status = qn_reader_feed(link, link->inbox, (size_t)count, err);
         return status == QUERN_OK ? status : give_up(link, status);
     }
     if (*ret_empty) {

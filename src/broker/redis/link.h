@@ -63,6 +63,7 @@ struct qn_link {
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     int fd;           /* -1: not connected */
     struct redisReader *reader;
+    char *inbox; /* what recv fills; only pages that were written take memory */
     struct qn_reading reading;
     int64_t attentive_until_mono_ns; /* until when a read looks without sleeping; 0: it sleeps */
     uint64_t opened_count; /* grows with each connection: what was said on an older one is void */

@@ -15,6 +15,7 @@
 static const struct qn_broker_ops ops = {
     .scheme = "redis",
     .is_remote = true,
+    .enqueue_max = QN_ENQUEUE_MAX,
     .close = qn_redis_close,
     .enqueue = qn_redis_enqueue,
     .wake = qn_redis_wake,

@@ -35,6 +35,9 @@ void qn_talk_begin(struct qn_talk *talk, struct qn_redis *self, enum qn_lane lan
 void qn_talk_end(struct qn_talk *talk)
 {
     struct qn_redis_lane *lane = &talk->self->lanes[talk->lane];
+    if (talk->sent_count > talk->read_count) {
+        qn_link_close(&lane->link); /* nobody waits for what it still has to say */
+    }
     qn_arena_reset(&lane->arena);
     pthread_mutex_unlock(&lane->mutex);
 }
@@ -213,15 +216,14 @@ static char *format(struct qn_talk *talk, size_t first, size_t *ret_size)
     return done ? data : NULL;
 }
 
-static quern_status read_replies(struct qn_talk *talk, size_t first, int64_t deadline_mono_ns,
-                                 quern_error *err)
+static quern_status read_replies(struct qn_talk *talk, size_t first, quern_error *err)
 {
     struct qn_link *link = &talk->self->lanes[talk->lane].link;
     for (size_t i = first; i < talk->command_count; i++) {
         struct qn_talk_command *command = &talk->commands[i];
         if (is_wanted(command)) {
             quern_status status =
-                qn_link_read(link, talk->arena, deadline_mono_ns, &command->reply, err);
+                qn_link_read(link, talk->arena, talk->deadline_ns, &command->reply, err);
             if (status != QUERN_OK) {
                 return status;
             }
@@ -261,47 +263,81 @@ static bool want_unknown_scripts(struct qn_talk *talk, size_t first)
     return wanted;
 }
 
-static quern_status open_link(struct qn_talk *talk, int64_t deadline_mono_ns, quern_error *err)
+static quern_status open_link(struct qn_talk *talk, quern_error *err)
 {
     struct qn_link *link = &talk->self->lanes[talk->lane].link;
     if (link->fd >= 0 && talk->sent_count == 0 && qn_link_is_stale(link)) {
         qn_link_close(link);
     }
-    return qn_link_open(link, deadline_mono_ns, err);
+    return qn_link_open(link, talk->deadline_ns, err);
+}
+
+/* Sends what is wanted of the commands from `first` on. */
+static quern_status write_wanted(struct qn_talk *talk, size_t first, quern_error *err)
+{
+    size_t size = 0;
+    bool sent = false;
+    char *data = format(talk, first, &size);
+    if (data == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = qn_link_write(&talk->self->lanes[talk->lane].link, data, size,
+                                        talk->deadline_ns, &sent, err);
+    talk->maybe_done = talk->maybe_done || sent;
+    return status;
+}
+
+quern_status qn_talk_fail(const struct qn_talk *talk, quern_status status, quern_error *err)
+{
+    if (!talk->maybe_done || talk->kind != QN_TALK_WRITES) {
+        return status;
+    }
+    qn_error_prefix(err, "effect unknown");
+    if (err != NULL) {
+        err->code = QUERN_E_UNKNOWN;
+    }
+    return QUERN_E_UNKNOWN;
+}
+
+static quern_status send_rest(struct qn_talk *talk, quern_error *err)
+{
+    if (talk->sent_count == talk->read_count) {
+        int64_t timeout_ms = talk->self->target.command_timeout_ms;
+        talk->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
+        talk->maybe_done = false;
+    }
+    quern_status status = talk->failed ? qn_error_nomem(err) : QUERN_OK;
+    if (status == QUERN_OK && talk->sent_count == talk->read_count) {
+        status = open_link(talk, err);
+    }
+    if (status == QUERN_OK && talk->sent_count < talk->command_count) {
+        status = write_wanted(talk, talk->sent_count, err);
+    }
+    talk->sent_count = talk->command_count;
+    return status;
+}
+
+quern_status qn_talk_send(struct qn_talk *talk, quern_error *err)
+{
+    quern_status status = send_rest(talk, err);
+    return status == QUERN_OK ? status : qn_talk_fail(talk, status, err);
 }
 
 quern_status qn_talk_run(struct qn_talk *talk, quern_error *err)
 {
-    struct qn_link *link = &talk->self->lanes[talk->lane].link;
-    int64_t deadline_ns = qn_clock_mono_ns() + link->target->command_timeout_ms * 1000000;
-    size_t first = talk->sent_count;
-    bool sent = false;
-    bool again = talk->command_count > first;
-    quern_status status = talk->failed ? qn_error_nomem(err) : open_link(talk, deadline_ns, err);
-    while (status == QUERN_OK && again) {
-        size_t size = 0;
-        char *data = format(talk, first, &size);
-        bool sent_now = false;
-        if (data == NULL) {
-            status = qn_error_nomem(err);
-            break;
-        }
-        status = qn_link_write(link, data, size, deadline_ns, &sent_now, err);
-        sent = sent || sent_now;
+    size_t first = talk->read_count;
+    quern_status status = send_rest(talk, err);
+    if (status == QUERN_OK) {
+        status = read_replies(talk, first, err);
+    }
+    while (status == QUERN_OK && want_unknown_scripts(talk, first)) {
+        status = write_wanted(talk, first, err);
         if (status == QUERN_OK) {
-            status = read_replies(talk, first, deadline_ns, err);
-        }
-        again = status == QUERN_OK && want_unknown_scripts(talk, first);
-    }
-    talk->sent_count = talk->command_count;
-    if (status != QUERN_OK && sent && talk->kind == QN_TALK_WRITES) {
-        qn_error_prefix(err, "effect unknown");
-        status = QUERN_E_UNKNOWN;
-        if (err != NULL) {
-            err->code = status;
+            status = read_replies(talk, first, err);
         }
     }
-    return status;
+    talk->read_count = talk->command_count;
+    return status == QUERN_OK ? status : qn_talk_fail(talk, status, err);
 }
 
 /* --- Replies ------------------------------------------------------------------------ */

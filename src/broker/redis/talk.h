@@ -55,7 +55,10 @@ struct qn_talk {
     struct qn_talk_command *commands;
     size_t command_count;
     size_t command_capacity;
-    size_t sent_count; /* of the commands, by earlier runs */
+    size_t sent_count;   /* of the commands, so far */
+    size_t read_count;   /* of their replies, by earlier runs */
+    int64_t deadline_ns; /* of the run under way, which begins with what is sent first */
+    bool maybe_done;     /* some of what it sent may have reached the server */
     const char **args;
     size_t *arg_sizes;
     size_t arg_count;
@@ -81,8 +84,13 @@ void qn_talk_prefix(struct qn_talk *talk, const char *queue);
 /* "asynq:{queue}:" followed by suffix, for plain commands. Copied. */
 void qn_talk_key(struct qn_talk *talk, const char *queue, const char *suffix);
 
-/* Sends all and reads all replies. May be called again after more commands were added: only those
- * go out then. An error reply to one command is no failure of run. After a failure: end. The
+/* Sends what was added and reads nothing yet, so that the server works on it while more is made.
+ * What it fails with, also unknown effects, is as run says. After a failure: end. */
+QUERN_NODISCARD quern_status qn_talk_send(struct qn_talk *talk, quern_error *err);
+/* For who fails between send and run: the status, or QUERN_E_UNKNOWN if something was sent. */
+quern_status qn_talk_fail(const struct qn_talk *talk, quern_status status, quern_error *err);
+/* Sends the rest and reads all replies. May be called again after more commands were added: only
+ * those go out then. An error reply to one command is no failure of run. After a failure: end. The
  * commands of one run must not rely on their order, as a script that is sent again comes last. */
 QUERN_NODISCARD quern_status qn_talk_run(struct qn_talk *talk, quern_error *err);
 /* The reply to the index-th command. An error reply becomes a status: OOM, MISCONF: QUERN_E_FULL;
