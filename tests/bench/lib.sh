@@ -13,6 +13,7 @@ folder=$(mktemp -d)
 started=""
 running=""
 section=""
+wrap="" # a command before each measurement
 export TMPDIR="$folder"
 
 stop()
@@ -104,7 +105,7 @@ bench()
     shift
     prepare
     # shellcheck disable=SC2086 # none or two words
-    limited "$to" "$quern" --json $broker bench "$@"
+    limited "$to" $wrap "$quern" --json $broker bench "$@"
 }
 
 # measure NAME ARGUMENTS... - runs the bench $turns times; the JSON goes to $folder/last. Fails when
