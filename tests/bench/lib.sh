@@ -156,11 +156,11 @@ lateness()
     fi
 }
 
-# start_worker - an idle worker; sets $worker_pid.
+# start_worker BROKER OPTIONS - an idle worker; sets $worker_pid.
 start_worker()
 {
-    # shellcheck disable=SC2086 # none or two words
-    timeout -k 5 600 "$quern" $1 work --quiet --exec 'none=true' >"$folder/idle.log" 2>&1 &
+    # shellcheck disable=SC2086 # words
+    timeout -k 5 600 "$quern" $1 work --quiet --exec 'none=true' $2 >"$folder/idle.log" 2>&1 &
     running=$!
     sleep 3
     # shellcheck disable=SC2034 # for idle and its command
@@ -180,9 +180,13 @@ rss_anon()
         awk '{ printf "%.3f\n", $1 / 1024 }'
 }
 
-# idle COMMAND... - what the idle worker costs, three times; COMMAND takes ten seconds.
+# idle NAME GOAL_CPU COMMAND... - what the idle worker costs, three times; COMMAND takes ten
+# seconds.
 idle()
 {
+    name=$1
+    goal=$2
+    shift 2
     : >"$folder/memory"
     : >"$folder/cpu"
     for turn in 1 2 3; do
@@ -194,5 +198,6 @@ idle()
     done
     stop "$running"
     running=""
-    figure "idle worker, RssAnon" MB '<=6' <"$folder/memory"
+    figure "$name, RssAnon" MB '<=6' <"$folder/memory"
+    figure "$name, CPU in 10 s" ms "$goal" <"$folder/cpu"
 }

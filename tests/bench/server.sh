@@ -30,6 +30,16 @@ serve()
     exit 1
 }
 
+# pick_port - sets $port to one that nobody uses.
+pick_port()
+{
+    port=$(python3 -c "if True:
+        import socket
+        with socket.socket() as probe:
+            probe.bind(('127.0.0.1', 0))
+            print(probe.getsockname()[1])")
+}
+
 # unserve - ends the last server and removes its files.
 unserve()
 {
