@@ -61,6 +61,11 @@ bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status)
     return status == QUERN_E_BUSY || (unreached && broker->ops->is_remote);
 }
 
+uint32_t qn_broker_exchanges_max(const struct qn_broker *broker)
+{
+    return broker->ops->exchanges_max;
+}
+
 void qn_broker_close(struct qn_broker *broker)
 {
     if (broker != NULL) {

@@ -160,6 +160,9 @@ struct qn_exchange {
     uint32_t room;            /* lease at most this many; at most QN_BATCH_MAX; 0: none */
     uint32_t start_count_now; /* of the leased runs, so many (in order) are marked as started */
     uint32_t suspect_max;     /* lease at most so many runs of tasks with a crash on record */
+    /* Below qn_broker_exchanges_max. Exchanges that go on at the same time differ in it, else one
+     * waits for the other; it is no part of what is asked, and may change when it is sent again. */
+    uint32_t lane;
 };
 
 struct qn_exchange_reply {
@@ -177,6 +180,10 @@ struct qn_exchange_reply {
 QUERN_NODISCARD quern_status qn_broker_exchange(struct qn_broker *broker,
                                                 struct qn_exchange *exchange,
                                                 struct qn_exchange_reply *reply, quern_error *err);
+
+/* How many exchanges are worth having under way at a time, 1 or QN_EXCHANGES_MAX: a broker that
+ * works elsewhere need not wait for its caller between two of them. */
+uint32_t qn_broker_exchanges_max(const struct qn_broker *broker);
 
 /* --- Leases ------------------------------------------------------------------------- */
 
@@ -367,8 +374,9 @@ void qn_exchange_free_runs(struct qn_exchange_reply *reply);
  * QUERN_E_UNSUPPORTED. */
 struct qn_broker_ops {
     const char *scheme;
-    bool is_remote;     /* what cannot be reached now may be there a moment later */
-    size_t enqueue_max; /* 0: QN_BATCH_MAX */
+    bool is_remote;         /* what cannot be reached now may be there a moment later */
+    size_t enqueue_max;     /* 0: QN_BATCH_MAX */
+    uint32_t exchanges_max; /* see qn_broker_exchanges_max */
     void (*close)(struct qn_broker *);
     quern_status (*enqueue)(struct qn_broker *, struct qn_stamp, const struct qn_task *, size_t,
                             quern_status *, quern_error *);

@@ -19,9 +19,8 @@ static void measure(struct qn_pump *pump, const struct quern_run *run)
     }
 }
 
-static void take_applied(struct quern_worker *worker)
+static void take_applied(struct quern_worker *worker, struct qn_turn *turn)
 {
-    struct qn_turn *turn = &worker->pump.turn;
     const size_t count = turn->exchange.outcome_count;
     for (size_t i = 0; i < count; i++) {
         if (turn->ended[i] == NULL) {
@@ -47,10 +46,9 @@ static void take_applied(struct quern_worker *worker)
 }
 
 /* The brake, the paused queues and the shares of the draw. */
-static void take_queues(struct quern_worker *worker)
+static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
 {
     struct qn_pump *pump = &worker->pump;
-    struct qn_turn *turn = &pump->turn;
     uint32_t streak = 0;
     for (size_t i = 0; i < worker->queue_count; i++) {
         turn->taken[i] = turn->queues[i].leased;
@@ -84,9 +82,10 @@ static void take_queues(struct quern_worker *worker)
 }
 
 /* Makes runs of what was leased, sorted by queue. */
-static void make_runs(struct quern_worker *worker, struct qn_list *queues)
+static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
+                      struct qn_list *queues)
 {
-    struct qn_turn *turn = &worker->pump.turn;
+    struct qn_pump *pump = &worker->pump;
     int64_t now_mono_ns = qn_clock_mono_ns();
     for (size_t i = 0; i < worker->queue_count; i++) {
         qn_list_init(&queues[i]);
@@ -95,7 +94,7 @@ static void make_runs(struct quern_worker *worker, struct qn_list *queues)
         struct qn_leased *leased = turn->leased[i];
         struct quern_run *run = qn_run_new(leased, &qn_worker_sink, worker);
         if (run == NULL) {
-            turn->unplaced[turn->unplaced_count++] = leased;
+            pump->unplaced[pump->unplaced_count++] = leased;
             continue;
         }
         run->leased_at_mono_ns = now_mono_ns;
@@ -117,9 +116,9 @@ static void place(struct qn_list *node, struct qn_list *ranks)
 }
 
 /* Takes from the queues as they were drawn, then what other queues gave in their stead. */
-static void arrange(struct quern_worker *worker, struct qn_list *queues, struct qn_list *ranks)
+static void arrange(struct quern_worker *worker, const struct qn_turn *turn, struct qn_list *queues,
+                    struct qn_list *ranks)
 {
-    const struct qn_turn *turn = &worker->pump.turn;
     for (int rank = 0; rank < RANK_COUNT; rank++) {
         qn_list_init(&ranks[rank]);
     }
@@ -148,14 +147,13 @@ static bool survived_a_crash(const struct qn_leased *leased)
 
 /* How far to fetch ahead next time: as far as the slowest type of this batch allows, and not at all
  * where tasks lie that a worker did not survive. */
-static void plan_ahead(struct quern_worker *worker)
+static void plan_ahead(struct quern_worker *worker, const struct qn_turn *turn)
 {
     struct qn_pump *pump = &worker->pump;
-    const struct qn_turn *turn = &pump->turn;
     if (turn->reply.run_count == 0) {
         return;
     }
-    uint32_t ahead = QN_PREFETCH_MAX;
+    uint32_t ahead = QN_PREFETCH_MAX * QN_PREFETCH_DEEP;
     for (size_t i = 0; i < turn->reply.run_count; i++) {
         const char *type = turn->leased[i]->task.type;
         const struct qn_mux_entry *entry = qn_mux_find(worker->mux, type);
@@ -167,18 +165,17 @@ static void plan_ahead(struct quern_worker *worker)
     pump->ahead = ahead;
 }
 
-static void take_runs(struct quern_worker *worker)
+static void take_runs(struct quern_worker *worker, struct qn_turn *turn)
 {
-    struct qn_turn *turn = &worker->pump.turn;
     if (turn->reply.run_count == 0) {
         return;
     }
-    plan_ahead(worker);
+    plan_ahead(worker, turn);
     struct qn_list ranks[RANK_COUNT];
     struct qn_list line;
     qn_list_init(&line);
-    make_runs(worker, turn->drawn);
-    arrange(worker, turn->drawn, ranks);
+    make_runs(worker, turn, turn->drawn);
+    arrange(worker, turn, turn->drawn, ranks);
     (void)pthread_mutex_lock(&worker->mutex);
     for (int rank = 0; rank < RANK_COUNT; rank++) {
         struct qn_list *node = qn_list_shift(&ranks[rank]);
@@ -194,10 +191,9 @@ static void take_runs(struct quern_worker *worker)
 }
 
 /* Whether there may be more to fetch, and what to do when a look found nothing. */
-static void take_shortfall(struct quern_worker *worker)
+static void take_shortfall(struct quern_worker *worker, const struct qn_turn *turn)
 {
     struct qn_pump *pump = &worker->pump;
-    const struct qn_turn *turn = &pump->turn;
     if (turn->exchange.room == 0) {
         return;
     }
@@ -206,7 +202,11 @@ static void take_shortfall(struct quern_worker *worker)
     if (turn->reply.run_count > 0 || turn->reply.more) {
         pump->fruitless = 0;
     }
-    if (turn->reply.run_count == turn->exchange.room || turn->reply.more) {
+    bool is_full = turn->reply.run_count == turn->exchange.room || turn->reply.more;
+    if (!is_full || turn->reply.run_count >= QN_BATCH_WORTH) {
+        pump->plenty = is_full;
+    }
+    if (is_full) {
         (void)pthread_mutex_lock(&worker->mutex);
         worker->look = true;
         (void)pthread_mutex_unlock(&worker->mutex);
@@ -214,10 +214,10 @@ static void take_shortfall(struct quern_worker *worker)
 }
 
 /* A request that has waited since it was built must not fetch when the worker drains meanwhile.
- * From here until `settle_debt` a shutdown waits for what may be fetched. */
-static void run_up_debt(struct quern_worker *worker)
+ * From here until `land` a shutdown waits for what may be fetched. */
+static void take_off(struct quern_worker *worker, struct qn_turn *turn)
 {
-    struct qn_turn *turn = &worker->pump.turn;
+    struct qn_pump *pump = &worker->pump;
     (void)pthread_mutex_lock(&worker->mutex);
     bool fetches = worker->state == QN_WORKER_RUNNING && !atomic_load(&worker->quiet);
     if (!fetches && !turn->in_doubt) {
@@ -225,34 +225,54 @@ static void run_up_debt(struct quern_worker *worker)
         turn->exchange.start_count_now = 0;
     }
     worker->owes = worker->owes || turn->exchange.room > 0;
+    turn->in_flight = true;
+    if (turn == &pump->first && qn_turn_is_worth_it(worker, &pump->second, qn_clock_mono_ns())) {
+        qn_second_poke(worker);
+    }
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-static void settle_debt(struct quern_worker *worker)
+/* Whether there may be leases of it that are not in the books. */
+static bool owes(const struct qn_turn *turn)
 {
-    const struct qn_turn *turn = &worker->pump.turn;
     /* What could not be placed comes first among the outcomes. */
     bool returns = turn->open && turn->exchange.outcome_count > 0 && turn->ended[0] == NULL;
+    return returns || turn->in_doubt || (turn->in_flight && turn->exchange.room > 0);
+}
+
+static void land(struct quern_worker *worker, struct qn_turn *turn, uint32_t lane)
+{
+    struct qn_pump *pump = &worker->pump;
     (void)pthread_mutex_lock(&worker->mutex);
-    worker->owes = turn->in_doubt || turn->unplaced_count > 0 || returns;
+    turn->in_flight = false;
+    worker->owes = pump->unplaced_count > 0 || owes(&pump->first) || owes(&pump->second);
     qn_worker_note_settled(worker);
+    if (lane != 0) {
+        qn_pump_poke(worker); /* if it sleeps: it waits for this, or has to take it over */
+    }
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-quern_status qn_turn_exchange(struct quern_worker *worker, quern_error *err)
+quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn, uint32_t lane,
+                              quern_error *err)
 {
-    struct qn_turn *turn = &worker->pump.turn;
-    run_up_debt(worker);
+    struct qn_pump *pump = &worker->pump;
+    take_off(worker, turn);
     turn->reply.run_count = 0;
+    turn->exchange.lane = lane;
+    (void)pthread_mutex_unlock(&worker->plan_mutex);
     quern_status status = qn_broker_exchange(worker->broker, &turn->exchange, &turn->reply, err);
+    (void)pthread_mutex_lock(&worker->plan_mutex);
     turn->in_doubt = status == QUERN_E_UNKNOWN || (turn->in_doubt && status != QUERN_OK);
     if (status == QUERN_OK) {
         turn->open = false;
-        take_applied(worker);
-        take_queues(worker);
-        take_runs(worker);
-        take_shortfall(worker);
+        take_applied(worker, turn);
+        take_queues(worker, turn);
+        take_runs(worker, turn);
+        take_shortfall(worker, turn);
+        pump->leased_count += turn->reply.run_count;
+        pump->tell_at_mono_ns = turn->reply.run_count > 0 ? 0 : pump->tell_at_mono_ns;
     }
-    settle_debt(worker);
+    land(worker, turn, lane);
     return status;
 }

@@ -47,6 +47,7 @@ static void end(struct qn_books *books, struct quern_run *run, const struct qn_v
 {
     qn_list_remove(&run->phase_node);
     qn_list_append(&books->finished, &run->phase_node);
+    books->finished_count++;
     run->verdict = *verdict;
 }
 
@@ -70,6 +71,16 @@ void qn_books_fence(struct qn_books *books, struct quern_run *run, const struct 
     run->phase = QN_RUN_FENCED;
     atomic_store(&run->abandoned, true);
     end(books, run, verdict);
+}
+
+struct quern_run *qn_books_take_finished(struct qn_books *books)
+{
+    struct qn_list *node = qn_list_shift(&books->finished);
+    if (node == NULL) {
+        return NULL;
+    }
+    books->finished_count--;
+    return QN_CONTAINER_OF(node, struct quern_run, phase_node);
 }
 
 void qn_books_drop(struct qn_books *books, struct quern_run *run)

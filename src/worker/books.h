@@ -19,6 +19,7 @@ struct qn_books {
     size_t held_count;
     size_t waiting_count;
     size_t running_count;
+    size_t finished_count;
     size_t suspect_count; /* held runs of tasks with a crash on record */
     size_t stuck_count;   /* pool threads that are lost to handlers which do not end */
 };
@@ -34,7 +35,9 @@ void qn_books_finish(struct qn_books *books, struct quern_run *run,
 /* A running run is given up: its verdict stands, whatever its handler says later. */
 void qn_books_fence(struct qn_books *books, struct quern_run *run,
                     const struct qn_verdict *verdict);
-/* Forgets a finished run that was taken off the list of finished ones. */
+/* The one that finished first, taken off the list of finished ones; NULL: there is none. */
+struct quern_run *qn_books_take_finished(struct qn_books *books);
+/* Forgets a finished run that was taken off that list. */
 void qn_books_drop(struct qn_books *books, struct quern_run *run);
 /* Returns a reference; the last one frees the run. */
 void qn_run_release(struct quern_run *run);

@@ -95,7 +95,7 @@ static bool start(struct quern_worker *worker, struct quern_run *run)
     if (refused) {
         run->started_at_mono_ns = 0;
         qn_books_finish(&worker->books, run, &verdict);
-        qn_pump_poke(worker);
+        qn_pump_note_finished(worker);
     } else {
         qn_books_start(&worker->books, run);
         hurry_keeper(worker, run);
@@ -127,7 +127,7 @@ static void finish(struct quern_worker *worker, struct quern_run *run, struct qn
     } else {
         revise(run, verdict);
         qn_books_finish(&worker->books, run, verdict);
-        qn_pump_poke(worker);
+        qn_pump_note_finished(worker);
     }
     qn_run_release(run);
     (void)pthread_mutex_unlock(&worker->mutex);

@@ -75,5 +75,9 @@ uint32_t qn_fetch_ahead(const struct qn_fetch *fetch, const char *type, int32_t 
         pace->mean_ns > QN_PREFETCH_MEAN_NS_MAX) {
         return 0;
     }
-    return fetch->ahead_max;
+    /* One after the other, as if there were a single CPU. */
+    int64_t in_time = QN_PREFETCH_DEEP_NS / (pace->mean_ns + 1);
+    int64_t deep = (int64_t)fetch->ahead_max * QN_PREFETCH_DEEP;
+    deep = deep < in_time ? deep : in_time;
+    return deep > fetch->ahead_max ? (uint32_t)deep : fetch->ahead_max;
 }

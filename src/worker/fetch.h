@@ -2,8 +2,9 @@
 /* fetch.h - how many runs to fetch ahead of free slots: measured, per type of task.
  *
  * Only types whose runs are short are fetched ahead: then a batch hides the round trip to the
- * broker. A slow one would wait here while another worker could run it. One thread at a time (the
- * turn of the pump). */
+ * broker. Those that are over in no time are fetched further ahead, so that batches are full while
+ * two exchanges are under way. A slow one would wait here while another worker could run it. One
+ * thread at a time (the turn of the pump). */
 #ifndef QN_WORKER_FETCH_H
 #define QN_WORKER_FETCH_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* internal.h - what a worker is inside, shared by the files of this folder.
  *
- * Locks, always taken in this order: turn_mutex (the turn of the pump: who holds it talks to
- * exchange), mutex (the books and all flags), then the pool's own. The broker is never called with
- * `mutex` held. */
+ * Locks, always taken in this order: turn_mutex (who holds it is the pump), plan_mutex (what the
+ * pump and the second pump share; free while an exchange is under way), mutex (the books and all
+ * flags), then the pool's own. The broker is never called with `mutex` held. */
 #ifndef QN_WORKER_INTERNAL_H
 #define QN_WORKER_INTERNAL_H
 
@@ -38,7 +38,9 @@ enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_
 /* One exchange with the broker. It stays open, and is sent again as it is, until it is answered. */
 struct qn_turn {
     bool open;
-    bool in_doubt; /* it may have taken effect: not a word of it may change */
+    bool in_doubt;         /* it may have taken effect: not a word of it may change */
+    bool in_flight;        /* the broker is being asked; guarded by mutex, too */
+    struct qn_stamp stamp; /* of the latest exchange: a session for each turn */
     struct qn_exchange exchange;
     struct qn_exchange_reply reply;
     struct quern_run *ended[QN_BATCH_MAX];    /* one per outcome; NULL: see the next */
@@ -53,27 +55,29 @@ struct qn_turn {
     uint32_t *quota;
     uint32_t *taken;
     struct qn_list *drawn; /* the new runs of each queue */
-    /* Leased, but memory for a run was out: given back by the next exchange. */
-    struct qn_leased *unplaced[QN_BATCH_MAX];
-    size_t unplaced_count;
 };
 
-/* Guarded by turn_mutex. */
+/* Guarded by plan_mutex. */
 struct qn_pump {
-    struct qn_turn turn;
+    struct qn_turn first;  /* the pump's own */
+    struct qn_turn second; /* the second pump's, see second.c */
+    /* Leased, but memory for a run was out: given back by the next exchange. */
+    struct qn_leased *unplaced[QN_EXCHANGES_MAX * QN_BATCH_MAX];
+    size_t unplaced_count;
     struct qn_choice choice;
     struct qn_fetch fetch;
     struct qn_brake brake;
     struct qn_outage outage;         /* of exchange, arm and drained */
     struct qn_outage forward_outage; /* of forward: others need not wait for it */
-    struct qn_stamp stamp;
-    bool knows_streaks;             /* the first exchange fetches nothing: it asks for streaks */
-    bool armed;                     /* since the last exchange that had room */
-    uint32_t ahead;                 /* how many of the types seen last may be fetched ahead */
-    uint64_t leased_count;          /* runs, of all exchanges */
-    uint32_t fruitless;             /* times in a row that arm saw work and exchange found none */
-    int64_t armed_at_mono_ns;       /* when arm was last called */
-    int64_t look_at_mono_ns;        /* after a fruitless look: when to look again; 0: not */
+    struct qn_outage second_outage;  /* of the second pump: how long it stays away */
+    bool knows_streaks;              /* the first exchange fetches nothing: it asks for streaks */
+    bool plenty;              /* the latest look found all it had room for, and that was much */
+    bool armed;               /* since the last exchange that had room */
+    uint32_t ahead;           /* how many of the types seen last may be fetched ahead */
+    uint64_t leased_count;    /* runs, of all exchanges */
+    uint32_t fruitless;       /* times in a row that arm saw work and exchange found none */
+    int64_t armed_at_mono_ns; /* when arm was last called */
+    int64_t look_at_mono_ns;  /* after a fruitless look: when to look again; 0: not */
     int64_t no_ahead_until_mono_ns; /* runs had to be taken back: do not fetch ahead until then */
     int64_t forwarded_at_mono_ns;   /* when forward was last called */
     int64_t tell_at_mono_ns;        /* when to say what a drain waits for; 0: it does not wait */
@@ -109,7 +113,8 @@ struct quern_worker {
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
 
-    pthread_mutex_t turn_mutex; /* guards pump and everything in it */
+    pthread_mutex_t turn_mutex; /* a step of the pump, on whichever thread */
+    pthread_mutex_t plan_mutex; /* guards pump and everything in it */
     struct qn_pump pump;
 
     struct qn_group_note *group_notes; /* the keeper's; per queue */
@@ -119,6 +124,7 @@ struct quern_worker {
 
     pthread_mutex_t mutex;        /* guards all below */
     pthread_cond_t pump_cond;     /* the pump sleeps here, on CLOCK_MONOTONIC as the next */
+    pthread_cond_t second_cond;   /* the second pump sleeps here */
     pthread_cond_t keeper_cond;   /* the keeper sleeps here */
     pthread_cond_t listener_cond; /* the listener waits here after an error */
     enum qn_worker_state state;
@@ -130,7 +136,11 @@ struct quern_worker {
     bool owes;               /* there may be leases of ours that are not in the books */
     bool braked;
     bool pump_asleep;
+    bool
+        pump_awaits; /* asleep until the other exchange has come back, or there is enough for one */
     bool pump_poked;
+    bool second_asleep;
+    bool second_poked;
     bool keeper_poked;
     bool announce_due;            /* the status changed */
     int64_t pump_until_mono_ns;   /* until when the pump sleeps */
@@ -168,16 +178,21 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
 void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
                    enum qn_applied applied);
 
-/* turn.c, answer.c: with turn_mutex held */
-QUERN_NODISCARD quern_status qn_turn_init(struct quern_worker *worker, quern_error *err);
-void qn_turn_finish(struct quern_worker *worker);
+/* turn.c, answer.c: with plan_mutex held */
+QUERN_NODISCARD quern_status qn_turns_init(struct quern_worker *worker, quern_error *err);
+void qn_turns_finish(struct quern_worker *worker);
 /* Fills the next exchange; leaves it closed when there is nothing to say and nothing to fetch. */
-void qn_turn_build(struct quern_worker *worker, int64_t now_mono_ns);
-/* Sends it and takes in the answer. */
-QUERN_NODISCARD quern_status qn_turn_exchange(struct quern_worker *worker, quern_error *err);
-/* How many runs fit now beyond those in the pool; *ret_free: how many of them start at once. With
- * mutex held, too. */
-uint32_t qn_turn_room(struct quern_worker *worker, int64_t now_mono_ns, uint32_t *ret_free);
+void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns);
+/* Sends it on this lane, without plan_mutex meanwhile, and takes in the answer. */
+QUERN_NODISCARD quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn,
+                                              uint32_t lane, quern_error *err);
+/* How many runs fit now beyond those in the pool and those that the other turn has asked for;
+ * *ret_free: how many of them start at once. With mutex held, too. */
+uint32_t qn_turn_room(struct quern_worker *worker, const struct qn_turn *turn, int64_t now_mono_ns,
+                      uint32_t *ret_free);
+/* Whether an exchange beside the other turn's would be a full one. With mutex held, too. */
+bool qn_turn_is_worth_it(struct quern_worker *worker, const struct qn_turn *turn,
+                         int64_t now_mono_ns);
 
 /* give_back.c: with mutex held */
 /* Cancels a held run, wherever it is. */
@@ -200,6 +215,13 @@ void *qn_pump_main(void *worker);
 bool qn_pump_help(struct quern_worker *worker);
 /* With mutex held: makes a sleeping pump look again. */
 void qn_pump_poke(struct quern_worker *worker);
+/* The same after a run was finished; while an exchange is under way many have to be. */
+void qn_pump_note_finished(struct quern_worker *worker);
+
+/* second.c */
+void *qn_second_main(void *worker);
+/* With mutex held: there may be enough for a second exchange. */
+void qn_second_poke(struct quern_worker *worker);
 
 /* keeper.c, upkeep.c, leases.c, watch.c */
 void *qn_keeper_main(void *worker);

@@ -9,7 +9,11 @@
  * News for a sleeping pump reach the listener first. It then does the step itself, under
  * turn_mutex, instead of waking the pump: that saves a change of threads between an enqueue and the
  * start of its handler. When the broker does not answer, steps do nothing until the backoff is
- * over; finished runs keep their outcome meanwhile. */
+ * over; finished runs keep their outcome meanwhile.
+ *
+ * While the second pump (second.c) has an exchange under way, a step waits until that is back or
+ * there is enough for another one, so that batches stay full. What the second pump could not get
+ * through is sent again here. */
 #include "worker/internal.h"
 
 enum {
@@ -29,6 +33,7 @@ struct nap {
     int64_t until_mono_ns;
     bool in_outage;
     bool has_room; /* for runs, if there were any */
+    bool awaits;   /* the second pump, or enough for an exchange beside it */
 };
 
 void qn_pump_poke(struct quern_worker *worker)
@@ -36,6 +41,17 @@ void qn_pump_poke(struct quern_worker *worker)
     if (worker->pump_asleep && !worker->pump_poked) {
         worker->pump_poked = true;
         (void)pthread_cond_signal(&worker->pump_cond);
+    }
+}
+
+void qn_pump_note_finished(struct quern_worker *worker)
+{
+    bool many = worker->books.finished_count >= QN_BATCH_WORTH;
+    if (many && worker->pump.first.in_flight) {
+        qn_second_poke(worker);
+    }
+    if (many || !worker->pump_awaits) {
+        qn_pump_poke(worker);
     }
 }
 
@@ -76,9 +92,11 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
     size_t moved = 0;
     int64_t next_due_at_ms = INT64_MAX;
     quern_error error = {0};
+    (void)pthread_mutex_unlock(&worker->plan_mutex);
     quern_status status =
         qn_broker_forward(worker->broker, worker->queue_names, worker->queue_count, FORWARD_BATCH,
                           &moved, &next_due_at_ms, &error);
+    (void)pthread_mutex_lock(&worker->plan_mutex);
     pump->forwarded_at_mono_ns = now_mono_ns;
     if (status != QUERN_OK) {
         qn_outage_fail(&pump->forward_outage, &worker->log, "forward", &error);
@@ -204,7 +222,7 @@ static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct nap *r
 {
     (void)pthread_mutex_lock(&worker->mutex);
     uint32_t free_slots;
-    bool has_room = qn_turn_room(worker, now_mono_ns, &free_slots) > 0;
+    bool has_room = qn_turn_room(worker, &worker->pump.first, now_mono_ns, &free_slots) > 0;
     bool drains = worker->options.drain != 0 && worker->state == QN_WORKER_RUNNING &&
                   worker->books.held_count == 0;
     (void)pthread_mutex_unlock(&worker->mutex);
@@ -220,7 +238,22 @@ static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct nap *r
     return false;
 }
 
-/* With turn_mutex held. True: there is more to do. */
+/* The turn to be sent next; NULL: the second pump's comes back first. */
+static struct qn_turn *choose_turn(struct quern_worker *worker, int64_t now_mono_ns)
+{
+    struct qn_pump *pump = &worker->pump;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool beside = pump->second.in_flight;
+    bool waits =
+        beside && !pump->first.open && !qn_turn_is_worth_it(worker, &pump->first, now_mono_ns);
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (pump->second.open && !beside) {
+        return &pump->second; /* it failed */
+    }
+    return waits ? NULL : &pump->first;
+}
+
+/* With turn_mutex and plan_mutex held. True: there is more to do. */
 static bool step(struct quern_worker *worker, struct nap *ret_nap)
 {
     struct qn_pump *pump = &worker->pump;
@@ -231,18 +264,20 @@ static bool step(struct quern_worker *worker, struct nap *ret_nap)
     }
     bool busy = take_back(worker, now_mono_ns);
     forward_due(worker, busy, now_mono_ns);
-    if (!pump->turn.open) {
-        qn_turn_build(worker, now_mono_ns);
+    struct qn_turn *turn = choose_turn(worker, now_mono_ns);
+    if (turn == NULL) {
+        *ret_nap =
+            (struct nap){.until_mono_ns = next_moment(worker, now_mono_ns, false), .awaits = true};
+        return false;
     }
-    if (!pump->turn.open) {
+    if (!turn->open) {
+        qn_turn_build(worker, turn, now_mono_ns);
+    }
+    if (!turn->open) {
         return rest(worker, now_mono_ns, ret_nap);
     }
     quern_error error = {0};
-    quern_status status = qn_turn_exchange(worker, &error);
-    pump->leased_count += pump->turn.reply.run_count;
-    if (pump->turn.reply.run_count > 0) {
-        pump->tell_at_mono_ns = 0;
-    }
+    quern_status status = qn_turn_exchange(worker, turn, 0, &error);
     note_call(worker, status, &error);
     if (status != QUERN_OK) {
         *ret_nap = (struct nap){.until_mono_ns = pump->outage.retry_at_mono_ns, .in_outage = true};
@@ -260,6 +295,7 @@ bool qn_pump_help(struct quern_worker *worker)
         return true; /* it looks before it falls asleep */
     }
     (void)pthread_mutex_lock(&worker->turn_mutex);
+    (void)pthread_mutex_lock(&worker->plan_mutex);
     uint64_t leased_before = worker->pump.leased_count;
     worker->pump.armed = false; /* the wake-up was used up */
     struct nap nap = {0};
@@ -269,13 +305,14 @@ bool qn_pump_help(struct quern_worker *worker)
         more = step(worker, &nap);
     }
     bool leased = worker->pump.leased_count != leased_before;
+    (void)pthread_mutex_unlock(&worker->plan_mutex);
     (void)pthread_mutex_unlock(&worker->turn_mutex);
     (void)pthread_mutex_lock(&worker->mutex);
     if (more || nap.until_mono_ns < worker->pump_until_mono_ns) {
         qn_pump_poke(worker);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
-    return more || leased;
+    return more || leased || nap.awaits;
 }
 
 /* With mutex held. Whether something happened for which the pump must not sleep: during an outage
@@ -284,6 +321,9 @@ static bool has_news(const struct quern_worker *worker, const struct nap *nap)
 {
     if (worker->pump_poked || worker->state == QN_WORKER_STOPPED) {
         return true;
+    }
+    if (nap->awaits) {
+        return !worker->pump.second.in_flight || worker->books.finished_count >= QN_BATCH_WORTH;
     }
     return !nap->in_outage &&
            (!qn_list_empty(&worker->books.finished) || (nap->has_room && worker->look));
@@ -295,11 +335,13 @@ static bool sleep_until(struct quern_worker *worker, const struct nap *nap)
     (void)pthread_mutex_lock(&worker->mutex);
     worker->pump_until_mono_ns = nap->until_mono_ns;
     worker->pump_asleep = true;
+    worker->pump_awaits = nap->awaits;
     bool in_time = true;
     while (!has_news(worker, nap) && in_time) {
         in_time = qn_cond_wait_until(&worker->pump_cond, &worker->mutex, nap->until_mono_ns);
     }
     worker->pump_asleep = false;
+    worker->pump_awaits = false;
     worker->pump_poked = false;
     bool stopped = worker->state == QN_WORKER_STOPPED;
     (void)pthread_mutex_unlock(&worker->mutex);
@@ -321,7 +363,9 @@ void *qn_pump_main(void *argument)
     while (!stopped) {
         struct nap nap = {0};
         (void)pthread_mutex_lock(&worker->turn_mutex);
+        (void)pthread_mutex_lock(&worker->plan_mutex);
         bool more = step(worker, &nap);
+        (void)pthread_mutex_unlock(&worker->plan_mutex);
         (void)pthread_mutex_unlock(&worker->turn_mutex);
         stopped = more ? has_stopped(worker) : sleep_until(worker, &nap);
     }

@@ -9,20 +9,21 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "worker/internal.h"
 
 enum { REPORT_START_AFTER_MS = 20 };
 
-quern_status qn_turn_init(struct quern_worker *worker, quern_error *err)
+static quern_status init(struct quern_worker *worker, struct qn_turn *turn, quern_error *err)
 {
-    struct qn_turn *turn = &worker->pump.turn;
+    turn->stamp.session = qn_random_next(&worker->random);
     turn->queues = qn_alloc_zero(worker->queue_count, sizeof *turn->queues);
     turn->quota = qn_alloc_zero(worker->queue_count, sizeof *turn->quota);
     turn->taken = qn_alloc_zero(worker->queue_count, sizeof *turn->taken);
     turn->drawn = qn_alloc_zero(worker->queue_count, sizeof *turn->drawn);
     if (turn->queues == NULL || turn->quota == NULL || turn->taken == NULL || turn->drawn == NULL) {
-        return qn_error_nomem(err); /* qn_turn_finish frees the others */
+        return qn_error_nomem(err); /* qn_turns_finish frees the others */
     }
     for (size_t i = 0; i < worker->queue_count; i++) {
         turn->queues[i].name = worker->options.queues[i].name;
@@ -30,12 +31,21 @@ quern_status qn_turn_init(struct quern_worker *worker, quern_error *err)
     return QUERN_OK;
 }
 
-void qn_turn_finish(struct quern_worker *worker)
+quern_status qn_turns_init(struct quern_worker *worker, quern_error *err)
 {
-    struct qn_turn *turn = &worker->pump.turn;
-    for (size_t i = 0; i < turn->unplaced_count; i++) {
-        qn_leased_free(turn->unplaced[i]);
+    struct qn_pump *pump = &worker->pump;
+    quern_status status = init(worker, &pump->first, err);
+    if (status == QUERN_OK) {
+        status = init(worker, &pump->second, err);
     }
+    if (QN_BUG(SECOND_SHARES_SESSION)) {
+        pump->second.stamp.session = pump->first.stamp.session;
+    }
+    return status;
+}
+
+static void finish(struct qn_turn *turn)
+{
     for (size_t i = 0; turn->open && i < turn->exchange.outcome_count; i++) {
         if (turn->ended[i] == NULL) {
             qn_leased_free(turn->returned[i]);
@@ -50,23 +60,50 @@ void qn_turn_finish(struct quern_worker *worker)
     qn_free(turn->drawn);
 }
 
-uint32_t qn_turn_room(struct quern_worker *worker, int64_t now_mono_ns, uint32_t *ret_free)
+void qn_turns_finish(struct quern_worker *worker)
+{
+    struct qn_pump *pump = &worker->pump;
+    for (size_t i = 0; i < pump->unplaced_count; i++) {
+        qn_leased_free(pump->unplaced[i]);
+    }
+    finish(&pump->first);
+    finish(&pump->second);
+}
+
+static const struct qn_turn *other_turn(const struct qn_pump *pump, const struct qn_turn *turn)
+{
+    return turn == &pump->first ? &pump->second : &pump->first;
+}
+
+uint32_t qn_turn_room(struct quern_worker *worker, const struct qn_turn *turn, int64_t now_mono_ns,
+                      uint32_t *ret_free)
 {
     struct qn_pump *pump = &worker->pump;
     const struct qn_books *books = &worker->books;
+    const struct qn_turn *other = other_turn(pump, turn);
+    size_t asked = other->open ? other->exchange.room : 0;
     size_t slots = worker->options.concurrency;
     slots = slots > books->stuck_count ? slots - books->stuck_count : 0;
-    size_t in_pool = books->waiting_count + books->running_count;
-    size_t free_slots = slots > in_pool ? slots - in_pool : 0;
+    size_t taken = books->waiting_count + books->running_count + asked;
+    size_t free_slots = slots > taken ? slots - taken : 0;
     *ret_free = (uint32_t)free_slots;
     if (worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet) || !pump->knows_streaks ||
-        slots == 0) {
+        slots == 0 || pump->unplaced_count > 0) {
         return 0;
     }
     size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns ? 0 : pump->ahead;
-    size_t room = slots + ahead > in_pool ? slots + ahead - in_pool : 0;
+    size_t room = slots + ahead > taken ? slots + ahead - taken : 0;
     room = room < QN_BATCH_MAX ? room : QN_BATCH_MAX;
-    return qn_brake_room(&pump->brake, (uint32_t)room, books->held_count, now_mono_ns);
+    return qn_brake_room(&pump->brake, (uint32_t)room, books->held_count + asked, now_mono_ns);
+}
+
+bool qn_turn_is_worth_it(struct quern_worker *worker, const struct qn_turn *turn,
+                         int64_t now_mono_ns)
+{
+    uint32_t free_slots;
+    return worker->books.finished_count >= QN_BATCH_WORTH ||
+           (worker->pump.plenty &&
+            qn_turn_room(worker, turn, now_mono_ns, &free_slots) >= QN_BATCH_WORTH);
 }
 
 /* Why the task will run again. A run that never started leaves the cause it came with: that a
@@ -99,12 +136,12 @@ static void add_outcome(struct qn_turn *turn, struct quern_run *run)
     }
 }
 
-static void add_unplaced(struct qn_turn *turn)
+static void add_unplaced(struct qn_pump *pump, struct qn_turn *turn)
 {
-    while (turn->unplaced_count > 0) {
+    while (pump->unplaced_count > 0 && turn->exchange.outcome_count < QN_BATCH_MAX) {
         size_t i = turn->exchange.outcome_count++;
         turn->ended[i] = NULL;
-        struct qn_leased *leased = turn->unplaced[--turn->unplaced_count];
+        struct qn_leased *leased = pump->unplaced[--pump->unplaced_count];
         turn->returned[i] = leased;
         turn->outcomes[i] = (struct qn_outcome){
             .run = leased,
@@ -122,29 +159,27 @@ static size_t size_of(const struct qn_outcome *outcome)
 }
 
 /* With mutex held. Runs of which the broker hears nothing are moved to `silent`. */
-static void add_outcomes(struct quern_worker *worker, struct qn_list *silent)
+static void add_outcomes(struct quern_worker *worker, struct qn_turn *turn, struct qn_list *silent)
 {
-    struct qn_turn *turn = &worker->pump.turn;
-    struct qn_list *finished = &worker->books.finished;
+    struct qn_books *books = &worker->books;
     size_t bytes = 0;
     while (turn->exchange.outcome_count < QN_BATCH_MAX && bytes < QN_BATCH_BYTES_MAX &&
-           !qn_list_empty(finished)) {
-        struct qn_list *node = qn_list_shift(finished);
-        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
+           books->finished_count > 0) {
+        struct quern_run *run = qn_books_take_finished(books);
         if (run->verdict.offered) {
             add_outcome(turn, run);
             bytes += size_of(&turn->outcomes[turn->exchange.outcome_count - 1]);
         } else {
-            qn_list_append(silent, node);
+            qn_list_append(silent, &run->phase_node);
         }
     }
 }
 
 /* With mutex held. Alone, starts are worth an exchange only when they have lasted a while: most
  * runs that were fetched ahead are over before. */
-static void add_starts(struct quern_worker *worker, bool alone, int64_t now_mono_ns)
+static void add_starts(struct quern_worker *worker, struct qn_turn *turn, bool alone,
+                       int64_t now_mono_ns)
 {
-    struct qn_turn *turn = &worker->pump.turn;
     struct qn_list *starting = &worker->books.starting;
     if (qn_list_empty(starting)) {
         return;
@@ -163,10 +198,9 @@ static void add_starts(struct quern_worker *worker, bool alone, int64_t now_mono
     }
 }
 
-static void draw(struct quern_worker *worker, uint32_t room)
+static void draw(struct quern_worker *worker, struct qn_turn *turn, uint32_t room)
 {
     struct qn_pump *pump = &worker->pump;
-    struct qn_turn *turn = &pump->turn;
     memset(turn->quota, 0, worker->queue_count * sizeof *turn->quota);
     uint32_t weights[QN_QUEUES_MAX];
     if (room > 0) {
@@ -199,10 +233,10 @@ static void settle_silent(struct quern_worker *worker, struct qn_list *silent)
     }
 }
 
-void qn_turn_build(struct quern_worker *worker, int64_t now_mono_ns)
+void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns)
 {
     struct qn_pump *pump = &worker->pump;
-    struct qn_turn *turn = &pump->turn;
+    const struct qn_turn *other = other_turn(pump, turn);
     struct qn_list silent;
     qn_list_init(&silent);
     turn->exchange = (struct qn_exchange){
@@ -216,26 +250,28 @@ void qn_turn_build(struct quern_worker *worker, int64_t now_mono_ns)
     };
     turn->reply = (struct qn_exchange_reply){.applied = turn->applied, .runs = turn->leased};
     (void)pthread_mutex_lock(&worker->mutex);
-    add_unplaced(turn);
-    add_outcomes(worker, &silent);
+    add_unplaced(pump, turn);
+    add_outcomes(worker, turn, &silent);
     uint32_t free_slots;
-    uint32_t room = qn_turn_room(worker, now_mono_ns, &free_slots);
-    bool fetches = room > 0 && worker->look;
+    uint32_t room = qn_turn_room(worker, turn, now_mono_ns, &free_slots);
+    bool fetches = room > 0 && (worker->look || (pump->plenty && other->in_flight));
     bool first = !pump->knows_streaks;
     bool alone = turn->exchange.outcome_count == 0 && !fetches && !first;
-    add_starts(worker, alone, now_mono_ns);
+    add_starts(worker, turn, alone, now_mono_ns);
     turn->open = !alone || turn->exchange.start_count > 0;
     if (turn->open && room > 0) {
         worker->look = false;
         turn->exchange.room = room;
         turn->exchange.start_count_now = free_slots < room ? free_slots : room;
-        turn->exchange.suspect_max = free_slots > 0 && worker->books.suspect_count == 0 ? 1 : 0;
+        bool other_suspect = other->open && other->exchange.suspect_max > 0;
+        bool suspect = free_slots > 0 && worker->books.suspect_count == 0 && !other_suspect;
+        turn->exchange.suspect_max = suspect ? 1 : 0;
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     settle_silent(worker, &silent);
     if (turn->open) {
-        draw(worker, turn->exchange.room);
-        pump->stamp.sequence++;
-        turn->exchange.stamp = pump->stamp;
+        draw(worker, turn, turn->exchange.room);
+        turn->stamp.sequence++;
+        turn->exchange.stamp = turn->stamp;
     }
 }

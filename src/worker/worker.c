@@ -35,20 +35,24 @@ void qn_worker_ring(struct quern_worker *worker)
 static void init_locks(struct quern_worker *worker)
 {
     qn_cond_init(&worker->pump_cond);
+    qn_cond_init(&worker->second_cond);
     qn_cond_init(&worker->keeper_cond);
     qn_cond_init(&worker->listener_cond);
     (void)pthread_mutex_init(&worker->mutex, NULL);
     (void)pthread_mutex_init(&worker->turn_mutex, NULL);
+    (void)pthread_mutex_init(&worker->plan_mutex, NULL);
     (void)pthread_mutex_init(&worker->ack_mutex, NULL);
 }
 
 static void finish_locks(struct quern_worker *worker)
 {
     (void)pthread_mutex_destroy(&worker->ack_mutex);
+    (void)pthread_mutex_destroy(&worker->plan_mutex);
     (void)pthread_mutex_destroy(&worker->turn_mutex);
     (void)pthread_mutex_destroy(&worker->mutex);
     (void)pthread_cond_destroy(&worker->listener_cond);
     (void)pthread_cond_destroy(&worker->keeper_cond);
+    (void)pthread_cond_destroy(&worker->second_cond);
     (void)pthread_cond_destroy(&worker->pump_cond);
 }
 
@@ -78,7 +82,7 @@ static void init_pump(struct quern_worker *worker)
     qn_fetch_init(&pump->fetch, worker->options.concurrency);
     qn_outage_init(&pump->outage);
     qn_outage_init(&pump->forward_outage);
-    pump->stamp.session = qn_random_next(&worker->random);
+    qn_outage_init(&pump->second_outage);
     worker->ack_stamp.session = qn_random_next(&worker->random);
     pump->next_due_at_ms = INT64_MAX;
     worker->look = true;
@@ -93,7 +97,7 @@ static void dismantle(struct quern_worker *worker)
     if (worker->bell >= 0) {
         (void)close(worker->bell);
     }
-    qn_turn_finish(worker);
+    qn_turns_finish(worker);
     qn_fetch_finish(&worker->pump.fetch);
     qn_worker_options_finish(worker);
     qn_log_finish(&worker->log);
@@ -141,7 +145,7 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
         goto fail;
     }
     init_pump(worker);
-    status = qn_turn_init(worker, err);
+    status = qn_turns_init(worker, err);
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -169,12 +173,13 @@ void quern_worker_quiet(quern_worker *worker)
     qn_worker_ring(worker);
 }
 
-/* Ends the threads that were started: the first `count` of pump, keeper, listener. */
+/* Ends the threads that were started: the first `count` of them. */
 static void end_threads(struct quern_worker *worker, const pthread_t *threads, size_t count)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     worker->state = QN_WORKER_STOPPED;
     (void)pthread_cond_broadcast(&worker->pump_cond);
+    (void)pthread_cond_broadcast(&worker->second_cond);
     (void)pthread_cond_broadcast(&worker->keeper_cond);
     (void)pthread_cond_broadcast(&worker->listener_cond);
     (void)pthread_mutex_unlock(&worker->mutex);
@@ -191,11 +196,14 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
         void *(*entry)(void *);
     } starts[] = {{"quern-pump", qn_pump_main},
                   {"quern-keeper", qn_keeper_main},
-                  {"quern-listener", qn_listener_main}};
+                  {"quern-listener", qn_listener_main},
+                  {"quern-second", qn_second_main}};
     pthread_t threads[sizeof starts / sizeof starts[0]];
+    size_t wanted = sizeof starts / sizeof starts[0];
+    wanted -= qn_broker_exchanges_max(worker->broker) < QN_EXCHANGES_MAX ? 1 : 0;
     size_t count = 0;
     quern_status status = QUERN_OK;
-    while (status == QUERN_OK && count < sizeof starts / sizeof starts[0]) {
+    while (status == QUERN_OK && count < wanted) {
         status =
             qn_thread_start(&threads[count], starts[count].name, starts[count].entry, worker, err);
         count += status == QUERN_OK ? 1 : 0;

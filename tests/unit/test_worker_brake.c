@@ -81,9 +81,28 @@ static void nothing_is_fetched_further_ahead_than_the_limit(void **state)
     static struct qn_fetch fetch;
     memset(&fetch, 0, sizeof fetch);
     qn_fetch_init(&fetch, 4096);
-    measure(&fetch, "t", 1, 40);
+    measure(&fetch, "t", 1 * MS, 40);
     assert_int_equal(qn_fetch_ahead(&fetch, "t", 0), QN_PREFETCH_MAX);
+    measure(&fetch, "tiny", 1, 40);
+    assert_int_equal(qn_fetch_ahead(&fetch, "tiny", 0), QN_PREFETCH_DEEP * QN_PREFETCH_MAX);
     qn_fetch_finish(&fetch);
+}
+
+static void only_what_is_over_in_no_time_is_fetched_further_ahead(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t mean_ns;
+        uint32_t ahead;
+    } cases[] = {{1000, 192}, {26000, 192}, {49999, 100}, {78000, 64}, {10 * MS, 64}, {11 * MS, 0}};
+    static struct qn_fetch fetch;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        memset(&fetch, 0, sizeof fetch);
+        qn_fetch_init(&fetch, 64);
+        measure(&fetch, "t", cases[i].mean_ns, 40);
+        assert_int_equal(qn_fetch_ahead(&fetch, "t", 0), cases[i].ahead);
+        qn_fetch_finish(&fetch);
+    }
 }
 
 static void too_many_types_are_simply_not_measured(void **state)
@@ -107,6 +126,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_probe_that_ends_well_lets_the_brake_go),
     cmocka_unit_test(only_fast_types_that_were_measured_are_fetched_ahead),
     cmocka_unit_test(nothing_is_fetched_further_ahead_than_the_limit),
+    cmocka_unit_test(only_what_is_over_in_no_time_is_fetched_further_ahead),
     cmocka_unit_test(too_many_types_are_simply_not_measured),
 };
 TEST_MAIN(tests)

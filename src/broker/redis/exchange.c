@@ -169,13 +169,15 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
     QN_ASSERT(exchange->room <= QN_BATCH_MAX);
     QN_ASSERT(exchange->queue_count <= QN_QUEUES_MAX);
+    QN_ASSERT(exchange->lane < QN_EXCHANGES_MAX);
+    enum qn_lane lane = exchange->lane == 0 ? QN_LANE_PUMP : QN_LANE_SECOND;
     struct qn_taking taking = {
         .exchange = exchange, .reply = reply, .leased_at_boot_ms = qn_clock_boot_ms(broker->clock)};
     struct qn_talk talk;
     qn_exchange_clear(exchange, reply);
-    qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_WRITES);
+    qn_talk_begin(&talk, self, lane, QN_TALK_WRITES);
     (void)snprintf(taking.digits, sizeof taking.digits, "%03u",
-                   (unsigned)qn_random_below(&self->random, 1000));
+                   (unsigned)qn_random_below(&self->lanes[lane].random, 1000));
     quern_status status = talk_it_over(&talk, &taking, err);
     qn_taking_drop_refused(&taking);
     qn_talk_end(&talk);

@@ -16,6 +16,7 @@ static const struct qn_broker_ops ops = {
     .scheme = "redis",
     .is_remote = true,
     .enqueue_max = QN_ENQUEUE_MAX,
+    .exchanges_max = QN_EXCHANGES_MAX,
     .close = qn_redis_close,
     .enqueue = qn_redis_enqueue,
     .wake = qn_redis_wake,
@@ -47,6 +48,7 @@ static const struct qn_broker_ops ops = {
 static void init_lanes(struct qn_redis *self)
 {
     static const char *const roles[QN_LANE_COUNT] = {[QN_LANE_PUMP] = "pump",
+                                                     [QN_LANE_SECOND] = "second",
                                                      [QN_LANE_KEEPER] = "keeper",
                                                      [QN_LANE_REST] = "rest",
                                                      [QN_LANE_TRACKED] = "tracked"};
@@ -54,6 +56,7 @@ static void init_lanes(struct qn_redis *self)
         pthread_mutex_init(&self->lanes[i].mutex, NULL);
         qn_link_init(&self->lanes[i].link, &self->target);
         self->lanes[i].link.role = roles[i];
+        qn_random_init(&self->lanes[i].random);
     }
 }
 
@@ -103,7 +106,6 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
     self->base.command_timeout_ms = self->target.command_timeout_ms;
     self->base.opener_pid = getpid();
-    qn_random_init(&self->random);
     init_lanes(self);
     status = qn_watch_init(&self->watch, &self->target, err);
     if (status == QUERN_OK) {

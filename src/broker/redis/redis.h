@@ -2,8 +2,9 @@
 /* redis.h - what the files of the Redis broker share: its struct and its lanes.
  *
  * A lane is one connection with its own lock, opened when it is first used. PUMP carries what a
- * start waits for, KEEPER what keeps leases alive, REST everything else, so that no long look and
- * no large result delays the two. TRACKED and the listener are a pair that hears of news (watch.h).
+ * start waits for, SECOND under load every other exchange, KEEPER what keeps leases alive, REST
+ * everything else, so that no long look and no large result delays the others. TRACKED and the
+ * listener are a pair that hears of news (watch.h).
  *
  * An operation is one talk (talk.h) on one lane: scripts and commands sent in one write, all
  * replies read. The scripts are the .lua files beside this one; docs/protocol/redis.md says what
@@ -27,6 +28,7 @@ struct qn_redis_lane {
     pthread_mutex_t mutex; /* guards the rest, held for a whole talk */
     struct qn_link link;
     struct qn_arena arena; /* of the talk: what is sent and what comes back */
+    struct qn_random random;
 };
 
 /* What prune and recover know of the server's clock, each for itself; see there. */
@@ -42,7 +44,6 @@ struct qn_redis {
     struct qn_link_target target; /* where and as whom to connect; never changes after open */
     struct qn_redis_lane lanes[QN_LANE_COUNT];
     struct qn_watch watch;
-    struct qn_random random;             /* guarded by the mutex of the pump's lane */
     struct qn_clock_watch prune_clock;   /* guarded by the mutex of the keeper's lane */
     struct qn_clock_watch recover_clock; /* guarded by the mutex of the rest lane */
     struct qn_sweep *sweeps;             /* of recover; the same */

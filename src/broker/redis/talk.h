@@ -24,7 +24,14 @@
 #include "quern/status.h"
 
 /* TRACKED is arm's alone: whatever is read on it wakes the worker when it changes (watch.h). */
-enum qn_lane { QN_LANE_PUMP, QN_LANE_KEEPER, QN_LANE_REST, QN_LANE_TRACKED, QN_LANE_COUNT };
+enum qn_lane {
+    QN_LANE_PUMP,
+    QN_LANE_SECOND,
+    QN_LANE_KEEPER,
+    QN_LANE_REST,
+    QN_LANE_TRACKED,
+    QN_LANE_COUNT
+};
 
 /* A .lua file, made by scripts/embed_lua as qn_lua_<file name>. */
 struct qn_script {

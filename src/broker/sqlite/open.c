@@ -21,6 +21,7 @@
 
 static const struct qn_broker_ops ops = {
     .scheme = "sqlite",
+    .exchanges_max = 1,
     .close = qn_sqlite_close,
     .enqueue = qn_sqlite_enqueue,
     .enqueue_in = qn_sqlite_enqueue_in,
