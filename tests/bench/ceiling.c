@@ -224,6 +224,7 @@ static void drain(const char *socket, size_t count)
 {
     static struct caller caller;
     static char tokens[BATCH][TOKEN_SIZE];
+    char held_text[24];
     redisReply *leased = NULL;
     size_t held = 0;
     open_caller(&caller, socket);
@@ -235,11 +236,12 @@ static void drain(const char *socket, size_t count)
             held = runs_of(leased, &list, &first);
             uint64_t token = strtoull(first, NULL, 10);
             begin(&caller, &qn_lua_outcome, "ceiling-worker");
+            (void)snprintf(held_text, sizeof held_text, "%zu", held);
+            put(&caller, held_text);
             put(&caller, "0");
             for (size_t i = 0; i < held; i++) {
                 const redisReply *id = list->element[4 * i];
                 (void)snprintf(tokens[i], TOKEN_SIZE, "%" PRIu64, token + 1000 * i);
-                put(&caller, "d");
                 put_bytes(&caller, id->str, (size_t)id->len);
                 put(&caller, tokens[i]);
             }

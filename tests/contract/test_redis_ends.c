@@ -256,9 +256,55 @@ static void damaged_counter_keeps_no_run_from_ending(struct contract *c)
     assert_string_equal(test_redis_do(server(), "GET " Q "processed"), "nonsense");
 }
 
+static void totals_begin_anew_together_at_the_end_of_64_bits(struct contract *c)
+{
+    (void)test_redis_do(server(), "SET " Q "processed 9223372036854775807");
+    (void)test_redis_do(server(), "SET " Q "failed 5");
+    assert_int_equal(contract_finish(c, contract_start(c, "a"), QN_ARCHIVE), QN_APPLIED);
+    assert_int_equal(test_redis_count(server(), "GET " Q "processed"), 1);
+    assert_int_equal(test_redis_count(server(), "GET " Q "failed"), 1);
+    assert_int_equal(contract_finish(c, contract_start(c, "b"), QN_DONE), QN_APPLIED);
+    assert_int_equal(test_redis_count(server(), "GET " Q "processed"), 2);
+}
+
+/* Whoever deletes it by hand: of the runs that were there one is applied. */
+static void deleted_lease_lets_one_run_end(struct contract *c)
+{
+    struct qn_leased *first = contract_start(c, "a");
+    (void)test_redis_do(server(), "ZREM " Q "lease a");
+    assert_int_equal(contract_tell(c, first, QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_tell(c, first, QN_DONE), QN_STALE);
+    qn_leased_free(first);
+
+    first = contract_start(c, "b");
+    (void)test_redis_do(server(), "ZREM " Q "lease b");
+    assert_int_equal(contract_recover(c, "default"), 0);
+    contract_advance(c, 3 * CONTRACT_LEASE_MS);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    struct qn_leased *second = contract_take_id(c, "default", "b");
+    (void)test_redis_do(server(), "ZREM " Q "lease b");
+    assert_int_equal(contract_finish(c, first, QN_DONE), QN_STALE);
+    assert_int_equal(contract_finish(c, second, QN_DONE), QN_APPLIED);
+    contract_assert_counted(c, "default", 2, 0);
+    assert_int_equal(contract_count(c, "default", QUERN_TASK_ACTIVE), 0);
+}
+
+static void starts_alone_keep_no_answer(struct contract *c)
+{
+    contract_put(c, "default", "a");
+    struct qn_leased *run = contract_fetch(c, "default");
+    assert_int_equal(exchange(c, NULL, run, NULL), QUERN_OK);
+    assert_int_equal(test_redis_do(server(), "HGET " Q "t:a quern_run")[0], '1');
+    assert_int_equal(test_redis_count(server(), "EXISTS " Q "quern:s:0000000000000007:o"), 0);
+    contract_finish(c, run, QN_DONE);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", whatever_is_damaged_nothing_is_half_done),
     CONTRACT_TEST_ONLY("redis", damaged_queue_does_not_keep_the_others_waiting),
     CONTRACT_TEST_ONLY("redis", damaged_counter_keeps_no_run_from_ending),
+    CONTRACT_TEST_ONLY("redis", totals_begin_anew_together_at_the_end_of_64_bits),
+    CONTRACT_TEST_ONLY("redis", deleted_lease_lets_one_run_end),
+    CONTRACT_TEST_ONLY("redis", starts_alone_keep_no_answer),
 };
 CONTRACT_MAIN(tests)

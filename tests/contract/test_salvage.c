@@ -181,6 +181,52 @@ static void salvage_beside_a_give_back_takes_no_other_task(struct contract *c)
     qn_leased_free(runs[1]);
 }
 
+/* What each became is told at its place, however the broker sorts them. */
+static void one_batch_mixes_salvage_with_all_kinds(struct contract *c)
+{
+    enum { COUNT = 8 };
+    static const struct {
+        enum qn_outcome_kind kind;
+        enum qn_applied applied;
+        int state; /* 0: gone */
+    } rows[COUNT] = {{QN_DONE, QN_APPLIED, 0},
+                     {QN_RETRY, QN_APPLIED, QUERN_TASK_RETRY},
+                     {QN_DONE, QN_SALVAGED, 0}, /* the lapsed one */
+                     {QN_SNOOZE, QN_APPLIED, QUERN_TASK_RETRY},
+                     {QN_DONE, QN_STALE, 0}, /* was told before */
+                     {QN_ARCHIVE, QN_APPLIED, QUERN_TASK_ARCHIVED},
+                     {QN_DONE, QN_APPLIED, 0},
+                     {QN_GIVE_BACK, QN_APPLIED, QUERN_TASK_PENDING}};
+    struct qn_leased *runs[COUNT];
+    struct qn_outcome outcomes[COUNT];
+    enum qn_applied applied[COUNT];
+    struct qn_leased *lapsed = contract_start(c, "a");
+    contract_advance(c, CONTRACT_LEASE_MS / 2);
+    contract_put_many(c, "default", "b", COUNT);
+    assert_int_equal(contract_lease(c, "default", COUNT, runs), COUNT);
+    contract_finish(c, runs[2], QN_DONE);
+    runs[2] = lapsed;
+    assert_int_equal(contract_tell(c, runs[4], QN_DONE), QN_APPLIED);
+    contract_advance(c, CONTRACT_LEASE_MS / 2 + 1000);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    for (size_t i = 0; i < COUNT; i++) {
+        outcomes[i] = (struct qn_outcome){.run = runs[i],
+                                          .kind = rows[i].kind,
+                                          .delay_ms = 60000,
+                                          .cause = QUERN_CAUSE_GIVEN_BACK,
+                                          .error = rows[i].kind == QN_DONE ? NULL : "broken"};
+    }
+    struct qn_exchange exchange = {.outcomes = outcomes, .outcome_count = COUNT};
+    contract_exchange(c, &exchange, applied, NULL);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(applied[i], rows[i].applied);
+        assert_int_equal(contract_state(c, "default", runs[i]->task.id), rows[i].state);
+        qn_leased_free(runs[i]);
+    }
+    assert_int_equal(contract_count(c, "default", QUERN_TASK_ACTIVE), 0);
+    contract_assert_counted(c, "default", 7, 2);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(success_is_salvaged_while_the_task_is_pending),
     CONTRACT_TEST(success_is_salvaged_while_the_task_waits_in_retry),
@@ -195,5 +241,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(salvaged_run_keeps_its_result_for_the_retention),
     CONTRACT_TEST(salvage_frees_the_unique_lock),
     CONTRACT_TEST(salvage_beside_a_give_back_takes_no_other_task),
+    CONTRACT_TEST(one_batch_mixes_salvage_with_all_kinds),
 };
 CONTRACT_MAIN(tests)

@@ -12,69 +12,75 @@ local MANY_MISSING = 8
 -- Where others run, a single id is first looked for among so many of the newest.
 local NEW_RUNS = 1000
 
-local function active_window()
-    return {size = 0, back = 0, kept = {}, found = 0}
-end
-
 -- Goes through ids, which follow those that the window has seen, and takes those of `gone` that it
--- finds out of that set. What is cut off in the end reaches up to the last found one: `size` ids,
--- of which the first `back` of `kept` are put back.
-local function active_look(window, ids, first, last, step, gone, seen)
+-- finds out of that set; returns how many. What is cut off in the end reaches up to the last found
+-- one: `size` ids, of which the first `back` of `kept` are put back.
+local function active_look(window, ids, first, last, step, gone)
+    local kept, found = window.kept, 0
+    local seen, size, back, kept_count = window.seen, window.size, window.back, #kept
     for i = first, last, step do
         local id = ids[i]
         seen = seen + 1
         if gone[id] then
             gone[id] = nil
-            window.found = window.found + 1
-            window.size, window.back = seen, #window.kept
+            found, size, back = found + 1, seen, kept_count
         else
-            window.kept[#window.kept + 1] = id
+            kept_count = kept_count + 1
+            kept[kept_count] = id
         end
     end
-    return seen
+    window.seen, window.size, window.back = seen, size, back
+    return found
 end
 
--- From the right end on, as long as many are found there.
-local function active_look_right(gone, count)
-    local right, seen, found = active_window(), 0, count
-    while (count - right.found) * 4 >= count and found * 4 >= count and count > 0 do
-        found = right.found
-        local ids = redis.call('LRANGE', Q .. 'active', -seen - count, -seen - 1)
-        seen = active_look(right, ids, #ids, 1, -1, gone, seen)
-        found = right.found - found
-    end
-    return right
-end
-
--- Where the `count` ids of the set `gone` are. `ids` lists them in the order of their ends, which is
--- about that of their leases: the others are on the left of the first, the newer side. Only reads;
--- in `gone` remain those that were not found.
-local function active_find(ids, gone, count)
-    local plan = {right = active_look_right(gone, count), left = active_window(), gone = gone,
-        deep = {}}
-    local missing, key = count - plan.right.found, Q .. 'active'
+-- What is missing after the right end: the window at the left end, or nil, places deep in the list.
+-- `ids` are in the order of their ends, which is about that of their leases: the others are on the
+-- left of the first, the newer side.
+local function active_look_far(ids, gone, missing)
+    local key, count, left, deep = Q .. 'active', #ids, nil, {}
     local older = math.ceil(count / 4)
-    for i = 1, #ids do
+    for i = 1, count do
         if missing < MANY_MISSING then
             break
         end
         local place = gone[ids[i]] and redis.call('LPOS', key, ids[i])
-        if place and place < 4 * count and plan.left.size == 0 then
+        if place and place < 4 * count and not left then
             local near = redis.call('LRANGE', key, '0', place + older)
-            active_look(plan.left, near, 1, #near, 1, gone, 0)
-            missing = missing - plan.left.found
+            left = {seen = 0, size = 0, back = 0, kept = {}}
+            missing = missing - active_look(left, near, 1, #near, 1, gone)
         elseif place then
             local before, first = missing, math.max(place - count, 0)
             for k, id in ipairs(redis.call('LRANGE', key, first, place + older)) do
                 if gone[id] then
                     gone[id], missing = nil, missing - 1
-                    plan.deep[#plan.deep + 1] = first + k - 1
+                    deep[#deep + 1] = first + k - 1
                 end
             end
             if before - missing < MANY_MISSING then
                 break
             end
         end
+    end
+    return left, deep
+end
+
+-- Where the ids are; only reads. In `gone` are those that were not found.
+local function active_find(ids)
+    local gone, count, missing = {}, #ids, #ids
+    local right = {seen = 0, size = 0, back = 0, kept = {}}
+    for i = 1, count do
+        gone[ids[i]] = true
+    end
+    -- From the right end on, as long as many are found there.
+    local found = count
+    while missing * 4 >= count and found * 4 >= count and count > 0 do
+        local near = redis.call('LRANGE', Q .. 'active', -right.seen - count, -right.seen - 1)
+        found = active_look(right, near, #near, 1, -1, gone)
+        missing = missing - found
+    end
+    local plan = {right = right, gone = gone}
+    if missing >= MANY_MISSING then
+        plan.left, plan.deep = active_look_far(ids, gone, missing)
     end
     return plan
 end
@@ -93,13 +99,13 @@ end
 -- Removes all of them; the deep ones first, while their places are what they were.
 local function active_leave(plan)
     local key = Q .. 'active'
-    for _, place in ipairs(plan.deep) do
-        redis.call('LSET', key, place, 'quern:gone')
-    end
-    if #plan.deep > 0 then
+    if plan.deep and plan.deep[1] then
+        for _, place in ipairs(plan.deep) do
+            redis.call('LSET', key, place, 'quern:gone')
+        end
         redis.call('LREM', key, #plan.deep, 'quern:gone')
     end
-    if plan.left.size > 0 then
+    if plan.left then
         redis.call('LTRIM', key, plan.left.size, '-1')
         active_put_back('LPUSH', plan.left)
     end

@@ -1,8 +1,12 @@
 -- lib_count.lua - asynq's counters: runs that ended and runs that failed, in total and of the day
 -- (UTC). A day's is kept for 90 days from its first run on.
+--
+-- Statistics must not keep a run from ending: a counter that holds no number is left as it is, and
+-- doctor tells of it. So counting is the one thing that may fail while a script writes.
 
 -- QN_HISTORY_DAYS of limits.h; unit.redis_scripts sees to that.
 local DAY_KEPT_S = 7776000
+local COUNT_MAX = 9223372036854774784
 
 -- The date of a moment, as "2026-11-21". Counted in years that begin in March, so that the day of a
 -- leap year is their last.
@@ -20,46 +24,26 @@ local function date_of(seconds)
     return string.format('%04d-%02d-%02d', year, month, day)
 end
 
--- Reads a counter; nil if it is none: then nothing is counted there. Statistics must not keep a run
--- from ending; doctor tells of what is damaged.
-local COUNT_MAX = 9223372036854774784
-local function count_read(key)
-    local value = redis.pcall('GET', key) or '0'
-    return type(value) == 'string' and string.match(value, '^%d+$') and tonumber(value) or nil
+-- Counts in total and of the day; `more` is a text. At the end of 64 bits totals begin anew
+-- together, as asynq's: then, or if `wraps` says so, true is returned.
+local function count_more(key, more, day, now_s, wraps)
+    local total = redis.pcall('INCRBY', key, more)
+    local is_over = type(total) == 'table' and string.find(total.err, 'overflow', 1, true)
+    if is_over or type(total) == 'number' and (wraps or total > COUNT_MAX) then
+        redis.call('SET', key, more)
+        wraps = true
+    end
+    key = key .. day
+    if redis.pcall('INCRBY', key, more) == tonumber(more) then
+        redis.call('EXPIREAT', key, string.format('%.0f', now_s + DAY_KEPT_S))
+    end
+    return wraps
 end
 
--- What count_write needs, read before anything is written.
-local function count_plan(Q, now_s, failed)
+local function count_write(Q, now_s, processed, failed)
     local day = ':' .. date_of(now_s)
-    local counts = {day = day, expires_s = string.format('%.0f', now_s + DAY_KEPT_S)}
-    for _, name in ipairs({'processed', failed > 0 and 'failed' or nil}) do
-        counts[name] = count_read(Q .. name)
-        counts[name .. day] = count_read(Q .. name .. day)
-    end
-    return counts
-end
-
-local function count_day(Q, name, more, counts)
-    local key = name .. counts.day
-    if counts[key] and counts[key] + more <= COUNT_MAX and
-        redis.call('INCRBY', Q .. key, more) == more then
-        redis.call('EXPIREAT', Q .. key, counts.expires_s)
-    end
-end
-local function count_total(Q, name, more, counts, wraps)
-    if counts[name] then
-        redis.call(wraps and 'SET' or 'INCRBY', Q .. name, more)
-    end
-end
-
--- At the end of 64 bits both totals begin anew together, as asynq's.
-local function count_write(Q, counts, processed, failed)
-    local wraps = (counts.processed or 0) + processed > COUNT_MAX
-    count_day(Q, 'processed', processed, counts)
-    count_total(Q, 'processed', processed, counts, wraps)
+    local wraps = count_more(Q .. 'processed', string.format('%d', processed), day, now_s, false)
     if failed > 0 then
-        count_day(Q, 'failed', failed, counts)
-        wraps = wraps or (counts.failed or 0) + failed > COUNT_MAX
-        count_total(Q, 'failed', failed, counts, wraps)
+        count_more(Q .. 'failed', string.format('%d', failed), day, now_s, wraps)
     end
 end

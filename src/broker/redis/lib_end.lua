@@ -1,10 +1,8 @@
 -- lib_end.lua - how runs end, alike for outcomes that are told (outcome.lua) and leases that nobody
--- prolonged (recover.lua). Expects Q, the prefix of the queue, lib_count.lua and lib_lock.lua.
+-- prolonged (recover.lua). Expects Q, the prefix of the queue, lib_done.lua and lib_lock.lua.
 --
 -- First everything is planned, and read with the command of its type what will be written; then
--- end_write writes it all, and nothing can fail any more. What leaves `active` its caller removes
--- from there: he knows best how to find it in the list.
-local T = Q .. 't:'
+-- end_write writes it all, and nothing can fail any more.
 -- As in limits.h; unit.redis_scripts sees to that.
 local CRASH_MAX = 3
 local CRASH_WINDOW_MS = 259200000
@@ -14,21 +12,15 @@ local ARCHIVE_SIZE_MAX = 10000
 -- What it may grow beyond that between two prunes, and what is then taken away at once.
 local ARCHIVE_SLACK = 500
 
-local time = redis.call('TIME')
-local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 -- The plan.
-local leaving = {}
-local keys_gone = {}
 local changes = {}
 local removals = {}
 local back = {}
 local moved = {retry = {}, archived = {}, completed = {}}
 local due, whole = {}, {}
 local from_pending, from_retry = {}, {}
-local processed, failed = 0, 0
-local streak_count, streak_id, streak_changed
 
 -- --- Texts ---
 
@@ -87,18 +79,8 @@ local function fields_of(id, ...)
     return fields.err and {} or fields
 end
 
--- --- The streak: crashes of different tasks in a row ---
+-- --- The streak ---
 
-local function streak_read()
-    local text = redis.call('HGET', Q .. 'quern:meta', 'streak') or ''
-    streak_count, streak_id = string.match(text, '^(%d+) (.*)$')
-    streak_count = tonumber(streak_count or 0)
-end
-local function streak_broken()
-    if streak_count > 0 then
-        streak_count, streak_id, streak_changed = 0, '', true
-    end
-end
 local function streak_goes_on(id)
     if streak_count == 0 or streak_id ~= id then
         streak_count, streak_id, streak_changed = streak_count + 1, id, true
@@ -110,12 +92,6 @@ local function is_chargeable()
 end
 
 -- --- Planning ---
-
-local function count(processed_more, failed_more)
-    processed = processed + processed_more
-    failed = failed + failed_more
-    streak_broken()
-end
 
 local function plan_unlock(id, lock)
     if owns_lock(id, lock) then
@@ -294,11 +270,6 @@ end
 
 -- --- Writing ---
 
-local function write_each(command, list, size)
-    for i = 1, #list, size do
-        redis.call(command, unpack(list, i, math.min(i + size - 1, #list)))
-    end
-end
 local function write_to(command, key, list)
     for i = 1, #list, 1000 do
         redis.call(command, key, unpack(list, i, math.min(i + 999, #list)))
@@ -327,7 +298,6 @@ local function write_zsets(surplus, surplus_count, trimmed)
 end
 
 local function write_lists(taken, merged)
-    write_to('ZREM', Q .. 'lease', leaving)
     write_to('ZREM', Q .. 'retry', from_retry)
     if taken > 0 then
         redis.call('RPOP', Q .. 'pending', taken)
@@ -348,10 +318,7 @@ end
 
 -- Carries out the plan.
 local function end_write()
-    local taken, merged, surplus, surplus_count, trimmed, counts = 0, {}, {}, 0, 0, nil
-    if processed > 0 then
-        counts = count_plan(Q, now_s, failed)
-    end
+    local taken, merged, surplus, surplus_count, trimmed = 0, {}, {}, 0, 0
     if #back > 0 then
         redis.call('LLEN', Q .. 'pending')
         taken, merged = read_head()
@@ -367,15 +334,8 @@ local function end_write()
         surplus, surplus_count = read_surplus()
         trimmed = tonumber(redis.call('HGET', Q .. 'quern:meta', 'trimmed') or '') or 0
     end
+    done_write()
     write_lists(taken, merged)
-    write_each('DEL', keys_gone, 1000)
     write_fields()
     write_zsets(surplus, surplus_count, trimmed)
-    if counts then
-        count_write(Q, counts, processed, failed)
-    end
-    if streak_changed then
-        redis.call('HSET', Q .. 'quern:meta', 'streak', whole_number(streak_count) .. ' ' ..
-            streak_id)
-    end
 end

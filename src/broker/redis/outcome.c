@@ -59,11 +59,24 @@ static quern_status put_message(struct qn_talk *talk, const struct qn_outcome *o
     return status;
 }
 
+static void put_run(struct qn_talk *talk, const struct qn_leased *run)
+{
+    qn_talk_text(talk, run->task.id);
+    qn_talk_uint(talk, run->token);
+}
+
 static void put_head(struct qn_talk *talk, const char *kind, const struct qn_leased *run)
 {
     qn_talk_text(talk, kind);
-    qn_talk_text(talk, run->task.id);
-    qn_talk_uint(talk, run->token);
+    put_run(talk, run);
+}
+
+/* Done, and nothing stays or is to be freed: the script has a short way for these. */
+static bool is_plain(const struct qn_outcome *outcome)
+{
+    const struct qn_task *task = &outcome->run->task;
+    return outcome->kind == QN_DONE && task->retention_ms <= 0 &&
+           text_or_empty(task->unique_key)[0] == '\0';
 }
 
 static void put_done(struct qn_talk *talk, const struct qn_outcome *outcome)
@@ -77,8 +90,6 @@ static void put_done(struct qn_talk *talk, const struct qn_outcome *outcome)
         qn_talk_text(talk, outcome->has_result ? "1" : "0");
         qn_talk_bytes(talk, outcome->result != NULL ? outcome->result : "",
                       outcome->has_result ? outcome->result_size : 0);
-    } else if (outcome->kind == QN_DONE && lock[0] == '\0') {
-        put_head(talk, "d", outcome->run);
     } else {
         put_head(talk, outcome->kind == QN_DONE ? "u" : "e", outcome->run);
         qn_talk_text(talk, lock);
@@ -184,37 +195,52 @@ static bool is_of(const struct qn_leased *run, const char *queue)
     return strcmp(run->task.queue, queue) == 0;
 }
 
-static void begin_queue(struct qn_talk *talk, const struct qn_exchange *exchange, const char *queue)
+/* Begins the script of a queue with its plain outcomes. They come first in the answer, too. */
+static void begin_queue(struct qn_talk *talk, const struct qn_exchange *exchange, const char *queue,
+                        size_t command, struct plan *plan)
 {
+    size_t plain_count = 0;
     size_t start_count = 0;
+    for (size_t i = 0; i < exchange->outcome_count; i++) {
+        const struct qn_outcome *outcome = &exchange->outcomes[i];
+        if (is_plain(outcome) && is_of(outcome->run, queue)) {
+            plan->places[i] = (struct place){.command = command, .index = plain_count++};
+        }
+    }
     for (size_t i = 0; i < exchange->start_count; i++) {
         start_count += is_of(exchange->starts[i], queue) ? 1 : 0;
     }
+    plan->counts[command] = plain_count;
     qn_talk_script(talk, &qn_lua_outcome, 1);
     qn_talk_prefix(talk, queue);
     qn_talk_session(talk, exchange->stamp.session);
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
+    qn_talk_uint(talk, plain_count);
     qn_talk_uint(talk, start_count);
+    for (size_t i = 0; i < exchange->outcome_count && plain_count > 0; i++) {
+        if (is_plain(&exchange->outcomes[i]) && is_of(exchange->outcomes[i].run, queue)) {
+            put_run(talk, exchange->outcomes[i].run);
+        }
+    }
     for (size_t i = 0; i < exchange->start_count; i++) {
         if (is_of(exchange->starts[i], queue)) {
-            qn_talk_text(talk, exchange->starts[i]->task.id);
-            qn_talk_uint(talk, exchange->starts[i]->token);
+            put_run(talk, exchange->starts[i]);
         }
     }
 }
 
-/* Everything of the queue that outcome or start number `first` is the first of. */
+/* Everything of one queue. */
 static quern_status add_queue(struct qn_talk *talk, const struct qn_exchange *exchange,
                               const char *queue, size_t command, struct plan *plan,
                               quern_error *err)
 {
     quern_status status = QUERN_OK;
-    begin_queue(talk, exchange, queue);
-    plan->counts[command] = 0;
+    begin_queue(talk, exchange, queue, command, plan);
     for (size_t i = 0; status == QUERN_OK && i < exchange->outcome_count; i++) {
-        if (is_of(exchange->outcomes[i].run, queue)) {
+        const struct qn_outcome *outcome = &exchange->outcomes[i];
+        if (!is_plain(outcome) && is_of(outcome->run, queue)) {
             plan->places[i] = (struct place){.command = command, .index = plan->counts[command]++};
-            status = put_outcome(talk, &exchange->outcomes[i], err);
+            status = put_outcome(talk, outcome, err);
         }
     }
     return status;

@@ -1,212 +1,116 @@
 -- outcome.lua - applies how runs of one queue ended, and notes which runs have started.
 --
--- KEYS: prefix of the queue. ARGV: session, sequence, how many starts, for each of them id and
--- token; then for each outcome a letter, id, token and
---   d: done, nothing is kept
---   u: the same; lock
+-- KEYS: prefix of the queue. ARGV: session, sequence, how many plain outcomes, how many starts; id
+-- and token of each plain outcome: done, nothing is kept, no lock; id and token of each start; then
+-- for each other outcome a letter, id, token and
+--   u: done; lock
 --   e: dropped; lock
 --   c: completed; lock, retention in ms, 1 if there is a result, the result
 --   r: to retry; delay in ms, cause, 1 if it counts as failed, message ("": as it is)
 --   a: archived; message
 --   g: given back; cause
 --   x: crashed; cause, 1 if it had started, message ("": as it is), in words
--- Reply: for each outcome 0 applied, 1 stale, 2 salvaged, 3 archived.
+-- Reply: for each outcome, the plain ones first, 0 applied, 1 stale, 2 salvaged, 3 archived. Starts
+-- alone are not kept for a replay: noted twice they are the same.
 --
--- A run is alive if its task is active, leased, and carries the token. The messages come without
--- the moment of the failure: that is the server's, and is put at their end.
+-- A run is alive if its task is active and carries the token. The messages come without the moment
+-- of the failure: that is the server's, and is put at their end.
+--
+-- Mostly all are plain, and alive: that way is short, and what is not needed for it is not even
+-- defined. Whether such a task is active is seen from the list `active`, which is read anyway.
 local Q = KEYS[1]
-redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_session.lua
+local plain_count, start_count = tonumber(ARGV[3]), tonumber(ARGV[4])
+local starts_at = 5 + 2 * plain_count
+local others_at = starts_at + 2 * start_count
 local session_key = Q .. 'quern:s:' .. ARGV[1] .. ':o'
-local answer = session_find(session_key, ARGV[2])
+local tells = plain_count > 0 or ARGV[others_at]
+local answer = tells and session_find(session_key, ARGV[2])
 if answer then
     return answer
 end
 -- include: lib_count.lua
--- include: lib_lock.lua
--- include: lib_end.lua
+-- include: lib_done.lua
 -- include: lib_active.lua
 
-local words = {d = 0, u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 4}
-local start_count = tonumber(ARGV[3])
-local kinds, ids, places = {}, {}, {}
-local at = 4 + 2 * start_count
-while at <= #ARGV do
-    local i = #ids + 1
-    kinds[i], ids[i], places[i] = ARGV[at], ARGV[at + 1], at + 2
-    at = at + 3 + words[kinds[i]]
-end
-local leases = #ids > 0 and redis.call('ZMSCORE', Q .. 'lease', unpack(ids))
-local applied, ended = {}, {}
 streak_read()
 
-local function leave(id)
-    leaving[#leaving + 1] = id
-    ended[id] = true
-end
+-- By the place of the outcome: '1', '2', '3'; where nothing stands it was applied.
+local applied, applied_count = {}, plain_count
+local ended, places = {}, {}
 
--- Of a task that is alive under this token: past, run and place; else nil.
-local function alive(i, token)
-    local fields = fields_of(ids[i], 'state', 'pending_since', 'quern_past', 'quern_run',
-        'quern_place')
-    if not leases[i] or fields[1] ~= 'active' or fields[2] ~= token then
-        -- bug TOKEN_UNCHECKED: if not leases[i] or fields[1] ~= 'active' then
-        return nil
-    end
-    leave(ids[i])
-    return past_read(fields[3]), run_read(fields[4]), fields[5]
-end
-
--- A fence is the token without its random digits; it grows over all runs.
-local function fence_of(token)
-    return tonumber(string.sub(token, 1, -4))
-end
-
--- The lease of a successful run was lost, but nobody has started the task since: it still carries
--- the token and waits because of the loss. Where it is in pending must be found near the head.
-local function may_be_salvaged(id, state, past)
-    local cause = past_read(past).cause
-    if cause ~= 4 and cause ~= 6 then
-        return false
-    end
-    if state == 'retry' then
-        from_retry[#from_retry + 1] = id
-        whole[#whole + 1] = id
-        return true
-    end
-    if state == 'pending' and
-        redis.call('LPOS', Q .. 'pending', id, 'RANK', -1, 'MAXLEN', 10000) then
-        from_pending[#from_pending + 1] = id
-        return true
-    end
-    return false
-end
-
-local function finish(i, lock, keep, salvages)
-    local id = ids[i]
-    local name = T .. id
-    local fields = redis.pcall('HMGET', name, 'state', 'pending_since')
-    local result = '0'
-    if fields[2] ~= ARGV[places[i]] then
-        -- bug TOKEN_UNCHECKED: if false then
-        return '1'
-    end
-    if leases[i] and fields[1] == 'active' then
-        leaving[#leaving + 1] = id
-    elseif salvages and may_be_salvaged(id, fields[1], fields_of(id, 'quern_past')[1]) then
-        result = '2'
-    else
-        return '1'
-    end
-    ended[id] = true
-    count(1, 0)
-    if lock then
-        plan_unlock(id, lock)
-    end
-    -- bug UNIQUE_LOCK_WRONG: local kept = lock
-    if keep then
-        keep(id, past_read(fields_of(id, 'quern_past')[1]))
-    else
-        keys_gone[#keys_gone + 1] = name
-    end
-    return result
-end
-
-local apply = {}
-function apply.d(i)
-    return finish(i, nil, nil, true)
-end
-function apply.u(i, first)
-    return finish(i, ARGV[first], nil, true)
-end
-function apply.e(i, first)
-    return finish(i, ARGV[first], nil, false)
-end
-function apply.c(i, first)
-    return finish(i, ARGV[first], function(id, past)
-        local message = fields_of(id, 'msg')[1] or ''
-        local until_ms = now_ms + tonumber(ARGV[first + 1])
-        past.ended_ms, past.since = now_ms, '0'
-        if ARGV[first + 2] == '1' then
-            plan_set(id, 'result', ARGV[first + 3])
+-- Those whose token is right leave; how many.
+local function plan_plain()
+    local pcall, n = redis.pcall, 0
+    for i = 1, plain_count do
+        local id = ARGV[2 * i + 3]
+        local name = T .. id
+        if ended[id] or pcall('HGET', name, 'pending_since') ~= ARGV[2 * i + 4] then
+            -- bug TOKEN_UNCHECKED: if ended[id] then
+            applied[i] = '1'
+        else
+            n = n + 1
+            leaving[n], keys_gone[n], places[n], ended[id] = id, name, i, true
         end
-        plan_move(id, 'completed', math.ceil(until_ms / 1000), false, past,
-            with_completed_at(message))
-        plan_set(id, 'quern_past', past_text(past) .. ' ' .. whole_number(until_ms))
-    end, true)
-end
-function apply.r(i, first, token)
-    local past = alive(i, token)
-    if not past then
-        return '1'
-        -- bug FAILED_RUN_SALVAGED: return finish(i, nil, nil, true)
     end
-    local counts = ARGV[first + 2] == '1'
-    local message = ARGV[first + 3]
-    past.cause, past.ended_ms, past.since = tonumber(ARGV[first + 1]), 0, '0'
-    if counts then
-        past.failed_ms = now_ms
-        message = with_failed_at(message)
-    end
-    plan_retry(ids[i], now_ms + tonumber(ARGV[first]), false, past, message ~= '' and message)
-    count(counts and 1 or 0, counts and 1 or 0)
-    return '0'
-end
-function apply.a(i, first, token)
-    local past = alive(i, token)
-    if not past then
-        return '1'
-    end
-    past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
-    plan_move(ids[i], 'archived', now_s, false, past, with_failed_at(ARGV[first]))
-    count(1, 1)
-    return '0'
-end
-function apply.g(i, first, token)
-    local past, run, place = alive(i, token)
-    if not past then
-        return '1'
-    end
-    past.cause, past.ended_ms, past.since = tonumber(ARGV[first]), 0, '0'
-    plan_back(ids[i], place, fence_of(token), past, run.since ~= '0' and run.since or token)
-    return '0'
-end
-function apply.x(i, first, token)
-    local past, run, place = alive(i, token)
-    if not past then
-        return '1'
-    end
-    local started = ARGV[first + 1] == '1'
-    -- bug UNSTARTED_CHARGED: local started = true
-    local message = ARGV[first + 2]
-    local poison = plan_crash(ids[i], {past = past, run = run, place = place, token = token,
-        fence = fence_of(token), charged = started and is_chargeable(),
-        cause = tonumber(ARGV[first]), message = message ~= '' and message or nil,
-        last = ARGV[first + 3]})
-    if started then
-        streak_goes_on(ids[i])
-    end
-    return poison and '3' or '0'
+    return n
 end
 
-for i = 1, #ids do
-    applied[i] = ended[ids[i]] and '1' or apply[kinds[i]](i, places[i] + 1, ARGV[places[i]])
+-- Of the plain ones in the set `unsure` those do not leave that are not active; their places.
+local function take_back(unsure)
+    local lost = {}
+    for n = #leaving, 1, -1 do
+        local id = leaving[n]
+        if unsure[id] and redis.pcall('HGET', T .. id, 'state') ~= 'active' then
+            table.remove(leaving, n)
+            table.remove(keys_gone, n)
+            lost[#lost + 1] = places[n]
+            unsure[id], ended[id] = nil, nil
+        end
+    end
+    return lost
 end
-for i = 4, 3 + 2 * start_count, 2 do
-    local fields = fields_of(ARGV[i], 'state', 'pending_since', 'quern_run')
-    if not ended[ARGV[i]] and fields[1] == 'active' and fields[2] == ARGV[i + 1] then
-        local run = run_read(fields[3])
-        run.started, run.started_ms = true, whole_number(now_ms)
-        plan_set(ARGV[i], 'quern_run', run_text(run))
+
+local plain_only = start_count == 0 and not ARGV[others_at]
+local write, active, lost = done_write, nil, {}
+if plan_plain() > 0 then
+    active = plain_only and active_find(leaving)
+    local unsure = active and active.gone or ended
+    lost = next(unsure) and take_back(unsure) or lost
+    count(#leaving, 0)
+end
+if lost[1] or not plain_only then
+-- include: lib_lock.lua
+-- include: lib_end.lua
+-- include: lib_outcomes.lua
+    write = end_write
+    for _, i in ipairs(lost) do
+        applied[i] = finish(ARGV[2 * i + 3], ARGV[2 * i + 4], nil, nil, true)
+    end
+    local at = others_at
+    while ARGV[at] do
+        local kind, id, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+        applied_count = applied_count + 1
+        applied[applied_count] = ended[id] and '1' or apply[kind](id, token, at + 3)
+        at = at + 3 + words[kind]
+    end
+    for i = starts_at, others_at - 1, 2 do
+        note_start(ARGV[i], ARGV[i + 1])
     end
 end
-local gone = {}
-for _, id in ipairs(leaving) do
-    gone[id] = true
-end
-local active = active_find(leaving, gone, #leaving)
-end_write()
+active = active or active_find(leaving)
+write()
 active_leave(active)
-answer = table.concat(applied)
-session_keep(session_key, ARGV[2], answer)
-return answer
+
+if tells then
+    if next(applied) then
+        for i = 1, applied_count do
+            applied[i] = applied[i] or '0'
+        end
+        answer = table.concat(applied)
+    else
+        answer = string.rep('0', applied_count)
+    end
+    session_keep(session_key, ARGV[2], answer)
+end
+return answer or ''

@@ -18,6 +18,7 @@
 local Q = KEYS[1]
 redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_count.lua
+-- include: lib_done.lua
 -- include: lib_lock.lua
 -- include: lib_end.lua
 local limit, page, from = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -200,7 +201,9 @@ end
 if #marks > 0 then
     redis.call('LREM', Q .. 'active', -#marks, 'quern:gone')
 end
-write_each('DEL', stubs, 1000)
+if #stubs > 0 then
+    redis.call('DEL', unpack(stubs))
+end
 write_to('ZADD', Q .. 'lease', adopted)
 write_to('HSET', Q .. 'quern:workers', gone)
 reply[1] = at_end and 0 or from + looked - #marks

@@ -1,0 +1,157 @@
+-- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
+-- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_end.lua and the set `ended`.
+-- A letter's function gets id, token, and where its words begin in ARGV.
+local words = {u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 4}
+
+local function leave(id)
+    leaving[#leaving + 1] = id
+    ended[id] = true
+end
+
+-- Of a task that is alive under this token: past, run and place; else nil.
+local function alive(id, token)
+    local fields = fields_of(id, 'state', 'pending_since', 'quern_past', 'quern_run',
+        'quern_place')
+    if fields[1] ~= 'active' or fields[2] ~= token then
+        -- bug TOKEN_UNCHECKED: if fields[1] ~= 'active' then
+        return nil
+    end
+    leave(id)
+    return past_read(fields[3]), run_read(fields[4]), fields[5]
+end
+
+-- A fence is the token without its random digits; it grows over all runs.
+local function fence_of(token)
+    return tonumber(string.sub(token, 1, -4))
+end
+
+-- The lease of a successful run was lost, but nobody has started the task since: it still carries
+-- the token and waits because of the loss. Where it is in pending must be found near the head.
+local function may_be_salvaged(id, state, past)
+    local cause = past_read(past).cause
+    if cause ~= 4 and cause ~= 6 then
+        return false
+    end
+    if state == 'retry' then
+        from_retry[#from_retry + 1] = id
+        whole[#whole + 1] = id
+        return true
+    end
+    if state == 'pending' and
+        redis.call('LPOS', Q .. 'pending', id, 'RANK', -1, 'MAXLEN', 10000) then
+        from_pending[#from_pending + 1] = id
+        return true
+    end
+    return false
+end
+
+local function finish(id, token, lock, keep, salvages)
+    local fields = fields_of(id, 'state', 'pending_since')
+    local result = '0'
+    if fields[2] ~= token then
+        -- bug TOKEN_UNCHECKED: if false then
+        return '1'
+    end
+    if fields[1] == 'active' then
+        leaving[#leaving + 1] = id
+    elseif salvages and may_be_salvaged(id, fields[1], fields_of(id, 'quern_past')[1]) then
+        result = '2'
+    else
+        return '1'
+    end
+    ended[id] = true
+    count(1, 0)
+    if lock then
+        plan_unlock(id, lock)
+    end
+    -- bug UNIQUE_LOCK_WRONG: local kept = lock
+    if keep then
+        keep(past_read(fields_of(id, 'quern_past')[1]))
+    else
+        keys_gone[#keys_gone + 1] = T .. id
+    end
+    return result
+end
+
+local apply = {}
+function apply.u(id, token, first)
+    return finish(id, token, ARGV[first], nil, true)
+end
+function apply.e(id, token, first)
+    return finish(id, token, ARGV[first], nil, false)
+end
+function apply.c(id, token, first)
+    return finish(id, token, ARGV[first], function(past)
+        local message = fields_of(id, 'msg')[1] or ''
+        local until_ms = now_ms + tonumber(ARGV[first + 1])
+        past.ended_ms, past.since = now_ms, '0'
+        if ARGV[first + 2] == '1' then
+            plan_set(id, 'result', ARGV[first + 3])
+        end
+        plan_move(id, 'completed', math.ceil(until_ms / 1000), false, past,
+            with_completed_at(message))
+        plan_set(id, 'quern_past', past_text(past) .. ' ' .. whole_number(until_ms))
+    end, true)
+end
+function apply.r(id, token, first)
+    local past = alive(id, token)
+    if not past then
+        return '1'
+        -- bug FAILED_RUN_SALVAGED: return finish(id, token, nil, nil, true)
+    end
+    local counts = ARGV[first + 2] == '1'
+    local message = ARGV[first + 3]
+    past.cause, past.ended_ms, past.since = tonumber(ARGV[first + 1]), 0, '0'
+    if counts then
+        past.failed_ms = now_ms
+        message = with_failed_at(message)
+    end
+    plan_retry(id, now_ms + tonumber(ARGV[first]), false, past, message ~= '' and message)
+    count(counts and 1 or 0, counts and 1 or 0)
+    return '0'
+end
+function apply.a(id, token, first)
+    local past = alive(id, token)
+    if not past then
+        return '1'
+    end
+    past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
+    plan_move(id, 'archived', now_s, false, past, with_failed_at(ARGV[first]))
+    count(1, 1)
+    return '0'
+end
+function apply.g(id, token, first)
+    local past, run, place = alive(id, token)
+    if not past then
+        return '1'
+    end
+    past.cause, past.ended_ms, past.since = tonumber(ARGV[first]), 0, '0'
+    plan_back(id, place, fence_of(token), past, run.since ~= '0' and run.since or token)
+    return '0'
+end
+function apply.x(id, token, first)
+    local past, run, place = alive(id, token)
+    if not past then
+        return '1'
+    end
+    local started = ARGV[first + 1] == '1'
+    -- bug UNSTARTED_CHARGED: local started = true
+    local message = ARGV[first + 2]
+    local poison = plan_crash(id, {past = past, run = run, place = place, token = token,
+        fence = fence_of(token), charged = started and is_chargeable(),
+        cause = tonumber(ARGV[first]), message = message ~= '' and message or nil,
+        last = ARGV[first + 3]})
+    if started then
+        streak_goes_on(id)
+    end
+    return poison and '3' or '0'
+end
+
+local function note_start(id, token)
+    local fields = fields_of(id, 'state', 'pending_since', 'quern_run')
+    if not ended[id] and fields[1] == 'active' and fields[2] == token then
+        local run = run_read(fields[3])
+        run.started, run.started_ms = true, whole_number(now_ms)
+        plan_set(id, 'quern_run', run_text(run))
+    end
+end
