@@ -23,9 +23,11 @@ struct qn_pool_item {
 /* Starts `size` threads with all signals blocked (lazily: a thread is made when an item needs it).
  */
 QUERN_NODISCARD quern_status qn_pool_new(size_t size, struct qn_pool **ret_pool, quern_error *err);
-/* Appends items (a list of qn_pool_item.node) and empties the list. Wakes only sleepers, one at a
- * time: a thread that takes an item wakes the next one if more wait. */
-void qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items);
+/* Appends items (a list of qn_pool_item.node) and empties the list. True: then call qn_pool_wake,
+ * as soon as no lock is held that an item needs. Only sleepers are woken, one at a time: a thread
+ * that takes an item wakes the next one if more wait. */
+QUERN_NODISCARD bool qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items);
+void qn_pool_wake(struct qn_pool *pool);
 /* Takes an item back that no thread has started; false when it is too late. */
 bool qn_pool_take_back(struct qn_pool *pool, struct qn_pool_item *item);
 /* The thread that runs `item` has been given up: it is not counted any more and ends when its

@@ -81,19 +81,22 @@ static quern_status start_thread(struct qn_pool *pool, quern_error *err)
 }
 
 /* With mutex held. Sees to it that somebody will look at the items, unless somebody is on the way
- * or all threads are busy: those look when they have finished. */
-static void wake_one(struct qn_pool *pool)
+ * or all threads are busy: those look when they have finished. True: a sleeper has to be signalled,
+ * best without the mutex: signalling takes long enough for him to wake up and wait for it. */
+static bool choose_wake(struct qn_pool *pool)
 {
     if (pool->waking || qn_list_empty(&pool->items)) {
-        return;
+        return false;
     }
     if (pool->sleeping > 0) {
         pool->waking = true;
-        (void)pthread_cond_signal(&pool->work);
-    } else if (pool->counted < pool->size && !pool->stopping) {
+        return true;
+    }
+    if (pool->counted < pool->size && !pool->stopping) {
         /* Without a new thread the busy ones do the work, only later. */
         pool->waking = start_thread(pool, NULL) == QUERN_OK;
     }
+    return false;
 }
 
 /* With mutex held, which is let go while the item is executed. */
@@ -103,8 +106,11 @@ static void run_item(struct thread *thread, struct qn_list *node)
     struct qn_pool_item *item = QN_CONTAINER_OF(node, struct qn_pool_item, node);
     thread->item = item;
     thread->item_number = ++pool->items_taken;
-    wake_one(pool);
+    bool wake = choose_wake(pool);
     (void)pthread_mutex_unlock(&pool->mutex);
+    if (wake) {
+        qn_pool_wake(pool);
+    }
     item->execute(item); /* it may be freed in there */
     (void)pthread_mutex_lock(&pool->mutex);
     thread->item = NULL;
@@ -174,7 +180,7 @@ quern_status qn_pool_new(size_t size, struct qn_pool **ret_pool, quern_error *er
     return QUERN_OK;
 }
 
-void qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items)
+bool qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items)
 {
     (void)pthread_mutex_lock(&pool->mutex);
     QN_ASSERT(!pool->stopping);
@@ -183,8 +189,14 @@ void qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items)
         qn_list_append(&pool->items, node);
         node = qn_list_shift(take_items);
     }
-    wake_one(pool);
+    bool wake = choose_wake(pool);
     (void)pthread_mutex_unlock(&pool->mutex);
+    return wake;
+}
+
+void qn_pool_wake(struct qn_pool *pool)
+{
+    (void)pthread_cond_signal(&pool->work);
 }
 
 bool qn_pool_take_back(struct qn_pool *pool, struct qn_pool_item *item)
@@ -219,14 +231,18 @@ bool qn_pool_quarantine(struct qn_pool *pool, struct qn_pool_item *item, size_t 
     join_ended(pool);
     struct thread *thread = find_thread(pool, item);
     bool replaced = false;
+    bool wake = false;
     if (thread != NULL && pool->quarantined < limit) {
         thread->quarantined = true;
         pool->quarantined++;
         pool->counted--;
         replaced = true;
-        wake_one(pool);
+        wake = choose_wake(pool);
     }
     (void)pthread_mutex_unlock(&pool->mutex);
+    if (wake) {
+        qn_pool_wake(pool);
+    }
     return replaced;
 }
 

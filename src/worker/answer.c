@@ -186,8 +186,11 @@ static void take_runs(struct quern_worker *worker, struct qn_turn *turn)
         }
     }
     /* Under the mutex, so that nobody takes one back while it is on its way. */
-    qn_pool_submit(worker->pool, &line);
+    bool wake = qn_pool_submit(worker->pool, &line);
     (void)pthread_mutex_unlock(&worker->mutex);
+    if (wake) {
+        qn_pool_wake(worker->pool);
+    }
 }
 
 /* Whether there may be more to fetch, and what to do when a look found nothing. */

@@ -99,8 +99,11 @@ static void submit(struct qn_pool *pool, struct scene *scene, struct item *items
         items[i].base.execute = execute;
         qn_list_append(&list, &items[i].base.node);
     }
-    qn_pool_submit(pool, &list);
+    bool wake = qn_pool_submit(pool, &list);
     assert_true(qn_list_empty(&list));
+    if (wake) {
+        qn_pool_wake(pool);
+    }
 }
 
 static struct qn_pool *new_pool(size_t size)
@@ -247,7 +250,9 @@ static void threads_block_the_signals_of_the_program(void **state)
     qn_list_init(&list);
     qn_list_append(&list, &item.base.node);
     struct qn_pool *pool = new_pool(1);
-    qn_pool_submit(pool, &list);
+    if (qn_pool_submit(pool, &list)) {
+        qn_pool_wake(pool);
+    }
     assert_true(qn_pool_stop(pool, soon()));
     assert_int_equal(atomic_load(&blocked_signals), 4);
     scene_finish(&scene);
