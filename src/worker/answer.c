@@ -200,14 +200,18 @@ static void take_shortfall(struct quern_worker *worker, const struct qn_turn *tu
     if (turn->exchange.room == 0) {
         return;
     }
-    pump->armed = false;
-    pump->look_at_mono_ns = 0;
-    if (turn->reply.run_count > 0 || turn->reply.more) {
-        pump->fruitless = 0;
-    }
     bool is_full = turn->reply.run_count == turn->exchange.room || turn->reply.more;
     if (!is_full || turn->reply.run_count >= QN_BATCH_WORTH) {
         pump->plenty = is_full;
+    }
+    bool found = turn->reply.run_count > 0 || turn->reply.more;
+    if (!turn->looks && !found) {
+        return; /* nobody had told of work, and there was none: if it was armed, it still is */
+    }
+    pump->armed = false;
+    pump->look_at_mono_ns = 0;
+    if (found) {
+        pump->fruitless = 0;
     }
     if (is_full) {
         (void)pthread_mutex_lock(&worker->mutex);

@@ -39,6 +39,7 @@ enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_
 struct qn_turn {
     bool open;
     bool in_doubt;         /* it may have taken effect: not a word of it may change */
+    bool looks;            /* it was built because there may be something to fetch */
     bool in_flight;        /* the broker is being asked; guarded by mutex, too */
     struct qn_stamp stamp; /* of the latest exchange: a session for each turn */
     struct qn_exchange exchange;
@@ -80,6 +81,7 @@ struct qn_pump {
     int64_t look_at_mono_ns;  /* after a fruitless look: when to look again; 0: not */
     int64_t no_ahead_until_mono_ns; /* runs had to be taken back: do not fetch ahead until then */
     int64_t forwarded_at_mono_ns;   /* when forward was last called */
+    int64_t due_known_at_mono_ns;   /* up to when next_due_at_ms was known to be true */
     int64_t tell_at_mono_ns;        /* when to say what a drain waits for; 0: it does not wait */
     int64_t next_due_at_ms;         /* wall clock; INT64_MAX: none known */
 };

@@ -76,7 +76,8 @@ static void note_call(struct quern_worker *worker, quern_status status, const qu
     }
 }
 
-/* Moves due tasks to pending when one is known to be due, and while busy from time to time. */
+/* Moves due tasks to pending when one is known to be due, and while busy from time to time. Not
+ * where arm told of the next one a moment ago: a start would have to wait for that. */
 static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono_ns)
 {
     struct qn_pump *pump = &worker->pump;
@@ -86,7 +87,8 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
     if (now_mono_ns < pump->forward_outage.retry_at_mono_ns) {
         return;
     }
-    if (!due && !(busy && since_ns >= FORWARD_BUSY_MS * QN_NS_PER_MS)) {
+    bool is_known = now_mono_ns - pump->due_known_at_mono_ns < FORWARD_BUSY_MS * QN_NS_PER_MS;
+    if (!due && (!busy || is_known)) {
         return;
     }
     size_t moved = 0;
@@ -98,6 +100,7 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
                           &moved, &next_due_at_ms, &error);
     (void)pthread_mutex_lock(&worker->plan_mutex);
     pump->forwarded_at_mono_ns = now_mono_ns;
+    pump->due_known_at_mono_ns = now_mono_ns;
     if (status != QUERN_OK) {
         qn_outage_fail(&pump->forward_outage, &worker->log, "forward", &error);
         return;
@@ -121,6 +124,9 @@ static bool take_back(struct quern_worker *worker, int64_t now_mono_ns)
     if (pump->look_at_mono_ns != 0 && now_mono_ns >= pump->look_at_mono_ns) {
         pump->look_at_mono_ns = 0;
         worker->look = true;
+    }
+    if (pump->armed && !worker->look) {
+        pump->due_known_at_mono_ns = now_mono_ns; /* we would have been told otherwise */
     }
     bool busy = worker->look || worker->books.held_count > 0;
     (void)pthread_mutex_unlock(&worker->mutex);
@@ -297,7 +303,10 @@ bool qn_pump_help(struct quern_worker *worker)
     (void)pthread_mutex_lock(&worker->turn_mutex);
     (void)pthread_mutex_lock(&worker->plan_mutex);
     uint64_t leased_before = worker->pump.leased_count;
-    worker->pump.armed = false; /* the wake-up was used up */
+    if (worker->pump.armed) {
+        worker->pump.due_known_at_mono_ns = qn_clock_mono_ns(); /* until now */
+        worker->pump.armed = false;                             /* the wake-up was used up */
+    }
     struct nap nap = {0};
     bool more = step(worker, &nap);
     if (more) {

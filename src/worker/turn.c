@@ -259,6 +259,7 @@ void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t no
     bool alone = turn->exchange.outcome_count == 0 && !fetches && !first;
     add_starts(worker, turn, alone, now_mono_ns);
     turn->open = !alone || turn->exchange.start_count > 0;
+    turn->looks = fetches;
     if (turn->open && room > 0) {
         worker->look = false;
         turn->exchange.room = room;

@@ -162,27 +162,35 @@ class StartTest(RedisTest):
         self.assertIn("warning: maxmemory-policy allkeys-lru", self.read(worker.log_name))
 
 
+# Said by glance.lua alone.
+GLANCE = '"EXISTS" "asynq:{q0}:active"'
+
+
 class IdleTest(RedisTest):
     """What a worker with nothing to do costs the server. Counted between the questions that it asks
     each second, so a slow machine changes nothing."""
 
     GLANCES = 8
 
-    def stamps_between_glances(self):
-        """When clients said something, from the second glance to the last."""
-        glances = []
-        stamps = []
+    def monitor(self):
+        """What the server is told, line by line; ends when the caller stops asking."""
         with socket.socket(socket.AF_UNIX) as wire:
             wire.settimeout(lib_cli.DEADLINE_S)
             wire.connect(self.socket_path)
             wire.sendall(b"MONITOR\r\n")
-            for line in wire.makefile("r", encoding="utf-8", errors="replace"):
-                if '"EXISTS" "asynq:{q0}:active"' in line: # by the script, after its EVALSHA
-                    glances.append(len(stamps))
-                elif re.match(r"\+[0-9.]+ \[\d+ unix", line):
-                    stamps.append(float(line[1:].split()[0]))
-                if len(glances) == self.GLANCES:
-                    break
+            yield from wire.makefile("r", encoding="utf-8", errors="replace")
+
+    def stamps_between_glances(self):
+        """When clients said something, from the second glance to the last."""
+        glances = []
+        stamps = []
+        for line in self.monitor():
+            if GLANCE in line:
+                glances.append(len(stamps))
+            elif re.match(r"\+[0-9.]+ \[\d+ unix", line):
+                stamps.append(float(line[1:].split()[0]))
+            if len(glances) == self.GLANCES:
+                break
         return stamps[glances[1]:]
 
     def test_idle_worker_says_little_however_many_queues_it_serves(self):
@@ -196,6 +204,24 @@ class IdleTest(RedisTest):
                 seconds = self.GLANCES - 2
                 self.assertGreater(stamps[-1] - stamps[0], seconds - 2)
                 self.assertLessEqual(len(stamps), 3 * seconds, stamps)
+
+    def test_start_on_an_idle_worker_waits_for_no_look_at_delayed_tasks(self):
+        self.start_redis()
+        self.start("work", "--exec", "t=true", "--queue", "q0")
+        glances = 0
+        scripts = []
+        for line in self.monitor():
+            if GLANCE in line:
+                glances += 1
+                if glances == 2:
+                    self.ok("enqueue", "t", "--queue", "q0")
+            if '"asynq:{q0}:t:' in line and '"pending"' in line: # the enqueue
+                scripts = []
+            scripts.append(line)
+            if glances >= 2 and '"state" "active"' in line:
+                break
+        looks = [line for line in scripts if '"ZRANGEBYSCORE" "asynq:{q0}:scheduled"' in line]
+        self.assertEqual(looks, [], "".join(scripts))
 
 
 if __name__ == "__main__":
