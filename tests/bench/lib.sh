@@ -56,13 +56,13 @@ figure()
     { value[NR] = $1 }
     function show(x) { return sprintf(unit ~ /^(tasks|calls|bytes)/ ? "%.0f" : "%.3f", x) }
     END {
-        if (NR == 0) { printf "%-40s not known\n", name; exit }
+        if (NR == 0) { printf "%-48s not known\n", name; exit }
         median = NR % 2 ? value[(NR + 1) / 2] : (value[NR / 2] + value[NR / 2 + 1]) / 2
         limit = substr(goal, 3) + 0
         verdict = ""
         if (goal ~ /^>=/ && median < limit) verdict = "  MISSED"
         if (goal ~ /^<=/ && median > limit) verdict = "  MISSED"
-        printf "%-40s %10s %-7s (min %s, max %s%s)%s\n", name, show(median), unit,
+        printf "%-48s %10s %-7s (min %s, max %s%s)%s\n", name, show(median), unit,
             show(value[1]), show(value[NR]), goal == "-" ? "" : "; goal " goal, verdict
     }'
 }
@@ -70,7 +70,7 @@ figure()
 # failed NAME - prints the line of a figure that cannot be had; $reason says why.
 failed()
 {
-    printf '%-40s failed: %s\n' "$1" "$reason"
+    printf '%-48s failed: %s\n' "$1" "$reason"
     recover
 }
 
