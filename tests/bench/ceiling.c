@@ -24,6 +24,9 @@
 #include "message/id.h"
 
 enum { BATCH = 128, ID_SIZE = 36, ARGS_MAX = 16 + 4 * BATCH, TOKEN_SIZE = 32 };
+#define ID_PACKED (2 + ID_SIZE) /* in the reply of lease: a mark, the size, the id */
+#define TOKEN_DIGITS 19
+#define TOKEN_PACKED (0xa0 + TOKEN_DIGITS) /* the mark of a text of that size */
 #define PREFIX "asynq:{ceiling}:"
 #define BENCH_WALL_MS INT64_C(1800000000000) /* any moment will do */
 
@@ -201,23 +204,27 @@ static void enqueue(const char *socket, size_t count)
 static void put_lease(struct caller *caller, const char *session)
 {
     begin(caller, &qn_lua_lease, session);
-    static const char *const words[] = {
-        "0", "128", "0", "30000", "128", "1", "128", "123", "ceiling-worker", "128", "1"};
+    static const char *const words[] = {"0", "128", "30000", "128", "1", "123", "ceiling-worker"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         put(caller, words[i]);
     }
     send(caller);
 }
 
-/* The list of the queue in the reply of lease, four places a run; its size in runs. */
-static size_t runs_of(const redisReply *reply, const redisReply **ret_list, const char **ret_token)
+/* The ids in the reply of lease, ID_PACKED bytes each, and the first token; how many there are. */
+static size_t runs_of(const redisReply *reply, const char **ret_ids, uint64_t *ret_token)
 {
-    if (reply->elements < 3 || reply->element[2]->elements < 2) {
+    if (reply->type != REDIS_REPLY_ARRAY) {
         return 0;
     }
-    *ret_token = reply->element[2]->element[0]->str;
-    *ret_list = reply->element[2]->element[1];
-    return (*ret_list)->elements / 4;
+    const redisReply *packed = reply->element[1];
+    size_t count = reply->elements - 3;
+    char token[TOKEN_SIZE] = "";
+    const char *mark = memchr(packed->str, TOKEN_PACKED, (size_t)packed->len);
+    memcpy(token, mark + 1, TOKEN_DIGITS);
+    *ret_token = strtoull(token, NULL, 10);
+    *ret_ids = packed->str + packed->len - count * ID_PACKED;
+    return count;
 }
 
 static void drain(const char *socket, size_t count)
@@ -231,18 +238,16 @@ static void drain(const char *socket, size_t count)
     for (size_t done = 0; done < count;) {
         next_request(&caller);
         if (held > 0) {
-            const redisReply *list = NULL;
-            const char *first = NULL;
-            held = runs_of(leased, &list, &first);
-            uint64_t token = strtoull(first, NULL, 10);
+            const char *ids = NULL;
+            uint64_t token = 0;
+            held = runs_of(leased, &ids, &token);
             begin(&caller, &qn_lua_outcome, "ceiling-worker");
             (void)snprintf(held_text, sizeof held_text, "%zu", held);
             put(&caller, held_text);
             put(&caller, "0");
             for (size_t i = 0; i < held; i++) {
-                const redisReply *id = list->element[4 * i];
                 (void)snprintf(tokens[i], TOKEN_SIZE, "%" PRIu64, token + 1000 * i);
-                put_bytes(&caller, id->str, (size_t)id->len);
+                put_bytes(&caller, ids + i * ID_PACKED + 2, ID_SIZE);
                 put(&caller, tokens[i]);
             }
             send(&caller);
@@ -254,9 +259,9 @@ static void drain(const char *socket, size_t count)
         }
         freeReplyObject(leased);
         leased = receive(&caller);
-        const redisReply *list = NULL;
-        const char *first = NULL;
-        held = runs_of(leased, &list, &first);
+        const char *ids = NULL;
+        uint64_t token = 0;
+        held = runs_of(leased, &ids, &token);
     }
     freeReplyObject(leased);
     redisFree(caller.redis);

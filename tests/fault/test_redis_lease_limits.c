@@ -184,7 +184,7 @@ static void part_that_comes_twice_leases_nothing(void **state)
     put("d", NULL, 0);
     assert_ok(lease_with((struct qn_stamp){9, 1}, 2, &lot), err);
     assert_int_equal(lot.count, 2);
-    (void)test_redis_do(&redis, "EVAL %s 1 " Q " 0000000000000009 1 1 1 0 30000 1 1 128 123 w 1 1",
+    (void)test_redis_do(&redis, "EVAL %s 1 " Q " 0000000000000009 1 1 1 30000 1 1 123 w",
                         qn_lua_lease.text);
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), 2);
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "active"), 2);

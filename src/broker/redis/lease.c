@@ -9,6 +9,7 @@
  * A run is one block: what the reply holds is decoded into the arena of the talk and copied. */
 #include "broker/redis/exchange.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,8 +20,7 @@
 
 #include "broker/redis/lease_lua.h"
 
-#define LATE_MAX QN_BATCH_MAX /* beyond the room, in one part */
-#define PLACES 4              /* of a run in a list of the reply: id, message, run, opts;past */
+#define SINCE_SIZE 19 /* digits of a since_ns in the reply */
 
 static uint32_t missing(uint32_t wanted, size_t had)
 {
@@ -40,14 +40,13 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
     qn_talk_uint(talk, taking->part_count);
     qn_talk_uint(talk, missing(exchange->room, had));
-    qn_talk_text(talk, exchange->strict ? "1" : "0");
     qn_talk_int(talk, exchange->lease_ms);
     qn_talk_uint(talk, missing(exchange->start_count_now, had));
     qn_talk_uint(talk, missing(exchange->suspect_max, taking->suspects_taken));
-    qn_talk_uint(talk, LATE_MAX);
     qn_talk_text(talk, taking->digits);
     qn_talk_text(talk, exchange->worker_id);
-    for (size_t i = 0; i < exchange->queue_count; i++) {
+    bool in_order = exchange->strict || exchange->queue_count == 1;
+    for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
         const struct qn_queue_turn *queue = &exchange->queues[i];
         qn_talk_uint(talk, missing(queue->quota, queue->leased));
         qn_talk_uint(talk, QN_BUG(WEIGHT_IGNORED) ? 1 : queue->weight);
@@ -58,12 +57,14 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
 
 /* One run of the reply. */
 struct found {
-    const struct qn_reply *id;
+    const char *id;
+    size_t id_size; /* it may hold NUL bytes */
     const struct qn_reply *message;
-    const struct qn_reply *run;
-    const struct qn_reply *extra;
+    const struct qn_reply *extra; /* NULL: none */
     size_t queue_index;
     uint64_t token;
+    bool started;
+    int64_t since_ns;
     int64_t now_ms;
 };
 
@@ -72,7 +73,7 @@ static void read_extra(const struct qn_reply *extra, struct qn_field_opts *ret_o
 {
     *ret_past = (struct qn_field_past){0};
     *ret_has_opts = false;
-    if (extra->type != QN_REPLY_TEXT) {
+    if (extra == NULL || extra->type != QN_REPLY_TEXT) {
         return;
     }
     const char *end = extra->data + extra->size;
@@ -86,13 +87,13 @@ static void read_extra(const struct qn_reply *extra, struct qn_field_opts *ret_o
     qn_field_past_read(past, (size_t)(end - past), ret_past);
 }
 
-static int64_t since_ms(const struct qn_field_run *run, const struct qn_field_opts *opts,
-                        int64_t now_ms)
+static int64_t since_ms(const struct found *found, const struct qn_field_opts *opts)
 {
-    if (run->since_ns > 0) {
-        return run->since_ns / 1000000;
+    if (found->since_ns > 0) {
+        return found->since_ns / 1000000;
     }
-    return opts != NULL ? opts->enqueued_at_ms : now_ms; /* a Go inspector put it into pending */
+    /* A Go inspector put it into pending. */
+    return opts != NULL ? opts->enqueued_at_ms : found->now_ms;
 }
 
 /* Why this run happens. Go notes no cause, but it counts. */
@@ -110,31 +111,28 @@ static quern_status read_run(struct qn_talk *talk, const struct qn_taking *takin
 {
     struct qn_field_opts opts;
     struct qn_field_past past;
-    struct qn_field_run run;
     struct qn_asynq_task message;
     bool has_opts = false;
-    const char *run_text = qn_reply_text(found->run);
     read_extra(found->extra, &opts, &has_opts, &past);
-    qn_field_run_read(run_text, strlen(run_text), &run);
     struct qn_leased leased = {
         .token = found->token,
         .fence = found->token / 1000,
         .leased_at_boot_ms = taking->leased_at_boot_ms,
         .crash_count = past.crash_count,
         .queue_index = (uint16_t)found->queue_index,
-        .started = run.started == 1,
+        .started = found->started,
         .raw = found->message->data,
         .raw_size = found->message->size,
     };
     quern_status status =
         qn_redis_task_decode(talk->arena, found->message->data, found->message->size,
-                             taking->exchange->queues[found->queue_index].name, found->id->data,
+                             taking->exchange->queues[found->queue_index].name, found->id,
                              has_opts ? &opts : NULL, &message, &leased.task, NULL);
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? status : QUERN_E_CORRUPT;
     }
     leased.task.state = QUERN_TASK_ACTIVE;
-    leased.task.process_at_ms = since_ms(&run, has_opts ? &opts : NULL, found->now_ms);
+    leased.task.process_at_ms = since_ms(found, has_opts ? &opts : NULL);
     leased.retry_count = message.retry_count;
     leased.cause = cause_of(&past, message.retry_count);
     *ret_run = qn_leased_copy(&leased);
@@ -169,14 +167,14 @@ static void sort_in(struct qn_taking *taking, struct qn_leased *take_run, int64_
 }
 
 static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
-                               const struct found *found)
+                               const struct found *found, quern_error *err)
 {
     if (found->message->type != QN_REPLY_TEXT) {
         return QUERN_OK; /* a replay, and the run is over */
     }
     struct qn_leased *run = NULL;
     quern_status status = QUERN_E_CORRUPT;
-    if (strlen(qn_reply_text(found->id)) == found->id->size) {
+    if (memchr(found->id, '\0', found->id_size) == NULL) {
         status = read_run(talk, taking, found, &run);
     }
     if (status == QUERN_OK) {
@@ -185,58 +183,174 @@ static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
         taking->aside_count++;
         taking->unreadable[taking->unreadable_count++] = (struct qn_unreadable){
             .queue = taking->exchange->queues[found->queue_index].name,
-            .id = found->id->data,
-            .id_size = found->id->size,
+            .id = found->id,
+            .id_size = found->id_size,
             .token = found->token,
         };
         status = QUERN_OK;
     }
-    return status;
+    return status == QUERN_OK ? QUERN_OK : qn_error_nomem(err);
 }
 
-static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking,
-                              const struct qn_reply *part, int64_t now_ms)
+/* What the script packed with cmsgpack: short lists of texts and numbers. */
+struct packed {
+    const unsigned char *at;
+    size_t left;
+    bool is_bad; /* it is no such list, or ended too early */
+};
+
+static struct packed packed_of(const struct qn_reply *reply)
 {
-    struct found found = {.token = qn_reply_uint(qn_reply_at(part, 0)), .now_ms = now_ms};
-    quern_status status = QUERN_OK;
-    for (size_t i = 0; i < taking->exchange->queue_count; i++) {
-        const struct qn_reply *list = qn_reply_at(part, i + 1);
-        found.queue_index = i;
-        for (size_t k = 0; status == QUERN_OK && k + PLACES <= list->count; k += PLACES) {
-            found.id = list->items[k];
-            found.message = list->items[k + 1];
-            found.run = list->items[k + 2];
-            found.extra = list->items[k + 3];
-            status = take_found(talk, taking, &found);
+    return (struct packed){.at = (const unsigned char *)reply->data,
+                           .left = reply->type == QN_REPLY_TEXT ? reply->size : 0};
+}
+
+/* The number of `size` bytes that comes next. */
+static uint64_t next_big_endian(struct packed *packed, size_t size)
+{
+    uint64_t value = 0;
+    packed->is_bad = packed->is_bad || size > packed->left;
+    for (size_t i = 0; !packed->is_bad && i < size; i++) {
+        value = value << 8 | packed->at[i];
+    }
+    packed->at += packed->is_bad ? 0 : size;
+    packed->left -= packed->is_bad ? 0 : size;
+    return value;
+}
+
+/* The value of what begins here: a number, or the size of a text or a list. Each kind has a short
+ * form, inside of its first byte, and longer ones of 1, 2, 4, ... bytes, which it numbers. */
+static uint64_t next_value(struct packed *packed, unsigned short_form, unsigned short_max,
+                           unsigned first_long, size_t first_size)
+{
+    unsigned kind = (unsigned)next_big_endian(packed, 1);
+    if (kind >= short_form && kind <= short_form + short_max) {
+        return kind - short_form;
+    }
+    packed->is_bad = packed->is_bad || kind < first_long || kind - first_long > 3;
+    return packed->is_bad ? 0 : next_big_endian(packed, first_size << (kind - first_long));
+}
+
+static uint64_t next_number(struct packed *packed)
+{
+    return next_value(packed, 0x00, 127, 0xcc, 1);
+}
+
+static uint64_t next_list(struct packed *packed)
+{
+    return next_value(packed, 0x90, 15, 0xdc, 2);
+}
+
+/* A copy in the arena, NULL when memory is out. */
+static char *next_text(struct packed *packed, struct qn_arena *arena, size_t *ret_size)
+{
+    uint64_t size = next_value(packed, 0xa0, 31, 0xd9, 1);
+    packed->is_bad = packed->is_bad || size > packed->left;
+    *ret_size = packed->is_bad ? 0 : (size_t)size;
+    char *text = qn_arena_alloc(arena, *ret_size + 1);
+    if (text != NULL) {
+        memcpy(text, packed->at, *ret_size);
+        text[*ret_size] = '\0';
+        packed->at += *ret_size;
+        packed->left -= *ret_size;
+    }
+    return text;
+}
+
+/* What is left to read of the reply. */
+struct items {
+    const struct qn_reply *reply;
+    size_t at;
+};
+
+static const struct qn_reply *next_item(struct items *items)
+{
+    return qn_reply_at(items->reply, items->at++);
+}
+
+/* What the reply says of a run after its message, where it is more than nothing. */
+enum { NOT_STARTED = 1, HAS_EXTRA = 2 };
+
+static void read_held(struct items *items, struct found *found, uint64_t *starts_left)
+{
+    int64_t flags = 0;
+    found->message = next_item(items);
+    if (qn_reply_at(items->reply, items->at)->type == QN_REPLY_INT) {
+        flags = next_item(items)->integer;
+    }
+    found->extra = (flags & HAS_EXTRA) != 0 ? next_item(items) : NULL;
+    found->started = (flags & NOT_STARTED) == 0 && *starts_left > 0;
+    *starts_left -= found->started ? 1 : 0;
+}
+
+/* The since_ns that is next in a row of them; 0 for what is none. */
+static int64_t next_since_ns(const struct qn_reply *row, size_t *at)
+{
+    uint64_t value = 0;
+    if (row->type != QN_REPLY_TEXT || row->size < *at + SINCE_SIZE) {
+        return 0;
+    }
+    for (const char *digit = row->data + *at; digit < row->data + *at + SINCE_SIZE; digit++) {
+        if (*digit < '0' || *digit > '9') {
+            value = 0;
+            break;
+        }
+        value = value * 10 + (uint64_t)(*digit - '0');
+    }
+    *at += SINCE_SIZE;
+    return value > INT64_MAX ? 0 : (int64_t)value;
+}
+
+static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking, struct items *items,
+                              int64_t now_ms, quern_error *err)
+{
+    struct packed packed = packed_of(next_item(items));
+    const struct qn_reply *sinces = next_item(items);
+    struct found found = {.now_ms = now_ms};
+    size_t since_at = 0;
+    size_t size = 0;
+    (void)next_list(&packed);
+    char *token = next_text(&packed, talk->arena, &size);
+    uint64_t starts_left = next_number(&packed);
+    quern_status status = token == NULL ? qn_error_nomem(err) : QUERN_OK;
+    found.token = token == NULL ? 0 : strtoull(token, NULL, 10);
+    while (status == QUERN_OK && packed.left > 0 && !packed.is_bad) {
+        found.queue_index = (size_t)next_number(&packed) - 1;
+        uint64_t left = next_number(&packed);
+        status =
+            qn_reply_expect(talk, found.queue_index < taking->exchange->queue_count, "lease", err);
+        for (; status == QUERN_OK && left > 0 && !packed.is_bad; left--) {
+            found.id = next_text(&packed, talk->arena, &found.id_size);
+            found.since_ns = next_since_ns(sinces, &since_at);
+            read_held(items, &found, &starts_left);
+            status = found.id == NULL ? qn_error_nomem(err) : take_found(talk, taking, &found, err);
             found.token += 1000;
         }
     }
-    taking->ended_early =
-        qn_reply_int(qn_reply_at(part, taking->exchange->queue_count + 1), 0) != 0;
-    return status;
+    return status == QUERN_OK ? qn_reply_expect(talk, !packed.is_bad, "lease", err) : status;
 }
 
-static void describe_queues(struct qn_exchange *exchange, const struct qn_reply *info)
+/* "now_ms early", then of some queues " number paused streak". */
+static int64_t read_head(struct qn_taking *taking, const struct qn_reply *head)
 {
+    struct qn_exchange *exchange = taking->exchange;
+    char *at = NULL;
+    int64_t now_ms = strtoll(qn_reply_text(head), &at, 10);
+    taking->ended_early = strtol(at, &at, 10) != 0;
     for (size_t i = 0; i < exchange->queue_count; i++) {
-        struct qn_field_past streak = {0};
-        const char *text = qn_reply_text(qn_reply_at(info, 2 * i + 1));
-        qn_field_past_read(text, strlen(text), &streak); /* "count id": a count comes first, too */
-        exchange->queues[i].paused = qn_reply_int(qn_reply_at(info, 2 * i), 0) != 0;
-        exchange->queues[i].crash_streak = (uint32_t)streak.crash_count;
+        exchange->queues[i].paused = false;
+        exchange->queues[i].crash_streak = 0;
     }
-}
-
-/* How many runs there may be in all parts. */
-static size_t count_places(const struct qn_reply *reply)
-{
-    size_t count = 0;
-    for (size_t i = 2; i < reply->count; i++) {
-        for (size_t k = 1; k < reply->items[i]->count; k++) {
-            count += reply->items[i]->items[k]->count / PLACES;
+    while (*at == ' ') {
+        size_t number = strtoul(at, &at, 10);
+        bool paused = strtol(at, &at, 10) != 0;
+        unsigned long streak = strtoul(at, &at, 10);
+        if (number >= 1 && number <= exchange->queue_count) {
+            exchange->queues[number - 1].paused = paused;
+            exchange->queues[number - 1].crash_streak = (uint32_t)streak;
         }
     }
-    return count;
+    return now_ms;
 }
 
 static void undo(struct qn_taking *taking, size_t first_run)
@@ -257,29 +371,31 @@ quern_status qn_taking_read(struct qn_talk *talk, struct qn_taking *taking, quer
     taking->refused_count = 0;
     taking->unreadable_count = 0;
     quern_status status = qn_talk_reply(talk, taking->command, &reply, err);
-    if (status == QUERN_OK) {
-        bool fits = reply->type == QN_REPLY_ARRAY && reply->count >= 2;
-        status = qn_reply_expect(talk, fits, "lease", err);
-    }
     if (status != QUERN_OK) {
         return status;
     }
-    size_t count = count_places(reply);
-    taking->refused = qn_arena_alloc(talk->arena, count * sizeof *taking->refused);
-    taking->unreadable = qn_arena_alloc(talk->arena, count * sizeof *taking->unreadable);
+    struct items items = {.reply = reply, .at = 1};
+    bool has_runs = reply->type == QN_REPLY_ARRAY;
+    const struct qn_reply *head = has_runs ? qn_reply_at(reply, 0) : reply;
+    status = qn_reply_expect(talk, head->type == QN_REPLY_TEXT, "lease", err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    int64_t now_ms = read_head(taking, head);
+    size_t run_max = has_runs ? reply->count : 0; /* each has a message in it */
+    taking->refused = qn_arena_alloc(talk->arena, run_max * sizeof *taking->refused);
+    taking->unreadable = qn_arena_alloc(talk->arena, run_max * sizeof *taking->unreadable);
     if (taking->refused == NULL || taking->unreadable == NULL) {
         return qn_error_nomem(err);
     }
-    describe_queues(taking->exchange, reply->items[1]);
-    for (size_t i = 2; status == QUERN_OK && i < reply->count; i++) {
-        status = take_part(talk, taking, reply->items[i], qn_reply_int(reply->items[0], 0));
+    while (status == QUERN_OK && has_runs && items.at < reply->count) {
+        status = take_part(talk, taking, &items, now_ms, err);
+        taking->part_count++;
     }
     if (status != QUERN_OK) {
         undo(taking, first_run);
-        return qn_error_nomem(err);
     }
-    taking->part_count += reply->count - 2;
-    return QUERN_OK;
+    return status;
 }
 
 void qn_taking_drop_refused(struct qn_taking *taking)

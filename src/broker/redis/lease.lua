@@ -1,14 +1,20 @@
 -- lease.lua - takes runs for a worker from all its queues.
 --
 -- KEYS: prefixes of the queues. The session is kept at the first.
--- ARGV: session, sequence, how many parts of this request came before, room, strict (1 or 0),
---   lease_ms, start_count, suspect_max, late_max, three random digits, worker id, then for each
---   queue: quota, weight.
--- Reply: now in ms, {paused, streak or nil, for each queue}, then for each part of the request
---   {first token, a list for each queue, 1 if it ended early and there may be more}. A list has
---   four places a run: id, message (nil: the lease
---   is over by now), quern_run, "quern_opts;quern_past" or nil. The n-th run of a part, over all
---   its lists, has the n-th fence, and so a token that is 1000 more than the one before.
+-- ARGV: session, sequence, how many parts of this request came before, room, lease_ms,
+--   start_count, suspect_max, three random digits, worker id; then, unless the queues count in
+--   their order, for each queue: quota, weight.
+-- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
+--   their since_ns, and of each run what it holds}.
+--   Head: "now_ms early", early 1: there may be more, and of each queue that is paused or has a
+--   streak " number paused streak" (numbers begin with 1).
+--   Runs: packed {first token, how many have started, then of each queue that gave some: its
+--   number, how many, their ids}. The n-th run of a part has the n-th fence, so a token that is
+--   1000 more than the one before.
+--   since_ns: 19 digits a run, one after the other.
+--   What it holds: its message (nil: the lease is over by now); and where there is more to say, a
+--   number, 1 for what has not started (whatever others have), 2 for one with our fields, 3 for
+--   both, and then with 2 "quern_opts;quern_past".
 --
 -- Of each queue `want` tasks are read, from the head on; what a queue could not give is redrawn
 -- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A task with a
@@ -16,272 +22,332 @@
 -- deadline, where our own fields tell it, does not count for the room: the caller archives it.
 -- When the messages come to BYTES_MAX the part ends, with the one that passes it.
 -- A queue with a key of the wrong type gives nothing, and does not keep the others from giving.
+--
+-- An idle worker waits for this with one task, so here what is rare is made when it is needed: each
+-- table, function and conversion of a number costs as much as a part of a command.
 -- include: lib_session.lua
-local call, try = redis.call, redis.pcall
-local match, format, floor, min = string.match, string.format, math.floor, math.min
-local READ_MAX = 512
-local BYTES_MAX = 8388608 -- QN_BATCH_BYTES_MAX of limits.h
-local bytes_left = BYTES_MAX
-local room, late_left, suspects_left = tonumber(ARGV[4]), tonumber(ARGV[9]), tonumber(ARGV[8])
-local time = call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local now_ms = floor(now_us / 1000)
-local now_text = format('%d', now_ms)
+local call, try, sub = redis.call, redis.pcall, string.sub
+local ARGV, queue_count = ARGV, #KEYS
 
--- The queues as they are, and the next fence: microseconds, unless the clock went back.
-local queues, info, fence = {}, {}, now_us
-for i, prefix in ipairs(KEYS) do
+-- The next fence: microseconds, unless the clock went back. As texts.
+local time = call('TIME')
+local micros = time[2]
+if #micros < 6 then
+    micros = sub('00000' .. micros, -6)
+end
+local fence, now_text = time[1] .. micros, time[1] .. sub(micros, 1, 3)
+
+-- The queues as they are. In `queues` is false for one that gives nothing, nil for one not read.
+local queues, facts = {}, ''
+for i = 1, queue_count do
+    local prefix = KEYS[i]
     local paused = call('EXISTS', prefix .. 'paused')
     local meta = try('HMGET', prefix .. 'quern:meta', 'fence', 'streak')
-    info[2 * i - 1], info[2 * i] = paused, meta[2] or false
-    if meta[1] and tonumber(meta[1]) >= fence then
-        fence = meta[1] + 1
+    local last, streak = meta[1], meta[2]
+    if paused == 1 or streak then
+        facts = facts .. ' ' .. i .. ' ' .. paused .. ' ' ..
+            (streak and string.match(streak, '^%d+') or '0')
     end
-    -- read: ids looked at; cut: those of them that leave pending, but for the passed
-    queues[i] = {prefix = prefix, empty = paused == 1 or meta.err,
-        want = tonumber(ARGV[10 + 2 * i]), weight = tonumber(ARGV[11 + 2 * i]),
-        read = 0, cut = 0, count = 0, passed = {}, reruns = {}, ids = {}, names = {},
-        messages = {}, sinces = {}, extras = {}, late = {},
-        seen = {}}
+    if last and (#last > #fence or #last == #fence and last >= fence) then
+        fence = string.format('%d', last + 1)
+    end
+    if paused == 1 or meta.err then
+        queues[i] = false
+    end
 end
+local room = tonumber(ARGV[4])
 if room == 0 then
-    return {now_text, info}
+    return now_text .. ' 0' .. facts
+end
+
+local function since_text(since)
+    return sub('0000000000000000000' .. since, -19)
 end
 
 -- A replay: the same runs, as far as they are still under their tokens.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
-local parts = kept and cmsgpack.unpack(kept) or {}
-if kept and #parts ~= tonumber(ARGV[3]) then
-    local reply = {now_text, info}
-    for p, part in ipairs(parts) do
-        local lists, token_format = {part[1]}, '%d' .. string.sub(part[1], -3)
-        local next_fence = tonumber(string.sub(part[1], 1, -4))
-        for i, queue in ipairs(queues) do
-            local list = {}
-            for k, id in ipairs(part[i + 1]) do
-                local f = try('HMGET', queue.prefix .. 't:' .. id, 'msg', 'pending_since', 'state',
-                    'quern_opts', 'quern_past', 'quern_run')
-                local ours = f[3] == 'active' and f[2] == format(token_format, next_fence)
+if kept then
+    local parts = {cmsgpack.unpack(kept)}
+    local reply = {now_text .. ' 0' .. facts}
+    for _, part in ipairs(#parts ~= tonumber(ARGV[3]) and parts or {}) do
+        local sinces, held, started_count, at = {}, {}, 0, 3
+        local token_format = '%d' .. sub(part[1], -3)
+        local next_fence = tonumber(sub(part[1], 1, -4))
+        while at < #part do
+            for k = at + 2, at + 1 + part[at + 1] do
+                local f = try('HMGET', KEYS[part[at]] .. 't:' .. part[k], 'msg', 'pending_since',
+                    'state', 'quern_opts', 'quern_past', 'quern_run')
+                local ours = f[3] == 'active' and f[2] == string.format(token_format, next_fence)
+                local started, since = string.match(ours and f[6] or '', '^(%d+) %d+ (%d+)')
                 local extra = ours and (f[4] or f[5]) and (f[4] or '') .. ';' .. (f[5] or '')
-                list[4 * k - 3], list[4 * k - 2] = id, ours and f[1] or false
-                list[4 * k - 1], list[4 * k] = f[6] or false, extra
+                held[#held + 1] = ours and f[1] or false
+                held[#held + 1] = (started == '1' and 0 or 1) + (extra and 2 or 0)
+                held[#held + 1] = extra or nil
+                started_count = started_count + (started == '1' and 1 or 0)
+                sinces[#sinces + 1] = since_text(since or '0')
                 next_fence = next_fence + 1
             end
-            lists[i + 1] = list
+            at = at + 2 + part[at + 1]
         end
-        reply[p + 2] = lists
+        part[2] = started_count
+        reply[#reply + 1] = cmsgpack.pack(part)
+        reply[#reply + 1] = table.concat(sinces)
+        for _, item in ipairs(held) do
+            reply[#reply + 1] = item
+        end
     end
-    return reply
+    if reply[2] then
+        return reply
+    end
 end
 
 -- An id in pending whose task is somewhere else is a leftover; the task is not leased from there.
-local function is_elsewhere(queue, id, state)
-    local place = state == 'active' and 'lease' or match(state, '^%l+$') or 'lease'
-    return type(try('ZSCORE', queue.prefix .. place, id)) == 'string'
-end
-
--- Whether what will be written has the right types; a queue where it has not gives nothing. ZREM is
--- the write that lets the others happen when memory is out; it changes nothing.
-local function is_sound(queue)
-    if queue.sound == nil then
-        local lease = try('ZREM', queue.prefix .. 'lease', '')
-        local active = try('LLEN', queue.prefix .. 'active')
-        queue.sound = type(lease) == 'number' and type(active) == 'number'
-    end
-    return queue.sound
+local function is_elsewhere(prefix, id, state)
+    local place = state == 'active' and 'lease' or string.match(state, '^%l+$') or 'lease'
+    return type(redis.pcall('ZSCORE', prefix .. place, id)) == 'string'
 end
 
 -- What our own fields say: whether it is late, a suspect, and since when it has been pending.
 local function look_closer(opts, past, since)
+    local match = string.match
     local deadline = opts and match(opts, '^%d+ %d+ ([1-9]%d*)')
-    local is_late = deadline and tonumber(deadline) <= now_ms
+    local is_late = deadline and tonumber(deadline) <= tonumber(now_text)
     local is_suspect = past and match(past, '^[1-9]') and not is_late
     local old_since = past and match(past, '^%d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
     return is_late, is_suspect, old_since or since
 end
 
+-- What is read of a queue; false where what will be written has not the right types. ZREM is the
+-- write that lets the others happen when memory is out; it changes nothing.
+local function begin(i, prefix)
+    local lease = redis.pcall('ZREM', prefix .. 'lease', '')
+    local active = redis.pcall('LLEN', prefix .. 'active')
+    if type(lease) ~= 'number' or type(active) ~= 'number' then
+        return false
+    end
+    -- read: ids looked at; cut: those of them that leave pending, but for the passed; ids and held
+    -- have places for what the reply has before them.
+    return {read = 0, cut = 0, count = 0, ids = {'', 0, i, 0}, names = {}, sinces = {}, seen = {},
+        held = {'', '', '', ''}, held_count = 3, is_read = false}
+end
+
 -- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
-local function read(queue, want)
-    local found, seen = 0, queue.seen
-    local ids, names, messages = queue.ids, queue.names, queue.messages
-    local sinces, extras = queue.sinces, queue.extras
-    local task_prefix = queue.prefix .. 't:'
-    while found < want and not queue.empty and late_left > 0 and bytes_left > 0 do
-        local n = min(want - found, READ_MAX - queue.read)
-        local heads = try('LRANGE', queue.prefix .. 'pending', -queue.read - n, -queue.read - 1)
-        if heads.err or heads[1] and not is_sound(queue) then
-            queue.empty = true
+local late_left, bytes_left, suspects_left = 128, 8388608, nil -- QN_BATCH_MAX, QN_BATCH_BYTES_MAX
+local function read(i, want)
+    local READ_MAX = 512
+    local try, prefix, queue, found = redis.pcall, KEYS[i], queues[i], 0
+    local task_prefix = prefix .. 't:'
+    while found < want and queue ~= false and late_left > 0 and bytes_left > 0 do
+        local before, n = queue and queue.read or 0, want - found
+        if n > READ_MAX - before then
+            n = READ_MAX - before
+        end
+        local from, to = -before - n, -before - 1
+        if from == -room and to == -1 then
+            from, to = '-' .. ARGV[4], '-1' -- mostly so; Redis prints numbers slowly
+        end
+        local heads = try('LRANGE', prefix .. 'pending', from, to)
+        if not queue then
+            queue = heads[1] and begin(i, prefix) or false
+            queues[i] = queue
+        end
+        if not queue or queue.empty then
             return found
         end
-        local count, cut, first = queue.count, queue.cut, queue.read + #heads + 1
-        local last = 1
+        local ids, names, sinces, held = queue.ids, queue.names, queue.sinces, queue.held
+        local seen, count, held_count, cut = queue.seen, queue.count, queue.held_count, queue.cut
+        local first, last = before + #heads + 1, 1
         for k = #heads, 1, -1 do
             local id = heads[k]
             local name = task_prefix .. id
-            local f = try('HMGET', name, 'msg', 'pending_since', 'state', 'quern_opts',
-                'quern_past', 'quern_run')
-            local message, since, opts, past = f[1], f[2] or '0', f[4], f[5]
+            local f = try('HMGET', name, 'msg', 'state', 'pending_since', 'quern_opts',
+                'quern_past')
+            local message, state, since, opts, past = f[1], f[2], f[3], f[4], f[5]
             local is_late, is_suspect
             if opts or past then
                 is_late, is_suspect, since = look_closer(opts, past, since)
+                suspects_left = suspects_left or tonumber(ARGV[7])
             end
             if not message or seen[name] or
                 -- bug GHOST_LEASED: if seen[name] or
-                f[3] ~= 'pending' and f[3] and is_elsewhere(queue, id, f[3]) then
+                state ~= 'pending' and state and is_elsewhere(prefix, id, state) then
                 cut = first - k
             elseif is_suspect and suspects_left <= 0 then
+                queue.passed = queue.passed or {}
                 queue.passed[#queue.passed + 1] = {first - k, id}
             else
-                count, cut = count + 1, first - k
-                ids[count], names[count], messages[count], sinces[count] = id, name, message, since
-                extras[count] = (opts or past) and (opts or '') .. ';' .. (past or '')
-                seen[name] = true
-                if f[6] then
-                    queue.reruns[#queue.reruns + 1] = name
-                end
+                count, cut, held_count = count + 1, first - k, held_count + 1
+                ids[count + 4], names[count], sinces[count] = id, name, since
+                held[held_count], seen[name] = message, true
+                bytes_left = bytes_left - #message
                 if is_late then
                     late_left = late_left - 1
-                    queue.late[count] = true
                 else
                     found = found + 1
-                    suspects_left = suspects_left - (is_suspect and 1 or 0)
                 end
-                bytes_left = bytes_left - #message
+                if opts or past or not state or not since or #since ~= 19 then
+                    since = string.match(since or '', '^%d+$') or '0'
+                    sinces[count] = since_text(since)
+                    queue.odd = queue.odd or {}
+                    queue.odd[count] = {late = is_late, since = since,
+                        may_have_run = not f[3] or not state}
+                    if opts or past then
+                        held[held_count + 1] = is_late and 3 or 2
+                        held[held_count + 2] = (opts or '') .. ';' .. (past or '')
+                        held_count = held_count + 2
+                    end
+                    if is_suspect then
+                        suspects_left = suspects_left - 1
+                    end
+                end
                 if bytes_left <= 0 then
                     last = k
                     break
                 end
             end
         end
-        queue.count, queue.cut, queue.read = count, cut, first - last
-        queue.empty = #heads < n or queue.read >= READ_MAX
+        queue.cut, queue.read, queue.count, queue.held_count = cut, first - last, count, held_count
+        queue.is_read = queue.read >= READ_MAX
+        queue.empty = #heads < n or queue.is_read
     end
     return found
 end
 
--- qn_choice_redraw of src/task/choice.c: by weight, the rest to the largest remainders.
-local function redraw(missing)
-    local sum, placed = 0, 0
-    for _, queue in ipairs(queues) do
-        queue.share = queue.empty and 0 or queue.weight
-        sum = sum + queue.share
-    end
-    if sum == 0 then
-        return false
-    end
-    for _, queue in ipairs(queues) do
-        queue.want = floor(missing * queue.share / sum)
-        queue.rest = missing * queue.share % sum
-        placed = placed + queue.want
-    end
-    for _ = placed + 1, missing do
-        local best = queues[1]
-        for _, queue in ipairs(queues) do
-            if queue.rest > best.rest or queue.rest == best.rest and queue.share > best.share then
-                best = queue
-            end
-        end
-        best.rest, best.want = best.rest - sum, best.want + 1
-    end
-    return true
-end
-
 local missing = room
-if ARGV[5] == '1' then
-    for _, queue in ipairs(queues) do
-        missing = missing - read(queue, missing)
+if #ARGV == 9 then
+    for i = 1, queue_count do
+        missing = missing - read(i, missing)
     end
 else
-    repeat
-        for _, queue in ipairs(queues) do
-            missing = missing - read(queue, min(queue.want, missing))
-            queue.want = 0
+    -- qn_choice_redraw of src/task/choice.c: by weight, the rest to the largest remainders.
+    local wants, shares, rests = {}, {}, {}
+    local function redraw()
+        local sum, placed = 0, 0
+        for i = 1, queue_count do
+            local is_dry = queues[i] == false or queues[i] and queues[i].empty
+            shares[i] = is_dry and 0 or tonumber(ARGV[9 + 2 * i])
+            sum = sum + shares[i]
         end
-    until missing <= 0 or late_left <= 0 or bytes_left <= 0 or not redraw(missing)
+        if sum == 0 then
+            return false
+        end
+        for i = 1, queue_count do
+            wants[i] = math.floor(missing * shares[i] / sum)
+            rests[i] = missing * shares[i] % sum
+            placed = placed + wants[i]
+        end
+        for _ = placed + 1, missing do
+            local best = 1
+            for i = 1, queue_count do
+                if rests[i] > rests[best] or rests[i] == rests[best] and shares[i] > shares[best] then
+                    best = i
+                end
+            end
+            rests[best], wants[best] = rests[best] - sum, wants[best] + 1
+        end
+        return true
+    end
+    for i = 1, queue_count do
+        wants[i] = tonumber(ARGV[8 + 2 * i])
+    end
+    repeat
+        for i = 1, queue_count do
+            missing = missing - read(i, math.min(wants[i], missing))
+        end
+    until missing <= 0 or late_left <= 0 or bytes_left <= 0 or not redraw()
+end
+
+local is_any_read = false
+for i = 1, queue_count do
+    is_any_read = is_any_read or queues[i]
+end
+if not is_any_read then
+    return now_text .. ' 0' .. facts
 end
 
 -- From here on it is written.
-local until_ms = now_ms + tonumber(ARGV[6])
-local score = format('%d', math.ceil(until_ms / 1000))
-local tail = format(' %d ', until_ms) .. ARGV[11]
-local token_format = '%d' .. ARGV[10]
-local starts_left, given = tonumber(ARGV[7]), 0
-local part = {format(token_format, fence)}
-local lists = {part[1]}
-local head_started, head_ahead = '1 ' .. now_text .. ' ', '0 0 '
-
--- A zset of up to 128 short members is one block, and each access walks through it; a long member
--- makes a tree of it for as long as it exists. So many leases begin with one, which then goes: with
--- 64 tasks active that saves a quarter of the time.
-local LONG = string.rep('\0', 65)
-local function add_leases(queue, scores)
-    local key = queue.prefix .. 'lease'
-    call('ZADD', key, unpack(scores))
-    if scores[2] == LONG then
-        call('ZREM', key, LONG)
-    end
-end
-
-local function lease(queue)
-    local ids, names, messages, sinces = queue.ids, queue.names, queue.messages, queue.sinces
-    local late, extras, list = queue.late, queue.extras, {}
-    local scores = queue.count >= 16 and {score, LONG} or {}
-    local more = #scores / 2
-    for k = 1, queue.count do
-        local head, id = head_ahead, ids[k]
-        if starts_left > 0 and not late[k] then
-            head, starts_left = head_started, starts_left - 1
+local until_ms = now_text + ARGV[5]
+local score = string.format('%d', math.ceil(until_ms / 1000))
+local run_head, run_tail = '1 ' .. now_text .. ' ', string.format(' %d ', until_ms) .. ARGV[9]
+local start_count, digits = tonumber(ARGV[6]), ARGV[8]
+local starts_left = start_count
+local UNITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
+local tens, unit = sub(fence, 1, -2), string.byte(fence, -1) - 48
+local first_token = fence .. digits
+local early, part, since_all, reply = bytes_left <= 0, nil, nil, nil
+for i = 1, queue_count do
+    local queue, prefix = queues[i], KEYS[i]
+    local count = queue and queue.count or 0
+    if count > 0 then
+        local ids, names, sinces, odd = queue.ids, queue.names, queue.sinces, queue.odd
+        -- A zset of up to 128 short members is one block, and each access walks through it; a long
+        -- member makes a tree of it for as long as it exists. So many leases begin with one, which
+        -- then goes: with 64 tasks active that saves a quarter of the time.
+        local long = count >= 16 and string.rep('\0', 65)
+        local scores, place, token = {score, long}, long and 3 or 1, nil
+        for k = 1, count do
+            local is_odd, since, head = odd and odd[k], sinces[k], run_head
+            if is_odd then
+                since = is_odd.since
+            end
+            if starts_left <= 0 or is_odd and is_odd.late then
+                head = '0 0 '
+            else
+                starts_left = starts_left - 1
+            end
+            token = tens .. UNITS[unit] .. digits
+            unit = unit + 1
+            if unit == 10 then
+                unit, tens = 0, string.format('%d', tens + 1)
+            end
+            local new_count = call('HSET', names[k], 'state', 'active', 'pending_since', token,
+                'quern_run', head .. since .. run_tail)
+            if new_count == 0 or is_odd and is_odd.may_have_run then
+                call('HDEL', names[k], 'quern_cancel', 'quern_progress')
+            end
+            scores[place], scores[place + 1] = score, ids[k + 4]
+            place = place + 2
         end
-        local run = head .. sinces[k] .. tail
-        call('HSET', names[k], 'state', 'active', 'pending_since', format(token_format, fence),
-            'quern_run', run)
-        fence = fence + 1
-        scores[2 * (k + more) - 1], scores[2 * (k + more)] = score, id
-        list[4 * k - 3], list[4 * k - 2] = id, messages[k]
-        list[4 * k - 1], list[4 * k] = run, extras[k]
-    end
-    for _, name in ipairs(queue.reruns) do
-        call('HDEL', name, 'quern_cancel', 'quern_progress')
-    end
-    if queue.count > 0 then
-        call('LPUSH', queue.prefix .. 'active', unpack(ids))
-        add_leases(queue, scores)
-        call('HSET', queue.prefix .. 'quern:meta', 'fence', format('%d', fence - 1))
-    end
-    given = given + queue.count
-    return list
-end
-
--- What was read leaves pending; the passed ones among it go back to where they were.
-local function cut(queue)
-    local back = {}
-    for i = #queue.passed, 1, -1 do
-        if queue.passed[i][1] < queue.cut then
-            back[#back + 1] = queue.passed[i][2]
+        call('LPUSH', prefix .. 'active', unpack(ids, 5))
+        call('ZADD', prefix .. 'lease', unpack(scores))
+        if long then
+            call('ZREM', prefix .. 'lease', long)
+        end
+        call('HSET', prefix .. 'quern:meta', 'fence', sub(token, 1, -4))
+        ids[4] = count
+        if reply then
+            for k = 3, count + 4 do
+                part[#part + 1] = ids[k]
+            end
+            for k = 4, queue.held_count do
+                reply[#reply + 1] = queue.held[k]
+            end
+            since_all = since_all .. table.concat(sinces)
+        else
+            part, reply, since_all = ids, queue.held, table.concat(sinces)
         end
     end
-    call('LTRIM', queue.prefix .. 'pending', 0, -queue.cut - 1)
-    if #back > 0 then
-        call('RPUSH', queue.prefix .. 'pending', unpack(back))
+    if queue and queue.cut > 0 then
+        -- What was read leaves pending; the passed ones among it go back to where they were.
+        local back, passed = {}, queue.passed
+        for k = passed and #passed or 0, 1, -1 do
+            if passed[k][1] < queue.cut then
+                back[#back + 1] = passed[k][2]
+            end
+        end
+        call('LTRIM', prefix .. 'pending', '0', queue.cut == 1 and '-2' or -queue.cut - 1)
+        if back[1] then
+            call('RPUSH', prefix .. 'pending', unpack(back))
+        end
+        early = early or queue.is_read
     end
 end
-
-for i, queue in ipairs(queues) do
-    lists[i + 1], part[i + 1] = lease(queue), queue.ids
-    if queue.cut > 0 then
-        cut(queue)
-    end
+local head = now_text .. (early and ' 1' or ' 0') .. facts
+if not reply then
+    return head
 end
-local early = bytes_left <= 0
-for _, queue in ipairs(queues) do
-    early = early or queue.read >= READ_MAX and queue.cut > 0
-end
-if early then
-    lists[#KEYS + 2] = 1
-end
-if given > 0 then
-    parts[#parts + 1] = part
-    session_keep(session_key, ARGV[2], cmsgpack.pack(parts))
-end
-return {now_text, info, lists}
+part[1], part[2] = first_token, start_count - starts_left
+reply[1], reply[2], reply[3] = head, cmsgpack.pack(part), since_all
+session_keep(session_key, ARGV[2], (kept or '') .. reply[2])
+return reply
