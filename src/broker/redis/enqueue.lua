@@ -36,7 +36,7 @@ end
 -- type; nothing after it can. A nanosecond more for each task keeps their order.
 if plain and call('EXISTS', unpack(names)) == 0 then
     call('LPUSH', Q .. 'pending', unpack(ARGV, ids + 1, messages))
-    -- bug WRITE_BEFORE_READ: call('HSET', names[1], 'msg', '') call('LPUSH', Q .. 'pending', 'x')
+    -- bug WRITE_BEFORE_READ: redis.pcall('LPUSH', Q .. 'pending', unpack(ARGV, ids + 1, messages))
     -- Formatting each moment would take longer than anything else here.
     local digits = {'0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
     local tens = now_s .. now_us .. '00'
