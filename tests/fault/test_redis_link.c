@@ -443,6 +443,27 @@ static void connections_notice_a_peer_that_is_gone(void **state)
     close_broker(self);
 }
 
+/* Else a client of a server far away would use a CPU all the time that it waits. */
+static void a_slow_server_is_soon_waited_for_asleep(void **state)
+{
+    (void)state;
+    quern_error err = {0};
+    struct qn_redis *self = open_broker(server.url, 5000);
+    struct qn_link *link = &self->lanes[QN_LANE_REST].link; /* connected by open */
+    link->in_vain_count = 0;
+    for (uint32_t turn = 0; turn < 6; turn++) {
+        struct qn_talk talk;
+        qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
+        qn_talk_command(&talk, "BLPOP");
+        qn_talk_text(&talk, "nothing");
+        qn_talk_text(&talk, "0.01");
+        assert_ok(qn_talk_run(&talk, &err), err);
+        qn_talk_end(&talk);
+        assert_int_equal(link->in_vain_count, turn + 1);
+    }
+    close_broker(self);
+}
+
 static void connections_have_names(void **state)
 {
     (void)state;
@@ -471,6 +492,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(servers_of_another_kind_are_refused_by_name),
     cmocka_unit_test_setup_teardown(each_way_to_a_server_works, start, stop),
     cmocka_unit_test_setup_teardown(connections_notice_a_peer_that_is_gone, start, stop),
+    cmocka_unit_test_setup_teardown(a_slow_server_is_soon_waited_for_asleep, start, stop),
     cmocka_unit_test_setup_teardown(connections_have_names, start, stop),
 };
 TEST_MAIN(tests)

@@ -4,8 +4,9 @@
  * The socket never blocks; every wait is a poll with a deadline. Only the answer to a short request
  * is looked for again and again at first: it takes the server less time than it takes a sleeper to
  * wake up, and somebody may be waiting for it (an enqueue, the start of a run). A batch takes so
- * long that this would only waste the CPU. After any failure the link is closed, since what the
- * server still has to say belongs to nobody; the next use opens it again.
+ * long that this would only waste the CPU; so does a server far away, which is found out: after
+ * some looks in vain only every 16th request is worth another. After any failure the link is
+ * closed, since what the server still has to say belongs to nobody; the next use opens it again.
  *
  * Texts of errors: the address, then the server's or the kernel's words. */
 #include "broker/redis/link.h"
@@ -25,8 +26,10 @@
 #include "broker/redis/reader.h"
 
 #define INBOX_SIZE 65536
-#define SHORT_SIZE 2048    /* of a request that is answered at once */
-#define ATTENTIVE_NS 50000 /* how long its answer is looked for without sleeping */
+#define SHORT_SIZE 2048     /* of a request that is answered at once */
+#define ATTENTIVE_NS 150000 /* how long its answer is looked for without sleeping: two wake-ups */
+#define IN_VAIN_MAX 4       /* looks, one after the other */
+#define TRY_EACH 16         /* requests, after that */
 
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target)
 {
@@ -90,6 +93,32 @@ quern_status qn_link_open(struct qn_link *link, int64_t deadline_mono_ns, quern_
 
 /* --- Sending and receiving ---------------------------------------------------------- */
 
+/* Until when to look for the answer to a request of this size; 0: it is not worth it. */
+static int64_t attentive_until_ns(struct qn_link *link, size_t size)
+{
+    if (size > SHORT_SIZE) {
+        return 0;
+    }
+    if (link->in_vain_count >= IN_VAIN_MAX && ++link->in_vain_count % TRY_EACH != 0) {
+        return 0;
+    }
+    return qn_clock_mono_ns() + ATTENTIVE_NS;
+}
+
+/* Whether to look again at once. Counts the looks that found nothing to their end. */
+static bool is_attentive(struct qn_link *link)
+{
+    if (link->attentive_until_mono_ns == 0) {
+        return false;
+    }
+    if (qn_clock_mono_ns() < link->attentive_until_mono_ns) {
+        return true;
+    }
+    link->attentive_until_mono_ns = 0;
+    link->in_vain_count++;
+    return false;
+}
+
 quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
                            int64_t deadline_mono_ns, bool *ret_sent, quern_error *err)
 {
@@ -108,7 +137,7 @@ quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
             return lost(link, strerror(errno), err);
         }
     }
-    link->attentive_until_mono_ns = size <= SHORT_SIZE ? qn_clock_mono_ns() + ATTENTIVE_NS : 0;
+    link->attentive_until_mono_ns = attentive_until_ns(link, size);
     return QUERN_OK;
 }
 
@@ -155,8 +184,7 @@ quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena, int64_t 
     quern_status status = qn_reader_next(link, arena, &reply, err);
     while (status == QUERN_OK && reply == NULL) {
         bool empty = false;
-        bool attentive = link->attentive_until_mono_ns != 0 &&
-                         qn_clock_mono_ns() < link->attentive_until_mono_ns;
+        bool attentive = is_attentive(link);
         if (!attentive && !qn_connect_wait(link->fd, POLLIN, deadline_mono_ns)) {
             return too_slow(link, err);
         }
@@ -166,6 +194,9 @@ quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena, int64_t 
         status = receive(link, &empty, err);
         if (status == QUERN_OK) {
             status = qn_reader_next(link, arena, &reply, err);
+        }
+        if (attentive && reply != NULL) {
+            link->in_vain_count = 0;
         }
     }
     if (status != QUERN_OK) {

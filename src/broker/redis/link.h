@@ -66,7 +66,8 @@ struct qn_link {
     char *inbox; /* what recv fills; only pages that were written take memory */
     struct qn_reading reading;
     int64_t attentive_until_mono_ns; /* until when a read looks without sleeping; 0: it sleeps */
-    uint64_t opened_count; /* grows with each connection: what was said on an older one is void */
+    uint32_t in_vain_count; /* looks in a row that found nothing; beyond some, requests since */
+    uint64_t opened_count;  /* grows with each connection: what was said on an older one is void */
 };
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target);
 void qn_link_close(struct qn_link *link);
