@@ -6,7 +6,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/limits.h"
 #include "quern/inspector.h"
 
 static void full_queues_get_their_shares_in_every_window(void **state)
@@ -274,6 +276,38 @@ static void the_brake_stops_fetching_after_crashes_in_a_row(void **state)
     stage_free(stage);
 }
 
+static int64_t cpu_ms(void)
+{
+    struct timespec used;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+/* The time of the brake is up, but nothing may be fetched any more: that is no reason to look again
+ * and again. */
+static void a_quiet_worker_rests_also_when_its_brake_was_on(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    assert_ok(quern_mux_exec(stage->mux, "crash", "kill -SEGV $$", NULL, &error), error);
+    for (int i = 0; i < 20; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "c%02d", i);
+        stage_put_task(stage, &(quern_task){.id = id, .type = "crash"});
+    }
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 2});
+    stage_wait_log(stage, "run after run crashes, fetching stops");
+    quern_worker_quiet(worker.worker);
+    test_pause_ms(QN_BRAKE_MS_MIN + 100);
+    int64_t before_ms = cpu_ms();
+    test_pause_ms(1000);
+    assert_true(cpu_ms() - before_ms < 200);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
 static void a_worker_warns_of_groups_that_nobody_serves(void **state)
 {
     (void)state;
@@ -296,6 +330,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(pause_holds_also_for_runs_fetched_ahead),
     cmocka_unit_test(suspects_run_one_at_a_time),
     cmocka_unit_test(the_brake_stops_fetching_after_crashes_in_a_row),
+    cmocka_unit_test(a_quiet_worker_rests_also_when_its_brake_was_on),
     cmocka_unit_test(a_worker_warns_of_groups_that_nobody_serves),
 };
 TEST_MAIN_OVER_BROKERS(tests)
