@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_redis_upkeep.c - what forward, prune and the heartbeat do with data of Go's and with damaged
- * data, what they leave key by key, and that all of it works without memory. */
+/* test_redis_upkeep.c - what forward, arm, prune and the heartbeat do with data of Go's and with
+ * damaged data, what they leave key by key, and that all of it works without memory. */
 #include "lib_redis_doctor.h"
 
 #include <stdlib.h>
@@ -101,6 +101,32 @@ static void queue_of_a_wrong_type_does_not_stop_the_others(void **state)
         QUERN_E_CORRUPT);
     assert_non_null(strstr(err.text, "WRONGTYPE"));
     doctor_assert_runs("a");
+}
+
+/* --- Arm -------------------------------------------------------------------------------- */
+
+static bool arm(const char *const *queues, size_t queue_count, int64_t *ret_next_due_at_ms)
+{
+    bool work = false;
+    quern_error err = {0};
+    assert_ok(qn_broker_arm(doctor.broker, queues, queue_count, &work, ret_next_due_at_ms, &err),
+              err);
+    return work;
+}
+
+static void queue_of_a_wrong_type_does_not_stop_arming_the_others(void **state)
+{
+    (void)state;
+    const char *queues[] = {"bad", "default"};
+    int64_t next_due_at_ms = 0;
+    doctor_plant("SET asynq:{bad}:scheduled x");
+    assert_false(arm(queues, 2, &next_due_at_ms));
+    assert_true(next_due_at_ms == INT64_MAX);
+    doctor_put_later("a", 1000);
+    assert_false(arm(queues, 2, &next_due_at_ms));
+    assert_true(next_due_at_ms < INT64_MAX);
+    doctor_put("b");
+    assert_true(arm(queues, 2, &next_due_at_ms));
 }
 
 /* --- Prune ------------------------------------------------------------------------------ */
@@ -387,6 +413,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(due_task_of_a_group_goes_there_with_its_name),
     DOCTOR_TEST(due_ids_without_a_task_and_of_running_ones_go),
     DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_the_others),
+    DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_arming_the_others),
     DOCTOR_TEST(entry_of_a_task_that_lives_elsewhere_is_all_that_goes),
     DOCTOR_TEST(trimmed_task_frees_its_own_lock_only),
     DOCTOR_TEST(records_of_workers_go_a_day_after_the_last_heartbeat),

@@ -6,17 +6,23 @@
 --
 -- KEYS: for each queue pending, paused, scheduled, retry, quern:due.
 -- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none).
+--
+-- A queue with keys of the wrong type gives what was read before them, and stops no other.
 -- include: lib_due.lua
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local work = 0
 local due_ms = math.huge
-for i = 1, #KEYS, 5 do
-    local pending, paused = KEYS[i], KEYS[i + 1]
+
+local function look(pending, paused)
     if redis.call('EXISTS', paused) == 0 and redis.call('LLEN', pending) > 0 then
         work = 1
     end
     due_ms = math.min(due_ms, next_due_ms(string.sub(pending, 1, -1 - #'pending')))
+end
+
+for i = 1, #KEYS, 5 do
+    pcall(look, KEYS[i], KEYS[i + 1])
 end
 if due_ms == math.huge then
     return {work, -1}
