@@ -129,6 +129,31 @@ static void queue_of_a_wrong_type_does_not_stop_arming_the_others(void **state)
     assert_true(arm(queues, 2, &next_due_at_ms));
 }
 
+/* Looks at the queue as a worker does each second; whether that wakes it. */
+static bool recover_finds_news(void)
+{
+    size_t recovered = 0;
+    struct qn_wakeup wakeup = {0};
+    quern_error err = {0};
+    assert_ok(qn_broker_recover(doctor.broker, &queue, 1, 100, NULL, NULL, &recovered, &err), err);
+    assert_ok(qn_broker_wait(doctor.broker, 20, &wakeup, &err), err);
+    return wakeup.work;
+}
+
+static void delayed_task_after_the_last_that_was_known_is_found_by_recovery(void **state)
+{
+    (void)state;
+    int64_t next_due_at_ms = 0;
+    doctor_put_later("a", 500);
+    assert_false(arm(&queue, 1, &next_due_at_ms));
+    doctor_plant("DEL " Q "scheduled " Q "quern:due"); /* another worker moved it */
+    assert_true(recover_finds_news());                 /* told, and not armed any more */
+    test_pause_ms(800);
+    assert_false(recover_finds_news());
+    doctor_plant("ZADD " Q "scheduled 1800000030 a");
+    assert_true(recover_finds_news());
+}
+
 /* --- Prune ------------------------------------------------------------------------------ */
 
 static void entry_of_a_task_that_lives_elsewhere_is_all_that_goes(void **state)
@@ -414,6 +439,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(due_ids_without_a_task_and_of_running_ones_go),
     DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_the_others),
     DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_arming_the_others),
+    DOCTOR_TEST(delayed_task_after_the_last_that_was_known_is_found_by_recovery),
     DOCTOR_TEST(entry_of_a_task_that_lives_elsewhere_is_all_that_goes),
     DOCTOR_TEST(trimmed_task_frees_its_own_lock_only),
     DOCTOR_TEST(records_of_workers_go_a_day_after_the_last_heartbeat),

@@ -139,11 +139,13 @@ quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err)
     return status;
 }
 
-void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms)
+void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms, int64_t now_ms)
 {
     (void)pthread_mutex_lock(&watch->mutex);
-    /* Two reckonings of one moment differ by the way of an answer. */
-    bool earlier = next_due_at_ms < watch->due_at_ms - DUE_SPREAD_MS;
+    /* Two reckonings of one moment differ by the way of an answer. What was due then is gone. */
+    int64_t spread_ms = DUE_SPREAD_MS;
+    int64_t known_ms = watch->due_at_ms < now_ms - spread_ms ? INT64_MAX : watch->due_at_ms;
+    bool earlier = next_due_at_ms < known_ms - spread_ms;
     if (watch->at_rest && (work || earlier)) {
         watch->at_rest = false; /* said once */
         watch->surprised = true;

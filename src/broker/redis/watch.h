@@ -56,8 +56,8 @@ QUERN_NODISCARD quern_status qn_watch_listen(struct qn_watch *watch, quern_error
 /* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
 void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const char *words);
 /* What is there, as somebody has seen it who asked: wakes the listener if the last arm knew less,
- * and nobody told of it since. */
-void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms);
+ * and nobody told of it since. Both moments by the wall clock. */
+void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms, int64_t now_ms);
 /* Makes a poll under way look at the watch again. Async-signal-safe. */
 void qn_watch_kick(struct qn_watch *watch);
 /* Why this user has to poll; "" when the server tells us of news. Finds out if that is not known.
