@@ -71,6 +71,12 @@ static bool book_has(void *user)
     return fault_book_size(progress->site) >= progress->records;
 }
 
+/* A worker that meets a dead server while it opens ends. */
+static bool both_workers_are_there(void *user)
+{
+    return test_redis_count(user, "HLEN asynq:quern:workers") == 2;
+}
+
 static bool is_rewritten(void *user)
 {
     const char *info = test_redis_do(user, "INFO persistence");
@@ -101,6 +107,7 @@ static void restart_under_load(void (*end)(struct test_redis *server))
     for (size_t i = 0; i < 2; i++) {
         children[i] = fault_spawn_worker(&site, "4", "stay");
     }
+    assert_true(test_until(both_workers_are_there, server));
     assert_int_equal(pthread_create(&thread, NULL, put_load, &load), 0);
     size_t total = load.batches * BATCH;
     for (size_t kill = 1; kill <= kills; kill++) {
