@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "quern/inspector.h"
+
 #define HOUR_MS (3600 * INT64_C(1000))
 
 static enum qn_applied crash(struct contract *c, struct qn_leased *run, bool started)
@@ -179,6 +181,21 @@ static void any_other_outcome_ends_the_streak(struct contract *c)
     }
 }
 
+static void success_that_came_too_late_leaves_the_streak(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    contract_lapse(c, "default");
+    quern_inspector *inspector = NULL;
+    quern_error err = {0};
+    const quern_inspector_options options = {.clock = &c->clock};
+    assert_ok(quern_inspector_open(c->url, &options, &inspector, &err), err);
+    assert_ok(quern_inspector_act(inspector, QUERN_ACTION_ARCHIVE, "default", "a", &err), err);
+    quern_inspector_free(inspector);
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
+    assert_null(contract_take(c, "default"));
+    assert_int_equal(c->crash_streak, 1);
+}
+
 static void braked_queue_charges_no_crash(struct contract *c)
 {
     crash_many(c, "a", QN_BRAKE_CRASHES);
@@ -226,6 +243,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(crashes_of_different_tasks_make_a_streak),
     CONTRACT_TEST(crashes_of_one_task_make_no_streak),
     CONTRACT_TEST(any_other_outcome_ends_the_streak),
+    CONTRACT_TEST(success_that_came_too_late_leaves_the_streak),
     CONTRACT_TEST(braked_queue_charges_no_crash),
     CONTRACT_TEST(broken_deploy_empties_no_queue_into_the_archive),
 };

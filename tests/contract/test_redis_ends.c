@@ -126,6 +126,7 @@ static void damage(const char *commands, const char *lock)
 
 enum {
     DEED_DONE_KEPT = QN_CANCEL + 1,
+    DEED_DONE_PLAIN,
     DEED_EXTEND,
     DEED_RESULT,
     DEED_RECOVER,
@@ -159,9 +160,9 @@ static quern_status do_deed(struct contract *c, int deed, const struct qn_leased
     size_t count = 0;
     enum qn_applied applied = QN_STALE;
     struct qn_extension extension = {.run = run};
+    bool is_done = deed == DEED_DONE_KEPT || deed == DEED_DONE_PLAIN;
     struct qn_outcome outcome = {.run = run,
-                                 .kind =
-                                     deed == DEED_DONE_KEPT ? QN_DONE : (enum qn_outcome_kind)deed,
+                                 .kind = is_done ? QN_DONE : (enum qn_outcome_kind)deed,
                                  .started = true,
                                  .cause = QUERN_CAUSE_CHILD_DIED,
                                  .delay_ms = 1500,
@@ -196,7 +197,7 @@ static void assert_nothing_half_done(struct contract *c, const char *commands, i
     char found[300];
     const quern_task task = {.type = "t",
                              .id = "a",
-                             .unique_ms = 3600000,
+                             .unique_ms = deed == DEED_DONE_PLAIN ? 0 : 3600000,
                              .retention_ms = deed == DEED_DONE_KEPT ? 60000 : 0};
     (void)test_redis_do(server(), "FLUSHDB");
     contract_announce(c->broker, CONTRACT_WORKER);

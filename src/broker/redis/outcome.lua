@@ -77,7 +77,9 @@ if plan_plain() > 0 then
     active = plain_only and active_find(leaving)
     local unsure = active and active.gone or ended
     lost = next(unsure) and take_back(unsure) or lost
-    count(#leaving, 0)
+    if leaving[1] then
+        count(#leaving, 0)
+    end
 end
 if lost[1] or not plain_only then
 -- include: lib_lock.lua
