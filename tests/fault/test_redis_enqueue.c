@@ -2,10 +2,13 @@
 /* test_redis_enqueue.c - what an enqueue leaves in Redis, key by key. */
 #include "lib_test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
+#include "broker/redis/enqueue_lua.h"
 #include "broker/redis/redis.h"
 #include "lib_redis.h"
 #include "lib_wire.h"
@@ -249,6 +252,42 @@ static void large_enqueue_finds_an_id_that_comes_again_in_another_script(void **
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), LARGE_COUNT - 1);
 }
 
+/* Another client brings the script as soon as the server has missed it, until the test is done. */
+static void *bring_script(void *user)
+{
+    const _Atomic bool *done = user;
+    while (!*done) {
+        if (strstr(test_redis_do(&redis, "INFO errorstats"), "NOSCRIPT") != NULL) {
+            (void)test_redis_do(&redis, "SCRIPT LOAD %s", qn_lua_enqueue.text);
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+static void large_enqueue_keeps_its_order_when_the_script_comes_to_be_known(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        pthread_t other;
+        _Atomic bool done = false;
+        test_redis_empty(&redis);
+        (void)test_redis_do(&redis, "SCRIPT FLUSH");
+        (void)test_redis_do(&redis, "CONFIG RESETSTAT");
+        make_large("a");
+        assert_int_equal(pthread_create(&other, NULL, bring_script, &done), 0);
+        quern_status status = qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, large.tasks,
+                                                LARGE_COUNT, large.results, &err);
+        done = true;
+        assert_int_equal(pthread_join(other, NULL), 0);
+        assert_ok(status, err);
+        assert_large_stored();
+        for (int i = 0; i < LARGE_COUNT; i++) {
+            assert_string_equal(test_redis_do(&redis, "RPOP " Q "pending"), large.ids[i]);
+        }
+    }
+}
+
 /* The server has done all of it, or a part; what it said is cut off after each byte in turn. */
 static void large_enqueue_whose_answers_are_lost_is_resolved(void **state)
 {
@@ -303,6 +342,7 @@ static const struct CMUnitTest tests[] = {
     TEST(full_batch_of_many_ids_is_stored_whole),
     TEST(large_enqueue_keeps_the_order_of_each_queue),
     TEST(large_enqueue_finds_an_id_that_comes_again_in_another_script),
+    TEST(large_enqueue_keeps_its_order_when_the_script_comes_to_be_known),
     TEST(large_enqueue_whose_answers_are_lost_is_resolved),
 };
 

@@ -3,7 +3,9 @@
  *
  * Each such part goes out as soon as it is made, and the server works on it while the next one is
  * made; the answers are read at the end. So that each of them can be asked for again, part n of a
- * queue keeps its answer under the number of the session + n.
+ * queue keeps its answer under the number of the session + n. The first of several brings the text
+ * of the script: asked for again because the server did not know it, it would come behind the
+ * others.
  *
  * Each part is stored at once, but there is no transaction over several: when some are refused
  * (memory is out, a key has the wrong type) the others are stored, and the results tell which.
@@ -157,7 +159,11 @@ static quern_status add_part(struct batch *batch, const struct part *part, struc
                              quern_error *err)
 {
     struct qn_talk *talk = &batch->talk;
-    qn_talk_script(talk, &qn_lua_enqueue, 1);
+    if (part == batch->parts && batch->count > QN_BATCH_MAX) {
+        qn_talk_script_text(talk, &qn_lua_enqueue, 1);
+    } else {
+        qn_talk_script(talk, &qn_lua_enqueue, 1);
+    }
     qn_talk_prefix(talk, part->queue);
     qn_talk_session(talk, stamp.session + part->place);
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : stamp.sequence);

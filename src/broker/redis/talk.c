@@ -4,7 +4,7 @@
  * What is sent is one block in the lane's arena, made when the talk runs. A script goes out as
  * EVALSHA; those that the server does not know (it was restarted, or somebody flushed its scripts)
  * are sent again as EVAL, and only those: what worked is never done twice. So the commands of one
- * run must not need each other's order.
+ * run must not need each other's order, unless the first brings its text (qn_talk_script_text).
  *
  * A lane that was idle is looked at before it is used: a server that went away meanwhile shows as
  * an end of file, and a new connection is made before anything is sent. So a restart between two
@@ -21,6 +21,7 @@
 #include "broker/redis/redis.h"
 
 #define NUMBER_SIZE 20 /* digits of 64 bits */
+#define EVAL_SIZE 4
 
 /* --- Building ----------------------------------------------------------------------- */
 
@@ -131,6 +132,28 @@ void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t
     qn_talk_uint(talk, key_count);
 }
 
+static void put_script_text(struct qn_talk *talk, const struct qn_talk_command *command)
+{
+    talk->args[command->first_arg] = "EVAL";
+    talk->arg_sizes[command->first_arg] = EVAL_SIZE;
+    talk->args[command->first_arg + 1] = command->script->text;
+    talk->arg_sizes[command->first_arg + 1] = command->script->size;
+#ifdef QN_SEEDED_BUGS
+    const char *text = qn_bug_script(talk->arena, command->script->text);
+    QN_ASSERT(text != NULL);
+    talk->args[command->first_arg + 1] = text;
+    talk->arg_sizes[command->first_arg + 1] = strlen(text);
+#endif
+}
+
+void qn_talk_script_text(struct qn_talk *talk, const struct qn_script *script, size_t key_count)
+{
+    qn_talk_script(talk, script, key_count);
+    if (!talk->failed) {
+        put_script_text(talk, &talk->commands[talk->command_count - 1]);
+    }
+}
+
 /* The decimals of a number, written before `end`; returns where they begin. No printf: each outcome
  * has a token. */
 static char *put_digits(char *end, uint64_t number)
@@ -232,29 +255,15 @@ static quern_status read_replies(struct qn_talk *talk, size_t first, quern_error
     return QUERN_OK;
 }
 
-static void put_script_text(struct qn_talk *talk, const struct qn_talk_command *command)
-{
-    talk->args[command->first_arg + 1] = command->script->text;
-    talk->arg_sizes[command->first_arg + 1] = command->script->size;
-#ifdef QN_SEEDED_BUGS
-    const char *text = qn_bug_script(talk->arena, command->script->text);
-    QN_ASSERT(text != NULL);
-    talk->args[command->first_arg + 1] = text;
-    talk->arg_sizes[command->first_arg + 1] = strlen(text);
-#endif
-}
-
 /* Turns the scripts that the server did not know into EVAL with their text and wants them again. */
 static bool want_unknown_scripts(struct qn_talk *talk, size_t first)
 {
     bool wanted = false;
     for (size_t i = first; i < talk->command_count; i++) {
         struct qn_talk_command *command = &talk->commands[i];
-        bool was_eval = command->script != NULL && talk->arg_sizes[command->first_arg] == 4;
+        bool was_eval = command->script != NULL && talk->arg_sizes[command->first_arg] == EVAL_SIZE;
         if (command->script != NULL && !was_eval && command->reply->type == QN_REPLY_ERROR &&
             strncmp(command->reply->data, "NOSCRIPT", 8) == 0) {
-            talk->args[command->first_arg] = "EVAL";
-            talk->arg_sizes[command->first_arg] = 4;
             put_script_text(talk, command);
             command->reply = NULL;
             wanted = true;

@@ -80,6 +80,8 @@ void qn_talk_end(struct qn_talk *talk);
  * for an argument is memory that was out when it was made in the arena: run tells it. */
 void qn_talk_command(struct qn_talk *talk, const char *name);
 void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t key_count);
+/* The same with its text, so that the server knows it when it comes to what follows. */
+void qn_talk_script_text(struct qn_talk *talk, const struct qn_script *script, size_t key_count);
 void qn_talk_text(struct qn_talk *talk, const char *text);
 void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size);
 void qn_talk_int(struct qn_talk *talk, int64_t value);   /* copied */
@@ -98,7 +100,8 @@ QUERN_NODISCARD quern_status qn_talk_send(struct qn_talk *talk, quern_error *err
 quern_status qn_talk_fail(const struct qn_talk *talk, quern_status status, quern_error *err);
 /* Sends the rest and reads all replies. May be called again after more commands were added: only
  * those go out then. An error reply to one command is no failure of run. After a failure: end. The
- * commands of one run must not rely on their order, as a script that is sent again comes last. */
+ * commands of one run must not rely on their order, as a script that is sent again comes last;
+ * calls of one script may, if the first is a qn_talk_script_text. */
 QUERN_NODISCARD quern_status qn_talk_run(struct qn_talk *talk, quern_error *err);
 /* The reply to the index-th command. An error reply becomes a status: OOM, MISCONF: QUERN_E_FULL;
  * LOADING, BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY; WRONGTYPE:
