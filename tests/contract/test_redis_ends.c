@@ -12,6 +12,7 @@
 #include "broker/redis/quarantine_lua.h"
 #include "broker/redis/talk.h"
 #include "lib_place.h"
+#include "quern/inspector.h"
 
 #define Q "asynq:{default}:"
 
@@ -300,6 +301,32 @@ static void starts_alone_keep_no_answer(struct contract *c)
     contract_finish(c, run, QN_DONE);
 }
 
+/* Go workers know no mark: the run may go on, or end for another reason. */
+static void cancellation_of_a_go_workers_run_is_not_for_the_next_one(struct contract *c)
+{
+    quern_inspector *inspector = NULL;
+    quern_error err = {0};
+    contract_put(c, "default", "a");
+    (void)test_redis_do(server(), "RPOPLPUSH " Q "pending " Q "active");
+    (void)test_redis_do(server(), "HSET " Q "t:a state active");
+    (void)test_redis_do(server(), "HDEL " Q "t:a pending_since");
+    (void)test_redis_do(server(), "ZADD " Q "lease 1800000030 a");
+    assert_ok(quern_inspector_open(c->url, NULL, &inspector, &err), err);
+    assert_ok(quern_inspector_act(inspector, QUERN_ACTION_CANCEL_ARCHIVE, "default", "a", &err),
+              err);
+    quern_inspector_free(inspector);
+    (void)test_redis_do(server(), "LREM " Q "active 1 a"); /* its retry, and its forward */
+    (void)test_redis_do(server(), "ZREM " Q "lease a");
+    (void)test_redis_do(server(), "HSET " Q "t:a state pending pending_since 1800000001000000000");
+    (void)test_redis_do(server(), "LPUSH " Q "pending a");
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    struct qn_extension extension = {.run = run};
+    assert_ok(qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, &err), err);
+    assert_true(extension.held);
+    assert_int_equal(extension.cancel, QN_CANCEL_NONE);
+    contract_finish(c, run, QN_DONE);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", whatever_is_damaged_nothing_is_half_done),
     CONTRACT_TEST_ONLY("redis", damaged_queue_does_not_keep_the_others_waiting),
@@ -307,5 +334,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", totals_begin_anew_together_at_the_end_of_64_bits),
     CONTRACT_TEST_ONLY("redis", deleted_lease_lets_one_run_end),
     CONTRACT_TEST_ONLY("redis", starts_alone_keep_no_answer),
+    CONTRACT_TEST_ONLY("redis", cancellation_of_a_go_workers_run_is_not_for_the_next_one),
 };
 CONTRACT_MAIN(tests)

@@ -202,13 +202,17 @@ function act.delete(task)
     end
     redis.call('DEL', task.key)
 end
-function act.retry(task)
-    redis.call('HSET', task.key, 'quern_cancel', 'retry')
+-- A Go worker heeds no mark. With the field of an earlier run of ours the next lease clears it.
+local function mark_and_publish(task, mark)
+    redis.call('HSET', task.key, 'quern_cancel', mark)
+    redis.call('HSETNX', task.key, 'quern_run', '0 0 0 0 ')
     redis.call('PUBLISH', 'asynq:cancel', task.id)
 end
+function act.retry(task)
+    mark_and_publish(task, 'retry')
+end
 function act.stop(task)
-    redis.call('HSET', task.key, 'quern_cancel', 'archive')
-    redis.call('PUBLISH', 'asynq:cancel', task.id)
+    mark_and_publish(task, 'archive')
 end
 for _, task in ipairs(tasks) do
     act[action](task)
