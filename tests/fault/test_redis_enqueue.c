@@ -252,6 +252,33 @@ static void large_enqueue_finds_an_id_that_comes_again_in_another_script(void **
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), LARGE_COUNT - 1);
 }
 
+static void large_enqueue_that_finds_no_room_says_which_are_stored(void **state)
+{
+    (void)state;
+    static const char payload[1024];
+    make_large("a");
+    for (int i = 0; i < LARGE_COUNT; i++) {
+        large.tasks[i].payload = payload;
+        large.tasks[i].payload_size = sizeof payload;
+    }
+    const char *info = strstr(test_redis_do(&redis, "INFO memory"), "used_memory:");
+    assert_non_null(info);
+    long long room = strtoll(info + strlen("used_memory:"), NULL, 10) + 200000;
+    (void)test_redis_do(&redis, "CONFIG SET maxmemory %lld", room);
+    quern_status status = qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, large.tasks,
+                                            LARGE_COUNT, large.results, &err);
+    (void)test_redis_do(&redis, "CONFIG SET maxmemory 0");
+    assert_ok(status, err);
+    int stored = 0;
+    for (int i = 0; i < LARGE_COUNT; i++) {
+        bool is_there = test_redis_count(&redis, "EXISTS " Q "t:%s", large.ids[i]) == 1;
+        assert_int_equal(large.results[i], is_there ? QUERN_OK : QUERN_E_FULL);
+        stored += is_there ? 1 : 0;
+    }
+    assert_true(stored > 0 && stored < LARGE_COUNT);
+    assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), stored);
+}
+
 /* Another client brings the script as soon as the server has missed it, until the test is done. */
 static void *bring_script(void *user)
 {
@@ -342,6 +369,7 @@ static const struct CMUnitTest tests[] = {
     TEST(full_batch_of_many_ids_is_stored_whole),
     TEST(large_enqueue_keeps_the_order_of_each_queue),
     TEST(large_enqueue_finds_an_id_that_comes_again_in_another_script),
+    TEST(large_enqueue_that_finds_no_room_says_which_are_stored),
     TEST(large_enqueue_keeps_its_order_when_the_script_comes_to_be_known),
     TEST(large_enqueue_whose_answers_are_lost_is_resolved),
 };
