@@ -73,8 +73,8 @@ quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_
                          request.error.text);
         }
         first += request.count;
-        if (request.broker_failed) {
-            mark_untried(results, first, count, request.error.code);
+        if (request.broker_status != QUERN_OK) {
+            mark_untried(results, first, count, request.broker_status);
             break;
         }
     }

@@ -38,7 +38,7 @@ struct qn_request {
     bool wants_info;               /* of the only task */
     quern_task_info *info;         /* the only task as it was stored; owned by the caller then */
     bool failed;                   /* the fields below are set */
-    bool broker_failed;            /* not this task's fault: all of the request has this failure */
+    quern_status broker_status;    /* QUERN_OK, or how the broker itself failed */
     size_t failed_index;
     quern_error error;
 };

@@ -141,7 +141,7 @@ static void spread_failure(quern_client *client, quern_status status, const quer
         }
         qn_client_result_set(origin.request->results, origin.index, status, task->id);
         note_failure(origin.request, origin.index, &text);
-        origin.request->broker_failed = true;
+        origin.request->broker_status = status;
     }
 }
 
@@ -157,6 +157,9 @@ static void spread_results(quern_client *client)
         qn_client_result_set(origin.request->results, origin.index, client->statuses[i],
                              client->prepared[i].id);
         note_failure(origin.request, origin.index, &error);
+        if (client->statuses[i] == QUERN_E_FULL) {
+            origin.request->broker_status = QUERN_E_FULL; /* a part of it found no room */
+        }
     }
 }
 
@@ -185,7 +188,7 @@ static void fail_nomem(const struct qn_list *batch)
             qn_client_result_set(request->results, i, status, NULL);
         }
         note_failure(request, 0, &error);
-        request->broker_failed = true;
+        request->broker_status = status;
     }
 }
 
@@ -294,7 +297,7 @@ static void wait_for_turn(quern_client *client, struct qn_request *request)
         }
         qn_list_remove(&request->node);
         request->phase = QN_REQUEST_DONE;
-        request->broker_failed = true;
+        request->broker_status = QUERN_E_TIMEOUT;
         request->failed = true;
         qn_error_set(&request->error, QUERN_E_TIMEOUT,
                      "waited %lld ms behind other calls of this client",

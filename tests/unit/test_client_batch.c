@@ -146,6 +146,50 @@ static void after_a_failure_of_the_broker_the_rest_is_not_tried(void **state)
     client_assert_order(t, QN_BATCH_MAX);
 }
 
+static void what_was_not_tried_has_the_failure_of_the_broker(void **state)
+{
+    struct client_test *t = *state;
+    make_tasks(MANY);
+    tasks[QN_BATCH_MAX].type = " ";
+    client_hook(t, fail_second);
+    quern_error err = {0};
+    assert_int_equal(quern_client_enqueue_batch(t->client, tasks, MANY, results, &err),
+                     QUERN_E_INVALID);
+    assert_int_equal(client_turns(), 2);
+    assert_int_equal(results[QN_BATCH_MAX].status, QUERN_E_INVALID);
+    for (size_t i = QN_BATCH_MAX + 1; i < MANY; i++) {
+        assert_int_equal(results[i].status, QUERN_E_FULL);
+    }
+}
+
+/* As Redis does: one of several scripts found no memory. */
+static quern_status fill_up(size_t turn, struct qn_stamp stamp, const struct qn_task *batch,
+                            size_t count, quern_status *statuses, quern_error *err)
+{
+    (void)turn;
+    quern_status status = client_pass_on(stamp, batch, count / 2, statuses, err);
+    for (size_t i = count / 2; i < count; i++) {
+        statuses[i] = QUERN_E_FULL;
+    }
+    return status;
+}
+
+static void after_a_part_that_found_no_room_the_rest_is_not_tried(void **state)
+{
+    struct client_test *t = *state;
+    make_tasks(MANY);
+    client_hook(t, fill_up);
+    quern_error err = {0};
+    assert_int_equal(quern_client_enqueue_batch(t->client, tasks, MANY, results, &err),
+                     QUERN_E_FULL);
+    assert_non_null(strstr(err.text, "task 64: "));
+    assert_int_equal(client_turns(), 1);
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(results[i].status, i < QN_BATCH_MAX / 2 ? QUERN_OK : QUERN_E_FULL);
+    }
+    client_assert_order(t, QN_BATCH_MAX / 2);
+}
+
 static quern_status lose_second(size_t turn, struct qn_stamp stamp, const struct qn_task *batch,
                                 size_t count, quern_status *statuses, quern_error *err)
 {
@@ -180,6 +224,8 @@ static const struct CMUnitTest all[] = {
     CLIENT_TEST(an_empty_batch_is_stored_at_once),
     CLIENT_TEST(large_payloads_are_spread_over_transactions),
     CLIENT_TEST(after_a_failure_of_the_broker_the_rest_is_not_tried),
+    CLIENT_TEST(what_was_not_tried_has_the_failure_of_the_broker),
+    CLIENT_TEST(after_a_part_that_found_no_room_the_rest_is_not_tried),
     CLIENT_TEST(what_was_not_tried_is_not_called_unknown),
 };
 TEST_MAIN(all)
