@@ -18,7 +18,7 @@ static void full_queues_get_their_shares_in_every_window(void **state)
     static const quern_queue queues[] = {
         {.name = "six", .weight = 6}, {.name = "three", .weight = 3}, {.name = "one", .weight = 1}};
     static const double shares[] = {0.6, 0.3, 0.1};
-    static const uint32_t concurrencies[] = {1, 16};
+    static const uint32_t concurrencies[] = {1, 16, 128};
     for (size_t c = 0; c < TEST_COUNT(concurrencies); c++) {
         struct stage *stage = stage_new(false);
         for (size_t q = 0; q < TEST_COUNT(queues); q++) {
