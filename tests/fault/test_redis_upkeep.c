@@ -127,6 +127,11 @@ static void queue_of_a_wrong_type_does_not_stop_arming_the_others(void **state)
     assert_true(next_due_at_ms < INT64_MAX);
     doctor_put("b");
     assert_true(arm(queues, 2, &next_due_at_ms));
+    size_t recovered = 0;
+    quern_error err = {0};
+    assert_int_equal(qn_broker_recover(doctor.broker, queues, 2, 100, NULL, NULL, &recovered, &err),
+                     QUERN_E_CORRUPT); /* this tells what is wrong */
+    assert_non_null(strstr(err.text, "WRONGTYPE"));
 }
 
 /* Looks at the queue as a worker does each second; whether that wakes it. */

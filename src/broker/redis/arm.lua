@@ -7,7 +7,8 @@
 -- KEYS: for each queue pending, paused, scheduled, retry, quern:due.
 -- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none).
 --
--- A queue with keys of the wrong type gives what was read before them, and stops no other.
+-- A queue with keys of the wrong type gives what was read before them, and stops no other; what is
+-- wrong is told by recover.lua.
 -- include: lib_due.lua
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]

@@ -5,8 +5,8 @@
 -- Reply: {the clock in ms, 1 if there is work, else 0, microseconds until a delayed task is due (0:
 -- now, -1: none), then for each queue 1 if something is active or leased there, else 0}.
 --
--- Of a queue with keys of the wrong type it is said that something is active: whoever looks there
--- will tell what is wrong.
+-- Of a queue with keys of the wrong type it is said that something is active: recover.lua, which
+-- then looks there, tells what is wrong.
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 -- include: lib_due.lua

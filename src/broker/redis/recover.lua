@@ -31,6 +31,11 @@ end
 local active_size = redis.call('LLEN', Q .. 'active')
 if #dead_ids == 0 and redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0 and
     active_size == redis.call('ZCARD', Q .. 'lease') then
+    -- Others pass over keys of the wrong type, so that other queues do not suffer: told here.
+    redis.call('LLEN', Q .. 'pending')
+    for _, key in ipairs({'scheduled', 'retry', 'quern:due'}) do
+        redis.call('ZCARD', Q .. key)
+    end
     return {0, 1, whole_number(now_ms)}
 end
 
