@@ -315,6 +315,46 @@ static void large_enqueue_keeps_its_order_when_the_script_comes_to_be_known(void
     }
 }
 
+/* Ends all other connections when something is stored. */
+static void *cut_all(void *user)
+{
+    const _Atomic bool *done = user;
+    while (!*done && test_redis_count(&redis, "LLEN " Q "pending") == 0) {
+    }
+    (void)test_redis_do(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    return NULL;
+}
+
+static void large_enqueue_that_is_cut_while_it_is_sent_keeps_its_order(void **state)
+{
+    (void)state;
+    size_t cut = 0;
+    for (uint64_t round = 1; cut < 5 && round < 1000; round++) {
+        struct qn_stamp stamp = {.session = 78, .sequence = round};
+        pthread_t other;
+        _Atomic bool done = false;
+        make_large("a");
+        (void)test_redis_do(&redis, "FLUSHALL");
+        assert_int_equal(pthread_create(&other, NULL, cut_all, &done), 0);
+        quern_status status =
+            qn_broker_enqueue(broker, stamp, large.tasks, LARGE_COUNT, large.results, &err);
+        done = true;
+        assert_int_equal(pthread_join(other, NULL), 0);
+        cut += status == QUERN_OK ? 0 : 1;
+        while (status != QUERN_OK) {
+            assert_int_equal(status, QUERN_E_UNKNOWN);
+            status =
+                qn_broker_enqueue(broker, stamp, large.tasks, LARGE_COUNT, large.results, &err);
+        }
+        assert_large_stored();
+        for (int i = 0; i < LARGE_COUNT; i++) {
+            assert_string_equal(test_redis_do(&redis, "RPOP " Q "pending"), large.ids[i]);
+        }
+        assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), 0);
+    }
+    assert_int_equal(cut, 5);
+}
+
 /* The server has done all of it, or a part; what it said is cut off after each byte in turn. */
 static void large_enqueue_whose_answers_are_lost_is_resolved(void **state)
 {
@@ -371,6 +411,7 @@ static const struct CMUnitTest tests[] = {
     TEST(large_enqueue_finds_an_id_that_comes_again_in_another_script),
     TEST(large_enqueue_that_finds_no_room_says_which_are_stored),
     TEST(large_enqueue_keeps_its_order_when_the_script_comes_to_be_known),
+    TEST(large_enqueue_that_is_cut_while_it_is_sent_keeps_its_order),
     TEST(large_enqueue_whose_answers_are_lost_is_resolved),
 };
 
