@@ -44,7 +44,9 @@ static void cancel(struct quern_worker *worker, const struct qn_wakeup *wakeup)
     struct qn_list *held = &worker->books.held;
     for (struct qn_list *node = held->next; node != held; node = node->next) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
-        if (!run->acked && strcmp(run->leased->task.id, wakeup->id) == 0 &&
+        /* One that has ended may be here still, beside the next run of its task. */
+        bool goes_on = run->phase == QN_RUN_WAITING || run->phase == QN_RUN_RUNNING;
+        if (goes_on && !run->acked && strcmp(run->leased->task.id, wakeup->id) == 0 &&
             strcmp(run->leased->task.queue, wakeup->queue) == 0) {
             qn_worker_cancel_run(worker, run, reason);
             break;
