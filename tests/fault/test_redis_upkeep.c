@@ -316,7 +316,7 @@ static void heartbeat_is_what_go_reads(void **state)
 static void key_of_a_wrong_type_does_not_stop_the_rest_of_a_heartbeat(void **state)
 {
     (void)state;
-    static const char *const keys[] = {Q "quern:workers", "asynq:queues", "asynq:quern:workers",
+    static const char *const keys[] = {(Q "quern:workers"), "asynq:queues", "asynq:quern:workers",
                                        "asynq:servers", "asynq:workers"};
     for (size_t i = 0; i < TEST_COUNT(keys); i++) {
         quern_error err = {0};
