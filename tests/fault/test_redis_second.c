@@ -222,6 +222,19 @@ static void worker_stopped_with_both_exchanges_under_way_gives_everything_back(v
     }
 }
 
+/* All connections of an idle worker and of the stage's client. */
+static bool are_connected(void *user)
+{
+    static const char *const names[] = {"quern-pump", "quern-keeper", "quern-rest", "quern-tracked",
+                                        "quern-listener"};
+    const char *list = test_redis_do(user, "CLIENT LIST");
+    bool all = true;
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        all = all && strstr(list, names[i]) != NULL;
+    }
+    return all;
+}
+
 static void worker_that_gets_one_connection_less_does_without(void **state)
 {
     (void)state;
@@ -232,6 +245,7 @@ static void worker_that_gets_one_connection_less_does_without(void **state)
     stage_start(stage, &worker, &busy);
     stage_put(stage, "n00000", "done");
     stage_wait_reports(stage, 1);
+    assert_true(test_until(are_connected, server));
     long long clients = test_redis_count(server, "EVAL %s 0",
                                          "return redis.call('INFO', 'clients')"
                                          ":match('connected_clients:(%d+)')");
