@@ -252,20 +252,26 @@ static void suspects_run_one_at_a_time(void **state)
     stage_free(stage);
 }
 
-static void the_brake_stops_fetching_after_crashes_in_a_row(void **state)
+/* So many tasks that crash, and a worker that has just stopped fetching them. */
+static void start_braked(struct stage *stage, struct stage_worker *worker, int count)
 {
-    (void)state;
-    struct stage *stage = stage_new(false);
     quern_error error = {0};
     assert_ok(quern_mux_exec(stage->mux, "crash", "kill -SEGV $$", NULL, &error), error);
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < count; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "c%02d", i);
         stage_put_task(stage, &(quern_task){.id = id, .type = "crash"});
     }
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 2});
+    stage_start(stage, worker, &(quern_worker_options){.concurrency = 2});
     stage_wait_log(stage, "run after run crashes, fetching stops");
+}
+
+static void the_brake_stops_fetching_after_crashes_in_a_row(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    start_braked(stage, &worker, 40);
     stage_wait_unready(&worker);
     uint64_t crashed = stage_stats(&worker).crashed;
     assert_true(crashed < 20);
@@ -289,16 +295,8 @@ static void a_quiet_worker_rests_also_when_its_brake_was_on(void **state)
 {
     (void)state;
     struct stage *stage = stage_new(false);
-    quern_error error = {0};
-    assert_ok(quern_mux_exec(stage->mux, "crash", "kill -SEGV $$", NULL, &error), error);
-    for (int i = 0; i < 20; i++) {
-        char id[16];
-        (void)snprintf(id, sizeof id, "c%02d", i);
-        stage_put_task(stage, &(quern_task){.id = id, .type = "crash"});
-    }
     struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 2});
-    stage_wait_log(stage, "run after run crashes, fetching stops");
+    start_braked(stage, &worker, 20);
     quern_worker_quiet(worker.worker);
     test_pause_ms(QN_BRAKE_MS_MIN + 100);
     int64_t before_ms = cpu_ms();
