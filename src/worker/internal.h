@@ -138,8 +138,7 @@ struct quern_worker {
     bool owes;               /* there may be leases of ours that are not in the books */
     bool braked;
     bool pump_asleep;
-    bool
-        pump_awaits; /* asleep until the other exchange has come back, or there is enough for one */
+    bool pump_awaits; /* asleep until the second exchange is back or enough is there for one */
     bool pump_poked;
     bool second_asleep;
     bool second_poked;
