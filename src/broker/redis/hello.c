@@ -23,19 +23,19 @@
 #define NUMBER_SIZE 24
 #define FRAME_SIZE 256 /* what the words of the greeting have around them */
 
-/* Writes these words as one command; false: memory was out. */
-static bool put(char **at, const char **words, size_t count)
+/* Writes these words as one command. */
+static void put(char **at, const char **words, size_t count)
 {
     size_t sizes[8];
     QN_ASSERT(count <= sizeof sizes / sizeof *sizes);
     for (size_t i = 0; i < count; i++) {
         sizes[i] = strlen(words[i]);
     }
-    return qn_format(at, words, sizes, count, true);
+    qn_format(at, words, sizes, count);
 }
 
 /* Who says it: the name of the connection, user and password, and which database is wanted. */
-static bool write_greeting(const struct qn_link *link, char **at)
+static void write_greeting(const struct qn_link *link, char **at)
 {
     const struct qn_link_target *target = link->target;
     bool known = target->user[0] != '\0' || target->password[0] != '\0';
@@ -49,7 +49,10 @@ static bool write_greeting(const struct qn_link *link, char **at)
                            "AUTH",          target->user[0] == '\0' ? "default" : target->user,
                            target->password};
     const char *select[] = {"SELECT", db};
-    return put(at, hello, known ? 7 : 4) && (target->db == 0 || put(at, select, 2));
+    put(at, hello, known ? 7 : 4);
+    if (target->db != 0) {
+        put(at, select, 2);
+    }
 }
 
 static quern_status send_greeting(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
@@ -57,18 +60,16 @@ static quern_status send_greeting(struct qn_link *link, int64_t deadline_mono_ns
     size_t out_size =
         FRAME_SIZE + NAME_SIZE + strlen(link->target->user) + strlen(link->target->password);
     char *out = qn_alloc(out_size);
+    if (out == NULL) {
+        return qn_error_nomem(err);
+    }
     char *at = out;
-    quern_status status = QUERN_OK;
-    if (out == NULL || !write_greeting(link, &at)) {
-        status = qn_error_nomem(err);
-    } else {
-        bool sent = false;
-        status = qn_link_write(link, out, (size_t)(at - out), deadline_mono_ns, &sent, err);
-    }
-    if (out != NULL) {
-        explicit_bzero(out, out_size);
-        qn_free(out);
-    }
+    bool sent = false;
+    write_greeting(link, &at);
+    quern_status status =
+        qn_link_write(link, out, (size_t)(at - out), deadline_mono_ns, &sent, err);
+    explicit_bzero(out, out_size);
+    qn_free(out);
     return status;
 }
 

@@ -20,7 +20,6 @@
 #include "broker/redis/format.h"
 #include "broker/redis/redis.h"
 
-#define NUMBER_SIZE 20 /* digits of 64 bits */
 #define EVAL_SIZE 4
 
 /* --- Building ----------------------------------------------------------------------- */
@@ -154,26 +153,15 @@ void qn_talk_script_text(struct qn_talk *talk, const struct qn_script *script, s
     }
 }
 
-/* The decimals of a number, written before `end`; returns where they begin. No printf: each outcome
- * has a token. */
-static char *put_digits(char *end, uint64_t number)
-{
-    do {
-        *--end = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    return end;
-}
-
 static void add_number(struct qn_talk *talk, uint64_t number, bool negative)
 {
-    char *block = talk->failed ? NULL : qn_arena_alloc(talk->arena, NUMBER_SIZE + 1);
+    char *block = talk->failed ? NULL : qn_arena_alloc(talk->arena, QN_DIGITS_MAX + 1);
     if (block == NULL) {
         talk->failed = true;
         return;
     }
-    char *end = block + NUMBER_SIZE + 1;
-    char *at = put_digits(end, number);
+    char *end = block + QN_DIGITS_MAX + 1;
+    char *at = qn_format_digits(end, number);
     if (negative) {
         *--at = '-';
     }
@@ -228,15 +216,15 @@ static char *format(struct qn_talk *talk, size_t first, size_t *ret_size)
     }
     char *data = qn_arena_alloc(talk->arena, size_max);
     char *at = data;
-    bool done = data != NULL;
-    for (size_t i = first; done && i < talk->command_count; i++) {
+    for (size_t i = first; data != NULL && i < talk->command_count; i++) {
         const struct qn_talk_command *command = &talk->commands[i];
-        done = !is_wanted(command) ||
-               qn_format(&at, talk->args + command->first_arg, talk->arg_sizes + command->first_arg,
-                         command->arg_count, false);
+        if (is_wanted(command)) {
+            qn_format(&at, talk->args + command->first_arg, talk->arg_sizes + command->first_arg,
+                      command->arg_count);
+        }
     }
-    *ret_size = done ? (size_t)(at - data) : 0;
-    return done ? data : NULL;
+    *ret_size = data == NULL ? 0 : (size_t)(at - data);
+    return data;
 }
 
 static quern_status read_replies(struct qn_talk *talk, size_t first, quern_error *err)
