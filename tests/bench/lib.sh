@@ -43,15 +43,23 @@ picked()
     [ -z "${BENCH_ONLY:-}" ] || printf '%s: %s\n' "$section" "$1" | grep -Eq -- "$BENCH_ONLY"
 }
 
+# title WORDS... - a heading, printed when a figure follows.
 title()
 {
-    printf '\n%s\n' "$*"
+    printf '\n%s\n' "$*" >"$folder/title"
+}
+
+show_title()
+{
+    cat "$folder/title" 2>/dev/null || true
+    rm -f "$folder/title"
 }
 
 # figure NAME UNIT GOAL - reads one number a line, prints the line of the figure: the median, the
 # smallest and the largest. GOAL is ">=N", "<=N" or "-".
 figure()
 {
+    show_title
     sort -n | awk -v name="$1" -v unit="$2" -v goal="$3" '
     { value[NR] = $1 }
     function show(x) { return sprintf(unit ~ /^(tasks|calls|bytes)/ ? "%.0f" : "%.3f", x) }
@@ -70,6 +78,7 @@ figure()
 # failed NAME - prints the line of a figure that cannot be had; $reason says why.
 failed()
 {
+    show_title
     printf '%-48s failed: %s\n' "$1" "$reason"
     recover
 }
@@ -134,7 +143,15 @@ load()
     field tasks_per_second <"$folder/last" | figure "$name" tasks/s "$goal"
 }
 
-# latency NAME GOAL_P50 GOAL_P99 ARGUMENTS... - three figures in ms.
+# latencies NAME GOAL_P50 GOAL_P99 - three figures in ms, of what was measured last.
+latencies()
+{
+    field p50_ms <"$folder/last" | figure "$1 p50" ms "$2"
+    field p99_ms <"$folder/last" | figure "$1 p99" ms "$3"
+    field max_ms <"$folder/last" | figure "$1 max" ms -
+}
+
+# latency NAME GOAL_P50 GOAL_P99 ARGUMENTS... - the same of so many turns.
 latency()
 {
     name=$1
@@ -142,9 +159,7 @@ latency()
     goal_p99=$3
     shift 3
     measure "$name" latency "$@" || return 0
-    field p50_ms <"$folder/last" | figure "$name p50" ms "$goal_p50"
-    field p99_ms <"$folder/last" | figure "$name p99" ms "$goal_p99"
-    field max_ms <"$folder/last" | figure "$name max" ms -
+    latencies "$name" "$goal_p50" "$goal_p99"
 }
 
 # lateness - of delayed tasks, which never start too early.
