@@ -32,7 +32,8 @@ void bare_lease(struct caller *caller, const char *room);
 size_t bare_done(struct caller *caller, const redisReply *leased);
 
 /* The figures; see ceiling.c. */
-void least(const char *socket, size_t count);
+void least_enqueue(const char *socket, size_t count);
+void least_drain(const char *socket, size_t count);
 void idle(const char *socket, size_t samples);
 
 #endif

@@ -2,14 +2,15 @@
 /* ceiling.c - what quern's own figures are to be compared with: bare loops with nothing of the
  * library around them.
  *
- *     bench_ceiling SOCKET drain|e2e TASKS    our scripts, one connection, batches of 128, one
- *                                             request in flight; messages are not decoded
- *     bench_ceiling SOCKET least TASKS        a drain by the barest scripts that keep asynq's data
- *                                             (least.c): what any worker has to pay for
- *     bench_ceiling SOCKET idle SAMPLES       from an enqueue to the message of the task in another
- *                                             process that slept, by our scripts (idle.c)
+ *     bench_ceiling SOCKET enqueue|drain|e2e TASKS     our scripts, one connection, batches of
+ *         128, one request in flight; messages are not decoded
+ *     bench_ceiling SOCKET least-enqueue|least-drain TASKS     the barest scripts that keep asynq's
+ *         data (least.c): what anybody has to pay for
+ *     bench_ceiling SOCKET idle SAMPLES     from an enqueue to the message of the task in another
+ *         process that slept, by our scripts (idle.c)
  *
  * Prints tasks a second and us of Redis CPU per task; idle: p50, p99 and max in ms. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,25 +77,35 @@ static void timed(void work(const char *socket, size_t count), const char *socke
     printf("%.0f %.2f\n", (double)count / seconds, cpu * 1e6 / (double)count);
 }
 
+static const struct loop {
+    const char *name;
+    void (*work)(const char *socket, size_t count);
+    bool drains; /* so the tasks must be there before */
+} loops[] = {
+    {"enqueue", enqueue, false},        {"drain", drain, true},
+    {"e2e", end_to_end, false},         {"least-enqueue", least_enqueue, false},
+    {"least-drain", least_drain, true},
+};
+
 int main(int argc, char **argv)
 {
     if (argc != 4) {
-        die("usage: bench_ceiling SOCKET drain|e2e|least|idle COUNT");
+        die("usage: bench_ceiling SOCKET enqueue|drain|e2e|least-enqueue|least-drain|idle COUNT");
     }
     const char *socket = argv[1];
     size_t count = strtoul(argv[3], NULL, 10);
-    if (strcmp(argv[2], "drain") == 0) {
-        enqueue(socket, count);
-        timed(drain, socket, count);
-    } else if (strcmp(argv[2], "e2e") == 0) {
-        timed(end_to_end, socket, count);
-    } else if (strcmp(argv[2], "least") == 0) {
-        enqueue(socket, count);
-        timed(least, socket, count);
-    } else if (strcmp(argv[2], "idle") == 0) {
+    if (strcmp(argv[2], "idle") == 0) {
         idle(socket, count);
-    } else {
-        die("no such loop");
+        return 0;
     }
-    return 0;
+    for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
+        if (strcmp(argv[2], loops[i].name) == 0) {
+            if (loops[i].drains) {
+                enqueue(socket, count);
+            }
+            timed(loops[i].work, socket, count);
+            return 0;
+        }
+    }
+    die("no such loop");
 }

@@ -10,6 +10,15 @@
 
 #include "bare.h"
 
+static const char enqueue_text[] =
+    "local count, time = #ARGV / 2, redis.call('TIME') "
+    "local since = time[1] .. time[2] .. '000' "
+    "for i = 1, count do "
+    "  redis.call('HSET', KEYS[1] .. 't:' .. ARGV[i], 'msg', ARGV[count + i], "
+    "    'state', 'pending', 'pending_since', since) "
+    "end "
+    "return redis.call('LPUSH', KEYS[1] .. 'pending', unpack(ARGV, 1, count))";
+
 static const char lease_text[] = "local ids = redis.call('RPOP', KEYS[1] .. 'pending', ARGV[1]) "
                                  "if not ids then return {} end "
                                  "local leases, messages = {}, {} "
@@ -35,7 +44,28 @@ static const char done_text[] = "local tasks = {} "
                                 "redis.call('INCRBY', KEYS[1] .. 'processed:2026-11-21', #ARGV) "
                                 "return #ARGV";
 
-void least(const char *socket, size_t count)
+void least_enqueue(const char *socket, size_t count)
+{
+    static struct caller caller;
+    static struct bare_tasks tasks;
+    char enqueue[SHA1_DIGITS + 1];
+    caller_open(&caller, socket);
+    caller_load(&caller, enqueue_text, strlen(enqueue_text), enqueue);
+    bare_tasks_init(&tasks);
+    for (size_t left = count; left > 0;) {
+        size_t batch = left < BATCH ? left : BATCH;
+        bare_tasks_next(&tasks, batch);
+        caller_begin(&caller, enqueue);
+        bare_tasks_put(&tasks, &caller, batch);
+        caller_send(&caller);
+        freeReplyObject(caller_receive(&caller));
+        left -= batch;
+    }
+    bare_tasks_finish(&tasks);
+    caller_close(&caller);
+}
+
+void least_drain(const char *socket, size_t count)
 {
     static struct caller caller;
     char lease[SHA1_DIGITS + 1];
