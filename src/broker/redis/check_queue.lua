@@ -10,7 +10,8 @@ local Q = KEYS[1]
 local mend = ARGV[1] == '1'
 -- QN_HISTORY_DAYS of limits.h; unit.redis_scripts sees to that.
 local DAY_KEPT_S = 7776000
-local now_s = tonumber(redis.call('TIME')[1])
+local time = redis.call('TIME')
+local now_s = tonumber(time[1])
 local reply = {{}}
 
 local function tell(invariant, text, mended)
@@ -77,12 +78,26 @@ if not damaged.processed and not damaged.failed and
     raise('failed', failed, days_failed)
     raise('processed', processed, math.max(days_processed, failed, days_failed))
 end
-local fence = ask('quern:meta', 'HGET', 'fence') or 0
-if tonumber(fence) < tonumber(ARGV[2]) then
-    tell('I7', string.format('the last fence is said to be %s, but %s was given', fence, ARGV[2]),
-        mend)
+
+-- --- What leases and ends of runs go by ---
+
+-- Where garbage stands, the last fence that was given is unknown, but it was before now.
+local fence = ask('quern:meta', 'HGET', 'fence')
+local is_fence = string.find(fence, '^%d+$') and tonumber(fence) <= 9e15
+if not is_fence or tonumber(fence) < tonumber(ARGV[2]) then
+    tell('I7', string.format('the last fence is said to be %s, ', string.sub(fence, 1, 40)) ..
+        (is_fence and 'but ' .. ARGV[2] .. ' was given' or 'which is none'), mend)
+    local now = string.format('%s%06d', time[1], time[2])
     if mend then
-        redis.call('HSET', Q .. 'quern:meta', 'fence', ARGV[2])
+        redis.call('HSET', Q .. 'quern:meta', 'fence',
+            (is_fence or tonumber(ARGV[2]) > tonumber(now)) and ARGV[2] or now)
+    end
+end
+local streak = ask('quern:meta', 'HGET', 'streak')
+if streak ~= 0 and not string.find(streak, '^%d+ ') then
+    tell('I9', 'the streak of crashes is said to be ' .. string.sub(streak, 1, 40), mend)
+    if mend then
+        redis.call('HDEL', Q .. 'quern:meta', 'streak')
     end
 end
 

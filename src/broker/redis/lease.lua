@@ -46,9 +46,11 @@ for i = 1, queue_count do
     local last, streak = meta[1], meta[2]
     if paused == 1 or streak then
         facts = facts .. ' ' .. i .. ' ' .. paused .. ' ' ..
-            (streak and string.match(streak, '^%d+') or '0')
+            (streak and string.match(streak, '^(%d+) ') or '0')
     end
-    if last and (#last > #fence or #last == #fence and last >= fence) then
+    -- What is no number, or more than Lua counts exactly (so late it is in 2255), no lease wrote.
+    if last and (#last > #fence or #last == #fence and last >= fence) and
+        string.find(last, '^[1-9]%d*$') and tonumber(last) <= 9e15 then
         fence = string.format('%d', last + 1)
     end
     if paused == 1 or meta.err then

@@ -13,9 +13,8 @@ local streak_count, streak_id, streak_changed = 0, '', false
 local function streak_read()
     local text = redis.call('HGET', Q .. 'quern:meta', 'streak')
     if text then
-        local count
-        count, streak_id = string.match(text, '^(%d+) (.*)$')
-        streak_count = tonumber(count or 0)
+        local count, id = string.match(text, '^(%d+) (.*)$')
+        streak_count, streak_id = tonumber(count or 0), id or ''
     end
 end
 
