@@ -5,7 +5,8 @@
  * is the order of their importance: leases first. One that the broker does not answer waits for a
  * backoff of its own, and the look at the timers begins again: so leases come next, however long
  * the call took. The outage is over when none of them fails any more: some calls only read, and
- * work where others do not. */
+ * work where others do not. Damaged data are no reason to wait: the rest of the data was served,
+ * and goes on being served at the usual pace. */
 #include "worker/internal.h"
 
 struct timer {
@@ -56,11 +57,14 @@ static void ring_timer(struct keeper *keeper, size_t index)
         period_ms = worker->options.lease_ms / 3;
     }
     quern_error error = {0};
-    bool fails = timers[index].act(worker, &error) != QUERN_OK;
+    quern_status status = timers[index].act(worker, &error);
+    bool fails = status != QUERN_OK;
     keeper->fails[index] = fails;
     keeper->due_mono_ns[index] = qn_clock_mono_ns() + period_ms * QN_NS_PER_MS;
     if (fails) {
         qn_outage_fail(&keeper->outage, &worker->log, "keeper", &error);
+    }
+    if (fails && status != QUERN_E_CORRUPT) {
         /* Never later than usual: a short lease does not wait for a long backoff. */
         keeper->due_mono_ns[index] = index == EXTEND ? qn_earlier(keeper->due_mono_ns[index],
                                                                   keeper->outage.retry_at_mono_ns)

@@ -108,12 +108,18 @@ quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
     return status;
 }
 
-static void log_recovery(const struct qn_recovery *recovery, void *user)
+struct recovering {
+    struct quern_worker *worker;
+    size_t count;
+};
+
+static void note_recovery(const struct qn_recovery *recovery, void *user)
 {
-    struct quern_worker *worker = user;
-    qn_log_write(&worker->log, QUERN_LOG_WARN, "task recovered queue=%s id=%s cause=\"%s\"%s%s",
-                 recovery->queue, recovery->id, quern_cause_name(recovery->cause),
-                 recovery->charged ? " crash=counted" : "",
+    struct recovering *recovering = user;
+    recovering->count++;
+    qn_log_write(&recovering->worker->log, QUERN_LOG_WARN,
+                 "task recovered queue=%s id=%s cause=\"%s\"%s%s", recovery->queue, recovery->id,
+                 quern_cause_name(recovery->cause), recovery->charged ? " crash=counted" : "",
                  recovery->archived ? " archived=poison" : "");
 }
 
@@ -126,21 +132,24 @@ static void look(struct quern_worker *worker)
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
+/* Where data of some queues are damaged, those of the others are recovered all the same. */
 quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err)
 {
-    size_t recovered = RECOVER_BATCH;
+    struct recovering recovering = {.worker = worker, .count = RECOVER_BATCH};
     quern_status status = QUERN_OK;
-    for (int round = 0; round < ROUNDS_MAX && recovered == RECOVER_BATCH; round++) {
+    for (int round = 0; round < ROUNDS_MAX && recovering.count == RECOVER_BATCH; round++) {
+        size_t recovered;
+        recovering.count = 0;
         status = qn_broker_recover(worker->broker, worker->queue_names, worker->queue_count,
-                                   RECOVER_BATCH, log_recovery, worker, &recovered, err);
-        if (status != QUERN_OK) {
-            return status;
-        }
-        if (recovered > 0) {
+                                   RECOVER_BATCH, note_recovery, &recovering, &recovered, err);
+        if (recovering.count > 0) {
             look(worker);
         }
+        if (status != QUERN_OK && status != QUERN_E_CORRUPT) {
+            return status;
+        }
     }
-    return QUERN_OK;
+    return status;
 }
 
 quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err)

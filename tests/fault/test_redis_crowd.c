@@ -82,7 +82,37 @@ static void crowd_of_expired_leases_is_recovered_in_steps(void **state)
     stage_free(stage);
 }
 
+static bool is_recovered(void *user)
+{
+    (void)user;
+    return test_redis_count(test_place_server(), "ZCARD asynq:{default}:lease") == 0;
+}
+
+/* At the pace of a queue that is asked once a second for a batch it would take 8 s. */
+static void damaged_queue_does_not_slow_down_recovery_of_others(void **state)
+{
+    (void)state;
+    static const quern_queue queues[] = {{.name = "bad", .weight = 1},
+                                         {.name = "default", .weight = 1}};
+    enum { COUNT = 2000, LONGEST_MS = 5000 };
+    struct stage *stage = stage_new(true);
+    struct stage_worker worker;
+    stage_put_many(stage, NULL, "n", COUNT);
+    lease_all(stage, COUNT);
+    stage_advance(stage, 2 * LEASE_S * 1000);
+    (void)test_redis_do(test_place_server(), "SET asynq:{bad}:pending x");
+    (void)test_redis_do(test_place_server(), "SET asynq:{default}:paused 1");
+    int64_t begin_ms = test_now_ms();
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 1, .queues = queues, .queue_count = 2});
+    assert_true(test_until(is_recovered, NULL));
+    assert_true(test_now_ms() - begin_ms < LONGEST_MS);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", crowd_of_expired_leases_is_recovered_in_steps),
+    TEST_ONLY_OVER("redis", damaged_queue_does_not_slow_down_recovery_of_others),
 };
 TEST_MAIN_OVER_BROKERS(tests)

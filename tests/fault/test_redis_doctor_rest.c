@@ -104,10 +104,24 @@ static void keys_of_the_wrong_type_are_told(void **state)
     doctor_plant("SET " Q "retry x");
     doctor_assert_left_alone("I9 default/: retry is a string and must be a zset");
     doctor_plant("DEL " Q "retry");
+    doctor_plant("SET " Q "g:g x");
+    doctor_assert_left_alone("I9 default/: g:g is a string and must be a zset");
+    doctor_plant("DEL " Q "g:g");
     doctor_plant("DEL " T "a");
     doctor_plant("SET " T "a x");
     doctor_assert_mended("I9 default/a: its key is a string, no hash");
     assert_string_equal(test_redis_do(&doctor.redis, "GET " Q "quern:odd:a"), "x");
+}
+
+static void late_work_that_a_damaged_key_hinders_ends_no_check(void **state)
+{
+    (void)state;
+    doctor_start("lapsed");
+    doctor_put_later("due", 1000);
+    doctor_plant("SET " Q "pending x");
+    doctor_turn_to(DOCTOR_LEASE_MS + 3000);
+    doctor_assert_left_alone("I8 default/: 1 tasks are due and not pending");
+    doctor_assert_left_alone("I8 default/: 1 leases are over, and their tasks not recovered");
 }
 
 static void late_work_is_done_where_a_worker_lives(void **state)
@@ -247,6 +261,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(wrong_counters_are_set_right),
     DOCTOR_TEST(forgotten_queue_is_listed_again),
     DOCTOR_TEST(keys_of_the_wrong_type_are_told),
+    DOCTOR_TEST(late_work_that_a_damaged_key_hinders_ends_no_check),
     DOCTOR_TEST(late_work_is_done_where_a_worker_lives),
     DOCTOR_TEST(many_damages_are_all_mended),
     DOCTOR_TEST(many_ids_without_a_task_all_go),

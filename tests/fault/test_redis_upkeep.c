@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_redis_upkeep.c - what forward, arm, prune and the heartbeat do with data of Go's and with
- * damaged data, what they leave key by key, and that all of it works without memory. */
+/* test_redis_upkeep.c - what prune and the heartbeat do with data of Go's and with damaged data,
+ * what they leave key by key, and that all upkeep works without memory. */
 #include "lib_redis_doctor.h"
 
 #include <stdlib.h>
@@ -10,153 +10,12 @@
 
 static const char *const queue = "default";
 
-static size_t forward(int64_t *ret_next_due_at_ms)
-{
-    size_t moved = 0;
-    quern_error err = {0};
-    assert_ok(qn_broker_forward(doctor.broker, &queue, 1, 100, &moved, ret_next_due_at_ms, &err),
-              err);
-    return moved;
-}
-
 static size_t prune(void)
 {
     size_t removed = 0;
     quern_error err = {0};
     assert_ok(qn_broker_prune(doctor.broker, &queue, 1, 100, &removed, &err), err);
     return removed;
-}
-
-/* --- Forward ---------------------------------------------------------------------------- */
-
-/* Go gives whole seconds and knows nothing of quern:due. */
-static void task_that_go_scheduled_is_due_at_its_second(void **state)
-{
-    (void)state;
-    int64_t next_due_at_ms = 0;
-    doctor_put("a");
-    doctor_plant("DEL " Q "pending");
-    doctor_plant("HSET " T "a state scheduled");
-    doctor_plant("ZADD " Q "scheduled 1800000002 a");
-    doctor_turn_to(1999);
-    assert_int_equal(forward(&next_due_at_ms), 0);
-    doctor_turn_to(2000);
-    assert_int_equal(forward(&next_due_at_ms), 1);
-    assert_true(next_due_at_ms == INT64_MAX);
-    assert_string_equal(test_redis_do(&doctor.redis, "HGET " T "a pending_since"),
-                        "1800000002000000001");
-    doctor_assert_runs("a");
-}
-
-static void index_that_go_made_stale_is_not_believed(void **state)
-{
-    (void)state;
-    int64_t next_due_at_ms = 0;
-    doctor_put_later("a", 1500);
-    doctor_plant("ZADD " Q "scheduled 1800000050 a"); /* another moment */
-    doctor_turn_to(3000);
-    assert_int_equal(forward(&next_due_at_ms), 0);
-    assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "quern:due"), 0);
-    doctor_turn_to(50000);
-    assert_int_equal(forward(&next_due_at_ms), 1);
-}
-
-static void due_task_of_a_group_goes_there_with_its_name(void **state)
-{
-    (void)state;
-    int64_t next_due_at_ms = 0;
-    doctor_put_later("a", 1500);
-    doctor_plant("HSET " T "a group g");
-    doctor_turn_to(1500);
-    assert_int_equal(forward(&next_due_at_ms), 1);
-    assert_int_equal(test_redis_count(&doctor.redis, "ZSCORE " Q "g:g a"), 1800000001);
-    assert_int_equal(test_redis_count(&doctor.redis, "SISMEMBER " Q "groups g"), 1);
-    assert_string_equal(test_redis_do(&doctor.redis, "HGET " T "a state"), "aggregating");
-}
-
-static void due_ids_without_a_task_and_of_running_ones_go(void **state)
-{
-    (void)state;
-    int64_t next_due_at_ms = 0;
-    doctor_start("active");
-    doctor_plant("ZADD " Q "retry 1700000000 active 1700000000 ghost");
-    doctor_plant("HSET " T "ghost state retry");
-    assert_int_equal(forward(&next_due_at_ms), 0);
-    assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " Q "retry " T "ghost"), 0);
-    doctor_assert_healthy();
-}
-
-static void queue_of_a_wrong_type_does_not_stop_the_others(void **state)
-{
-    (void)state;
-    const char *queues[] = {"bad", "default"};
-    size_t moved = 0;
-    int64_t next_due_at_ms = 0;
-    quern_error err = {0};
-    doctor_put_later("a", 1000);
-    doctor_plant("SET asynq:{bad}:scheduled x");
-    doctor_turn_to(1000);
-    assert_int_equal(
-        qn_broker_forward(doctor.broker, queues, 2, 100, &moved, &next_due_at_ms, &err),
-        QUERN_E_CORRUPT);
-    assert_non_null(strstr(err.text, "WRONGTYPE"));
-    doctor_assert_runs("a");
-}
-
-/* --- Arm -------------------------------------------------------------------------------- */
-
-static bool arm(const char *const *queues, size_t queue_count, int64_t *ret_next_due_at_ms)
-{
-    bool work = false;
-    quern_error err = {0};
-    assert_ok(qn_broker_arm(doctor.broker, queues, queue_count, &work, ret_next_due_at_ms, &err),
-              err);
-    return work;
-}
-
-static void queue_of_a_wrong_type_does_not_stop_arming_the_others(void **state)
-{
-    (void)state;
-    const char *queues[] = {"bad", "default"};
-    int64_t next_due_at_ms = 0;
-    doctor_plant("SET asynq:{bad}:scheduled x");
-    assert_false(arm(queues, 2, &next_due_at_ms));
-    assert_true(next_due_at_ms == INT64_MAX);
-    doctor_put_later("a", 1000);
-    assert_false(arm(queues, 2, &next_due_at_ms));
-    assert_true(next_due_at_ms < INT64_MAX);
-    doctor_put("b");
-    assert_true(arm(queues, 2, &next_due_at_ms));
-    size_t recovered = 0;
-    quern_error err = {0};
-    assert_int_equal(qn_broker_recover(doctor.broker, queues, 2, 100, NULL, NULL, &recovered, &err),
-                     QUERN_E_CORRUPT); /* this tells what is wrong */
-    assert_non_null(strstr(err.text, "WRONGTYPE"));
-}
-
-/* Looks at the queue as a worker does each second; whether that wakes it. */
-static bool recover_finds_news(void)
-{
-    size_t recovered = 0;
-    struct qn_wakeup wakeup = {0};
-    quern_error err = {0};
-    assert_ok(qn_broker_recover(doctor.broker, &queue, 1, 100, NULL, NULL, &recovered, &err), err);
-    assert_ok(qn_broker_wait(doctor.broker, 20, &wakeup, &err), err);
-    return wakeup.work;
-}
-
-static void delayed_task_after_the_last_that_was_known_is_found_by_recovery(void **state)
-{
-    (void)state;
-    int64_t next_due_at_ms = 0;
-    doctor_put_later("a", 500);
-    assert_false(arm(&queue, 1, &next_due_at_ms));
-    doctor_plant("DEL " Q "scheduled " Q "quern:due"); /* another worker moved it */
-    assert_true(recover_finds_news());                 /* told, and not armed any more */
-    test_pause_ms(800);
-    assert_false(recover_finds_news());
-    doctor_plant("ZADD " Q "scheduled 1800000030 a");
-    assert_true(recover_finds_news());
 }
 
 /* --- Prune ------------------------------------------------------------------------------ */
@@ -421,6 +280,7 @@ static void workers_of_go_and_ours_are_listed_and_garbage_is_not(void **state)
 static void upkeep_goes_on_without_memory(void **state)
 {
     (void)state;
+    size_t moved = 0;
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
     doctor_end("old", QN_ARCHIVE);
@@ -430,7 +290,8 @@ static void upkeep_goes_on_without_memory(void **state)
     doctor_plant("CONFIG SET maxmemory 1");
     doctor_turn_to(QN_ARCHIVE_AGE_MS);
     announce("active");
-    assert_int_equal(forward(&next_due_at_ms), 2);
+    assert_ok(qn_broker_forward(doctor.broker, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
+    assert_int_equal(moved, 2);
     assert_int_equal(prune(), 1);
     assert_ok(qn_broker_withdraw(doctor.broker, "id", &err), err);
     doctor_assert_runs("a");
@@ -438,13 +299,6 @@ static void upkeep_goes_on_without_memory(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    DOCTOR_TEST(task_that_go_scheduled_is_due_at_its_second),
-    DOCTOR_TEST(index_that_go_made_stale_is_not_believed),
-    DOCTOR_TEST(due_task_of_a_group_goes_there_with_its_name),
-    DOCTOR_TEST(due_ids_without_a_task_and_of_running_ones_go),
-    DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_the_others),
-    DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_arming_the_others),
-    DOCTOR_TEST(delayed_task_after_the_last_that_was_known_is_found_by_recovery),
     DOCTOR_TEST(entry_of_a_task_that_lives_elsewhere_is_all_that_goes),
     DOCTOR_TEST(trimmed_task_frees_its_own_lock_only),
     DOCTOR_TEST(records_of_workers_go_a_day_after_the_last_heartbeat),

@@ -285,7 +285,7 @@ static void delayed_tasks_are_exact_and_never_early(void **state)
     stage_free(stage);
 }
 
-/* --- The server ----------------------------------------------------------------------- */
+/* --- Damage --------------------------------------------------------------------------- */
 
 static size_t count_in_log(struct stage *stage, const char *text)
 {
@@ -297,6 +297,53 @@ static size_t count_in_log(struct stage *stage, const char *text)
     (void)pthread_mutex_unlock(&stage->mutex);
     return count;
 }
+
+static void damaged_queue_costs_the_others_no_time_and_is_told_once(void **state)
+{
+    (void)state;
+    static const quern_queue queues[] = {{.name = "bad", .weight = 1},
+                                         {.name = "default", .weight = 1}};
+    struct due_book book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    quern_error err = {0};
+    assert_ok(quern_mux_handle(stage->mux, "due", check_moment, &book, NULL, &err), err);
+    (void)test_redis_do(test_place_server(), "SET asynq:{bad}:scheduled x");
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 4, .queues = queues, .queue_count = 2});
+    stage_wait_log(stage, "WRONGTYPE");
+    int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
+    for (int i = 0; i < 40; i++) {
+        char id[16];
+        char moment[32];
+        int64_t at_ms = now_ms + 100 + i * 50;
+        (void)snprintf(id, sizeof id, "n%d", i);
+        (void)snprintf(moment, sizeof moment, "%lld", (long long)at_ms);
+        stage_put_task(stage, &(quern_task){.type = "due",
+                                            .id = id,
+                                            .payload = moment,
+                                            .payload_size = strlen(moment),
+                                            .process_at_ms = at_ms});
+    }
+    assert_true(test_until(all_came, &book));
+    assert_int_equal(book.early_count, 0);
+    assert_true(book.exact_count >= 30);
+    assert_int_equal(count_in_log(stage, "broker does not answer"), 1);
+    (void)test_redis_do(test_place_server(), "DEL asynq:{bad}:scheduled");
+    stage_wait_log(stage, "broker answers again by=keeper");
+    /* It was asked once a second: others rely on it. */
+    unsigned after_ms = 0;
+    unsigned failures = 0;
+    const char *line = strstr(stage->log, "broker answers again by=keeper");
+    assert_int_equal(sscanf(line, "broker answers again by=keeper after_ms=%u failures=%u",
+                            &after_ms, &failures),
+                     2);
+    assert_true(failures <= after_ms / 1000 + 1);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+/* --- The server ----------------------------------------------------------------------- */
 
 static void runs_outlive_a_restart_of_the_server(void **state)
 {
@@ -365,6 +412,7 @@ static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", cancellation_by_a_go_client_is_a_retry),
     TEST_ONLY_OVER("redis", lost_cancellation_comes_with_the_extension),
     TEST_ONLY_OVER("redis", delayed_tasks_are_exact_and_never_early),
+    TEST_ONLY_OVER("redis", damaged_queue_costs_the_others_no_time_and_is_told_once),
     TEST_ONLY_OVER("redis", runs_outlive_a_restart_of_the_server),
     TEST_ONLY_OVER("redis", heartbeat_tells_go_what_runs),
 };

@@ -27,6 +27,9 @@ local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'z
     processed = 'string', failed = 'string', paused = 'string', ['quern:due'] = 'zset',
     ['quern:meta'] = 'hash', ['quern:workers'] = 'hash', ['quern:corrupt'] = 'hash'}
 local damaged = {}
+for i = 4, 3 + ARGV[3] do
+    types['g:' .. ARGV[i]] = 'zset'
+end
 for name, wanted in pairs(types) do
     local kind = redis.call('TYPE', Q .. name).ok
     if kind ~= 'none' and kind ~= wanted then
@@ -144,7 +147,7 @@ local function check_group(name)
 end
 if not damaged.groups and not damaged.aggregation_sets then
     for i = 4, 3 + ARGV[3] do
-        if redis.call('TYPE', Q .. 'g:' .. ARGV[i]).ok == 'zset' then
+        if not damaged['g:' .. ARGV[i]] then
             check_group(ARGV[i])
         end
     end

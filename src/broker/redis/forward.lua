@@ -5,7 +5,8 @@
 --
 -- A task is due at its moment in quern:due where that is valid, else at its score. Of a task whose
 -- hash is gone only the entries are removed, and of one that runs, too. One whose hash names a
--- group goes to that. A damaged queue stops no other: its error is told when all are done.
+-- group goes to that. A queue with a key of the wrong type is passed over, and told of by
+-- recover.lua; any other error is told when all queues are done.
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -46,10 +47,10 @@ local function choose(Q, found, limit)
     for i = 1, math.min(#found, limit) do
         local id = found[i][1]
         local hash = Q .. 't:' .. id
-        local fields = redis.call('HMGET', hash, 'state', 'group')
+        local fields = redis.pcall('HMGET', hash, 'state', 'group')
         ids[i] = id
-        if redis.call('HSTRLEN', hash, 'msg') == 0 then
-            ghosts[#ghosts + 1] = hash
+        if fields.err or redis.call('HSTRLEN', hash, 'msg') == 0 then
+            ghosts[#ghosts + 1] = not fields.err and hash or nil -- else it is left to doctor
         elseif fields[1] ~= 'active' or not redis.call('ZSCORE', Q .. 'lease', id) then
             if fields[2] and fields[2] ~= '' then
                 redis.call('ZCARD', Q .. 'g:' .. fields[2])
@@ -118,7 +119,8 @@ for _, Q in ipairs(KEYS) do
         next_ms = math.min(next_ms, next_due_ms(Q))
     end)
     if not ok then
-        failure = type(problem) == 'table' and problem or redis.error_reply(problem)
+        problem = type(problem) == 'table' and problem or redis.error_reply(problem)
+        failure = not string.find(problem.err, 'WRONGTYPE', 1, true) and problem or failure
     end
 end
 if failure then
