@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/lot.h"
 #include "quern/client.h"
 #include "quern/inspector.h"
 #include "task/task.h"
@@ -98,8 +99,9 @@ struct qn_leased {
     const void *raw;      /* the stored message, for brokers that rewrite it */
     size_t raw_size;
 };
-/* A deep copy in one block; NULL when memory is out. */
-QUERN_NODISCARD struct qn_leased *qn_leased_copy(const struct qn_leased *leased);
+/* A deep copy in one block of the lot (NULL: of its own); NULL when memory is out. */
+QUERN_NODISCARD struct qn_leased *qn_leased_copy(struct qn_lot *lot,
+                                                 const struct qn_leased *leased);
 void qn_leased_free(struct qn_leased *leased);
 
 enum qn_outcome_kind {

@@ -86,13 +86,14 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
                       struct qn_list *queues)
 {
     struct qn_pump *pump = &worker->pump;
+    struct qn_lot lot = {0};
     int64_t now_mono_ns = qn_clock_mono_ns();
     for (size_t i = 0; i < worker->queue_count; i++) {
         qn_list_init(&queues[i]);
     }
     for (size_t i = 0; i < turn->reply.run_count; i++) {
         struct qn_leased *leased = turn->leased[i];
-        struct quern_run *run = qn_run_new(leased, &qn_worker_sink, worker);
+        struct quern_run *run = qn_run_new(&lot, leased, &qn_worker_sink, worker);
         if (run == NULL) {
             pump->unplaced[pump->unplaced_count++] = leased;
             continue;
@@ -101,6 +102,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
         run->item.execute = qn_execute;
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
+    qn_lot_finish(&lot);
 }
 
 /* Where a run stands in the pool's line. */

@@ -42,13 +42,22 @@ static quern_task make_view(const struct qn_task *task)
     };
 }
 
-struct quern_run *qn_run_new(struct qn_leased *take_leased, const struct qn_run_sink *sink,
-                             void *owner)
+struct quern_run *qn_run_new(struct qn_lot *lot, struct qn_leased *take_leased,
+                             const struct qn_run_sink *sink, void *owner)
 {
-    struct quern_run *run = qn_alloc_zero(1, sizeof *run);
+    struct quern_run *run = qn_lot_alloc(lot, sizeof *run);
     if (run == NULL) {
         return NULL;
     }
+    *run = (struct quern_run){
+        .leased = take_leased,
+        .sink = sink,
+        .owner = owner,
+        .references = 1,
+        .phase = QN_RUN_WAITING,
+        .again_in_ms = -1,
+        .view = make_view(&take_leased->task),
+    };
     qn_list_init(&run->item.node);
     qn_list_init(&run->node);
     qn_list_init(&run->phase_node);
@@ -57,13 +66,6 @@ struct quern_run *qn_run_new(struct qn_leased *take_leased, const struct qn_run_
     atomic_init(&run->cancelled_at_mono_ns, 0);
     atomic_init(&run->cancel_fd, -1);
     atomic_init(&run->abandoned, false);
-    run->leased = take_leased;
-    run->sink = sink;
-    run->owner = owner;
-    run->references = 1;
-    run->phase = QN_RUN_WAITING;
-    run->again_in_ms = -1;
-    run->view = make_view(&take_leased->task);
     return run;
 }
 
@@ -80,7 +82,7 @@ void qn_run_free(struct quern_run *run)
     qn_leased_free(run->leased);
     qn_free(run->error);
     qn_free(run->result);
-    qn_free(run);
+    qn_lot_free(run);
 }
 
 static void make_readable(int fd)

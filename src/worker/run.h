@@ -92,8 +92,9 @@ struct quern_run {
 /* quern_run.outcome of a run whose process died; no handler can return it. */
 #define QN_OUTCOME_CRASHED 100
 
-/* Takes `take_leased`; NULL when memory is out (then take_leased stays the caller's). */
-QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_leased *take_leased,
+/* Takes `take_leased`; NULL when memory is out (then take_leased stays the caller's). The run is in
+ * a block of the lot (NULL: of its own). */
+QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_lot *lot, struct qn_leased *take_leased,
                                              const struct qn_run_sink *sink, void *owner);
 void qn_run_free(struct quern_run *run);
 /* The first reason wins; makes the cancel descriptor readable. Any thread. */

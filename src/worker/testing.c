@@ -71,7 +71,7 @@ static quern_status lease(const quern_task *task, const quern_test_run_options *
     quern_status status = qn_task_prepare(task, qn_clock_wall_ms(qn_clock_system()),
                                           QN_PAYLOAD_SIZE_MAX, &ids, &arena, &leased.task, err);
     if (status == QUERN_OK) {
-        *ret_leased = qn_leased_copy(&leased);
+        *ret_leased = qn_leased_copy(NULL, &leased);
         status = *ret_leased == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     qn_arena_finish(&arena);
@@ -138,7 +138,7 @@ quern_status quern_test_run_handler_sized(quern_handler handler, const quern_tas
         return status;
     }
     quern_test_run *test = qn_alloc_zero(1, sizeof *test);
-    struct quern_run *run = test == NULL ? NULL : qn_run_new(leased, &test_sink, test);
+    struct quern_run *run = test == NULL ? NULL : qn_run_new(NULL, leased, &test_sink, test);
     if (run == NULL) {
         qn_leased_free(leased);
         qn_free(test);

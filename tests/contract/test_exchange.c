@@ -39,7 +39,7 @@ static void copy_of_a_run_is_as_good_as_the_run(struct contract *c)
     contract_enqueue(c,
                      &(quern_task){.type = "t", .id = "a", .payload = "x\0y", .payload_size = 3});
     struct qn_leased *run = contract_take_id(c, "default", "a");
-    struct qn_leased *copy = qn_leased_copy(run);
+    struct qn_leased *copy = qn_leased_copy(NULL, run);
     assert_non_null(copy);
     qn_leased_free(run);
     assert_string_equal(copy->task.id, "a");

@@ -210,13 +210,15 @@ static quern_status exchange_scene(struct place *place, long n)
     return status;
 }
 
+/* So large that each run is a block of its own. */
 static void fill(struct place *place, size_t count)
 {
+    static const char payload[5000];
     quern_client *client = NULL;
     quern_error err = {0};
     assert_ok(quern_client_open(place->path, NULL, &client, &err), err);
     for (size_t i = 0; i < count; i++) {
-        const quern_task task = {.type = "t", .payload = "p", .payload_size = 1};
+        const quern_task task = {.type = "t", .payload = payload, .payload_size = sizeof payload};
         assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
     }
     quern_client_free(client);

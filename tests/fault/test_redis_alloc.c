@@ -235,13 +235,14 @@ static quern_status exchange_scene(void)
     return status;
 }
 
-static void fill(size_t count)
+static void fill(size_t count, size_t payload_size)
 {
+    static const char payload[5000];
     quern_client *client = NULL;
     quern_error err = {0};
     assert_ok(quern_client_open(place.url, NULL, &client, &err), err);
     for (size_t i = 0; i < count; i++) {
-        const quern_task task = {.type = "t", .payload = "p", .payload_size = 1};
+        const quern_task task = {.type = "t", .payload = payload, .payload_size = payload_size};
         assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
     }
     quern_client_free(client);
@@ -251,8 +252,39 @@ static void exchange_without_memory_loses_no_task(void **state)
 {
     (void)state;
     begin();
-    fill(TASKS);
+    fill(TASKS, 5000); /* so large that each run is a block of its own */
     sweep_both(exchange_scene);
+    end();
+}
+
+/* Those of the connection and of its arena are counted, too. */
+static void the_runs_of_a_batch_share_a_few_blocks_of_memory(void **state)
+{
+    (void)state;
+    begin();
+    fill(QN_BATCH_MAX, 100);
+    struct qn_leased *runs[QN_BATCH_MAX];
+    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = QN_BATCH_MAX};
+    struct qn_exchange exchange = {.worker_id = "w",
+                                   .lease_ms = QN_LEASE_MS,
+                                   .queues = &turn,
+                                   .queue_count = 1,
+                                   .room = QN_BATCH_MAX,
+                                   .start_count_now = QN_BATCH_MAX};
+    struct qn_exchange_reply reply = {.runs = runs};
+    quern_error err = {0};
+    atomic_store(&test_alloc_until_failure, SWEEP_MAX);
+    assert_ok(qn_broker_exchange(broker, &exchange, &reply, &err), err);
+    long count = SWEEP_MAX - atomic_exchange(&test_alloc_until_failure, 0);
+    assert_int_equal(reply.run_count, QN_BATCH_MAX);
+    print_message("%ld allocations for %d runs\n", count, QN_BATCH_MAX);
+    assert_true(count < QN_BATCH_MAX / 4);
+    while (reply.run_count > 1) {
+        qn_leased_free(runs[--reply.run_count]);
+    }
+    assert_string_equal(runs[0]->task.queue, "default");
+    assert_int_equal(runs[0]->task.payload_size, 100);
+    qn_leased_free(runs[0]);
     end();
 }
 
@@ -289,7 +321,7 @@ static void looking_without_memory_says_so(void **state)
 {
     (void)state;
     begin();
-    fill(TASKS);
+    fill(TASKS, 1);
     sweep_both(inspect_scene);
     end();
 }
@@ -298,6 +330,7 @@ static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", opening_without_memory_says_so),
     TEST_ONLY_OVER("redis", enqueue_without_memory_stores_all_or_nothing),
     TEST_ONLY_OVER("redis", exchange_without_memory_loses_no_task),
+    TEST_ONLY_OVER("redis", the_runs_of_a_batch_share_a_few_blocks_of_memory),
     TEST_ONLY_OVER("redis", looking_without_memory_says_so),
 };
 TEST_MAIN_OVER_BROKERS(tests)

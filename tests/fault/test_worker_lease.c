@@ -237,7 +237,7 @@ static struct quern_run *lease_run(struct stage *stage, quern_worker *worker)
     struct qn_exchange_reply reply = {.runs = &leased};
     assert_ok(qn_broker_exchange(stage->broker, &exchange, &reply, &error), error);
     assert_int_equal(reply.run_count, 1);
-    struct quern_run *run = qn_run_new(leased, &qn_worker_sink, worker);
+    struct quern_run *run = qn_run_new(NULL, leased, &qn_worker_sink, worker);
     assert_non_null(run);
     return run;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* test_memory.c - blocks, arenas and buffers. The sanitizer checks that blocks do not overlap their
- * ends and that nothing is left. */
+/* test_memory.c - blocks, arenas, lots and buffers. The sanitizer checks that blocks do not overlap
+ * their ends and that nothing is left. */
+#include <pthread.h>
 #include <stdalign.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/lot.h"
 #include "base/random.h"
 #include "lib_test.h"
 
@@ -172,6 +174,130 @@ static void reset_buffer_is_empty_and_keeps_its_memory(void **state)
     qn_buf_finish(&buf);
 }
 
+static void blocks_of_a_lot_are_apart_aligned_and_freed_in_any_order(void **state)
+{
+    (void)state;
+    struct qn_lot lot = {0};
+    struct qn_random random;
+    unsigned char *blocks[600];
+    size_t sizes[TEST_COUNT(blocks)];
+    qn_random_init_seed(&random, 2);
+    for (size_t i = 0; i < TEST_COUNT(blocks); i++) {
+        sizes[i] = qn_random_below(&random, i % 50 == 0 ? 20000 : 700);
+        blocks[i] = qn_lot_alloc(i % 90 == 0 ? NULL : &lot, sizes[i]);
+        assert_non_null(blocks[i]);
+        assert_int_equal((uintptr_t)blocks[i] % alignof(max_align_t), 0);
+        memset(blocks[i], (int)(i & 0xff), sizes[i]);
+    }
+    qn_lot_finish(&lot);
+    for (size_t left = TEST_COUNT(blocks); left > 0; left--) {
+        size_t i = qn_random_below(&random, left);
+        for (size_t k = 0; k < sizes[i]; k++) {
+            assert_int_equal(blocks[i][k], blocks[i][0]);
+        }
+        qn_lot_free(blocks[i]);
+        blocks[i] = blocks[left - 1];
+        sizes[i] = sizes[left - 1];
+    }
+    qn_lot_free(NULL);
+}
+
+static void block_outlives_the_others_of_its_lot(void **state)
+{
+    (void)state;
+    struct qn_lot lot = {0};
+    char *first = qn_lot_alloc(&lot, 10);
+    char *second = qn_lot_alloc(&lot, 10);
+    char *third = qn_lot_alloc(&lot, 10);
+    assert_non_null(first);
+    assert_non_null(second);
+    assert_non_null(third);
+    memcpy(second, "stays", 6);
+    qn_lot_free(first);
+    qn_lot_free(third);
+    char *fourth = qn_lot_alloc(&lot, 10);
+    qn_lot_finish(&lot);
+    qn_lot_finish(&lot);
+    qn_lot_free(fourth);
+    assert_string_equal(second, "stays");
+    qn_lot_free(second);
+}
+
+static void lot_whose_blocks_are_all_freed_goes_on(void **state)
+{
+    (void)state;
+    struct qn_lot lot = {0};
+    for (size_t i = 0; i < 1000; i++) {
+        char *block = qn_lot_alloc(&lot, 100);
+        assert_non_null(block);
+        memset(block, 1, 100);
+        qn_lot_free(block);
+    }
+    volatile size_t absurd = SIZE_MAX - 8;
+    assert_null(qn_lot_alloc(&lot, absurd));
+    assert_null(qn_lot_alloc(&lot, absurd / 4));
+    void *empty = qn_lot_alloc(&lot, 0);
+    assert_non_null(empty);
+    qn_lot_free(empty);
+    qn_lot_finish(&lot);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+int __asan_address_is_poisoned(void const volatile *address);
+
+static void sanitizer_knows_which_bytes_are_a_block(void **state)
+{
+    (void)state;
+    struct qn_lot lot = {0};
+    char *first = qn_lot_alloc(&lot, 24);
+    char *second = qn_lot_alloc(&lot, 24);
+    assert_false(__asan_address_is_poisoned(first));
+    assert_false(__asan_address_is_poisoned(first + 23));
+    assert_true(__asan_address_is_poisoned(first + 24));
+    assert_true(__asan_address_is_poisoned(second + 24));
+    qn_lot_free(first);
+    assert_true(__asan_address_is_poisoned(first));
+    assert_false(__asan_address_is_poisoned(second));
+    qn_lot_finish(&lot);
+    qn_lot_free(second);
+}
+#endif
+
+/* Every other block, so that the threads share each chunk. */
+static void *free_half(void *blocks)
+{
+    void **block = blocks;
+    for (size_t i = 0; i < 500; i++) {
+        qn_lot_free(block[2 * i]);
+    }
+    return NULL;
+}
+
+static void blocks_are_freed_by_any_thread_while_more_are_made(void **state)
+{
+    (void)state;
+    struct qn_lot lot = {0};
+    pthread_t threads[2];
+    static void *blocks[1000];
+    for (size_t i = 0; i < TEST_COUNT(blocks); i++) {
+        blocks[i] = qn_lot_alloc(&lot, 200);
+        assert_non_null(blocks[i]);
+        memset(blocks[i], 1, 200);
+    }
+    assert_int_equal(pthread_create(&threads[0], NULL, free_half, blocks), 0);
+    assert_int_equal(pthread_create(&threads[1], NULL, free_half, blocks + 1), 0);
+    void *more[100];
+    for (size_t i = 0; i < TEST_COUNT(more); i++) {
+        more[i] = qn_lot_alloc(&lot, 200);
+    }
+    qn_lot_finish(&lot);
+    for (size_t i = 0; i < TEST_COUNT(more); i++) {
+        qn_lot_free(more[i]);
+    }
+    (void)pthread_join(threads[0], NULL);
+    (void)pthread_join(threads[1], NULL);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(empty_blocks_are_blocks_too),
     cmocka_unit_test(zeroed_blocks_are_zero_and_refuse_an_overflow),
@@ -179,6 +305,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(arena_refuses_absurd_sizes_and_goes_on),
     cmocka_unit_test(arena_keeps_one_chunk_of_ordinary_size_over_a_reset),
     cmocka_unit_test(arena_formats_and_copies),
+    cmocka_unit_test(blocks_of_a_lot_are_apart_aligned_and_freed_in_any_order),
+    cmocka_unit_test(block_outlives_the_others_of_its_lot),
+    cmocka_unit_test(lot_whose_blocks_are_all_freed_goes_on),
+#ifdef __SANITIZE_ADDRESS__
+    cmocka_unit_test(sanitizer_knows_which_bytes_are_a_block),
+#endif
+    cmocka_unit_test(blocks_are_freed_by_any_thread_while_more_are_made),
     cmocka_unit_test(buffer_grows_to_its_limit_and_stays_a_string),
     cmocka_unit_test(refused_append_leaves_the_buffer_as_it_was),
     cmocka_unit_test(buffer_without_limit_refuses_what_cannot_be_had),

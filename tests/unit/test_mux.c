@@ -69,9 +69,9 @@ static struct quern_run *new_run(struct qn_task task)
     task.id = task.id != NULL ? task.id : "id-1";
     task.queue = "default";
     struct qn_leased leased = {.task = task, .fence = 7, .retry_count = 2};
-    struct qn_leased *copy = qn_leased_copy(&leased);
+    struct qn_leased *copy = qn_leased_copy(NULL, &leased);
     assert_non_null(copy);
-    struct quern_run *run = qn_run_new(copy, NULL, NULL);
+    struct quern_run *run = qn_run_new(NULL, copy, NULL, NULL);
     assert_non_null(run);
     return run;
 }

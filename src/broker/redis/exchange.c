@@ -180,6 +180,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
                    (unsigned)qn_random_below(&self->lanes[lane].random, 1000));
     quern_status status = talk_it_over(&talk, &taking, err);
     qn_taking_drop_refused(&taking);
+    qn_lot_finish(&taking.lot);
     qn_talk_end(&talk);
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);

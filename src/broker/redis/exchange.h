@@ -57,6 +57,7 @@ struct qn_taking {
     uint32_t suspects_taken; /* in all parts */
     size_t aside_count;      /* late or unreadable, in all parts */
     bool ended_early;        /* the latest part: its size, or many ids without a task */
+    struct qn_lot lot;       /* of the runs */
     /* What this part brought besides; in the talk's arena, but the runs are blocks of their own. */
     struct qn_outcome *refused;
     size_t refused_count;

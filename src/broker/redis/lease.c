@@ -106,7 +106,7 @@ static quern_cause cause_of(const struct qn_field_past *past, int64_t retry_coun
 }
 
 /* Decodes it to one block. QUERN_E_CORRUPT: it cannot be read. */
-static quern_status read_run(struct qn_talk *talk, const struct qn_taking *taking,
+static quern_status read_run(struct qn_talk *talk, struct qn_taking *taking,
                              const struct found *found, struct qn_leased **ret_run)
 {
     struct qn_field_opts opts;
@@ -135,7 +135,7 @@ static quern_status read_run(struct qn_talk *talk, const struct qn_taking *takin
     leased.task.process_at_ms = since_ms(found, has_opts ? &opts : NULL);
     leased.retry_count = message.retry_count;
     leased.cause = cause_of(&past, message.retry_count);
-    *ret_run = qn_leased_copy(&leased);
+    *ret_run = qn_leased_copy(&taking->lot, &leased);
     return *ret_run == NULL ? QUERN_E_NOMEM : QUERN_OK;
 }
 

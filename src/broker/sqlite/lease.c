@@ -32,6 +32,7 @@ struct taking {
     struct qn_exchange *exchange;
     struct qn_lease_terms *terms;
     struct qn_leased **runs;
+    struct qn_lot lot; /* of the runs */
     size_t count;
     size_t late_count; /* archived so far */
     uint32_t suspects_left;
@@ -39,7 +40,7 @@ struct taking {
 };
 
 /* Copies the present row into one block; the columns are those of lease.sql. */
-static struct qn_leased *copy_row(sqlite3_stmt *row, const char *queue)
+static struct qn_leased *copy_row(struct qn_lot *lot, sqlite3_stmt *row, const char *queue)
 {
     quern_header headers[QN_HEADER_COUNT_MAX];
     const void *packed = sqlite3_column_blob(row, 14);
@@ -81,7 +82,7 @@ static struct qn_leased *copy_row(sqlite3_stmt *row, const char *queue)
         .started = sqlite3_column_int(row, 20) != 0,
     };
     bool whole = leased.task.id != NULL && leased.task.type != NULL; /* else memory was out */
-    return whole ? qn_leased_copy(&leased) : NULL;
+    return whole ? qn_leased_copy(lot, &leased) : NULL;
 }
 
 static void free_rows(struct row *rows, size_t count)
@@ -104,7 +105,7 @@ static quern_status read_rows(struct taking *taking, const char *sql, size_t tur
     qn_query_int(&query, (int64_t)limit);
     while (!full && qn_query_row(&query)) {
         rows[count].place = sqlite3_column_int64(query.statement, 1);
-        rows[count].run = copy_row(query.statement, queue->name);
+        rows[count].run = copy_row(&taking->lot, query.statement, queue->name);
         full = rows[count].run == NULL;
         if (!full) {
             rows[count].run->queue_index = (uint16_t)turn;
@@ -355,6 +356,7 @@ quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchang
         order_runs(&taking);
         status = write_leases(&taking, err);
     }
+    qn_lot_finish(&taking.lot);
     if (status != QUERN_OK) {
         for (size_t i = 0; i < taking.count; i++) {
             qn_leased_free(taking.runs[i]);
@@ -397,6 +399,7 @@ quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
         }
     }
     qn_ledger_finish(&ledger);
+    qn_lot_finish(&taking.lot);
     for (size_t i = 0; status != QUERN_OK && i < taking.count; i++) {
         qn_leased_free(reply->runs[i]);
         reply->runs[i] = NULL;
