@@ -180,8 +180,8 @@ quern_status qn_keeper_prune(struct quern_worker *worker, quern_error *err)
 {
     size_t removed = QN_PRUNE_BATCH_MAX;
     quern_status status = QUERN_OK;
-    for (int round = 0; status == QUERN_OK && round < ROUNDS_MAX && removed >= QN_PRUNE_BATCH_MAX;
-         round++) {
+    for (int round = 0; round < ROUNDS_MAX && removed >= QN_PRUNE_BATCH_MAX; round++) {
+        removed = 0;
         status = qn_broker_prune(worker->broker, worker->queue_names, worker->queue_count,
                                  QN_PRUNE_BATCH_MAX, &removed, err);
     }

@@ -61,15 +61,40 @@ static void queue_of_a_wrong_type_does_not_stop_pruning_the_others(void **state)
 {
     (void)state;
     const char *queues[] = {"bad", "default"};
-    size_t removed = 0;
-    quern_error err = {0};
-    doctor_end("a", QN_ARCHIVE);
-    doctor_plant("ZADD " Q "archived 1700000000 a");
-    doctor_plant("SET asynq:{bad}:archived x");
-    assert_int_equal(qn_broker_prune(doctor.broker, queues, 2, 100, &removed, &err),
-                     QUERN_E_CORRUPT);
-    assert_non_null(strstr(err.text, "WRONGTYPE"));
-    assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " T "a"), 0);
+    static const char *const keys[] = {"archived", "quern:due", "quern:meta", "quern:workers",
+                                       "lease"};
+    for (size_t i = 0; i < TEST_COUNT(keys); i++) {
+        size_t removed = 0;
+        quern_error err = {0};
+        test_redis_empty(&doctor.redis);
+        /* More than one step, and as much in the damaged queue. */
+        doctor_plant("EVAL %s 2 asynq:{bad}:completed " Q "completed",
+                     "for i = 1, 600 do redis.call('ZADD', KEYS[1], 1, 'n' .. i) "
+                     "redis.call('ZADD', KEYS[2], 1, 'n' .. i) end");
+        doctor_plant("SET asynq:{bad}:%s x", keys[i]);
+        assert_int_equal(qn_broker_prune(doctor.broker, queues, 2, 1000, &removed, &err),
+                         QUERN_E_CORRUPT);
+        assert_non_null(strstr(err.text, "WRONGTYPE"));
+        assert_int_equal(removed, 600);
+        assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "completed"), 0);
+    }
+}
+
+static void garbage_in_one_task_does_not_stop_pruning(void **state)
+{
+    (void)state;
+    static const char *const states[] = {"what", "quern:meta", "pending", "groups", ""};
+    doctor_plant("HSET " Q "quern:meta trimmed nonsense");
+    for (size_t i = 0; i < TEST_COUNT(states); i++) {
+        doctor_plant("SADD " Q "groups g");
+        doctor_plant("ZADD " Q "archived 1 a 2 b");
+        doctor_plant("HSET " T "a state %s unique_key " Q "groups", states[i]);
+        doctor_plant("HSET " T "b state archived");
+        assert_int_equal(prune(), 2);
+        assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "archived"), 0);
+        assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " T "b"), 0);
+    }
+    doctor_assert_mended("I5 default/: the number of trimmed tasks is said to be nonsense");
 }
 
 static void limit_of_pruning_holds_for_all_queues_together(void **state)
@@ -303,6 +328,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(trimmed_task_frees_its_own_lock_only),
     DOCTOR_TEST(records_of_workers_go_a_day_after_the_last_heartbeat),
     DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_pruning_the_others),
+    DOCTOR_TEST(garbage_in_one_task_does_not_stop_pruning),
     DOCTOR_TEST(limit_of_pruning_holds_for_all_queues_together),
     DOCTOR_TEST(heartbeat_is_what_go_reads),
     DOCTOR_TEST(key_of_a_wrong_type_does_not_stop_the_rest_of_a_heartbeat),

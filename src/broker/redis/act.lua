@@ -173,7 +173,7 @@ local function trim()
         redis.call('DEL', key)
         redis.call('ZREM', Q .. 'archived', id)
     end
-    redis.call('HINCRBY', Q .. 'quern:meta', 'trimmed', #ids)
+    redis.pcall('HINCRBY', Q .. 'quern:meta', 'trimmed', #ids) -- a number, or for doctor
 end
 
 local act = {}

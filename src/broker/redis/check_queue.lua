@@ -81,6 +81,13 @@ if not damaged.processed and not damaged.failed and
     raise('failed', failed, days_failed)
     raise('processed', processed, math.max(days_processed, failed, days_failed))
 end
+local trimmed = ask('quern:meta', 'HGET', 'trimmed')
+if not string.find(trimmed, '^%d+$') then
+    tell('I5', 'the number of trimmed tasks is said to be ' .. string.sub(trimmed, 1, 40), mend)
+    if mend then
+        redis.call('HDEL', Q .. 'quern:meta', 'trimmed')
+    end
+end
 
 -- --- What leases and ends of runs go by ---
 

@@ -332,7 +332,8 @@ local function end_write()
     end
     if #moved.archived > 0 then
         surplus, surplus_count = read_surplus()
-        trimmed = tonumber(redis.call('HGET', Q .. 'quern:meta', 'trimmed') or '') or 0
+        trimmed = redis.call('HGET', Q .. 'quern:meta', 'trimmed') or ''
+        trimmed = tonumber(string.match(trimmed, '^%d+$') or 0)
     end
     done_write()
     write_lists(taken, merged)

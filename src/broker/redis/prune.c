@@ -34,7 +34,7 @@ static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t se
     }
 }
 
-/* One call of the script. */
+/* One call of the script. QUERN_E_CORRUPT: but *ret_removed of the sound queues are gone. */
 static quern_status prune_some(struct qn_redis *self, const char *const *queues, size_t queue_count,
                                size_t limit, size_t *ret_removed, quern_error *err)
 {
@@ -63,8 +63,13 @@ static quern_status prune_some(struct qn_redis *self, const char *const *queues,
         status = qn_talk_reply(&talk, 0, &reply, err);
     }
     if (status == QUERN_OK) {
+        const struct qn_reply *damage = qn_reply_at(reply, 2);
         *ret_removed = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
         note_clock(&self->prune_clock, boot_ms, qn_reply_int(qn_reply_at(reply, 1), 0));
+        if (damage->type == QN_REPLY_ERROR) {
+            status = qn_reply_refusal(&self->lanes[QN_LANE_KEEPER].link, damage, qn_lua_prune.name,
+                                      &qn_lua_prune, err);
+        }
     }
     qn_talk_end(&talk);
     return status;
@@ -77,15 +82,15 @@ quern_status qn_redis_prune(struct qn_broker *broker, const char *const *queues,
     size_t removed = 0;
     quern_status status = QUERN_OK;
     bool more = queue_count > 0;
-    while (status == QUERN_OK && more && removed < limit) {
+    while (more && removed < limit) {
         size_t left = limit - removed;
         size_t step = left < QN_PRUNE_BATCH_MAX ? left : QN_PRUNE_BATCH_MAX;
         size_t count = 0;
         status = prune_some(self, queues, queue_count, step, &count, err);
         removed += count;
-        more = count == step;
+        more = count == step && (status == QUERN_OK || status == QUERN_E_CORRUPT);
     }
-    if (status == QUERN_OK) {
+    if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
         *ret_removed = removed;
     }
     return status;

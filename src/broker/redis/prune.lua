@@ -3,11 +3,12 @@
 -- KEYS: prefixes of queues. ARGV: 1 how many tasks at most, of all together, 2 the size of a full
 -- archive, 3 the age in seconds at which an archived task goes ("": none goes for its age), 4 what
 -- the clock must show, in ms ("": anything): where it is an hour off, none goes for its age either.
--- Reply: {tasks removed, the clock in ms}.
+-- Reply: {tasks removed, the clock in ms, the error of a queue that is damaged, if there is one: it
+-- stops no other}.
 --
 -- A task that goes frees its lock, if that is still its own. Where the hash says that the task
--- lives elsewhere, only the entry goes. Trimmed ones are counted in quern:meta. A damaged queue stops
--- no other: its error is told when all are done.
+-- lives elsewhere, only the entry goes. Trimmed ones are counted in quern:meta, unless something
+-- stands there that is no number.
 local Q
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
@@ -22,12 +23,11 @@ local trusted = ARGV[3] ~= '' and
 local function is_elsewhere(container, id, state)
     if not state or state == container then
         return false
-    elseif state == 'active' then
-        return redis.call('ZSCORE', Q .. 'lease', id)
     elseif state == 'pending' or state == 'aggregating' then
         return true
     end
-    return redis.call('ZSCORE', Q .. state, id)
+    local place = state == 'active' and 'lease' or string.match(state, '^%l+$')
+    return place and type(redis.pcall('ZSCORE', Q .. place, id)) == 'string'
 end
 
 -- Adds these entries to the keys that will be deleted; only reads. Returns how many are tasks.
@@ -116,7 +116,7 @@ local function prune()
         redis.call('DEL', unpack(keys, i, math.min(i + 999, #keys)))
     end
     if trimmed > 0 then
-        redis.call('HINCRBY', Q .. 'quern:meta', 'trimmed', trimmed)
+        redis.pcall('HINCRBY', Q .. 'quern:meta', 'trimmed', trimmed)
     end
     return removed
 end
@@ -125,14 +125,13 @@ local removed = 0
 local failure = nil
 for _, key in ipairs(KEYS) do
     Q = key
+    local left_before = left
     local ok, result = pcall(prune)
     if ok then
         removed = removed + result
     else
+        left = left_before
         failure = type(result) == 'table' and result or redis.error_reply(result)
     end
 end
-if failure then
-    return failure
-end
-return {removed, string.format('%.0f', now_ms)}
+return {removed, string.format('%.0f', now_ms), failure}
