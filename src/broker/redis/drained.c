@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* drained.c - whether queues hold anything that still has to be run; for --drain. */
+/* drained.c - whether queues hold anything that still has to be run; for --drain.
+ *
+ * What has the wrong type holds no task: it keeps nobody from ending, and recovery has told of it.
+ */
 #include "broker/redis/redis.h"
 
 static const struct {
@@ -23,6 +26,7 @@ quern_status qn_redis_drained(struct qn_broker *broker, const char *const *queue
         const struct qn_reply *reply = NULL;
         status = qn_talk_reply(&talk, i, &reply, err);
         busy = busy || (status == QUERN_OK && qn_reply_int(reply, 0) > 0);
+        status = status == QUERN_E_CORRUPT ? QUERN_OK : status;
     }
     qn_talk_end(&talk);
     if (status == QUERN_OK) {

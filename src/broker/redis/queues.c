@@ -299,7 +299,7 @@ static quern_status take_samples(struct counting *counting, struct qn_talk *talk
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        status = qn_talk_reply(talk, 2 * i + 1, &samples[i].ids, err);
+        status = reply_or_nothing(talk, 2 * i + 1, &samples[i].ids, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         ask_task_memory(talk, counting->queue, &samples[i]);
