@@ -165,6 +165,9 @@ struct qn_exchange {
     /* Below qn_broker_exchanges_max. Exchanges that go on at the same time differ in it, else one
      * waits for the other; it is no part of what is asked, and may change when it is sent again. */
     uint32_t lane;
+    /* Left by the broker where the exchange failed, for whoever sends it again with its stamp: an
+     * earlier copy may be on its way still. */
+    bool again;
 };
 
 struct qn_exchange_reply {

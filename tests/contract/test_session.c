@@ -184,6 +184,48 @@ static void replayed_exchange_without_effect_hides_no_lease(struct contract *c)
     assert_int_equal(contract_finish(c, runs[0], QN_DONE), QN_APPLIED);
 }
 
+/* again: as the broker leaves it to the caller when a reply is lost. */
+static size_t lease_with(struct contract *c, uint64_t sequence, bool again, struct qn_leased **runs)
+{
+    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 2};
+    struct qn_exchange exchange = {.stamp = {.session = 1001, .sequence = sequence},
+                                   .again = again,
+                                   .queues = &turn,
+                                   .queue_count = 1,
+                                   .room = 2,
+                                   .start_count_now = 2};
+    return contract_exchange(c, &exchange, NULL, runs);
+}
+
+/* The empty answer was lost, and a task came before the request was sent again. */
+static void replay_of_an_empty_lease_may_lease_once(struct contract *c)
+{
+    struct qn_leased *runs[2];
+    struct qn_leased *copies[2];
+    assert_int_equal(lease_with(c, 5, false, runs), 0);
+    contract_put(c, "default", "a");
+    assert_int_equal(lease_with(c, 5, true, runs), 1);
+    contract_put(c, "default", "b");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(lease_with(c, 5, i == 0, copies), 1);
+        assert_true(copies[0]->token == runs[0]->token);
+        qn_leased_free(copies[0]);
+    }
+    assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 1);
+    contract_finish(c, runs[0], QN_DONE);
+}
+
+/* The first copy lingered in a dying connection: nobody would hear of what it leased. */
+static void late_copy_of_a_request_leases_nothing_after_an_empty_replay(struct contract *c)
+{
+    struct qn_leased *runs[2];
+    assert_int_equal(lease_with(c, 5, true, runs), 0);
+    contract_put(c, "default", "a");
+    assert_int_equal(lease_with(c, 5, false, runs), 0);
+    assert_int_equal(lease_with(c, 6, false, runs), 1);
+    contract_finish(c, runs[0], QN_DONE);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(replayed_enqueue_stores_no_second_task),
     CONTRACT_TEST(replayed_enqueue_stores_nothing_when_the_task_is_done_already),
@@ -196,5 +238,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(replayed_exchange_counts_an_outcome_once),
     CONTRACT_TEST(replayed_exchange_repeats_a_stale_answer),
     CONTRACT_TEST(replayed_exchange_without_effect_hides_no_lease),
+    CONTRACT_TEST_ONLY("redis", replay_of_an_empty_lease_may_lease_once),
+    CONTRACT_TEST_ONLY("redis", late_copy_of_a_request_leases_nothing_after_an_empty_replay),
 };
 CONTRACT_MAIN(tests)

@@ -182,6 +182,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     qn_taking_drop_refused(&taking);
     qn_lot_finish(&taking.lot);
     qn_talk_end(&talk);
+    exchange->again = status != QUERN_OK;
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);
     }

@@ -38,7 +38,8 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     }
     qn_talk_session(talk, exchange->stamp.session);
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
-    qn_talk_uint(talk, taking->part_count);
+    bool again = exchange->again && taking->part_count == 0;
+    qn_talk_int(talk, again ? -1 : (int64_t)taking->part_count);
     qn_talk_uint(talk, missing(exchange->room, had));
     qn_talk_int(talk, exchange->lease_ms);
     qn_talk_uint(talk, missing(exchange->start_count_now, had));

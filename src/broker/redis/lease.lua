@@ -1,8 +1,8 @@
 -- lease.lua - takes runs for a worker from all its queues.
 --
 -- KEYS: prefixes of the queues. The session is kept at the first.
--- ARGV: session, sequence, how many parts of this request came before, room, lease_ms,
---   start_count, suspect_max, three random digits, worker id; then, unless the queues count in
+-- ARGV: session, sequence, how many parts of this request came before (-1: perhaps all of it, it is
+--   sent again), room, lease_ms, start_count, suspect_max, three random digits, worker id; then, unless the queues count in
 --   their order, for each queue: quota, weight.
 -- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
 --   their since_ns, and of each run what it holds}.
@@ -66,10 +66,14 @@ local function since_text(since)
     return sub('0000000000000000000' .. since, -19)
 end
 
--- A replay: the same runs, as far as they are still under their tokens.
+-- A replay: the same runs, as far as they are still under their tokens. An empty answer is not kept
+-- where it is given first: whoever did not get it may as well lease now, and that is kept. Of a
+-- request that is sent again it is kept, so that a copy which lingers leases nothing for nobody.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
-if kept then
+if kept == '' then
+    return now_text .. ' 0' .. facts
+elseif kept then
     local parts = {cmsgpack.unpack(kept)}
     local reply = {now_text .. ' 0' .. facts}
     for _, part in ipairs(#parts ~= tonumber(ARGV[3]) and parts or {}) do
@@ -260,7 +264,8 @@ else
     until missing <= 0 or late_left <= 0 or bytes_left <= 0 or not redraw()
 end
 
-local is_any_read = false
+local is_again = ARGV[3] == '-1'
+local is_any_read = is_again -- an empty answer has to be kept
 for i = 1, queue_count do
     is_any_read = is_any_read or queues[i]
 end
@@ -347,6 +352,10 @@ for i = 1, queue_count do
 end
 local head = now_text .. (early and ' 1' or ' 0') .. facts
 if not reply then
+    if is_again then
+        try('ZREM', KEYS[1] .. 'lease', '') -- where nothing was read, no write came before
+        session_keep(session_key, ARGV[2], '')
+    end
     return head
 end
 part[1], part[2] = first_token, start_count - starts_left
