@@ -1,6 +1,5 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
 -- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_end.lua and the set `ended`.
--- A letter's function gets id, token, and where its words begin in ARGV.
 local words = {u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 4}
 
 local function leave(id)
@@ -8,7 +7,7 @@ local function leave(id)
     ended[id] = true
 end
 
--- Of a task that is alive under this token: past, run and place; else nil.
+-- Of a task that is alive under this token: past, run and place; else nil. An alive one leaves.
 local function alive(id, token)
     local fields = fields_of(id, 'state', 'pending_since', 'quern_past', 'quern_run',
         'quern_place')
@@ -73,14 +72,15 @@ local function finish(id, token, lock, keep, salvages)
     return result
 end
 
-local apply = {}
-function apply.u(id, token, first)
+-- By letter, those that a salvage may apply; with id, token, and where their words begin in ARGV.
+local finishes = {}
+function finishes.u(id, token, first)
     return finish(id, token, ARGV[first], nil, true)
 end
-function apply.e(id, token, first)
+function finishes.e(id, token, first)
     return finish(id, token, ARGV[first], nil, false)
 end
-function apply.c(id, token, first)
+function finishes.c(id, token, first)
     return finish(id, token, ARGV[first], function(past)
         local message = fields_of(id, 'msg')[1] or ''
         local until_ms = now_ms + tonumber(ARGV[first + 1])
@@ -93,12 +93,10 @@ function apply.c(id, token, first)
         plan_set(id, 'quern_past', past_text(past) .. ' ' .. whole_number(until_ms))
     end, true)
 end
-function apply.r(id, token, first)
-    local past = alive(id, token)
-    if not past then
-        return '1'
-        -- bug FAILED_RUN_SALVAGED: return finish(id, token, nil, nil, true)
-    end
+
+-- The others, for tasks that are alive.
+local ends = {}
+function ends.r(id, _, first, past)
     local counts = ARGV[first + 2] == '1'
     local message = ARGV[first + 3]
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first + 1]), 0, '0'
@@ -110,30 +108,18 @@ function apply.r(id, token, first)
     count(counts and 1 or 0, counts and 1 or 0)
     return '0'
 end
-function apply.a(id, token, first)
-    local past = alive(id, token)
-    if not past then
-        return '1'
-    end
+function ends.a(id, _, first, past)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
     plan_move(id, 'archived', now_s, false, past, with_failed_at(ARGV[first]))
     count(1, 1)
     return '0'
 end
-function apply.g(id, token, first)
-    local past, run, place = alive(id, token)
-    if not past then
-        return '1'
-    end
+function ends.g(id, token, first, past, run, place)
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first]), 0, '0'
     plan_back(id, place, fence_of(token), past, run.since ~= '0' and run.since or token)
     return '0'
 end
-function apply.x(id, token, first)
-    local past, run, place = alive(id, token)
-    if not past then
-        return '1'
-    end
+function ends.x(id, token, first, past, run, place)
     local started = ARGV[first + 1] == '1'
     -- bug UNSTARTED_CHARGED: local started = true
     local message = ARGV[first + 2]
@@ -145,6 +131,22 @@ function apply.x(id, token, first)
         streak_goes_on(id)
     end
     return poison and '3' or '0'
+end
+
+-- Applies one that is not plain; what is to be answered.
+local function apply(kind, id, token, first)
+    if ended[id] then
+        return '1'
+    end
+    if finishes[kind] then
+        return finishes[kind](id, token, first)
+    end
+    local past, run, place = alive(id, token)
+    if not past then
+        return '1'
+        -- bug FAILED_RUN_SALVAGED: return finish(id, token, nil, nil, true)
+    end
+    return ends[kind](id, token, first, past, run, place)
 end
 
 local function note_start(id, token)

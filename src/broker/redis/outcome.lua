@@ -93,7 +93,7 @@ if lost[1] or not plain_only then
     while ARGV[at] do
         local kind, id, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
         applied_count = applied_count + 1
-        applied[applied_count] = ended[id] and '1' or apply[kind](id, token, at + 3)
+        applied[applied_count] = apply(kind, id, token, at + 3)
         at = at + 3 + words[kind]
     end
     for i = starts_at, others_at - 1, 2 do
