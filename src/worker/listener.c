@@ -3,7 +3,8 @@
  *
  * News of work become a step of the pump on this very thread (qn_pump_help). A lost message costs
  * little: the broker looks each second by itself, and cancellations come with the next extension,
- * too. When waiting itself fails, this thread backs off and tries again.
+ * too. When waiting itself fails, this thread backs off and tries again; meanwhile it makes the
+ * pump look at intervals, since the broker may well answer to that.
  *
  * News may be for others: tasks that another worker takes, delayed tasks of the far future. When
  * they come in a storm, looking each time would cost the broker more than it is worth, so this
@@ -16,7 +17,8 @@ enum {
     WAIT_MS = 10000, /* qn_broker_interrupt ends it earlier */
     STORM_LOOKS = 16,
     STORM_GAP_MS = 20, /* looks in vain that are further apart are no storm */
-    STORM_REST_MS = 5
+    STORM_REST_MS = 5,
+    LOOK_DEAF_MS = 100
 };
 
 /* Looks in vain, one soon after the other. */
@@ -68,6 +70,20 @@ static bool back_off(struct quern_worker *worker, int64_t until_mono_ns)
     return stopped;
 }
 
+/* Nothing is heard until then. True when the worker has stopped. */
+static bool look_until(struct quern_worker *worker, int64_t until_mono_ns)
+{
+    bool stopped = false;
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    while (!stopped && now_mono_ns < until_mono_ns) {
+        (void)qn_pump_help(worker);
+        now_mono_ns = qn_clock_mono_ns();
+        stopped =
+            back_off(worker, qn_earlier(until_mono_ns, now_mono_ns + LOOK_DEAF_MS * QN_NS_PER_MS));
+    }
+    return stopped;
+}
+
 void *qn_listener_main(void *argument)
 {
     struct quern_worker *worker = argument;
@@ -78,16 +94,16 @@ void *qn_listener_main(void *argument)
     while (!stopped) {
         struct qn_wakeup wakeup = {0};
         quern_error error = {0};
-        if (qn_broker_wait(worker->broker, WAIT_MS, &wakeup, &error) == QUERN_OK) {
-            qn_outage_end(&outage, &worker->log, "listener");
-        } else {
+        if (qn_broker_wait(worker->broker, WAIT_MS, &wakeup, &error) != QUERN_OK) {
             qn_outage_fail(&outage, &worker->log, "listener", &error);
-            wakeup = (struct qn_wakeup){0};
+            stopped = look_until(worker, outage.retry_at_mono_ns);
+            continue;
         }
+        qn_outage_end(&outage, &worker->log, "listener");
         if (wakeup.cancel != QN_CANCEL_NONE) {
             cancel(worker, &wakeup);
         }
-        int64_t rest_until_mono_ns = outage.retry_at_mono_ns;
+        int64_t rest_until_mono_ns = 0;
         if (wakeup.work) {
             rest_until_mono_ns = look(worker, &storm);
         }

@@ -142,6 +142,57 @@ static void without_tracking_a_worker_asks(void **state)
     stage_free(stage);
 }
 
+static size_t count_in_log(struct stage *stage, const char *text)
+{
+    size_t count = 0;
+    (void)pthread_mutex_lock(&stage->mutex);
+    for (const char *at = strstr(stage->log, text); at != NULL; at = strstr(at + 1, text)) {
+        count++;
+    }
+    (void)pthread_mutex_unlock(&stage->mutex);
+    return count;
+}
+
+/* The server has room for the connections that carry commands, but for one of those that hear of
+ * news, or for none of them. */
+static void without_connections_that_listen_a_worker_asks_and_says_so_once(void **state)
+{
+    (void)state;
+    static const char *const roles[] = {"listener", "tracked"};
+    struct test_redis *server = test_place_server();
+    for (size_t i = 0; i <= TEST_COUNT(roles); i++) {
+        struct stage *stage = stage_new(false);
+        struct stage_worker worker;
+        stage_start(stage, &worker, NULL);
+        push("a", "done");
+        stage_wait_reports(stage, 1);
+        for (size_t k = 0; k < TEST_COUNT(roles); k++) {
+            assert_true(test_until(is_idle, (void *)(uintptr_t)roles[k]));
+        }
+        (void)test_redis_do(server, "CONFIG SET maxclients 1"); /* those that are there stay */
+        for (size_t k = 0; k < TEST_COUNT(roles); k++) {
+            assert_true(i == k || kill_client(roles[k]));
+        }
+        for (size_t n = 2; n <= 20; n++) {
+            char id[16];
+            (void)snprintf(id, sizeof id, "n%zu", n);
+            int64_t begin_ms = test_now_ms();
+            push(id, "done");
+            stage_wait_reports(stage, n);
+            assert_true(test_now_ms() - begin_ms < 1000);
+        }
+        stage_wait_log(stage, "broker does not answer by=listener");
+        assert_int_equal(count_in_log(stage, "broker does not answer"), 1);
+        (void)test_redis_do(server, "CONFIG SET maxclients 10000");
+        if (i == TEST_COUNT(roles)) {
+            stage_wait_log(stage, "broker answers again by=listener");
+            assert_true(test_until(is_listened_to, NULL));
+        }
+        stage_stop(&worker);
+        stage_free(stage);
+    }
+}
+
 static long long script_calls(void)
 {
     const char *stats = test_redis_do(test_place_server(), "INFO commandstats");
@@ -287,17 +338,6 @@ static void delayed_tasks_are_exact_and_never_early(void **state)
 
 /* --- Damage --------------------------------------------------------------------------- */
 
-static size_t count_in_log(struct stage *stage, const char *text)
-{
-    size_t count = 0;
-    (void)pthread_mutex_lock(&stage->mutex);
-    for (const char *at = strstr(stage->log, text); at != NULL; at = strstr(at + 1, text)) {
-        count++;
-    }
-    (void)pthread_mutex_unlock(&stage->mutex);
-    return count;
-}
-
 static void damaged_queue_costs_the_others_no_time_and_is_told_once(void **state)
 {
     (void)state;
@@ -408,6 +448,7 @@ static void heartbeat_tells_go_what_runs(void **state)
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", tasks_of_go_clients_run_whatever_happens_to_the_connections),
     TEST_ONLY_OVER("redis", without_tracking_a_worker_asks),
+    TEST_ONLY_OVER("redis", without_connections_that_listen_a_worker_asks_and_says_so_once),
     TEST_ONLY_OVER("redis", storm_of_news_that_bring_nothing_is_looked_at_now_and_then),
     TEST_ONLY_OVER("redis", cancellation_by_a_go_client_is_a_retry),
     TEST_ONLY_OVER("redis", lost_cancellation_comes_with_the_extension),

@@ -5,7 +5,11 @@
  * and scripts included. One write carries the order to redirect, where the pair is new, and the
  * script that reads. In RESP2 nobody is told that the other end of a redirection is gone. So it is
  * checked afterwards that both connections are still the ones they were before; a listener that
- * dies later is noticed by wait, and is news, too. */
+ * dies later is noticed by wait, and is news, too.
+ *
+ * Where the pair cannot be had while the pump has a connection (the server has no room for more
+ * clients, say), that reads, nothing wakes us, and wait fails to tell so. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bug.h"
@@ -13,7 +17,11 @@
 #include "broker/redis/arm_lua.h"
 #include "broker/redis/redis.h"
 
-enum { ATTEMPT_MAX = 3 };
+enum {
+    ATTEMPT_MAX = 3,
+    PAIR_AFTER_MS_MIN = 2500, /* until it is tried again */
+    PAIR_AFTER_MS_MAX = 5000
+};
 
 /* What the pair was when an attempt began. */
 struct pair {
@@ -144,22 +152,94 @@ static quern_status try_arm(struct qn_redis *self, const char *const *queues, si
     return status;
 }
 
+/* --- Without a pair ------------------------------------------------------------------- */
+
+static bool may_pair(struct qn_watch *watch)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    bool may = !watch->deaf || qn_clock_mono_ns() >= watch->pair_at_mono_ns;
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return may;
+}
+
+/* why: NULL: there is a pair; "": as before. */
+static void note_deaf(struct qn_watch *watch, const char *why)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    if (why == NULL && watch->deaf) {
+        watch->deaf = false;
+        watch->refusal[0] = watch->polls ? watch->refusal[0] : '\0';
+    } else if (why != NULL && why[0] != '\0') {
+        uint64_t spread = PAIR_AFTER_MS_MAX - PAIR_AFTER_MS_MIN;
+        int64_t after_ms = PAIR_AFTER_MS_MIN + (int64_t)qn_random_below(&watch->random, spread);
+        watch->deaf = true;
+        watch->pair_at_mono_ns = qn_clock_mono_ns() + after_ms * INT64_C(1000000);
+        (void)snprintf(watch->refusal, sizeof watch->refusal, "%s", why);
+        qn_watch_kick(watch);
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+}
+
+/* Reads by the connection of the pump; false: that is not there, either. */
+static bool read_unpaired(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                          bool *ret_work, int64_t *ret_next_due_at_ms)
+{
+    static const struct pair none = {.tell = false};
+    struct qn_talk talk;
+    qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_READS);
+    const struct qn_link *link = &self->lanes[QN_LANE_PUMP].link;
+    bool done = link->fd >= 0 && !qn_link_is_stale(link);
+    if (done) {
+        build(&talk, &none, queues, queue_count);
+        done = qn_talk_run(&talk, NULL) == QUERN_OK &&
+               read_answer(&talk, 0, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
+    }
+    if (done) {
+        note_rest(&self->watch, !*ret_work, *ret_next_due_at_ms);
+    }
+    qn_talk_end(&talk);
+    return done;
+}
+
+/* --- Arming --------------------------------------------------------------------------- */
+
+static quern_status arm_pair(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                             bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+{
+    bool armed = false;
+    quern_status status = QUERN_OK;
+    for (int attempt = 0; status == QUERN_OK && attempt < ATTEMPT_MAX && !armed; attempt++) {
+        status = try_arm(self, queues, queue_count, &armed, ret_work, ret_next_due_at_ms, err);
+    }
+    if (status == QUERN_OK && !armed) {
+        status = qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
+                              self->target.address);
+    }
+    return status;
+}
+
 quern_status qn_redis_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
                           bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
-    bool armed = false;
+    quern_error why = {0};
     qn_watch_serve(&self->watch, queues, queue_count);
-    for (int attempt = 0; attempt < ATTEMPT_MAX && !armed; attempt++) {
-        quern_status status =
-            try_arm(self, queues, queue_count, &armed, ret_work, ret_next_due_at_ms, err);
-        if (status != QUERN_OK) {
-            return status;
-        }
+    bool tries = may_pair(&self->watch);
+    quern_status status = QUERN_E_CONNECT;
+    if (tries) {
+        status = arm_pair(self, queues, queue_count, ret_work, ret_next_due_at_ms, &why);
     }
-    if (armed) {
+    if (status != QUERN_OK &&
+        read_unpaired(self, queues, queue_count, ret_work, ret_next_due_at_ms)) {
+        note_deaf(&self->watch, why.text);
         return QUERN_OK;
     }
-    return qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
-                        self->target.address);
+    if (!tries) {
+        status = arm_pair(self, queues, queue_count, ret_work, ret_next_due_at_ms, &why);
+    }
+    if (status == QUERN_OK) {
+        note_deaf(&self->watch, NULL);
+        return QUERN_OK;
+    }
+    return qn_error_set(err, status, "%s", why.text);
 }

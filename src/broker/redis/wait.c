@@ -256,7 +256,8 @@ static quern_status wait_for_news(struct qn_watch *watch, struct sleep *sleep,
     quern_status status = QUERN_OK;
     bool done = false;
     while (status == QUERN_OK && !done) {
-        status = qn_watch_listen(watch, err);
+        status = watch->deaf ? qn_error_set(err, QUERN_E_CONNECT, "%s", watch->refusal)
+                             : qn_watch_listen(watch, err);
         done = status != QUERN_OK || wait_once(watch, sleep, wakeup);
     }
     *ret_asked = watch->cancel_id[0] != '\0';

@@ -5,6 +5,7 @@
  * which is also subscribed to the channel of cancellations. The tracked connection is told the
  * listener's id; a new connection on either side makes that void, and the next arm says it again
  * before it reads. Where the server refuses tracking, wait says "look" from time to time instead.
+ * Where it has no room for the pair, arm reads by the connection of the pump, and wait fails.
  *
  * Locks: a lane's, then this one's. */
 #ifndef QN_BROKER_REDIS_WATCH_H
@@ -33,12 +34,14 @@ struct qn_watch {
     uint64_t told_of;              /* ... to redirect to this listener (opened_count) */
     int tracked_fd;                /* of that connection; -1: its end is of no interest */
     bool polls;                    /* the server refuses tracking to us */
-    char refusal[QN_REFUSAL_SIZE]; /* why; "": nothing is refused */
+    char refusal[QN_REFUSAL_SIZE]; /* why, or why it is deaf; "": nothing is refused */
     int64_t heard_at_mono_ns;      /* when the listener last said anything */
     bool pinged;                   /* and was asked to since */
     bool at_rest;                  /* the last arm saw no work: news are all that wakes us */
     int64_t due_at_ms;             /* what it said of delayed tasks, wall clock */
     bool surprised;                /* there is something that the listener was not told of */
+    bool deaf;                     /* no pair can be had: wait fails, its caller has to look */
+    int64_t pair_at_mono_ns;       /* then: when arm tries again */
     struct qn_random random;       /* for the pace of polling */
     char **queues;                 /* the worker's: where a cancelled task is looked for */
     size_t queue_count;
