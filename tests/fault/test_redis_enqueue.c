@@ -10,63 +10,8 @@
 #include "base/limits.h"
 #include "broker/redis/enqueue_lua.h"
 #include "broker/redis/redis.h"
-#include "lib_redis.h"
+#include "lib_queue.h"
 #include "lib_wire.h"
-
-#define Q "asynq:{default}:"
-#define NOW_MS INT64_C(1800000000000)
-
-static struct test_redis redis;
-static struct qn_broker *broker;
-static quern_error err;
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (redis.pid == 0) {
-        test_redis_start(&redis, &(struct test_redis_options){.turned = true});
-    }
-    test_redis_empty(&redis);
-    test_redis_turn(&redis, NOW_MS * 1000);
-    assert_ok(qn_broker_open(redis.url, NULL, &broker, &err), err);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    qn_broker_close(broker);
-    broker = NULL;
-    return 0;
-}
-
-static struct qn_task task_of(const char *id)
-{
-    return (struct qn_task){.id = id,
-                            .queue = "default",
-                            .type = "t",
-                            .retry_max = 25,
-                            .timeout_ms = 60000,
-                            .state = QUERN_TASK_PENDING};
-}
-
-static quern_status enqueue(const struct qn_task *task)
-{
-    quern_status result = QUERN_E_INVALID;
-    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){0}, task, 1, &result, &err), err);
-    return result;
-}
-
-static void put(const char *id)
-{
-    const struct qn_task task = task_of(id);
-    assert_int_equal(enqueue(&task), QUERN_OK);
-}
-
-static const char *field(const char *id, const char *name)
-{
-    return test_redis_do(&redis, "HGET " Q "t:%s %s", id, name);
-}
 
 static void pending_task_is_stored_as_asynq_does(void **state)
 {
@@ -396,7 +341,7 @@ static void large_enqueue_whose_answers_are_lost_is_resolved(void **state)
     wire_stop(&wire);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, queue_set_up, queue_tear_down)
 static const struct CMUnitTest tests[] = {
     TEST(pending_task_is_stored_as_asynq_does),
     TEST(batch_keeps_its_order_in_pending_since),

@@ -8,60 +8,15 @@
 
 #include "base/limits.h"
 #include "broker/redis/redis.h"
-#include "lib_redis.h"
+#include "lib_queue.h"
 #include "message/asynq.h"
 
-#define Q "asynq:{default}:"
-#define NOW_MS INT64_C(1800000000000)
-
-static struct test_redis redis;
-static struct qn_broker *broker;
 static struct qn_arena arena;
-static quern_error err;
-static uint64_t sequence;
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (redis.pid == 0) {
-        test_redis_start(&redis, &(struct test_redis_options){.turned = true});
-    }
-    test_redis_empty(&redis);
-    test_redis_turn(&redis, NOW_MS * 1000);
-    assert_ok(qn_broker_open(redis.url, NULL, &broker, &err), err);
-    return 0;
-}
 
 static int tear_down(void **state)
 {
-    (void)state;
-    qn_broker_close(broker);
-    broker = NULL;
     qn_arena_finish(&arena);
-    return 0;
-}
-
-static struct qn_task task_of(const char *id)
-{
-    return (struct qn_task){.id = id,
-                            .queue = "default",
-                            .type = "t",
-                            .retry_max = 25,
-                            .timeout_ms = 60000,
-                            .state = QUERN_TASK_PENDING};
-}
-
-static quern_status enqueue(const struct qn_task *task)
-{
-    quern_status result = QUERN_E_INVALID;
-    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){0}, task, 1, &result, &err), err);
-    return result;
-}
-
-static void put(const char *id)
-{
-    const struct qn_task task = task_of(id);
-    assert_int_equal(enqueue(&task), QUERN_OK);
+    return queue_tear_down(state);
 }
 
 /* As Go enqueues; deadline_at_ms: 0 for none. */
@@ -79,54 +34,6 @@ static void put_by_go(const char *id, int64_t deadline_at_ms)
     (void)test_redis_do(&redis, "HSET " Q "t:%s msg %b state pending pending_since %lld", id,
                         bytes.data, bytes.size, (long long)(NOW_MS - 5000) * 1000000);
     (void)test_redis_do(&redis, "LPUSH " Q "pending %s", id);
-}
-
-struct lot {
-    struct qn_leased *runs[QN_BATCH_MAX];
-    size_t count;
-    bool more;
-};
-
-static void free_lot(struct lot *lot)
-{
-    for (size_t i = 0; i < lot->count; i++) {
-        qn_leased_free(lot->runs[i]);
-    }
-    lot->count = 0;
-}
-
-static quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct lot *lot)
-{
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
-    struct qn_exchange exchange = {.stamp = stamp,
-                                   .worker_id = "host:1:worker",
-                                   .lease_ms = 30000,
-                                   .queues = &turn,
-                                   .queue_count = 1,
-                                   .room = room,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
-    struct qn_exchange_reply reply = {.runs = lot->runs};
-    quern_status status = qn_broker_exchange(broker, &exchange, &reply, &err);
-    lot->count = reply.run_count;
-    lot->more = reply.more;
-    return status;
-}
-
-static void lease(uint32_t room, struct lot *lot)
-{
-    assert_ok(lease_with((struct qn_stamp){77, ++sequence}, room, lot), err);
-}
-
-static void expect(const struct lot *lot, size_t index, const char *id)
-{
-    assert_true(index < lot->count);
-    assert_string_equal(lot->runs[index]->task.id, id);
-}
-
-static const char *field(const char *id, const char *name)
-{
-    return test_redis_do(&redis, "HGET " Q "t:%s %s", id, name);
 }
 
 /* --- What is written ------------------------------------------------------------------ */
@@ -423,7 +330,7 @@ static void request_that_comes_too_late_does_nothing(void **state)
     free_lot(&lot);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, queue_set_up, tear_down)
 static const struct CMUnitTest tests[] = {
     TEST(lease_writes_what_go_reads_and_our_token),
     TEST(fence_grows_when_the_clock_of_the_server_goes_back),

@@ -10,96 +10,20 @@
 #include "broker/redis/lease_lua.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/talk.h"
-#include "lib_redis.h"
+#include "lib_queue.h"
 
-#define Q "asynq:{default}:"
-
-static struct test_redis redis;
-static struct qn_broker *broker;
-static quern_error err;
-static uint64_t sequence;
-
-static int set_up(void **state)
+static void put_large(const char *id, const void *payload, size_t size)
 {
-    (void)state;
-    if (redis.pid == 0) {
-        test_redis_start(&redis, NULL);
-    }
-    test_redis_empty(&redis);
-    assert_ok(qn_broker_open(redis.url, NULL, &broker, &err), err);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    qn_broker_close(broker);
-    broker = NULL;
-    return 0;
-}
-
-static void put(const char *id, const void *payload, size_t size)
-{
-    const struct qn_task task = {.id = id,
-                                 .queue = "default",
-                                 .type = "t",
-                                 .payload = payload,
-                                 .payload_size = size,
-                                 .retry_max = 25,
-                                 .timeout_ms = 60000,
-                                 .state = QUERN_TASK_PENDING};
-    quern_status result = QUERN_E_INVALID;
-    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){0}, &task, 1, &result, &err), err);
-    assert_int_equal(result, QUERN_OK);
+    struct qn_task task = task_of(id);
+    task.payload = payload;
+    task.payload_size = size;
+    assert_int_equal(enqueue(&task), QUERN_OK);
 }
 
 static void put_unreadable(const char *id)
 {
     (void)test_redis_do(&redis, "HSET " Q "t:%s msg x state pending", id);
     (void)test_redis_do(&redis, "LPUSH " Q "pending %s", id);
-}
-
-struct lot {
-    struct qn_leased *runs[QN_BATCH_MAX];
-    size_t count;
-    bool more;
-};
-
-static void free_lot(struct lot *lot)
-{
-    for (size_t i = 0; i < lot->count; i++) {
-        qn_leased_free(lot->runs[i]);
-    }
-    lot->count = 0;
-}
-
-static quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct lot *lot)
-{
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
-    struct qn_exchange exchange = {.stamp = stamp,
-                                   .worker_id = "host:1:worker",
-                                   .lease_ms = 30000,
-                                   .queues = &turn,
-                                   .queue_count = 1,
-                                   .room = room,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
-    struct qn_exchange_reply reply = {.runs = lot->runs};
-    quern_status status = qn_broker_exchange(broker, &exchange, &reply, &err);
-    lot->count = reply.run_count;
-    lot->more = reply.more;
-    return status;
-}
-
-static void lease(uint32_t room, struct lot *lot)
-{
-    assert_ok(lease_with((struct qn_stamp){77, ++sequence}, room, lot), err);
-}
-
-static void expect(const struct lot *lot, size_t index, const char *id)
-{
-    assert_true(index < lot->count);
-    assert_string_equal(lot->runs[index]->task.id, id);
 }
 
 static void large_messages_come_a_few_at_a_time(void **state)
@@ -110,7 +34,7 @@ static void large_messages_come_a_few_at_a_time(void **state)
     assert_non_null(payload);
     const char *const ids[] = {"a", "b", "c", "d"};
     for (size_t i = 0; i < TEST_COUNT(ids); i++) {
-        put(ids[i], payload, QN_BATCH_BYTES_MAX / 2);
+        put_large(ids[i], payload, QN_BATCH_BYTES_MAX / 2);
     }
     free(payload);
     lease(5, &lot);
@@ -138,7 +62,7 @@ static void unreadable_messages_end_an_exchange_some_time(void **state)
         (void)snprintf(id, sizeof id, "bad%d", i);
         put_unreadable(id);
     }
-    put("a", NULL, 0);
+    put("a");
     lease(4, &lot);
     assert_int_equal(lot.count, 0);
     assert_true(lot.more);
@@ -159,7 +83,7 @@ static void crowd_of_ids_without_a_task_is_dropped_without_delay(void **state)
     for (int i = 0; i < 1200; i++) {
         (void)test_redis_do(&redis, "LPUSH " Q "pending ghost%d", i);
     }
-    put("a", NULL, 0);
+    put("a");
     for (int i = 0; i < 2; i++) {
         lease(4, &lot);
         assert_int_equal(lot.count, 0);
@@ -178,10 +102,10 @@ static void part_that_comes_twice_leases_nothing(void **state)
     (void)state;
     struct lot lot;
     put_unreadable("bad");
-    put("a", NULL, 0);
-    put("b", NULL, 0);
-    put("c", NULL, 0);
-    put("d", NULL, 0);
+    put("a");
+    put("b");
+    put("c");
+    put("d");
     assert_ok(lease_with((struct qn_stamp){9, 1}, 2, &lot), err);
     assert_int_equal(lot.count, 2);
     (void)test_redis_do(&redis, "EVAL %s 1 " Q " 0000000000000009 1 1 1 30000 1 1 123 w",
@@ -191,7 +115,7 @@ static void part_that_comes_twice_leases_nothing(void **state)
     free_lot(&lot);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, queue_set_up, queue_tear_down)
 static const struct CMUnitTest tests[] = {
     TEST(large_messages_come_a_few_at_a_time),
     TEST(unreadable_messages_end_an_exchange_some_time),

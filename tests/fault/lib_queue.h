@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_queue.h - one queue on a redis-server, through the broker and key by key: for tests of what
+ * single calls leave there. */
+#ifndef QN_TEST_LIB_QUEUE_H
+#define QN_TEST_LIB_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "broker/broker.h"
+#include "lib_redis.h"
+
+#define Q "asynq:{default}:"
+#define NOW_MS INT64_C(1800000000000)
+
+extern struct test_redis redis;
+extern struct qn_broker *broker;
+extern quern_error err;
+
+/* An empty server, started once, whose clock stands at NOW_MS. */
+int queue_set_up(void **state);
+int queue_tear_down(void **state);
+
+struct qn_task task_of(const char *id);
+quern_status enqueue(const struct qn_task *task);
+void put(const char *id);
+const char *field(const char *id, const char *name);
+
+/* What one exchange leased; ended by free_lot. */
+struct lot {
+    struct qn_leased *runs[QN_BATCH_MAX];
+    size_t count;
+    bool more;
+};
+quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct lot *lot);
+/* The same with a stamp that is new. */
+void lease(uint32_t room, struct lot *lot);
+void expect(const struct lot *lot, size_t index, const char *id);
+void free_lot(struct lot *lot);
+
+#endif
