@@ -174,7 +174,7 @@ static void note_deaf(struct qn_watch *watch, const char *why)
         int64_t after_ms = PAIR_AFTER_MS_MIN + (int64_t)qn_random_below(&watch->random, spread);
         watch->deaf = true;
         watch->pair_at_mono_ns = qn_clock_mono_ns() + after_ms * INT64_C(1000000);
-        (void)snprintf(watch->refusal, sizeof watch->refusal, "%s", why);
+        (void)snprintf(watch->refusal, sizeof watch->refusal, "%.*s", QN_REFUSAL_SIZE - 1, why);
         qn_watch_kick(watch);
     }
     (void)pthread_mutex_unlock(&watch->mutex);
