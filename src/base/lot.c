@@ -5,10 +5,10 @@
  * high that frees cannot end it; the lot takes the excess away when it is done with it. So making a
  * block costs no atomic operation.
  *
- * A run that blocks for an hour keeps its chunk, that is CHUNK_SIZE_MAX, no more than the stack of
- * its thread holds. The first chunk is small, as a batch may be one run. A larger block than
- * BLOCK_SIZE_MAX would fill chunks badly, and be kept for the sake of small ones: it has a chunk of
- * its own.
+ * A block that stays for hours keeps its chunk, CHUNK_SIZE_MAX at most: a run of a worker holds
+ * two, one for its lease and one for itself, whatever else was in its batch. The first chunk is
+ * small, as a batch may be one run. A larger block than BLOCK_SIZE_MAX would fill chunks badly, and
+ * be kept for the sake of small ones: it has a chunk of its own.
  *
  * AddressSanitizer is told which bytes are a block, so it finds a use after free here as in the
  * heap; a block that is freed twice meets an assertion. */
