@@ -48,7 +48,7 @@ int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
 /* What a user of a Redis server must be allowed: as in docs/protocol/redis.md, which is not
  * installed (tests/docs/test_acl.sh compares the two). */
 static const char acl_advice[] =
-    "ACL SETUSER worker on >secret -@all ~asynq:* &asynq:cancel &__redis__:invalidate"
+    "ACL SETUSER worker on >secret -@all ~asynq:* resetchannels &asynq:cancel &__redis__:invalidate"
     " +@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait"
     " +select -@dangerous +info +role +client|setname +client|id +client|tracking"
     " +client|trackinginfo";
@@ -56,8 +56,7 @@ static const char acl_advice[] =
 void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err)
 {
     qn_cli_say(cli, "%s", err->text);
-    if (err->code == QUERN_E_BROKER && (strstr(err->text, "NOPERM") != NULL ||
-                                        strstr(err->text, "can't run this command") != NULL)) {
+    if (err->code == QUERN_E_BROKER && strstr(err->text, "NOPERM") != NULL) {
         (void)fprintf(stderr, "this is enough: %s\n", acl_advice);
     }
 }

@@ -102,7 +102,7 @@ class UrlTest(RedisTest):
     def test_missing_permission_names_the_command_and_an_acl_that_works(self):
         self.start_redis()
         self.redis("ACL", "SETUSER", "poor", "on", ">pw", "~asynq:*", "-@all", "+ping")
-        self.redis("ACL", "SETUSER", "reader", "on", ">pw", "%R~asynq:*", "-@all", "+@read")
+        self.redis("ACL", "SETUSER", "reader", "on", ">pw", "~asynq:*", "-@all", "+@read")
         poor = f"redis-socket://poor:pw@{self.socket_path}"
         error = self.fails(EXIT_BROKER, "--broker", poor, "db", "info")
         self.assertIn("NOPERM", error)

@@ -311,7 +311,7 @@ class ReaderTest(LookTest):
         self.put_all_states()
         shown = [self.json(*words) for words in self.LOOKS[:6]]
         self.redis.do("ACL", "SETUSER", "reader", "on", ">look", "resetchannels", "-@all",
-                      "%R~asynq:*", "+@read")
+                      "~asynq:*", "+@read")
         self.env["QUERN_BROKER"] = self.redis.url("reader", "look")
         for words, before in zip(self.LOOKS, shown):
             with self.subTest(words=words):

@@ -293,7 +293,9 @@ static void a_server_that_is_loading_says_so(void **state)
     struct qn_broker *broker = NULL;
     assert_int_equal(qn_broker_open(server.url, NULL, &broker, &err), QUERN_E_BUSY);
     assert_non_null(strstr(err.text, "LOADING"));
-    assert_string_equal(test_redis_do(&server, "CONFIG SET key-load-delay 0"), "OK");
+    test_redis_kill(&server);
+    test_redis_configure(&server, ""); /* without the delay */
+    test_redis_launch(&server);
     test_redis_await(&server);
     assert_ok(bump_once(self, &err), err);
     close_broker(self);

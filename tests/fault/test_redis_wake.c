@@ -373,18 +373,18 @@ static void silent_listener_is_found_out(void **state)
 static void refused_tracking_is_polling_and_is_said(void **state)
 {
     (void)state;
-    static const char *const rules[] = {"+@all -client|tracking", "+@all -client|id",
-                                        "+@all resetchannels &asynq:cancel"};
+    static const char *const rules[] = {"-client +client|id", "-client +client|tracking",
+                                        "resetchannels &asynq:cancel"};
     for (size_t i = 0; i < TEST_COUNT(rules); i++) {
         char url[256];
         char text[QN_REFUSAL_SIZE];
         quern_error err = {0};
         test_redis_do(&redis, "ACL DELUSER poor");
         char command[128];
-        (void)snprintf(command, sizeof command, "ACL SETUSER poor on >secret ~* &* %s", rules[i]);
+        (void)snprintf(command, sizeof command, "ACL SETUSER poor on >pw ~* &* +@all %s", rules[i]);
         assert_string_equal(test_redis_do(&redis, command), "OK");
         qn_broker_close(broker);
-        (void)snprintf(url, sizeof url, "redis-socket://poor:secret@%s", redis.socket_path);
+        (void)snprintf(url, sizeof url, "redis-socket://poor:pw@%s", redis.socket_path);
         broker = open_at(url);
         assert_false(arm(NULL));
         assert_true(wait_ms(TEST_PATIENCE_MS).work);

@@ -123,8 +123,8 @@ static void without_tracking_a_worker_asks(void **state)
     char url[256];
     struct stage *stage = stage_new(false);
     struct test_redis *server = test_place_server();
-    test_redis_do(server, "ACL SETUSER deaf on >secret ~asynq:* &asynq:cancel +@all "
-                          "-client|tracking");
+    test_redis_do(server, "ACL SETUSER deaf on >secret ~asynq:* resetchannels &asynq:cancel "
+                          "+@all -client +client|id +client|setname");
     (void)snprintf(url, sizeof url, "redis-socket://deaf:secret@%s", server->socket_path);
     stage->url = url;
     struct stage_worker worker;

@@ -252,7 +252,10 @@ class GoInspectsQuernTest(StageTest):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.redis.do("CONFIG", "SET", "port", port)  # since Redis 7.0
+        try:
+            self.redis.do("CONFIG", "SET", "port", port)
+        except RuntimeError as error:
+            self.skipTest(f"this server opens no port later, as Redis 7.0 does: {error}")
         self.addCleanup(self.redis.do, "CONFIG", "SET", "port", 0)
 
         def asynq(*words):

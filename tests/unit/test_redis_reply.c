@@ -78,6 +78,25 @@ static void errors_of_the_server_become_ours(void **state)
         {"ERR Error running script (call to f_01): @user_script:3: @user_script: 3: -OOM command "
          "not allowed",
          QUERN_E_FULL, "redis://test: lease.lua:3: OOM command not allowed"},
+        {"ERR Error running script (call to f_01): @user_script:3: WRONGTYPE Operation against a "
+         "key",
+         QUERN_E_CORRUPT, "redis://test: lease.lua:3: WRONGTYPE Operation against a key"},
+        {"@user_script: 3: -OOM command not allowed", QUERN_E_FULL,
+         "redis://test: lease.lua:3: OOM command not allowed"},
+        {"ERR Error running script (call to f_01): @user_script:3: @user_script: 3: The user "
+         "executing the script can't run this command or subcommand",
+         QUERN_E_BROKER,
+         "redis://test: lease.lua:3: HGET: NOPERM The user executing the script can't run this "
+         "command or subcommand; docs/protocol/redis.md has an ACL that works"},
+        {"ERR The user executing the script can't run this command or subcommand script: 01, on "
+         "@user_script:3.",
+         QUERN_E_BROKER,
+         "redis://test: lease.lua:3: HGET: NOPERM The user executing the script can't run this "
+         "command or subcommand; docs/protocol/redis.md has an ACL that works"},
+        {"ERR ACL failure in script: No permissions to access a key script: 01, on @user_script:3.",
+         QUERN_E_BROKER,
+         "redis://test: lease.lua:3: HGET: NOPERM ACL failure in script: No permissions to access "
+         "a key; docs/protocol/redis.md has an ACL that works"},
         {"NOPERM this user has no permissions to run the 'evalsha' command", QUERN_E_BROKER,
          "redis://test: lease: NOPERM this user has no permissions to run the 'evalsha' command; "
          "docs/protocol/redis.md has an ACL that works"},

@@ -104,24 +104,36 @@ static void tell_open_door(struct facts *facts)
     }
 }
 
+static void tell_small_value(struct facts *facts, const char *name, int64_t value)
+{
+    char text[TEXT_SIZE];
+    if (value < LISTPACK_VALUE_ADVISED) {
+        (void)snprintf(text, sizeof text,
+                       "%s is %lld; with %d a small task takes some 40 %% less memory", name,
+                       (long long)value, LISTPACK_VALUE_ADVISED);
+        tell(facts, "note", text);
+    }
+}
+
 static quern_status tell_listpack(struct facts *facts, quern_error *err)
 {
-    const struct qn_reply *reply;
-    char text[TEXT_SIZE];
+    /* The name since Redis 7.0, and the one before, which the newer servers know, too. */
+    static const char *const names[] = {"hash-max-listpack-value", "hash-max-ziplist-value"};
+    const size_t count = sizeof names / sizeof *names;
     struct qn_talk talk;
     qn_talk_begin(&talk, facts->check->self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, "CONFIG");
-    qn_talk_text(&talk, "GET");
-    qn_talk_text(&talk, "hash-max-listpack-value");
+    for (size_t i = 0; i < count; i++) {
+        qn_talk_command(&talk, "CONFIG");
+        qn_talk_text(&talk, "GET");
+        qn_talk_text(&talk, names[i]);
+    }
     quern_status status = qn_talk_run(&talk, err);
-    if (status == QUERN_OK && qn_talk_reply(&talk, 0, &reply, NULL) == QUERN_OK) {
-        int64_t value = qn_reply_int(qn_reply_at(reply, 1), LISTPACK_VALUE_ADVISED);
-        if (value < LISTPACK_VALUE_ADVISED) {
-            (void)snprintf(text, sizeof text,
-                           "hash-max-listpack-value is %lld; with %d a small task takes some 40 %% "
-                           "less memory",
-                           (long long)value, LISTPACK_VALUE_ADVISED);
-            tell(facts, "note", text);
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        const struct qn_reply *reply;
+        if (qn_talk_reply(&talk, i, &reply, NULL) == QUERN_OK && reply->count > 0) {
+            tell_small_value(facts, names[i],
+                             qn_reply_int(qn_reply_at(reply, 1), LISTPACK_VALUE_ADVISED));
+            break;
         }
     }
     qn_talk_end(&talk);

@@ -3,15 +3,18 @@
  *
  * An error starts with a code in capitals. Inside of a script Redis 6.2 hides it behind words of
  * its own; 7.0 puts it first and ends with the line of the script. A refusal for want of permission
- * inside of a script does not name the command in 7.0: there the line tells it. */
+ * inside of a script has a code of its own in none of them, and does not name the command before
+ * 7.2: there the line tells it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "broker/redis/talk.h"
 
 #define SCRIPT_MARK "@user_script:"
+#define HIDDEN_MARK "ERR Error running script (call to "
 #define COMMAND_SIZE 32
 
 static bool starts_with_code(const char *text, const char *code)
@@ -20,12 +23,40 @@ static bool starts_with_code(const char *text, const char *code)
     return strncmp(text, code, size) == 0 && (text[size] == ' ' || text[size] == '\0');
 }
 
-/* From the code on: of "ERR Error running script (call to f_...): ...: -OOM command ..." too. */
+/* Behind the "@user_script:3: " or "@user_script: 3: " at its beginning; NULL: there is none. */
+static const char *behind_mark(const char *text)
+{
+    if (!qn_str_starts_with(text, SCRIPT_MARK)) {
+        return NULL;
+    }
+    text += strlen(SCRIPT_MARK);
+    text += strspn(text, " 0123456789");
+    return qn_str_starts_with(text, ": ") ? text + 2 : NULL;
+}
+
+/* From the code on. Redis 6.2 says "ERR Error running script (call to f_...): @user_script:3: " and
+ * then what the command said; of one that it did not run, "@user_script: 3: -OOM ..." follows. */
 static const char *at_code(const char *text)
 {
-    const char *dash = strstr(text, ": -");
-    bool hidden = strncmp(text, "ERR Error running script", 24) == 0 && dash != NULL;
-    return hidden ? dash + 3 : text;
+    const char *words = qn_str_starts_with(text, HIDDEN_MARK) ? strstr(text, "): ") : NULL;
+    const char *at = words == NULL ? text : words + 3;
+    for (const char *next = behind_mark(at); next != NULL; next = behind_mark(at)) {
+        at = next;
+    }
+    return at[0] == '-' ? at + 1 : at;
+}
+
+/* What may not be done, without the code; NULL: it is not for want of permission. Inside of scripts
+ * 6.2 sets no code before these words, 7.0 ERR, and later ones say it in other words. */
+static const char *at_prohibition(const char *text)
+{
+    if (qn_str_starts_with(text, "NOPERM ")) {
+        return text + strlen("NOPERM ");
+    }
+    const char *at = qn_str_starts_with(text, "ERR ") ? text + strlen("ERR ") : text;
+    bool in_script = qn_str_starts_with(at, "The user executing the script can't ") ||
+                     qn_str_starts_with(at, "ACL failure in script: ");
+    return in_script ? at : NULL;
 }
 
 static quern_status status_of(const char *text)
@@ -56,6 +87,17 @@ static long script_line(const char *text)
         line = number > 0 ? number : line;
     }
     return line;
+}
+
+/* Without the end that 7.0 adds: " script: ", its hash and the line once more. */
+static size_t size_of_words(const char *text)
+{
+    const char *mark = strstr(text, ", on " SCRIPT_MARK);
+    size_t size = mark == NULL ? 0 : (size_t)(mark - text);
+    while (size > 0 && !qn_str_starts_with(text + size, " script: ")) {
+        size--;
+    }
+    return size > 0 ? size : strlen(text);
 }
 
 /* The first command that this line of the script calls; "" when there is none. */
@@ -91,15 +133,13 @@ quern_status qn_reply_refusal(const struct qn_link *link, const struct qn_reply 
     } else {
         (void)snprintf(where, sizeof where, "%s", script != NULL ? script->name : command);
     }
-    /* What follows " script: " is its hash and the line once more. */
-    const char *tail = line > 0 ? strstr(text, " script: ") : NULL;
-    int size = (int)(tail == NULL ? strlen(text) : (size_t)(tail - text));
-    bool forbidden =
-        starts_with_code(text, "NOPERM") || strstr(text, "can't run this command") != NULL;
-    if (!forbidden) {
-        return qn_error_set(err, status, "%s: %s: %.*s", address, where, size, text);
+    const char *prohibition = at_prohibition(text);
+    const char *words = prohibition == NULL ? text : prohibition;
+    int size = (int)(line > 0 ? size_of_words(words) : strlen(words));
+    if (prohibition == NULL) {
+        return qn_error_set(err, status, "%s: %s: %.*s", address, where, size, words);
     }
     return qn_error_set(err, status,
-                        "%s: %s%s%s: %.*s; docs/protocol/redis.md has an ACL that works", address,
-                        where, called[0] == '\0' ? "" : ": ", called, size, text);
+                        "%s: %s%s%s: NOPERM %.*s; docs/protocol/redis.md has an ACL that works",
+                        address, where, called[0] == '\0' ? "" : ": ", called, size, words);
 }
