@@ -56,6 +56,7 @@ struct qn_reading {
     size_t bytes;      /* taken in for it */
     size_t items_left; /* that may still be announced by its arrays */
     bool too_large;
+    bool strange; /* of a type of RESP3, or nested too deep */
     bool nomem;
 };
 struct qn_link {

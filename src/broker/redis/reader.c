@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* reader.c - hiredis' reader with functions of ours, which put the replies into an arena.
  *
- * What a server says is not trusted: nesting is limited by hiredis (8 levels), the bytes of one
- * reply by the target, and an array is believed only as far as the reply's limit could hold that
- * many items. After an error the reader is of no use; the link is closed then.
+ * What a server says is not trusted: nesting ends at 8 levels, the bytes of one reply are limited
+ * by the target, and an array is believed only as far as the reply's limit could hold that many
+ * items. After an error the reader is of no use; the link is closed then.
  *
  * Works with hiredis 0.14 and 1.x: the later ones have more types of replies, which the server does
- * not send as we speak RESP2 with it. They are refused. */
+ * not send as we speak RESP2 with it, and let arrays nest deeper. Both are refused here. */
 #include "broker/redis/reader.h"
 
 #include <hiredis/hiredis.h>
@@ -16,6 +16,7 @@
 
 #define KEPT_SIZE_MAX ((size_t)1 << 20) /* of the reader's buffer between replies */
 #define ITEM_SIZE_MIN 4                 /* of an item of an array: ":1\r\n" */
+#define DEPTH_MAX 8                     /* of arrays in arrays */
 
 #if HIREDIS_MAJOR >= 1
 typedef size_t item_count;
@@ -39,12 +40,29 @@ static struct qn_reply *new_reply(const redisReadTask *task, enum qn_reply_type 
     return reply;
 }
 
+/* What we did not ask for. */
+static void *refuse(const redisReadTask *task)
+{
+    struct qn_reading *reading = task->privdata;
+    reading->strange = true;
+    return NULL;
+}
+
+static size_t depth_of(const redisReadTask *task)
+{
+    size_t depth = 1;
+    for (const redisReadTask *outer = task->parent; outer != NULL; outer = outer->parent) {
+        depth++;
+    }
+    return depth;
+}
+
 static void *make_string(const redisReadTask *task, char *data, size_t size)
 {
     struct qn_reading *reading = task->privdata;
     if (task->type != REDIS_REPLY_STRING && task->type != REDIS_REPLY_STATUS &&
         task->type != REDIS_REPLY_ERROR) {
-        return NULL;
+        return refuse(task);
     }
     char *copy = qn_arena_alloc(reading->arena, size + 1);
     if (copy == NULL) {
@@ -65,8 +83,8 @@ static void *make_string(const redisReadTask *task, char *data, size_t size)
 static void *make_array(const redisReadTask *task, item_count count)
 {
     struct qn_reading *reading = task->privdata;
-    if (task->type != REDIS_REPLY_ARRAY) {
-        return NULL;
+    if (task->type != REDIS_REPLY_ARRAY || depth_of(task) > DEPTH_MAX) {
+        return refuse(task);
     }
     size_t size = (size_t)count;
     if (size > reading->size_max / ITEM_SIZE_MIN || size > reading->items_left) {
@@ -103,14 +121,14 @@ static void *make_nil(const redisReadTask *task)
 #if HIREDIS_MAJOR >= 1
 static void *refuse_double(const redisReadTask *task, double value, char *text, size_t size)
 {
-    (void)task, (void)value, (void)text, (void)size;
-    return NULL;
+    (void)value, (void)text, (void)size;
+    return refuse(task);
 }
 
 static void *refuse_bool(const redisReadTask *task, int value)
 {
-    (void)task, (void)value;
-    return NULL;
+    (void)value;
+    return refuse(task);
 }
 #endif
 
@@ -171,7 +189,8 @@ static quern_status fail(const struct qn_link *link, quern_error *err)
                             address, reading->size_max);
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: this does not speak Redis: %s", address,
-                        link->reader->errstr);
+                        reading->strange ? "a reply of a kind that nobody asked for"
+                                         : link->reader->errstr);
 }
 
 quern_status qn_reader_feed(struct qn_link *link, const char *data, size_t size, quern_error *err)
