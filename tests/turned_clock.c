@@ -4,10 +4,15 @@
  * Preloaded by LD_PRELOAD. The file named by TURNED_CLOCK holds an int64: microseconds since 1970,
  * or 0 for the real time. Only the wall clock is turned; what measures durations is left alone.
  * Everything else goes to the kernel without the C library, so that this works before the program's
- * allocator does. */
+ * allocator does.
+ *
+ * Valkey 9.1 asks for the wall clock only once a millisecond, and counts on by the processor's
+ * clock, if /proc/cpuinfo says that it is a steady one. It is not told, so that each turn shows. */
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -59,4 +64,9 @@ time_t time(time_t *ret_now)
         *ret_now = now.tv_sec;
     }
     return now.tv_sec;
+}
+
+FILE *fopen64(const char *restrict path, const char *restrict mode)
+{
+    return now_us != NULL && strcmp(path, "/proc/cpuinfo") == 0 ? NULL : fopen(path, mode);
 }
