@@ -64,7 +64,7 @@ static void every_size_is_written_as_hiredis_writes_it(void **state)
         size_t size;
         char *wanted = NULL;
         char *data = formatted(args, sizes, counts[i], &size);
-        int wanted_size = redisFormatCommandArgv(&wanted, (int)counts[i], args, sizes);
+        long long wanted_size = redisFormatCommandArgv(&wanted, (int)counts[i], args, sizes);
         assert_int_equal(size, wanted_size);
         assert_memory_equal(data, wanted, size);
         redisFreeCommand(wanted);
