@@ -84,6 +84,22 @@ static void wrong_counters_are_set_right(void **state)
     doctor_assert_mended("I5 default/: the counter processed:2027-01-15 never ends");
 }
 
+/* Nobody counts there any more. */
+static void counter_that_is_no_number_begins_anew(void **state)
+{
+    (void)state;
+    static const char *const garbage[] = {"x", "", "1.5", "nan", "99999999999999999999"};
+    doctor_end("a", QN_ARCHIVE);
+    for (size_t i = 0; i < TEST_COUNT(garbage); i++) {
+        doctor_plant("SET " Q "processed %s", garbage[i]);
+        doctor_assert_mended("I5 default/: the counter processed is said to be ");
+        assert_int_equal(test_redis_count(&doctor.redis, "GET " Q "processed"), 1);
+        doctor_plant("SET " Q "processed:2027-01-15 %s KEEPTTL", garbage[i]);
+        doctor_assert_mended("I5 default/: the counter processed:2027-01-15 is said to be ");
+        assert_int_equal(test_redis_count(&doctor.redis, "GET " Q "processed:2027-01-15"), 1);
+    }
+}
+
 static void forgotten_queue_is_listed_again(void **state)
 {
     (void)state;
@@ -107,10 +123,26 @@ static void keys_of_the_wrong_type_are_told(void **state)
     doctor_plant("SET " Q "g:g x");
     doctor_assert_left_alone("I9 default/: g:g is a string and must be a zset");
     doctor_plant("DEL " Q "g:g");
+    doctor_plant("MSET " Q "failed 5 " Q "processed 5");
+    doctor_plant("SET " Q "failed:2027-01-15 5 EX 1000");
+    doctor_plant("HSET " Q "processed:2027-01-15 a b");
+    doctor_plant("EXPIRE " Q "processed:2027-01-15 1000");
+    doctor_assert_left_alone("I9 default/: processed:2027-01-15 is a hash and must be a string");
+    doctor_plant("DEL " Q "processed:2027-01-15 " Q "failed:2027-01-15 " Q "processed " Q "failed");
     doctor_plant("DEL " T "a");
     doctor_plant("SET " T "a x");
     doctor_assert_mended("I9 default/a: its key is a string, no hash");
     assert_string_equal(test_redis_do(&doctor.redis, "GET " Q "quern:odd:a"), "x");
+}
+
+/* The fence that is wanted there has no place. */
+static void meta_of_the_wrong_type_is_told_beside_runs(void **state)
+{
+    (void)state;
+    doctor_start("a");
+    doctor_plant("SET " Q "quern:meta x");
+    doctor_assert_left_alone("I9 default/: quern:meta is a string and must be a hash");
+    assert_int_equal(doctor.report.violated, 1);
 }
 
 static void late_work_that_a_damaged_key_hinders_ends_no_check(void **state)
@@ -263,8 +295,10 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(forgotten_aggregation_sets_are_groups_again),
     DOCTOR_TEST(stale_due_moments_go),
     DOCTOR_TEST(wrong_counters_are_set_right),
+    DOCTOR_TEST(counter_that_is_no_number_begins_anew),
     DOCTOR_TEST(forgotten_queue_is_listed_again),
     DOCTOR_TEST(keys_of_the_wrong_type_are_told),
+    DOCTOR_TEST(meta_of_the_wrong_type_is_told_beside_runs),
     DOCTOR_TEST(late_work_that_a_damaged_key_hinders_ends_no_check),
     DOCTOR_TEST(late_work_is_done_where_a_worker_lives),
     DOCTOR_TEST(many_damages_are_all_mended),

@@ -30,6 +30,9 @@ local damaged = {}
 for i = 4, 3 + ARGV[3] do
     types['g:' .. ARGV[i]] = 'zset'
 end
+for i = 4 + ARGV[3], #ARGV do
+    types['processed:' .. ARGV[i]], types['failed:' .. ARGV[i]] = 'string', 'string'
+end
 for name, wanted in pairs(types) do
     local kind = redis.call('TYPE', Q .. name).ok
     if kind ~= 'none' and kind ~= wanted then
@@ -43,9 +46,17 @@ end
 
 -- --- Counters ---
 
+-- What is no number within 64 bits begins anew, else nobody could count there.
 local function number(name)
-    local text = redis.pcall('GET', Q .. name)
-    return type(text) == 'string' and tonumber(text) or 0
+    local text = not damaged[name] and redis.call('GET', Q .. name) or '0'
+    if string.find(text, '^-?%d+$') and math.abs(tonumber(text)) <= 9223372036854774784 then
+        return tonumber(text)
+    end
+    tell('I5', 'the counter ' .. name .. ' is said to be ' .. string.sub(text, 1, 40), mend)
+    if mend then
+        redis.call('SET', Q .. name, '0', 'KEEPTTL')
+    end
+    return 0
 end
 local function raise(name, from, to)
     if mend and to > from then
@@ -56,7 +67,7 @@ end
 local days_processed, days_failed = 0, 0
 for i = 4 + ARGV[3], #ARGV do
     local processed, failed = number('processed:' .. ARGV[i]), number('failed:' .. ARGV[i])
-    if failed > processed then
+    if failed > processed and not damaged['processed:' .. ARGV[i]] then
         tell('I5', string.format('on day %s %.0f failed of %.0f processed', ARGV[i], failed,
             processed), mend)
         raise('processed:' .. ARGV[i], processed, failed)
@@ -94,7 +105,7 @@ end
 -- Where garbage stands, the last fence that was given is unknown, but it was before now.
 local fence = ask('quern:meta', 'HGET', 'fence')
 local is_fence = string.find(fence, '^%d+$') and tonumber(fence) <= 9e15
-if not is_fence or tonumber(fence) < tonumber(ARGV[2]) then
+if not damaged['quern:meta'] and (not is_fence or tonumber(fence) < tonumber(ARGV[2])) then
     tell('I7', string.format('the last fence is said to be %s, ', string.sub(fence, 1, 40)) ..
         (is_fence and 'but ' .. ARGV[2] .. ' was given' or 'which is none'), mend)
     local now = string.format('%s%06d', time[1], time[2])
