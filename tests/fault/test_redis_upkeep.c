@@ -31,6 +31,22 @@ static void entry_of_a_task_that_lives_elsewhere_is_all_that_goes(void **state)
     doctor_assert_runs("a");
 }
 
+/* Whether it is there cannot be said: then nothing that may live goes. */
+static void task_whose_place_is_damaged_is_kept(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"scheduled", "retry"};
+    for (size_t i = 0; i < TEST_COUNT(places); i++) {
+        test_redis_empty(&doctor.redis);
+        doctor_put("a");
+        doctor_plant("HSET " T "a state %s", places[i]);
+        doctor_plant("SET " Q "%s x", places[i]);
+        doctor_plant("ZADD " Q "archived 1700000000 a");
+        assert_int_equal(prune(), 1);
+        assert_int_equal(test_redis_count(&doctor.redis, "HEXISTS " T "a msg"), 1);
+    }
+}
+
 static void trimmed_task_frees_its_own_lock_only(void **state)
 {
     (void)state;
@@ -325,6 +341,7 @@ static void upkeep_goes_on_without_memory(void **state)
 
 static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(entry_of_a_task_that_lives_elsewhere_is_all_that_goes),
+    DOCTOR_TEST(task_whose_place_is_damaged_is_kept),
     DOCTOR_TEST(trimmed_task_frees_its_own_lock_only),
     DOCTOR_TEST(records_of_workers_go_a_day_after_the_last_heartbeat),
     DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_pruning_the_others),

@@ -2,8 +2,8 @@
 --
 -- KEYS: prefixes of the queues. The session is kept at the first.
 -- ARGV: session, sequence, how many parts of this request came before (-1: perhaps all of it, it is
---   sent again), room, lease_ms, start_count, suspect_max, three random digits, worker id; then, unless the queues count in
---   their order, for each queue: quota, weight.
+--   sent again), room, lease_ms, start_count, suspect_max, three random digits, worker id; then,
+--   unless the queues count in their order, for each queue: quota, weight.
 -- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
 --   their since_ns, and of each run what it holds}.
 --   Head: "now_ms early", early 1: there may be more, and of each queue that is paused or has a

@@ -27,7 +27,7 @@ local function is_elsewhere(container, id, state)
         return true
     end
     local place = state == 'active' and 'lease' or string.match(state, '^%l+$')
-    return place and type(redis.pcall('ZSCORE', Q .. place, id)) == 'string'
+    return place and redis.pcall('ZSCORE', Q .. place, id) -- where that cannot be said, too
 end
 
 -- Adds these entries to the keys that will be deleted; only reads. Returns how many are tasks.
