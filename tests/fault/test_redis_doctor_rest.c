@@ -57,6 +57,24 @@ static void forgotten_aggregation_sets_are_groups_again(void **state)
     assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "aggregation_sets"), 0);
 }
 
+static void damaged_group_ends_no_check(void **state)
+{
+    (void)state;
+    static const char *const set = Q "g:g:11111111-2222-3333-4444-555555555555";
+    doctor_put_grouped("a");
+    doctor_plant("RENAME " Q "g:g %s", set);
+    doctor_plant("SET " Q "g:g x");
+    doctor_assert_left_alone(
+        "I6 default/: the set g:11111111-2222-3333-4444-555555555555 of the group g");
+    doctor_plant("ZADD " Q "aggregation_sets 1800000120 %s", set);
+    doctor_turn_to(421000);
+    doctor_assert_left_alone("I9 default/: g:g is a string and must be a zset");
+    doctor_plant("DEL " Q "g:g %s", set);
+    doctor_plant("SET %s x", set);
+    doctor_check(true);
+    doctor_assert_line("I9 default/: g:g:11111111-2222-3333-4444-555555555555 is a string");
+}
+
 /* --- Queues and counters ------------------------------------------------------------------- */
 
 static void stale_due_moments_go(void **state)
@@ -293,6 +311,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(locks_that_guard_no_task_are_removed),
     DOCTOR_TEST(lost_name_of_a_group_is_listed_again),
     DOCTOR_TEST(forgotten_aggregation_sets_are_groups_again),
+    DOCTOR_TEST(damaged_group_ends_no_check),
     DOCTOR_TEST(stale_due_moments_go),
     DOCTOR_TEST(wrong_counters_are_set_right),
     DOCTOR_TEST(counter_that_is_no_number_begins_anew),

@@ -125,9 +125,9 @@ end
 -- --- Groups ---
 
 -- A set that somebody aggregates, or did when he died, is named <group>:<its own id>; the tasks in it
--- know their group.
+-- know their group. Where the set or the group has the wrong type, both are left alone.
 local function set_of(name)
-    local first = redis.call('ZRANGE', Q .. 'g:' .. name, 0, 0)[1]
+    local first = not damaged['g:' .. name] and redis.call('ZRANGE', Q .. 'g:' .. name, 0, 0)[1]
     local group = first and redis.pcall('HGET', Q .. 't:' .. first, 'group')
     return type(group) == 'string' and string.sub(name, 1, #group + 1) == group .. ':' and group
 end
@@ -150,9 +150,10 @@ local function check_group(name)
     local group = set_of(name)
     aggregating = aggregating + size
     if group then
+        local merges = mend and not damaged['g:' .. group]
         tell('I6', string.format('the set %s of the group %s is not in aggregation_sets', name,
-            group), mend)
-        if mend then
+            group), merges)
+        if merges then
             merge(key, group)
         end
     elseif redis.call('SISMEMBER', Q .. 'groups', name) == 0 then
@@ -169,19 +170,26 @@ if not damaged.groups and not damaged.aggregation_sets then
             check_group(ARGV[i])
         end
     end
-    local over = redis.call('ZRANGEBYSCORE', Q .. 'aggregation_sets', '-inf', now_s - 300, 'LIMIT',
-        0, 100)
+    local over = {}
+    for _, set in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'aggregation_sets', '-inf', now_s - 300,
+        'LIMIT', 0, 100)) do
+        local name = string.sub(set, #Q + 3)
+        local group = set_of(name) or string.match(name, '^(.*):[^:]*$')
+        if string.sub(set, 1, #Q + 2) ~= Q .. 'g:' or not group then
+            over[#over + 1] = {set, nil}
+        elseif not damaged['g:' .. name] and not damaged['g:' .. group] then
+            over[#over + 1] = {set, group}
+        end
+    end
     if #over > 0 then
         tell('I8', #over .. ' aggregation sets are over, and their tasks not back in their groups',
             mend)
     end
-    for _, set in ipairs(mend and over or {}) do
-        local name = string.sub(set, #Q + 3)
-        local group = set_of(name) or string.match(name, '^(.*):[^:]*$')
-        if string.sub(set, 1, #Q + 2) == Q .. 'g:' and group then
-            merge(set, group)
+    for _, entry in ipairs(mend and over or {}) do
+        if entry[2] then
+            merge(entry[1], entry[2])
         else
-            redis.call('ZREM', Q .. 'aggregation_sets', set)
+            redis.call('ZREM', Q .. 'aggregation_sets', entry[1])
         end
     end
 end
