@@ -266,7 +266,8 @@ static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
 }
 
 /* The broker was there when the worker was made, so one lost connection or reply is no reason not
- * to start. What stays away for longer is told to the caller. */
+ * to start. What stays away for longer is told to the caller. Damaged data stop no worker that runs
+ * and none that starts: the keeper announces again at once, and tells. */
 static quern_status announce_first(struct quern_worker *worker, quern_error *err)
 {
     quern_status status = qn_keeper_announce(worker, err);
@@ -280,7 +281,13 @@ static quern_status announce_first(struct quern_worker *worker, quern_error *err
         (void)pthread_mutex_unlock(&worker->mutex);
         status = qn_keeper_announce(worker, err);
     }
-    return status;
+    if (status != QUERN_E_CORRUPT) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->announce_due = true;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return QUERN_OK;
 }
 
 quern_status quern_worker_run(quern_worker *worker, quern_error *err)

@@ -383,6 +383,26 @@ static void damaged_queue_costs_the_others_no_time_and_is_told_once(void **state
     stage_free(stage);
 }
 
+static void worker_starts_beside_damage_that_hinders_its_record(void **state)
+{
+    (void)state;
+    static const quern_queue queues[] = {{.name = "bad", .weight = 1},
+                                         {.name = "default", .weight = 1}};
+    static const char *const keys[] = {"asynq:{bad}:quern:workers", "asynq:servers"};
+    for (size_t i = 0; i < TEST_COUNT(keys); i++) {
+        struct stage *stage = stage_new(false);
+        struct stage_worker worker;
+        (void)test_redis_do(test_place_server(), "SET %s x", keys[i]);
+        stage_start(stage, &worker, &(quern_worker_options){.queues = queues, .queue_count = 2});
+        stage_put(stage, "a", "done");
+        stage_wait_reports(stage, 1);
+        stage_wait_log(stage, "WRONGTYPE");
+        (void)test_redis_do(test_place_server(), "DEL %s", keys[i]);
+        stage_stop(&worker);
+        stage_free(stage);
+    }
+}
+
 /* --- The server ----------------------------------------------------------------------- */
 
 static void runs_outlive_a_restart_of_the_server(void **state)
@@ -454,6 +474,7 @@ static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", lost_cancellation_comes_with_the_extension),
     TEST_ONLY_OVER("redis", delayed_tasks_are_exact_and_never_early),
     TEST_ONLY_OVER("redis", damaged_queue_costs_the_others_no_time_and_is_told_once),
+    TEST_ONLY_OVER("redis", worker_starts_beside_damage_that_hinders_its_record),
     TEST_ONLY_OVER("redis", runs_outlive_a_restart_of_the_server),
     TEST_ONLY_OVER("redis", heartbeat_tells_go_what_runs),
 };
