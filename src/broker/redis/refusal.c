@@ -46,17 +46,21 @@ static const char *at_code(const char *text)
     return at[0] == '-' ? at + 1 : at;
 }
 
-/* What may not be done, without the code; NULL: it is not for want of permission. Inside of scripts
- * 6.2 sets no code before these words, 7.0 ERR, and later ones say it in other words. */
-static const char *at_prohibition(const char *text)
+/* Whether it is for want of permission; then *words is left at what may not be done. Inside of
+ * scripts 6.2 sets no code before these words, 7.0 ERR, and later ones say it in other words. */
+static bool is_prohibition(const char **words)
 {
-    if (qn_str_starts_with(text, "NOPERM ")) {
-        return text + strlen("NOPERM ");
+    if (qn_str_starts_with(*words, "NOPERM ")) {
+        *words += strlen("NOPERM ");
+        return true;
     }
-    const char *at = qn_str_starts_with(text, "ERR ") ? text + strlen("ERR ") : text;
-    bool in_script = qn_str_starts_with(at, "The user executing the script can't ") ||
-                     qn_str_starts_with(at, "ACL failure in script: ");
-    return in_script ? at : NULL;
+    const char *at = *words + (qn_str_starts_with(*words, "ERR ") ? strlen("ERR ") : 0);
+    if (qn_str_starts_with(at, "The user executing the script can't ") ||
+        qn_str_starts_with(at, "ACL failure in script: ")) {
+        *words = at;
+        return true;
+    }
+    return false;
 }
 
 static quern_status status_of(const char *text)
@@ -122,8 +126,8 @@ quern_status qn_reply_refusal(const struct qn_link *link, const struct qn_reply 
                               const char *command, const struct qn_script *script, quern_error *err)
 {
     const char *address = link->target->address;
-    const char *text = at_code(reply->data);
-    quern_status status = status_of(text);
+    const char *words = at_code(reply->data);
+    quern_status status = status_of(words);
     long line = script == NULL ? 0 : script_line(reply->data);
     char where[64];
     char called[COMMAND_SIZE] = "";
@@ -133,10 +137,9 @@ quern_status qn_reply_refusal(const struct qn_link *link, const struct qn_reply 
     } else {
         (void)snprintf(where, sizeof where, "%s", script != NULL ? script->name : command);
     }
-    const char *prohibition = at_prohibition(text);
-    const char *words = prohibition == NULL ? text : prohibition;
+    bool prohibited = is_prohibition(&words);
     int size = (int)(line > 0 ? size_of_words(words) : strlen(words));
-    if (prohibition == NULL) {
+    if (!prohibited) {
         return qn_error_set(err, status, "%s: %s: %.*s", address, where, size, words);
     }
     return qn_error_set(err, status,
