@@ -70,13 +70,13 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
     if (!wait || !may_come(url, status)) {
         return qn_cli_open_failed(cli, &err);
     }
-    qn_cli_say(cli, "%s; waiting for it", err.text);
     sigset_t signals;
     sigset_t before;
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &signals, &before);
+    (void)sigprocmask(SIG_BLOCK, &signals, &before); /* who reads the next line may send one */
+    qn_cli_say(cli, "%s; waiting for it", err.text);
     exit_code = keep_trying(cli, url, &signals, ret_inspector);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     return exit_code;
