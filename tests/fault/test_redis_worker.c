@@ -296,6 +296,24 @@ static bool all_came(void *user)
     return all;
 }
 
+/* A task that is due at a moment, which is its payload. */
+static void put_due(struct stage *stage, int number, int64_t at_ms, bool by_go)
+{
+    char id[16];
+    char moment[32];
+    (void)snprintf(id, sizeof id, "n%d", number);
+    (void)snprintf(moment, sizeof moment, "%lld", (long long)at_ms);
+    if (by_go) {
+        store(SCHEDULE, "scheduled", "due", id, moment, at_ms / 1000);
+        return;
+    }
+    stage_put_task(stage, &(quern_task){.type = "due",
+                                        .id = id,
+                                        .payload = moment,
+                                        .payload_size = strlen(moment),
+                                        .process_at_ms = at_ms});
+}
+
 static void delayed_tasks_are_exact_and_never_early(void **state)
 {
     (void)state;
@@ -307,24 +325,9 @@ static void delayed_tasks_are_exact_and_never_early(void **state)
     stage_start(stage, &worker, NULL);
     int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
     for (int i = 0; i < 40; i++) {
-        char id[16];
-        char moment[32];
         int64_t at_ms = now_ms + 150 + (i * 7919) % 1200;
         bool by_go = i % 8 == 0;
-        if (by_go) {
-            at_ms = (at_ms / 1000 + 1) * 1000; /* it knows whole seconds */
-        }
-        (void)snprintf(id, sizeof id, "n%d", i);
-        (void)snprintf(moment, sizeof moment, "%lld", (long long)at_ms);
-        if (by_go) {
-            store(SCHEDULE, "scheduled", "due", id, moment, at_ms / 1000);
-        } else {
-            stage_put_task(stage, &(quern_task){.type = "due",
-                                                .id = id,
-                                                .payload = moment,
-                                                .payload_size = strlen(moment),
-                                                .process_at_ms = at_ms});
-        }
+        put_due(stage, i, by_go ? (at_ms / 1000 + 1) * 1000 : at_ms, by_go); /* whole seconds */
     }
     assert_true(test_until(all_came, &book));
     stage_stop(&worker);
@@ -354,16 +357,7 @@ static void damaged_queue_costs_the_others_no_time_and_is_told_once(void **state
     stage_wait_log(stage, "WRONGTYPE");
     int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
     for (int i = 0; i < 40; i++) {
-        char id[16];
-        char moment[32];
-        int64_t at_ms = now_ms + 100 + i * 50;
-        (void)snprintf(id, sizeof id, "n%d", i);
-        (void)snprintf(moment, sizeof moment, "%lld", (long long)at_ms);
-        stage_put_task(stage, &(quern_task){.type = "due",
-                                            .id = id,
-                                            .payload = moment,
-                                            .payload_size = strlen(moment),
-                                            .process_at_ms = at_ms});
+        put_due(stage, i, now_ms + 100 + i * 50, false);
     }
     assert_true(test_until(all_came, &book));
     assert_int_equal(book.early_count, 0);
