@@ -22,12 +22,20 @@
 #define QN_WEIGHT_MAX 10000
 #define QN_LEASE_MS 30000 /* as asynq */
 #define QN_LEASE_MS_MIN 1000
-#define QN_CRASH_MAX 3 /* crashes of one task within QN_CRASH_WINDOW_MS: poison */
-#define QN_CRASH_WINDOW_MS (72 * 3600 * INT64_C(1000))
-#define QN_CRASH_RETRY_MS 10000 /* from the second crash on the task waits this long */
-#define QN_BRAKE_CRASHES 10     /* crashes of different tasks in a row: a broken deploy */
+/* Deaths of processes: src/task/deaths.h. */
+#define QN_POISON_CHARGES 3 /* so many charges, so many of them alone: poison */
+#define QN_POISON_LONE 2
+#define QN_CHARGE_WINDOW_MS (72 * 3600 * INT64_C(1000)) /* then charges are forgotten */
+#define QN_CHARGED_TWICE_MS 2000                        /* how long the task waits then */
+#define QN_CHARGED_MORE_MS 10000
+#define QN_ALONE_CHARGES 4 /* a task charged so often runs alone; before that in less company */
+#define QN_SOLO_MS 60000   /* a worker that has the solo lock and is silent so long has lost it */
+#define QN_SOLO_DEATH_MS 1000 /* a solo run that died counts so much longer: the restart */
+#define QN_BRAKE_DEATHS 10 /* in a row on one host, no run that ended otherwise: a broken deploy */
 #define QN_BRAKE_MS_MIN 1000
 #define QN_BRAKE_MS_MAX 60000
+#define QN_BRAKE_EVEN_PROBES 20 /* so many come after QN_BRAKE_MS_MIN each, later ones double it */
+#define QN_OK_NOTE_MS 1000      /* that a run ended well is written at most so often */
 #define QN_TAKE_BACK_MS 100        /* a leased run that has not started is taken back after this */
 #define QN_PREFETCH_MAX 64         /* fewer waste round trips, more keep tasks from other workers */
 #define QN_PREFETCH_SAMPLES_MIN 32 /* measured runs of a type before anything is fetched ahead */

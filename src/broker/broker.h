@@ -27,6 +27,7 @@
 #include "base/lot.h"
 #include "quern/client.h"
 #include "quern/inspector.h"
+#include "task/deaths.h"
 #include "task/task.h"
 
 struct qn_broker;
@@ -92,7 +93,8 @@ struct qn_leased {
     int64_t row;         /* the broker's own hint for finding the task again */
     int64_t leased_at_boot_ms;
     int64_t retry_count;
-    int64_t crash_count; /* > 0: a suspect */
+    int64_t crash_count; /* how often it was charged with a death, see task/deaths.h */
+    int64_t life_ms;     /* how long it had lived at a death, at most */
     quern_cause cause;
     uint16_t queue_index; /* into the exchange's queues */
     bool started;         /* known to the broker as started */
@@ -112,10 +114,9 @@ enum qn_outcome_kind {
     QN_SNOOZE,    /* to retry at delay_ms; nothing counted; lock kept */
     QN_ARCHIVE,   /* archived; processed +1, failed +1; lock kept */
     QN_GIVE_BACK, /* to pending at its old place, before all that came later; nothing counted */
-    QN_CRASH,     /* its process died: as give-back; if `started`, crash_count +1, from the second
-                   * crash on to retry after QN_CRASH_RETRY_MS, at QN_CRASH_MAX within
-                   * QN_CRASH_WINDOW_MS archived as poison (processed +1, failed +1). While the
-                   * queue's crash_streak is at QN_BRAKE_CRASHES or more, nothing is charged. */
+    QN_CRASH,     /* its process died (a child or a command, so alone): charged if `started`, a
+                   * death for the brake of its queue on the worker's host; see task/deaths.h for
+                   * what becomes of the task. Not started: as give-back. */
     QN_CANCEL     /* cancelled by an operator who chose archive: as QN_ARCHIVE */
 };
 
@@ -125,6 +126,7 @@ struct qn_outcome {
     bool started;       /* crash: whether the handler had started */
     quern_cause cause;  /* give-back and crash: why the next run will happen */
     int64_t delay_ms;   /* retry and snooze */
+    int64_t lived_ms;   /* crash: how long the run lived */
     const char *error;  /* NULL: none; valid UTF-8, at most QN_ERROR_TEXT_SIZE_MAX bytes */
     const void *result; /* done: replaces the result when has_result */
     size_t result_size;
@@ -144,7 +146,24 @@ struct qn_queue_turn {
     uint32_t quota;        /* runs drawn for it */
     uint32_t leased;       /* out */
     bool paused;           /* out */
-    uint32_t crash_streak; /* out: crashes of different tasks in a row, no other outcome between */
+    bool braked;           /* out: on the host of the exchange */
+    uint32_t deaths;       /* out: in a row on that host */
+    int64_t wait_ms;       /* out: when something may be had that may not be now (a probe, a solo
+                            * lock); 0: nothing waits for that */
+};
+
+/* A task that was charged often must run alone in its worker (qn_isolation_is_solo). For that the
+ * worker takes the solo lock of its queue, one worker at a time: asks for it, lets its other runs
+ * end, runs the one task and returns the lock. Then the queue rests as long as it was held. */
+enum qn_solo {
+    QN_SOLO_NONE = 0,
+    QN_SOLO_ASK,  /* where a task waits that must run alone, take the lock: then nothing is leased.
+                   * Queues that are paused, rest or are braked (but for a due probe) have none to
+                   * give. No such queue: leases as usual. */
+    QN_SOLO_KEEP, /* prolong the lock; leases nothing */
+    QN_SOLO_RUN,  /* prolong it, and lease the one task (of a braked queue: as its probe). None, if
+                   * there is none any more, or the queue is paused, or its brake forbids it. */
+    QN_SOLO_END   /* return it; then leases as usual */
 };
 
 struct qn_exchange {
@@ -155,13 +174,21 @@ struct qn_exchange {
     const struct qn_leased *const *starts;
     size_t start_count;
     const char *worker_id; /* announced before */
+    const char *host;      /* as announced: whose brakes hold */
+    bool is_leaving;       /* the worker drains: its ends prove nothing, and release no brake */
     int64_t lease_ms;
     struct qn_queue_turn *queues; /* in and out */
     size_t queue_count;
     bool strict;
     uint32_t room;            /* lease at most this many; at most QN_BATCH_MAX; 0: none */
-    uint32_t start_count_now; /* of the leased runs, so many (in order) are marked as started */
-    uint32_t suspect_max;     /* lease at most so many runs of tasks with a crash on record */
+    /* Of the leased runs, so many are marked as started: all of charged tasks, which are leased
+     * only within this number, and then in order. */
+    uint32_t start_count_now;
+    struct qn_isolation isolation; /* how many runs of charged tasks the worker may have */
+    enum qn_solo solo;
+    uint32_t solo_queue; /* keep, run and end: of which queue. Out, after ask: of which queue the
+                          * lock was taken; queue_count: of none. After keep and run: queue_count
+                          * when it was lost. */
     /* Below qn_broker_exchanges_max. Exchanges that go on at the same time differ in it, else one
      * waits for the other; it is no part of what is asked, and may change when it is sent again. */
     uint32_t lane;
@@ -225,12 +252,17 @@ struct qn_recovery {
     const char *queue;
     const char *id;
     quern_cause cause;
-    bool charged;  /* a crash was counted */
-    bool archived; /* as poison */
+    bool charged;  /* with a death */
+    bool archived; /* as poison, or because no attempts are left */
 };
 /* Ends up to `limit` leases that expired, or whose worker's process is known to be gone (same
- * kernel and pid namespace, see owner.h), as QN_CRASH does; leases of other brokers' grace are
- * paged past. Also mends orphans (active without lease and the like). on_recovery may be NULL. */
+ * kernel and pid namespace, see owner.h); leases of other brokers' grace are paged past. Of a dead
+ * worker all started runs are charged, as one death for each queue's brake on its host; a lone one
+ * when it had started no other, in whatever queue. Nobody is charged where the worker was draining
+ * or quiet, where the host has rebooted, and where the owner of an expired lease is alive (its
+ * process, or its heartbeat: then the cause is QUERN_CAUSE_LEASE_EXPIRED). A started run whose task
+ * has no attempts left is archived, whatever the cause. Frees the solo locks of dead workers. Also
+ * mends orphans (active without lease and the like). on_recovery may be NULL. */
 QUERN_NODISCARD quern_status
 qn_broker_recover(struct qn_broker *broker, const char *const *queues, size_t queue_count,
                   size_t limit, void (*on_recovery)(const struct qn_recovery *recovery, void *user),

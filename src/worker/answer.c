@@ -45,14 +45,12 @@ static void take_applied(struct quern_worker *worker, struct qn_turn *turn)
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-/* The brake, the paused queues and the shares of the draw. */
+/* The paused and braked queues and the shares of the draw. */
 static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
 {
     struct qn_pump *pump = &worker->pump;
-    uint32_t streak = 0;
     for (size_t i = 0; i < worker->queue_count; i++) {
         turn->taken[i] = turn->queues[i].leased;
-        streak = turn->queues[i].crash_streak > streak ? turn->queues[i].crash_streak : streak;
     }
     if (turn->exchange.room > 0 && !turn->exchange.strict) {
         qn_choice_settle(&pump->choice, turn->quota, turn->taken);
@@ -62,23 +60,7 @@ static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
     for (size_t i = 0; i < worker->queue_count; i++) {
         worker->paused[i] = turn->queues[i].paused;
     }
-    bool changed = qn_brake_note(&pump->brake, streak, turn->reply.run_count,
-                                 worker->books.held_count, qn_clock_mono_ns());
-    bool braked = pump->brake.state != QN_BRAKE_OFF;
-    worker->braked = braked;
-    if (changed) {
-        worker->announce_due = true;
-        qn_keeper_poke(worker);
-    }
-    worker->look = worker->look || (changed && !braked);
     (void)pthread_mutex_unlock(&worker->mutex);
-    if (changed && braked) {
-        qn_log_write(&worker->log, QUERN_LOG_ERROR,
-                     "run after run crashes, fetching stops crashes=%u for_ms=%lld", streak,
-                     (long long)pump->brake.delay_ms);
-    } else if (changed) {
-        qn_log_write(&worker->log, QUERN_LOG_INFO, "runs no longer crash, fetching goes on");
-    }
 }
 
 /* Makes runs of what was leased, sorted by queue. */

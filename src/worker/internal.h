@@ -20,7 +20,6 @@
 #include "quern/worker.h"
 #include "task/choice.h"
 #include "worker/books.h"
-#include "worker/brake.h"
 #include "worker/fetch.h"
 #include "worker/mux.h"
 #include "worker/outage.h"
@@ -67,7 +66,6 @@ struct qn_pump {
     size_t unplaced_count;
     struct qn_choice choice;
     struct qn_fetch fetch;
-    struct qn_brake brake;
     struct qn_outage outage;         /* of exchange, arm and drained */
     struct qn_outage forward_outage; /* of forward: others need not wait for it */
     struct qn_outage second_outage;  /* of the second pump: how long it stays away */

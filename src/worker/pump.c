@@ -206,10 +206,6 @@ static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, boo
         soonest = later(soonest, pump->forward_outage.retry_at_mono_ns);
         until = qn_earlier(until, later(due, soonest));
     }
-    /* One whose time is up waits for room, which a worker that ends or is quiet has not. */
-    if (pump->brake.state == QN_BRAKE_WAITING && pump->brake.until_mono_ns > now_mono_ns) {
-        until = qn_earlier(until, pump->brake.until_mono_ns);
-    }
     if (pump->look_at_mono_ns != 0) {
         until = qn_earlier(until, pump->look_at_mono_ns);
     }

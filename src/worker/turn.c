@@ -94,7 +94,7 @@ uint32_t qn_turn_room(struct quern_worker *worker, const struct qn_turn *turn, i
     size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns ? 0 : pump->ahead;
     size_t room = slots + ahead > taken ? slots + ahead - taken : 0;
     room = room < QN_BATCH_MAX ? room : QN_BATCH_MAX;
-    return qn_brake_room(&pump->brake, (uint32_t)room, books->held_count + asked, now_mono_ns);
+    return (uint32_t)room;
 }
 
 bool qn_turn_is_worth_it(struct quern_worker *worker, const struct qn_turn *turn,
@@ -212,7 +212,7 @@ static void draw(struct quern_worker *worker, struct qn_turn *turn, uint32_t roo
         turn->queues[i].quota = turn->quota[i];
         turn->queues[i].leased = 0;
         turn->queues[i].paused = false;
-        turn->queues[i].crash_streak = 0;
+        turn->queues[i].deaths = 0;
     }
 }
 
@@ -264,9 +264,6 @@ void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t no
         worker->look = false;
         turn->exchange.room = room;
         turn->exchange.start_count_now = free_slots < room ? free_slots : room;
-        bool other_suspect = other->open && other->exchange.suspect_max > 0;
-        bool suspect = free_slots > 0 && worker->books.suspect_count == 0 && !other_suspect;
-        turn->exchange.suspect_max = suspect ? 1 : 0;
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     settle_silent(worker, &silent);

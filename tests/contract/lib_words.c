@@ -91,7 +91,7 @@ size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum 
     assert_true(reply.run_count <= exchange->room);
     c->more = reply.more;
     if (exchange->queue_count == 1) {
-        c->crash_streak = exchange->queues[0].crash_streak;
+        c->crash_streak = exchange->queues[0].deaths;
         c->paused = exchange->queues[0].paused;
     }
     return reply.run_count;
@@ -104,8 +104,7 @@ static size_t lease_some(struct contract *c, const char *queue, uint32_t room, u
     struct qn_exchange exchange = {.queues = &turn,
                                    .queue_count = 1,
                                    .room = room,
-                                   .start_count_now = started,
-                                   .suspect_max = QN_BATCH_MAX};
+                                   .start_count_now = started};
     size_t count = contract_exchange(c, &exchange, NULL, runs);
     assert_int_equal(turn.leased, count);
     return count;

@@ -50,8 +50,7 @@ static size_t turn(struct crew_member *member, int fd, struct qn_leased **runs, 
                                    .queues = &queue,
                                    .queue_count = 1,
                                    .room = room,
-                                   .start_count_now = room,
-                                   .suspect_max = room};
+                                   .start_count_now = room};
     struct qn_exchange_reply reply = {.applied = applied, .runs = next};
     quern_error err = {0};
     quern_status status;

@@ -22,7 +22,7 @@ static enum qn_applied crash(struct contract *c, struct qn_leased *run, bool sta
 /* Takes the task after the wait of its second crash. */
 static struct qn_leased *take_after_wait(struct contract *c, const char *id)
 {
-    contract_advance(c, QN_CRASH_RETRY_MS);
+    contract_advance(c, QN_CHARGED_MORE_MS);
     assert_int_equal(contract_forward(c, "default", NULL), 1);
     return contract_take_id(c, "default", id);
 }
@@ -198,17 +198,17 @@ static void success_that_came_too_late_leaves_the_streak(struct contract *c)
 
 static void braked_queue_charges_no_crash(struct contract *c)
 {
-    crash_many(c, "a", QN_BRAKE_CRASHES);
-    assert_true(c->crash_streak >= QN_BRAKE_CRASHES);
-    struct qn_leased *runs[QN_BRAKE_CRASHES];
-    assert_int_equal(contract_lease(c, "default", QN_BRAKE_CRASHES, runs), QN_BRAKE_CRASHES);
+    crash_many(c, "a", QN_BRAKE_DEATHS);
+    assert_true(c->crash_streak >= QN_BRAKE_DEATHS);
+    struct qn_leased *runs[QN_BRAKE_DEATHS];
+    assert_int_equal(contract_lease(c, "default", QN_BRAKE_DEATHS, runs), QN_BRAKE_DEATHS);
     contract_put(c, "default", "late");
     struct qn_leased *late = contract_take_id(c, "default", "late");
     assert_int_equal(crash(c, late, true), QN_APPLIED);
     struct contract_view view = contract_see(c, "default", "late");
     assert_int_equal(view.crash_count, 0);
     assert_int_equal(view.state, QUERN_TASK_PENDING);
-    for (size_t i = 0; i < QN_BRAKE_CRASHES; i++) {
+    for (size_t i = 0; i < QN_BRAKE_DEATHS; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "%s", runs[i]->task.id);
         assert_int_equal(crash(c, runs[i], true), QN_APPLIED);

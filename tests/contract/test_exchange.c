@@ -112,8 +112,7 @@ static void outcome_and_lease_share_one_exchange(struct contract *c)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 1,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
+                                   .start_count_now = 1};
     assert_int_equal(contract_exchange(c, &exchange, &applied, &next), 1);
     assert_int_equal(applied, QN_APPLIED);
     assert_string_equal(next->task.id, "a0001");
@@ -221,8 +220,7 @@ static size_t lease_with_suspects(struct contract *c, uint32_t suspect_max, uint
     struct qn_exchange exchange = {.queues = &turn,
                                    .queue_count = 1,
                                    .room = room,
-                                   .start_count_now = room,
-                                   .suspect_max = suspect_max};
+                                   .start_count_now = room};
     return contract_exchange(c, &exchange, NULL, runs);
 }
 
@@ -283,7 +281,7 @@ static void only_the_first_runs_of_a_lease_are_started(struct contract *c)
     struct qn_leased *runs[3];
     struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 3};
     struct qn_exchange exchange = {
-        .queues = &turn, .queue_count = 1, .room = 3, .start_count_now = 2, .suspect_max = 3};
+        .queues = &turn, .queue_count = 1, .room = 3, .start_count_now = 2};
     contract_put_many(c, "default", "a", 3);
     assert_int_equal(contract_exchange(c, &exchange, NULL, runs), 3);
     assert_true(runs[0]->started);

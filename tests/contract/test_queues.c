@@ -16,8 +16,7 @@ static void lease_from(struct contract *c, struct qn_queue_turn *turns, size_t t
     struct qn_exchange exchange = {.queues = turns,
                                    .queue_count = turn_count,
                                    .room = room,
-                                   .start_count_now = room,
-                                   .suspect_max = room};
+                                   .start_count_now = room};
     lot->count = contract_exchange(c, &exchange, NULL, lot->runs);
     uint32_t sum = 0;
     for (size_t i = 0; i < turn_count; i++) {
@@ -37,8 +36,7 @@ static void lease_strictly(struct contract *c, struct qn_queue_turn *turns, size
                                    .queue_count = turn_count,
                                    .strict = true,
                                    .room = room,
-                                   .start_count_now = room,
-                                   .suspect_max = room};
+                                   .start_count_now = room};
     lot->count = contract_exchange(c, &exchange, NULL, lot->runs);
 }
 

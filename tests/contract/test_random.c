@@ -98,7 +98,7 @@ static void exchange(struct game *g)
     struct qn_leased *runs[4] = {0};
     struct qn_queue_turn turn = {.name = queue_names[queue], .weight = 1, .quota = room};
     struct qn_exchange request = {
-        .queues = &turn, .queue_count = 1, .room = room, .suspect_max = room};
+        .queues = &turn, .queue_count = 1, .room = room};
     size_t count = contract_exchange(g->c, &request, NULL, runs);
     assert_int_equal(turn.paused, g->model.paused[queue]);
     for (size_t i = 0; i < room; i++) {

@@ -89,8 +89,8 @@ static void three_lost_leases_of_started_runs_make_poison(struct contract *c)
     assert_int_equal(recover(c, 10).charged, 1);
     struct contract_view view = contract_see(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_RETRY);
-    assert_int_equal(view.at_ms, qn_clock_wall_ms(&c->clock) + QN_CRASH_RETRY_MS);
-    contract_advance(c, QN_CRASH_RETRY_MS);
+    assert_int_equal(view.at_ms, qn_clock_wall_ms(&c->clock) + QN_CHARGED_MORE_MS);
+    contract_advance(c, QN_CHARGED_MORE_MS);
     assert_int_equal(contract_forward(c, "default", NULL), 1);
     qn_leased_free(contract_take_id(c, "default", "a"));
     contract_advance(c, CONTRACT_LEASE_MS + 1);
@@ -156,7 +156,7 @@ static void lapsed_leases_of_many_tasks_convict_none(struct contract *c)
         for (size_t i = 0; i < count; i++) {
             qn_leased_free(runs[i]);
         }
-        contract_advance(c, QN_CRASH_RETRY_MS);
+        contract_advance(c, QN_CHARGED_MORE_MS);
         (void)contract_forward(c, "default", NULL);
     }
     assert_int_equal(contract_count(c, "default", QUERN_TASK_ARCHIVED), 0);
@@ -183,8 +183,7 @@ static int doomed_worker(int argc, char **argv)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = CHILD_LEASES,
-                                   .start_count_now = 2,
-                                   .suspect_max = CHILD_LEASES};
+                                   .start_count_now = 2};
     TEST_REQUIRE(qn_broker_exchange(broker, &exchange, &reply, NULL) == QUERN_OK);
     TEST_REQUIRE(reply.run_count == CHILD_LEASES);
     test_parent_say('L');
@@ -260,8 +259,7 @@ static void owner_of_another_machine_is_judged_by_its_lease_only(struct contract
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 1,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
+                                   .start_count_now = 1};
     quern_error err = {0};
     assert_ok(qn_broker_announce(c->broker, &announcement, &err), err);
     contract_put(c, "default", "a");

@@ -19,7 +19,7 @@ static void take_both(struct contract *c, struct qn_leased *runs[2])
     struct qn_queue_turn turns[] = {{.name = "default", .weight = 1, .quota = 1},
                                     {.name = "other", .weight = 1, .quota = 1}};
     struct qn_exchange exchange = {
-        .queues = turns, .queue_count = 2, .room = 2, .start_count_now = 2, .suspect_max = 2};
+        .queues = turns, .queue_count = 2, .room = 2, .start_count_now = 2};
     assert_int_equal(contract_exchange(c, &exchange, NULL, runs), 2);
 }
 

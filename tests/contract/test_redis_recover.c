@@ -72,7 +72,7 @@ static void task_that_kills_go_workers_becomes_poison(struct contract *c)
         go_takes("a");
         contract_advance(c, 60000);
         assert_int_equal(contract_recover(c, "default"), 1);
-        contract_advance(c, QN_CRASH_RETRY_MS);
+        contract_advance(c, QN_CHARGED_MORE_MS);
         (void)contract_forward(c, "default", NULL);
     }
     struct contract_view view = contract_see(c, "default", "a");

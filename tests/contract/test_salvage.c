@@ -73,7 +73,7 @@ static void success_is_not_salvaged_out_of_the_archive(struct contract *c)
     qn_leased_free(lost_run(c));
     qn_leased_free(contract_take_id(c, "default", "a"));
     contract_lapse(c, "default");
-    contract_advance(c, QN_CRASH_RETRY_MS);
+    contract_advance(c, QN_CHARGED_MORE_MS);
     assert_int_equal(contract_forward(c, "default", NULL), 1);
     struct qn_leased *run = contract_take_id(c, "default", "a");
     contract_lapse(c, "default");

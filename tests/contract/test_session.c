@@ -106,8 +106,7 @@ static size_t exchange_with(struct contract *c, struct qn_stamp stamp,
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 2,
-                                   .start_count_now = 1,
-                                   .suspect_max = 2};
+                                   .start_count_now = 1};
     return contract_exchange(c, &exchange, applied, runs);
 }
 

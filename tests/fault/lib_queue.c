@@ -68,8 +68,7 @@ quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct lot *lot)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = room,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
+                                   .start_count_now = 1};
     struct qn_exchange_reply reply = {.runs = lot->runs};
     quern_status status = qn_broker_exchange(broker, &exchange, &reply, &err);
     lot->count = reply.run_count;

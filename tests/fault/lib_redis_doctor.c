@@ -119,8 +119,7 @@ struct qn_leased *doctor_lease(struct qn_broker *from)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 1,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
+                                   .start_count_now = 1};
     struct qn_exchange_reply reply = {.runs = &run};
     assert_ok(qn_broker_exchange(from, &exchange, &reply, &err), err);
     return reply.run_count == 1 ? run : NULL;

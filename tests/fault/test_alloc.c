@@ -170,8 +170,7 @@ static quern_status exchange_two(struct qn_leased **runs, size_t count, enum qn_
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = room,
-                                   .start_count_now = room,
-                                   .suspect_max = 2};
+                                   .start_count_now = room};
     struct qn_exchange_reply reply = {.applied = applied, .runs = next};
     quern_status status = qn_broker_exchange(exchange_broker, &exchange, &reply, NULL);
     *ret_count = status == QUERN_OK ? reply.run_count : 0;

@@ -136,8 +136,7 @@ static void use(struct qn_broker *broker)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 4,
-                                   .start_count_now = 4,
-                                   .suspect_max = 1};
+                                   .start_count_now = 4};
     struct qn_exchange_reply reply = {.runs = runs};
     const quern_task_filter filter = {.limit = 1000};
     size_t count = 0;

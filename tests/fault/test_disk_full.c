@@ -230,8 +230,7 @@ static quern_status exchange_one(struct place *place, const struct qn_leased *ru
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 1,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
+                                   .start_count_now = 1};
     struct qn_exchange_reply reply = {.applied = ret_applied, .runs = ret_next};
     *ret_next = NULL;
     return qn_broker_exchange(place->broker, &exchange, &reply, err);

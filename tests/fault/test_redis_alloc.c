@@ -195,8 +195,7 @@ static quern_status exchange_two(struct qn_stamp stamp, struct qn_leased **runs,
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = room,
-                                   .start_count_now = room,
-                                   .suspect_max = 2};
+                                   .start_count_now = room};
     struct qn_exchange_reply reply = {.applied = applied, .runs = next};
     quern_status status = qn_broker_exchange(broker, &exchange, &reply, NULL);
     *ret_count = status == QUERN_OK ? reply.run_count : 0;

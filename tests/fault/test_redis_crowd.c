@@ -22,8 +22,7 @@ static void lease_all(struct stage *stage, size_t count)
                                        .queues = &turn,
                                        .queue_count = 1,
                                        .room = QN_BATCH_MAX,
-                                       .start_count_now = QN_BATCH_MAX,
-                                       .suspect_max = QN_BATCH_MAX};
+                                       .start_count_now = QN_BATCH_MAX};
         struct qn_exchange_reply reply = {.runs = runs};
         assert_ok(qn_broker_exchange(stage->broker, &exchange, &reply, &err), err);
         assert_true(reply.run_count > 0);

@@ -169,8 +169,7 @@ static size_t pass_relay(struct relay *relay)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = ROOM,
-                                   .start_count_now = ROOM,
-                                   .suspect_max = ROOM};
+                                   .start_count_now = ROOM};
     struct qn_exchange_reply reply = {.applied = applied, .runs = next};
     for (size_t i = 0; i < relay->run_count; i++) {
         outcomes[i] = (struct qn_outcome){.run = relay->runs[i], .kind = QN_DONE};

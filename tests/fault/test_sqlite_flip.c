@@ -114,8 +114,7 @@ static void exchange(struct qn_broker *broker, quern_error *err)
                                    .queues = turns,
                                    .queue_count = 2,
                                    .room = ROOM,
-                                   .start_count_now = ROOM,
-                                   .suspect_max = 1};
+                                   .start_count_now = ROOM};
     struct qn_exchange_reply reply = {.runs = runs};
     look(qn_broker_exchange(broker, &exchange, &reply, err), err);
     struct qn_outcome outcomes[ROOM];

@@ -232,8 +232,7 @@ static struct quern_run *lease_run(struct stage *stage, quern_worker *worker)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 1,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
+                                   .start_count_now = 1};
     struct qn_exchange_reply reply = {.runs = &leased};
     assert_ok(qn_broker_exchange(stage->broker, &exchange, &reply, &error), error);
     assert_int_equal(reply.run_count, 1);

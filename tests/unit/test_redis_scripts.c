@@ -17,13 +17,13 @@ static void numbers_of_scripts_are_those_of_limits(void **state)
         const char *name;
         long long value;
     } rows[] = {
-        {&qn_lua_outcome, "CRASH_MAX", QN_CRASH_MAX},
-        {&qn_lua_outcome, "CRASH_WINDOW_MS", QN_CRASH_WINDOW_MS},
-        {&qn_lua_outcome, "CRASH_RETRY_MS", QN_CRASH_RETRY_MS},
-        {&qn_lua_outcome, "BRAKE_CRASHES", QN_BRAKE_CRASHES},
+        {&qn_lua_outcome, "CRASH_MAX", QN_POISON_CHARGES},
+        {&qn_lua_outcome, "CRASH_WINDOW_MS", QN_CHARGE_WINDOW_MS},
+        {&qn_lua_outcome, "CRASH_RETRY_MS", QN_CHARGED_MORE_MS},
+        {&qn_lua_outcome, "BRAKE_CRASHES", QN_BRAKE_DEATHS},
         {&qn_lua_outcome, "ARCHIVE_SIZE_MAX", QN_ARCHIVE_SIZE_MAX},
         {&qn_lua_outcome, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
-        {&qn_lua_recover, "CRASH_MAX", QN_CRASH_MAX},
+        {&qn_lua_recover, "CRASH_MAX", QN_POISON_CHARGES},
         {&qn_lua_check_queue, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
     };
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {

@@ -63,8 +63,7 @@ static void lease(struct scene *scene, const char *worker_id, const char *id)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 1,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
+                                   .start_count_now = 1};
     struct qn_exchange_reply reply = {.runs = &run};
     quern_error err = {0};
     assert_ok(lib_sqlite_enqueue(scene->broker, id, &err), err);

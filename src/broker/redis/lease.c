@@ -43,7 +43,7 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     qn_talk_uint(talk, missing(exchange->room, had));
     qn_talk_int(talk, exchange->lease_ms);
     qn_talk_uint(talk, missing(exchange->start_count_now, had));
-    qn_talk_uint(talk, missing(exchange->suspect_max, taking->suspects_taken));
+    qn_talk_uint(talk, missing(exchange->start_count_now, taking->suspects_taken));
     qn_talk_text(talk, taking->digits);
     qn_talk_text(talk, exchange->worker_id);
     bool in_order = exchange->strict || exchange->queue_count == 1;
@@ -340,7 +340,7 @@ static int64_t read_head(struct qn_taking *taking, const struct qn_reply *head)
     taking->ended_early = strtol(at, &at, 10) != 0;
     for (size_t i = 0; i < exchange->queue_count; i++) {
         exchange->queues[i].paused = false;
-        exchange->queues[i].crash_streak = 0;
+        exchange->queues[i].deaths = 0;
     }
     while (*at == ' ') {
         size_t number = strtoul(at, &at, 10);
@@ -348,7 +348,7 @@ static int64_t read_head(struct qn_taking *taking, const struct qn_reply *head)
         unsigned long streak = strtoul(at, &at, 10);
         if (number >= 1 && number <= exchange->queue_count) {
             exchange->queues[number - 1].paused = paused;
-            exchange->queues[number - 1].crash_streak = (uint32_t)streak;
+            exchange->queues[number - 1].deaths = (uint32_t)streak;
         }
     }
     return now_ms;

@@ -60,7 +60,7 @@ static quern_status describe_queues(struct qn_ledger *ledger, struct qn_exchange
             return status;
         }
         exchange->queues[i].paused = queue->paused;
-        exchange->queues[i].crash_streak = (uint32_t)queue->crash_streak;
+        exchange->queues[i].deaths = (uint32_t)queue->crash_streak;
     }
     return QUERN_OK;
 }

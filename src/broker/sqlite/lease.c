@@ -3,7 +3,7 @@
  *
  * First all runs are read, queue by queue, each queue from where the last reading ended: its quota,
  * then what other queues could not fill (design.md 4.2). Within a queue the tasks with a crash on
- * record stand in an index of their own; both rows are merged by place, with at most suspect_max
+ * record stand in an index of their own; both rows are merged by place, with at most start_count_now
  * suspects in all. A task past its deadline goes to the archive instead and is not counted; when
  * many were, taking ends early, so that the transaction stays short, and the caller is told so.
  * Then the runs, in the order in which the caller gets them, are given their tokens and written. */
@@ -349,7 +349,7 @@ quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchang
                             .exchange = exchange,
                             .terms = terms,
                             .runs = reply->runs,
-                            .suspects_left = exchange->suspect_max};
+                            .suspects_left = exchange->start_count_now};
     quern_status status =
         exchange->strict ? take_strict(&taking, err) : take_weighted(&taking, err);
     if (status == QUERN_OK && taking.count > 0) {

@@ -136,7 +136,7 @@ quern_status qn_ledger_write(struct qn_ledger *ledger, quern_error *err)
 
 bool qn_crash_chargeable(const struct qn_ledger_queue *queue)
 {
-    return queue->crash_streak < QN_BRAKE_CRASHES;
+    return queue->crash_streak < QN_BRAKE_DEATHS;
 }
 
 void qn_crash_streak(struct qn_ledger_queue *queue, const char *id)
@@ -178,10 +178,10 @@ static void charge_crash(const struct qn_ledger *ledger, const struct qn_crash *
                          struct verdict *verdict, char *text, size_t text_size)
 {
     bool in_window =
-        verdict->crash_count > 0 && ledger->now_ms - verdict->crashed_at_ms <= QN_CRASH_WINDOW_MS;
+        verdict->crash_count > 0 && ledger->now_ms - verdict->crashed_at_ms <= QN_CHARGE_WINDOW_MS;
     verdict->crash_count = in_window ? verdict->crash_count + 1 : 1;
     verdict->crashed_at_ms = in_window ? verdict->crashed_at_ms : ledger->now_ms;
-    if (verdict->crash_count >= QN_CRASH_MAX) {
+    if (verdict->crash_count >= QN_POISON_CHARGES) {
         const char *last = crash->error != NULL ? crash->error : quern_cause_name(crash->cause);
         verdict->state = QUERN_TASK_ARCHIVED;
         verdict->at_ms = ledger->now_ms;
@@ -190,7 +190,7 @@ static void charge_crash(const struct qn_ledger *ledger, const struct qn_crash *
         verdict->error = text;
     } else if (verdict->crash_count > 1) {
         verdict->state = QUERN_TASK_RETRY;
-        verdict->at_ms = ledger->now_ms + QN_CRASH_RETRY_MS;
+        verdict->at_ms = ledger->now_ms + QN_CHARGED_MORE_MS;
     }
 }
 
