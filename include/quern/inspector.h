@@ -52,6 +52,10 @@ typedef struct quern_queue_info {
     int64_t paused_at_ms;   /* 0: not paused */
     int64_t memory_bytes;   /* -1: not known for this broker */
     uint64_t trimmed_total; /* archived tasks deleted because the archive was full or too old */
+    /* On so many hosts its runs died ten times in a row, and it is run there one task at a time. */
+    uint32_t braked_hosts;
+    uint32_t reserved;
+    int64_t probe_at_ms; /* of these hosts, when the first may try the next task; 0: none */
 } quern_queue_info;
 
 typedef struct quern_queue_list quern_queue_list;

@@ -21,7 +21,7 @@ SIZE(quern_handler_options, 40);
 SIZE(quern_header, 16);
 SIZE(quern_inspector_options, 32);
 SIZE(quern_queue, 16);
-SIZE(quern_queue_info, 152);
+SIZE(quern_queue_info, 168);
 SIZE(quern_retry_policy, 24);
 SIZE(quern_run_report, 48);
 SIZE(quern_task, 144);
