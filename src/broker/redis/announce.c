@@ -168,7 +168,8 @@ static quern_status prepare(struct qn_arena *arena, const struct qn_announcement
         .runs_key = qn_worker_key(arena, "workers", announcement->host, announcement->pid,
                                   announcement->worker_id),
         .record = record_text(arena, announcement),
-        .holder = qn_arena_printf(arena, "%s %s", announcement->status, announcement->owner),
+        .holder = qn_arena_printf(arena, "%s %s %s", announcement->status, announcement->owner,
+                                  announcement->host),
     };
     if (heartbeat.server_key == NULL || heartbeat.runs_key == NULL || heartbeat.record == NULL ||
         heartbeat.holder == NULL) {

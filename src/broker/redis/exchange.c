@@ -71,7 +71,9 @@ static quern_status add_cleanup(struct qn_talk *talk, const struct qn_taking *ta
                                 quern_error *err)
 {
     const struct qn_leased *starts[QN_BATCH_MAX];
-    struct qn_exchange part = {.worker_id = taking->exchange->worker_id, .starts = starts};
+    /* What is put away here says nothing of the host. */
+    struct qn_exchange part = {
+        .worker_id = taking->exchange->worker_id, .starts = starts, .is_leaving = true};
     struct qn_outcomes outcomes;
     size_t done = 0;
     part.start_count = find_starts(taking, starts);
@@ -172,7 +174,10 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     QN_ASSERT(exchange->lane < QN_EXCHANGES_MAX);
     enum qn_lane lane = exchange->lane == 0 ? QN_LANE_PUMP : QN_LANE_SECOND;
     struct qn_taking taking = {
-        .exchange = exchange, .reply = reply, .leased_at_boot_ms = qn_clock_boot_ms(broker->clock)};
+        .exchange = exchange,
+        .reply = reply,
+        .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
+        .solo_queue = exchange->solo_queue < exchange->queue_count ? exchange->solo_queue : 0};
     struct qn_talk talk;
     qn_exchange_clear(exchange, reply);
     qn_talk_begin(&talk, self, lane, QN_TALK_WRITES);

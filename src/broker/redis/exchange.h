@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* exchange.h - the two halves of an exchange, outcomes and leases, which go out in one talk: first
  * an outcome script per queue that needs one, then the lease script, which also tells of the queues
- * (paused, crash streak), so it sees what the outcomes have changed. */
+ * (paused, braked), so it sees what the outcomes have changed. */
 #ifndef QN_BROKER_REDIS_EXCHANGE_H
 #define QN_BROKER_REDIS_EXCHANGE_H
 
@@ -54,7 +54,7 @@ struct qn_taking {
     char digits[4];          /* of the tokens: three, at random */
     size_t part_count;       /* that have come so far */
     size_t command;          /* index of the latest script in the talk */
-    uint32_t suspects_taken; /* in all parts */
+    uint32_t solo_queue;     /* of the exchange, as it was asked */
     size_t aside_count;      /* late or unreadable, in all parts */
     bool ended_early;        /* the latest part: its size, or many ids without a task */
     struct qn_lot lot;       /* of the runs */

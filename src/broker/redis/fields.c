@@ -78,6 +78,10 @@ void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret
     ret_past->ended_at_ms = next_number(&row);
     ret_past->cause = next_number(&row);
     ret_past->since_ns = next_number(&row);
+    ret_past->kept_until_ms = next_number(&row);
+    ret_past->lone = next_number(&row);
+    ret_past->life_ms = next_number(&row);
+    ret_past->died_at_ms = next_number(&row);
 }
 
 void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run)

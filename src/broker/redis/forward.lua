@@ -5,7 +5,7 @@
 --
 -- A task is due at its moment in quern:due where that is valid, else at its score. Of a task whose
 -- hash is gone only the entries are removed, and of one that runs, too. One whose hash names a
--- group goes to that. A queue with a key of the wrong type is passed over, and told of by
+-- group goes to that. Charged tasks are put into their index, too (lib_end.lua). A queue with a key of the wrong type is passed over, and told of by
 -- recover.lua; any other error is told when all queues are done.
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
@@ -47,7 +47,7 @@ local function choose(Q, found, limit)
     for i = 1, math.min(#found, limit) do
         local id = found[i][1]
         local hash = Q .. 't:' .. id
-        local fields = redis.pcall('HMGET', hash, 'state', 'group')
+        local fields = redis.pcall('HMGET', hash, 'state', 'group', 'quern_past')
         ids[i] = id
         if fields.err or redis.call('HSTRLEN', hash, 'msg') == 0 then
             ghosts[#ghosts + 1] = not fields.err and hash or nil -- else it is left to doctor
@@ -57,10 +57,19 @@ local function choose(Q, found, limit)
                 grouped[#grouped + 1] = {id, fields[2]}
             else
                 pending[#pending + 1] = found[i]
+                found[i].charges = string.match(fields[3] or '', '^[1-9]%d*')
             end
         end
     end
     return pending, grouped, ghosts, ids
+end
+
+-- That only helps: an index of the wrong type stops nothing.
+local function note_charged(Q, entry, i)
+    local level = math.min(tonumber(entry.charges), 4) -- QN_ALONE_CHARGES
+    redis.pcall('ZADD', Q .. 'quern:charged:' .. string.format('%d', level),
+        string.format('%.0f', now_s * 1000000 + time[2] + i), entry[1])
+    redis.pcall('HSET', Q .. 'quern:meta', 'charged', '1')
 end
 
 local function move(Q, pending, grouped)
@@ -70,6 +79,9 @@ local function move(Q, pending, grouped)
         ids[i] = entry[1]
         redis.call('HSET', Q .. 't:' .. entry[1], 'state', 'pending', 'pending_since',
             string.format('%.0f%06d', since_ms, i))
+        if entry.charges then
+            note_charged(Q, entry, i)
+        end
     end
     if #ids > 0 then
         redis.call('LPUSH', Q .. 'pending', unpack(ids))

@@ -27,6 +27,35 @@ static uint32_t missing(uint32_t wanted, size_t had)
     return wanted > had ? wanted - (uint32_t)had : 0;
 }
 
+/* The runs of charged tasks, with those that came in earlier parts. */
+static void put_isolation(struct qn_talk *talk, const struct qn_taking *taking)
+{
+    struct qn_isolation isolation = taking->exchange->isolation;
+    for (size_t i = 0; i < taking->reply->run_count; i++) {
+        qn_isolation_add(&isolation, taking->reply->runs[i]->crash_count);
+    }
+    const char *text = qn_arena_printf(talk->arena, "%u %u %u %u", isolation.slots,
+                                       isolation.held[0], isolation.held[1], isolation.held[2]);
+    qn_talk_text(talk, text);
+}
+
+static void put_solo(struct qn_talk *talk, const struct qn_taking *taking)
+{
+    static const char letters[] = {[QN_SOLO_NONE] = '0',
+                                   [QN_SOLO_ASK] = 'a',
+                                   [QN_SOLO_KEEP] = 'k',
+                                   [QN_SOLO_RUN] = 'r',
+                                   [QN_SOLO_END] = 'e'};
+    const struct qn_exchange *exchange = taking->exchange;
+    char letter = letters[exchange->solo];
+    if (letter == '0' || letter == 'a') {
+        qn_talk_text(talk, letter == 'a' && taking->part_count == 0 ? "a" : "0");
+    } else {
+        qn_talk_text(talk,
+                     qn_arena_printf(talk->arena, "%c%u", letter, taking->solo_queue + 1));
+    }
+}
+
 void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
 {
     const struct qn_exchange *exchange = taking->exchange;
@@ -43,9 +72,11 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     qn_talk_uint(talk, missing(exchange->room, had));
     qn_talk_int(talk, exchange->lease_ms);
     qn_talk_uint(talk, missing(exchange->start_count_now, had));
-    qn_talk_uint(talk, missing(exchange->start_count_now, taking->suspects_taken));
     qn_talk_text(talk, taking->digits);
     qn_talk_text(talk, exchange->worker_id);
+    qn_talk_text(talk, exchange->host != NULL ? exchange->host : "");
+    put_isolation(talk, taking);
+    put_solo(talk, taking);
     bool in_order = exchange->strict || exchange->queue_count == 1;
     for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
         const struct qn_queue_turn *queue = &exchange->queues[i];
@@ -120,6 +151,7 @@ static quern_status read_run(struct qn_talk *talk, struct qn_taking *taking,
         .fence = found->token / 1000,
         .leased_at_boot_ms = taking->leased_at_boot_ms,
         .crash_count = past.crash_count,
+        .life_ms = past.life_ms,
         .queue_index = (uint16_t)found->queue_index,
         .started = found->started,
         .raw = found->message->data,
@@ -161,7 +193,6 @@ static void sort_in(struct qn_taking *taking, struct qn_leased *take_run, int64_
         /* Our field called it late, its message does not. */
         refuse(taking, take_run, QN_GIVE_BACK);
     } else {
-        taking->suspects_taken += take_run->crash_count > 0 ? 1 : 0;
         taking->exchange->queues[take_run->queue_index].leased++;
         reply->runs[reply->run_count++] = take_run;
     }
@@ -331,25 +362,37 @@ static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking, st
     return status == QUERN_OK ? qn_reply_expect(talk, !packed.is_bad, "lease", err) : status;
 }
 
-/* "now_ms early", then of some queues " number paused streak". */
+/* "now_ms early solo", then of some queues " number paused deaths braked wait_ms". */
 static int64_t read_head(struct qn_taking *taking, const struct qn_reply *head)
 {
     struct qn_exchange *exchange = taking->exchange;
     char *at = NULL;
     int64_t now_ms = strtoll(qn_reply_text(head), &at, 10);
     taking->ended_early = strtol(at, &at, 10) != 0;
+    unsigned long solo = strtoul(at, &at, 10);
     for (size_t i = 0; i < exchange->queue_count; i++) {
         exchange->queues[i].paused = false;
+        exchange->queues[i].braked = false;
         exchange->queues[i].deaths = 0;
+        exchange->queues[i].wait_ms = 0;
     }
     while (*at == ' ') {
         size_t number = strtoul(at, &at, 10);
         bool paused = strtol(at, &at, 10) != 0;
-        unsigned long streak = strtoul(at, &at, 10);
+        unsigned long deaths = strtoul(at, &at, 10);
+        bool braked = strtol(at, &at, 10) != 0;
+        int64_t wait_ms = strtoll(at, &at, 10);
         if (number >= 1 && number <= exchange->queue_count) {
-            exchange->queues[number - 1].paused = paused;
-            exchange->queues[number - 1].deaths = (uint32_t)streak;
+            struct qn_queue_turn *queue = &exchange->queues[number - 1];
+            queue->paused = paused;
+            queue->deaths = deaths < UINT32_MAX ? (uint32_t)deaths : UINT32_MAX;
+            queue->braked = braked;
+            queue->wait_ms = wait_ms;
         }
+    }
+    if (taking->part_count == 0 && exchange->solo != QN_SOLO_NONE) {
+        bool held = solo >= 1 && solo <= exchange->queue_count;
+        exchange->solo_queue = held ? (uint32_t)solo - 1 : (uint32_t)exchange->queue_count;
     }
     return now_ms;
 }

@@ -2,12 +2,14 @@
 --
 -- KEYS: prefixes of the queues. The session is kept at the first.
 -- ARGV: session, sequence, how many parts of this request came before (-1: perhaps all of it, it is
---   sent again), room, lease_ms, start_count, suspect_max, three random digits, worker id; then,
---   unless the queues count in their order, for each queue: quota, weight.
+--   sent again), room, lease_ms, start_count, three random digits, worker id, host, isolation
+--   "slots held held held", solo ("0", "a" ask, or "k" keep, "r" run, "e" end with the number of the
+--   queue); then, unless the queues count in their order, for each queue: quota, weight.
 -- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
 --   their since_ns, and of each run what it holds}.
---   Head: "now_ms early", early 1: there may be more, and of each queue that is paused or has a
---   streak " number paused streak" (numbers begin with 1).
+--   Head: "now_ms early solo", early 1: there may be more; solo: of which queue the solo lock was
+--   taken or kept (numbers begin with 1; 0: of none); then of each queue of which there is anything
+--   to say " number paused deaths braked wait_ms".
 --   Runs: packed {first token, how many have started, then of each queue that gave some: its
 --   number, how many, their ids}. The n-th run of a part has the n-th fence, so a token that is
 --   1000 more than the one before.
@@ -17,9 +19,8 @@
 --   both, and then with 2 "quern_opts;quern_past".
 --
 -- Of each queue `want` tasks are read, from the head on; what a queue could not give is redrawn
--- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A task with a
--- crash on record is passed over when there were suspect_max of them already. A task past its
--- deadline, where our own fields tell it, does not count for the room: the caller archives it.
+-- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A charged task
+-- that may not run now is passed over (lib_lease.lua). A task past its deadline, where our own fields tell it, does not count for the room: the caller archives it.
 -- When the messages come to BYTES_MAX the part ends, with the one that passes it.
 -- A queue with a key of the wrong type gives nothing, and does not keep the others from giving.
 --
@@ -37,16 +38,18 @@ if #micros < 6 then
 end
 local fence, now_text = time[1] .. micros, time[1] .. sub(micros, 1, 3)
 
--- The queues as they are. In `queues` is false for one that gives nothing, nil for one not read.
-local queues, facts = {}, ''
+-- The queues as they are. In `queues` is false for one that gives nothing, nil for one not read; in
+-- `odd_queues` what is only to be known of few.
+local queues, odd_queues = {}, nil
+local brake_field = 'h:' .. ARGV[9]
 for i = 1, queue_count do
     local prefix = KEYS[i]
     local paused = call('EXISTS', prefix .. 'paused')
-    local meta = try('HMGET', prefix .. 'quern:meta', 'fence', 'streak')
-    local last, streak = meta[1], meta[2]
-    if paused == 1 or streak then
-        facts = facts .. ' ' .. i .. ' ' .. paused .. ' ' ..
-            (streak and string.match(streak, '^(%d+) ') or '0')
+    local meta = try('HMGET', prefix .. 'quern:meta', 'fence', brake_field, 'charged')
+    local last, brake, charged = meta[1], meta[2], meta[3]
+    if paused == 1 or charged or brake and not string.find(brake, '^%d+ 0 ') then
+        odd_queues = odd_queues or {}
+        odd_queues[i] = {paused = paused, brake = brake, charged = charged}
     end
     -- What is no number, or more than Lua counts exactly (so late it is in 2255), no lease wrote.
     if last and (#last > #fence or #last == #fence and last >= fence) and
@@ -57,13 +60,19 @@ for i = 1, queue_count do
         queues[i] = false
     end
 end
-local room = tonumber(ARGV[4])
-if room == 0 then
-    return now_text .. ' 0' .. facts
+local room, solo = tonumber(ARGV[4]), ARGV[11]
+if room == 0 and solo == '0' and not odd_queues then
+    return now_text .. ' 0 0'
 end
 
 local function since_text(since)
     return sub('0000000000000000000' .. since, -19)
+end
+
+-- An id in pending whose task is somewhere else is a leftover; the task is not leased from there.
+local function is_elsewhere(prefix, id, state)
+    local place = state == 'active' and 'lease' or string.match(state, '^%l+$') or 'lease'
+    return type(redis.pcall('ZSCORE', prefix .. place, id)) == 'string'
 end
 
 -- A replay: the same runs, as far as they are still under their tokens. An empty answer is not kept
@@ -71,11 +80,23 @@ end
 -- request that is sent again it is kept, so that a copy which lingers leases nothing for nobody.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
-if kept == '' then
-    return now_text .. ' 0' .. facts
+local rare = nil
+local function make_rare()
+-- include: lib_deaths.lua
+-- include: lib_lease.lua
+    return rare
+end
+local function head_text(early)
+    return now_text .. (early and ' 1' or ' 0') .. (rare and rare.facts() or ' 0')
+end
+if odd_queues or solo ~= '0' then
+    rare = make_rare()
+end
+if room == 0 and solo == '0' or kept == '' then
+    return head_text(false)
 elseif kept then
     local parts = {cmsgpack.unpack(kept)}
-    local reply = {now_text .. ' 0' .. facts}
+    local reply = {''}
     for _, part in ipairs(#parts ~= tonumber(ARGV[3]) and parts or {}) do
         local sinces, held, started_count, at = {}, {}, 0, 3
         local token_format = '%d' .. sub(part[1], -3)
@@ -104,24 +125,26 @@ elseif kept then
         end
     end
     if reply[2] then
+        reply[1] = head_text(false)
         return reply
     end
 end
-
--- An id in pending whose task is somewhere else is a leftover; the task is not leased from there.
-local function is_elsewhere(prefix, id, state)
-    local place = state == 'active' and 'lease' or string.match(state, '^%l+$') or 'lease'
-    return type(redis.pcall('ZSCORE', prefix .. place, id)) == 'string'
+local is_again = ARGV[3] == '-1'
+if rare and rare.step(kept) then
+    if is_again then
+        session_keep(session_key, ARGV[2], '')
+    end
+    return head_text(false)
 end
 
--- What our own fields say: whether it is late, a suspect, and since when it has been pending.
+-- What our own fields say: whether it is late, its charges, and since when it has been pending.
 local function look_closer(opts, past, since)
     local match = string.match
     local deadline = opts and match(opts, '^%d+ %d+ ([1-9]%d*)')
     local is_late = deadline and tonumber(deadline) <= tonumber(now_text)
-    local is_suspect = past and match(past, '^[1-9]') and not is_late
+    local charges = past and not is_late and match(past, '^[1-9]%d*')
     local old_since = past and match(past, '^%d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
-    return is_late, is_suspect, old_since or since
+    return is_late, charges, old_since or since
 end
 
 -- What is read of a queue; false where what will be written has not the right types. ZREM is the
@@ -132,22 +155,33 @@ local function begin(i, prefix)
     if type(lease) ~= 'number' or type(active) ~= 'number' then
         return false
     end
-    -- read: ids looked at; cut: those of them that leave pending, but for the passed; ids and held
-    -- have places for what the reply has before them.
-    return {read = 0, cut = 0, count = 0, ids = {'', 0, i, 0}, names = {}, sinces = {}, seen = {},
+    -- read: ids looked at, behind the `skip` at the head that are known to be charged; cut: up to
+    -- where some of them leave pending; ids and held have places for what the reply has before them.
+    return {skip = 0, read = 0, cut = 0, count = 0, ids = {'', 0, i, 0}, names = {}, sinces = {}, seen = {},
         held = {'', '', '', ''}, held_count = 3, is_read = false}
 end
 
 -- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
-local late_left, bytes_left, suspects_left = 128, 8388608, nil -- QN_BATCH_MAX, QN_BATCH_BYTES_MAX
+local late_left, bytes_left = 128, 8388608 -- QN_BATCH_MAX, QN_BATCH_BYTES_MAX
 local function read(i, want)
     local READ_MAX = 512
     local try, prefix, queue, found = redis.pcall, KEYS[i], queues[i], 0
     local task_prefix = prefix .. 't:'
+    if rare and queue == nil and want > 0 then
+        queue = rare.open(i, begin, want)
+        queues[i] = queue
+        found = queue and queue.count or 0
+    end
     while found < want and queue ~= false and late_left > 0 and bytes_left > 0 do
         local before, n = queue and queue.read or 0, want - found
         if n > READ_MAX - before then
             n = READ_MAX - before
+        end
+        if queue then
+            if queue.empty then
+                return found
+            end
+            before = before + queue.skip
         end
         local from, to = -before - n, -before - 1
         if from == -room and to == -1 then
@@ -158,7 +192,7 @@ local function read(i, want)
             queue = heads[1] and begin(i, prefix) or false
             queues[i] = queue
         end
-        if not queue or queue.empty then
+        if not queue then
             return found
         end
         local ids, names, sinces, held = queue.ids, queue.names, queue.sinces, queue.held
@@ -170,18 +204,19 @@ local function read(i, want)
             local f = try('HMGET', name, 'msg', 'state', 'pending_since', 'quern_opts',
                 'quern_past')
             local message, state, since, opts, past = f[1], f[2], f[3], f[4], f[5]
-            local is_late, is_suspect
+            local is_late, charges
             if opts or past then
-                is_late, is_suspect, since = look_closer(opts, past, since)
-                suspects_left = suspects_left or tonumber(ARGV[7])
+                is_late, charges, since = look_closer(opts, past, since)
+                rare = rare or charges and make_rare()
             end
             if not message or seen[name] or
                 -- bug GHOST_LEASED: if seen[name] or
                 state ~= 'pending' and state and is_elsewhere(prefix, id, state) then
                 cut = first - k
-            elseif is_suspect and suspects_left <= 0 then
+            elseif charges and not rare.admit(charges) then
                 queue.passed = queue.passed or {}
-                queue.passed[#queue.passed + 1] = {first - k, id}
+                queue.passed[#queue.passed + 1] = {at = first - k, id = id, charges = charges,
+                    since = since}
             else
                 count, cut, held_count = count + 1, first - k, held_count + 1
                 ids[count + 4], names[count], sinces[count] = id, name, since
@@ -196,15 +231,12 @@ local function read(i, want)
                     since = string.match(since or '', '^%d+$') or '0'
                     sinces[count] = since_text(since)
                     queue.odd = queue.odd or {}
-                    queue.odd[count] = {late = is_late, since = since,
+                    queue.odd[count] = {late = is_late, since = since, charges = charges,
                         may_have_run = not f[3] or not state}
                     if opts or past then
                         held[held_count + 1] = is_late and 3 or 2
                         held[held_count + 2] = (opts or '') .. ';' .. (past or '')
                         held_count = held_count + 2
-                    end
-                    if is_suspect then
-                        suspects_left = suspects_left - 1
                     end
                 end
                 if bytes_left <= 0 then
@@ -213,7 +245,8 @@ local function read(i, want)
                 end
             end
         end
-        queue.cut, queue.read, queue.count, queue.held_count = cut, first - last, count, held_count
+        queue.cut, queue.count, queue.held_count = cut, count, held_count
+        queue.read = first - last - queue.skip
         queue.is_read = queue.read >= READ_MAX
         queue.empty = #heads < n or queue.is_read
     end
@@ -221,7 +254,9 @@ local function read(i, want)
 end
 
 local missing = room
-if #ARGV == 9 then
+if rare and rare.solo then
+    read(rare.solo, 1)
+elseif #ARGV == 11 then
     for i = 1, queue_count do
         missing = missing - read(i, missing)
     end
@@ -232,7 +267,7 @@ else
         local sum, placed = 0, 0
         for i = 1, queue_count do
             local is_dry = queues[i] == false or queues[i] and queues[i].empty
-            shares[i] = is_dry and 0 or tonumber(ARGV[9 + 2 * i])
+            shares[i] = is_dry and 0 or tonumber(ARGV[11 + 2 * i])
             sum = sum + shares[i]
         end
         if sum == 0 then
@@ -255,7 +290,7 @@ else
         return true
     end
     for i = 1, queue_count do
-        wants[i] = tonumber(ARGV[8 + 2 * i])
+        wants[i] = tonumber(ARGV[10 + 2 * i])
     end
     repeat
         for i = 1, queue_count do
@@ -264,21 +299,21 @@ else
     until missing <= 0 or late_left <= 0 or bytes_left <= 0 or not redraw()
 end
 
-local is_again = ARGV[3] == '-1'
 local is_any_read = is_again -- an empty answer has to be kept
 for i = 1, queue_count do
     is_any_read = is_any_read or queues[i]
 end
 if not is_any_read then
-    return now_text .. ' 0' .. facts
+    return head_text(false)
 end
 
 -- From here on it is written.
 local until_ms = now_text + ARGV[5]
 local score = string.format('%d', math.ceil(until_ms / 1000))
-local run_head, run_tail = '1 ' .. now_text .. ' ', string.format(' %d ', until_ms) .. ARGV[9]
-local start_count, digits = tonumber(ARGV[6]), ARGV[8]
-local starts_left = start_count
+local run_head, run_tail = '1 ' .. now_text .. ' ', string.format(' %d ', until_ms) .. ARGV[8]
+local start_count, digits = tonumber(ARGV[6]), ARGV[7]
+-- All charged ones that are leased, and probes, are started: their starts are put by.
+local starts_left = start_count - (rare and rare.taken or 0)
 local UNITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
 local tens, unit = sub(fence, 1, -2), string.byte(fence, -1) - 48
 local first_token = fence .. digits
@@ -288,6 +323,7 @@ for i = 1, queue_count do
     local count = queue and queue.count or 0
     if count > 0 then
         local ids, names, sinces, odd = queue.ids, queue.names, queue.sinces, queue.odd
+        local marks = rare and rare.taken > 0 and {}
         -- A zset of up to 128 short members is one block, and each access walks through it; a long
         -- member makes a tree of it for as long as it exists. So many leases begin with one, which
         -- then goes: with 64 tasks active that saves a quarter of the time.
@@ -298,10 +334,13 @@ for i = 1, queue_count do
             if is_odd then
                 since = is_odd.since
             end
-            if starts_left <= 0 or is_odd and is_odd.late then
+            if starts_left <= 0 and not (is_odd and is_odd.charges) or is_odd and is_odd.late then
                 head = '0 0 '
-            else
+            elseif not (is_odd and is_odd.charges) then
                 starts_left = starts_left - 1
+            end
+            if marks then
+                marks[k] = head == run_head
             end
             token = tens .. UNITS[unit] .. digits
             unit = unit + 1
@@ -323,6 +362,9 @@ for i = 1, queue_count do
         end
         call('HSET', prefix .. 'quern:meta', 'fence', sub(token, 1, -4))
         ids[4] = count
+        if marks then
+            rare.mark(i, queue, marks, token)
+        end
         if reply then
             for k = 3, count + 4 do
                 part[#part + 1] = ids[k]
@@ -336,21 +378,19 @@ for i = 1, queue_count do
         end
     end
     if queue and queue.cut > 0 then
-        -- What was read leaves pending; the passed ones among it go back to where they were.
-        local back, passed = {}, queue.passed
-        for k = passed and #passed or 0, 1, -1 do
-            if passed[k][1] < queue.cut then
-                back[#back + 1] = passed[k][2]
-            end
-        end
-        call('LTRIM', prefix .. 'pending', '0', queue.cut == 1 and '-2' or -queue.cut - 1)
-        if back[1] then
-            call('RPUSH', prefix .. 'pending', unpack(back))
+        if queue.skip == 0 and not queue.passed then
+            call('LTRIM', prefix .. 'pending', '0', queue.cut == 1 and '-2' or -queue.cut - 1)
+        else
+            rare.cut(prefix, queue)
         end
         early = early or queue.is_read
     end
+    if rare and queue then
+        rare.close(i, queue)
+        early = early or queue.is_read
+    end
 end
-local head = now_text .. (early and ' 1' or ' 0') .. facts
+local head = head_text(early)
 if not reply then
     if is_again then
         try('ZREM', KEYS[1] .. 'lease', '') -- where nothing was read, no write came before
@@ -358,7 +398,7 @@ if not reply then
     end
     return head
 end
-part[1], part[2] = first_token, start_count - starts_left
+part[1], part[2] = first_token, start_count - starts_left -- all that have started
 reply[1], reply[2], reply[3] = head, cmsgpack.pack(part), since_all
 session_keep(session_key, ARGV[2], (kept or '') .. reply[2])
 return reply

@@ -1,29 +1,26 @@
 -- lib_done.lua - what all ends of runs have in common: who leaves `lease`, which keys go, the
--- counters, the streak. It is all that a run needs that is done and leaves nothing behind.
+-- counters, what is written to quern:meta. It is all that a run needs that is done and leaves
+-- nothing behind.
 -- Expects Q, the prefix of the queue, and lib_count.lua.
 local T = Q .. 't:'
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 
+local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
+
 local leaving, keys_gone = {}, {}
 local processed, failed = 0, 0
-
--- The streak: crashes of different tasks in a row.
-local streak_count, streak_id, streak_changed = 0, '', false
-local function streak_read()
-    local text = redis.call('HGET', Q .. 'quern:meta', 'streak')
-    if text then
-        local count, id = string.match(text, '^(%d+) (.*)$')
-        streak_count, streak_id = tonumber(count or 0), id or ''
-    end
-end
+-- Fields of quern:meta and their new texts: brakes, the solo lock.
+local meta_sets = {}
+-- Commands for what only helps; one that fails stops nothing.
+local notes = {}
+-- Whether any run ended otherwise than by the death of its process.
+local any_ended = false
 
 local function count(processed_more, failed_more)
     processed = processed + processed_more
     failed = failed + failed_more
-    if streak_count > 0 then
-        streak_count, streak_id, streak_changed = 0, '', true
-    end
+    any_ended = true
 end
 
 -- Its first command tells whether `lease` has the right type, and is one that Redis allows without
@@ -37,8 +34,10 @@ local function done_write()
     if processed > 0 then
         count_write(Q, now_s, processed, failed)
     end
-    if streak_changed then
-        redis.call('HSET', Q .. 'quern:meta', 'streak', string.format('%d ', streak_count) ..
-            streak_id)
+    if meta_sets[1] then
+        redis.call('HSET', Q .. 'quern:meta', unpack(meta_sets))
+    end
+    for i = 1, #notes do
+        redis.pcall(unpack(notes[i]))
     end
 end

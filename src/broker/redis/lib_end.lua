@@ -1,23 +1,19 @@
 -- lib_end.lua - how runs end, alike for outcomes that are told (outcome.lua) and leases that nobody
--- prolonged (recover.lua). Expects Q, the prefix of the queue, lib_done.lua and lib_lock.lua.
+-- prolonged (recover.lua). Expects Q, the prefix of the queue, lib_done.lua, lib_lock.lua and
+-- lib_deaths.lua.
 --
 -- First everything is planned, and read with the command of its type what will be written; then
 -- end_write writes it all, and nothing can fail any more.
 -- As in limits.h; unit.redis_scripts sees to that.
-local CRASH_MAX = 3
-local CRASH_WINDOW_MS = 259200000
-local CRASH_RETRY_MS = 10000
-local BRAKE_CRASHES = 10
 local ARCHIVE_SIZE_MAX = 10000
 -- What it may grow beyond that between two prunes, and what is then taken away at once.
 local ARCHIVE_SLACK = 500
 
-local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
-
--- The plan.
+-- The plan. behind: who goes to the tail of pending.
 local changes = {}
 local removals = {}
-local back = {}
+local back, behind = {}, {}
+local charged = {} -- by level: the index of charged tasks, as ZADD takes it
 local moved = {retry = {}, archived = {}, completed = {}}
 local due, whole = {}, {}
 local from_pending, from_retry = {}, {}
@@ -47,18 +43,30 @@ local function with_error(message, text)
     return message .. '\58' .. varint(#text) .. text
 end
 
--- quern_past; the last word is nanoseconds, which no Lua number can hold.
+-- quern_past; since is nanoseconds, which no Lua number can hold. kept_ms: see there.
 local function past_read(text)
     local word = string.gmatch(text or '', '%d+')
     local function number()
-        return tonumber(word() or 0)
+        return number_of(word())
     end
-    return {crashes = number(), crashed_ms = number(), failed_ms = number(), ended_ms = number(),
-        cause = number(), since = word() or '0'}
+    local past = {crashes = number(), crashed_ms = number(), failed_ms = number(),
+        ended_ms = number(), cause = number(), since = word() or '0', kept_ms = number()}
+    past.lone, past.life_ms, past.died_ms = number(), number(), number()
+    return past
 end
-local function past_text(past)
-    return string.format('%.0f %.0f %.0f %.0f %.0f %s', past.crashes, past.crashed_ms,
+local function past_text(past, kept_ms)
+    local text = string.format('%.0f %.0f %.0f %.0f %.0f %s', past.crashes, past.crashed_ms,
         past.failed_ms, past.ended_ms, past.cause, past.since)
+    if past.crashes > 0 then
+        return text .. string.format(' %.0f %.0f %.0f %.0f', kept_ms or 0, past.lone, past.life_ms,
+            past.died_ms)
+    end
+    return kept_ms and text .. string.format(' %.0f', kept_ms) or text
+end
+
+-- A place in pending as a number, or nil.
+local function place_read(text)
+    return text and #text <= 16 and tonumber(string.match(text, '^%d+$') or '')
 end
 
 -- quern_run
@@ -77,18 +85,6 @@ end
 local function fields_of(id, ...)
     local fields = redis.pcall('HMGET', T .. id, ...)
     return fields.err and {} or fields
-end
-
--- --- The streak ---
-
-local function streak_goes_on(id)
-    if streak_count == 0 or streak_id ~= id then
-        streak_count, streak_id, streak_changed = streak_count + 1, id, true
-    end
-end
--- While a program seems to be broken, no task is charged for it.
-local function is_chargeable()
-    return streak_count < BRAKE_CRASHES
 end
 
 -- --- Planning ---
@@ -136,11 +132,23 @@ local function plan_retry(id, at_ms, keeps_token, past, message)
     end
 end
 
+-- In pending, a charged task is in an index, too: by its level, in the order of its place.
+local function plan_charged(id, past, place)
+    if past.crashes > 0 then
+        local level = math.min(past.crashes, ALONE_CHARGES)
+        charged[level] = charged[level] or {}
+        local list = charged[level]
+        list[#list + 1] = whole_number(place)
+        list[#list + 1] = id
+    end
+end
+
 -- Back to pending, before all that came later. `place` is for those that never had one; without
 -- `since` pending_since stays as it is.
 local function plan_back(id, kept_place, place, past, since)
-    place = tonumber(kept_place) or place
+    place = place_read(kept_place) or place
     back[#back + 1] = {id = id, place = place, at = #back}
+    plan_charged(id, past, place)
     plan_fields(id, 'state', 'pending', 'quern_past', past_text(past), 'quern_place',
         whole_number(place))
     if since then
@@ -148,55 +156,69 @@ local function plan_back(id, kept_place, place, past, since)
     end
 end
 
--- Counts a crash, whose window begins with its first.
-local function charge(past)
-    if past.crashes == 0 or now_ms - past.crashed_ms > CRASH_WINDOW_MS then
-        past.crashes, past.crashed_ms = 0, now_ms
+-- Back to pending, behind all others; pending_since as above.
+local function plan_behind(id, past, since)
+    local place = now_s * 1000000 + tonumber(time[2])
+    behind[#behind + 1] = id
+    plan_charged(id, past, place)
+    plan_fields(id, 'state', 'pending', 'quern_past', past_text(past), 'quern_place',
+        whole_number(place))
+    if since then
+        plan_set(id, 'pending_since', since)
     end
-    past.crashes = past.crashes + 1
 end
 
-local function plan_poison(id, past, message, last)
-    message = message or fields_of(id, 'msg')[1] or ''
-    message = with_error(message, string.format('poison: %d crashes; the last: ', past.crashes) ..
-        last)
+local function plan_archive(id, past, message, text)
+    message = with_error(message or fields_of(id, 'msg')[1] or '', text)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
     plan_move(id, 'archived', now_s, false, past, with_failed_at(message))
     processed = processed + 1
     failed = failed + 1
 end
 
--- Ends a run as by a crash. `crash`: past, run (as read), place (kept one), token (nil: a Go
--- worker's), fence (for its place), charged, cause, message (nil: as it is), last (in words).
--- Returns whether the task is poison. The token of a run that may still be alive stays, for the
--- salvage.
-local function plan_crash(id, crash)
-    local past = crash.past
-    local keeps_token = crash.token and (crash.cause == 4 or crash.cause == 6)
-    past.cause, past.ended_ms, past.since = crash.cause, 0, '0'
-    if crash.charged then
-        charge(past)
-        if past.crashes >= CRASH_MAX then
-            plan_poison(id, past, crash.message, crash.last)
-            return true
-        end
+-- Ends a run whose process or lease is no more. `loss`: past, run (as read), place (kept one), token,
+-- fence (for its place), started, charged, cause, message (nil: as it is), last (in words),
+-- is_probe; where it is charged what deaths_charge wants. Returns whether it is archived. The token
+-- of a run that may still be alive stays, for the salvage.
+local function plan_loss(id, loss)
+    local past = loss.past
+    local keeps_token = loss.cause == 4 or loss.cause == 6
+    local verdict, delay_ms = loss.started and loss.spent and 'spent' or 'back', nil
+    past.cause, past.ended_ms, past.since = loss.cause, 0, '0'
+    if loss.charged then
+        verdict, delay_ms = deaths_charge(past, loss)
     end
-    if crash.message then
+    if verdict == 'poison' then
+        plan_archive(id, past, loss.message, string.format(
+            'poison: %.0f deaths, %.0f of them alone; the last: ', past.crashes, past.lone) ..
+            loss.last)
+        return true
+    elseif verdict == 'spent' then
+        -- bug SPENT_RUNS_AGAIN: elseif false then
+        plan_archive(id, past, loss.message, 'no attempts left: ' .. loss.last)
+        return true
+    end
+    if loss.message then
         past.failed_ms = now_ms
-        plan_set(id, 'msg', with_failed_at(crash.message))
+        plan_set(id, 'msg', with_failed_at(loss.message))
     end
-    if crash.charged and past.crashes > 1 then
-        plan_retry(id, now_ms + CRASH_RETRY_MS, keeps_token, past)
+    if verdict == 'retry' then
+        plan_retry(id, now_ms + delay_ms, keeps_token, past)
         return false
     end
-    local since = crash.run.since
+    local since = loss.run.since
     if since == '0' then
         since = time[1] .. string.format('%06d000', time[2])
     end
     if keeps_token then
         past.since, since = since, nil
     end
-    plan_back(id, crash.place, crash.fence, past, since)
+    if loss.charged and loss.is_probe then
+        -- bug PROBE_NOT_BEHIND: if false then
+        plan_behind(id, past, since)
+    else
+        plan_back(id, loss.place, loss.fence, past, since)
+    end
     return false
 end
 
@@ -218,7 +240,7 @@ local function read_head()
         local ids = redis.call('LRANGE', Q .. 'pending', -(taken + 16), -(taken + 1))
         local place
         for i = #ids, 1, -1 do
-            place = tonumber(fields_of(ids[i], 'quern_place')[1] or '')
+            place = place_read(fields_of(ids[i], 'quern_place')[1])
             if not place or place > last then
                 ids = {}
                 break
@@ -310,17 +332,35 @@ local function write_lists(taken, merged)
         redis.call('RPUSH', Q .. 'pending', unpack(ids))
         -- bug GIVE_BACK_AT_TAIL: redis.call('LPUSH', Q .. 'pending', unpack(ids))
     end
+    write_to('LPUSH', Q .. 'pending', behind)
     -- Not before: they may stand in the head that was just taken off as it was read.
     for _, id in ipairs(from_pending) do
         redis.call('LREM', Q .. 'pending', -1, id)
     end
 end
 
+-- The index of charged tasks; where `charged` stands in quern:meta, there is one. It only helps: an
+-- index of the wrong type keeps no run from ending. When the head of pending changes nobody knows
+-- any more how many of it are charged.
+local function write_charged(known)
+    for level, list in pairs(charged) do
+        redis.pcall('ZADD', Q .. 'quern:charged:' .. level, unpack(list))
+    end
+    if next(charged) and known ~= '1' then
+        redis.call('HSET', Q .. 'quern:meta', 'charged', '1')
+    end
+    if #back > 0 then
+        redis.call('DEL', Q .. 'quern:skip')
+    end
+end
+
 -- Carries out the plan.
 local function end_write()
     local taken, merged, surplus, surplus_count, trimmed = 0, {}, {}, 0, 0
-    if #back > 0 then
+    if #back + #behind > 0 then
         redis.call('LLEN', Q .. 'pending')
+    end
+    if #back > 0 then
         taken, merged = read_head()
     end
     if #moved.retry + #from_retry > 0 then
@@ -335,8 +375,10 @@ local function end_write()
         trimmed = redis.call('HGET', Q .. 'quern:meta', 'trimmed') or ''
         trimmed = tonumber(string.match(trimmed, '^%d+$') or 0)
     end
+    local known = next(charged) and redis.call('HGET', Q .. 'quern:meta', 'charged')
     done_write()
     write_lists(taken, merged)
     write_fields()
     write_zsets(surplus, surplus_count, trimmed)
+    write_charged(known)
 end

@@ -1,6 +1,7 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
--- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_end.lua and the set `ended`.
-local words = {u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 4}
+-- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua, lib_end.lua,
+-- `brake` (of the worker's host) and the set `ended`.
+local words = {u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 6}
 
 local function leave(id)
     leaving[#leaving + 1] = id
@@ -74,6 +75,9 @@ end
 
 -- By letter, those that a salvage may apply; with id, token, and where their words begin in ARGV.
 local finishes = {}
+finishes[''] = function(id, token)
+    return finish(id, token, nil, nil, true)
+end
 function finishes.u(id, token, first)
     return finish(id, token, ARGV[first], nil, true)
 end
@@ -90,7 +94,7 @@ function finishes.c(id, token, first)
         end
         plan_move(id, 'completed', math.ceil(until_ms / 1000), false, past,
             with_completed_at(message))
-        plan_set(id, 'quern_past', past_text(past) .. ' ' .. whole_number(until_ms))
+        plan_set(id, 'quern_past', past_text(past, until_ms))
     end, true)
 end
 
@@ -123,14 +127,16 @@ function ends.x(id, token, first, past, run, place)
     local started = ARGV[first + 1] == '1'
     -- bug UNSTARTED_CHARGED: local started = true
     local message = ARGV[first + 2]
-    local poison = plan_crash(id, {past = past, run = run, place = place, token = token,
-        fence = fence_of(token), charged = started and is_chargeable(),
-        cause = tonumber(ARGV[first]), message = message ~= '' and message or nil,
-        last = ARGV[first + 3]})
+    local is_probe = started and brake.token == token
     if started then
-        streak_goes_on(id)
+        brake_death(brake, is_probe)
     end
-    return poison and '3' or '0'
+    local archived = plan_loss(id, {past = past, run = run, place = place, token = token,
+        fence = fence_of(token), started = started, charged = started,
+        cause = tonumber(ARGV[first]), message = message ~= '' and message or nil,
+        last = ARGV[first + 3], started_ms = now_ms - number_of(ARGV[first + 4]),
+        spent = ARGV[first + 5] == '1', lone = true, ok_at = brake.ok_at, is_probe = is_probe})
+    return archived and '3' or '0'
 end
 
 -- Applies one that is not plain; what is to be answered.
@@ -147,6 +153,17 @@ local function apply(kind, id, token, first)
         -- bug FAILED_RUN_SALVAGED: return finish(id, token, nil, nil, true)
     end
     return ends[kind](id, token, first, past, run, place)
+end
+
+-- In the order in which they are told, a run that ended otherwise releases the brake, unless the
+-- worker is leaving.
+local function apply_next(kind, id, token, first)
+    any_ended = false
+    local answer = apply(kind, id, token, first)
+    if any_ended and not is_leaving then
+        brake_release(brake)
+    end
+    return answer
 end
 
 local function note_start(id, token)

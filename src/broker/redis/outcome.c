@@ -132,6 +132,11 @@ static quern_status put_words(struct qn_talk *talk, const struct qn_outcome *out
     return QUERN_OK;
 }
 
+static bool is_spent(const struct qn_leased *run)
+{
+    return run->retry_count >= run->task.retry_max;
+}
+
 static quern_status put_crash(struct qn_talk *talk, const struct qn_outcome *outcome,
                               quern_error *err)
 {
@@ -144,13 +149,17 @@ static quern_status put_crash(struct qn_talk *talk, const struct qn_outcome *out
     } else {
         qn_talk_text(talk, "");
     }
-    return status == QUERN_OK ? put_words(talk, outcome, err) : status;
+    if (status == QUERN_OK) {
+        status = put_words(talk, outcome, err);
+    }
+    qn_talk_int(talk, outcome->lived_ms < 0 ? 0 : outcome->lived_ms);
+    qn_talk_text(talk, is_spent(outcome->run) ? "1" : "0");
+    return status;
 }
 
 static bool uses_up_attempts(const struct qn_outcome *outcome)
 {
-    const struct qn_leased *run = outcome->run;
-    return outcome->kind == QN_RETRY && run->retry_count >= run->task.retry_max;
+    return outcome->kind == QN_RETRY && is_spent(outcome->run);
 }
 
 static quern_status put_archive(struct qn_talk *talk, const struct qn_outcome *outcome,
@@ -217,6 +226,8 @@ static void begin_queue(struct qn_talk *talk, const struct qn_exchange *exchange
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
     qn_talk_uint(talk, plain_count);
     qn_talk_uint(talk, start_count);
+    qn_talk_text(talk, exchange->is_leaving ? "1" : "0");
+    qn_talk_text(talk, text_or_empty(exchange->host));
     for (size_t i = 0; i < exchange->outcome_count && plain_count > 0; i++) {
         if (is_plain(&exchange->outcomes[i]) && is_of(exchange->outcomes[i].run, queue)) {
             put_run(talk, exchange->outcomes[i].run);

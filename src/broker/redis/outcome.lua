@@ -1,15 +1,16 @@
 -- outcome.lua - applies how runs of one queue ended, and notes which runs have started.
 --
--- KEYS: prefix of the queue. ARGV: session, sequence, how many plain outcomes, how many starts; id
--- and token of each plain outcome: done, nothing is kept, no lock; id and token of each start; then
--- for each other outcome a letter, id, token and
+-- KEYS: prefix of the queue. ARGV: session, sequence, how many plain outcomes, how many starts, 1 if
+-- the worker is leaving, its host; id and token of each plain outcome: done, nothing is kept, no
+-- lock; id and token of each start; then for each other outcome a letter, id, token and
 --   u: done; lock
 --   e: dropped; lock
 --   c: completed; lock, retention in ms, 1 if there is a result, the result
 --   r: to retry; delay in ms, cause, 1 if it counts as failed, message ("": as it is)
 --   a: archived; message
 --   g: given back; cause
---   x: crashed; cause, 1 if it had started, message ("": as it is), in words
+--   x: crashed; cause, 1 if it had started, message ("": as it is), in words, how long it lived in
+--      ms, 1 if no attempts are left
 -- Reply: for each outcome, the plain ones first, 0 applied, 1 stale, 2 salvaged, 3 archived. Starts
 -- alone are not kept for a replay: noted twice they are the same.
 --
@@ -21,7 +22,8 @@
 local Q = KEYS[1]
 -- include: lib_session.lua
 local plain_count, start_count = tonumber(ARGV[3]), tonumber(ARGV[4])
-local starts_at = 5 + 2 * plain_count
+local is_leaving = ARGV[5] == '1'
+local starts_at = 7 + 2 * plain_count
 local others_at = starts_at + 2 * start_count
 local session_key = Q .. 'quern:s:' .. ARGV[1] .. ':o'
 local tells = plain_count > 0 or ARGV[others_at]
@@ -33,7 +35,11 @@ end
 -- include: lib_done.lua
 -- include: lib_active.lua
 
-streak_read()
+-- The brake on the worker's host, as lib_deaths.lua knows it: a run that ends well is noted there,
+-- at most once a second while there is no streak.
+local brake_field = 'h:' .. ARGV[6]
+local brake_old = redis.call('HGET', Q .. 'quern:meta', brake_field) or ''
+local brake = nil
 
 -- By the place of the outcome: '1', '2', '3'; where nothing stands it was applied.
 local applied, applied_count = {}, plain_count
@@ -43,9 +49,9 @@ local ended, places = {}, {}
 local function plan_plain()
     local pcall, n = redis.pcall, 0
     for i = 1, plain_count do
-        local id = ARGV[2 * i + 3]
+        local id = ARGV[2 * i + 5]
         local name = T .. id
-        if ended[id] or pcall('HGET', name, 'pending_since') ~= ARGV[2 * i + 4] then
+        if ended[id] or pcall('HGET', name, 'pending_since') ~= ARGV[2 * i + 6] then
             -- bug TOKEN_UNCHECKED: if ended[id] then
             applied[i] = '1'
         else
@@ -83,21 +89,38 @@ if plan_plain() > 0 then
 end
 if lost[1] or not plain_only then
 -- include: lib_lock.lua
+-- include: lib_deaths.lua
 -- include: lib_end.lua
 -- include: lib_outcomes.lua
     write = end_write
+    brake = brake_read(brake_old)
+    if any_ended and not is_leaving then
+        brake_release(brake)
+    end
     for _, i in ipairs(lost) do
-        applied[i] = finish(ARGV[2 * i + 3], ARGV[2 * i + 4], nil, nil, true)
+        applied[i] = apply_next('', ARGV[2 * i + 5], ARGV[2 * i + 6], 0)
     end
     local at = others_at
     while ARGV[at] do
         local kind, id, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
         applied_count = applied_count + 1
-        applied[applied_count] = apply(kind, id, token, at + 3)
+        applied[applied_count] = apply_next(kind, id, token, at + 3)
         at = at + 3 + words[kind]
     end
     for i = starts_at, others_at - 1, 2 do
         note_start(ARGV[i], ARGV[i + 1])
+    end
+    if brake.changed then
+        meta_sets = {brake_field, brake_text(brake)}
+        notes[1] = brake_note(Q, ARGV[6], brake)
+    end
+elseif any_ended and not is_leaving then
+    local ok_at = tonumber(string.match(brake_old, '^(%d+) 0 ') or 0)
+    if now_ms - ok_at >= 1000 or now_ms < ok_at then -- OK_NOTE_MS
+        meta_sets = {brake_field, string.format('%.0f 0 0 0 %.0f 0 ', now_ms, now_ms)}
+        if ok_at == 0 then
+            notes[1] = {'HDEL', Q .. 'quern:braked', ARGV[6]}
+        end
     end
 end
 active = active or active_find(leaving)

@@ -75,7 +75,7 @@ local function find_completed()
         if until_ms > now_ms then
             local past = redis.pcall('HGET', Q .. 't:' .. rows[i], 'quern_past')
             local exact_ms = type(past) == 'string' and
-                tonumber(string.match(past, '^%d+ %d+ %d+ %d+ %d+ %d+ (%d+)$') or '')
+                tonumber(string.match(past, '^%d+ %d+ %d+ %d+ %d+ %d+ (%d+)') or '')
             until_ms = exact_ms and until_ms - exact_ms < 1000 and exact_ms or until_ms
         end
         if until_ms <= now_ms then

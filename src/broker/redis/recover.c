@@ -14,12 +14,14 @@
  * clock since boot none is ended, and those who live prolong theirs by the new clock. */
 #include "broker/redis/recover.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "broker/owner.h"
 #include "broker/redis/glance.h"
+#include "broker/redis/gone.h"
 #include "broker/redis/recover_lua.h"
 #include "broker/redis/redis.h"
 
@@ -46,11 +48,13 @@ struct recovering {
     size_t count;
 };
 
-/* The dead workers of one queue; their ids live in the talk. */
-struct dead {
+/* Those workers of one queue of whom we know more than their records say; ids live in the talk. */
+struct known {
     const struct qn_reply **ids;
+    char *letters; /* as recover.lua reads them: 'd' dead, 'l' alive, 'b' its host has rebooted */
     size_t count;
-    uint64_t mark; /* tells this set from others */
+    size_t dead_count;
+    uint64_t mark; /* tells this set of dead ones from others */
 };
 
 /* --- How far it has come ------------------------------------------------------------- */
@@ -94,35 +98,96 @@ static uint64_t mark_of(uint64_t mark, const struct qn_reply *id)
     return (mark ^ 0xff) * UINT64_C(0x100000001b3);
 }
 
-/* A record is "heartbeat_ms status owner". */
-static bool is_dead(const struct qn_reply *record)
+/* "heartbeat_ms status owner host"; the texts live in the arena. */
+struct holder {
+    int64_t heartbeat_at_ms;
+    const char *owner;
+    const char *host;
+};
+
+/* False: it is no such record, or memory is out. */
+static bool read_holder(struct qn_arena *arena, const struct qn_reply *record,
+                        struct holder *ret_holder)
 {
-    const char *space = strchr(qn_reply_text(record), ' ');
-    const char *owner = space != NULL ? strchr(space + 1, ' ') : NULL;
-    return owner != NULL && qn_owner_judge(owner + 1) == QN_OWNER_DEAD;
+    char *rest = qn_arena_strdup(arena, qn_reply_text(record));
+    const char *words[3] = {NULL};
+    for (size_t i = 0; i < 3 && rest != NULL; i++) {
+        words[i] = strsep(&rest, " ");
+    }
+    if (words[2] == NULL) {
+        return false;
+    }
+    *ret_holder = (struct holder){.heartbeat_at_ms = strtoll(words[0], NULL, 10),
+                                  .owner = words[2],
+                                  .host = rest != NULL ? rest : ""};
+    return true;
+}
+
+/* Whether a later worker on the same host runs on another boot of it. */
+static bool has_rebooted(const struct holder *holder, const struct holder *others, size_t count)
+{
+    size_t boot_size = strcspn(holder->owner, ":");
+    for (size_t i = 0; i < count; i++) {
+        const struct holder *other = &others[i];
+        if (other->heartbeat_at_ms > holder->heartbeat_at_ms &&
+            strcmp(other->host, holder->host) == 0 &&
+            (strcspn(other->owner, ":") != boot_size ||
+             strncmp(other->owner, holder->owner, boot_size) != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static char letter_of(const struct holder *holder, const struct holder *others, size_t count)
+{
+    switch (qn_owner_judge(holder->owner)) {
+    case QN_OWNER_DEAD:
+        return 'd';
+    case QN_OWNER_ALIVE:
+        return 'l';
+    case QN_OWNER_UNKNOWN:
+        break;
+    }
+    return has_rebooted(holder, others, count) ? 'b' : '\0';
 }
 
 /* workers: the reply to HGETALL. */
-static quern_status find_dead(struct qn_arena *arena, const struct qn_reply *workers,
-                              struct dead *ret_dead, quern_error *err)
+static quern_status find_known(struct qn_arena *arena, const struct qn_reply *workers,
+                               struct known *ret_known, quern_error *err)
 {
-    struct dead dead = {.mark = UINT64_C(0xcbf29ce484222325)};
-    dead.ids = qn_arena_alloc(arena, (workers->count / 2 + 1) * sizeof(const struct qn_reply *));
-    if (dead.ids == NULL) {
+    struct known known = {.mark = UINT64_C(0xcbf29ce484222325)};
+    size_t room = workers->count / 2 + 1;
+    size_t holder_count = 0;
+    struct holder *holders = qn_arena_alloc(arena, room * sizeof holders[0]);
+    const struct qn_reply **ids = qn_arena_alloc(arena, room * sizeof(const struct qn_reply *));
+    known.ids = qn_arena_alloc(arena, room * sizeof(const struct qn_reply *));
+    known.letters = qn_arena_alloc(arena, room);
+    if (holders == NULL || ids == NULL || known.ids == NULL || known.letters == NULL) {
         return qn_error_nomem(err);
     }
     for (size_t i = 0; i + 1 < workers->count; i += 2) {
-        if (is_dead(workers->items[i + 1])) {
-            dead.ids[dead.count++] = workers->items[i];
-            dead.mark = mark_of(dead.mark, workers->items[i]);
+        if (read_holder(arena, workers->items[i + 1], &holders[holder_count])) {
+            ids[holder_count++] = workers->items[i];
         }
     }
-    *ret_dead = dead;
+    for (size_t i = 0; i < holder_count; i++) {
+        char letter = letter_of(&holders[i], holders, holder_count);
+        if (letter == 'd') {
+            known.dead_count++;
+            known.mark = mark_of(known.mark, ids[i]);
+        }
+        if (letter != '\0') {
+            known.letters[known.count] = letter;
+            known.ids[known.count++] = ids[i];
+        }
+    }
+    *ret_known = known;
     return QUERN_OK;
 }
 
 static quern_status read_workers(struct qn_talk *talk, const char *const *queues,
-                                 size_t queue_count, struct dead *dead, quern_error *err)
+                                 size_t queue_count, struct known *known, quern_error *err)
 {
     size_t first = talk->command_count;
     for (size_t i = 0; i < queue_count; i++) {
@@ -134,9 +199,9 @@ static quern_status read_workers(struct qn_talk *talk, const char *const *queues
         const struct qn_reply *workers = NULL;
         status = qn_talk_reply(talk, first + i, &workers, err);
         if (status == QUERN_OK) {
-            status = find_dead(talk->arena, workers, &dead[i], err);
+            status = find_known(talk->arena, workers, &known[i], err);
         } else if (status == QUERN_E_CORRUPT) {
-            dead[i] = (struct dead){0}; /* the script of this queue will say so, too */
+            known[i] = (struct known){0}; /* the script of this queue will say so, too */
             status = QUERN_OK;
         }
     }
@@ -148,7 +213,7 @@ static quern_status read_workers(struct qn_talk *talk, const char *const *queues
 static quern_status keep_report(struct recovering *recovering, const char *queue,
                                 const struct qn_reply *reply, quern_error *err)
 {
-    for (size_t i = 3; i + 3 < reply->count && recovering->left > 0; i += 4) {
+    for (size_t i = 4; i + 3 < reply->count && recovering->left > 0; i += 4) {
         const char *id = qn_arena_strdup(&recovering->arena, qn_reply_text(reply->items[i]));
         if (id == NULL) {
             return qn_error_nomem(err);
@@ -187,11 +252,11 @@ static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t se
     clock->seen = true;
 }
 
-static quern_status look_at_page(struct recovering *recovering, struct qn_sweep *sweep,
-                                 const struct dead *dead, bool *ret_end, quern_error *err)
+static quern_status ask_page(struct recovering *recovering, const struct qn_sweep *sweep,
+                             const struct known *known, const struct qn_reply **ret_reply,
+                             quern_error *err)
 {
     struct qn_talk *talk = &recovering->talk;
-    const struct qn_reply *reply = NULL;
     size_t command = talk->command_count;
     int64_t sent_ms = qn_clock_boot_ms(recovering->self->base.clock);
     qn_talk_script(talk, &qn_lua_recover, 1);
@@ -200,52 +265,76 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
     qn_talk_int(talk, PAGE);
     qn_talk_int(talk, sweep->from);
     put_latest(talk, &recovering->self->recover_clock, sent_ms);
-    for (size_t i = 0; i < dead->count; i++) {
-        qn_talk_bytes(talk, dead->ids[i]->data, dead->ids[i]->size);
+    for (size_t i = 0; i < known->count; i++) {
+        qn_talk_bytes(talk, &known->letters[i], 1);
+        qn_talk_bytes(talk, known->ids[i]->data, known->ids[i]->size);
     }
     quern_status status = qn_talk_run(talk, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, command, &reply, err);
+        status = qn_talk_reply(talk, command, ret_reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(talk, reply->count >= 3, "recover", err);
+        status = qn_reply_expect(talk, (*ret_reply)->count >= 4, "recover", err);
     }
-    if (status != QUERN_OK) {
-        return status;
+    return status;
+}
+
+static quern_status look_at_page(struct recovering *recovering, struct qn_sweep *sweep,
+                                 const struct known *known, bool *ret_end, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    const struct qn_reply *asked = NULL;
+    quern_status status = ask_page(recovering, sweep, known, &reply, err);
+    if (status == QUERN_OK) {
+        status = keep_report(recovering, sweep->queue, reply, err);
+        asked = reply->items[3];
     }
-    sweep->from = qn_reply_int(reply->items[0], 0);
-    *ret_end = qn_reply_int(reply->items[1], 0) != 0;
-    note_clock(&recovering->self->recover_clock, qn_clock_boot_ms(recovering->self->base.clock),
-               qn_reply_int(reply->items[2], 0));
-    return keep_report(recovering, sweep->queue, reply, err);
+    for (size_t i = 0; status == QUERN_OK && i < asked->count; i++) {
+        status = qn_gone_note(&recovering->talk, sweep->queue, qn_reply_text(asked->items[i]), err);
+    }
+    if (status == QUERN_OK && asked->count > 0 && recovering->left > 0) {
+        status = ask_page(recovering, sweep, known, &reply, err);
+        if (status == QUERN_OK) {
+            status = keep_report(recovering, sweep->queue, reply, err);
+        }
+    }
+    if (status == QUERN_OK) {
+        sweep->from = qn_reply_int(reply->items[0], 0);
+        *ret_end = qn_reply_int(reply->items[1], 0) != 0;
+        note_clock(&recovering->self->recover_clock, qn_clock_boot_ms(recovering->self->base.clock),
+                   qn_reply_int(reply->items[2], 0));
+    }
+    return status;
 }
 
 /* They hold no lease any more, and cannot get another one. */
-static quern_status forget_dead(struct qn_talk *talk, const char *queue, const struct dead *dead,
+static quern_status forget_dead(struct qn_talk *talk, const char *queue, const struct known *known,
                                 quern_error *err)
 {
     qn_talk_command(talk, "HDEL");
     qn_talk_key(talk, queue, "quern:workers");
-    for (size_t i = 0; i < dead->count; i++) {
-        qn_talk_bytes(talk, dead->ids[i]->data, dead->ids[i]->size);
+    for (size_t i = 0; i < known->count; i++) {
+        if (known->letters[i] == 'd') {
+            qn_talk_bytes(talk, known->ids[i]->data, known->ids[i]->size);
+        }
     }
     return qn_talk_run(talk, err);
 }
 
 static quern_status recover_queue(struct recovering *recovering, struct qn_sweep *sweep,
-                                  const struct dead *dead, quern_error *err)
+                                  const struct known *known, quern_error *err)
 {
-    if (dead->count > 0 && sweep->dead_mark != dead->mark) {
+    if (known->dead_count > 0 && sweep->dead_mark != known->mark) {
         sweep->from = 0; /* a new round, in which all of them are known */
     }
-    sweep->dead_mark = dead->mark;
+    sweep->dead_mark = known->mark;
     quern_status status = QUERN_OK;
     bool end = false;
     for (int i = 0; status == QUERN_OK && i < PAGES_MAX && !end && recovering->left > 0; i++) {
-        status = look_at_page(recovering, sweep, dead, &end, err);
+        status = look_at_page(recovering, sweep, known, &end, err);
     }
-    if (status == QUERN_OK && end && dead->count > 0) {
-        status = forget_dead(&recovering->talk, sweep->queue, dead, err);
+    if (status == QUERN_OK && end && known->dead_count > 0) {
+        status = forget_dead(&recovering->talk, sweep->queue, known, err);
     }
     return status;
 }
@@ -288,17 +377,17 @@ static quern_status choose(struct recovering *recovering, const char **queues, s
 static quern_status recover_chosen(struct recovering *recovering, const char *const *queues,
                                    size_t queue_count, quern_error *err)
 {
-    struct dead *dead = qn_arena_alloc(&recovering->arena, queue_count * sizeof dead[0]);
+    struct known *known = qn_arena_alloc(&recovering->arena, queue_count * sizeof known[0]);
     recovering->report =
         qn_arena_alloc(&recovering->arena, recovering->left * sizeof recovering->report[0]);
-    if (dead == NULL || recovering->report == NULL) {
+    if (known == NULL || recovering->report == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = read_workers(&recovering->talk, queues, queue_count, dead, err);
+    quern_status status = read_workers(&recovering->talk, queues, queue_count, known, err);
     quern_status damaged = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < queue_count && recovering->left > 0; i++) {
         quern_error *to = damaged == QUERN_OK ? err : NULL;
-        status = recover_queue(recovering, find_sweep(recovering->self, queues[i]), &dead[i], to);
+        status = recover_queue(recovering, find_sweep(recovering->self, queues[i]), &known[i], to);
         if (status == QUERN_E_CORRUPT) { /* stops no other queue, and is told at the end */
             damaged = status;
             status = QUERN_OK;

@@ -3,13 +3,20 @@
 --
 -- KEYS: prefix of the queue. ARGV: 1 how many leases may be ended, 2 the size of a page, 3 where it
 -- begins (a rank in `active`, from the oldest on), 4 the latest that the clock may show, in ms (later:
--- it was turned, and no lease is over; "": any time), then the ids of workers that are dead.
--- Reply: {where the next page begins, 1 if the end was reached, the clock in ms, then for each ended
--- lease: id, cause, 1 if a crash was charged, 1 if it is poison}.
+-- it was turned, and no lease is over; "": any time), then pairs of a letter and a worker's id:
+--   d  its process is dead: all its leases end
+--   l  its process lives
+--   b  its host has rebooted: nobody is charged
+-- Reply: {where the next page begins, 1 if the end was reached, the clock in ms, ids of workers whose
+-- death nobody has noted yet: what is theirs stays until that is done (gone.lua), then for each ended
+-- lease: id, cause, 1 if it was charged, 1 if it is archived}.
 --
 -- A task with a token was leased by us: its lease is over at the moment in quern_run, or, where that
 -- does not fit the score (somebody mended the lease), at the score. One without is a Go worker's,
--- which may be 30 s late. Without dead workers only leases that may be over are looked at.
+-- which may be 30 s late, and ends as asynq's recoverer ends it. Without dead workers only leases that
+-- may be over are looked at. Who is charged: src/task/deaths.h. A record is "heartbeat_ms status
+-- owner host"; once noted, the status is "gone-<started runs>", and "paid-.." after the brake of this
+-- queue on that host has counted it.
 --
 -- Nothing that works leaves an id in `active` without a lease, since all scripts move both at once.
 -- Where one is found it gets a lease, and is treated like all others when that ends. A lease without
@@ -20,13 +27,15 @@ redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_count.lua
 -- include: lib_done.lua
 -- include: lib_lock.lua
+-- include: lib_deaths.lua
 -- include: lib_end.lua
+-- include: lib_attempts.lua
 local limit, page, from = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local is_turned = ARGV[4] ~= '' and now_ms > tonumber(ARGV[4])
-local dead, dead_ids = {}, {}
-for i = 5, #ARGV do
-    dead_ids[#dead_ids + 1] = ARGV[i]
-    dead[ARGV[i]] = {}
+local letters, dead_ids = {}, {}
+for i = 5, #ARGV, 2 do
+    letters[ARGV[i + 1]] = ARGV[i]
+    dead_ids[#dead_ids + 1] = ARGV[i] == 'd' and ARGV[i + 1] or nil
 end
 local active_size = redis.call('LLEN', Q .. 'active')
 if #dead_ids == 0 and redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0 and
@@ -36,7 +45,7 @@ if #dead_ids == 0 and redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0
     for _, key in ipairs({'scheduled', 'retry', 'quern:due'}) do
         redis.call('ZCARD', Q .. key)
     end
-    return {0, 1, whole_number(now_ms)}
+    return {0, 1, whole_number(now_ms), {}}
 end
 
 local function has_message(id)
@@ -76,6 +85,62 @@ local function entry_of(id, score)
     return entry
 end
 
+-- --- Who is charged ---
+
+-- As in limits.h of those whose process we cannot see: silent for longer is dead.
+local SILENT_MS = 15000
+
+-- What is known of a worker: host, and for a death that is to be charged `runs`, how many it had
+-- started, or `asks` where that is not noted yet. `paid`: its brake has counted it.
+local workers, asked = {}, {}
+local function worker_of(id)
+    if workers[id] then
+        return workers[id]
+    end
+    local heartbeat, status, owner, host = string.match(
+        redis.call('HGET', Q .. 'quern:workers', id) or '', '^(%d+) (%S+) (%S+) ?(.*)$')
+    local worker = {id = id, dead = letters[id] == 'd', heartbeat = heartbeat, owner = owner,
+        host = host}
+    local lives = letters[id] == 'l' or not worker.dead and number_of(heartbeat) + SILENT_MS >= now_ms
+    -- bug LIVING_OWNER_CHARGED: local lives = false
+    local noted, runs = string.match(status or '', '^(%a+)%-(%d+)$')
+    if lives or not heartbeat or letters[id] == 'b' or status == 'draining' or status == 'quiet' then
+        -- bug DRAINED_CHARGED: if lives or not heartbeat or letters[id] == 'b' then
+        worker.runs = nil
+    elseif noted then
+        worker.runs, worker.paid = number_of(runs), noted == 'paid'
+    else
+        worker.asks = true
+        asked[#asked + 1] = id
+    end
+    workers[id] = worker
+    return worker
+end
+
+-- The brake of this queue on its host counts the death of a worker once.
+local brakes, gone = {}, {}
+local function brake_of(host)
+    if not brakes[host] then
+        brakes[host] = brake_read(redis.call('HGET', Q .. 'quern:meta', 'h:' .. host))
+        brakes[host].host = host
+    end
+    return brakes[host]
+end
+local function pay(worker)
+    local brake = brake_of(worker.host)
+    local run = fields_of(brake.id, 'state', 'pending_since', 'quern_run')
+    local is_probe = brake.token ~= '0' and run[1] == 'active' and run[2] == brake.token and
+        run_read(run[3]).worker == worker.id
+    worker.probe = is_probe and brake.token
+    brake_death(brake, is_probe)
+    worker.paid = true
+    gone[#gone + 1] = worker.id
+    gone[#gone + 1] = string.format('%s paid-%.0f %s %s', worker.heartbeat, worker.runs,
+        worker.owner, worker.host)
+end
+
+-- --- Finding what ends ---
+
 -- Sorts a page. What leaves `active` is marked by its index, so that all of it is removed by one
 -- walk along the list.
 local over, marks, adopted, stubs = {}, {}, {}, {}
@@ -106,9 +171,14 @@ local function sort_entry(index, id, score)
         return
     end
     local entry = entry_of(id, score)
-    local of_dead = entry.token and entry.state == 'active' and dead[entry.run.worker]
-    if of_dead or entry.is_over then
-        sort_over(entry, of_dead or over)
+    local is_ours = entry.token and entry.state == 'active'
+    local is_of_dead = is_ours and letters[entry.run.worker] == 'd'
+    if not is_of_dead and not entry.is_over then
+        return
+    end
+    entry.worker = is_ours and worker_of(entry.run.worker) or {}
+    if not entry.worker.asks then
+        sort_over(entry, over)
         marks[#marks + 1] = index
     end
 end
@@ -139,46 +209,84 @@ local function find_lost()
         local id = rows[i]
         if not seen[id] and ending < limit and
             not redis.call('LPOS', Q .. 'active', id, 'RANK', -1) then
-            sort_over(entry_of(id, tonumber(rows[i + 1])), over)
+            local entry = entry_of(id, tonumber(rows[i + 1]))
+            entry.worker = {}
+            sort_over(entry, over)
         end
     end
 end
 
-local reply = {0, 0, whole_number(now_ms)}
-local function end_lease(entry, cause, charge)
+-- --- Ending it ---
+
+-- As asynq's recoverer: a failure, at asynq's delay. What cannot be read goes back as it is. Only
+-- microseconds are at hand to draw from.
+local function end_of_go(entry)
+    local text = 'asynq: task lease expired'
+    local message = fields_of(entry.id, 'msg')[1] or ''
+    local retry_max, retried = attempts_of(message)
+    entry.past.cause, entry.past.ended_ms, entry.past.since = 4, 0, '0'
+    if not retry_max then
+        plan_back(entry.id, entry.place, entry.fence, entry.past,
+            time[1] .. string.format('%06d000', time[2]))
+    elseif retried >= retry_max then
+        plan_archive(entry.id, entry.past, message, text)
+        return true
+    else
+        local n = math.min(retried, 1000)
+        local random = (tonumber(time[2]) + 7 * #leaving) % 30
+        local at_s = now_s + n ^ 4 + 15 + random * (n + 1)
+        message = with_failed_at(with_error(message .. '\48' .. varint(retried + 1), text))
+        entry.past.failed_ms = now_ms
+        plan_retry(entry.id, at_s * 1000, false, entry.past, message)
+        processed, failed = processed + 1, failed + 1
+    end
+    return false
+end
+
+local function end_of_ours(entry)
+    local worker = entry.worker
+    local charged = worker.runs and entry.started
+    local retry_max, retried = 1, 0
+    if entry.started then
+        retry_max, retried = attempts_of(fields_of(entry.id, 'msg')[1] or '')
+    end
+    local text = worker.dead and 'worker died' or 'lease expired'
+    return charged, plan_loss(entry.id, {past = entry.past, run = entry.run, place = entry.place,
+        token = entry.token, fence = entry.fence, started = entry.started, charged = charged,
+        cause = worker.dead and 6 or 4, last = text, spent = retry_max and retried >= retry_max,
+        started_ms = number_of(entry.run.started_ms),
+        lone = worker.runs == 1,
+        -- bug LONE_NOT_REQUIRED: lone = true,
+        ok_at = charged and brake_of(worker.host).ok_at or 0,
+        is_probe = worker.probe and worker.probe == entry.token})
+end
+
+local reply = {0, 0, whole_number(now_ms), asked}
+local function end_lease(entry)
+    local charged, archived = false, nil
     leaving[#leaving + 1] = entry.id
-    local charged = charge and entry.started
-    local poison = plan_crash(entry.id, {past = entry.past, run = entry.run, place = entry.place,
-        token = entry.token, fence = entry.fence, charged = charged, cause = cause,
-        last = cause == 6 and 'worker died' or 'lease expired'})
+    if not entry.token then
+        archived = end_of_go(entry)
+    else
+        charged, archived = end_of_ours(entry)
+    end
     reply[#reply + 1] = entry.id
-    reply[#reply + 1] = cause
+    reply[#reply + 1] = entry.worker.dead and 6 or 4
     reply[#reply + 1] = charged and 1 or 0
-    reply[#reply + 1] = poison and 1 or 0
+    reply[#reply + 1] = archived and 1 or 0
 end
 
--- The death of one worker is one event of the streak, however many runs it had; the most suspect
--- task names it.
-local gone = {}
-local function end_worker(id)
-    local charge = is_chargeable()
-    local first, most = nil, -1
-    for _, entry in ipairs(dead[id]) do
-        if entry.started and entry.past.crashes > most then
-            first, most = entry.id, entry.past.crashes
-        end
-        end_lease(entry, 6, charge)
-    end
-    local heartbeat, status, owner = string.match(
-        redis.call('HGET', Q .. 'quern:workers', id) or '', '^(%S+) (%S+) (.*)$')
-    if first and status ~= 'gone' then
-        streak_goes_on(first)
-        gone[#gone + 1] = id
-        gone[#gone + 1] = (heartbeat or '0') .. ' gone ' .. (owner or '')
+-- The solo lock of a dead worker is returned for it.
+local function end_solo()
+    local text = redis.call('HGET', Q .. 'quern:meta', 'solo')
+    local lock = solo_read(text)
+    if text and lock.owner ~= '' and letters[lock.owner] == 'd' then
+        solo_return(lock, SOLO_DEATH_MS)
+        meta_sets[#meta_sets + 1] = 'solo'
+        meta_sets[#meta_sets + 1] = solo_text(lock)
     end
 end
 
-streak_read()
 redis.call('HLEN', Q .. 'quern:workers')
 if from >= active_size then
     from = 0
@@ -188,15 +296,20 @@ local at_end = from + looked >= active_size
 if at_end and not is_turned then
     find_lost()
 end
-for _, id in ipairs(dead_ids) do
-    if #dead[id] > 0 then
-        end_worker(id)
+for _, entry in ipairs(over) do
+    if entry.worker.runs and not entry.worker.paid then
+        pay(entry.worker)
     end
 end
 for _, entry in ipairs(over) do
-    end_lease(entry, 4, is_chargeable())
-    if entry.started then
-        streak_goes_on(entry.id)
+    end_lease(entry)
+end
+end_solo()
+for host, brake in pairs(brakes) do
+    if brake.changed then
+        meta_sets[#meta_sets + 1] = 'h:' .. host
+        meta_sets[#meta_sets + 1] = brake_text(brake)
+        notes[#notes + 1] = brake_note(Q, host, brake)
     end
 end
 end_write()

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* gone.c - a worker that is gone: how many runs it had started when it went.
+ *
+ * A death is lone where it was exactly one, in all queues of the worker, and each queue is recovered
+ * by a script of its own. So the runs are counted while all of them are there, and the number is
+ * noted in each queue, by whoever comes first, before any of them ends: who comes later, and counts
+ * what is left, finds it noted. Where not everything can be counted two are assumed, as a death that
+ * may have been shared convicts nobody. */
+#include "broker/redis/gone.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "broker/redis/announce.h"
+
+#include "broker/redis/count_runs_lua.h"
+#include "broker/redis/gone_lua.h"
+
+#define PAGE 500
+#define PAGES_MAX 64 /* of one queue; where more is active two are assumed */
+#define MANY 2       /* more than one: how many more makes no difference */
+
+/* Up to MANY, of one queue. */
+static quern_status count_queue(struct qn_talk *talk, const char *queue, const char *worker_id,
+                                int64_t *count, quern_error *err)
+{
+    bool at_end = false;
+    quern_status status = QUERN_OK;
+    for (int page = 0; status == QUERN_OK && !at_end && *count < MANY; page++) {
+        const struct qn_reply *reply = NULL;
+        size_t command = talk->command_count;
+        if (page == PAGES_MAX) {
+            *count = MANY;
+            return QUERN_OK;
+        }
+        qn_talk_script(talk, &qn_lua_count_runs, 1);
+        qn_talk_prefix(talk, queue);
+        qn_talk_text(talk, worker_id);
+        qn_talk_int(talk, (int64_t)page * PAGE);
+        qn_talk_int(talk, PAGE);
+        status = qn_talk_run(talk, err);
+        if (status == QUERN_OK) {
+            status = qn_talk_reply(talk, command, &reply, err);
+        }
+        if (status == QUERN_OK) {
+            *count += qn_reply_int(qn_reply_at(reply, 0), MANY);
+            at_end = qn_reply_int(qn_reply_at(reply, 1), 0) < PAGE;
+        }
+    }
+    if (status == QUERN_E_CORRUPT) { /* recovery of that queue will say so */
+        *count = MANY;
+        status = QUERN_OK;
+    }
+    return status;
+}
+
+static quern_status note_queue(struct qn_talk *talk, const char *queue, const char *worker_id,
+                               int64_t *count, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    size_t command = talk->command_count;
+    qn_talk_script(talk, &qn_lua_gone, 1);
+    qn_talk_prefix(talk, queue);
+    qn_talk_text(talk, worker_id);
+    qn_talk_int(talk, *count);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        int64_t noted = qn_reply_int(reply, -1);
+        *count = noted >= 0 ? noted : *count;
+    }
+    return status == QUERN_E_CORRUPT ? QUERN_OK : status;
+}
+
+/* The record that names all its queues; no queues when there is none. */
+static quern_status read_record(struct qn_talk *talk, const char *worker_id,
+                                struct qn_worker_record *ret_record, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    size_t command = talk->command_count;
+    *ret_record = (struct qn_worker_record){0};
+    qn_talk_command(talk, "HGET");
+    qn_talk_text(talk, QN_WORKERS_KEY);
+    qn_talk_text(talk, worker_id);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, &reply, err);
+    }
+    if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
+        status = qn_worker_record_read(talk->arena, worker_id, reply, ret_record, err);
+    }
+    if (status == QUERN_E_CORRUPT) {
+        *ret_record = (struct qn_worker_record){0};
+        status = QUERN_OK;
+    }
+    return status;
+}
+
+quern_status qn_gone_note(struct qn_talk *talk, const char *queue, const char *worker_id,
+                          quern_error *err)
+{
+    struct qn_worker_record record;
+    quern_status status = read_record(talk, worker_id, &record, err);
+    int64_t count = record.queue_count == 0 ? MANY : 0;
+    for (size_t i = 0; status == QUERN_OK && i < record.queue_count && count < MANY; i++) {
+        status = count_queue(talk, record.queues[i], worker_id, &count, err);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < record.queue_count; i++) {
+        status = note_queue(talk, record.queues[i], worker_id, &count, err);
+    }
+    return status == QUERN_OK ? note_queue(talk, queue, worker_id, &count, err) : status;
+}

@@ -1,0 +1,136 @@
+-- lib_deaths.lua - what the death of a process means: the rules of src/task/deaths.c in Lua. Whoever
+-- changes a rule changes both. Expects now_ms.
+--
+-- The brake of a queue on a host is the field "h:<host>" of quern:meta: "ok_at streak probes
+-- probe_at touched probe_token probe_id"; moments in ms; touched: when it was last written; token
+-- and id: of the run that is the probe ("0" and "": none). Garbage counts as no record.
+
+-- As in limits.h; unit.redis_scripts sees to that.
+local POISON_CHARGES = 3
+local POISON_LONE = 2
+local CHARGE_WINDOW_MS = 259200000
+local CHARGED_TWICE_MS = 2000
+local CHARGED_MORE_MS = 10000
+local ALONE_CHARGES = 4
+local SOLO_MS = 60000
+local SOLO_DEATH_MS = 1000
+local BRAKE_DEATHS = 10
+local BRAKE_MS_MIN = 1000
+local BRAKE_MS_MAX = 60000
+local BRAKE_EVEN_PROBES = 20
+local OK_NOTE_MS = 1000
+
+-- A row of digits as a number; a larger one than Lua counts exactly is the largest.
+local function number_of(word)
+    return math.min(tonumber(word or '') or 0, 9e15)
+end
+
+-- --- One task ---
+
+-- Charges the task and says what becomes of it: "back", "retry" and after how many ms, "spent" or
+-- "poison". death: started_ms, ok_at (on the same host), lone, spent.
+local function deaths_charge(past, death)
+    local lived_ms = math.max(now_ms - death.started_ms, 0)
+    if past.crashes <= 0 or now_ms - past.crashed_ms > CHARGE_WINDOW_MS then
+        past.crashes, past.lone, past.life_ms = 0, 0, 0
+        past.crashed_ms = now_ms - lived_ms
+    end
+    past.crashes = past.crashes + 1
+    past.lone = past.lone + (death.lone and 1 or 0)
+    past.life_ms, past.died_ms = math.max(past.life_ms, lived_ms), now_ms
+    if death.lone and past.crashes >= POISON_CHARGES and past.lone >= POISON_LONE and
+        death.ok_at > past.crashed_ms then
+        return 'poison'
+    elseif death.spent then
+        return 'spent'
+    elseif past.crashes == 1 then
+        return 'back'
+    end
+    return 'retry', past.crashes == 2 and CHARGED_TWICE_MS or CHARGED_MORE_MS
+end
+
+-- --- The brake ---
+
+local function brake_read(text)
+    local ok_at, streak, probes, probe_at, touched, token, id =
+        string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+    return {ok_at = number_of(ok_at), streak = number_of(streak), probes = number_of(probes),
+        probe_at = number_of(probe_at), touched = number_of(touched), token = token or '0',
+        id = id or '', was_on = number_of(streak) >= BRAKE_DEATHS}
+end
+
+local function brake_text(brake)
+    return string.format('%.0f %.0f %.0f %.0f %.0f ', brake.ok_at, brake.streak, brake.probes,
+        brake.probe_at, now_ms) .. brake.token .. ' ' .. brake.id
+end
+
+local function brake_is_on(brake)
+    return brake.streak >= BRAKE_DEATHS
+end
+
+local function brake_delay_ms(probes)
+    local doublings = probes - BRAKE_EVEN_PROBES
+    if doublings <= 0 then
+        return BRAKE_MS_MIN
+    end
+    return math.min(BRAKE_MS_MIN * 2 ^ math.min(doublings, 16), BRAKE_MS_MAX)
+end
+
+local function brake_death(brake, is_probe)
+    brake.streak = brake.streak + 1
+    if is_probe then
+        brake.probes, brake.token, brake.id = brake.probes + 1, '0', ''
+    end
+    if brake_is_on(brake) then
+        brake.probe_at = now_ms + brake_delay_ms(brake.probes)
+    end
+    brake.changed = true
+end
+
+local function brake_release(brake)
+    local age_ms = now_ms - brake.ok_at
+    if brake.streak > 0 or age_ms >= OK_NOTE_MS or age_ms < 0 then
+        brake.ok_at, brake.streak, brake.probes, brake.probe_at = now_ms, 0, 0, 0
+        brake.token, brake.id, brake.changed = '0', '', true
+    end
+end
+
+-- Longer than the longest delay it is only where the clock was turned back.
+local function brake_wait_ms(brake)
+    local wait_ms = brake.probe_at - now_ms
+    return wait_ms > 0 and wait_ms <= BRAKE_MS_MAX and wait_ms or 0
+end
+
+-- The command that notes in quern:braked (host -> "1") whether it is on, or nil if that is no news:
+-- arm.lua must not read quern:meta, where each lease writes.
+local function brake_note(prefix, host, brake)
+    if brake_is_on(brake) == brake.was_on then
+        return nil
+    end
+    return {brake.was_on and 'HDEL' or 'HSET', prefix .. 'quern:braked', host,
+        not brake.was_on and '1' or nil}
+end
+
+-- --- The solo lock ---
+
+-- The field "solo" of quern:meta: "since until rest owner": since when it is held (or was returned),
+-- until when at most, until when the queue rests, the id of the worker ("": nobody's).
+local function solo_read(text)
+    local since, until_ms, rest, owner = string.match(text or '', '^(%d+) (%d+) (%d+) (.*)$')
+    local lock = {since = number_of(since), until_ms = number_of(until_ms),
+        rest = number_of(rest), owner = owner or ''}
+    if lock.since > now_ms then -- the clock went back
+        lock.since, lock.until_ms, lock.rest = now_ms, math.min(lock.until_ms, now_ms + SOLO_MS), 0
+    end
+    return lock
+end
+
+local function solo_text(lock)
+    return string.format('%.0f %.0f %.0f ', lock.since, lock.until_ms, lock.rest) .. lock.owner
+end
+
+-- It is returned, and the queue rests as long as it was held, and so much longer.
+local function solo_return(lock, more_ms)
+    lock.rest = now_ms + now_ms - lock.since + more_ms
+    lock.since, lock.until_ms, lock.owner = now_ms, 0, ''
+end
