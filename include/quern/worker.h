@@ -58,6 +58,9 @@ typedef struct quern_worker_options {
     void (*on_log)(quern_log_level level, const char *line, void *user);
     void (*on_run)(const quern_run_report *report, void *user);
     void *user;
+    /* The name under which this machine counts deaths of processes: a queue whose runs all die on
+     * one host is slowed down there only. NULL: its host name; at most 255 bytes. */
+    const char *host;
 } quern_worker_options;
 
 QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,

@@ -142,14 +142,14 @@ enum qn_applied {
 
 struct qn_queue_turn {
     const char *name;
-    uint32_t weight;       /* for the redraw; strict: not used, order is that of the array */
-    uint32_t quota;        /* runs drawn for it */
-    uint32_t leased;       /* out */
-    bool paused;           /* out */
-    bool braked;           /* out: on the host of the exchange */
-    uint32_t deaths;       /* out: in a row on that host */
-    int64_t wait_ms;       /* out: when something may be had that may not be now (a probe, a solo
-                            * lock); 0: nothing waits for that */
+    uint32_t weight; /* for the redraw; strict: not used, order is that of the array */
+    uint32_t quota;  /* runs drawn for it */
+    uint32_t leased; /* out */
+    bool paused;     /* out */
+    bool braked;     /* out: on the host of the exchange */
+    uint32_t deaths; /* out: in a row on that host */
+    int64_t wait_ms; /* out: when something may be had that may not be now (a probe, a solo
+                      * lock); 0: nothing waits for that */
 };
 
 /* A task that was charged often must run alone in its worker (qn_isolation_is_solo). For that the
@@ -180,7 +180,7 @@ struct qn_exchange {
     struct qn_queue_turn *queues; /* in and out */
     size_t queue_count;
     bool strict;
-    uint32_t room;            /* lease at most this many; at most QN_BATCH_MAX; 0: none */
+    uint32_t room; /* lease at most this many; at most QN_BATCH_MAX; 0: none */
     /* Of the leased runs, so many are marked as started: all of charged tasks, which are leased
      * only within this number, and then in order. */
     uint32_t start_count_now;

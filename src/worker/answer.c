@@ -2,9 +2,10 @@
 /* answer.c - sends an exchange and takes its answer into the books.
  *
  * Outcomes that were applied (or refused as stale) leave the books. New runs go to the pool in the
- * order in which their queues were drawn; before them suspects and runs that the broker has noted
- * as started, because these must really start now. A leased task for which there is no memory is
- * given back by the next exchange. A failed exchange changes nothing here: it stays open. */
+ * order in which their queues were drawn; before them runs of charged tasks and those that the
+ * broker has noted as started, because these must really start now. A leased task for which there
+ * is no memory is given back by the next exchange. A failed exchange changes nothing here: it stays
+ * open. */
 #include "worker/internal.h"
 
 static void measure(struct qn_pump *pump, const struct quern_run *run)
@@ -45,6 +46,43 @@ static void take_applied(struct quern_worker *worker, struct qn_turn *turn)
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
+/* Which queues are braked on this host, and when what waits for its moment may be had. */
+static void take_brakes(struct quern_worker *worker, const struct qn_turn *turn)
+{
+    size_t braked_count = 0;
+    int64_t wait_ms = INT64_MAX;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        const struct qn_queue_turn *queue = &turn->queues[i];
+        braked_count += queue->braked ? 1 : 0;
+        wait_ms = queue->wait_ms > 0 ? qn_earlier(wait_ms, queue->wait_ms) : wait_ms;
+        if (queue->braked && !worker->queue_braked[i]) {
+            qn_log_write(&worker->log, QUERN_LOG_ERROR,
+                         "run after run dies here, one is tried at a time queue=%s deaths=%u "
+                         "next_ms=%lld",
+                         queue->name, queue->deaths, (long long)queue->wait_ms);
+        } else if (!queue->braked && worker->queue_braked[i]) {
+            qn_log_write(&worker->log, QUERN_LOG_INFO, "runs no longer die here queue=%s",
+                         queue->name);
+        }
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool braked = braked_count == worker->queue_count;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        worker->look = worker->look || (worker->queue_braked[i] && !turn->queues[i].braked);
+        worker->queue_braked[i] = turn->queues[i].braked;
+    }
+    if (braked != worker->braked) {
+        worker->braked = braked;
+        worker->announce_due = true;
+        qn_keeper_poke(worker);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (turn->exchange.room > 0) {
+        worker->pump.wait_until_mono_ns =
+            wait_ms == INT64_MAX ? 0 : qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS;
+    }
+}
+
 /* The paused and braked queues and the shares of the draw. */
 static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
 {
@@ -55,12 +93,12 @@ static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
     if (turn->exchange.room > 0 && !turn->exchange.strict) {
         qn_choice_settle(&pump->choice, turn->quota, turn->taken);
     }
-    pump->knows_streaks = true;
     (void)pthread_mutex_lock(&worker->mutex);
     for (size_t i = 0; i < worker->queue_count; i++) {
         worker->paused[i] = turn->queues[i].paused;
     }
     (void)pthread_mutex_unlock(&worker->mutex);
+    take_brakes(worker, turn);
 }
 
 /* Makes runs of what was leased, sorted by queue. */
@@ -88,12 +126,12 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
 }
 
 /* Where a run stands in the pool's line. */
-enum rank { RANK_SUSPECT, RANK_STARTED, RANK_AHEAD, RANK_COUNT };
+enum rank { RANK_CHARGED, RANK_STARTED, RANK_AHEAD, RANK_COUNT };
 
 static void place(struct qn_list *node, struct qn_list *ranks)
 {
     const struct qn_leased *leased = QN_CONTAINER_OF(node, struct quern_run, item.node)->leased;
-    enum rank rank = leased->crash_count > 0 ? RANK_SUSPECT
+    enum rank rank = leased->crash_count > 0 ? RANK_CHARGED
                      : leased->started       ? RANK_STARTED
                                              : RANK_AHEAD;
     qn_list_append(&ranks[rank], node);
@@ -259,6 +297,7 @@ quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn,
         turn->open = false;
         take_applied(worker, turn);
         take_queues(worker, turn);
+        qn_solo_answer(worker, turn, qn_clock_mono_ns());
         take_runs(worker, turn);
         take_shortfall(worker, turn);
         pump->leased_count += turn->reply.run_count;

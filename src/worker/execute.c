@@ -35,7 +35,7 @@ static bool is_refused(struct quern_worker *worker, const struct quern_run *run,
         return true;
     }
     enum qn_cancel_reason reason = qn_run_cancel_reason(run);
-    if (reason != QN_REASON_NONE || worker->state != QN_WORKER_RUNNING ||
+    if (reason != QN_REASON_NONE || worker->state != QN_WORKER_RUNNING || worker->clearing ||
         worker->paused[run->leased->queue_index]) {
         qn_verdict_interrupt(worker, run, reason, verdict);
         return true;

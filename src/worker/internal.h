@@ -24,6 +24,7 @@
 #include "worker/mux.h"
 #include "worker/outage.h"
 #include "worker/run.h"
+#include "worker/solo.h"
 
 #define QN_NS_PER_MS INT64_C(1000000)
 
@@ -69,14 +70,15 @@ struct qn_pump {
     struct qn_outage outage;         /* of exchange, arm and drained */
     struct qn_outage forward_outage; /* of forward: others need not wait for it */
     struct qn_outage second_outage;  /* of the second pump: how long it stays away */
-    bool knows_streaks;              /* the first exchange fetches nothing: it asks for streaks */
-    bool plenty;              /* the latest look found all it had room for, and that was much */
-    bool armed;               /* since the last exchange that had room */
-    uint32_t ahead;           /* how many of the types seen last may be fetched ahead */
-    uint64_t leased_count;    /* runs, of all exchanges */
-    uint32_t fruitless;       /* times in a row that arm saw work and exchange found none */
-    int64_t armed_at_mono_ns; /* when arm was last called */
-    int64_t look_at_mono_ns;  /* after a fruitless look: when to look again; 0: not */
+    struct qn_solo_state solo;
+    bool plenty;                /* the latest look found all it had room for, and that was much */
+    bool armed;                 /* since the last exchange that had room */
+    uint32_t ahead;             /* how many of the types seen last may be fetched ahead */
+    uint64_t leased_count;      /* runs, of all exchanges */
+    uint32_t fruitless;         /* times in a row that arm saw work and exchange found none */
+    int64_t armed_at_mono_ns;   /* when arm was last called */
+    int64_t look_at_mono_ns;    /* after a fruitless look: when to look again; 0: not */
+    int64_t wait_until_mono_ns; /* until what may not be leased yet may be: look then; 0: nothing */
     int64_t no_ahead_until_mono_ns; /* runs had to be taken back: do not fetch ahead until then */
     int64_t forwarded_at_mono_ns;   /* when forward was last called */
     int64_t due_known_at_mono_ns;   /* up to when next_due_at_ms was known to be true */
@@ -106,7 +108,8 @@ struct quern_worker {
     char id[QN_ID_TEXT_SIZE];
     char owner[QN_OWNER_SIZE];
     char host[QN_NAME_SIZE_MAX + 1];
-    int bell; /* eventfd: something for the thread in quern_worker_run */
+    bool shares_process; /* handlers run in it: one may end it and all others */
+    int bell;            /* eventfd: something for the thread in quern_worker_run */
 
     struct qn_pool *pool; /* from run on; NULL when it was stopped */
     struct qn_log log;
@@ -132,9 +135,11 @@ struct quern_worker {
     quern_worker_stats stats;
     struct qn_random random; /* for retry delays */
     bool *paused;            /* per queue: what the last exchange said */
+    bool *queue_braked;      /* the same: on this host */
     bool look;               /* there may be something to fetch */
     bool owes;               /* there may be leases of ours that are not in the books */
-    bool braked;
+    bool braked;             /* all of its queues are */
+    bool clearing;           /* nothing starts: a task that must be alone comes next */
     bool pump_asleep;
     bool pump_awaits; /* asleep until the second exchange is back or enough is there for one */
     bool pump_poked;

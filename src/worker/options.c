@@ -19,6 +19,19 @@ enum { SHUTDOWN_TIMEOUT_MS = 8000, QUARANTINE_AFTER_MS = 5000, QUEUES_TEXT_SIZE_
 
 static const quern_queue default_queue = {.name = "default", .weight = 1};
 
+static quern_status check_host(const char *host, quern_error *err)
+{
+    size_t size = strlen(host);
+    bool is_plain = size > 0 && size < QN_NAME_SIZE_MAX;
+    for (size_t i = 0; is_plain && i < size; i++) {
+        is_plain = host[i] > ' ' && host[i] < 0x7f;
+    }
+    return is_plain ? QUERN_OK
+                    : qn_error_set(err, QUERN_E_INVALID,
+                                   "worker options: host is not 1 to %d visible ASCII characters",
+                                   QN_NAME_SIZE_MAX - 1);
+}
+
 static quern_status check_numbers(const quern_worker_options *options, quern_error *err)
 {
     if (options->concurrency > QN_CONCURRENCY_MAX) {
@@ -41,6 +54,12 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
     if (options->quarantine_after_ms < 0 || options->quarantine_after_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "quarantine_after_ms is %lld",
                             (long long)options->quarantine_after_ms);
+    }
+    if (options->host != NULL) {
+        quern_status status = check_host(options->host, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
     }
     return qn_retry_policy_check(&options->retry, err);
 }
@@ -113,10 +132,12 @@ static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
     options->queues = ours;
     worker->queue_names = qn_alloc_zero(options->queue_count, sizeof *worker->queue_names);
     worker->paused = qn_alloc_zero(options->queue_count, sizeof *worker->paused);
+    worker->queue_braked = qn_alloc_zero(options->queue_count, sizeof *worker->queue_braked);
     worker->queue_turns = qn_alloc_zero(options->queue_count, sizeof *worker->queue_turns);
     worker->group_notes = qn_alloc_zero(options->queue_count, sizeof *worker->group_notes);
     if (ours == NULL || worker->queue_names == NULL || worker->paused == NULL ||
-        worker->queue_turns == NULL || worker->group_notes == NULL) {
+        worker->queue_braked == NULL || worker->queue_turns == NULL ||
+        worker->group_notes == NULL) {
         return qn_error_nomem(err);
     }
     worker->queue_count = options->queue_count;
@@ -203,6 +224,7 @@ void qn_worker_options_finish(struct quern_worker *worker)
     }
     qn_free(worker->queue_names);
     qn_free(worker->paused);
+    qn_free(worker->queue_braked);
     qn_free(worker->queue_turns);
     qn_free(worker->group_notes);
     qn_free(worker->queues_text);

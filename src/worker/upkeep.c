@@ -119,8 +119,8 @@ static void note_recovery(const struct qn_recovery *recovery, void *user)
     recovering->count++;
     qn_log_write(&recovering->worker->log, QUERN_LOG_WARN,
                  "task recovered queue=%s id=%s cause=\"%s\"%s%s", recovery->queue, recovery->id,
-                 quern_cause_name(recovery->cause), recovery->charged ? " crash=counted" : "",
-                 recovery->archived ? " archived=poison" : "");
+                 quern_cause_name(recovery->cause), recovery->charged ? " death=charged" : "",
+                 recovery->archived ? " archived=yes" : "");
 }
 
 /* There may be something to fetch that the broker's wake-up does not tell this process of. */

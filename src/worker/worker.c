@@ -10,6 +10,7 @@
 #include "quern/worker.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -63,7 +64,10 @@ static quern_status init_identity(struct quern_worker *worker, quern_error *err)
     worker->started_at_ms = qn_clock_wall_ms(worker->clock);
     qn_id_next(&ids, worker->started_at_ms, worker->id);
     worker->opener_pid = getpid();
-    if (gethostname(worker->host, sizeof worker->host - 1) != 0) {
+    if (worker->options.host != NULL) {
+        (void)snprintf(worker->host, sizeof worker->host, "%s", worker->options.host);
+        worker->options.host = worker->host;
+    } else if (gethostname(worker->host, sizeof worker->host - 1) != 0) {
         (void)memcpy(worker->host, "unknown", sizeof "unknown");
     }
     return qn_owner_self(worker->owner, err);
@@ -306,6 +310,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         goto withdraw;
     }
     qn_mux_freeze(worker->mux);
+    worker->shares_process = qn_mux_shares_process(worker->mux);
     (void)swap_pool(worker, pool);
     qn_log_write(&worker->log, QUERN_LOG_INFO, "worker starts id=%s queues=\"%s\" concurrency=%u",
                  worker->id, worker->queues_text, worker->options.concurrency);

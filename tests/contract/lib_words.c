@@ -101,10 +101,8 @@ static size_t lease_some(struct contract *c, const char *queue, uint32_t room, u
                          struct qn_leased **runs)
 {
     struct qn_queue_turn turn = {.name = queue, .weight = 1, .quota = room};
-    struct qn_exchange exchange = {.queues = &turn,
-                                   .queue_count = 1,
-                                   .room = room,
-                                   .start_count_now = started};
+    struct qn_exchange exchange = {
+        .queues = &turn, .queue_count = 1, .room = room, .start_count_now = started};
     size_t count = contract_exchange(c, &exchange, NULL, runs);
     assert_int_equal(turn.leased, count);
     return count;

@@ -97,8 +97,7 @@ static void exchange(struct game *g)
     uint32_t room = (uint32_t)dice(g, 5);
     struct qn_leased *runs[4] = {0};
     struct qn_queue_turn turn = {.name = queue_names[queue], .weight = 1, .quota = room};
-    struct qn_exchange request = {
-        .queues = &turn, .queue_count = 1, .room = room};
+    struct qn_exchange request = {.queues = &turn, .queue_count = 1, .room = room};
     size_t count = contract_exchange(g->c, &request, NULL, runs);
     assert_int_equal(turn.paused, g->model.paused[queue]);
     for (size_t i = 0; i < room; i++) {
