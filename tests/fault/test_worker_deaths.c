@@ -12,49 +12,61 @@
 #include "base/limits.h"
 #include "quern/inspector.h"
 
-/* Another worker, on another host, takes the task and dies with it so many times. It lived for
- * life_ms each time. */
-static void charge(struct stage *stage, const char *id, int times, int64_t life_ms)
+/* One exchange of another worker, on another host. */
+static size_t exchange(struct stage *stage, const struct qn_outcome *outcomes, size_t count,
+                       struct qn_leased **runs)
 {
     static uint64_t session = 77;
     quern_error error = {0};
+    uint32_t room = outcomes == NULL ? QN_BATCH_MAX : 0;
+    enum qn_applied applied[QN_BATCH_MAX];
+    struct qn_queue_turn queue = {.name = "default", .weight = 1, .quota = room};
+    struct qn_exchange_reply reply = {.applied = applied, .runs = runs};
+    struct qn_exchange exchange = {.stamp = {.session = session++, .sequence = 1},
+                                   .outcomes = outcomes,
+                                   .outcome_count = count,
+                                   .worker_id = "other",
+                                   .host = "elsewhere",
+                                   .lease_ms = QN_LEASE_MS,
+                                   .queues = &queue,
+                                   .queue_count = 1,
+                                   .room = room,
+                                   .start_count_now = room};
+    assert_ok(qn_broker_exchange(stage->broker, &exchange, &reply, &error), error);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(applied[i], QN_APPLIED);
+    }
+    return reply.run_count;
+}
+
+/* The other worker takes all pending tasks, and each dies in a process of its own, so many times.
+ * They lived for life_ms each time. */
+static void charge(struct stage *stage, int times, int64_t life_ms)
+{
+    static const char *const queue = "default";
+    quern_error error = {0};
     for (int i = 0; i < times; i++) {
-        struct qn_queue_turn queue = {.name = "default", .weight = 1, .quota = 1};
-        struct qn_leased *run = NULL;
-        enum qn_applied applied;
-        struct qn_exchange_reply reply = {.runs = &run, .applied = &applied};
-        struct qn_exchange lease = {.stamp = {.session = session++, .sequence = 1},
-                                    .worker_id = "other",
-                                    .host = "elsewhere",
-                                    .lease_ms = QN_LEASE_MS,
-                                    .queues = &queue,
-                                    .queue_count = 1,
-                                    .room = 1,
-                                    .start_count_now = 1};
-        assert_ok(qn_broker_exchange(stage->broker, &lease, &reply, &error), error);
-        assert_int_equal(reply.run_count, 1);
-        assert_string_equal(run->task.id, id);
-        struct qn_outcome outcome = {.run = run,
-                                     .kind = QN_CRASH,
-                                     .started = true,
-                                     .cause = QUERN_CAUSE_CHILD_DIED,
-                                     .lived_ms = life_ms};
-        struct qn_leased *none = NULL;
-        struct qn_exchange_reply answer = {.runs = &none, .applied = &applied};
-        struct qn_exchange end = {.stamp = {.session = session++, .sequence = 1},
-                                  .outcomes = &outcome,
-                                  .outcome_count = 1,
-                                  .worker_id = "other",
-                                  .host = "elsewhere",
-                                  .lease_ms = QN_LEASE_MS,
-                                  .queues = &queue,
-                                  .queue_count = 1};
-        assert_ok(qn_broker_exchange(stage->broker, &end, &answer, &error), error);
-        assert_int_equal(applied, QN_APPLIED);
-        qn_leased_free(run);
-        if (stage_state(stage, id) == QUERN_TASK_RETRY) {
-            stage_act(stage, QUERN_ACTION_RUN, id);
+        struct qn_leased *runs[QN_BATCH_MAX];
+        struct qn_outcome outcomes[QN_BATCH_MAX];
+        size_t count = exchange(stage, NULL, 0, runs);
+        assert_true(count > 0);
+        for (size_t k = 0; k < count; k++) {
+            outcomes[k] = (struct qn_outcome){.run = runs[k],
+                                              .kind = QN_CRASH,
+                                              .started = true,
+                                              .cause = QUERN_CAUSE_CHILD_DIED,
+                                              .lived_ms = life_ms};
         }
+        (void)exchange(stage, outcomes, count, NULL);
+        for (size_t k = 0; k < count; k++) {
+            qn_leased_free(runs[k]);
+        }
+        size_t moved = 0;
+        int64_t next_due_at_ms = 0;
+        stage_advance(stage, QN_CHARGED_MORE_MS);
+        assert_ok(qn_broker_forward(stage->broker, &queue, 1, QN_BATCH_MAX, &moved, &next_due_at_ms,
+                                    &error),
+                  error);
     }
 }
 
@@ -91,9 +103,10 @@ static quern_outcome count_company(quern_run *run, const quern_task *task, quern
     return outcome;
 }
 
+/* Its clock is turned: charged tasks wait for ten seconds. */
 static struct stage *stage_that_counts(void)
 {
-    struct stage *stage = stage_new(false);
+    struct stage *stage = stage_new(true);
     quern_error error = {0};
     assert_ok(quern_mux_use(stage->mux, count_company, NULL, &error), error);
     atomic_store(&charged_now, 0);
@@ -112,14 +125,8 @@ static void charged_tasks_take_half_of_the_slots_and_others_overtake_them(void *
         char id[16];
         (void)snprintf(id, sizeof id, "c%d", i);
         stage_put(stage, id, "hold");
-        charge(stage, id, 1, 5);
-        stage_act(stage, QUERN_ACTION_ARCHIVE, id); /* out of the way of the next one */
     }
-    for (int i = 0; i < CHARGED; i++) {
-        char id[16];
-        (void)snprintf(id, sizeof id, "c%d", i);
-        stage_act(stage, QUERN_ACTION_RUN, id);
-    }
+    charge(stage, 1, 5);
     stage_put(stage, "x0", "hold");
     stage_put(stage, "x1", "hold");
     struct stage_worker worker;
@@ -140,7 +147,7 @@ static void a_task_charged_often_runs_alone(void **state)
     enum { OTHERS = 40 };
     struct stage *stage = stage_that_counts();
     stage_put(stage, "solo", "done");
-    charge(stage, "solo", QN_ALONE_CHARGES, 5);
+    charge(stage, QN_ALONE_CHARGES, 5);
     stage_put_many(stage, NULL, "x", OTHERS);
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
@@ -156,7 +163,7 @@ static void a_long_run_that_was_alone_gets_company_again(void **state)
     (void)state;
     struct stage *stage = stage_that_counts();
     stage_put(stage, "solo", "hold");
-    charge(stage, "solo", QN_ALONE_CHARGES, 5);
+    charge(stage, QN_ALONE_CHARGES, 5);
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
     stage_wait_starts(stage, 1);
@@ -175,7 +182,7 @@ static void a_worker_that_drains_returns_the_solo_lock(void **state)
     (void)state;
     struct stage *stage = stage_that_counts();
     stage_put(stage, "solo", "wait");
-    charge(stage, "solo", QN_ALONE_CHARGES, 3600000); /* no company for an hour */
+    charge(stage, QN_ALONE_CHARGES, 3600000); /* no company for an hour */
     struct stage_worker first;
     stage_start(stage, &first, NULL);
     stage_wait_starts(stage, 1);
@@ -184,7 +191,8 @@ static void a_worker_that_drains_returns_the_solo_lock(void **state)
     stage_stop(&first);
     struct stage_worker second;
     stage_start(stage, &second, NULL);
-    stage_wait_starts(stage, 2); /* after a rest as long as the first one had it */
+    stage_advance(stage, 10000); /* it rests as long as the first worker had it */
+    stage_wait_starts(stage, 2);
     assert_string_equal(stage_start_at(stage, 1).id, "solo");
     quern_worker_stop(second.worker);
     quern_worker_stop(second.worker);
