@@ -183,12 +183,8 @@ static void keep_fact(const char *name, const char *text, void *user)
 }
 
 /* Tasks in groups wait for an aggregator, which no worker has yet. */
-static void warn_of_groups(const struct work *work, quern_inspector *inspector)
+static void warn_of_groups(const struct work *work, const quern_queue_list *list)
 {
-    quern_queue_list *list = NULL;
-    if (quern_inspector_queues(inspector, &list, NULL) != QUERN_OK) {
-        return;
-    }
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
         const quern_queue_info *queue = quern_queue_list_at(list, i);
         uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
@@ -199,7 +195,31 @@ static void warn_of_groups(const struct work *work, quern_inspector *inspector)
                        queue->name, count, count == 1 ? "task" : "tasks", queue->name);
         }
     }
-    quern_queue_list_free(list);
+}
+
+static bool is_listed(const quern_queue_list *list, const char *name)
+{
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        if (strcmp(quern_queue_list_at(list, i)->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The library refuses these, too, but does not know the option. */
+static int check_odd_names(const struct work *work, const quern_queue_list *list)
+{
+    for (size_t i = 0; i < work->queue_count; i++) {
+        const char *name = work->queues[i].name;
+        if (qn_queue_name_is_odd(name) && !is_listed(list, name)) {
+            return qn_cli_usage(work->cli,
+                                "--queue: there is no queue '%s'; give each queue its own --queue, "
+                                "without commas and patterns",
+                                name);
+        }
+    }
+    return QN_EXIT_OK;
 }
 
 static void say_start(const struct work *work, const char *url, const char *durability)
@@ -220,6 +240,24 @@ static void say_start(const struct work *work, const char *url, const char *dura
     qn_buf_finish(&queues);
 }
 
+static int introduce_with(const struct work *work, quern_inspector *inspector, const char *url,
+                          const char *durability)
+{
+    quern_queue_list *list = NULL;
+    quern_error err;
+    if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
+        say_start(work, url, durability); /* damaged data stop no worker */
+        return QN_EXIT_OK;
+    }
+    int exit_code = check_odd_names(work, list);
+    if (exit_code == QN_EXIT_OK) {
+        say_start(work, url, durability);
+        warn_of_groups(work, list);
+    }
+    quern_queue_list_free(list);
+    return exit_code;
+}
+
 /* *ret_ended: a signal came before the broker did. */
 static int introduce(struct work *work, const char *url, bool *ret_ended)
 {
@@ -235,8 +273,7 @@ static int introduce(struct work *work, const char *url, bool *ret_ended)
     if (quern_inspector_broker(inspector, keep_fact, &facts, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(work->cli, &err);
     } else {
-        say_start(work, url, facts.durability);
-        warn_of_groups(work, inspector);
+        exit_code = introduce_with(work, inspector, url, facts.durability);
     }
     quern_inspector_free(inspector);
     return exit_code;

@@ -108,6 +108,11 @@ static quern_status check_new_name(const struct preparation *p, const char *what
     return status;
 }
 
+bool qn_queue_name_is_odd(const char *name)
+{
+    return strpbrk(name, ",*") != NULL;
+}
+
 static quern_status refuse_number(struct preparation *p, const char *field, const char *rule,
                                   int64_t given)
 {

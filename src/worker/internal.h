@@ -102,6 +102,8 @@ struct quern_worker {
     size_t queue_count;
     const char **queue_names;
     struct qn_queue_turn *queue_turns; /* for the heartbeat */
+    bool queue_found[QN_QUEUES_MAX];   /* it existed when the worker was made */
+    bool queues_known;                 /* else the broker could not say that */
     char *queues_text;                 /* "critical=6 default=3" */
     int64_t opener_pid;
     int64_t started_at_ms;
@@ -236,6 +238,12 @@ QUERN_NODISCARD quern_status qn_keeper_prune(struct quern_worker *worker, quern_
 QUERN_NODISCARD quern_status qn_keeper_warn_groups(struct quern_worker *worker, quern_error *err);
 /* Cancels runs past their time and gives up those that ignore it; returns when to look again. */
 int64_t qn_keeper_watch(struct quern_worker *worker, int64_t now_mono_ns);
+
+/* served.c */
+/* QUERN_E_INVALID: a name reads like a list or a pattern, and there is no queue of that name. */
+QUERN_NODISCARD quern_status qn_worker_check_queues(struct quern_worker *worker, quern_error *err);
+/* Logs which of its queues do not exist yet. */
+void qn_worker_tell_queues(struct quern_worker *worker);
 
 /* listener.c */
 void *qn_listener_main(void *worker);

@@ -150,6 +150,9 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
         goto fail;
     }
     status = open_broker(worker, url, err);
+    if (status == QUERN_OK) {
+        status = qn_worker_check_queues(worker, err);
+    }
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -309,6 +312,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     (void)swap_pool(worker, pool);
     qn_log_write(&worker->log, QUERN_LOG_INFO, "worker starts id=%s queues=\"%s\" concurrency=%u",
                  worker->id, worker->queues_text, worker->options.concurrency);
+    qn_worker_tell_queues(worker);
     status = run_threads(worker, err);
     bool ended = end_pool(worker, THREADS_END_MS);
     if (status == QUERN_OK && !ended) {

@@ -56,7 +56,7 @@ class UrlTest(RedisTest):
         for url, word in (("redis://", "host"), ("redis://h/x", "database"),
                           ("redis-socket://run/r.sock", "three slashes"),
                           ("redis-socket:", "//"), ("redis:me:secret@h", "//"),
-                          ("rediss://:secret@h", "scheme"), ("redis://:secret@h:99999", "65535"),
+                          ("rediss://:secret@h", "TLS"), ("redis://:secret@h:99999", "65535"),
                           ("redis://h?sync=full", "password_file"),
                           ("redis://h?password_file=/no/such", "/no/such"),
                           ("redis://h?password_env=NOT_THERE", "NOT_THERE"),
