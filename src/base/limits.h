@@ -42,4 +42,7 @@
 #define QN_DURATION_MS_MAX                                                                         \
     (INT64_C(100) * 366 * 24 * 3600 * 1000) /* 100 years: sums never overflow */
 
+/* The latest moment, in 2255: as microseconds exact in a Lua number, and its nanoseconds fit. */
+#define QN_MOMENT_MS_MAX INT64_C(9000000000000)
+
 #endif
