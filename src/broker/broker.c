@@ -45,6 +45,12 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     return status;
 }
 
+quern_status qn_broker_check_queue(const char *url, const char *name, quern_error *err)
+{
+    bool is_shared = strncmp(url, "redis", strlen("redis")) == 0 && strstr(url, "://") != NULL;
+    return is_shared ? qn_served_name_check(name, err) : qn_queue_name_check(name, err);
+}
+
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status)
 {
     bool unreached = status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;

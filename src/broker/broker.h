@@ -48,6 +48,10 @@ struct qn_broker_options {
 QUERN_NODISCARD quern_status qn_broker_open(const char *url,
                                             const struct qn_broker_options *options,
                                             struct qn_broker **ret_broker, quern_error *err);
+/* Whether a worker can serve a queue of this name there: where Go programs enqueue, too, any that
+ * they can make (qn_served_name_check), else qn_queue_name_check. Opens nothing. */
+QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *name,
+                                                   quern_error *err);
 /* Whether what failed with this, and changed nothing, is worth another try a moment later. */
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
 /* No operation may be under way. NULL is fine. */

@@ -18,13 +18,13 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "base/url.h"
+#include "broker/broker.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/work_await.h"
 #include "cli/work_log.h"
 #include "cli/work_signal.h"
 #include "quern/worker.h"
-#include "task/task.h"
 
 enum option {
     OPTION_EXEC,
@@ -106,10 +106,6 @@ static int add_queue(struct work *work, const char *text)
     bool twice = serves(work, name);
     work->names[work->queue_count] = name;
     work->queues[work->queue_count++] = (quern_queue){.name = name, .weight = weight};
-    quern_error err;
-    if (qn_queue_name_check(name, &err) != QUERN_OK) {
-        return qn_cli_fail(work->cli, &err);
-    }
     return twice ? qn_cli_usage(work->cli, "--queue: '%s' is given twice", name) : QN_EXIT_OK;
 }
 
@@ -125,6 +121,18 @@ static int read_queues(struct work *work)
     return work->queue_count == 0 ? add_queue(work, "default") : QN_EXIT_OK;
 }
 
+/* Before anything is opened, or made. */
+static int check_queues(const struct work *work, const char *url)
+{
+    for (size_t i = 0; i < work->queue_count; i++) {
+        quern_error err;
+        if (qn_broker_check_queue(url, work->queues[i].name, &err) != QUERN_OK) {
+            return qn_cli_fail(work->cli, &err);
+        }
+    }
+    return QN_EXIT_OK;
+}
+
 static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -135,8 +143,14 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     pattern[equals - text] = '\0';
     quern_error err;
     int exit_code = QN_EXIT_OK;
+    size_t size = strlen(pattern);
     if (quern_mux_exec(mux, pattern, equals + 1, NULL, &err) != QUERN_OK) {
         exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
+    } else if (size > 1 && pattern[size - 1] == '*') {
+        qn_cli_say(cli,
+                   "--exec: '%s' stands for types with that star; for all that begin so "
+                   "write '%.*s'",
+                   pattern, (int)size - 1, pattern);
     }
     qn_free(pattern);
     return exit_code;
@@ -227,7 +241,7 @@ static void say_start(const struct work *work, const char *url, const char *dura
     char broker[256];
     struct qn_buf queues;
     qn_url_redact(url, broker, sizeof broker);
-    qn_buf_init(&queues, (size_t)QN_QUEUES_MAX * (QN_NAME_SIZE_MAX + 16));
+    qn_buf_init(&queues, (size_t)QN_QUEUES_MAX * (QN_SERVED_NAME_SIZE_MAX + 16));
     for (size_t i = 0; i < work->queue_count; i++) {
         if (qn_buf_printf(&queues, " %s=%" PRIu32, work->queues[i].name, work->queues[i].weight) !=
             QUERN_OK) {
@@ -350,6 +364,9 @@ static int work_with(struct work *work)
         exit_code = qn_cli_broker_url(work->cli, true, &url);
     }
     if (exit_code == QN_EXIT_OK) {
+        exit_code = check_queues(work, url);
+    }
+    if (exit_code == QN_EXIT_OK) {
         exit_code = introduce(work, url, &ended);
     }
     if (exit_code == QN_EXIT_OK && !ended) {
@@ -389,9 +406,9 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
     .summary = "run tasks with shell commands",
-    .about = "PATTERN is a type or its beginning. The payload is on stdin, QUERN_TASK_ID and\n"
-             "more in the environment; exit 0: done, 75: retry, 65: archive, other: failure.\n"
-             "TERM or INT drains, again: ends at once; TSTP: takes no more tasks.",
+    .about = "PATTERN is a type or its beginning, or * for every other type. The payload is\n"
+             "on stdin, QUERN_TASK_ID and more in the environment; exit 0: done, 75: retry,\n"
+             "65: archive, else: failure. TERM or INT drains, again: ends; TSTP: no more work.",
     .example = "  quern work --exec 'image:=./resize' --exec 'mail:=./send' \\\n"
                "      --queue media=3 --queue default --concurrency 4",
     .options = options,

@@ -113,6 +113,20 @@ bool qn_queue_name_is_odd(const char *name)
     return strpbrk(name, ",*") != NULL;
 }
 
+quern_status qn_served_name_check(const char *name, quern_error *err)
+{
+    char shown[4 * SHOWN_NAME_MAX + 4];
+    size_t size = strlen(name);
+    if (qn_str_blank(name)) {
+        return qn_error_set(err, QUERN_E_INVALID, "queue must not be blank");
+    }
+    if (size > QN_SERVED_NAME_SIZE_MAX || !qn_utf8_valid(name, size)) {
+        return qn_error_set(err, QUERN_E_INVALID, "queue \"%s\" is not UTF-8 of at most %d bytes",
+                            show_name(name, shown), QN_SERVED_NAME_SIZE_MAX);
+    }
+    return QUERN_OK;
+}
+
 static quern_status refuse_number(struct preparation *p, const char *field, const char *rule,
                                   int64_t given)
 {

@@ -153,7 +153,7 @@ struct quern_worker {
 };
 
 /* options.c */
-QUERN_NODISCARD quern_status qn_worker_options_read(struct quern_worker *worker,
+QUERN_NODISCARD quern_status qn_worker_options_read(struct quern_worker *worker, const char *url,
                                                     const quern_worker_options *options,
                                                     size_t options_size, quern_error *err);
 void qn_worker_options_finish(struct quern_worker *worker);

@@ -129,7 +129,7 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     worker->mux = mux;
     worker->bell = -1;
     init_locks(worker);
-    quern_status status = qn_worker_options_read(worker, options, options_size, err);
+    quern_status status = qn_worker_options_read(worker, url, options, options_size, err);
     qn_log_init(&worker->log, worker->options.on_log, worker->options.user);
     if (status != QUERN_OK) {
         goto fail;

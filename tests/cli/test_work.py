@@ -79,6 +79,16 @@ class VerdictTest(CliTest):
         self.assertEqual(sorted(self.read("seen").split()),
                          ["exact", "long", "long", "prefix"])
 
+    def test_star_serves_every_other_type(self):
+        for kind in ("a", "b:c", "größe"):
+            self.enqueue(kind)
+        self.drain("a=echo a >> seen", "*=echo $QUERN_TASK_TYPE >> seen")
+        self.assertEqual(sorted(self.read("seen").split()), ["a", "b:c", "größe"])
+
+    def test_star_at_the_end_of_a_pattern_is_explained(self):
+        result = self.quern("work", "--drain", "--exec", "mail:*=true")
+        self.assertIn("write 'mail:'", result.stderr)
+
     def test_type_without_pattern_fails(self):
         task_id = self.enqueue("other", "--retry", "0")
         self.drain("t=true")
