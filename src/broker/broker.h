@@ -8,8 +8,8 @@
  * The heart is `exchange`: here are the outcomes of finished runs; give me up to `room` more runs.
  *
  * Errors are one of: QUERN_E_BUSY, QUERN_E_FULL, QUERN_E_BROKER, QUERN_E_TIMEOUT, QUERN_E_CONNECT,
- * QUERN_E_CORRUPT, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: it may have been changed;
- * send the same request with the same stamp again and it takes effect once.
+ * QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: it may have
+ * been changed; send the same request with the same stamp again and it takes effect once.
  *
  * Time is the broker's: its wall clock for due times, and for leases a clock that does not jump.
  *

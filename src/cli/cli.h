@@ -23,6 +23,7 @@ enum qn_exit {
     QN_EXIT_DATA = 65,
     QN_EXIT_BROKER = 69,
     QN_EXIT_TEMPORARY = 75,
+    QN_EXIT_DENIED = 77,
     QN_EXIT_CONFIG = 78
 };
 

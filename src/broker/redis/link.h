@@ -73,7 +73,8 @@ struct qn_link {
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target);
 void qn_link_close(struct qn_link *link);
 /* Connects and shakes hands if it is not connected. QUERN_E_CONNECT, QUERN_E_TIMEOUT,
- * QUERN_E_BROKER (wrong password, no permission), QUERN_E_BUSY (the server is loading). */
+ * QUERN_E_DENIED (wrong password), QUERN_E_BROKER (no permission), QUERN_E_BUSY (the server is
+ * loading). */
 QUERN_NODISCARD quern_status qn_link_open(struct qn_link *link, int64_t deadline_mono_ns,
                                           quern_error *err);
 /* Either all bytes go out, or the link is closed. *ret_sent: whether any byte may have reached the

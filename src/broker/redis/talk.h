@@ -105,8 +105,9 @@ quern_status qn_talk_fail(const struct qn_talk *talk, quern_status status, quern
 QUERN_NODISCARD quern_status qn_talk_run(struct qn_talk *talk, quern_error *err);
 /* The reply to the index-th command. An error reply becomes a status: OOM, MISCONF: QUERN_E_FULL;
  * LOADING, BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY; WRONGTYPE:
- * QUERN_E_CORRUPT; NOAUTH, WRONGPASS, NOPERM and all others: QUERN_E_BROKER; the text has the
- * server's words, the name of the script or command, and the address. */
+ * QUERN_E_CORRUPT; NOAUTH, WRONGPASS: QUERN_E_DENIED; NOPERM and all others: QUERN_E_BROKER. The
+ * text has the address, words for people and the code, or the script or command and the server's
+ * words. */
 QUERN_NODISCARD quern_status qn_talk_reply(const struct qn_talk *talk, size_t index,
                                            const struct qn_reply **ret_reply, quern_error *err);
 
