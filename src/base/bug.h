@@ -25,11 +25,15 @@ enum qn_bug {
     QN_BUG_GIVE_BACK_AT_TAIL = 12,   /* a given-back task goes to the end of its queue */
     QN_BUG_REPLAY_IGNORED = 13,      /* a replayed request is executed again */
     /* Redis */
-    QN_BUG_WRITE_BEFORE_READ = 14,    /* a script writes before it knows that it can go on */
-    QN_BUG_OLD_TRACKER = 15,          /* arm, reconnected, tells its news to the lost listener */
-    QN_BUG_RECONNECT_FORGETS = 16,    /* a request replayed after a reconnect is executed again */
-    QN_BUG_GHOST_LEASED = 17,         /* an id without a task is leased */
-    QN_BUG_SECOND_SHARES_SESSION = 18 /* both exchanges under way have the same session */
+    QN_BUG_WRITE_BEFORE_READ = 14,     /* a script writes before it knows that it can go on */
+    QN_BUG_OLD_TRACKER = 15,           /* arm, reconnected, tells its news to the lost listener */
+    QN_BUG_RECONNECT_FORGETS = 16,     /* a request replayed after a reconnect is executed again */
+    QN_BUG_GHOST_LEASED = 17,          /* an id without a task is leased */
+    QN_BUG_SECOND_SHARES_SESSION = 18, /* both exchanges under way have the same session */
+    /* Leases, clocks, cancellations */
+    QN_BUG_LEASE_END_IGNORED = 41, /* a run whose lease is over by our clock is started */
+    QN_BUG_FIRST_CANCEL_WINS =
+        42 /* an operator's wish for the archive is not heard after another */
 };
 
 #ifdef QN_SEEDED_BUGS

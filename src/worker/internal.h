@@ -38,10 +38,12 @@ enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_
 /* One exchange with the broker. It stays open, and is sent again as it is, until it is answered. */
 struct qn_turn {
     bool open;
-    bool in_doubt;         /* it may have taken effect: not a word of it may change */
-    bool looks;            /* it was built because there may be something to fetch */
-    bool in_flight;        /* the broker is being asked; guarded by mutex, too */
-    struct qn_stamp stamp; /* of the latest exchange: a session for each turn */
+    bool in_doubt;           /* it may have taken effect: not a word of it may change */
+    bool looks;              /* it was built because there may be something to fetch */
+    bool in_flight;          /* the broker is being asked; guarded by mutex, too */
+    bool sent_again;         /* while it was in doubt */
+    int64_t sent_at_boot_ms; /* when it was sent first: no lease of it is older */
+    struct qn_stamp stamp;   /* of the latest exchange: a session for each turn */
     struct qn_exchange exchange;
     struct qn_exchange_reply reply;
     struct quern_run *ended[QN_BATCH_MAX];    /* one per outcome; NULL: see the next */
@@ -164,10 +166,11 @@ void qn_execute(struct qn_pool_item *item);
 
 /* verdict.c */
 /* What a handler that returned means. On its thread; may call the user's retry_delay_ms. */
-void qn_verdict_judge(struct quern_worker *worker, const struct quern_run *run,
+void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
                       struct qn_verdict *ret_verdict);
-/* What becomes of a run whose handler is given up, or never started: by its cancel reason. */
-void qn_verdict_interrupt(struct quern_worker *worker, const struct quern_run *run,
+/* What becomes of a run whose handler is given up, or never started: by its cancel reason. With
+ * mutex held, but for a run that is to be given back. */
+void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
                           enum qn_cancel_reason reason, struct qn_verdict *ret_verdict);
 
 /* ack_early.c: true when done is confirmed; else the run must not start. */

@@ -101,7 +101,7 @@ AND (?3 IS NULL OR type = ?3)
 AND (?4 IS NULL OR substr(CAST(type AS BLOB), 1, length(?4)) = ?4)
 AND (?5 IS NULL OR grp = ?5)
 AND (?6 IS NULL OR instr(payload, ?6) > 0 OR instr(CAST(error AS BLOB), ?6) > 0)
-AND (?7 = 0 OR cancel <> ?7)
+AND (?7 = 0 OR cancel < ?7)
 
 -- name: page_union
 UNION ALL
