@@ -136,8 +136,103 @@ static void worker_of_a_server_that_talks_nonsense_asks_again_and_can_be_stopped
     end(&scene);
 }
 
+/* --- Slow and endless answers --------------------------------------------------------- */
+
+#define ITEMS_10 ":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n"
+
+/* None of these ever is a whole answer. */
+static const struct {
+    struct peer_rule rule;
+    const char *words;
+} unending[] = {
+    {{.reply = "+OK", .manner = PEER_SILENT}, "no answer within 400 ms"},
+    {{.reply = "+x", .repeat = 1, .manner = PEER_DRIP}, "no answer within 400 ms"},
+    {{.reply = "$500000\r\nx", .repeat = 1, .manner = PEER_DRIP}, "no answer within 400 ms"},
+    {{.reply = "*5000\r\n:1\r\n", .repeat = 4, .manner = PEER_DRIP}, "no answer within 400 ms"},
+    {{.reply = "+xxxxxxxxxxxxxxxx", .repeat = 16, .manner = PEER_ENDLESS}, "a line larger than"},
+    {{.reply = "-xxxxxxxxxxxxxxxx", .repeat = 16, .manner = PEER_ENDLESS}, "a line larger than"},
+    {{.reply = ":1111111111111111", .repeat = 16, .manner = PEER_ENDLESS}, "a line larger than"},
+    {{.reply = "*142606336\r\n" ITEMS_10, .repeat = 40, .manner = PEER_ENDLESS},
+     "a reply larger than"},
+    {{.reply = "*2\r\n", .repeat = 4, .manner = PEER_ENDLESS}, "this does not speak Redis"},
+};
+
+static void deadlines_and_limits_hold_whatever_comes(void **state)
+{
+    (void)state;
+    struct scene scene;
+    begin(&scene);
+    for (size_t i = 0; i < TEST_COUNT(unending); i++) {
+        struct peer_rule rule = unending[i].rule;
+        rule.to = qn_lua_lease.sha1;
+        peer_rules(scene.peer, &rule, 1);
+        int64_t begun_ms = test_now_ms();
+        quern_status status = lease(&scene);
+        int64_t took_ms = test_now_ms() - begun_ms;
+        if (status != QUERN_E_UNKNOWN || took_ms >= 3 * COMMAND_MS ||
+            strstr(scene.err.text, unending[i].words) == NULL) {
+            fail_msg("case %zu: %s after %lld ms: %s", i, quern_status_name(status),
+                     (long long)took_ms, scene.err.text);
+        }
+    }
+    peer_rules(scene.peer, NULL, 0);
+    assert_ok(lease(&scene), scene.err);
+    end(&scene);
+}
+
+static void answer_that_comes_byte_by_byte_is_taken_within_the_deadline(void **state)
+{
+    (void)state;
+    static const struct peer_rule rule = {
+        .to = qn_lua_lease.sha1, .reply = "$15\r\n1700000000000 0\r\n", .manner = PEER_TRICKLE};
+    struct scene scene;
+    begin(&scene);
+    peer_rules(scene.peer, &rule, 1);
+    assert_ok(lease(&scene), scene.err);
+    assert_int_equal(scene.run_count, 0);
+    end(&scene);
+}
+
+#define SUBSCRIBED "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:2\r\n"
+#define PONG "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+#define CANCEL "*3\r\n$7\r\nmessage\r\n$12\r\nasynq:cancel\r\n$1\r\nx\r\n"
+
+static void listener_that_is_talked_to_without_end_still_wakes_in_time(void **state)
+{
+    (void)state;
+    static const struct peer_rule floods[] = {
+        {.to = "__redis__:invalidate",
+         .reply = SUBSCRIBED PONG,
+         .repeat = sizeof PONG - 1,
+         .manner = PEER_ENDLESS},
+        {.to = "__redis__:invalidate",
+         .reply = SUBSCRIBED CANCEL,
+         .repeat = sizeof CANCEL - 1,
+         .manner = PEER_ENDLESS},
+    };
+    const char *const queues[] = {"default"};
+    for (size_t i = 0; i < TEST_COUNT(floods); i++) {
+        struct scene scene;
+        struct qn_wakeup wakeup;
+        bool work = false;
+        int64_t next_due_at_ms = 0;
+        begin(&scene);
+        peer_rules(scene.peer, &floods[i], 1);
+        assert_ok(qn_broker_arm(scene.broker, queues, 1, &work, &next_due_at_ms, &scene.err),
+                  scene.err);
+        int64_t begun_ms = test_now_ms();
+        quern_status status = qn_broker_wait(scene.broker, COMMAND_MS, &wakeup, &scene.err);
+        assert_true(test_now_ms() - begun_ms < 3 * COMMAND_MS);
+        assert_int_equal(status, QUERN_OK);
+        end(&scene);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", malformed_answer_of_a_lease_is_an_error),
+    TEST_ONLY_OVER("redis", deadlines_and_limits_hold_whatever_comes),
+    TEST_ONLY_OVER("redis", answer_that_comes_byte_by_byte_is_taken_within_the_deadline),
+    TEST_ONLY_OVER("redis", listener_that_is_talked_to_without_end_still_wakes_in_time),
     TEST_ONLY_OVER("redis", worker_of_a_server_that_talks_nonsense_asks_again_and_can_be_stopped),
 };
 TEST_MAIN_OVER_BROKERS(tests)

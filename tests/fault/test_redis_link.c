@@ -63,6 +63,7 @@ static quern_status bump_once(struct qn_redis *self, quern_error *err)
     qn_talk_script(&talk, &bump, 1);
     qn_talk_prefix(&talk, "q");
     qn_talk_command(&talk, "GET");
+    qn_talk_limit(&talk, QN_REPLY_BRIEF_MAX);
     qn_talk_key(&talk, "q", "value");
     qn_talk_command(&talk, "NONSENSE");
     quern_status status = qn_talk_run(&talk, err);
@@ -309,8 +310,7 @@ static void a_huge_reply_is_refused_and_the_link_lives_on(void **state)
     prepare_session();
     quern_error err = {0};
     struct qn_redis *self = open_broker(server.url, 10000);
-    self->target.reply_size_max = 1 << 20;
-    (void)test_redis_do(&server, "SETRANGE asynq:{q}:value 8000000 x");
+    (void)test_redis_do(&server, "SETRANGE asynq:{q}:value 2000000 x");
     assert_int_equal(bump_once(self, &err), QUERN_E_UNKNOWN);
     assert_non_null(strstr(err.text, "a reply larger than 1048576 bytes was refused"));
     (void)test_redis_do(&server, "SET asynq:{q}:value %s", "a value");

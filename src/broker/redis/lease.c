@@ -33,6 +33,7 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     size_t had = taking->reply->run_count;
     taking->command = talk->command_count;
     qn_talk_script(talk, &qn_lua_lease, exchange->queue_count);
+    qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
     for (size_t i = 0; i < exchange->queue_count; i++) {
         qn_talk_prefix(talk, exchange->queues[i].name);
     }

@@ -50,6 +50,7 @@ struct qn_talk_command {
     const struct qn_script *script; /* NULL: a plain command */
     size_t first_arg;
     size_t arg_count;
+    size_t reply_size_max;
     struct qn_reply *reply;
 };
 
@@ -82,6 +83,10 @@ void qn_talk_command(struct qn_talk *talk, const char *name);
 void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t key_count);
 /* The same with its text, so that the server knows it when it comes to what follows. */
 void qn_talk_script_text(struct qn_talk *talk, const struct qn_script *script, size_t key_count);
+/* The limit of the reply to the latest command, one of link.h. Until it is said: QN_REPLY_BRIEF_MAX
+ * for a script, which answers with what we made, QN_REPLY_ROWS_MAX for a command, which answers
+ * with what anybody may have put there. */
+void qn_talk_limit(struct qn_talk *talk, size_t reply_size_max);
 void qn_talk_text(struct qn_talk *talk, const char *text);
 void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size);
 void qn_talk_int(struct qn_talk *talk, int64_t value);   /* copied */

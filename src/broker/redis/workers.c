@@ -133,6 +133,7 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
     const struct qn_reply *reply;
     size_t command = talk->command_count;
     qn_talk_script(talk, &qn_lua_runs, 1);
+    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
     qn_talk_prefix(talk, queue);
     qn_talk_uint(talk, first);
     qn_talk_uint(talk, PAGE_SIZE);
@@ -382,6 +383,7 @@ static quern_status show_servers(struct listing *listing, quern_error *err)
         qn_talk_command(talk, "GET");
         qn_talk_text(talk, key);
         qn_talk_command(talk, "HVALS");
+        qn_talk_limit(talk, QN_REPLY_TASKS_MAX); /* Go keeps payloads there */
         qn_talk_text(talk, runs == NULL ? "" : runs);
     }
     quern_status status = servers->count > 1 ? qn_talk_run(talk, err) : QUERN_OK;
