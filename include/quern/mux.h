@@ -2,9 +2,10 @@
 /* quern/mux.h - which handler runs which type of task.
  *
  * A task goes to the handler whose pattern equals its type, else to the one with the longest
- * pattern that is a byte prefix of it ("image:" serves "image:resize"), else to the not-found
- * outcome. Build the mux on one thread, then give it to workers; it must outlive them and must
- * not be changed while one runs (that is refused with QUERN_E_STATE). */
+ * pattern that is a byte prefix of it ("image:" serves "image:resize"), else to that of the pattern
+ * "*", which serves every type, else to the not-found outcome. Build the mux on one thread, then
+ * give it to workers; it must outlive them and must not be changed while one runs (that is refused
+ * with QUERN_E_STATE). */
 #ifndef QUERN_MUX_H
 #define QUERN_MUX_H
 

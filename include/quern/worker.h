@@ -16,7 +16,7 @@ typedef struct quern_worker quern_worker;
 struct quern_clock;
 
 typedef struct quern_queue {
-    const char *name;
+    const char *name;  /* "a,b" and "*" are refused unless there is a queue of exactly that name */
     uint32_t weight;   /* share of starts, 1 to 10000; 0: 1; under strict_priority the rank */
     uint32_t reserved; /* 0 */
 } quern_queue;

@@ -42,7 +42,11 @@ enum qn_bug {
     QN_BUG_SPENT_RUN_AGAIN = 39,         /* a task without attempts left runs again */
     QN_BUG_PROBE_NOT_BEHIND = 40,        /* a probe that died goes back to its old place */
     QN_BUG_LEAVING_WORKER_RELEASES = 41, /* a run of a draining worker releases the brake */
-    QN_BUG_CHARGE_NOT_MARKED = 42        /* a charged run is not marked as started */
+    QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
+    /* Leases, clocks, cancellations */
+    QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease is over by our clock is started */
+    QN_BUG_FIRST_CANCEL_WINS =
+        44 /* an operator's wish for the archive is not heard after another */
 };
 
 #ifdef QN_SEEDED_BUGS

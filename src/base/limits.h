@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #define QN_NAME_SIZE_MAX 256 /* type, queue, id, group: they become parts of keys and paths */
+#define QN_SERVED_NAME_SIZE_MAX 4096 /* a queue that others made, and that a worker serves */
 #define QN_HEADER_COUNT_MAX 64
 #define QN_HEADER_VALUE_SIZE_MAX 8192
 #define QN_PAYLOAD_SIZE_MAX ((size_t)32 << 20) /* default; 512 MiB is Redis's own limit */
@@ -53,5 +54,8 @@
 #define QN_SAFETY_NET_MS 1000 /* the longest sleep without looking */
 #define QN_DURATION_MS_MAX                                                                         \
     (INT64_C(100) * 366 * 24 * 3600 * 1000) /* 100 years: sums never overflow */
+
+/* The latest moment, in 2255: as microseconds exact in a Lua number, and its nanoseconds fit. */
+#define QN_MOMENT_MS_MAX INT64_C(9000000000000)
 
 #endif

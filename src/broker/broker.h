@@ -8,8 +8,8 @@
  * The heart is `exchange`: here are the outcomes of finished runs; give me up to `room` more runs.
  *
  * Errors are one of: QUERN_E_BUSY, QUERN_E_FULL, QUERN_E_BROKER, QUERN_E_TIMEOUT, QUERN_E_CONNECT,
- * QUERN_E_CORRUPT, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: it may have been changed;
- * send the same request with the same stamp again and it takes effect once.
+ * QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: it may have
+ * been changed; send the same request with the same stamp again and it takes effect once.
  *
  * Time is the broker's: its wall clock for due times, and for leases a clock that does not jump.
  *
@@ -49,6 +49,10 @@ struct qn_broker_options {
 QUERN_NODISCARD quern_status qn_broker_open(const char *url,
                                             const struct qn_broker_options *options,
                                             struct qn_broker **ret_broker, quern_error *err);
+/* Whether a worker can serve a queue of this name there: where Go programs enqueue, too, any that
+ * they can make (qn_served_name_check), else qn_queue_name_check. Opens nothing. */
+QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *name,
+                                                   quern_error *err);
 /* Whether what failed with this, and changed nothing, is worth another try a moment later. */
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
 /* No operation may be under way. NULL is fine. */

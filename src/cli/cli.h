@@ -23,6 +23,7 @@ enum qn_exit {
     QN_EXIT_DATA = 65,
     QN_EXIT_BROKER = 69,
     QN_EXIT_TEMPORARY = 75,
+    QN_EXIT_DENIED = 77,
     QN_EXIT_CONFIG = 78
 };
 
@@ -120,6 +121,10 @@ QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const cha
 QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client);
 QUERN_NODISCARD int qn_cli_open_inspector(struct qn_cli *cli, bool create,
                                           quern_inspector **ret_inspector);
+/* Whether opening it for work will make a file, and the line that says so afterwards: who named
+ * the wrong directory should see it. */
+bool qn_cli_will_make_file(const char *url);
+void qn_cli_say_made(const struct qn_cli *cli, bool made, const char *url);
 /* The exit code for an error of opening: an URL that is wrong is configuration, a file that is not
  * there is a broker that is not available. */
 int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err);

@@ -101,6 +101,15 @@ static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
     take_brakes(worker, turn);
 }
 
+/* Until when a new lease surely holds. One that was sent again may have been given the first time.
+ */
+static int64_t lease_until_boot_ms(const struct quern_worker *worker, const struct qn_turn *turn,
+                                   const struct qn_leased *leased)
+{
+    int64_t from_boot_ms = turn->sent_again ? turn->sent_at_boot_ms : leased->leased_at_boot_ms;
+    return from_boot_ms + worker->options.lease_ms;
+}
+
 /* Makes runs of what was leased, sorted by queue. */
 static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
                       struct qn_list *queues)
@@ -119,6 +128,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
             continue;
         }
         run->leased_at_mono_ns = now_mono_ns;
+        run->lease_until_boot_ms = lease_until_boot_ms(worker, turn, leased);
         run->item.execute = qn_execute;
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
@@ -252,6 +262,10 @@ static void take_off(struct quern_worker *worker, struct qn_turn *turn)
     if (!fetches && !turn->in_doubt) {
         turn->exchange.room = 0;
         turn->exchange.start_count_now = 0;
+    }
+    turn->sent_again = turn->in_doubt;
+    if (!turn->sent_again) {
+        turn->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
     }
     worker->owes = worker->owes || turn->exchange.room > 0;
     turn->in_flight = true;

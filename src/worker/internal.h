@@ -38,10 +38,12 @@ enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_
 /* One exchange with the broker. It stays open, and is sent again as it is, until it is answered. */
 struct qn_turn {
     bool open;
-    bool in_doubt;         /* it may have taken effect: not a word of it may change */
-    bool looks;            /* it was built because there may be something to fetch */
-    bool in_flight;        /* the broker is being asked; guarded by mutex, too */
-    struct qn_stamp stamp; /* of the latest exchange: a session for each turn */
+    bool in_doubt;           /* it may have taken effect: not a word of it may change */
+    bool looks;              /* it was built because there may be something to fetch */
+    bool in_flight;          /* the broker is being asked; guarded by mutex, too */
+    bool sent_again;         /* while it was in doubt */
+    int64_t sent_at_boot_ms; /* when it was sent first: no lease of it is older */
+    struct qn_stamp stamp;   /* of the latest exchange: a session for each turn */
     struct qn_exchange exchange;
     struct qn_exchange_reply reply;
     struct quern_run *ended[QN_BATCH_MAX];    /* one per outcome; NULL: see the next */
@@ -102,6 +104,8 @@ struct quern_worker {
     size_t queue_count;
     const char **queue_names;
     struct qn_queue_turn *queue_turns; /* for the heartbeat */
+    bool queue_found[QN_QUEUES_MAX];   /* it existed when the worker was made */
+    bool queues_known;                 /* else the broker could not say that */
     char *queues_text;                 /* "critical=6 default=3" */
     int64_t opener_pid;
     int64_t started_at_ms;
@@ -154,7 +158,7 @@ struct quern_worker {
 };
 
 /* options.c */
-QUERN_NODISCARD quern_status qn_worker_options_read(struct quern_worker *worker,
+QUERN_NODISCARD quern_status qn_worker_options_read(struct quern_worker *worker, const char *url,
                                                     const quern_worker_options *options,
                                                     size_t options_size, quern_error *err);
 void qn_worker_options_finish(struct quern_worker *worker);
@@ -165,10 +169,11 @@ void qn_execute(struct qn_pool_item *item);
 
 /* verdict.c */
 /* What a handler that returned means. On its thread; may call the user's retry_delay_ms. */
-void qn_verdict_judge(struct quern_worker *worker, const struct quern_run *run,
+void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
                       struct qn_verdict *ret_verdict);
-/* What becomes of a run whose handler is given up, or never started: by its cancel reason. */
-void qn_verdict_interrupt(struct quern_worker *worker, const struct quern_run *run,
+/* What becomes of a run whose handler is given up, or never started: by its cancel reason. With
+ * mutex held, but for a run that is to be given back. */
+void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
                           enum qn_cancel_reason reason, struct qn_verdict *ret_verdict);
 
 /* ack_early.c: true when done is confirmed; else the run must not start. */
@@ -239,6 +244,12 @@ QUERN_NODISCARD quern_status qn_keeper_prune(struct quern_worker *worker, quern_
 QUERN_NODISCARD quern_status qn_keeper_warn_groups(struct quern_worker *worker, quern_error *err);
 /* Cancels runs past their time and gives up those that ignore it; returns when to look again. */
 int64_t qn_keeper_watch(struct quern_worker *worker, int64_t now_mono_ns);
+
+/* served.c */
+/* QUERN_E_INVALID: a name reads like a list or a pattern, and there is no queue of that name. */
+QUERN_NODISCARD quern_status qn_worker_check_queues(struct quern_worker *worker, quern_error *err);
+/* Logs which of its queues do not exist yet. */
+void qn_worker_tell_queues(struct quern_worker *worker);
 
 /* listener.c */
 void *qn_listener_main(void *worker);

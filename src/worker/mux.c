@@ -2,8 +2,9 @@
 /* mux.c - from the type of a task to its handler.
  *
  * The patterns are kept with the longest first, so the first one that is a prefix of the type is
- * the answer: a pattern equal to the type is the longest prefix there can be. Middlewares are
- * called as a chain whose state lives on the stack, one frame a level.
+ * the answer: a pattern equal to the type is the longest prefix there can be. "*" is the one that
+ * is no prefix, and comes last. Middlewares are called as a chain whose state lives on the stack,
+ * one frame a level.
  *
  * A worker freezes the mux while it runs; until then one thread builds it. So looking up needs no
  * lock. Changes are refused with QUERN_E_STATE while it is frozen. */
@@ -219,13 +220,17 @@ quern_status quern_mux_not_found(quern_mux *mux, quern_outcome outcome, quern_er
 const struct qn_mux_entry *qn_mux_find(const quern_mux *mux, const char *type)
 {
     size_t size = strlen(type);
+    const struct qn_mux_entry *for_all = NULL;
     for (size_t i = 0; i < mux->entry_count; i++) {
         const struct qn_mux_entry *entry = &mux->entries[i];
-        if (entry->pattern_size <= size && memcmp(entry->pattern, type, entry->pattern_size) == 0) {
+        if (strcmp(entry->pattern, "*") == 0) {
+            for_all = entry; /* another pattern of one byte may follow */
+        } else if (entry->pattern_size <= size &&
+                   memcmp(entry->pattern, type, entry->pattern_size) == 0) {
             return entry;
         }
     }
-    return NULL;
+    return for_all;
 }
 
 static quern_outcome not_found(const quern_mux *mux, quern_run *run, const quern_task *task)

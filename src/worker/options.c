@@ -15,7 +15,11 @@
 #include "task/task.h"
 #include "worker/internal.h"
 
-enum { SHUTDOWN_TIMEOUT_MS = 8000, QUARANTINE_AFTER_MS = 5000, QUEUES_TEXT_SIZE_MAX = 1 << 17 };
+enum {
+    SHUTDOWN_TIMEOUT_MS = 8000,
+    QUARANTINE_AFTER_MS = 5000,
+    QUEUES_TEXT_SIZE_MAX = QN_QUEUES_MAX * (QN_SERVED_NAME_SIZE_MAX + 16)
+};
 
 static const quern_queue default_queue = {.name = "default", .weight = 1};
 
@@ -64,13 +68,14 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
     return qn_retry_policy_check(&options->retry, err);
 }
 
-static quern_status check_queue(const quern_queue *queues, size_t index, quern_error *err)
+static quern_status check_queue(const char *url, const quern_queue *queues, size_t index,
+                                quern_error *err)
 {
     const quern_queue *queue = &queues[index];
     if (queue->name == NULL) {
         return qn_error_set(err, QUERN_E_INVALID, "queue %zu has no name", index + 1);
     }
-    quern_status status = qn_queue_name_check(queue->name, err);
+    quern_status status = qn_broker_check_queue(url, queue->name, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -172,11 +177,14 @@ static quern_status describe_queues(struct quern_worker *worker, quern_error *er
         qn_buf_finish(&text);
         return qn_error_nomem(err);
     }
+    for (char *at = text.data; *at != '\0'; at++) {
+        *at = (unsigned char)*at < ' ' || *at == 0x7f ? '?' : *at; /* it is a line of the record */
+    }
     worker->queues_text = text.data;
     return QUERN_OK;
 }
 
-quern_status qn_worker_options_read(struct quern_worker *worker,
+quern_status qn_worker_options_read(struct quern_worker *worker, const char *url,
                                     const quern_worker_options *options, size_t options_size,
                                     quern_error *err)
 {
@@ -192,7 +200,7 @@ quern_status qn_worker_options_read(struct quern_worker *worker,
                               read.queue_count, QN_QUEUES_MAX);
     }
     for (size_t i = 0; status == QUERN_OK && i < read.queue_count; i++) {
-        status = check_queue(read.queues, i, err);
+        status = check_queue(url, read.queues, i, err);
     }
     if (status != QUERN_OK) {
         return status;

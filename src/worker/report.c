@@ -12,7 +12,7 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
 {
     quern_worker_stats *stats = &worker->stats;
     if (applied == QN_STALE) {
-        stats->stale++;
+        stats->stale += run->started_at_mono_ns != 0 ? 1 : 0; /* else it has no outcome */
         return;
     }
     stats->salvaged += applied == QN_SALVAGED ? 1 : 0;
@@ -51,7 +51,8 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
 {
     *level = QUERN_LOG_WARN;
     if (applied == QN_STALE) {
-        return "outcome refused, the lease was lost";
+        return run->started_at_mono_ns == 0 ? "run not started, its lease is lost"
+                                            : "outcome refused, the lease was lost";
     }
     if (applied == QN_SALVAGED) {
         return "outcome salvaged after the lease was lost";

@@ -133,7 +133,7 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     worker->mux = mux;
     worker->bell = -1;
     init_locks(worker);
-    quern_status status = qn_worker_options_read(worker, options, options_size, err);
+    quern_status status = qn_worker_options_read(worker, url, options, options_size, err);
     qn_log_init(&worker->log, worker->options.on_log, worker->options.user);
     if (status != QUERN_OK) {
         goto fail;
@@ -154,6 +154,9 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
         goto fail;
     }
     status = open_broker(worker, url, err);
+    if (status == QUERN_OK) {
+        status = qn_worker_check_queues(worker, err);
+    }
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -314,6 +317,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     (void)swap_pool(worker, pool);
     qn_log_write(&worker->log, QUERN_LOG_INFO, "worker starts id=%s queues=\"%s\" concurrency=%u",
                  worker->id, worker->queues_text, worker->options.concurrency);
+    qn_worker_tell_queues(worker);
     status = run_threads(worker, err);
     bool ended = end_pool(worker, THREADS_END_MS);
     if (status == QUERN_OK && !ended) {

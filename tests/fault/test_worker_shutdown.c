@@ -211,6 +211,7 @@ static void bad_options_are_refused_with_a_text(void **state)
     static const quern_queue blank[] = {{.name = " "}};
     static const quern_queue heavy[] = {{.name = "a", .weight = 10001}};
     static const quern_queue nameless[] = {{.name = NULL}};
+    static const quern_queue list = {.name = "a,b"};
     const quern_worker_options bad[] = {
         {.concurrency = 4097},
         {.queues = twice, .queue_count = 2},
@@ -225,6 +226,7 @@ static void bad_options_are_refused_with_a_text(void **state)
         {.shutdown_timeout_ms = -2},
         {.quarantine_after_ms = -1},
         {.retry = {.kind = 9}},
+        {.queues = &list, .queue_count = 1},
         {.reserved = 1},
         {.drain = 2},
     };
