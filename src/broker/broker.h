@@ -120,7 +120,9 @@ enum qn_outcome_kind {
                    * crash on to retry after QN_CRASH_RETRY_MS, at QN_CRASH_MAX within
                    * QN_CRASH_WINDOW_MS archived as poison (processed +1, failed +1). While the
                    * queue's crash_streak is at QN_BRAKE_CRASHES or more, nothing is charged. */
-    QN_CANCEL     /* cancelled by an operator who chose archive: as QN_ARCHIVE */
+    QN_CANCEL,    /* cancelled by an operator who chose archive: as QN_ARCHIVE */
+    QN_ASIDE      /* nobody here can run it: to retry at delay_ms, as it was: its cause stays, too;
+                   * nothing counted, and no streak ends; lock kept */
 };
 
 struct qn_outcome {
@@ -128,7 +130,7 @@ struct qn_outcome {
     enum qn_outcome_kind kind;
     bool started;       /* crash: whether the handler had started */
     quern_cause cause;  /* give-back and crash: why the next run will happen */
-    int64_t delay_ms;   /* retry and snooze */
+    int64_t delay_ms;   /* retry, snooze and aside */
     const char *error;  /* NULL: none; valid UTF-8, at most QN_ERROR_TEXT_SIZE_MAX bytes */
     const void *result; /* done: replaces the result when has_result */
     size_t result_size;

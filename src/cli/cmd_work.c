@@ -34,6 +34,7 @@ enum option {
     OPTION_DRAIN,
     OPTION_SHUTDOWN_TIMEOUT,
     OPTION_LEASE,
+    OPTION_UNKNOWN,
     OPTION_NO_WAIT,
     OPTION_QUIET,
     OPTION_VERBOSE
@@ -53,6 +54,8 @@ static const struct qn_option options[] = {
                                  QN_OPTION_DURATION},
     [OPTION_LEASE] = {"lease", "D", "a dead worker's tasks are free after it (30s)",
                       QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN},
+    [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
+                        QN_OPTION_TEXT},
     [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69) when the broker is not there yet",
                         QN_OPTION_FLAG},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
@@ -156,6 +159,23 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     return exit_code;
 }
 
+/* What becomes of tasks that no --exec serves. */
+static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
+{
+    const char *text = qn_args_text(&cli->args, OPTION_UNKNOWN);
+    if (text == NULL || strcmp(text, "leave") == 0) {
+        return QN_EXIT_OK;
+    }
+    bool archives = strcmp(text, "archive") == 0;
+    if (!archives && strcmp(text, "retry") != 0) {
+        return qn_cli_usage(cli, "--unknown: '%s' is not leave, retry or archive", text);
+    }
+    quern_error err;
+    bool is_set =
+        quern_mux_not_found(mux, archives ? QUERN_ARCHIVE : QUERN_RETRY, &err) == QUERN_OK;
+    return is_set ? QN_EXIT_OK : qn_cli_fail(cli, &err);
+}
+
 static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
 {
     if (!qn_args_given(&cli->args, OPTION_EXEC)) {
@@ -168,12 +188,13 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
         return qn_cli_fail(cli, &err);
     }
     const char *text = NULL;
+    int exit_code = set_unknown(cli, mux);
     for (size_t i = 0; (text = qn_args_repeat(&cli->args, OPTION_EXEC, i)) != NULL; i++) {
-        int exit_code = add_command(cli, mux, text);
-        if (exit_code != QN_EXIT_OK) {
-            quern_mux_free(mux);
-            return exit_code;
-        }
+        exit_code = exit_code == QN_EXIT_OK ? add_command(cli, mux, text) : exit_code;
+    }
+    if (exit_code != QN_EXIT_OK) {
+        quern_mux_free(mux);
+        return exit_code;
     }
     *ret_mux = mux;
     return QN_EXIT_OK;

@@ -25,6 +25,7 @@
 #include "worker/mux.h"
 #include "worker/outage.h"
 #include "worker/run.h"
+#include "worker/unknown.h"
 
 #define QN_NS_PER_MS INT64_C(1000000)
 
@@ -70,6 +71,7 @@ struct qn_pump {
     struct qn_choice choice;
     struct qn_fetch fetch;
     struct qn_brake brake;
+    struct qn_unknown unknown;
     struct qn_outage outage;         /* of exchange, arm and drained */
     struct qn_outage forward_outage; /* of forward: others need not wait for it */
     struct qn_outage second_outage;  /* of the second pump: how long it stays away */

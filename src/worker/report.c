@@ -29,6 +29,7 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
         stats->archived += applied == QN_ARCHIVED ? 1 : 0;
         break;
     case QN_SNOOZE:
+    case QN_ASIDE:
         stats->snoozed++;
         break;
     case QN_ARCHIVE:
@@ -75,6 +76,7 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
     case QN_DONE:
     case QN_DROP:
     case QN_SNOOZE:
+    case QN_ASIDE:
         return NULL;
     }
     return NULL;

@@ -80,6 +80,7 @@ static void init_pump(struct quern_worker *worker)
     qn_choice_init(&pump->choice, weights, worker->queue_count,
                    worker->options.strict_priority != 0, &worker->random);
     qn_fetch_init(&pump->fetch, worker->options.concurrency);
+    qn_unknown_init(&pump->unknown);
     qn_outage_init(&pump->outage);
     qn_outage_init(&pump->forward_outage);
     qn_outage_init(&pump->second_outage);
@@ -99,6 +100,7 @@ static void dismantle(struct quern_worker *worker)
     }
     qn_turns_finish(worker);
     qn_fetch_finish(&worker->pump.fetch);
+    qn_unknown_finish(&worker->pump.unknown);
     qn_worker_options_finish(worker);
     qn_log_finish(&worker->log);
     finish_locks(worker);
@@ -312,6 +314,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     (void)swap_pool(worker, pool);
     qn_log_write(&worker->log, QUERN_LOG_INFO, "worker starts id=%s queues=\"%s\" concurrency=%u",
                  worker->id, worker->queues_text, worker->options.concurrency);
+    qn_unknown_say_served(worker);
     qn_worker_tell_queues(worker);
     status = run_threads(worker, err);
     bool ended = end_pool(worker, THREADS_END_MS);
