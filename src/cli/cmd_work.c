@@ -37,7 +37,8 @@ enum option {
     OPTION_UNKNOWN,
     OPTION_NO_WAIT,
     OPTION_QUIET,
-    OPTION_VERBOSE
+    OPTION_VERBOSE,
+    OPTION_LOG_FORMAT
 };
 
 static const struct qn_option options[] = {
@@ -60,6 +61,8 @@ static const struct qn_option options[] = {
                         QN_OPTION_FLAG},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
+    [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json",
+                           QN_OPTION_TEXT},
 };
 
 struct work {
@@ -213,7 +216,7 @@ static void keep_fact(const char *name, const char *text, void *user)
     if (strcmp(name, "durability") == 0) {
         (void)snprintf(facts->durability, sizeof facts->durability, "%s", text);
     } else if (qn_str_starts_with(name, "warning")) {
-        qn_cli_say(facts->work->cli, "warning: %s", text);
+        qn_cli_warn(facts->work->cli, "warning: %s", text);
     }
 }
 
@@ -224,10 +227,10 @@ static void warn_of_groups(const struct work *work, const quern_queue_list *list
         const quern_queue_info *queue = quern_queue_list_at(list, i);
         uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
         if (count > 0 && serves(work, queue->name)) {
-            qn_cli_say(work->cli,
-                       "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
-                       " run them by: quern task run --all --state aggregating --queue %s",
-                       queue->name, count, count == 1 ? "task" : "tasks", queue->name);
+            qn_cli_warn(work->cli,
+                        "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
+                        " run them by: quern task run --all --state aggregating --queue %s",
+                        queue->name, count, count == 1 ? "task" : "tasks", queue->name);
         }
     }
 }
@@ -415,7 +418,18 @@ static int run(struct qn_cli *cli)
     work->log.level_min = work->log.verbose                   ? QUERN_LOG_DEBUG
                           : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
                                                               : QUERN_LOG_INFO;
-    int exit_code = work_with(work);
+    qn_work_log_init(&work->log);
+    cli->on_say = qn_work_log_say;
+    cli->say_user = &work->log;
+    const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
+    int exit_code = QN_EXIT_OK;
+    if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
+        exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
+    } else {
+        exit_code = work_with(work);
+    }
+    cli->on_say = NULL;
+    qn_work_log_finish(&work->log);
     for (size_t i = 0; i < work->queue_count; i++) {
         qn_free(work->names[i]);
     }

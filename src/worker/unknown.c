@@ -51,8 +51,8 @@ void qn_unknown_say_served(struct quern_worker *worker)
 {
     char types[SERVED_TEXT_SIZE];
     qn_mux_describe(worker->mux, types, sizeof types);
-    qn_log_write(&worker->log, QUERN_LOG_INFO, "worker serves types=\"%s\" others=%s", types,
-                 qn_mux_takes(worker->mux, "") ? "counted" : "left");
+    QN_LOG(&worker->log, QUERN_LOG_INFO, "worker serves", QN_LOG_TEXT("types", types),
+           QN_LOG_TEXT("others", qn_mux_takes(worker->mux, "") ? "counted" : "left"));
 }
 
 /* FNV-1a of queue and id, which name a task. */
@@ -131,15 +131,15 @@ static void tell(struct qn_unknown *unknown, struct quern_worker *worker,
     }
     type->aside_count++;
     if (is_new) {
-        qn_log_write(&worker->log, QUERN_LOG_INFO,
-                     "no handler here, left to other workers queue=%s type=%s id=%s", task->queue,
-                     task->type, task->id);
+        QN_LOG(&worker->log, QUERN_LOG_INFO, "no handler here, left to other workers",
+               QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
+               QN_LOG_TEXT("id", task->id));
     }
     if (level >= WARN_AFTER && now_mono_ns >= type->tell_at_mono_ns) {
         type->tell_at_mono_ns = now_mono_ns + WARN_AGAIN_MS * QN_NS_PER_MS;
-        qn_log_write(&worker->log, QUERN_LOG_WARN,
-                     "nobody takes tasks of this type queue=%s type=%s id=%s put_aside=%" PRIu64,
-                     task->queue, task->type, task->id, type->aside_count);
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "nobody takes tasks of this type",
+               QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
+               QN_LOG_TEXT("id", task->id), QN_LOG_NUMBER("put_aside", type->aside_count));
         type->aside_count = 0;
     }
 }

@@ -96,7 +96,7 @@ class VerdictTest(CliTest):
         self.assertEqual(task["retry_count"], 0)
         self.assertIn('no handler for type "other"', task["error"])
         self.assertEqual(self.stop(worker), 0)
-        self.assertIn('worker serves types="t" others=left', self.read(worker.log_name))
+        self.assertIn('worker serves types=t others=left', self.read(worker.log_name))
 
     def test_type_without_pattern_fails_where_that_is_wanted(self):
         for what in ("retry", "archive"):
