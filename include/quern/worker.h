@@ -53,8 +53,9 @@ typedef struct quern_worker_options {
     int64_t quarantine_after_ms;     /* grace of a handler after its cancellation; 0: 5 s */
     quern_retry_policy retry;        /* for tasks and handlers that say nothing */
     const struct quern_clock *clock; /* NULL: the system's */
-    /* Callbacks may be NULL (nothing is printed then), come from the worker's threads, one at a
-     * time, and must not call back into the worker except quern_worker_stop. */
+    /* on_log gets lines of logfmt without time and level: msg="run failed" queue=mail id=...;
+     * without it warnings and errors go to stderr. Callbacks may be NULL, come from the worker's
+     * threads, one at a time, and must not call back into the worker except quern_worker_stop. */
     void (*on_log)(quern_log_level level, const char *line, void *user);
     void (*on_run)(const quern_run_report *report, void *user);
     void *user;

@@ -121,7 +121,9 @@ enum qn_outcome_kind {
     QN_CRASH,     /* its process died (a child or a command, so alone): charged if `started`, a
                    * death for the brake of its queue on the worker's host; see task/deaths.h for
                    * what becomes of the task. Not started: as give-back. */
-    QN_CANCEL     /* cancelled by an operator who chose archive: as QN_ARCHIVE */
+    QN_CANCEL,    /* cancelled by an operator who chose archive: as QN_ARCHIVE */
+    QN_ASIDE      /* nobody here can run it: to retry at delay_ms, as it was: its cause stays, too;
+                   * nothing counted, no brake is released; lock kept */
 };
 
 struct qn_outcome {
@@ -129,7 +131,7 @@ struct qn_outcome {
     enum qn_outcome_kind kind;
     bool started;       /* crash: whether the handler had started */
     quern_cause cause;  /* give-back and crash: why the next run will happen */
-    int64_t delay_ms;   /* retry and snooze */
+    int64_t delay_ms;   /* retry, snooze and aside */
     int64_t lived_ms;   /* crash: how long the run lived */
     const char *error;  /* NULL: none; valid UTF-8, at most QN_ERROR_TEXT_SIZE_MAX bytes */
     const void *result; /* done: replaces the result when has_result */

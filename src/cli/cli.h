@@ -15,6 +15,7 @@
 #include "quern/client.h"
 #include "quern/inspector.h"
 #include "quern/status.h"
+#include "quern/worker.h"
 
 enum qn_exit {
     QN_EXIT_OK = 0,
@@ -37,6 +38,9 @@ struct qn_cli {
     char *given_url;  /* owned; what --broker named, with its password */
     char *broker_url; /* owned; see qn_cli_broker_url */
     bool json;
+    /* NULL: talk goes to stderr as "quern: <where>: text"; else to whoever logs it. */
+    void (*on_say)(quern_log_level level, const char *text, void *user);
+    void *say_user;
 };
 
 struct qn_verb {
@@ -78,6 +82,8 @@ extern const struct qn_noun qn_noun_worker;
 
 /* Writes "quern: <where>: text" to stderr; control characters in the text are escaped. */
 void qn_cli_say(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
+/* The same for what endangers tasks, which a log shows as a warning. */
+void qn_cli_warn(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* Says what is wrong with the command line, points at the help, returns QN_EXIT_USAGE. */
 int qn_cli_usage(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* Says the error, and what would be enough where a Redis user may not do something. */

@@ -35,9 +35,11 @@ enum option {
     OPTION_SHUTDOWN_TIMEOUT,
     OPTION_LEASE,
     OPTION_HOST,
+    OPTION_UNKNOWN,
     OPTION_NO_WAIT,
     OPTION_QUIET,
-    OPTION_VERBOSE
+    OPTION_VERBOSE,
+    OPTION_LOG_FORMAT
 };
 
 static const struct qn_option options[] = {
@@ -56,10 +58,14 @@ static const struct qn_option options[] = {
                       QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN},
     [OPTION_HOST] = {"host", "NAME", "count deaths of runs under this name (host name)",
                      QN_OPTION_TEXT},
+    [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
+                        QN_OPTION_TEXT},
     [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69) when the broker is not there yet",
                         QN_OPTION_FLAG},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
+    [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json",
+                           QN_OPTION_TEXT},
 };
 
 struct work {
@@ -159,6 +165,23 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     return exit_code;
 }
 
+/* What becomes of tasks that no --exec serves. */
+static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
+{
+    const char *text = qn_args_text(&cli->args, OPTION_UNKNOWN);
+    if (text == NULL || strcmp(text, "leave") == 0) {
+        return QN_EXIT_OK;
+    }
+    bool archives = strcmp(text, "archive") == 0;
+    if (!archives && strcmp(text, "retry") != 0) {
+        return qn_cli_usage(cli, "--unknown: '%s' is not leave, retry or archive", text);
+    }
+    quern_error err;
+    bool is_set =
+        quern_mux_not_found(mux, archives ? QUERN_ARCHIVE : QUERN_RETRY, &err) == QUERN_OK;
+    return is_set ? QN_EXIT_OK : qn_cli_fail(cli, &err);
+}
+
 static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
 {
     if (!qn_args_given(&cli->args, OPTION_EXEC)) {
@@ -171,12 +194,13 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
         return qn_cli_fail(cli, &err);
     }
     const char *text = NULL;
+    int exit_code = set_unknown(cli, mux);
     for (size_t i = 0; (text = qn_args_repeat(&cli->args, OPTION_EXEC, i)) != NULL; i++) {
-        int exit_code = add_command(cli, mux, text);
-        if (exit_code != QN_EXIT_OK) {
-            quern_mux_free(mux);
-            return exit_code;
-        }
+        exit_code = exit_code == QN_EXIT_OK ? add_command(cli, mux, text) : exit_code;
+    }
+    if (exit_code != QN_EXIT_OK) {
+        quern_mux_free(mux);
+        return exit_code;
     }
     *ret_mux = mux;
     return QN_EXIT_OK;
@@ -195,7 +219,7 @@ static void keep_fact(const char *name, const char *text, void *user)
     if (strcmp(name, "durability") == 0) {
         (void)snprintf(facts->durability, sizeof facts->durability, "%s", text);
     } else if (qn_str_starts_with(name, "warning")) {
-        qn_cli_say(facts->work->cli, "warning: %s", text);
+        qn_cli_warn(facts->work->cli, "warning: %s", text);
     }
 }
 
@@ -206,10 +230,10 @@ static void warn_of_groups(const struct work *work, const quern_queue_list *list
         const quern_queue_info *queue = quern_queue_list_at(list, i);
         uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
         if (count > 0 && serves(work, queue->name)) {
-            qn_cli_say(work->cli,
-                       "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
-                       " run them by: quern task run --all --state aggregating --queue %s",
-                       queue->name, count, count == 1 ? "task" : "tasks", queue->name);
+            qn_cli_warn(work->cli,
+                        "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
+                        " run them by: quern task run --all --state aggregating --queue %s",
+                        queue->name, count, count == 1 ? "task" : "tasks", queue->name);
         }
     }
 }
@@ -398,7 +422,18 @@ static int run(struct qn_cli *cli)
     work->log.level_min = work->log.verbose                   ? QUERN_LOG_DEBUG
                           : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
                                                               : QUERN_LOG_INFO;
-    int exit_code = work_with(work);
+    qn_work_log_init(&work->log);
+    cli->on_say = qn_work_log_say;
+    cli->say_user = &work->log;
+    const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
+    int exit_code = QN_EXIT_OK;
+    if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
+        exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
+    } else {
+        exit_code = work_with(work);
+    }
+    cli->on_say = NULL;
+    qn_work_log_finish(&work->log);
     for (size_t i = 0; i < work->queue_count; i++) {
         qn_free(work->names[i]);
     }

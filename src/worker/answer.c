@@ -56,13 +56,12 @@ static void take_brakes(struct quern_worker *worker, const struct qn_turn *turn)
         braked_count += queue->braked ? 1 : 0;
         wait_ms = queue->wait_ms > 0 ? qn_earlier(wait_ms, queue->wait_ms) : wait_ms;
         if (queue->braked && !worker->queue_braked[i]) {
-            qn_log_write(&worker->log, QUERN_LOG_ERROR,
-                         "run after run dies here, one is tried at a time queue=%s deaths=%u "
-                         "next_ms=%lld",
-                         queue->name, queue->deaths, (long long)queue->wait_ms);
+            QN_LOG(&worker->log, QUERN_LOG_ERROR, "run after run dies here, one is tried at a time",
+                   QN_LOG_TEXT("queue", queue->name), QN_LOG_NUMBER("deaths", queue->deaths),
+                   QN_LOG_NUMBER("next_ms", queue->wait_ms));
         } else if (!queue->braked && worker->queue_braked[i]) {
-            qn_log_write(&worker->log, QUERN_LOG_INFO, "runs no longer die here queue=%s",
-                         queue->name);
+            QN_LOG(&worker->log, QUERN_LOG_INFO, "runs no longer die here",
+                   QN_LOG_TEXT("queue", queue->name));
         }
     }
     (void)pthread_mutex_lock(&worker->mutex);
@@ -129,6 +128,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
         }
         run->leased_at_mono_ns = now_mono_ns;
         run->lease_until_boot_ms = lease_until_boot_ms(worker, turn, leased);
+        run->unknown = qn_unknown_judge(&pump->unknown, worker, run, now_mono_ns);
         run->item.execute = qn_execute;
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
@@ -188,6 +188,9 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_turn *turn)
     uint32_t ahead = QN_PREFETCH_MAX * QN_PREFETCH_DEEP;
     for (size_t i = 0; i < turn->reply.run_count; i++) {
         const char *type = turn->leased[i]->task.type;
+        if (!qn_mux_takes(worker->mux, type)) {
+            continue; /* it needs no slot: where many lie, the next known one is far behind */
+        }
         const struct qn_mux_entry *entry = qn_mux_find(worker->mux, type);
         uint32_t allowed =
             qn_fetch_ahead(&pump->fetch, type, entry != NULL ? entry->options.prefetch_max : 0);
@@ -195,6 +198,19 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_turn *turn)
         ahead = allowed < ahead ? allowed : ahead;
     }
     pump->ahead = ahead;
+}
+
+/* With mutex held. To the pool, unless it is over already. */
+static void add_run(struct qn_books *books, struct qn_list *node, struct qn_list *line)
+{
+    struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, item.node);
+    qn_books_add(books, run);
+    if (run->unknown) {
+        const struct qn_verdict verdict = run->verdict;
+        qn_books_finish(books, run, &verdict);
+    } else {
+        qn_list_append(line, node);
+    }
 }
 
 static void take_runs(struct quern_worker *worker, struct qn_turn *turn)
@@ -212,8 +228,7 @@ static void take_runs(struct quern_worker *worker, struct qn_turn *turn)
     for (int rank = 0; rank < RANK_COUNT; rank++) {
         struct qn_list *node = qn_list_shift(&ranks[rank]);
         while (node != NULL) {
-            qn_list_append(&line, node);
-            qn_books_add(&worker->books, QN_CONTAINER_OF(node, struct quern_run, item.node));
+            add_run(&worker->books, node, &line);
             node = qn_list_shift(&ranks[rank]);
         }
     }

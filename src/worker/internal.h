@@ -25,6 +25,7 @@
 #include "worker/outage.h"
 #include "worker/run.h"
 #include "worker/solo.h"
+#include "worker/unknown.h"
 
 #define QN_NS_PER_MS INT64_C(1000000)
 
@@ -69,6 +70,7 @@ struct qn_pump {
     size_t unplaced_count;
     struct qn_choice choice;
     struct qn_fetch fetch;
+    struct qn_unknown unknown;
     struct qn_outage outage;         /* of exchange, arm and drained */
     struct qn_outage forward_outage; /* of forward: others need not wait for it */
     struct qn_outage second_outage;  /* of the second pump: how long it stays away */

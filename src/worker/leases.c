@@ -73,8 +73,9 @@ static void settle(struct quern_worker *worker, struct batch *batch, bool answer
     (void)pthread_mutex_unlock(&worker->mutex);
     for (size_t i = 0; i < batch->count; i++) {
         if (lost[i]) {
-            qn_log_write(&worker->log, QUERN_LOG_WARN, "lease lost queue=%s id=%s",
-                         quern_run_queue(batch->runs[i]), quern_run_task_id(batch->runs[i]));
+            QN_LOG(&worker->log, QUERN_LOG_WARN, "lease lost",
+                   QN_LOG_TEXT("queue", quern_run_queue(batch->runs[i])),
+                   QN_LOG_TEXT("id", quern_run_task_id(batch->runs[i])));
         }
     }
     (void)pthread_mutex_lock(&worker->mutex);

@@ -11,6 +11,7 @@
 #include "worker/mux.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -33,6 +34,7 @@ struct quern_mux {
     struct layer *layers; /* outermost first */
     size_t layer_count;
     quern_outcome not_found;
+    bool counts_unknown;  /* not_found was asked for */
     _Atomic int *freezes; /* apart, so that a const mux can be frozen */
 };
 
@@ -214,6 +216,7 @@ quern_status quern_mux_not_found(quern_mux *mux, quern_outcome outcome, quern_er
         return qn_error_set(err, QUERN_E_INVALID, "not-found outcome %d is none", (int)outcome);
     }
     mux->not_found = outcome;
+    mux->counts_unknown = true;
     return QUERN_OK;
 }
 
@@ -231,6 +234,27 @@ const struct qn_mux_entry *qn_mux_find(const quern_mux *mux, const char *type)
         }
     }
     return for_all;
+}
+
+bool qn_mux_takes(const quern_mux *mux, const char *type)
+{
+    return mux->counts_unknown || qn_mux_find(mux, type) != NULL;
+}
+
+void qn_mux_describe(const quern_mux *mux, char *out, size_t out_size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < mux->entry_count; i++) {
+        const struct qn_mux_entry *entry = &mux->entries[i];
+        size_t left = mux->entry_count - i;
+        if (out_size - used < entry->pattern_size + sizeof " and 65536 more") {
+            (void)snprintf(out + used, out_size - used, " and %zu more", left);
+            return;
+        }
+        used +=
+            (size_t)snprintf(out + used, out_size - used, "%s%s", i > 0 ? " " : "", entry->pattern);
+    }
 }
 
 static quern_outcome not_found(const quern_mux *mux, quern_run *run, const quern_task *task)

@@ -69,6 +69,7 @@ struct quern_run {
     bool lost;               /* the broker says that the lease is lost */
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */
+    bool unknown;            /* nobody here can run it: it has its verdict before it waits */
     struct qn_verdict verdict;
     int64_t leased_at_mono_ns;
     int64_t started_at_mono_ns;

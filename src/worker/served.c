@@ -45,9 +45,9 @@ void qn_worker_tell_queues(struct quern_worker *worker)
 {
     for (size_t i = 0; worker->queues_known && i < worker->queue_count; i++) {
         if (!worker->queue_found[i]) {
-            qn_log_write(&worker->log, QUERN_LOG_INFO,
-                         "queue does not exist yet, its first task makes it queue=%s",
-                         worker->queue_names[i]);
+            QN_LOG(&worker->log, QUERN_LOG_INFO,
+                   "queue does not exist yet, its first task makes it",
+                   QN_LOG_TEXT("queue", worker->queue_names[i]));
         }
     }
 }

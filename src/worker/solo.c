@@ -102,9 +102,8 @@ static void begin_clearing(struct quern_worker *worker, uint32_t queue, int64_t 
                                .taken_at_mono_ns = now_mono_ns,
                                .keep_at_mono_ns = now_mono_ns + KEEP_MS * QN_NS_PER_MS};
     set_clearing(worker, true);
-    qn_log_write(&worker->log, QUERN_LOG_INFO,
-                 "a task that saw several processes die runs alone next queue=%s",
-                 worker->queue_names[queue]);
+    QN_LOG(&worker->log, QUERN_LOG_INFO, "a task that saw several processes die runs alone next",
+           QN_LOG_TEXT("queue", worker->queue_names[queue]));
 }
 
 static void begin_run(struct quern_worker *worker, const struct qn_leased *leased,

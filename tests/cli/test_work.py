@@ -89,10 +89,21 @@ class VerdictTest(CliTest):
         result = self.quern("work", "--drain", "--exec", "mail:*=true")
         self.assertIn("write 'mail:'", result.stderr)
 
-    def test_type_without_pattern_fails(self):
+    def test_type_without_pattern_is_left_to_others(self):
         task_id = self.enqueue("other", "--retry", "0")
-        self.drain("t=true")
-        self.assertEqual(self.state(task_id), "archived")
+        worker = self.start("work", "--exec", "t=true")
+        task = self.wait_state(task_id, "retry")
+        self.assertEqual(task["retry_count"], 0)
+        self.assertIn('no handler for type "other"', task["error"])
+        self.assertEqual(self.stop(worker), 0)
+        self.assertIn('worker serves types=t others=left', self.read(worker.log_name))
+
+    def test_type_without_pattern_fails_where_that_is_wanted(self):
+        for what in ("retry", "archive"):
+            task_id = self.enqueue("other", "--retry", "0")
+            self.drain("t=true", options=["--unknown", what])
+            self.assertEqual(self.state(task_id), "archived")
+        self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--unknown", "drop")
 
     def test_no_exec_at_all_is_a_usage_error_and_takes_no_task(self):
         task_id = self.enqueue("t")

@@ -160,6 +160,7 @@ static quern_cause cause_of(enum qn_outcome_kind kind)
     case QN_DROP:
     case QN_RETRY:
     case QN_SNOOZE:
+    case QN_ASIDE:
     case QN_ARCHIVE:
     case QN_CANCEL:
         break;
@@ -171,7 +172,7 @@ enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
                               enum qn_outcome_kind kind)
 {
     bool failed = kind == QN_RETRY || kind == QN_ARCHIVE;
-    bool later = kind == QN_RETRY || kind == QN_SNOOZE;
+    bool later = kind == QN_RETRY || kind == QN_SNOOZE || kind == QN_ASIDE;
     struct qn_outcome outcome = {.run = run,
                                  .kind = kind,
                                  .started = true,

@@ -114,9 +114,9 @@ static void exchange(struct game *g)
 
 static void end_run(struct game *g)
 {
-    static const enum qn_outcome_kind kinds[] = {QN_DONE,    QN_DONE,      QN_DROP,
-                                                 QN_RETRY,   QN_RETRY,     QN_SNOOZE,
-                                                 QN_ARCHIVE, QN_GIVE_BACK, QN_CRASH};
+    static const enum qn_outcome_kind kinds[] = {QN_DONE,  QN_DONE,   QN_DROP,    QN_RETRY,
+                                                 QN_RETRY, QN_SNOOZE, QN_ARCHIVE, QN_GIVE_BACK,
+                                                 QN_CRASH, QN_ASIDE};
     if (g->run_count == 0) {
         return;
     }

@@ -204,7 +204,7 @@ static void a_worker_warns_of_groups_that_nobody_serves(void **state)
     stage_put_task(stage, &(quern_task){.id = "g", .group = "mails"});
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
-    stage_wait_log(stage, "no aggregator serves the groups of this queue queue=default groups=1");
+    stage_wait_log(stage, "no aggregator serves the groups of this queue\" queue=default groups=1");
     assert_int_equal(stage_state(stage, "g"), QUERN_TASK_AGGREGATING);
     stage_stop(&worker);
     stage_free(stage);

@@ -37,7 +37,7 @@ static void a_draining_worker_says_what_it_waits_for(void **state)
                                         .delay_ms = 3600 * INT64_C(1000)});
     struct stage_worker worker;
     stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1, .drain = 1});
-    stage_wait_log(stage, "not drained yet queue=default pending=0 active=0 scheduled=1 retry=0");
+    stage_wait_log(stage, "not drained yet\" queue=default pending=0 active=0 scheduled=1 retry=0");
     stage_stop(&worker);
     assert_int_equal(stage_state(stage, "later"), QUERN_TASK_SCHEDULED);
     stage_free(stage);

@@ -163,6 +163,31 @@ class OptionTest(ClientTest):
                         self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertEqual(self.go("queue", queue="default")["Size"], 1)
 
+    def test_odd_shapes_of_a_message_mean_the_same_to_both(self):
+        shapes = [
+            "83010a0278788401",  # a group that nobody knows
+            "8301930194018401",  # a group in a group
+            "0801",  # the type again, as a number
+            "2a0105",  # a text where a number is
+            "6d01020304",  # four bytes where a number is
+            "0a026f6b",  # the type again
+            "7a060a016b12017a7a060a016b12017b",  # a header that comes twice
+            "7a0a0a016b12017a23080124",  # what nobody knows in a header
+        ]
+        worker = self.quern_worker(queues=["default", "q"])
+        for shape in shapes:
+            with self.subTest(shape):
+                info = self.go_enqueue(headers={"k": "v"}, process_in_ms=HOUR_MS)
+                key = f"asynq:{{default}}:t:{info['id']}"
+                self.redis.do("HSET", key, "msg",
+                              self.redis.do("HGET", key, "msg") + bytes.fromhex(shape))
+                ours, theirs = self.assert_both_see(info)
+                self.assertEqual(ours["headers"], theirs["headers"])
+                self.go("run", queue="default", id=info["id"])
+                self.until_state("gone", info["id"])
+        self.stop(worker)
+        self.assert_clean()
+
     def test_a_queue_of_any_name_that_go_can_make_is_served(self):
         names = ["a{b}", "}x", "tab\tand\nline", "a=b", "ä" * 300, "\x1b[31m"]
         worker = self.start_work("*=true", *(f"{name}=1" for name in names))
