@@ -153,7 +153,7 @@ static void a_task_charged_often_runs_alone(void **state)
     stage_start(stage, &worker, NULL);
     stage_wait_reports(stage, OTHERS + 1);
     assert_int_equal(atomic_load(&all_beside_solo), 0);
-    assert_true(stage_logged(stage, "runs alone next queue=default"));
+    assert_true(stage_logged(stage, "runs alone next\" queue=default"));
     stage_stop(&worker);
     stage_free(stage);
 }
@@ -214,7 +214,7 @@ static void start_braked(struct stage *stage, struct stage_worker *worker, int c
     stage_start(stage, worker,
                 &(quern_worker_options){
                     .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 2});
-    stage_wait_log(stage, "run after run dies here, one is tried at a time queue=bad");
+    stage_wait_log(stage, "run after run dies here, one is tried at a time\" queue=bad");
 }
 
 static void a_braked_queue_is_tried_slowly_and_stops_no_other_queue(void **state)
@@ -245,7 +245,7 @@ static void a_run_that_ends_well_releases_the_brake(void **state)
                                         .queue = "bad",
                                         .payload = "done",
                                         .payload_size = 4}); /* the newest is the next probe */
-    stage_wait_log(stage, "runs no longer die here queue=bad");
+    stage_wait_log(stage, "runs no longer die here\" queue=bad");
     assert_int_equal(stage_state(stage, "good"), 0);
     stage_stop(&worker);
     stage_free(stage);
