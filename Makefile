@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= $(shell expr $$(nproc) \* 2)
 MINUTES ?= 30
 
-.PHONY: help demo release check check-full soak bench bench-peers lint format install clean
+.PHONY: help demo release check check-full soak fuzz bench bench-peers lint format install clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -30,6 +30,11 @@ check-full: ## check, then TSan, valgrind, clang-tidy, planted faults and the fu
 soak: ## repeat the fault tests with full counts and new seeds for MINUTES (30)
 	@scripts/bootstrap --tests
 	@TEST_JOBS=$(TEST_JOBS) scripts/soak $(MINUTES)
+
+fuzz: ## feed hostile servers, files, lines and words to each fuzz target for MINUTES (30)
+	@scripts/bootstrap --all
+	@JOBS=$(JOBS) scripts/build fuzz
+	@JOBS=$(JOBS) scripts/fuzz $$(($(MINUTES) * 60))
 
 bench: release ## print the figures of speed, one a line
 	@scripts/bootstrap --tests

@@ -29,8 +29,10 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_open_sized(const char *url,
                                                                quern_client **ret_client,
                                                                quern_error *err);
 /* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", made if it is not there;
- * or "redis://[user[:password]@]host[:port][/db]", "redis-socket:///path". options may be NULL. On
- * success *ret_client is the caller's, to be freed with quern_client_free. */
+ * or "redis://[user[:password]@]host[:port][/db]", "redis-socket:///path". A text that means
+ * something else ("localhost:6379", ":memory:", "file:...") is QUERN_E_INVALID, with the right way
+ * to write it. options may be NULL. On success *ret_client is the caller's, to be freed with
+ * quern_client_free. */
 QUERN_NODISCARD static inline quern_status quern_client_open(const char *url,
                                                              const quern_client_options *options,
                                                              quern_client **ret_client,

@@ -2,9 +2,10 @@
 /* quern/mux.h - which handler runs which type of task.
  *
  * A task goes to the handler whose pattern equals its type, else to the one with the longest
- * pattern that is a byte prefix of it ("image:" serves "image:resize"), else to the not-found
- * outcome. Build the mux on one thread, then give it to workers; it must outlive them and must
- * not be changed while one runs (that is refused with QUERN_E_STATE). */
+ * pattern that is a byte prefix of it ("image:" serves "image:resize"), else to that of the pattern
+ * "*", which serves every type, else to other workers (see quern_mux_not_found). Build the mux on
+ * one thread, then give it to workers; it must outlive them and must not be changed while one runs
+ * (that is refused with QUERN_E_STATE). */
 #ifndef QUERN_MUX_H
 #define QUERN_MUX_H
 
@@ -81,7 +82,9 @@ typedef quern_outcome (*quern_middleware)(quern_run *run, const quern_task *task
 QUERN_NODISCARD QUERN_API quern_status quern_mux_use(quern_mux *mux, quern_middleware middleware,
                                                      void *user, quern_error *err);
 
-/* What becomes of a task that no pattern serves. Default: QUERN_RETRY, as in asynq. */
+/* What becomes of a task that no pattern serves. Without this call a worker leaves it to others: it
+ * goes to retry for 1 s, longer if nobody takes it (up to 30 s), and nothing is counted. With it
+ * the middlewares are called, and the outcome is that of a run: QUERN_RETRY is what asynq does. */
 QUERN_NODISCARD QUERN_API quern_status quern_mux_not_found(quern_mux *mux, quern_outcome outcome,
                                                            quern_error *err);
 

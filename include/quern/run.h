@@ -56,7 +56,8 @@ QUERN_NODISCARD QUERN_API quern_status quern_run_write_result(quern_run *run, co
 QUERN_NODISCARD QUERN_API quern_status quern_run_write_progress(quern_run *run, int32_t percent,
                                                                 const char *note, quern_error *err);
 /* Records why, for the retry list and the inspector, and returns `outcome`. At most 4 KiB are
- * kept; bytes that are not UTF-8 are replaced. */
+ * kept; bytes that are not UTF-8 are replaced. Of a run that was cut short it is kept, too, behind
+ * what cut it short: "timeout of 700ms: WHY", "cancelled: WHY". */
 QUERN_API quern_outcome quern_run_fail(quern_run *run, quern_outcome outcome, const char *format,
                                        ...) QUERN_PRINTF(3, 4);
 /* Sets when the task runs again if this run ends with QUERN_SNOOZE or QUERN_RETRY (for a retry in

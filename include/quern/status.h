@@ -32,7 +32,8 @@ typedef enum quern_status {
     QUERN_E_UNKNOWN = 14,  /* the reply was lost: the effect is unknown; err names the id */
     QUERN_E_NOT_REPLICATED = 15, /* stored, but too few replicas confirmed; do not enqueue again */
     QUERN_E_STALE = 16,          /* the run's lease is lost: another run may own the task now */
-    QUERN_E_UNSUPPORTED = 17     /* this broker, or this version, does not offer it */
+    QUERN_E_UNSUPPORTED = 17,    /* this broker, or this version, does not offer it */
+    QUERN_E_DENIED = 18          /* the broker refused the login: user or password is wrong */
 } quern_status;
 
 typedef struct quern_error {

@@ -36,16 +36,19 @@ typedef struct quern_retry_policy {
 } quern_retry_policy;
 
 typedef struct quern_header {
-    const char *name;  /* not empty, valid UTF-8, at most 256 bytes */
+    const char *name;  /* a name, as said at quern_task */
     const char *value; /* valid UTF-8, at most 8 KiB; NULL means empty */
 } quern_header;
 
+/* Names (types, queues, ids, groups, names of headers) have 1 to 256 bytes of valid UTF-8, are not
+ * blank and hold no control characters and no marks that turn the direction of text, with which
+ * one name could look like another. */
 typedef struct quern_task {
-    const char *type;       /* e.g. "email:welcome"; 1 to 256 bytes of UTF-8, not blank */
+    const char *type;       /* e.g. "email:welcome"; a name, as said above */
     const void *payload;    /* opaque to the library; may be NULL when payload_size is 0 */
     size_t payload_size;    /* at most 32 MiB unless the client's options say otherwise */
-    const char *id;         /* NULL: a new UUIDv7; else 1 to 256 bytes, unique in its queue */
-    const char *queue;      /* NULL: "default"; 1 to 256 bytes, no control characters, no { } */
+    const char *id;         /* NULL: a new UUIDv7; else a name, unique in its queue */
+    const char *queue;      /* NULL: "default"; a name without { } */
     int64_t retry_max;      /* retries after the first attempt; 0: 25; QUERN_RETRY_NEVER: none */
     int64_t delay_ms;       /* run this long from now; excludes process_at_ms; not negative */
     int64_t process_at_ms;  /* run at this moment; the past means now */
@@ -54,7 +57,7 @@ typedef struct quern_task {
     int64_t unique_ms;      /* refuse an equal task (queue, type, payload) for this long after it
                              * is due, unless it is done before; at least 1 s; 0: do not */
     int64_t retention_ms;   /* keep the finished task and its result this long; 0: do not */
-    const char *group;      /* store as aggregating in this group; NULL: none; 1 to 256 bytes */
+    const char *group;      /* store as aggregating in this group; NULL: none; else a name */
     const quern_header *headers;
     size_t header_count; /* at most 64, no two with the same name */
     quern_retry_policy retry;

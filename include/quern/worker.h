@@ -16,7 +16,7 @@ typedef struct quern_worker quern_worker;
 struct quern_clock;
 
 typedef struct quern_queue {
-    const char *name;
+    const char *name;  /* "a,b" and "*" are refused unless there is a queue of exactly that name */
     uint32_t weight;   /* share of starts, 1 to 10000; 0: 1; under strict_priority the rank */
     uint32_t reserved; /* 0 */
 } quern_queue;
@@ -53,11 +53,15 @@ typedef struct quern_worker_options {
     int64_t quarantine_after_ms;     /* grace of a handler after its cancellation; 0: 5 s */
     quern_retry_policy retry;        /* for tasks and handlers that say nothing */
     const struct quern_clock *clock; /* NULL: the system's */
-    /* Callbacks may be NULL (nothing is printed then), come from the worker's threads, one at a
-     * time, and must not call back into the worker except quern_worker_stop. */
+    /* on_log gets lines of logfmt without time and level: msg="run failed" queue=mail id=...;
+     * without it warnings and errors go to stderr. Callbacks may be NULL, come from the worker's
+     * threads, one at a time, and must not call back into the worker except quern_worker_stop. */
     void (*on_log)(quern_log_level level, const char *line, void *user);
     void (*on_run)(const quern_run_report *report, void *user);
     void *user;
+    /* The name under which this machine counts deaths of processes: a queue whose runs all die on
+     * one host is slowed down there only. NULL: its host name; at most 255 bytes. */
+    const char *host;
 } quern_worker_options;
 
 QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,

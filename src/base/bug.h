@@ -25,11 +25,28 @@ enum qn_bug {
     QN_BUG_GIVE_BACK_AT_TAIL = 12,   /* a given-back task goes to the end of its queue */
     QN_BUG_REPLAY_IGNORED = 13,      /* a replayed request is executed again */
     /* Redis */
-    QN_BUG_WRITE_BEFORE_READ = 14,    /* a script writes before it knows that it can go on */
-    QN_BUG_OLD_TRACKER = 15,          /* arm, reconnected, tells its news to the lost listener */
-    QN_BUG_RECONNECT_FORGETS = 16,    /* a request replayed after a reconnect is executed again */
-    QN_BUG_GHOST_LEASED = 17,         /* an id without a task is leased */
-    QN_BUG_SECOND_SHARES_SESSION = 18 /* both exchanges under way have the same session */
+    QN_BUG_WRITE_BEFORE_READ = 14,     /* a script writes before it knows that it can go on */
+    QN_BUG_OLD_TRACKER = 15,           /* arm, reconnected, tells its news to the lost listener */
+    QN_BUG_RECONNECT_FORGETS = 16,     /* a request replayed after a reconnect is executed again */
+    QN_BUG_GHOST_LEASED = 17,          /* an id without a task is leased */
+    QN_BUG_SECOND_SHARES_SESSION = 18, /* both exchanges under way have the same session */
+    /* Deaths */
+    QN_BUG_SHARED_IS_LONE = 31,          /* the death of a worker with several runs is a lone one */
+    QN_BUG_OK_ELSEWHERE = 32,            /* a run that ended well on another host convicts */
+    QN_BUG_BRAKE_EVERYWHERE = 33,        /* the brake of one host holds on all */
+    QN_BUG_SOLO_IN_COMPANY = 34,         /* what must run alone is leased without the solo lock */
+    QN_BUG_REST_FORGOTTEN = 35,          /* a solo lock that was returned is free at once */
+    QN_BUG_CHARGED_NOT_OVERTAKEN = 36,   /* a charged task without room holds up the others */
+    QN_BUG_LIVING_OWNER_CHARGED = 37,    /* a lapsed lease of a living worker is a death */
+    QN_BUG_LEAVING_WORKER_CHARGED = 38,  /* the end of a draining worker is a death */
+    QN_BUG_SPENT_RUN_AGAIN = 39,         /* a task without attempts left runs again */
+    QN_BUG_PROBE_NOT_BEHIND = 40,        /* a probe that died goes back to its old place */
+    QN_BUG_LEAVING_WORKER_RELEASES = 41, /* a run of a draining worker releases the brake */
+    QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
+    /* Leases, clocks, cancellations */
+    QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease is over by our clock is started */
+    QN_BUG_FIRST_CANCEL_WINS =
+        44 /* an operator's wish for the archive is not heard after another */
 };
 
 #ifdef QN_SEEDED_BUGS

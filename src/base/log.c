@@ -1,19 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* log.c - lines for the sink of an object.
+/* log.c - lines of logfmt for the sink of an object.
  *
- * A line is formatted on the stack of the caller and given to the sink under the mutex, because the
- * promise to the user is one call at a time. Lines longer than LINE_SIZE_MAX are cut. Logging can
- * not fail. */
+ * A line is built on the stack of the caller and given to the sink under the mutex, because the
+ * promise to the user is one call at a time. A value is cut at VALUE_SIZE_MAX; a field that has no
+ * room is left out, and "cut=1" says so. Logging can not fail. */
 #include "base/log.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
+#include "base/duration.h"
 #include "base/str.h"
 
-#define LINE_SIZE_MAX 1024
+#define LINE_SIZE_MAX 4096
+#define VALUE_SIZE_MAX 1024
+#define CUT_MARK " cut=1"
+
+struct line {
+    char text[LINE_SIZE_MAX];
+    size_t size;
+    bool full;
+};
 
 void qn_log_init(struct qn_log *log, void (*sink)(quern_log_level, const char *, void *),
                  void *user)
@@ -31,22 +43,132 @@ void qn_log_finish(struct qn_log *log)
     log->sink = NULL;
 }
 
-void qn_log_write(struct qn_log *log, quern_log_level level, const char *format, ...)
+const char *qn_log_level_name(quern_log_level level)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    size_t index = (size_t)level;
+    return index < sizeof names / sizeof *names ? names[index] : NULL;
+}
+
+/* Always leaves room for the mark. */
+static void put(struct line *line, const char *data, size_t size)
+{
+    line->full = line->full || line->size + size + sizeof CUT_MARK > sizeof line->text;
+    if (!line->full) {
+        memcpy(line->text + line->size, data, size);
+        line->size += size;
+    }
+}
+
+/* C1 in UTF-8: a terminal may obey it as it obeys an escape. */
+static bool is_c1(const char *at)
+{
+    return (unsigned char)at[0] == 0xc2 && (unsigned char)at[1] >= 0x80 &&
+           (unsigned char)at[1] < 0xa0;
+}
+
+static void put_escaped(struct line *line, const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        unsigned char byte = (unsigned char)*at;
+        char escape[8] = {'\\', *at};
+        if (byte == '\n' || byte == '\r' || byte == '\t') {
+            escape[1] = byte == '\n' ? 'n' : byte == '\r' ? 'r' : 't';
+            put(line, escape, 2);
+        } else if (byte == '"' || byte == '\\') {
+            put(line, escape, 2);
+        } else if (byte < ' ' || byte == 0x7f || is_c1(at)) {
+            at += byte == 0xc2 ? 1 : 0;
+            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned char)*at);
+            put(line, escape, 6);
+        } else {
+            put(line, at, 1);
+        }
+    }
+}
+
+static bool is_plain(const char *text)
+{
+    bool plain = text[0] != '\0' && text[strspn(text, "-0123456789")] != '\0';
+    for (const char *at = text; *at != '\0' && plain; at++) {
+        plain = (unsigned char)*at > ' ' && strchr("\"\\=\x7f", *at) == NULL && !is_c1(at);
+    }
+    return plain;
+}
+
+static void put_value(struct line *line, const char *text)
+{
+    char value[VALUE_SIZE_MAX];
+    (void)qn_utf8_sanitize(text, strlen(text), value, sizeof value);
+    if (is_plain(value)) {
+        put(line, value, strlen(value));
+        return;
+    }
+    put(line, "\"", 1);
+    put_escaped(line, value);
+    put(line, "\"", 1);
+}
+
+static void put_field(struct line *line, const struct qn_log_field *field)
+{
+    size_t before = line->size;
+    char number[32];
+    if (field->text == NULL && !field->is_number) {
+        return;
+    }
+    put(line, " ", before == 0 ? 0 : 1);
+    put(line, field->name, strlen(field->name));
+    put(line, "=", 1);
+    if (field->is_number) {
+        (void)snprintf(number, sizeof number, "%" PRId64, field->number);
+        put(line, number, strlen(number));
+    } else {
+        put_value(line, field->text);
+    }
+    line->size = line->full ? before : line->size;
+}
+
+void qn_log_event(struct qn_log *log, quern_log_level level, const char *message,
+                  const struct qn_log_field *fields, size_t count)
 {
     if (log->sink == NULL) {
         return;
     }
-    char raw[LINE_SIZE_MAX];
+    struct line line = {.size = 0};
+    put_field(&line, &QN_LOG_TEXT("msg", message));
+    for (size_t i = 0; i < count && !line.full; i++) {
+        put_field(&line, &fields[i]);
+    }
+    if (line.full) {
+        memcpy(line.text + line.size, CUT_MARK, sizeof CUT_MARK - 1);
+        line.size += sizeof CUT_MARK - 1;
+    }
+    line.text[line.size] = '\0';
+    (void)pthread_mutex_lock(&log->mutex);
+    log->sink(level, line.text, log->user);
+    (void)pthread_mutex_unlock(&log->mutex);
+}
+
+void qn_log_write(struct qn_log *log, quern_log_level level, const char *format, ...)
+{
+    char message[VALUE_SIZE_MAX];
     va_list args;
     va_start(args, format);
-    int size = vsnprintf(raw, sizeof raw, format, args);
+    int size = vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    if (size < 0) {
+    qn_log_event(log, level, size < 0 ? format : message, NULL, 0);
+}
+
+void qn_log_to_stderr(quern_log_level level, const char *line, void *user)
+{
+    (void)user;
+    if (level < QUERN_LOG_WARN) {
         return;
     }
-    char line[LINE_SIZE_MAX];
-    (void)qn_utf8_sanitize(raw, strlen(raw), line, sizeof line);
-    (void)pthread_mutex_lock(&log->mutex);
-    log->sink(level, line, log->user);
-    (void)pthread_mutex_unlock(&log->mutex);
+    char at[64];
+    char text[LINE_SIZE_MAX + 128];
+    qn_moment_format(qn_clock_wall_ms(qn_clock_system()), at, sizeof at);
+    int size =
+        snprintf(text, sizeof text, "ts=%s level=%s %s\n", at, qn_log_level_name(level), line);
+    (void)!write(STDERR_FILENO, text, (size_t)size);
 }

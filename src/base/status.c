@@ -43,6 +43,8 @@ const char *quern_status_name(quern_status status)
         return "stale";
     case QUERN_E_UNSUPPORTED:
         return "unsupported";
+    case QUERN_E_DENIED:
+        return "denied";
     }
     return "unknown status";
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* str.c - what we ask of texts: valid UTF-8, not blank, free of control characters.
+/* str.c - what we ask of texts: valid UTF-8, not blank, free of control characters
+ * and of marks of direction.
  *
  * All text enters here as bytes. One decoder serves every question; it takes what RFC 3629 allows
  * and nothing else (no overlong forms, no surrogates, nothing above U+10FFFF). */
@@ -127,6 +128,23 @@ bool qn_str_has_control(const char *text)
     for (; *byte != 0; byte++) {
         bool is_c1 = byte[0] == 0xc2 && byte[1] >= 0x80 && byte[1] <= 0x9f;
         if (*byte < 0x20 || *byte == 0x7f || is_c1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool qn_str_has_bidi(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    for (; *byte != 0; byte++) {
+        bool is_letter_mark = byte[0] == 0xd8 && byte[1] == 0x9c; /* U+061C */
+        bool is_mark = byte[0] == 0xe2 && byte[1] == 0x80 &&
+                       (byte[2] == 0x8e || byte[2] == 0x8f ||   /* U+200E, U+200F */
+                        (byte[2] >= 0xaa && byte[2] <= 0xae));  /* U+202A to U+202E */
+        bool is_isolate = byte[0] == 0xe2 && byte[1] == 0x81 && /* U+2066 to U+2069 */
+                          byte[2] >= 0xa6 && byte[2] <= 0xa9;
+        if (is_letter_mark || is_mark || is_isolate) {
             return true;
         }
     }

@@ -18,6 +18,9 @@ bool qn_utf8_valid(const char *data, size_t size);
 size_t qn_utf8_sanitize(const char *data, size_t size, char *out, size_t out_size);
 bool qn_str_blank(const char *text);       /* empty, or white space only (ASCII and Unicode) */
 bool qn_str_has_control(const char *text); /* C0, DEL or C1 */
+/* A mark that turns the direction of the text around it (Unicode's Bidi_Control): with one in it a
+ * name can look like another. */
+bool qn_str_has_bidi(const char *text);
 bool qn_str_starts_with(const char *text, const char *prefix);
 /* Edit distance (insert, delete, replace, swap), for "did you mean". */
 size_t qn_str_distance(const char *a, const char *b);

@@ -15,18 +15,7 @@
 #include "base/url.h"
 #include "broker/redis/redis.h"
 #include "broker/sqlite/sqlite.h"
-
-/* "redis:host" would be the path of a file, and a client would make that file. */
-static bool lacks_slashes(const struct qn_url *url)
-{
-    static const char *const starts[] = {"redis:", "rediss:", "redis-socket:", "sqlite:"};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
-        if (url->scheme[0] == '\0' && strncmp(url->path, starts[i], strlen(starts[i])) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
+#include "broker/url_advice.h"
 
 quern_status qn_broker_open(const char *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err)
@@ -37,11 +26,12 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     if (status != QUERN_OK) {
         return status;
     }
-    if (lacks_slashes(&parsed)) {
-        status = qn_error_set(err, QUERN_E_INVALID,
-                              "the broker URL lacks // behind its scheme (a file of such a name is "
-                              "written ./NAME)");
-    } else if (parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0) {
+    status = qn_url_advice(&parsed, err);
+    if (status != QUERN_OK) {
+        qn_url_finish(&parsed);
+        return status;
+    }
+    if (parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0) {
         status = qn_sqlite_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
     } else if (strcmp(parsed.scheme, "redis") == 0 || strcmp(parsed.scheme, "redis-socket") == 0) {
         status = qn_redis_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
@@ -53,6 +43,12 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     }
     qn_url_finish(&parsed);
     return status;
+}
+
+quern_status qn_broker_check_queue(const char *url, const char *name, quern_error *err)
+{
+    bool is_shared = strncmp(url, "redis", strlen("redis")) == 0 && strstr(url, "://") != NULL;
+    return is_shared ? qn_served_name_check(name, err) : qn_queue_name_check(name, err);
 }
 
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status)

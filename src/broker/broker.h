@@ -8,8 +8,8 @@
  * The heart is `exchange`: here are the outcomes of finished runs; give me up to `room` more runs.
  *
  * Errors are one of: QUERN_E_BUSY, QUERN_E_FULL, QUERN_E_BROKER, QUERN_E_TIMEOUT, QUERN_E_CONNECT,
- * QUERN_E_CORRUPT, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: it may have been changed;
- * send the same request with the same stamp again and it takes effect once.
+ * QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: it may have
+ * been changed; send the same request with the same stamp again and it takes effect once.
  *
  * Time is the broker's: its wall clock for due times, and for leases a clock that does not jump.
  *
@@ -49,6 +49,10 @@ struct qn_broker_options {
 QUERN_NODISCARD quern_status qn_broker_open(const char *url,
                                             const struct qn_broker_options *options,
                                             struct qn_broker **ret_broker, quern_error *err);
+/* Whether a worker can serve a queue of this name there: where Go programs enqueue, too, any that
+ * they can make (qn_served_name_check), else qn_queue_name_check. Opens nothing. */
+QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *name,
+                                                   quern_error *err);
 /* Whether what failed with this, and changed nothing, is worth another try a moment later. */
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
 /* No operation may be under way. NULL is fine. */
@@ -117,7 +121,9 @@ enum qn_outcome_kind {
     QN_CRASH,     /* its process died (a child or a command, so alone): charged if `started`, a
                    * death for the brake of its queue on the worker's host; see task/deaths.h for
                    * what becomes of the task. Not started: as give-back. */
-    QN_CANCEL     /* cancelled by an operator who chose archive: as QN_ARCHIVE */
+    QN_CANCEL,    /* cancelled by an operator who chose archive: as QN_ARCHIVE */
+    QN_ASIDE      /* nobody here can run it: to retry at delay_ms, as it was: its cause stays, too;
+                   * nothing counted, no brake is released; lock kept */
 };
 
 struct qn_outcome {
@@ -125,7 +131,7 @@ struct qn_outcome {
     enum qn_outcome_kind kind;
     bool started;       /* crash: whether the handler had started */
     quern_cause cause;  /* give-back and crash: why the next run will happen */
-    int64_t delay_ms;   /* retry and snooze */
+    int64_t delay_ms;   /* retry, snooze and aside */
     int64_t lived_ms;   /* crash: how long the run lived */
     const char *error;  /* NULL: none; valid UTF-8, at most QN_ERROR_TEXT_SIZE_MAX bytes */
     const void *result; /* done: replaces the result when has_result */
@@ -142,14 +148,14 @@ enum qn_applied {
 
 struct qn_queue_turn {
     const char *name;
-    uint32_t weight;       /* for the redraw; strict: not used, order is that of the array */
-    uint32_t quota;        /* runs drawn for it */
-    uint32_t leased;       /* out */
-    bool paused;           /* out */
-    bool braked;           /* out: on the host of the exchange */
-    uint32_t deaths;       /* out: in a row on that host */
-    int64_t wait_ms;       /* out: when something may be had that may not be now (a probe, a solo
-                            * lock); 0: nothing waits for that */
+    uint32_t weight; /* for the redraw; strict: not used, order is that of the array */
+    uint32_t quota;  /* runs drawn for it */
+    uint32_t leased; /* out */
+    bool paused;     /* out */
+    bool braked;     /* out: on the host of the exchange */
+    uint32_t deaths; /* out: in a row on that host */
+    int64_t wait_ms; /* out: when something may be had that may not be now (a probe, a solo
+                      * lock); 0: nothing waits for that */
 };
 
 /* A task that was charged often must run alone in its worker (qn_isolation_is_solo). For that the
@@ -180,7 +186,7 @@ struct qn_exchange {
     struct qn_queue_turn *queues; /* in and out */
     size_t queue_count;
     bool strict;
-    uint32_t room;            /* lease at most this many; at most QN_BATCH_MAX; 0: none */
+    uint32_t room; /* lease at most this many; at most QN_BATCH_MAX; 0: none */
     /* Of the leased runs, so many are marked as started: all of charged tasks, which are leased
      * only within this number, and then in order. */
     uint32_t start_count_now;

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/url.h"
 #include "cli/cli.h"
 
 #define PATH_SIZE_MAX 4096
@@ -93,6 +95,27 @@ int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err)
     return qn_cli_exit_code(err->code);
 }
 
+bool qn_cli_will_make_file(const char *url)
+{
+    struct qn_url parsed;
+    if (qn_url_parse(url, &parsed, NULL) != QUERN_OK) {
+        return false;
+    }
+    bool is_file = parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0;
+    bool missing = is_file && access(parsed.path, F_OK) != 0 && errno == ENOENT;
+    qn_url_finish(&parsed);
+    return missing;
+}
+
+void qn_cli_say_made(const struct qn_cli *cli, bool made, const char *url)
+{
+    if (made) {
+        char shown[PATH_SIZE_MAX];
+        qn_url_redact(url, shown, sizeof shown);
+        qn_cli_say(cli, "made the database %s", shown);
+    }
+}
+
 int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client)
 {
     const char *url = NULL;
@@ -101,9 +124,11 @@ int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client)
         return exit_code;
     }
     quern_error err;
+    bool makes = qn_cli_will_make_file(url);
     if (quern_client_open(url, NULL, ret_client, &err) != QUERN_OK) {
         return qn_cli_open_failed(cli, &err);
     }
+    qn_cli_say_made(cli, makes, url);
     return QN_EXIT_OK;
 }
 

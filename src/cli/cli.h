@@ -15,6 +15,7 @@
 #include "quern/client.h"
 #include "quern/inspector.h"
 #include "quern/status.h"
+#include "quern/worker.h"
 
 enum qn_exit {
     QN_EXIT_OK = 0,
@@ -23,6 +24,7 @@ enum qn_exit {
     QN_EXIT_DATA = 65,
     QN_EXIT_BROKER = 69,
     QN_EXIT_TEMPORARY = 75,
+    QN_EXIT_DENIED = 77,
     QN_EXIT_CONFIG = 78
 };
 
@@ -36,6 +38,9 @@ struct qn_cli {
     char *given_url;  /* owned; what --broker named, with its password */
     char *broker_url; /* owned; see qn_cli_broker_url */
     bool json;
+    /* NULL: talk goes to stderr as "quern: <where>: text"; else to whoever logs it. */
+    void (*on_say)(quern_log_level level, const char *text, void *user);
+    void *say_user;
 };
 
 struct qn_verb {
@@ -77,6 +82,8 @@ extern const struct qn_noun qn_noun_worker;
 
 /* Writes "quern: <where>: text" to stderr; control characters in the text are escaped. */
 void qn_cli_say(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
+/* The same for what endangers tasks, which a log shows as a warning. */
+void qn_cli_warn(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* Says what is wrong with the command line, points at the help, returns QN_EXIT_USAGE. */
 int qn_cli_usage(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* Says the error, and what would be enough where a Redis user may not do something. */
@@ -120,6 +127,10 @@ QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const cha
 QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client);
 QUERN_NODISCARD int qn_cli_open_inspector(struct qn_cli *cli, bool create,
                                           quern_inspector **ret_inspector);
+/* Whether opening it for work will make a file, and the line that says so afterwards: who named
+ * the wrong directory should see it. */
+bool qn_cli_will_make_file(const char *url);
+void qn_cli_say_made(const struct qn_cli *cli, bool made, const char *url);
 /* The exit code for an error of opening: an URL that is wrong is configuration, a file that is not
  * there is a broker that is not available. */
 int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err);

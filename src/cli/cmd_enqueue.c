@@ -158,7 +158,7 @@ static int enqueue_operands(struct qn_cli *cli, quern_task *task)
     task->type = qn_args_operand(&cli->args, 0);
     if (payload != NULL && strcmp(payload, "-") == 0) {
         exit_code = read_stdin(cli, &input);
-        task->payload = input.data;
+        task->payload = input.size > 0 ? input.data : ""; /* empty is not the same as none */
         task->payload_size = input.size;
     } else if (payload != NULL) {
         task->payload = payload;
@@ -212,7 +212,8 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "TYPE [PAYLOAD|-]",
     .summary = "put a task, or a file of tasks, into a queue",
-    .about = "Prints the id. PAYLOAD - reads it from stdin.",
+    .about = "Prints the id. PAYLOAD - reads it from stdin. An empty payload and none at all\n"
+             "are not the same for --unique.",
     .example = "  quern enqueue image:resize '{\"id\":7}' --queue media --in 5m\n"
                "  quern enqueue --from tasks.jsonl --queue media",
     .options = options,

@@ -18,13 +18,13 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "base/url.h"
+#include "broker/broker.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/work_await.h"
 #include "cli/work_log.h"
 #include "cli/work_signal.h"
 #include "quern/worker.h"
-#include "task/task.h"
 
 enum option {
     OPTION_EXEC,
@@ -34,9 +34,12 @@ enum option {
     OPTION_DRAIN,
     OPTION_SHUTDOWN_TIMEOUT,
     OPTION_LEASE,
+    OPTION_HOST,
+    OPTION_UNKNOWN,
     OPTION_NO_WAIT,
     OPTION_QUIET,
-    OPTION_VERBOSE
+    OPTION_VERBOSE,
+    OPTION_LOG_FORMAT
 };
 
 static const struct qn_option options[] = {
@@ -53,10 +56,16 @@ static const struct qn_option options[] = {
                                  QN_OPTION_DURATION},
     [OPTION_LEASE] = {"lease", "D", "a dead worker's tasks are free after it (30s)",
                       QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN},
+    [OPTION_HOST] = {"host", "NAME", "count deaths of runs under this name (host name)",
+                     QN_OPTION_TEXT},
+    [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
+                        QN_OPTION_TEXT},
     [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69) when the broker is not there yet",
                         QN_OPTION_FLAG},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
+    [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json",
+                           QN_OPTION_TEXT},
 };
 
 struct work {
@@ -106,10 +115,6 @@ static int add_queue(struct work *work, const char *text)
     bool twice = serves(work, name);
     work->names[work->queue_count] = name;
     work->queues[work->queue_count++] = (quern_queue){.name = name, .weight = weight};
-    quern_error err;
-    if (qn_queue_name_check(name, &err) != QUERN_OK) {
-        return qn_cli_fail(work->cli, &err);
-    }
     return twice ? qn_cli_usage(work->cli, "--queue: '%s' is given twice", name) : QN_EXIT_OK;
 }
 
@@ -125,6 +130,18 @@ static int read_queues(struct work *work)
     return work->queue_count == 0 ? add_queue(work, "default") : QN_EXIT_OK;
 }
 
+/* Before anything is opened, or made. */
+static int check_queues(const struct work *work, const char *url)
+{
+    for (size_t i = 0; i < work->queue_count; i++) {
+        quern_error err;
+        if (qn_broker_check_queue(url, work->queues[i].name, &err) != QUERN_OK) {
+            return qn_cli_fail(work->cli, &err);
+        }
+    }
+    return QN_EXIT_OK;
+}
+
 static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -135,11 +152,34 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     pattern[equals - text] = '\0';
     quern_error err;
     int exit_code = QN_EXIT_OK;
+    size_t size = strlen(pattern);
     if (quern_mux_exec(mux, pattern, equals + 1, NULL, &err) != QUERN_OK) {
         exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
+    } else if (size > 1 && pattern[size - 1] == '*') {
+        qn_cli_say(cli,
+                   "--exec: '%s' stands for types with that star; for all that begin so "
+                   "write '%.*s'",
+                   pattern, (int)size - 1, pattern);
     }
     qn_free(pattern);
     return exit_code;
+}
+
+/* What becomes of tasks that no --exec serves. */
+static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
+{
+    const char *text = qn_args_text(&cli->args, OPTION_UNKNOWN);
+    if (text == NULL || strcmp(text, "leave") == 0) {
+        return QN_EXIT_OK;
+    }
+    bool archives = strcmp(text, "archive") == 0;
+    if (!archives && strcmp(text, "retry") != 0) {
+        return qn_cli_usage(cli, "--unknown: '%s' is not leave, retry or archive", text);
+    }
+    quern_error err;
+    bool is_set =
+        quern_mux_not_found(mux, archives ? QUERN_ARCHIVE : QUERN_RETRY, &err) == QUERN_OK;
+    return is_set ? QN_EXIT_OK : qn_cli_fail(cli, &err);
 }
 
 static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
@@ -154,12 +194,13 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
         return qn_cli_fail(cli, &err);
     }
     const char *text = NULL;
+    int exit_code = set_unknown(cli, mux);
     for (size_t i = 0; (text = qn_args_repeat(&cli->args, OPTION_EXEC, i)) != NULL; i++) {
-        int exit_code = add_command(cli, mux, text);
-        if (exit_code != QN_EXIT_OK) {
-            quern_mux_free(mux);
-            return exit_code;
-        }
+        exit_code = exit_code == QN_EXIT_OK ? add_command(cli, mux, text) : exit_code;
+    }
+    if (exit_code != QN_EXIT_OK) {
+        quern_mux_free(mux);
+        return exit_code;
     }
     *ret_mux = mux;
     return QN_EXIT_OK;
@@ -178,28 +219,48 @@ static void keep_fact(const char *name, const char *text, void *user)
     if (strcmp(name, "durability") == 0) {
         (void)snprintf(facts->durability, sizeof facts->durability, "%s", text);
     } else if (qn_str_starts_with(name, "warning")) {
-        qn_cli_say(facts->work->cli, "warning: %s", text);
+        qn_cli_warn(facts->work->cli, "warning: %s", text);
     }
 }
 
 /* Tasks in groups wait for an aggregator, which no worker has yet. */
-static void warn_of_groups(const struct work *work, quern_inspector *inspector)
+static void warn_of_groups(const struct work *work, const quern_queue_list *list)
 {
-    quern_queue_list *list = NULL;
-    if (quern_inspector_queues(inspector, &list, NULL) != QUERN_OK) {
-        return;
-    }
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
         const quern_queue_info *queue = quern_queue_list_at(list, i);
         uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
         if (count > 0 && serves(work, queue->name)) {
-            qn_cli_say(work->cli,
-                       "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
-                       " run them by: quern task run --all --state aggregating --queue %s",
-                       queue->name, count, count == 1 ? "task" : "tasks", queue->name);
+            qn_cli_warn(work->cli,
+                        "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
+                        " run them by: quern task run --all --state aggregating --queue %s",
+                        queue->name, count, count == 1 ? "task" : "tasks", queue->name);
         }
     }
-    quern_queue_list_free(list);
+}
+
+static bool is_listed(const quern_queue_list *list, const char *name)
+{
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        if (strcmp(quern_queue_list_at(list, i)->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The library refuses these, too, but does not know the option. */
+static int check_odd_names(const struct work *work, const quern_queue_list *list)
+{
+    for (size_t i = 0; i < work->queue_count; i++) {
+        const char *name = work->queues[i].name;
+        if (qn_queue_name_is_odd(name) && !is_listed(list, name)) {
+            return qn_cli_usage(work->cli,
+                                "--queue: there is no queue '%s'; give each queue its own --queue, "
+                                "without commas and patterns",
+                                name);
+        }
+    }
+    return QN_EXIT_OK;
 }
 
 static void say_start(const struct work *work, const char *url, const char *durability)
@@ -207,7 +268,7 @@ static void say_start(const struct work *work, const char *url, const char *dura
     char broker[256];
     struct qn_buf queues;
     qn_url_redact(url, broker, sizeof broker);
-    qn_buf_init(&queues, (size_t)QN_QUEUES_MAX * (QN_NAME_SIZE_MAX + 16));
+    qn_buf_init(&queues, (size_t)QN_QUEUES_MAX * (QN_SERVED_NAME_SIZE_MAX + 16));
     for (size_t i = 0; i < work->queue_count; i++) {
         if (qn_buf_printf(&queues, " %s=%" PRIu32, work->queues[i].name, work->queues[i].weight) !=
             QUERN_OK) {
@@ -218,6 +279,24 @@ static void say_start(const struct work *work, const char *url, const char *dura
                work->strict ? "strict" : "weighted", qn_buf_text(&queues), work->concurrency,
                durability);
     qn_buf_finish(&queues);
+}
+
+static int introduce_with(const struct work *work, quern_inspector *inspector, const char *url,
+                          const char *durability)
+{
+    quern_queue_list *list = NULL;
+    quern_error err;
+    if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
+        say_start(work, url, durability); /* damaged data stop no worker */
+        return QN_EXIT_OK;
+    }
+    int exit_code = check_odd_names(work, list);
+    if (exit_code == QN_EXIT_OK) {
+        say_start(work, url, durability);
+        warn_of_groups(work, list);
+    }
+    quern_queue_list_free(list);
+    return exit_code;
 }
 
 /* *ret_ended: a signal came before the broker did. */
@@ -235,8 +314,7 @@ static int introduce(struct work *work, const char *url, bool *ret_ended)
     if (quern_inspector_broker(inspector, keep_fact, &facts, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(work->cli, &err);
     } else {
-        say_start(work, url, facts.durability);
-        warn_of_groups(work, inspector);
+        exit_code = introduce_with(work, inspector, url, facts.durability);
     }
     quern_inspector_free(inspector);
     return exit_code;
@@ -257,6 +335,7 @@ static quern_worker_options worker_options(struct work *work)
         .concurrency = work->concurrency,
         .strict_priority = work->strict ? 1 : 0,
         .drain = work->drain ? 1 : 0,
+        .host = qn_args_text(args, OPTION_HOST),
         .shutdown_timeout_ms = shutdown_ms,
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
         .on_log = qn_work_log_line,
@@ -313,6 +392,9 @@ static int work_with(struct work *work)
         exit_code = qn_cli_broker_url(work->cli, true, &url);
     }
     if (exit_code == QN_EXIT_OK) {
+        exit_code = check_queues(work, url);
+    }
+    if (exit_code == QN_EXIT_OK) {
         exit_code = introduce(work, url, &ended);
     }
     if (exit_code == QN_EXIT_OK && !ended) {
@@ -340,7 +422,18 @@ static int run(struct qn_cli *cli)
     work->log.level_min = work->log.verbose                   ? QUERN_LOG_DEBUG
                           : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
                                                               : QUERN_LOG_INFO;
-    int exit_code = work_with(work);
+    qn_work_log_init(&work->log);
+    cli->on_say = qn_work_log_say;
+    cli->say_user = &work->log;
+    const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
+    int exit_code = QN_EXIT_OK;
+    if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
+        exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
+    } else {
+        exit_code = work_with(work);
+    }
+    cli->on_say = NULL;
+    qn_work_log_finish(&work->log);
     for (size_t i = 0; i < work->queue_count; i++) {
         qn_free(work->names[i]);
     }
@@ -352,9 +445,9 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
     .summary = "run tasks with shell commands",
-    .about = "PATTERN is a type or its beginning. The payload is on stdin, QUERN_TASK_ID and\n"
-             "more in the environment; exit 0: done, 75: retry, 65: archive, other: failure.\n"
-             "TERM or INT drains, again: ends at once; TSTP: takes no more tasks.",
+    .about = "PATTERN is a type or its beginning, or * for every other type. The payload is\n"
+             "on stdin, QUERN_TASK_ID and more in the environment; exit 0: done, 75: retry,\n"
+             "65: archive, else: failure. TERM or INT drains, again: ends; TSTP: no more work.",
     .example = "  quern work --exec 'image:=./resize' --exec 'mail:=./send' \\\n"
                "      --queue media=3 --queue default --concurrency 4",
     .options = options,

@@ -3,8 +3,9 @@
  *
  * A table is built in memory, then printed with columns as wide as their widest cell. On a terminal
  * that is too narrow the flexible columns are cut with an ellipsis, and if that is not enough the
- * last columns are left out; into a pipe nothing is cut. Writing errors show when stdio is flushed
- * at the end (qn_output_finish): a full disk is said, a reader that went away is not. */
+ * last columns are left out; into a pipe only cells of more than CELL_WIDTH_MAX are cut. Writing
+ * errors show when stdio is flushed at the end (qn_output_finish): a full disk is said, a reader
+ * that went away is not. */
 #include "cli/output.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@
 #define GAP 2               /* between columns */
 #define FIELD_NAME_WIDTH 18 /* of field pages */
 #define FLEXIBLE_WIDTH_MIN 8
+#define CELL_WIDTH_MAX 512 /* every row is as wide as the widest cell, also in a pipe */
 
 /* --- The terminal -------------------------------------------------------------------------- */
 
@@ -86,7 +88,7 @@ static void add_cell(struct qn_table *table, char *take_text)
 void qn_table_text(struct qn_table *table, const char *text)
 {
     const char *shown = text == NULL || text[0] == '\0' ? "-" : text;
-    add_cell(table, qn_text_safe(shown, strlen(shown)));
+    add_cell(table, qn_text_cell(shown, strlen(shown), false, CELL_WIDTH_MAX));
 }
 
 void qn_table_bytes(struct qn_table *table, const void *data, size_t size)
@@ -94,7 +96,7 @@ void qn_table_bytes(struct qn_table *table, const void *data, size_t size)
     if (size == 0) {
         qn_table_text(table, NULL);
     } else {
-        add_cell(table, qn_text_bytes(data, size));
+        add_cell(table, qn_text_cell(data, size, true, CELL_WIDTH_MAX));
     }
 }
 

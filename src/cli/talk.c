@@ -13,10 +13,15 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 
-QUERN_PRINTF(2, 0) static void say(const struct qn_cli *cli, const char *format, va_list list)
+QUERN_PRINTF(3, 0)
+static void say(const struct qn_cli *cli, quern_log_level level, const char *format, va_list list)
 {
     char line[1024];
     (void)vsnprintf(line, sizeof line, format, list);
+    if (cli->on_say != NULL) {
+        cli->on_say(level, line, cli->say_user);
+        return;
+    }
     char *safe = qn_text_safe(line, strlen(line));
     (void)fflush(stdout);
     if (cli->where[0] == '\0') {
@@ -31,7 +36,24 @@ void qn_cli_say(const struct qn_cli *cli, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    say(cli, format, list);
+    say(cli, QUERN_LOG_INFO, format, list);
+    va_end(list);
+}
+
+void qn_cli_warn(const struct qn_cli *cli, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    say(cli, QUERN_LOG_WARN, format, list);
+    va_end(list);
+}
+
+/* At the level of what ends the program. */
+QUERN_PRINTF(2, 3) static void say_fault(const struct qn_cli *cli, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    say(cli, QUERN_LOG_ERROR, format, list);
     va_end(list);
 }
 
@@ -39,7 +61,7 @@ int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    say(cli, format, list);
+    say(cli, QUERN_LOG_ERROR, format, list);
     va_end(list);
     (void)fprintf(stderr, "see: quern%s%s --help\n", cli->where[0] == '\0' ? "" : " ", cli->where);
     return QN_EXIT_USAGE;
@@ -55,7 +77,7 @@ static const char acl_advice[] =
 
 void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err)
 {
-    qn_cli_say(cli, "%s", err->text);
+    say_fault(cli, "%s", err->text);
     if (err->code == QUERN_E_BROKER && strstr(err->text, "NOPERM") != NULL) {
         (void)fprintf(stderr, "this is enough: %s\n", acl_advice);
     }
@@ -87,6 +109,7 @@ static const enum qn_exit exit_codes[] = {
     [QUERN_E_NOT_REPLICATED] = QN_EXIT_FAILURE,
     [QUERN_E_STALE] = QN_EXIT_FAILURE,
     [QUERN_E_UNSUPPORTED] = QN_EXIT_FAILURE,
+    [QUERN_E_DENIED] = QN_EXIT_DENIED,
 };
 
 int qn_cli_exit_code(quern_status status)

@@ -124,6 +124,37 @@ char *qn_text_bytes(const void *data, size_t size)
     return text;
 }
 
+/* The size of a start of the text that is no longer than size_max and ends between characters. */
+static size_t start_of(const char *data, size_t size, size_t size_max)
+{
+    if (size <= size_max) {
+        return size;
+    }
+    size_t at = size_max;
+    while (at > 0 && ((unsigned char)data[at] & 0xc0) == 0x80) {
+        at--;
+    }
+    return at;
+}
+
+char *qn_text_cell(const void *data, size_t size, bool is_bytes, size_t width_max)
+{
+    if (is_bytes && !is_text(data, size)) {
+        return qn_text_bytes(data, size);
+    }
+    size_t start = start_of(data, size, 4 * width_max);
+    char *text = qn_text_safe(data, start);
+    size_t fits = qn_text_fit(text, width_max);
+    if (start == size && text[fits] == '\0') {
+        return text;
+    }
+    static const char ellipsis[] = "\xe2\x80\xa6";
+    fits = qn_text_fit(text, width_max - 1);
+    text = qn_cli_must(qn_realloc(text, fits + sizeof ellipsis));
+    memcpy(text + fits, ellipsis, sizeof ellipsis);
+    return text;
+}
+
 static size_t width_of(uint32_t point)
 {
     int width = wcwidth((wchar_t)point);

@@ -63,8 +63,10 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }
+    bool makes = qn_cli_will_make_file(url);
     quern_status status = quern_inspector_open(url, &options, ret_inspector, &err);
     if (status == QUERN_OK) {
+        qn_cli_say_made(cli, makes, url);
         return QN_EXIT_OK;
     }
     if (!wait || !may_come(url, status)) {

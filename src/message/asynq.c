@@ -6,6 +6,9 @@
  * asynq_info.c. */
 #include "message/asynq.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "message/asynq_wire.h"
 
 #define SECONDS_MAX (INT64_MAX / 1000)
@@ -71,7 +74,46 @@ quern_status qn_asynq_task_encode(struct qn_arena *arena, const struct qn_asynq_
     return qn_wire_pack(&wire, &message.base, ret_bytes);
 }
 
-static const quern_header *get_headers(struct qn_wire *wire, const Asynq__TaskMessage *message)
+struct named {
+    const char *name;
+    size_t at;
+};
+
+static int compare_named(const void *left, const void *right)
+{
+    const struct named *a = left;
+    const struct named *b = right;
+    int order = strcmp(a->name, b->name);
+    return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
+}
+
+/* Go's headers are a map: of several with one name the last one counts. */
+static size_t drop_doubled(struct qn_wire *wire, quern_header *headers, size_t count)
+{
+    struct named *names = count > 1 ? qn_wire_alloc(wire, count, sizeof *names) : NULL;
+    if (names == NULL) {
+        return count;
+    }
+    for (size_t i = 0; i < count; i++) {
+        names[i] = (struct named){.name = headers[i].name, .at = i};
+    }
+    qsort(names, count, sizeof *names, compare_named);
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (strcmp(names[i].name, names[i + 1].name) == 0) {
+            headers[names[i].at].name = NULL;
+        }
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (headers[i].name != NULL) {
+            headers[kept++] = headers[i];
+        }
+    }
+    return kept;
+}
+
+static const quern_header *get_headers(struct qn_wire *wire, const Asynq__TaskMessage *message,
+                                       size_t *ret_count)
 {
     quern_header *headers = qn_wire_alloc(wire, message->n_headers, sizeof *headers);
     for (size_t i = 0; headers != NULL && i < message->n_headers; i++) {
@@ -82,6 +124,7 @@ static const quern_header *get_headers(struct qn_wire *wire, const Asynq__TaskMe
         headers[i].name = qn_wire_get_text(wire, "header", has_key ? entry->key : nothing);
         headers[i].value = qn_wire_get_text(wire, "header", has_value ? entry->value : nothing);
     }
+    *ret_count = headers == NULL ? 0 : drop_doubled(wire, headers, message->n_headers);
     return headers;
 }
 
@@ -94,6 +137,8 @@ quern_status qn_asynq_task_decode(struct qn_arena *arena, const void *data, size
     if (message == NULL) {
         return wire.status;
     }
+    size_t header_count = 0;
+    const quern_header *headers = get_headers(&wire, message, &header_count);
     struct qn_asynq_task task = {
         .type = qn_wire_get_text(&wire, "type", message->type),
         .payload = message->payload.data,
@@ -110,8 +155,8 @@ quern_status qn_asynq_task_decode(struct qn_arena *arena, const void *data, size
         .retention_ms = ms_of(message->retention),
         .completed_at_ms = ms_of(message->completed_at),
         .group = qn_wire_get_text(&wire, "group_key", message->group_key),
-        .headers = get_headers(&wire, message),
-        .header_count = message->n_headers,
+        .headers = headers,
+        .header_count = header_count,
         .unknown_fields = message->base.unknown_fields,
         .unknown_count = message->base.n_unknown_fields,
     };

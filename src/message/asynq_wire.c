@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "message/asynq_lenient.h"
 
 #define GO_ZERO_TIME_SECONDS INT64_C(-62135596800) /* 0001-01-01, Go's "never" */
 #define SECONDS_MAX (INT64_MAX / 1000)
@@ -185,6 +186,11 @@ ProtobufCMessage *qn_wire_unpack(struct qn_wire *wire, const ProtobufCMessageDes
     ProtobufCAllocator allocator = {
         .alloc = budget_alloc, .free = budget_free, .allocator_data = &budget};
     ProtobufCMessage *message = protobuf_c_message_unpack(descriptor, &allocator, size, data);
+    if (message == NULL && !budget.exceeded && !budget.out_of_memory) {
+        uint8_t *copy = budget_alloc(&budget, size);
+        bool is_read = copy != NULL && qn_lenient_copy(descriptor, data, size, copy, &size);
+        message = is_read ? protobuf_c_message_unpack(descriptor, &allocator, size, copy) : NULL;
+    }
     if (budget.out_of_memory) {
         fail_nomem(wire);
         return NULL;

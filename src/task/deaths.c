@@ -22,8 +22,8 @@ enum qn_death_verdict qn_deaths_charge(struct qn_deaths *deaths, const struct qn
                                        int64_t *ret_delay_ms)
 {
     int64_t lived_ms = longer(death->now_ms - death->started_at_ms, 0);
-    bool is_forgotten = deaths->charges > 0 &&
-                        death->now_ms - deaths->first_at_ms > QN_CHARGE_WINDOW_MS;
+    bool is_forgotten =
+        deaths->charges > 0 && death->now_ms - deaths->first_at_ms > QN_CHARGE_WINDOW_MS;
     if (deaths->charges <= 0 || is_forgotten) {
         *deaths = (struct qn_deaths){.first_at_ms = death->now_ms - lived_ms};
     }

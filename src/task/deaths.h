@@ -2,10 +2,10 @@
 /* deaths.h - what the death of a process means for the tasks that ran in it.
  *
  * A death is one event: a worker, a child or a command ended while runs were started in it. Each of
- * them is charged; the death is lone when there was only one. A charged task comes back in ever less
- * company (isolation), is archived as poison when lone deaths convict it (conviction), and a queue
- * whose runs all die on one host is slowed down there (brake), so that a broken deploy empties no
- * queue into the archive.
+ * them is charged; the death is lone when there was only one. A charged task comes back in ever
+ * less company (isolation), is archived as poison when lone deaths convict it (conviction), and a
+ * queue whose runs all die on one host is slowed down there (brake), so that a broken deploy
+ * empties no queue into the archive.
  *
  * Pure: no I/O, no clock. src/broker/redis/lib_deaths.lua says the same in Lua; whoever changes a
  * rule changes both, and the contract suite compares them. */

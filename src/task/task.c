@@ -35,7 +35,7 @@ static const char *show_name(const char *name, char out[4 * SHOWN_NAME_MAX + 4])
 {
     static const char digits[] = "0123456789abcdef";
     size_t size = strlen(name);
-    bool valid = qn_utf8_valid(name, size) && !qn_str_has_control(name);
+    bool valid = qn_utf8_valid(name, size) && !qn_str_has_control(name) && !qn_str_has_bidi(name);
     char *at = out;
     if (valid && size <= SHOWN_NAME_MAX) {
         memcpy(out, name, size + 1);
@@ -95,6 +95,38 @@ quern_status qn_queue_name_check(const char *name, quern_error *err)
     return status;
 }
 
+/* What is enqueued here is held to more than what others stored and we must serve. */
+static quern_status check_new_name(const struct preparation *p, const char *what, const char *name)
+{
+    quern_status status = qn_name_check(what, name, p->err);
+    if (status == QUERN_OK && qn_str_has_bidi(name)) {
+        char shown[4 * SHOWN_NAME_MAX + 4];
+        return qn_error_set(p->err, QUERN_E_INVALID,
+                            "%s \"%s\" has marks that turn the direction of text", what,
+                            show_name(name, shown));
+    }
+    return status;
+}
+
+bool qn_queue_name_is_odd(const char *name)
+{
+    return strpbrk(name, ",*") != NULL;
+}
+
+quern_status qn_served_name_check(const char *name, quern_error *err)
+{
+    char shown[4 * SHOWN_NAME_MAX + 4];
+    size_t size = strlen(name);
+    if (qn_str_blank(name)) {
+        return qn_error_set(err, QUERN_E_INVALID, "queue must not be blank");
+    }
+    if (size > QN_SERVED_NAME_SIZE_MAX || !qn_utf8_valid(name, size)) {
+        return qn_error_set(err, QUERN_E_INVALID, "queue \"%s\" is not UTF-8 of at most %d bytes",
+                            show_name(name, shown), QN_SERVED_NAME_SIZE_MAX);
+    }
+    return QUERN_OK;
+}
+
 static quern_status refuse_number(struct preparation *p, const char *field, const char *rule,
                                   int64_t given)
 {
@@ -107,16 +139,19 @@ static quern_status prepare_names(struct preparation *p, struct qn_id_source *id
     p->task.type = in->type;
     p->task.queue = in->queue == NULL ? "default" : in->queue;
     p->task.group = in->group;
-    quern_status status = qn_name_check("type", in->type, p->err);
+    quern_status status = check_new_name(p, "type", in->type);
     if (status == QUERN_OK) {
         status = qn_queue_name_check(p->task.queue, p->err);
     }
+    if (status == QUERN_OK) {
+        status = check_new_name(p, "queue", p->task.queue);
+    }
     if (status == QUERN_OK && in->group != NULL) {
-        status = qn_name_check("group", in->group, p->err);
+        status = check_new_name(p, "group", in->group);
     }
     if (status == QUERN_OK && in->id != NULL) {
         p->task.id = in->id;
-        return qn_name_check("id", in->id, p->err);
+        return check_new_name(p, "id", in->id);
     }
     if (status != QUERN_OK) {
         return status;
@@ -235,22 +270,19 @@ static quern_status check_header(const struct preparation *p, size_t index)
     if (header->name == NULL || header->name[0] == '\0') {
         return qn_error_set(p->err, QUERN_E_INVALID, "header %zu has no name", index);
     }
+    quern_status status = check_new_name(p, "header name", header->name);
+    if (status != QUERN_OK) {
+        return status;
+    }
     char shown[4 * SHOWN_NAME_MAX + 4];
     const char *name = show_name(header->name, shown);
-    size_t name_size = strlen(header->name);
     size_t value_size = header->value == NULL ? 0 : strlen(header->value);
-    if (name_size > QN_NAME_SIZE_MAX) {
-        return qn_error_set(p->err, QUERN_E_INVALID,
-                            "the name of header \"%s\" has %zu bytes, at most %d are allowed", name,
-                            name_size, QN_NAME_SIZE_MAX);
-    }
     if (value_size > QN_HEADER_VALUE_SIZE_MAX) {
         return qn_error_set(p->err, QUERN_E_INVALID,
                             "the value of header \"%s\" has %zu bytes, at most %d are allowed",
                             name, value_size, QN_HEADER_VALUE_SIZE_MAX);
     }
-    if (!qn_utf8_valid(header->name, name_size) ||
-        (value_size > 0 && !qn_utf8_valid(header->value, value_size))) {
+    if (value_size > 0 && !qn_utf8_valid(header->value, value_size)) {
         return qn_error_set(p->err, QUERN_E_INVALID, "header \"%s\" is not valid UTF-8", name);
     }
     for (size_t i = 0; i < index; i++) {

@@ -2,9 +2,10 @@
 /* answer.c - sends an exchange and takes its answer into the books.
  *
  * Outcomes that were applied (or refused as stale) leave the books. New runs go to the pool in the
- * order in which their queues were drawn; before them suspects and runs that the broker has noted
- * as started, because these must really start now. A leased task for which there is no memory is
- * given back by the next exchange. A failed exchange changes nothing here: it stays open. */
+ * order in which their queues were drawn; before them runs of charged tasks and those that the
+ * broker has noted as started, because these must really start now. A leased task for which there
+ * is no memory is given back by the next exchange. A failed exchange changes nothing here: it stays
+ * open. */
 #include "worker/internal.h"
 
 static void measure(struct qn_pump *pump, const struct quern_run *run)
@@ -45,6 +46,42 @@ static void take_applied(struct quern_worker *worker, struct qn_turn *turn)
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
+/* Which queues are braked on this host, and when what waits for its moment may be had. */
+static void take_brakes(struct quern_worker *worker, const struct qn_turn *turn)
+{
+    size_t braked_count = 0;
+    int64_t wait_ms = INT64_MAX;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        const struct qn_queue_turn *queue = &turn->queues[i];
+        braked_count += queue->braked ? 1 : 0;
+        wait_ms = queue->wait_ms > 0 ? qn_earlier(wait_ms, queue->wait_ms) : wait_ms;
+        if (queue->braked && !worker->queue_braked[i]) {
+            QN_LOG(&worker->log, QUERN_LOG_ERROR, "run after run dies here, one is tried at a time",
+                   QN_LOG_TEXT("queue", queue->name), QN_LOG_NUMBER("deaths", queue->deaths),
+                   QN_LOG_NUMBER("next_ms", queue->wait_ms));
+        } else if (!queue->braked && worker->queue_braked[i]) {
+            QN_LOG(&worker->log, QUERN_LOG_INFO, "runs no longer die here",
+                   QN_LOG_TEXT("queue", queue->name));
+        }
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool braked = braked_count == worker->queue_count;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        worker->look = worker->look || (worker->queue_braked[i] && !turn->queues[i].braked);
+        worker->queue_braked[i] = turn->queues[i].braked;
+    }
+    if (braked != worker->braked) {
+        worker->braked = braked;
+        worker->announce_due = true;
+        qn_keeper_poke(worker);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (turn->exchange.room > 0) {
+        worker->pump.wait_until_mono_ns =
+            wait_ms == INT64_MAX ? 0 : qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS;
+    }
+}
+
 /* The paused and braked queues and the shares of the draw. */
 static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
 {
@@ -55,12 +92,21 @@ static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
     if (turn->exchange.room > 0 && !turn->exchange.strict) {
         qn_choice_settle(&pump->choice, turn->quota, turn->taken);
     }
-    pump->knows_streaks = true;
     (void)pthread_mutex_lock(&worker->mutex);
     for (size_t i = 0; i < worker->queue_count; i++) {
         worker->paused[i] = turn->queues[i].paused;
     }
     (void)pthread_mutex_unlock(&worker->mutex);
+    take_brakes(worker, turn);
+}
+
+/* Until when a new lease surely holds. One that was sent again may have been given the first time.
+ */
+static int64_t lease_until_boot_ms(const struct quern_worker *worker, const struct qn_turn *turn,
+                                   const struct qn_leased *leased)
+{
+    int64_t from_boot_ms = turn->sent_again ? turn->sent_at_boot_ms : leased->leased_at_boot_ms;
+    return from_boot_ms + worker->options.lease_ms;
 }
 
 /* Makes runs of what was leased, sorted by queue. */
@@ -81,6 +127,8 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
             continue;
         }
         run->leased_at_mono_ns = now_mono_ns;
+        run->lease_until_boot_ms = lease_until_boot_ms(worker, turn, leased);
+        run->unknown = qn_unknown_judge(&pump->unknown, worker, run, now_mono_ns);
         run->item.execute = qn_execute;
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
@@ -88,12 +136,12 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
 }
 
 /* Where a run stands in the pool's line. */
-enum rank { RANK_SUSPECT, RANK_STARTED, RANK_AHEAD, RANK_COUNT };
+enum rank { RANK_CHARGED, RANK_STARTED, RANK_AHEAD, RANK_COUNT };
 
 static void place(struct qn_list *node, struct qn_list *ranks)
 {
     const struct qn_leased *leased = QN_CONTAINER_OF(node, struct quern_run, item.node)->leased;
-    enum rank rank = leased->crash_count > 0 ? RANK_SUSPECT
+    enum rank rank = leased->crash_count > 0 ? RANK_CHARGED
                      : leased->started       ? RANK_STARTED
                                              : RANK_AHEAD;
     qn_list_append(&ranks[rank], node);
@@ -140,6 +188,9 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_turn *turn)
     uint32_t ahead = QN_PREFETCH_MAX * QN_PREFETCH_DEEP;
     for (size_t i = 0; i < turn->reply.run_count; i++) {
         const char *type = turn->leased[i]->task.type;
+        if (!qn_mux_takes(worker->mux, type)) {
+            continue; /* it needs no slot: where many lie, the next known one is far behind */
+        }
         const struct qn_mux_entry *entry = qn_mux_find(worker->mux, type);
         uint32_t allowed =
             qn_fetch_ahead(&pump->fetch, type, entry != NULL ? entry->options.prefetch_max : 0);
@@ -147,6 +198,19 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_turn *turn)
         ahead = allowed < ahead ? allowed : ahead;
     }
     pump->ahead = ahead;
+}
+
+/* With mutex held. To the pool, unless it is over already. */
+static void add_run(struct qn_books *books, struct qn_list *node, struct qn_list *line)
+{
+    struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, item.node);
+    qn_books_add(books, run);
+    if (run->unknown) {
+        const struct qn_verdict verdict = run->verdict;
+        qn_books_finish(books, run, &verdict);
+    } else {
+        qn_list_append(line, node);
+    }
 }
 
 static void take_runs(struct quern_worker *worker, struct qn_turn *turn)
@@ -164,8 +228,7 @@ static void take_runs(struct quern_worker *worker, struct qn_turn *turn)
     for (int rank = 0; rank < RANK_COUNT; rank++) {
         struct qn_list *node = qn_list_shift(&ranks[rank]);
         while (node != NULL) {
-            qn_list_append(&line, node);
-            qn_books_add(&worker->books, QN_CONTAINER_OF(node, struct quern_run, item.node));
+            add_run(&worker->books, node, &line);
             node = qn_list_shift(&ranks[rank]);
         }
     }
@@ -215,6 +278,10 @@ static void take_off(struct quern_worker *worker, struct qn_turn *turn)
         turn->exchange.room = 0;
         turn->exchange.start_count_now = 0;
     }
+    turn->sent_again = turn->in_doubt;
+    if (!turn->sent_again) {
+        turn->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
+    }
     worker->owes = worker->owes || turn->exchange.room > 0;
     turn->in_flight = true;
     if (turn == &pump->first && qn_turn_is_worth_it(worker, &pump->second, qn_clock_mono_ns())) {
@@ -259,6 +326,7 @@ quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn,
         turn->open = false;
         take_applied(worker, turn);
         take_queues(worker, turn);
+        qn_solo_answer(worker, turn, qn_clock_mono_ns());
         take_runs(worker, turn);
         take_shortfall(worker, turn);
         pump->leased_count += turn->reply.run_count;

@@ -15,9 +15,11 @@ void qn_books_init(struct qn_books *books)
     qn_list_init(&books->finished);
 }
 
-static bool is_suspect(const struct quern_run *run)
+static void count_charged(struct qn_books *books, const struct quern_run *run, int more)
 {
-    return run->leased->crash_count > 0;
+    for (int64_t c = 1; c < QN_ALONE_CHARGES && c <= run->leased->crash_count; c++) {
+        books->charged[c - 1] += (uint32_t)more;
+    }
 }
 
 void qn_books_add(struct qn_books *books, struct quern_run *take_run)
@@ -27,7 +29,7 @@ void qn_books_add(struct qn_books *books, struct quern_run *take_run)
     qn_list_append(&books->waiting, &take_run->phase_node);
     books->held_count++;
     books->waiting_count++;
-    books->suspect_count += is_suspect(take_run) ? 1 : 0;
+    count_charged(books, take_run, 1);
 }
 
 void qn_books_start(struct qn_books *books, struct quern_run *run)
@@ -89,7 +91,7 @@ void qn_books_drop(struct qn_books *books, struct quern_run *run)
     QN_ASSERT(books->held_count > 0);
     qn_list_remove(&run->node);
     books->held_count--;
-    books->suspect_count -= is_suspect(run) ? 1 : 0;
+    count_charged(books, run, -1);
     qn_run_release(run);
 }
 

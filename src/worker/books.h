@@ -20,8 +20,9 @@ struct qn_books {
     size_t waiting_count;
     size_t running_count;
     size_t finished_count;
-    size_t suspect_count; /* held runs of tasks with a crash on record */
-    size_t stuck_count;   /* pool threads that are lost to handlers which do not end */
+    uint32_t
+        charged[QN_ALONE_CHARGES - 1]; /* [c - 1]: held runs of tasks charged c times or more */
+    size_t stuck_count;                /* pool threads that are lost to handlers which do not end */
 };
 
 void qn_books_init(struct qn_books *books);

@@ -21,12 +21,11 @@ static bool tell_queue(const quern_queue_info *queue, void *user)
     for (size_t i = 0; i < worker->queue_count; i++) {
         if (strcmp(worker->queue_names[i], queue->name) == 0 &&
             pending + active + scheduled + retry > 0) {
-            qn_log_write(&worker->log, QUERN_LOG_INFO,
-                         "not drained yet queue=%s pending=%llu%s active=%llu scheduled=%llu "
-                         "retry=%llu",
-                         queue->name, (unsigned long long)pending,
-                         queue->paused_at_ms != 0 ? " paused=1" : "", (unsigned long long)active,
-                         (unsigned long long)scheduled, (unsigned long long)retry);
+            QN_LOG(&worker->log, QUERN_LOG_INFO, "not drained yet",
+                   QN_LOG_TEXT("queue", queue->name), QN_LOG_NUMBER("pending", pending),
+                   QN_LOG_TEXT("paused", queue->paused_at_ms != 0 ? "yes" : NULL),
+                   QN_LOG_NUMBER("active", active), QN_LOG_NUMBER("scheduled", scheduled),
+                   QN_LOG_NUMBER("retry", retry));
         }
     }
     return true;

@@ -26,16 +26,21 @@ const struct qn_run_sink qn_worker_sink = {.write_result = write_result,
                                            .write_progress = write_progress};
 
 /* With mutex held. True, with the verdict, when the run must not start. */
-static bool is_refused(struct quern_worker *worker, const struct quern_run *run, int64_t wall_ms,
+static bool is_refused(struct quern_worker *worker, struct quern_run *run, int64_t wall_ms,
                        struct qn_verdict *verdict)
 {
     const struct qn_task *task = &run->leased->task;
+    bool is_over = qn_clock_boot_ms(worker->clock) >= run->lease_until_boot_ms;
+    if (is_over && !run->lost && !QN_BUG(LEASE_END_IGNORED)) {
+        run->lost = true;
+        worker->stats.lost_leases++;
+    }
     if (run->lost) {
         qn_verdict_interrupt(worker, run, QN_REASON_LEASE_LOST, verdict);
         return true;
     }
     enum qn_cancel_reason reason = qn_run_cancel_reason(run);
-    if (reason != QN_REASON_NONE || worker->state != QN_WORKER_RUNNING ||
+    if (reason != QN_REASON_NONE || worker->state != QN_WORKER_RUNNING || worker->clearing ||
         worker->paused[run->leased->queue_index]) {
         qn_verdict_interrupt(worker, run, reason, verdict);
         return true;
@@ -62,6 +67,7 @@ static void set_limits(struct quern_worker *worker, struct quern_run *run, int64
     if (timeout_ms == 0 && run->deadline_at_ms != 0 && task->deadline_at_ms == 0) {
         timeout_ms = run->deadline_at_ms - wall_ms;
     }
+    run->timeout_ms = timeout_ms > 0 ? timeout_ms : 0;
     run->timeout_at_boot_ms = timeout_ms > 0 ? qn_clock_boot_ms(worker->clock) + timeout_ms : 0;
     run->grace_ms = worker->options.quarantine_after_ms;
     if (entry != NULL && entry->grace_ms > run->grace_ms) {

@@ -2,9 +2,10 @@
 /* give_back.c - takes runs that have not started out of the pool again.
  *
  * A run waits here only because it was fetched ahead. When that turns out wrong (nothing got free
- * within QN_TAKE_BACK_MS, its queue was paused, the worker drains) it goes back to the head of its
- * queue, where another worker can have it. A run that a pool thread has just taken is left alone:
- * execute.c checks the same reasons before it starts. */
+ * within QN_TAKE_BACK_MS, its queue was paused, the worker drains or makes room for a task that
+ * must be alone) it goes back to the head of its queue, where another worker can have it. A run
+ * that a pool thread has just taken is left alone: execute.c checks the same reasons before it
+ * starts. */
 #include "worker/internal.h"
 
 void qn_take_back_run(struct quern_worker *worker, struct quern_run *run,
@@ -27,7 +28,7 @@ size_t qn_take_back_waiting(struct quern_worker *worker, int64_t now_mono_ns)
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
         node = node->next; /* the run may leave the list */
         bool late = now_mono_ns - run->leased_at_mono_ns > QN_TAKE_BACK_MS * QN_NS_PER_MS;
-        if (late || worker->state != QN_WORKER_RUNNING ||
+        if (late || worker->state != QN_WORKER_RUNNING || worker->clearing ||
             worker->paused[run->leased->queue_index]) {
             late_count += late ? 1 : 0;
             qn_take_back_run(worker, run, qn_run_cancel_reason(run));

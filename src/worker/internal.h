@@ -24,6 +24,8 @@
 #include "worker/mux.h"
 #include "worker/outage.h"
 #include "worker/run.h"
+#include "worker/solo.h"
+#include "worker/unknown.h"
 
 #define QN_NS_PER_MS INT64_C(1000000)
 
@@ -37,10 +39,12 @@ enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_
 /* One exchange with the broker. It stays open, and is sent again as it is, until it is answered. */
 struct qn_turn {
     bool open;
-    bool in_doubt;         /* it may have taken effect: not a word of it may change */
-    bool looks;            /* it was built because there may be something to fetch */
-    bool in_flight;        /* the broker is being asked; guarded by mutex, too */
-    struct qn_stamp stamp; /* of the latest exchange: a session for each turn */
+    bool in_doubt;           /* it may have taken effect: not a word of it may change */
+    bool looks;              /* it was built because there may be something to fetch */
+    bool in_flight;          /* the broker is being asked; guarded by mutex, too */
+    bool sent_again;         /* while it was in doubt */
+    int64_t sent_at_boot_ms; /* when it was sent first: no lease of it is older */
+    struct qn_stamp stamp;   /* of the latest exchange: a session for each turn */
     struct qn_exchange exchange;
     struct qn_exchange_reply reply;
     struct quern_run *ended[QN_BATCH_MAX];    /* one per outcome; NULL: see the next */
@@ -66,17 +70,19 @@ struct qn_pump {
     size_t unplaced_count;
     struct qn_choice choice;
     struct qn_fetch fetch;
+    struct qn_unknown unknown;
     struct qn_outage outage;         /* of exchange, arm and drained */
     struct qn_outage forward_outage; /* of forward: others need not wait for it */
     struct qn_outage second_outage;  /* of the second pump: how long it stays away */
-    bool knows_streaks;              /* the first exchange fetches nothing: it asks for streaks */
-    bool plenty;              /* the latest look found all it had room for, and that was much */
-    bool armed;               /* since the last exchange that had room */
-    uint32_t ahead;           /* how many of the types seen last may be fetched ahead */
-    uint64_t leased_count;    /* runs, of all exchanges */
-    uint32_t fruitless;       /* times in a row that arm saw work and exchange found none */
-    int64_t armed_at_mono_ns; /* when arm was last called */
-    int64_t look_at_mono_ns;  /* after a fruitless look: when to look again; 0: not */
+    struct qn_solo_state solo;
+    bool plenty;                /* the latest look found all it had room for, and that was much */
+    bool armed;                 /* since the last exchange that had room */
+    uint32_t ahead;             /* how many of the types seen last may be fetched ahead */
+    uint64_t leased_count;      /* runs, of all exchanges */
+    uint32_t fruitless;         /* times in a row that arm saw work and exchange found none */
+    int64_t armed_at_mono_ns;   /* when arm was last called */
+    int64_t look_at_mono_ns;    /* after a fruitless look: when to look again; 0: not */
+    int64_t wait_until_mono_ns; /* until what may not be leased yet may be: look then; 0: nothing */
     int64_t no_ahead_until_mono_ns; /* runs had to be taken back: do not fetch ahead until then */
     int64_t forwarded_at_mono_ns;   /* when forward was last called */
     int64_t due_known_at_mono_ns;   /* up to when next_due_at_ms was known to be true */
@@ -100,13 +106,16 @@ struct quern_worker {
     size_t queue_count;
     const char **queue_names;
     struct qn_queue_turn *queue_turns; /* for the heartbeat */
+    bool queue_found[QN_QUEUES_MAX];   /* it existed when the worker was made */
+    bool queues_known;                 /* else the broker could not say that */
     char *queues_text;                 /* "critical=6 default=3" */
     int64_t opener_pid;
     int64_t started_at_ms;
     char id[QN_ID_TEXT_SIZE];
     char owner[QN_OWNER_SIZE];
     char host[QN_NAME_SIZE_MAX + 1];
-    int bell; /* eventfd: something for the thread in quern_worker_run */
+    bool shares_process; /* handlers run in it: one may end it and all others */
+    int bell;            /* eventfd: something for the thread in quern_worker_run */
 
     struct qn_pool *pool; /* from run on; NULL when it was stopped */
     struct qn_log log;
@@ -132,9 +141,11 @@ struct quern_worker {
     quern_worker_stats stats;
     struct qn_random random; /* for retry delays */
     bool *paused;            /* per queue: what the last exchange said */
+    bool *queue_braked;      /* the same: on this host */
     bool look;               /* there may be something to fetch */
     bool owes;               /* there may be leases of ours that are not in the books */
-    bool braked;
+    bool braked;             /* all of its queues are */
+    bool clearing;           /* nothing starts: a task that must be alone comes next */
     bool pump_asleep;
     bool pump_awaits; /* asleep until the second exchange is back or enough is there for one */
     bool pump_poked;
@@ -149,7 +160,7 @@ struct quern_worker {
 };
 
 /* options.c */
-QUERN_NODISCARD quern_status qn_worker_options_read(struct quern_worker *worker,
+QUERN_NODISCARD quern_status qn_worker_options_read(struct quern_worker *worker, const char *url,
                                                     const quern_worker_options *options,
                                                     size_t options_size, quern_error *err);
 void qn_worker_options_finish(struct quern_worker *worker);
@@ -160,10 +171,11 @@ void qn_execute(struct qn_pool_item *item);
 
 /* verdict.c */
 /* What a handler that returned means. On its thread; may call the user's retry_delay_ms. */
-void qn_verdict_judge(struct quern_worker *worker, const struct quern_run *run,
+void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
                       struct qn_verdict *ret_verdict);
-/* What becomes of a run whose handler is given up, or never started: by its cancel reason. */
-void qn_verdict_interrupt(struct quern_worker *worker, const struct quern_run *run,
+/* What becomes of a run whose handler is given up, or never started: by its cancel reason. With
+ * mutex held, but for a run that is to be given back. */
+void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
                           enum qn_cancel_reason reason, struct qn_verdict *ret_verdict);
 
 /* ack_early.c: true when done is confirmed; else the run must not start. */
@@ -234,6 +246,12 @@ QUERN_NODISCARD quern_status qn_keeper_prune(struct quern_worker *worker, quern_
 QUERN_NODISCARD quern_status qn_keeper_warn_groups(struct quern_worker *worker, quern_error *err);
 /* Cancels runs past their time and gives up those that ignore it; returns when to look again. */
 int64_t qn_keeper_watch(struct quern_worker *worker, int64_t now_mono_ns);
+
+/* served.c */
+/* QUERN_E_INVALID: a name reads like a list or a pattern, and there is no queue of that name. */
+QUERN_NODISCARD quern_status qn_worker_check_queues(struct quern_worker *worker, quern_error *err);
+/* Logs which of its queues do not exist yet. */
+void qn_worker_tell_queues(struct quern_worker *worker);
 
 /* listener.c */
 void *qn_listener_main(void *worker);

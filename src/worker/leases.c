@@ -11,6 +11,7 @@ struct batch {
     struct quern_run *runs[QN_BATCH_MAX]; /* each with a reference */
     struct qn_extension extensions[QN_BATCH_MAX];
     size_t count;
+    int64_t until_boot_ms; /* when it was asked for, the leases were to end then or later */
 };
 
 /* Runs that have not been part of this round. A run that is acked early has no lease. */
@@ -36,7 +37,7 @@ static void collect(struct quern_worker *worker, struct batch *batch)
 /* With mutex held. A finished run is left alone: its outcome may have been applied while the
  * extension was under way, and if not, the broker will say so. */
 static bool take_in(struct quern_worker *worker, struct quern_run *run,
-                    const struct qn_extension *extension)
+                    const struct qn_extension *extension, int64_t until_boot_ms)
 {
     bool alive = run->phase == QN_RUN_WAITING || run->phase == QN_RUN_RUNNING;
     if (!alive || run->acked) {
@@ -48,6 +49,7 @@ static bool take_in(struct quern_worker *worker, struct quern_run *run,
         qn_worker_cancel_run(worker, run, QN_REASON_LEASE_LOST);
         return true;
     }
+    run->lease_until_boot_ms = until_boot_ms;
     switch (extension->cancel) {
     case QN_CANCEL_NONE:
         break;
@@ -66,13 +68,14 @@ static void settle(struct quern_worker *worker, struct batch *batch, bool answer
     bool lost[QN_BATCH_MAX] = {false};
     (void)pthread_mutex_lock(&worker->mutex);
     for (size_t i = 0; answered && i < batch->count; i++) {
-        lost[i] = take_in(worker, batch->runs[i], &batch->extensions[i]);
+        lost[i] = take_in(worker, batch->runs[i], &batch->extensions[i], batch->until_boot_ms);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     for (size_t i = 0; i < batch->count; i++) {
         if (lost[i]) {
-            qn_log_write(&worker->log, QUERN_LOG_WARN, "lease lost queue=%s id=%s",
-                         quern_run_queue(batch->runs[i]), quern_run_task_id(batch->runs[i]));
+            QN_LOG(&worker->log, QUERN_LOG_WARN, "lease lost",
+                   QN_LOG_TEXT("queue", quern_run_queue(batch->runs[i])),
+                   QN_LOG_TEXT("id", quern_run_task_id(batch->runs[i])));
         }
     }
     (void)pthread_mutex_lock(&worker->mutex);
@@ -91,6 +94,7 @@ quern_status qn_keeper_extend(struct quern_worker *worker, quern_error *err)
     collect(worker, &batch);
     quern_status status = QUERN_OK;
     while (status == QUERN_OK && batch.count > 0) {
+        batch.until_boot_ms = qn_clock_boot_ms(worker->clock) + worker->options.lease_ms;
         status = qn_broker_extend(worker->broker, batch.extensions, batch.count,
                                   worker->options.lease_ms, err);
         settle(worker, &batch, status == QUERN_OK);

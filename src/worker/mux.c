@@ -2,14 +2,16 @@
 /* mux.c - from the type of a task to its handler.
  *
  * The patterns are kept with the longest first, so the first one that is a prefix of the type is
- * the answer: a pattern equal to the type is the longest prefix there can be. Middlewares are
- * called as a chain whose state lives on the stack, one frame a level.
+ * the answer: a pattern equal to the type is the longest prefix there can be. "*" is the one that
+ * is no prefix, and comes last. Middlewares are called as a chain whose state lives on the stack,
+ * one frame a level.
  *
  * A worker freezes the mux while it runs; until then one thread builds it. So looking up needs no
  * lock. Changes are refused with QUERN_E_STATE while it is frozen. */
 #include "worker/mux.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -32,6 +34,7 @@ struct quern_mux {
     struct layer *layers; /* outermost first */
     size_t layer_count;
     quern_outcome not_found;
+    bool counts_unknown;  /* not_found was asked for */
     _Atomic int *freezes; /* apart, so that a const mux can be frozen */
 };
 
@@ -213,19 +216,45 @@ quern_status quern_mux_not_found(quern_mux *mux, quern_outcome outcome, quern_er
         return qn_error_set(err, QUERN_E_INVALID, "not-found outcome %d is none", (int)outcome);
     }
     mux->not_found = outcome;
+    mux->counts_unknown = true;
     return QUERN_OK;
 }
 
 const struct qn_mux_entry *qn_mux_find(const quern_mux *mux, const char *type)
 {
     size_t size = strlen(type);
+    const struct qn_mux_entry *for_all = NULL;
     for (size_t i = 0; i < mux->entry_count; i++) {
         const struct qn_mux_entry *entry = &mux->entries[i];
-        if (entry->pattern_size <= size && memcmp(entry->pattern, type, entry->pattern_size) == 0) {
+        if (strcmp(entry->pattern, "*") == 0) {
+            for_all = entry; /* another pattern of one byte may follow */
+        } else if (entry->pattern_size <= size &&
+                   memcmp(entry->pattern, type, entry->pattern_size) == 0) {
             return entry;
         }
     }
-    return NULL;
+    return for_all;
+}
+
+bool qn_mux_takes(const quern_mux *mux, const char *type)
+{
+    return mux->counts_unknown || qn_mux_find(mux, type) != NULL;
+}
+
+void qn_mux_describe(const quern_mux *mux, char *out, size_t out_size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < mux->entry_count; i++) {
+        const struct qn_mux_entry *entry = &mux->entries[i];
+        size_t left = mux->entry_count - i;
+        if (out_size - used < entry->pattern_size + sizeof " and 65536 more") {
+            (void)snprintf(out + used, out_size - used, " and %zu more", left);
+            return;
+        }
+        used +=
+            (size_t)snprintf(out + used, out_size - used, "%s%s", i > 0 ? " " : "", entry->pattern);
+    }
 }
 
 static quern_outcome not_found(const quern_mux *mux, quern_run *run, const quern_task *task)
@@ -252,6 +281,16 @@ quern_outcome qn_mux_call(const quern_mux *mux, quern_run *run, const quern_task
 {
     struct link first = {.mux = mux, .entry = qn_mux_find(mux, task->type)};
     return call_link(run, task, &first);
+}
+
+bool qn_mux_shares_process(const quern_mux *mux)
+{
+    for (size_t i = 0; i < mux->entry_count; i++) {
+        if (!mux->entries[i].has_process) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void qn_mux_freeze(const quern_mux *mux)

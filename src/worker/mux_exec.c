@@ -213,6 +213,7 @@ quern_status quern_mux_exec_sized(quern_mux *mux, const char *pattern, const cha
         .user = command,
         .free_user = free_command,
         .grace_ms = command->options.kill_after_ms + GRACE_SPARE_MS,
+        .has_process = true,
     };
     status = qn_mux_add(mux, pattern, &entry, err);
     if (status != QUERN_OK) {

@@ -15,9 +15,26 @@
 #include "task/task.h"
 #include "worker/internal.h"
 
-enum { SHUTDOWN_TIMEOUT_MS = 8000, QUARANTINE_AFTER_MS = 5000, QUEUES_TEXT_SIZE_MAX = 1 << 17 };
+enum {
+    SHUTDOWN_TIMEOUT_MS = 8000,
+    QUARANTINE_AFTER_MS = 5000,
+    QUEUES_TEXT_SIZE_MAX = QN_QUEUES_MAX * (QN_SERVED_NAME_SIZE_MAX + 16)
+};
 
 static const quern_queue default_queue = {.name = "default", .weight = 1};
+
+static quern_status check_host(const char *host, quern_error *err)
+{
+    size_t size = strlen(host);
+    bool is_plain = size > 0 && size < QN_NAME_SIZE_MAX;
+    for (size_t i = 0; is_plain && i < size; i++) {
+        is_plain = host[i] > ' ' && host[i] < 0x7f;
+    }
+    return is_plain ? QUERN_OK
+                    : qn_error_set(err, QUERN_E_INVALID,
+                                   "worker options: host is not 1 to %d visible ASCII characters",
+                                   QN_NAME_SIZE_MAX - 1);
+}
 
 static quern_status check_numbers(const quern_worker_options *options, quern_error *err)
 {
@@ -42,16 +59,23 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
         return qn_error_set(err, QUERN_E_INVALID, "quarantine_after_ms is %lld",
                             (long long)options->quarantine_after_ms);
     }
+    if (options->host != NULL) {
+        quern_status status = check_host(options->host, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+    }
     return qn_retry_policy_check(&options->retry, err);
 }
 
-static quern_status check_queue(const quern_queue *queues, size_t index, quern_error *err)
+static quern_status check_queue(const char *url, const quern_queue *queues, size_t index,
+                                quern_error *err)
 {
     const quern_queue *queue = &queues[index];
     if (queue->name == NULL) {
         return qn_error_set(err, QUERN_E_INVALID, "queue %zu has no name", index + 1);
     }
-    quern_status status = qn_queue_name_check(queue->name, err);
+    quern_status status = qn_broker_check_queue(url, queue->name, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -113,10 +137,12 @@ static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
     options->queues = ours;
     worker->queue_names = qn_alloc_zero(options->queue_count, sizeof *worker->queue_names);
     worker->paused = qn_alloc_zero(options->queue_count, sizeof *worker->paused);
+    worker->queue_braked = qn_alloc_zero(options->queue_count, sizeof *worker->queue_braked);
     worker->queue_turns = qn_alloc_zero(options->queue_count, sizeof *worker->queue_turns);
     worker->group_notes = qn_alloc_zero(options->queue_count, sizeof *worker->group_notes);
     if (ours == NULL || worker->queue_names == NULL || worker->paused == NULL ||
-        worker->queue_turns == NULL || worker->group_notes == NULL) {
+        worker->queue_braked == NULL || worker->queue_turns == NULL ||
+        worker->group_notes == NULL) {
         return qn_error_nomem(err);
     }
     worker->queue_count = options->queue_count;
@@ -151,11 +177,14 @@ static quern_status describe_queues(struct quern_worker *worker, quern_error *er
         qn_buf_finish(&text);
         return qn_error_nomem(err);
     }
+    for (char *at = text.data; *at != '\0'; at++) {
+        *at = (unsigned char)*at < ' ' || *at == 0x7f ? '?' : *at; /* it is a line of the record */
+    }
     worker->queues_text = text.data;
     return QUERN_OK;
 }
 
-quern_status qn_worker_options_read(struct quern_worker *worker,
+quern_status qn_worker_options_read(struct quern_worker *worker, const char *url,
                                     const quern_worker_options *options, size_t options_size,
                                     quern_error *err)
 {
@@ -171,7 +200,7 @@ quern_status qn_worker_options_read(struct quern_worker *worker,
                               read.queue_count, QN_QUEUES_MAX);
     }
     for (size_t i = 0; status == QUERN_OK && i < read.queue_count; i++) {
-        status = check_queue(read.queues, i, err);
+        status = check_queue(url, read.queues, i, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -203,6 +232,7 @@ void qn_worker_options_finish(struct quern_worker *worker)
     }
     qn_free(worker->queue_names);
     qn_free(worker->paused);
+    qn_free(worker->queue_braked);
     qn_free(worker->queue_turns);
     qn_free(worker->group_notes);
     qn_free(worker->queues_text);

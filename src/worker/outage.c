@@ -19,9 +19,9 @@ void qn_outage_fail(struct qn_outage *outage, struct qn_log *log, const char *wh
     int64_t now = qn_clock_mono_ns();
     if (outage->since_mono_ns == 0) {
         outage->since_mono_ns = now;
-        qn_log_write(log, QUERN_LOG_ERROR,
-                     "broker does not answer by=%s status=\"%s\" error=\"%s\"", who,
-                     quern_status_name(error->code), error->text);
+        QN_LOG(log, QUERN_LOG_ERROR, "broker does not answer", QN_LOG_TEXT("by", who),
+               QN_LOG_TEXT("status", quern_status_name(error->code)),
+               QN_LOG_TEXT("error", error->text));
     }
     uint32_t doublings = outage->failures < DOUBLINGS_MAX ? outage->failures : DOUBLINGS_MAX;
     uint64_t cap_ms = (uint64_t)BACKOFF_MS_MIN << doublings;
@@ -37,8 +37,8 @@ void qn_outage_end(struct qn_outage *outage, struct qn_log *log, const char *who
         return;
     }
     int64_t after_ms = (qn_clock_mono_ns() - outage->since_mono_ns) / NS_PER_MS;
-    qn_log_write(log, QUERN_LOG_INFO, "broker answers again by=%s after_ms=%lld failures=%u", who,
-                 (long long)after_ms, outage->failures);
+    QN_LOG(log, QUERN_LOG_INFO, "broker answers again", QN_LOG_TEXT("by", who),
+           QN_LOG_NUMBER("after_ms", after_ms), QN_LOG_NUMBER("failures", outage->failures));
     outage->since_mono_ns = 0;
     outage->retry_at_mono_ns = 0;
     outage->failures = 0;

@@ -22,7 +22,7 @@ enum {
     FORWARD_BATCH = 256,
     WAITING_LOOK_MS = 20, /* with runs fetched ahead: to report starts, to take them back */
     DRAIN_LOOK_MS = 100,  /* other workers' runs end without telling us */
-    FRUITLESS_MS = 10,    /* work that cannot be had, e.g. a second suspect: look again later */
+    FRUITLESS_MS = 10,    /* work that cannot be had, e.g. of a charged task: look again later */
     FRUITLESS_DOUBLINGS = 7,
     ARM_AGAIN_MS = 5000, /* the brokers look each second whether they missed anything */
     NO_AHEAD_MS = 1000   /* runs had to be taken back: do not fetch ahead for a while */
@@ -125,6 +125,11 @@ static bool take_back(struct quern_worker *worker, int64_t now_mono_ns)
         pump->look_at_mono_ns = 0;
         worker->look = true;
     }
+    if (pump->wait_until_mono_ns != 0 && now_mono_ns >= pump->wait_until_mono_ns) {
+        pump->wait_until_mono_ns = 0;
+        worker->look = true;
+    }
+    worker->look = qn_solo_rest_is_over(&pump->solo, now_mono_ns) || worker->look;
     if (pump->armed && !worker->look) {
         pump->due_known_at_mono_ns = now_mono_ns; /* we would have been told otherwise */
     }
@@ -208,6 +213,12 @@ static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, boo
     }
     if (pump->look_at_mono_ns != 0) {
         until = qn_earlier(until, pump->look_at_mono_ns);
+    }
+    if (pump->wait_until_mono_ns != 0) {
+        until = qn_earlier(until, pump->wait_until_mono_ns);
+    }
+    if (!pump->second.in_flight) {
+        until = qn_earlier(until, qn_solo_moment(&pump->solo));
     }
     if (drains) {
         until = qn_earlier(until, now_mono_ns + DRAIN_LOOK_MS * QN_NS_PER_MS);

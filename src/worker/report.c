@@ -3,6 +3,8 @@
  *
  * Called by the pump once the broker has answered, so that what is reported is what was stored.
  * on_run and on_log come one at a time: both are called under the log's mutex. */
+#include <stdio.h>
+
 #include "worker/internal.h"
 
 enum { LOGGED_ERROR_SIZE = 512 }; /* the whole text is with the task */
@@ -12,7 +14,7 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
 {
     quern_worker_stats *stats = &worker->stats;
     if (applied == QN_STALE) {
-        stats->stale++;
+        stats->stale += run->started_at_mono_ns != 0 ? 1 : 0; /* else it has no outcome */
         return;
     }
     stats->salvaged += applied == QN_SALVAGED ? 1 : 0;
@@ -29,6 +31,7 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
         stats->archived += applied == QN_ARCHIVED ? 1 : 0;
         break;
     case QN_SNOOZE:
+    case QN_ASIDE:
         stats->snoozed++;
         break;
     case QN_ARCHIVE:
@@ -51,7 +54,8 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
 {
     *level = QUERN_LOG_WARN;
     if (applied == QN_STALE) {
-        return "outcome refused, the lease was lost";
+        return run->started_at_mono_ns == 0 ? "run not started, its lease is lost"
+                                            : "outcome refused, the lease was lost";
     }
     if (applied == QN_SALVAGED) {
         return "outcome salvaged after the lease was lost";
@@ -74,21 +78,10 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
     case QN_DONE:
     case QN_DROP:
     case QN_SNOOZE:
+    case QN_ASIDE:
         return NULL;
     }
     return NULL;
-}
-
-/* For a log of one line per event: the error of a command may be many lines, and may hold
- * anything. */
-static void flatten(const char *error, char *out, size_t out_size)
-{
-    size_t size = 0;
-    for (; error[size] != '\0' && size + 1 < out_size; size++) {
-        unsigned char byte = (unsigned char)error[size];
-        out[size] = byte < ' ' || byte == 0x7f ? ' ' : byte == '"' ? '\'' : error[size];
-    }
-    out[size] = '\0';
 }
 
 static void log_run(struct quern_worker *worker, const struct quern_run *run,
@@ -96,19 +89,17 @@ static void log_run(struct quern_worker *worker, const struct quern_run *run,
 {
     quern_log_level level;
     const char *what = describe(run, applied, &level);
-    if (what == NULL || worker->options.on_log == NULL) {
+    if (what == NULL) {
         return;
     }
     const struct qn_task *task = &run->leased->task;
-    if (run->verdict.error == NULL) {
-        qn_log_write(&worker->log, level, "%s queue=%s type=%s id=%s", what, task->queue,
-                     task->type, task->id);
-        return;
-    }
     char error[LOGGED_ERROR_SIZE];
-    flatten(run->verdict.error, error, sizeof error);
-    qn_log_write(&worker->log, level, "%s queue=%s type=%s id=%s error=\"%s\"", what, task->queue,
-                 task->type, task->id, error);
+    if (run->verdict.error != NULL) {
+        (void)snprintf(error, sizeof error, "%s", run->verdict.error);
+    }
+    QN_LOG(&worker->log, level, what, QN_LOG_TEXT("queue", task->queue),
+           QN_LOG_TEXT("type", task->type), QN_LOG_TEXT("id", task->id),
+           QN_LOG_TEXT("error", run->verdict.error == NULL ? NULL : error));
 }
 
 void qn_report_run(struct quern_worker *worker, const struct quern_run *run,

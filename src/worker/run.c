@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -95,8 +96,13 @@ static void make_readable(int fd)
 
 void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason)
 {
-    int none = QN_REASON_NONE;
-    if (!atomic_compare_exchange_strong(&run->cancel_reason, &none, (int)reason)) {
+    int before = QN_REASON_NONE;
+    if (!atomic_compare_exchange_strong(&run->cancel_reason, &before, (int)reason)) {
+        /* It knows that it must end; only what becomes of its task may change. */
+        while (reason == QN_REASON_OPERATOR_ARCHIVE && !QN_BUG(FIRST_CANCEL_WINS) &&
+               before != QN_REASON_LEASE_LOST &&
+               !atomic_compare_exchange_weak(&run->cancel_reason, &before, (int)reason)) {
+        }
         return;
     }
     atomic_store(&run->cancelled_at_mono_ns, qn_clock_mono_ns());

@@ -32,6 +32,9 @@ enum qn_cancel_reason {
     QN_REASON_SHUTDOWN
 };
 
+/* "timeout of 1m30s" and the like always fit. */
+#define QN_INTERRUPTION_SIZE 48
+
 enum qn_run_phase {
     QN_RUN_WAITING, /* leased, given to the pool, not started */
     QN_RUN_RUNNING,
@@ -66,25 +69,29 @@ struct quern_run {
     bool lost;               /* the broker says that the lease is lost */
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */
+    bool unknown;            /* nobody here can run it: it has its verdict before it waits */
     struct qn_verdict verdict;
     int64_t leased_at_mono_ns;
     int64_t started_at_mono_ns;
     int64_t ended_at_mono_ns;
     int64_t started_at_wall_ms;
-    int64_t timeout_at_boot_ms;           /* boot clock; 0: never */
-    int64_t deadline_at_ms;               /* wall clock, for the handler; 0: never */
-    int64_t grace_ms;                     /* from its cancellation until it is given up */
-    _Atomic int cancel_reason;            /* the first enum qn_cancel_reason that was set */
-    _Atomic int64_t cancelled_at_mono_ns; /* 0: not yet */
-    _Atomic int cancel_fd;                /* -1 until asked for */
-    _Atomic bool abandoned;               /* fenced: a command must not go on */
-    pthread_mutex_t cancel_mutex;         /* guards making cancel_fd */
-    quern_task view;                      /* what the handler is given */
-    int64_t again_in_ms;                  /* (h) -1: not said */
-    int outcome;                          /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
-    bool crashed;                         /* (h) the process of its handler died */
-    char *error;                          /* (h) owned; NULL: none */
-    void *result;                         /* (h) owned; written with the outcome */
+    int64_t lease_until_boot_ms; /* boot clock: until then the task is surely ours; mutex */
+    int64_t timeout_ms;          /* 0: none */
+    int64_t timeout_at_boot_ms;  /* boot clock; 0: never */
+    int64_t deadline_at_ms;      /* wall clock, for the handler; 0: never */
+    int64_t grace_ms;            /* from its cancellation until it is given up */
+    char interruption[QN_INTERRUPTION_SIZE]; /* text of a run that was given up; mutex */
+    _Atomic int cancel_reason;               /* an enum qn_cancel_reason, see qn_run_cancel */
+    _Atomic int64_t cancelled_at_mono_ns;    /* 0: not yet */
+    _Atomic int cancel_fd;                   /* -1 until asked for */
+    _Atomic bool abandoned;                  /* fenced: a command must not go on */
+    pthread_mutex_t cancel_mutex;            /* guards making cancel_fd */
+    quern_task view;                         /* what the handler is given */
+    int64_t again_in_ms;                     /* (h) -1: not said */
+    int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
+    bool crashed;                            /* (h) the process of its handler died */
+    char *error;                             /* (h) owned; NULL: none */
+    void *result;                            /* (h) owned; written with the outcome */
     size_t result_size;
     bool has_result;
 };
@@ -97,7 +104,8 @@ struct quern_run {
 QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_lot *lot, struct qn_leased *take_leased,
                                              const struct qn_run_sink *sink, void *owner);
 void qn_run_free(struct quern_run *run);
-/* The first reason wins; makes the cancel descriptor readable. Any thread. */
+/* The first reason wins, but an operator's wish for the archive is heard later, too, unless the
+ * lease is lost. Makes the cancel descriptor readable. Any thread. */
 void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason);
 enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run);
 /* Sets the error text (cleaned and cut as by quern_run_fail). The handler's thread. */

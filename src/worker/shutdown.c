@@ -110,7 +110,7 @@ static size_t give_up_all(struct quern_worker *worker)
 void qn_worker_shut_down(struct quern_worker *worker)
 {
     begin_drain(worker); /* first: what the log says is so */
-    qn_log_write(&worker->log, QUERN_LOG_INFO, "worker drains id=%s", worker->id);
+    QN_LOG(&worker->log, QUERN_LOG_INFO, "worker drains", QN_LOG_TEXT("worker", worker->id));
     bool settled = wait_settled(worker, worker->options.shutdown_timeout_ms, 2);
     if (!settled) {
         cancel_all(worker);
@@ -119,7 +119,8 @@ void qn_worker_shut_down(struct quern_worker *worker)
     }
     if (!settled) {
         size_t count = give_up_all(worker);
-        qn_log_write(&worker->log, QUERN_LOG_WARN, "runs given back at shutdown count=%zu", count);
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "runs given back at shutdown",
+               QN_LOG_NUMBER("count", count));
         settled = wait_settled(worker, DELIVER_MS, 4);
     }
     if (!settled) {

@@ -87,8 +87,8 @@ uint32_t qn_turn_room(struct quern_worker *worker, const struct qn_turn *turn, i
     size_t taken = books->waiting_count + books->running_count + asked;
     size_t free_slots = slots > taken ? slots - taken : 0;
     *ret_free = (uint32_t)free_slots;
-    if (worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet) || !pump->knows_streaks ||
-        slots == 0 || pump->unplaced_count > 0) {
+    if (worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet) ||
+        !qn_solo_is_idle(&pump->solo) || slots == 0 || pump->unplaced_count > 0) {
         return 0;
     }
     size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns ? 0 : pump->ahead;
@@ -125,6 +125,9 @@ static void add_outcome(struct qn_turn *turn, struct quern_run *run)
         .run = run->leased,
         .kind = verdict->kind,
         .started = started,
+        .lived_ms = verdict->kind == QN_CRASH
+                        ? (run->ended_at_mono_ns - run->started_at_mono_ns) / QN_NS_PER_MS
+                        : 0,
         .cause = cause_of_return(run->leased, started, verdict->cause),
         .delay_ms = verdict->delay_ms,
         .error = verdict->error,
@@ -212,7 +215,9 @@ static void draw(struct quern_worker *worker, struct qn_turn *turn, uint32_t roo
         turn->queues[i].quota = turn->quota[i];
         turn->queues[i].leased = 0;
         turn->queues[i].paused = false;
+        turn->queues[i].braked = false;
         turn->queues[i].deaths = 0;
+        turn->queues[i].wait_ms = 0;
     }
 }
 
@@ -233,16 +238,68 @@ static void settle_silent(struct quern_worker *worker, struct qn_list *silent)
     }
 }
 
-void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns)
+/* With mutex held. How many runs of charged tasks it has besides those that this exchange ends;
+ * while the other turn may bring some there is no room for more. */
+static struct qn_isolation isolation_of(const struct quern_worker *worker,
+                                        const struct qn_turn *turn, const struct qn_turn *other)
+{
+    struct qn_isolation isolation = {0};
+    if (!worker->shares_process) {
+        return isolation;
+    }
+    isolation.slots = worker->options.concurrency;
+    for (int64_t c = 1; c < QN_ALONE_CHARGES; c++) {
+        uint32_t *held = &isolation.held[c - 1];
+        *held = worker->books.charged[c - 1];
+        for (size_t i = 0; i < turn->exchange.outcome_count; i++) {
+            *held -= turn->ended[i] != NULL && turn->ended[i]->leased->crash_count >= c ? 1 : 0;
+        }
+        if (other->open && other->exchange.room > 0) {
+            *held = isolation.slots;
+        }
+    }
+    return isolation;
+}
+
+/* With mutex held. What to fetch: as usual, or the one task that must be alone. */
+static void add_room(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns)
 {
     struct qn_pump *pump = &worker->pump;
     const struct qn_turn *other = other_turn(pump, turn);
+    struct qn_exchange *exchange = &turn->exchange;
+    uint32_t free_slots;
+    qn_solo_plan(worker, turn, now_mono_ns);
+    uint32_t room = qn_turn_room(worker, turn, now_mono_ns, &free_slots);
+    turn->looks = room > 0 && (worker->look || (pump->plenty && other->in_flight));
+    bool alone = exchange->outcome_count == 0 && !turn->looks && exchange->solo == QN_SOLO_NONE;
+    add_starts(worker, turn, alone, now_mono_ns);
+    turn->open = !alone || exchange->start_count > 0;
+    if (!turn->open) {
+        return;
+    }
+    if (exchange->solo == QN_SOLO_RUN) {
+        exchange->room = 1;
+        exchange->start_count_now = 1;
+    } else if (room > 0) {
+        worker->look = false;
+        exchange->room = room;
+        exchange->start_count_now = free_slots < room ? free_slots : room;
+    }
+    exchange->isolation = isolation_of(worker, turn, other);
+    if (exchange->room > 0 && !other->open) {
+        qn_solo_ask(worker, turn, now_mono_ns);
+    }
+}
+
+void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns)
+{
     struct qn_list silent;
     qn_list_init(&silent);
     turn->exchange = (struct qn_exchange){
         .outcomes = turn->outcomes,
         .starts = turn->starts,
         .worker_id = worker->id,
+        .host = worker->host,
         .lease_ms = worker->options.lease_ms,
         .queues = turn->queues,
         .queue_count = worker->queue_count,
@@ -250,21 +307,10 @@ void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t no
     };
     turn->reply = (struct qn_exchange_reply){.applied = turn->applied, .runs = turn->leased};
     (void)pthread_mutex_lock(&worker->mutex);
-    add_unplaced(pump, turn);
+    add_unplaced(&worker->pump, turn);
     add_outcomes(worker, turn, &silent);
-    uint32_t free_slots;
-    uint32_t room = qn_turn_room(worker, turn, now_mono_ns, &free_slots);
-    bool fetches = room > 0 && (worker->look || (pump->plenty && other->in_flight));
-    bool first = !pump->knows_streaks;
-    bool alone = turn->exchange.outcome_count == 0 && !fetches && !first;
-    add_starts(worker, turn, alone, now_mono_ns);
-    turn->open = !alone || turn->exchange.start_count > 0;
-    turn->looks = fetches;
-    if (turn->open && room > 0) {
-        worker->look = false;
-        turn->exchange.room = room;
-        turn->exchange.start_count_now = free_slots < room ? free_slots : room;
-    }
+    turn->exchange.is_leaving = worker->state != QN_WORKER_RUNNING;
+    add_room(worker, turn, now_mono_ns);
     (void)pthread_mutex_unlock(&worker->mutex);
     settle_silent(worker, &silent);
     if (turn->open) {

@@ -117,10 +117,11 @@ static void note_recovery(const struct qn_recovery *recovery, void *user)
 {
     struct recovering *recovering = user;
     recovering->count++;
-    qn_log_write(&recovering->worker->log, QUERN_LOG_WARN,
-                 "task recovered queue=%s id=%s cause=\"%s\"%s%s", recovery->queue, recovery->id,
-                 quern_cause_name(recovery->cause), recovery->charged ? " crash=counted" : "",
-                 recovery->archived ? " archived=poison" : "");
+    QN_LOG(&recovering->worker->log, QUERN_LOG_WARN, "task recovered",
+           QN_LOG_TEXT("queue", recovery->queue), QN_LOG_TEXT("id", recovery->id),
+           QN_LOG_TEXT("cause", quern_cause_name(recovery->cause)),
+           QN_LOG_TEXT("death", recovery->charged ? "charged" : NULL),
+           QN_LOG_TEXT("archived", recovery->archived ? "yes" : NULL));
 }
 
 /* There may be something to fetch that the broker's wake-up does not tell this process of. */
@@ -210,11 +211,9 @@ quern_status qn_keeper_warn_groups(struct quern_worker *worker, quern_error *err
         struct qn_group_note *note = &worker->group_notes[i];
         if (note->tasks > 0 && !note->told) {
             note->told = true;
-            qn_log_write(&worker->log, QUERN_LOG_WARN,
-                         "no aggregator serves the groups of this queue queue=%s groups=%llu "
-                         "tasks=%llu",
-                         worker->queue_names[i], (unsigned long long)note->groups,
-                         (unsigned long long)note->tasks);
+            QN_LOG(&worker->log, QUERN_LOG_WARN, "no aggregator serves the groups of this queue",
+                   QN_LOG_TEXT("queue", worker->queue_names[i]),
+                   QN_LOG_NUMBER("groups", note->groups), QN_LOG_NUMBER("tasks", note->tasks));
         }
     }
     return QUERN_OK;

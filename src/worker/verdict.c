@@ -4,13 +4,19 @@
  * Not cancelled: the handler's own outcome. Cancelled: a handler that still came to an end of its
  * own (done, dropped, archived) is believed; one that gave up is judged by who cancelled it:
  *
- *   timeout, deadline    retry, "deadline exceeded"
- *   operator: retry      retry, "cancelled"
+ *   timeout              retry, "timeout of 700ms"
+ *   deadline             retry, "deadline exceeded"
+ *   operator: retry      retry, "cancelled"; before its start no attempt is used up
  *   operator: archive    archived, "cancelled"
  *   shutdown             given back, no retry used
  *   lease lost           nothing is offered; only done is (the broker may salvage it)
  *
- * No I/O. The only call out is the user's retry_delay_ms. */
+ * What the handler gave as its reason follows after a colon. No I/O. The only call out is the
+ * user's retry_delay_ms. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/duration.h"
 #include "task/retry.h"
 #include "worker/internal.h"
 
@@ -83,18 +89,6 @@ static bool is_final(int outcome)
     return outcome == QUERN_DONE || outcome == QUERN_DROP || outcome == QUERN_ARCHIVE;
 }
 
-void qn_verdict_judge(struct quern_worker *worker, const struct quern_run *run,
-                      struct qn_verdict *ret_verdict)
-{
-    enum qn_cancel_reason reason = qn_run_cancel_reason(run);
-    if (reason == QN_REASON_NONE || is_final(run->outcome)) {
-        *ret_verdict = (struct qn_verdict){.offered = true, .outcome = run->outcome};
-        judge_outcome(worker, run, ret_verdict);
-    } else {
-        qn_verdict_interrupt(worker, run, reason, ret_verdict);
-    }
-}
-
 /* The delay is not the handler's to say here: it may still be running. */
 static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct quern_run *run)
 {
@@ -109,25 +103,43 @@ static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct qu
     return qn_retry_delay_ms(&policy, run->leased->retry_count, &random);
 }
 
-void qn_verdict_interrupt(struct quern_worker *worker, const struct quern_run *run,
-                          enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
+/* What cut the run short, for the error text; NULL: nothing that is told of the task. */
+static const char *interruption(const struct quern_run *run, enum qn_cancel_reason reason,
+                                char out[QN_INTERRUPTION_SIZE])
+{
+    char duration[32];
+    switch (reason) {
+    case QN_REASON_TIMEOUT:
+        qn_duration_format(run->timeout_ms, duration, sizeof duration);
+        (void)snprintf(out, QN_INTERRUPTION_SIZE, "timeout of %s", duration);
+        return out;
+    case QN_REASON_DEADLINE:
+        return "deadline exceeded";
+    case QN_REASON_OPERATOR_RETRY:
+    case QN_REASON_OPERATOR_ARCHIVE:
+        return "cancelled";
+    case QN_REASON_NONE:
+    case QN_REASON_LEASE_LOST:
+    case QN_REASON_SHUTDOWN:
+        return NULL;
+    }
+    return NULL;
+}
+
+/* Without the text. */
+static struct qn_verdict interrupted(struct quern_worker *worker, const struct quern_run *run,
+                                     enum qn_cancel_reason reason, bool started)
 {
     struct qn_verdict verdict = {.offered = true, .outcome = QUERN_RETRY};
     switch (reason) {
     case QN_REASON_TIMEOUT:
     case QN_REASON_DEADLINE:
-        verdict.kind = QN_RETRY;
-        verdict.error = "deadline exceeded";
-        verdict.delay_ms = interrupted_delay_ms(worker, run);
-        break;
     case QN_REASON_OPERATOR_RETRY:
-        verdict.kind = QN_RETRY;
-        verdict.error = "cancelled";
+        verdict.kind = started ? QN_RETRY : QN_SNOOZE;
         verdict.delay_ms = interrupted_delay_ms(worker, run);
         break;
     case QN_REASON_OPERATOR_ARCHIVE:
         verdict.kind = QN_CANCEL;
-        verdict.error = "cancelled";
         verdict.outcome = QUERN_ARCHIVE;
         break;
     case QN_REASON_LEASE_LOST:
@@ -141,5 +153,44 @@ void qn_verdict_interrupt(struct quern_worker *worker, const struct quern_run *r
         verdict.cause = QUERN_CAUSE_GIVEN_BACK;
         break;
     }
+    return verdict;
+}
+
+void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
+                          enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
+{
+    bool started = run->phase != QN_RUN_WAITING;
+    struct qn_verdict verdict = interrupted(worker, run, reason, started);
+    verdict.error = interruption(run, reason, run->interruption);
     *ret_verdict = verdict;
+}
+
+/* Its handler has ended: what it gave as a reason stands behind what cut it short. Out of memory
+ * only its own words are kept. */
+static void judge_interrupted(struct quern_worker *worker, struct quern_run *run,
+                              enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
+{
+    char what[QN_INTERRUPTION_SIZE];
+    const char *words = interruption(run, reason, what);
+    struct qn_verdict verdict = interrupted(worker, run, reason, true);
+    if (words != NULL) {
+        char text[QN_ERROR_TEXT_SIZE_MAX + 1];
+        int size = snprintf(text, sizeof text, "%s%s%s", words, run->error != NULL ? ": " : "",
+                            run->error != NULL ? run->error : "");
+        qn_run_set_error(run, text, size > 0 ? strlen(text) : 0);
+        verdict.error = or_else(run->error, "cancelled");
+    }
+    *ret_verdict = verdict;
+}
+
+void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
+                      struct qn_verdict *ret_verdict)
+{
+    enum qn_cancel_reason reason = qn_run_cancel_reason(run);
+    if (reason == QN_REASON_NONE || is_final(run->outcome)) {
+        *ret_verdict = (struct qn_verdict){.offered = true, .outcome = run->outcome};
+        judge_outcome(worker, run, ret_verdict);
+    } else {
+        judge_interrupted(worker, run, reason, ret_verdict);
+    }
 }

@@ -86,11 +86,12 @@ static void tell(struct quern_worker *worker, struct given_up *given_up)
 {
     for (size_t i = 0; i < given_up->count; i++) {
         const struct quern_run *run = given_up->runs[i];
-        qn_log_write(&worker->log, QUERN_LOG_ERROR,
-                     "handler ignores its cancellation, its thread is %s queue=%s type=%s id=%s "
-                     "reason=\"%s\"",
-                     run->stuck ? "lost" : "replaced", quern_run_queue(run), run->leased->task.type,
-                     quern_run_task_id(run), quern_run_cancel_reason(run));
+        QN_LOG(&worker->log, QUERN_LOG_ERROR, "handler ignores its cancellation",
+               QN_LOG_TEXT("thread", run->stuck ? "lost" : "replaced"),
+               QN_LOG_TEXT("queue", quern_run_queue(run)),
+               QN_LOG_TEXT("type", run->leased->task.type),
+               QN_LOG_TEXT("id", quern_run_task_id(run)),
+               QN_LOG_TEXT("reason", quern_run_cancel_reason(run)));
     }
     (void)pthread_mutex_lock(&worker->mutex);
     for (size_t i = 0; i < given_up->count; i++) {

@@ -10,6 +10,7 @@
 #include "quern/worker.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -63,7 +64,10 @@ static quern_status init_identity(struct quern_worker *worker, quern_error *err)
     worker->started_at_ms = qn_clock_wall_ms(worker->clock);
     qn_id_next(&ids, worker->started_at_ms, worker->id);
     worker->opener_pid = getpid();
-    if (gethostname(worker->host, sizeof worker->host - 1) != 0) {
+    if (worker->options.host != NULL) {
+        (void)snprintf(worker->host, sizeof worker->host, "%s", worker->options.host);
+        worker->options.host = worker->host;
+    } else if (gethostname(worker->host, sizeof worker->host - 1) != 0) {
         (void)memcpy(worker->host, "unknown", sizeof "unknown");
     }
     return qn_owner_self(worker->owner, err);
@@ -80,6 +84,7 @@ static void init_pump(struct quern_worker *worker)
     qn_choice_init(&pump->choice, weights, worker->queue_count,
                    worker->options.strict_priority != 0, &worker->random);
     qn_fetch_init(&pump->fetch, worker->options.concurrency);
+    qn_unknown_init(&pump->unknown);
     qn_outage_init(&pump->outage);
     qn_outage_init(&pump->forward_outage);
     qn_outage_init(&pump->second_outage);
@@ -99,6 +104,7 @@ static void dismantle(struct quern_worker *worker)
     }
     qn_turns_finish(worker);
     qn_fetch_finish(&worker->pump.fetch);
+    qn_unknown_finish(&worker->pump.unknown);
     qn_worker_options_finish(worker);
     qn_log_finish(&worker->log);
     finish_locks(worker);
@@ -129,8 +135,10 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     worker->mux = mux;
     worker->bell = -1;
     init_locks(worker);
-    quern_status status = qn_worker_options_read(worker, options, options_size, err);
-    qn_log_init(&worker->log, worker->options.on_log, worker->options.user);
+    quern_status status = qn_worker_options_read(worker, url, options, options_size, err);
+    qn_log_init(&worker->log,
+                worker->options.on_log != NULL ? worker->options.on_log : qn_log_to_stderr,
+                worker->options.user);
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -150,6 +158,9 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
         goto fail;
     }
     status = open_broker(worker, url, err);
+    if (status == QUERN_OK) {
+        status = qn_worker_check_queues(worker, err);
+    }
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -306,9 +317,13 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         goto withdraw;
     }
     qn_mux_freeze(worker->mux);
+    worker->shares_process = qn_mux_shares_process(worker->mux);
     (void)swap_pool(worker, pool);
-    qn_log_write(&worker->log, QUERN_LOG_INFO, "worker starts id=%s queues=\"%s\" concurrency=%u",
-                 worker->id, worker->queues_text, worker->options.concurrency);
+    QN_LOG(&worker->log, QUERN_LOG_INFO, "worker starts", QN_LOG_TEXT("worker", worker->id),
+           QN_LOG_TEXT("queues", worker->queues_text),
+           QN_LOG_NUMBER("concurrency", worker->options.concurrency));
+    qn_unknown_say_served(worker);
+    qn_worker_tell_queues(worker);
     status = run_threads(worker, err);
     bool ended = end_pool(worker, THREADS_END_MS);
     if (status == QUERN_OK && !ended) {
@@ -320,10 +335,10 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
 withdraw:
     /* If this fails the record stays until somebody finds that its process is gone. */
     if (qn_broker_withdraw(worker->broker, worker->id, NULL) != QUERN_OK) {
-        qn_log_write(&worker->log, QUERN_LOG_WARN, "heartbeat could not be withdrawn id=%s",
-                     worker->id);
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "heartbeat could not be withdrawn",
+               QN_LOG_TEXT("worker", worker->id));
     }
-    qn_log_write(&worker->log, QUERN_LOG_INFO, "worker ends id=%s", worker->id);
+    QN_LOG(&worker->log, QUERN_LOG_INFO, "worker ends", QN_LOG_TEXT("worker", worker->id));
     return status;
 }
 

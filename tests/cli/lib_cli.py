@@ -23,6 +23,7 @@ import lib_redis
 
 DEADLINE_S = 60
 EXIT_FAILURE, EXIT_USAGE, EXIT_DATA, EXIT_BROKER, EXIT_TEMPORARY, EXIT_CONFIG = 1, 2, 65, 69, 75, 78
+EXIT_DENIED = 77
 BROKER = os.environ.get("QUERN_TEST_BROKER", "sqlite")
 FULL = os.environ.get("QUERN_TEST_FULL") == "1"  # the larger counts
 SERVERS = []  # the one of this program, once it runs

@@ -26,6 +26,30 @@ class BrokerTest(CliTest):
         task_id = self.ok("--broker", f"sqlite://{self.broker}", "enqueue", "t")
         self.assertEqual(self.state(task_id), "pending")
 
+    def test_urls_that_mean_something_else_are_refused_with_the_right_way(self):
+        for url, way in (("localhost:6379", "redis://localhost:6379"),
+                         ("me:s3cret@10.0.0.7:6379/0", "redis://me:***@10.0.0.7:6379/0"),
+                         (":memory:", "name a file"),
+                         ("file:q.db", "sqlite:///path"), ("file:///q.db", "sqlite:///path"),
+                         ("rediss://localhost", "TLS is not supported yet"),
+                         ("redis:localhost", "lacks //")):
+            for args in (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"], ["stats"]):
+                with self.subTest(url=url, args=args):
+                    error = self.fails(EXIT_CONFIG, "--broker", url, *args)
+                    self.assertIn(way, error)
+                    self.assertNotIn("s3cret", error)
+        self.assertEqual(os.listdir(self.home), [])
+        self.ok("--broker", "./localhost:6379", "enqueue", "t")
+
+    @only("sqlite")
+    def test_database_that_is_made_says_so_once(self):
+        for args in (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"]):
+            with self.subTest(args=args):
+                name = self.path(args[0] + ".db")
+                made = f"made the database {name}"
+                self.assertEqual(self.quern("--broker", name, *args).stderr.count(made), 1)
+                self.assertNotIn("made", self.quern("--broker", name, *args).stderr)
+
     def test_option_goes_before_the_environment(self):
         task_id = self.enqueue("t")
         self.ok("task", "inspect", task_id, "--broker", self.broker,

@@ -9,7 +9,7 @@ import socket
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG
+from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG, EXIT_DENIED, EXIT_TEMPORARY
 
 LOOKS = (["stats"], ["queue", "list"], ["task", "list"], ["worker", "list"], ["doctor"],
          ["queue", "pause", "q"], ["task", "run", "x"], ["db", "info"], ["enqueue", "t"])
@@ -56,7 +56,7 @@ class UrlTest(RedisTest):
         for url, word in (("redis://", "host"), ("redis://h/x", "database"),
                           ("redis-socket://run/r.sock", "three slashes"),
                           ("redis-socket:", "//"), ("redis:me:secret@h", "//"),
-                          ("rediss://:secret@h", "scheme"), ("redis://:secret@h:99999", "65535"),
+                          ("rediss://:secret@h", "TLS"), ("redis://:secret@h:99999", "65535"),
                           ("redis://h?sync=full", "password_file"),
                           ("redis://h?password_file=/no/such", "/no/such"),
                           ("redis://h?password_env=NOT_THERE", "NOT_THERE"),
@@ -88,15 +88,15 @@ class UrlTest(RedisTest):
                 again = self.json("db", "info", env={**env, "QUERN_BROKER": url})
                 self.assertEqual(again["address"], facts["address"])
                 self.assertNotIn(password, str(facts))
-        self.assertIn("NOAUTH", self.fails(EXIT_BROKER, "db", "info"))
+        self.assertIn("NOAUTH", self.fails(EXIT_DENIED, "db", "info"))
 
     def test_wrong_password_is_said_but_not_shown(self):
         self.start_redis("--requirepass", "right")
         for args in LOOKS:
             with self.subTest(args=args):
-                error = self.fails(EXIT_BROKER, "--broker",
+                error = self.fails(EXIT_DENIED, "--broker",
                                    f"redis-socket://:wr0ng@{self.socket_path}", *args)
-                self.assertIn("WRONGPASS", error)
+                self.assertIn("login refused, user or password is wrong", error)
                 self.assertNotIn("wr0ng", error)
 
     def test_missing_permission_names_the_command_and_an_acl_that_works(self):
@@ -144,7 +144,7 @@ class StartTest(RedisTest):
 
     def test_work_does_not_wait_for_a_password_to_become_right(self):
         self.start_redis("--requirepass", "right")
-        self.assertIn("NOAUTH", self.fails(EXIT_BROKER, "work", "--exec", "t=true"))
+        self.assertIn("NOAUTH", self.fails(EXIT_DENIED, "work", "--exec", "t=true"))
 
     def test_password_is_not_seen_by_ps(self):
         url = f"redis-socket://me:s3cret@{self.socket_path}"
@@ -160,6 +160,30 @@ class StartTest(RedisTest):
         worker = self.start("work", "--exec", "t=true")
         self.wait_until(lambda: "durability D0" in self.read(worker.log_name), "it starts")
         self.assertIn("warning: maxmemory-policy allkeys-lru", self.read(worker.log_name))
+
+
+class WordsTest(RedisTest):
+    def test_full_memory_is_told_in_words_with_the_limit(self):
+        self.start_redis("--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
+        for _ in range(40):
+            result = self.quern("enqueue", "t", "-", stdin="x" * 200000)
+            if result.returncode != 0:
+                break
+        self.assertEqual(result.returncode, EXIT_TEMPORARY, result.stderr)
+        self.assertIn("the server's memory is full (maxmemory 3 MB)", result.stderr)
+        self.assertNotIn(".lua", result.stderr)
+        self.assertNotIn("command not allowed", result.stderr)
+        self.redis("ACL", "SETUSER", "blind", "on", ">pw", "~asynq:*", "+@all", "-info")
+        self.assertIn("the server's memory is full (OOM)",
+                      self.fails(EXIT_TEMPORARY, "--broker",
+                                 f"redis-socket://blind:pw@{self.socket_path}", "enqueue", "t",
+                                 "-", stdin="x" * 200000))
+
+    def test_server_that_is_down_ends_a_command_with_its_own_code(self):
+        server = self.start_redis()
+        server.kill()
+        server.wait()
+        self.assertIn("r.sock", self.fails(EXIT_BROKER, "enqueue", "t"))
 
 
 # Said by glance.lua alone.

@@ -46,6 +46,16 @@ class TerminalTest(CliTest):
         self.assertIn("…", self.on_terminal("task", "list", columns=132))
         self.assertIn("x" * 300, self.ok("task", "list"))
 
+    def test_a_huge_payload_makes_no_huge_table(self):
+        self.enqueue("t", "ü" * 60_000)
+        self.enqueue("t", "\u202e" * 30_000)
+        for n in range(5):
+            self.enqueue("t", "small", "--id", f"{n}-" + "i" * 250)
+        page = self.ok("task", "list")
+        self.assertLess(len(page), 16_000)
+        self.assertEqual(page.count("…"), 2)
+        self.assertIn("4-" + "i" * 250, page)
+
     def test_titles_are_bold_unless_no_color_is_set(self):
         self.fill()
         self.assertIn("\x1b[1mQUEUE", self.on_terminal("queue", "list"))

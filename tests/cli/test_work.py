@@ -79,10 +79,31 @@ class VerdictTest(CliTest):
         self.assertEqual(sorted(self.read("seen").split()),
                          ["exact", "long", "long", "prefix"])
 
-    def test_type_without_pattern_fails(self):
+    def test_star_serves_every_other_type(self):
+        for kind in ("a", "b:c", "größe"):
+            self.enqueue(kind)
+        self.drain("a=echo a >> seen", "*=echo $QUERN_TASK_TYPE >> seen")
+        self.assertEqual(sorted(self.read("seen").split()), ["a", "b:c", "größe"])
+
+    def test_star_at_the_end_of_a_pattern_is_explained(self):
+        result = self.quern("work", "--drain", "--exec", "mail:*=true")
+        self.assertIn("write 'mail:'", result.stderr)
+
+    def test_type_without_pattern_is_left_to_others(self):
         task_id = self.enqueue("other", "--retry", "0")
-        self.drain("t=true")
-        self.assertEqual(self.state(task_id), "archived")
+        worker = self.start("work", "--exec", "t=true")
+        task = self.wait_state(task_id, "retry")
+        self.assertEqual(task["retry_count"], 0)
+        self.assertIn('no handler for type "other"', task["error"])
+        self.assertEqual(self.stop(worker), 0)
+        self.assertIn('worker serves types=t others=left', self.read(worker.log_name))
+
+    def test_type_without_pattern_fails_where_that_is_wanted(self):
+        for what in ("retry", "archive"):
+            task_id = self.enqueue("other", "--retry", "0")
+            self.drain("t=true", options=["--unknown", what])
+            self.assertEqual(self.state(task_id), "archived")
+        self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--unknown", "drop")
 
     def test_no_exec_at_all_is_a_usage_error_and_takes_no_task(self):
         task_id = self.enqueue("t")
@@ -129,12 +150,30 @@ class VerdictTest(CliTest):
 
 class EndTest(CliTest):
     def test_first_line_says_broker_durability_queues_and_concurrency(self):
+        self.enqueue("t", "--queue", "a")  # so the file is there
         result = self.quern("work", "--drain", "--exec", "t=true", "--queue", "a=3", "--queue",
                             "b", "--concurrency", "7", "--strict")
         self.assertEqual(result.returncode, 0)
         first = result.stderr.splitlines()[0]
         for text in (self.broker, "durability D", "a=3", "b=1", "concurrency 7", "strict"):
             self.assertIn(text, first)
+
+    def test_queue_that_does_not_exist_yet_is_named_at_the_start(self):
+        self.enqueue("t", "--queue", "mail")
+        log = self.quern("work", "--drain", "--exec", "t=true", "--queue", "mail", "--queue",
+                         "mial").stderr
+        self.assertIn("does not exist yet", log)
+        self.assertIn("queue=mial", log)
+        self.assertNotIn("queue=mail\n", log)
+
+    def test_lists_and_patterns_of_queues_are_refused_unless_a_queue_is_named_so(self):
+        for name in ("a,b", "*", "mail*=3"):
+            with self.subTest(name=name):
+                error = self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--queue", name)
+                self.assertIn("each queue its own --queue", error)
+        self.enqueue("t", "--queue", "a,b")
+        self.drain("t=echo ran > seen", options=["--queue", "a,b"])
+        self.assertEqual(self.read("seen"), "ran\n")
 
     def test_term_lets_the_running_task_finish(self):
         self.fifo("go")

@@ -107,6 +107,7 @@ static enum qn_applied apply(struct model *m, size_t index, enum qn_outcome_kind
     case QN_CANCEL:
         return fail_run(m, index, true, 0);
     case QN_SNOOZE:
+    case QN_ASIDE:
         task->state = QUERN_TASK_RETRY;
         task->at_ms = m->wall_ms + delay_ms;
         task->token = 0;

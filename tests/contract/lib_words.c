@@ -101,10 +101,8 @@ static size_t lease_some(struct contract *c, const char *queue, uint32_t room, u
                          struct qn_leased **runs)
 {
     struct qn_queue_turn turn = {.name = queue, .weight = 1, .quota = room};
-    struct qn_exchange exchange = {.queues = &turn,
-                                   .queue_count = 1,
-                                   .room = room,
-                                   .start_count_now = started};
+    struct qn_exchange exchange = {
+        .queues = &turn, .queue_count = 1, .room = room, .start_count_now = started};
     size_t count = contract_exchange(c, &exchange, NULL, runs);
     assert_int_equal(turn.leased, count);
     return count;
@@ -162,6 +160,7 @@ static quern_cause cause_of(enum qn_outcome_kind kind)
     case QN_DROP:
     case QN_RETRY:
     case QN_SNOOZE:
+    case QN_ASIDE:
     case QN_ARCHIVE:
     case QN_CANCEL:
         break;
@@ -173,7 +172,7 @@ enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
                               enum qn_outcome_kind kind)
 {
     bool failed = kind == QN_RETRY || kind == QN_ARCHIVE;
-    bool later = kind == QN_RETRY || kind == QN_SNOOZE;
+    bool later = kind == QN_RETRY || kind == QN_SNOOZE || kind == QN_ASIDE;
     struct qn_outcome outcome = {.run = run,
                                  .kind = kind,
                                  .started = true,

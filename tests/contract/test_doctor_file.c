@@ -21,6 +21,24 @@ static void missing_index_and_wrong_version_are_reported(struct contract *c)
     quern_inspector_free(inspector);
 }
 
+static void what_others_put_on_our_tables_is_named(struct contract *c)
+{
+    struct doctor_report report = {0};
+    doctor_plant(c, "CREATE TABLE audit (id TEXT);"
+                    "CREATE TRIGGER own AFTER INSERT ON audit BEGIN SELECT 1; END;"
+                    "CREATE TRIGGER spy AFTER INSERT ON QUERN_task BEGIN SELECT 1; END;"
+                    "CREATE VIEW report AS SELECT count(*) FROM quern_task;"
+                    "CREATE UNIQUE INDEX only_one ON quern_task (type);"
+                    "CREATE INDEX by_type ON quern_task (type, state)");
+    doctor_check(c, false, &report);
+    doctor_assert_line(&report, "I9 /: the trigger spy on QUERN_task is not quern's");
+    doctor_assert_line(&report, "note /: the view report is not quern's");
+    doctor_assert_line(&report, "I9 /: the index only_one on quern_task is not quern's: it may");
+    doctor_assert_line(&report, "note /: the index by_type on quern_task is not quern's");
+    assert_null(strstr(report.lines, "own"));
+    assert_int_equal(report.violated, 0);
+}
+
 /* Overwrites the pages behind the first ones, as a failing disk would. */
 static void damage_pages(struct contract *c)
 {
@@ -92,6 +110,7 @@ static void log_that_grew_too_large_is_noted(struct contract *c)
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", missing_index_and_wrong_version_are_reported),
+    CONTRACT_TEST_ONLY("sqlite", what_others_put_on_our_tables_is_named),
     CONTRACT_TEST_ONLY("sqlite", damaged_pages_are_reported_and_nothing_is_written),
     CONTRACT_TEST_ONLY("sqlite", sockets_of_the_dead_are_noted_and_removed),
     CONTRACT_TEST_ONLY("sqlite", log_that_grew_too_large_is_noted),

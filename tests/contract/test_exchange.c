@@ -217,10 +217,8 @@ static size_t lease_with_suspects(struct contract *c, uint32_t suspect_max, uint
                                   struct qn_leased **runs)
 {
     struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
-    struct qn_exchange exchange = {.queues = &turn,
-                                   .queue_count = 1,
-                                   .room = room,
-                                   .start_count_now = room};
+    struct qn_exchange exchange = {
+        .queues = &turn, .queue_count = 1, .room = room, .start_count_now = room};
     return contract_exchange(c, &exchange, NULL, runs);
 }
 

@@ -80,6 +80,72 @@ static void worker_shows_the_runs_it_has_started(struct contract *c)
     qn_leased_free(fetched);
 }
 
+static void run_without_a_timeout_shows_no_deadline(struct contract *c)
+{
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .timeout_ms = QUERN_TIMEOUT_NEVER});
+    struct qn_leased *started = contract_take_id(c, "default", "a");
+    quern_inspector *inspector = inspect(c);
+    quern_worker_list *list = NULL;
+    quern_error err = {0};
+    assert_ok(quern_inspector_workers(inspector, &list, &err), err);
+    assert_int_equal(quern_worker_list_size(list), 1);
+    assert_int_equal(quern_worker_list_at(list, 0)->run_count, 1);
+    assert_int_equal(quern_worker_list_at(list, 0)->runs[0].deadline_at_ms, 0);
+    quern_worker_list_free(list);
+    quern_inspector_free(inspector);
+    qn_leased_free(started);
+}
+
+#define CROWD 300 /* more than a page of runs */
+
+static size_t take_as(struct contract *c, const char *worker_id, uint32_t count,
+                      struct qn_leased **runs)
+{
+    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = count};
+    struct qn_exchange exchange = {.worker_id = worker_id,
+                                   .queues = &turn,
+                                   .queue_count = 1,
+                                   .room = count,
+                                   .start_count_now = count};
+    return contract_exchange(c, &exchange, NULL, runs);
+}
+
+/* The n-th worker has n % 3 runs. */
+static void each_of_many_workers_shows_its_own_runs(struct contract *c)
+{
+    struct qn_leased *leased[CROWD];
+    char self[QN_OWNER_SIZE];
+    quern_error err = {0};
+    assert_ok(qn_owner_self(self, &err), err);
+    contract_put_many(c, "default", "t", CROWD);
+    size_t taken = 0;
+    for (size_t i = 0; i < CROWD; i++) {
+        char id[32];
+        (void)snprintf(id, sizeof id, "w%03zu", i);
+        announce_as(c, id, self);
+        taken += take_as(c, id, (uint32_t)(i % 3), leased + taken);
+    }
+    quern_inspector *inspector = inspect(c);
+    quern_worker_list *list = NULL;
+    assert_ok(quern_inspector_workers(inspector, &list, &err), err);
+    assert_int_equal(quern_worker_list_size(list), CROWD + 1);
+    size_t shown = 0;
+    for (size_t i = 0; i < CROWD + 1; i++) {
+        const quern_worker_info *worker = quern_worker_list_at(list, i);
+        size_t number = 0;
+        if (sscanf(worker->id, "w%zu", &number) == 1) {
+            assert_int_equal(worker->run_count, number % 3);
+            shown += worker->run_count;
+        }
+    }
+    assert_int_equal(shown, taken);
+    quern_worker_list_free(list);
+    quern_inspector_free(inspector);
+    for (size_t i = 0; i < taken; i++) {
+        qn_leased_free(leased[i]);
+    }
+}
+
 static void worker_whose_process_is_gone_is_not_shown(struct contract *c)
 {
     char self[QN_OWNER_SIZE];
@@ -227,6 +293,8 @@ static void threads_share_an_inspector(struct contract *c)
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST(worker_shows_the_runs_it_has_started),
+    CONTRACT_TEST(run_without_a_timeout_shows_no_deadline),
+    CONTRACT_TEST(each_of_many_workers_shows_its_own_runs),
     CONTRACT_TEST(worker_whose_process_is_gone_is_not_shown),
     CONTRACT_TEST(worker_of_another_kernel_is_shown_while_its_heartbeat_is_young),
     CONTRACT_TEST(facts_name_the_broker_and_its_durability),

@@ -115,6 +115,48 @@ static void snooze_waits_and_counts_nothing(struct contract *c)
     contract_finish(c, run, QN_DONE);
 }
 
+static void what_is_put_aside_stays_as_it_was(struct contract *c)
+{
+    contract_finish(c, contract_start(c, "a"), QN_RETRY);
+    contract_advance(c, 60000);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    contract_advance(c, 10);
+    assert_int_equal(contract_finish(c, run, QN_ASIDE), QN_APPLIED);
+    struct contract_view view = contract_see(c, "default", "a");
+    assert_int_equal(view.state, QUERN_TASK_RETRY);
+    assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 60010 + 60000);
+    assert_int_equal(view.retry_count, 1);
+    assert_int_equal(view.failed_at_ms, CONTRACT_NOW_MS);
+    assert_string_equal(view.error, "broken");
+    contract_assert_counted(c, "default", 1, 1);
+    contract_advance(c, 60000);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    run = contract_take_id(c, "default", "a");
+    assert_int_equal(run->cause, QUERN_CAUSE_RETRY);
+    assert_int_equal(run->retry_count, 1);
+    contract_finish(c, run, QN_DONE);
+}
+
+static void what_never_ran_has_no_cause_after_it_was_put_aside(struct contract *c)
+{
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = QUERN_RETRY_NEVER});
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    const struct qn_outcome outcome = {
+        .run = run, .kind = QN_ASIDE, .delay_ms = 1000, .error = "nobody runs it"};
+    assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
+    qn_leased_free(run);
+    struct contract_view view = contract_see(c, "default", "a");
+    assert_string_equal(view.error, "nobody runs it");
+    assert_int_equal(view.failed_at_ms, 0);
+    contract_advance(c, 1000);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    run = contract_take_id(c, "default", "a");
+    assert_int_equal(run->cause, QUERN_CAUSE_NONE);
+    assert_int_equal(run->retry_count, 0);
+    contract_finish(c, run, QN_DONE);
+}
+
 static void archive_keeps_the_task_and_its_error(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
@@ -194,8 +236,8 @@ static void given_back_batch_keeps_its_order(struct contract *c)
 
 /* --- Tokens ------------------------------------------------------------------------- */
 
-static const enum qn_outcome_kind all_kinds[] = {QN_DONE,    QN_DROP,      QN_RETRY, QN_SNOOZE,
-                                                 QN_ARCHIVE, QN_GIVE_BACK, QN_CRASH, QN_CANCEL};
+static const enum qn_outcome_kind all_kinds[] = {
+    QN_DONE, QN_DROP, QN_RETRY, QN_SNOOZE, QN_ARCHIVE, QN_GIVE_BACK, QN_CRASH, QN_CANCEL, QN_ASIDE};
 
 static void stale_token_changes_nothing(struct contract *c)
 {
@@ -297,6 +339,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(retry_archives_when_attempts_are_used_up),
     CONTRACT_TEST(task_without_retries_is_archived_at_its_first_failure),
     CONTRACT_TEST(snooze_waits_and_counts_nothing),
+    CONTRACT_TEST(what_is_put_aside_stays_as_it_was),
+    CONTRACT_TEST(what_never_ran_has_no_cause_after_it_was_put_aside),
     CONTRACT_TEST(archive_keeps_the_task_and_its_error),
     CONTRACT_TEST(cancelled_task_is_archived),
     CONTRACT_TEST(give_back_counts_nothing_and_says_so),

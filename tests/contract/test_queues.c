@@ -13,10 +13,8 @@ struct lot {
 static void lease_from(struct contract *c, struct qn_queue_turn *turns, size_t turn_count,
                        uint32_t room, struct lot *lot)
 {
-    struct qn_exchange exchange = {.queues = turns,
-                                   .queue_count = turn_count,
-                                   .room = room,
-                                   .start_count_now = room};
+    struct qn_exchange exchange = {
+        .queues = turns, .queue_count = turn_count, .room = room, .start_count_now = room};
     lot->count = contract_exchange(c, &exchange, NULL, lot->runs);
     uint32_t sum = 0;
     for (size_t i = 0; i < turn_count; i++) {

@@ -97,8 +97,7 @@ static void exchange(struct game *g)
     uint32_t room = (uint32_t)dice(g, 5);
     struct qn_leased *runs[4] = {0};
     struct qn_queue_turn turn = {.name = queue_names[queue], .weight = 1, .quota = room};
-    struct qn_exchange request = {
-        .queues = &turn, .queue_count = 1, .room = room};
+    struct qn_exchange request = {.queues = &turn, .queue_count = 1, .room = room};
     size_t count = contract_exchange(g->c, &request, NULL, runs);
     assert_int_equal(turn.paused, g->model.paused[queue]);
     for (size_t i = 0; i < room; i++) {
@@ -115,9 +114,9 @@ static void exchange(struct game *g)
 
 static void end_run(struct game *g)
 {
-    static const enum qn_outcome_kind kinds[] = {QN_DONE,    QN_DONE,      QN_DROP,
-                                                 QN_RETRY,   QN_RETRY,     QN_SNOOZE,
-                                                 QN_ARCHIVE, QN_GIVE_BACK, QN_CRASH};
+    static const enum qn_outcome_kind kinds[] = {QN_DONE,  QN_DONE,   QN_DROP,    QN_RETRY,
+                                                 QN_RETRY, QN_SNOOZE, QN_ARCHIVE, QN_GIVE_BACK,
+                                                 QN_CRASH, QN_ASIDE};
     if (g->run_count == 0) {
         return;
     }

@@ -209,6 +209,12 @@ void stage_put(struct stage *stage, const char *id, const char *payload)
 
 void stage_put_many(struct stage *stage, const char *queue, const char *prefix, size_t count)
 {
+    stage_put_many_of(stage, "t", queue, prefix, count);
+}
+
+void stage_put_many_of(struct stage *stage, const char *type, const char *queue, const char *prefix,
+                       size_t count)
+{
     enum { BATCH = 500 };
     static char ids[BATCH][40];
     quern_task tasks[BATCH];
@@ -218,7 +224,7 @@ void stage_put_many(struct stage *stage, const char *queue, const char *prefix, 
         for (size_t i = 0; i < size; i++) {
             (void)snprintf(ids[i], sizeof ids[i], "%s%05zu", prefix, first + i);
             tasks[i] = (quern_task){
-                .type = "t", .queue = queue, .id = ids[i], .payload = "done", .payload_size = 4};
+                .type = type, .queue = queue, .id = ids[i], .payload = "done", .payload_size = 4};
         }
         assert_ok(quern_client_enqueue_batch(stage->client, tasks, size, NULL, &error), error);
     }

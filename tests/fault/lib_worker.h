@@ -86,8 +86,10 @@ void stage_advance(struct stage *stage, int64_t ms);
 
 void stage_put(struct stage *stage, const char *id, const char *payload);
 void stage_put_task(struct stage *stage, const quern_task *task);
-/* `count` tasks "PREFIX00000" ... that are done at once. */
+/* `count` tasks "PREFIX00000" ... that are done at once; of the type "t", or another one. */
 void stage_put_many(struct stage *stage, const char *queue, const char *prefix, size_t count);
+void stage_put_many_of(struct stage *stage, const char *type, const char *queue, const char *prefix,
+                       size_t count);
 
 /* options may be NULL: concurrency 4. Its callbacks and clock are filled in here. */
 void stage_start(struct stage *stage, struct stage_worker *worker,

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,42 @@ static void whole_second_ends_an_older_moment_of_the_index(void **state)
     assert_int_equal(enqueue(&task), QUERN_OK);
     assert_string_equal(test_redis_do(&redis, "ZSCORE " Q "scheduled a"), "1800000002");
     assert_string_equal(test_redis_do(&redis, "ZSCORE " Q "quern:due a"), "(nil)");
+}
+
+static void put_delayed(const char *id, int64_t at_ms)
+{
+    struct qn_task task = task_of(id);
+    task.state = QUERN_TASK_SCHEDULED;
+    task.process_at_ms = at_ms;
+    assert_int_equal(enqueue(&task), QUERN_OK);
+}
+
+/* Only asynq's forwarder moves what is due, and it knows of no index. */
+static void index_of_moments_stays_small_where_only_go_works(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "t%d", i);
+        put_delayed(id, NOW_MS + i * 1000 + 500);
+        test_redis_turn(&redis, (NOW_MS + i * 1000 + 900) * 1000);
+        (void)test_redis_do(&redis, "ZREM " Q "scheduled %s", id);
+        (void)test_redis_do(&redis, "LPUSH " Q "pending %s", id);
+    }
+    assert_in_range(test_redis_count(&redis, "ZCARD " Q "quern:due"), 0, 2);
+}
+
+static void overdue_task_keeps_its_moment_in_the_index(void **state)
+{
+    (void)state;
+    put_delayed("late", NOW_MS + 500);
+    (void)test_redis_do(&redis, "ZADD " Q "quern:due 1700000000500 gone");
+    (void)test_redis_do(&redis, "ZADD " Q "quern:due 1799999999500 new");
+    test_redis_turn(&redis, (NOW_MS + 900) * 1000);
+    put_delayed("new", NOW_MS + 1500);
+    put_delayed("other", NOW_MS + 1600);
+    assert_string_equal(test_redis_do(&redis, "ZRANGE " Q "quern:due 0 -1"), "late\nnew\nother\n");
+    assert_string_equal(test_redis_do(&redis, "ZSCORE " Q "quern:due new"), "1800000001500");
 }
 
 static void grouped_unique_task_knows_its_group_and_lock(void **state)
@@ -347,6 +384,8 @@ static const struct CMUnitTest tests[] = {
     TEST(batch_keeps_its_order_in_pending_since),
     TEST(delayed_task_has_a_whole_second_and_its_exact_moment),
     TEST(whole_second_ends_an_older_moment_of_the_index),
+    TEST(index_of_moments_stays_small_where_only_go_works),
+    TEST(overdue_task_keeps_its_moment_in_the_index),
     TEST(grouped_unique_task_knows_its_group_and_lock),
     TEST(refused_queue_does_not_stop_the_others),
     TEST(queue_that_somebody_removed_comes_back),

@@ -63,6 +63,7 @@ static quern_status bump_once(struct qn_redis *self, quern_error *err)
     qn_talk_script(&talk, &bump, 1);
     qn_talk_prefix(&talk, "q");
     qn_talk_command(&talk, "GET");
+    qn_talk_limit(&talk, QN_REPLY_BRIEF_MAX);
     qn_talk_key(&talk, "q", "value");
     qn_talk_command(&talk, "NONSENSE");
     quern_status status = qn_talk_run(&talk, err);
@@ -309,8 +310,7 @@ static void a_huge_reply_is_refused_and_the_link_lives_on(void **state)
     prepare_session();
     quern_error err = {0};
     struct qn_redis *self = open_broker(server.url, 10000);
-    self->target.reply_size_max = 1 << 20;
-    (void)test_redis_do(&server, "SETRANGE asynq:{q}:value 8000000 x");
+    (void)test_redis_do(&server, "SETRANGE asynq:{q}:value 2000000 x");
     assert_int_equal(bump_once(self, &err), QUERN_E_UNKNOWN);
     assert_non_null(strstr(err.text, "a reply larger than 1048576 bytes was refused"));
     (void)test_redis_do(&server, "SET asynq:{q}:value %s", "a value");
@@ -344,8 +344,8 @@ static void who_may_not_is_told_why(void **state)
     assert_int_equal(try_open(secret, "?db=16", &err), QUERN_E_BROKER);
     assert_non_null(strstr(err.text, "SELECT: ERR DB index is out of range"));
     (void)snprintf(secret, sizeof secret, "redis-socket://able:wr0ng@%s", server.socket_path);
-    assert_int_equal(try_open(secret, "", &err), QUERN_E_BROKER);
-    assert_non_null(strstr(err.text, "HELLO: WRONGPASS"));
+    assert_int_equal(try_open(secret, "", &err), QUERN_E_DENIED);
+    assert_non_null(strstr(err.text, "login refused, user or password is wrong (WRONGPASS)"));
     assert_null(strstr(err.text, "wr0ng"));
     (void)snprintf(secret, sizeof secret, "redis-socket://mute:s3cret@%s", server.socket_path);
     assert_int_equal(try_open(secret, "", &err), QUERN_E_BROKER);
@@ -354,12 +354,12 @@ static void who_may_not_is_told_why(void **state)
     (void)snprintf(secret, sizeof secret, "redis-socket://lame:s3cret@%s", server.socket_path);
     struct qn_redis *self = open_broker(secret, 10000);
     assert_int_equal(bump_once(self, &err), QUERN_E_BROKER);
-    assert_non_null(strstr(err.text, "bump.lua:1: INCR: "));
+    assert_non_null(strstr(err.text, "bump: INCR: "));
     assert_non_null(strstr(err.text, "docs/protocol/redis.md"));
     close_broker(self);
     (void)test_redis_do(&server, "CONFIG SET requirepass s3cret");
-    assert_int_equal(try_open(server.url, "", &err), QUERN_E_BROKER);
-    assert_non_null(strstr(err.text, "NOAUTH: the server wants a password"));
+    assert_int_equal(try_open(server.url, "", &err), QUERN_E_DENIED);
+    assert_non_null(strstr(err.text, "login refused, the server wants a password (NOAUTH)"));
     (void)test_redis_do(&server, "CONFIG SET requirepass %s", "");
 }
 
@@ -378,7 +378,7 @@ static void servers_of_another_kind_are_refused_by_name(void **state)
         {HELLO("7.2.4", "sentinel"), QUERN_E_UNSUPPORTED, "sentinel mode"},
         {"-ERR unknown command 'HELLO', with args beginning with: '2' 's3cret'\r\n",
          QUERN_E_UNSUPPORTED, "too old"},
-        {"-ERR what is s3cret?\r\n", QUERN_E_BROKER, "have the password in them"},
+        {"-ERR what is s3cret?\r\n", QUERN_E_DENIED, "have the password in them"},
         {"+OK\r\n", QUERN_E_BROKER, "answered what it should not: HELLO"},
         {"*-1\r\n", QUERN_E_BROKER, "answered what it should not: HELLO"},
         {HELLO("", ""), QUERN_E_BROKER, "answered what it should not: HELLO"},

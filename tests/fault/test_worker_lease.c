@@ -238,6 +238,7 @@ static struct quern_run *lease_run(struct stage *stage, quern_worker *worker)
     assert_int_equal(reply.run_count, 1);
     struct quern_run *run = qn_run_new(NULL, leased, &qn_worker_sink, worker);
     assert_non_null(run);
+    run->lease_until_boot_ms = leased->leased_at_boot_ms + LEASE_MS;
     return run;
 }
 
@@ -267,6 +268,95 @@ static void an_early_ack_of_an_overtaken_run_is_refused(void **state)
     assert_int_equal(stage_state(stage, "a"), 0);
     qn_run_free(first);
     qn_run_free(second);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
+/* A worker without threads that holds one run, which waits in its books. */
+static struct quern_run *hold_run(struct stage *stage, quern_worker **ret_worker)
+{
+    quern_error error = {0};
+    const quern_worker_options options = {.clock = &stage->clock,
+                                          .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 60000}};
+    assert_ok(quern_worker_new(stage->url, stage->mux, &options, ret_worker, &error), error);
+    quern_worker *worker = *ret_worker;
+    assert_ok(qn_keeper_announce(worker, &error), error);
+    struct quern_run *run = lease_run(stage, worker);
+    pthread_mutex_lock(&worker->mutex);
+    worker->state = QN_WORKER_RUNNING;
+    qn_books_add(&worker->books, run);
+    pthread_mutex_unlock(&worker->mutex);
+    return run;
+}
+
+/* Tells the broker of what has ended. */
+static void tell_outcomes(quern_worker *worker)
+{
+    quern_error error = {0};
+    struct qn_turn *turn = &worker->pump.first;
+    pthread_mutex_lock(&worker->mutex);
+    worker->state = QN_WORKER_DRAINING; /* it fetches nothing */
+    pthread_mutex_unlock(&worker->mutex);
+    pthread_mutex_lock(&worker->plan_mutex);
+    qn_turn_build(worker, turn, qn_clock_mono_ns());
+    if (turn->open) {
+        assert_ok(qn_turn_exchange(worker, turn, 0, &error), error);
+    }
+    pthread_mutex_unlock(&worker->plan_mutex);
+}
+
+static void a_run_whose_lease_is_over_is_not_started(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    quern_worker *worker = NULL;
+    stage_put(stage, "a", "done");
+    struct quern_run *run = hold_run(stage, &worker);
+    stage_advance(stage, LEASE_MS);
+    qn_execute(&run->item);
+    tell_outcomes(worker);
+    assert_int_equal(stage->start_count, 0);
+    assert_int_equal(worker->stats.lost_leases, 1);
+    assert_int_equal(worker->stats.stale, 0);
+    assert_int_equal(worker->books.held_count, 0);
+    assert_int_equal(stage_state(stage, "a"), QUERN_TASK_ACTIVE); /* whoever recovers it says why */
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
+static void a_run_whose_lease_is_nearly_over_is_started(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    quern_worker *worker = NULL;
+    stage_put(stage, "a", "done");
+    struct quern_run *run = hold_run(stage, &worker);
+    stage_advance(stage, LEASE_MS - 1);
+    qn_execute(&run->item);
+    tell_outcomes(worker);
+    assert_int_equal(stage->start_count, 1);
+    assert_int_equal(stage_state(stage, "a"), 0);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
+static void a_run_that_is_cancelled_before_its_start_uses_up_nothing(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    quern_worker *worker = NULL;
+    stage_put(stage, "a", "done");
+    struct quern_run *run = hold_run(stage, &worker);
+    qn_run_cancel(run, QN_REASON_OPERATOR_RETRY);
+    qn_execute(&run->item);
+    tell_outcomes(worker);
+    assert_int_equal(stage->start_count, 0);
+    quern_task_info *info = stage_see(stage, "a");
+    assert_int_equal(quern_task_info_state(info), QUERN_TASK_RETRY);
+    assert_int_equal(quern_task_info_retry_count(info), 0);
+    assert_string_equal(quern_task_info_error(info), "cancelled");
+    quern_task_info_free(info);
+    assert_int_equal(stage_queue(stage, "default").failed_total, 0);
     quern_worker_free(worker);
     stage_free(stage);
 }
@@ -302,6 +392,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_timeout_follows_the_time_that_passes),
     cmocka_unit_test(an_early_ack_is_confirmed_before_the_handler_starts),
     cmocka_unit_test(an_early_ack_of_an_overtaken_run_is_refused),
+    cmocka_unit_test(a_run_whose_lease_is_over_is_not_started),
+    cmocka_unit_test(a_run_whose_lease_is_nearly_over_is_started),
+    cmocka_unit_test(a_run_that_is_cancelled_before_its_start_uses_up_nothing),
     cmocka_unit_test(progress_and_result_are_stored_while_the_handler_runs),
 };
 TEST_MAIN_OVER_BROKERS(tests)

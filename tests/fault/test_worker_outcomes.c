@@ -107,10 +107,12 @@ static void archived_dropped_and_snoozed_tasks_go_where_they_should(void **state
     stage_free(stage);
 }
 
-static void a_type_without_handler_is_retried_and_says_so(void **state)
+static void a_type_without_handler_gets_the_outcome_that_was_asked_for(void **state)
 {
     (void)state;
     struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    assert_ok(quern_mux_not_found(stage->mux, QUERN_RETRY, &error), error);
     stage_put_task(stage, &(quern_task){.id = "x", .type = "unserved"});
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
@@ -224,7 +226,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(failed_tasks_are_retried_with_their_error),
     cmocka_unit_test(tasks_without_attempts_left_are_archived),
     cmocka_unit_test(archived_dropped_and_snoozed_tasks_go_where_they_should),
-    cmocka_unit_test(a_type_without_handler_is_retried_and_says_so),
+    cmocka_unit_test(a_type_without_handler_gets_the_outcome_that_was_asked_for),
     cmocka_unit_test(the_task_then_the_handler_then_the_worker_says_the_retry_delay),
     cmocka_unit_test(a_delayed_task_wakes_an_idle_worker),
     cmocka_unit_test(two_workers_on_one_file_run_each_task_once),

@@ -37,7 +37,7 @@ static void a_draining_worker_says_what_it_waits_for(void **state)
                                         .delay_ms = 3600 * INT64_C(1000)});
     struct stage_worker worker;
     stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1, .drain = 1});
-    stage_wait_log(stage, "not drained yet queue=default pending=0 active=0 scheduled=1 retry=0");
+    stage_wait_log(stage, "not drained yet\" queue=default pending=0 active=0 scheduled=1 retry=0");
     stage_stop(&worker);
     assert_int_equal(stage_state(stage, "later"), QUERN_TASK_SCHEDULED);
     stage_free(stage);
@@ -211,6 +211,7 @@ static void bad_options_are_refused_with_a_text(void **state)
     static const quern_queue blank[] = {{.name = " "}};
     static const quern_queue heavy[] = {{.name = "a", .weight = 10001}};
     static const quern_queue nameless[] = {{.name = NULL}};
+    static const quern_queue list = {.name = "a,b"};
     const quern_worker_options bad[] = {
         {.concurrency = 4097},
         {.queues = twice, .queue_count = 2},
@@ -225,6 +226,7 @@ static void bad_options_are_refused_with_a_text(void **state)
         {.shutdown_timeout_ms = -2},
         {.quarantine_after_ms = -1},
         {.retry = {.kind = 9}},
+        {.queues = &list, .queue_count = 1},
         {.reserved = 1},
         {.drain = 2},
     };

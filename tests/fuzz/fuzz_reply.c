@@ -29,13 +29,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0) {
         return 0;
     }
-    struct qn_link_target target = {.address = "redis://fuzz", .reply_size_max = REPLY_SIZE_MAX};
+    struct qn_link_target target = {.address = "redis://fuzz"};
     struct qn_link link;
     struct qn_arena arena = {0};
     quern_error err = {0};
     size_t piece = data[0] == 0 ? size : data[0];
     qn_link_init(&link, &target);
     quern_status status = qn_reader_init(&link, &err);
+    qn_link_limit(&link, REPLY_SIZE_MAX);
     for (size_t at = 1; status == QUERN_OK && at < size; at += piece) {
         size_t count = size - at < piece ? size - at : piece;
         struct qn_reply *reply = NULL;

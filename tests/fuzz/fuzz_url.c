@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_url.c - any text as broker URL: parsed or refused, redacted, and no password in an error. */
-#include <stdint.h>
+/* fuzz_url.c - any text as broker URL: parsed or refused, redacted, and no password in an error;
+ * and any bytes as the file that holds the password. */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/url.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
+#include "broker/redis/link.h"
+#include "cli/cli.h"
+#include "lib_fuzz.h"
 
 /* Reads every piece, so that the sanitizer sees each byte of it. */
 static size_t read_pieces(const struct qn_url *url)
@@ -22,30 +20,82 @@ static size_t read_pieces(const struct qn_url *url)
                  strlen(url->host) + strlen(url->port) + strlen(url->path);
     for (size_t i = 0; i < url->param_count; i++) {
         sum += strlen(url->params[i].name) + strlen(url->params[i].value);
-        require(qn_url_param(url, url->params[i].name) == url->params[i].value);
+        fuzz_require(qn_url_param(url, url->params[i].name) == url->params[i].value);
     }
     return sum;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* The URL names no file: which one is read is not the input's to choose. */
+static void try_target(const struct qn_url *url)
 {
-    char *text = malloc(size + 1);
-    if (text == NULL) {
-        return 0;
+    struct qn_link_target target = {0};
+    quern_error err = {0};
+    if (strncmp(url->scheme, "redis", 5) != 0 || qn_url_param(url, "password_file") != NULL) {
+        return;
     }
-    memcpy(text, data, size);
-    text[size] = '\0';
+    if (qn_link_target_init(&target, url, &err) == QUERN_OK) {
+        fuzz_require(strlen(url->password) < 4 || strstr(target.address, url->password) == NULL ||
+                     strstr(url->host, url->password) != NULL ||
+                     strstr(url->path, url->password) != NULL ||
+                     strstr("redis-socket://", url->password) != NULL);
+        qn_link_target_finish(&target);
+    } else {
+        fuzz_require(err.text[0] != '\0');
+    }
+}
+
+static void try_url(const char *text, size_t size)
+{
     struct qn_url url;
+    struct qn_cli cli = {.where = "stats"};
     quern_error err = {0};
     if (qn_url_parse(text, &url, &err) == QUERN_OK) {
-        require(read_pieces(&url) <= size);
+        fuzz_require(read_pieces(&url) <= size);
+        try_target(&url);
         qn_url_finish(&url);
     } else {
-        require(err.text[0] != '\0');
+        fuzz_require(err.text[0] != '\0');
     }
     char shown[64];
     qn_url_redact(text, shown, 1 + size % sizeof shown);
-    require(strlen(shown) <= size % sizeof shown);
+    fuzz_require(strlen(shown) <= size % sizeof shown);
+    char *given = NULL;
+    if (qn_cli_url_with_password(&cli, text, &given) == QN_EXIT_OK) {
+        fuzz_require(given != NULL);
+        qn_free(given);
+    }
+}
+
+/* The first line is the password, or the file is refused. */
+static void try_file(const uint8_t *data, size_t size)
+{
+    char path[128];
+    char text[256];
+    struct qn_url url;
+    struct qn_link_target target = {0};
+    quern_error err = {0};
+    (void)snprintf(path, sizeof path, "%s/password", fuzz_dir());
+    (void)snprintf(text, sizeof text, "redis://host?password_file=%s", path);
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    fuzz_require(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+    (void)close(fd);
+    fuzz_require(qn_url_parse(text, &url, &err) == QUERN_OK);
+    if (qn_link_target_init(&target, &url, &err) == QUERN_OK) {
+        size_t length = strlen(target.password);
+        fuzz_require(length > 0 && length <= size && memcmp(target.password, data, length) == 0);
+        fuzz_require(strchr(target.password, '\n') == NULL);
+        qn_link_target_finish(&target);
+    } else {
+        fuzz_require(err.text[0] != '\0');
+    }
+    qn_url_finish(&url);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_copy(data, size);
+    try_url(text, size);
+    try_file(data, size);
     free(text);
     return 0;
 }

@@ -4,6 +4,8 @@
 
 import json
 import os
+import signal
+import subprocess
 import time
 
 import lib_interop
@@ -160,6 +162,70 @@ class OptionTest(ClientTest):
                                                    stdin=task["payload"])
                         self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertEqual(self.go("queue", queue="default")["Size"], 1)
+
+    def test_odd_shapes_of_a_message_mean_the_same_to_both(self):
+        shapes = [
+            "83010a0278788401",  # a group that nobody knows
+            "8301930194018401",  # a group in a group
+            "0801",  # the type again, as a number
+            "2a0105",  # a text where a number is
+            "6d01020304",  # four bytes where a number is
+            "0a026f6b",  # the type again
+            "7a060a016b12017a7a060a016b12017b",  # a header that comes twice
+            "7a0a0a016b12017a23080124",  # what nobody knows in a header
+        ]
+        worker = self.quern_worker(queues=["default", "q"])
+        for shape in shapes:
+            with self.subTest(shape):
+                info = self.go_enqueue(headers={"k": "v"}, process_in_ms=HOUR_MS)
+                key = f"asynq:{{default}}:t:{info['id']}"
+                self.redis.do("HSET", key, "msg",
+                              self.redis.do("HGET", key, "msg") + bytes.fromhex(shape))
+                ours, theirs = self.assert_both_see(info)
+                self.assertEqual(ours["headers"], theirs["headers"])
+                self.go("run", queue="default", id=info["id"])
+                self.until_state("gone", info["id"])
+        self.stop(worker)
+        self.assert_clean()
+
+    def test_a_queue_of_any_name_that_go_can_make_is_served(self):
+        names = ["a{b}", "}x", "tab\tand\nline", "a=b", "ä" * 300, "\x1b[31m"]
+        worker = self.start_work("*=true", *(f"{name}=1" for name in names))
+        infos = [self.go_enqueue(queue=name) for name in names]
+        for info in infos:
+            self.until_state("gone", info["id"], info["queue"])
+        self.assertEqual([run["queue"] for run in self.quern("worker", "list")[0]["runs"]], [])
+        worker.send_signal(signal.SIGTERM)
+        self.assertEqual(worker.wait(lib_interop.PATIENCE_S), 0)
+        self.assert_clean()
+
+    def start_work(self, command, *queues):
+        """A worker of quern's program."""
+        words = [word for queue in queues for word in ("--queue", queue)]
+        process = subprocess.Popen([os.environ["QUERN"], "work", "--exec", command, *words],
+                                   env=self.env, cwd=self.folder, stderr=subprocess.DEVNULL,
+                                   preexec_fn=lib_interop.die_with_parent)
+        self.processes.append(process)
+        return process
+
+    def test_the_locks_of_an_empty_payload_and_of_none_are_the_same_for_both(self):
+        for first, second in (("go", "quern"), ("quern", "go")):
+            for payload, other in ((b"", None), (None, b"")):
+                with self.subTest(first=first, payload=payload):
+                    self.empty()
+                    self.assertTrue(self.lock_by(first, payload))
+                    self.assertFalse(self.lock_by(second, payload))
+                    self.assertTrue(self.lock_by(second, other))
+
+    def lock_by(self, who, payload):
+        """Enqueues a unique task, quern's by its program; whether it was stored."""
+        if who == "go":
+            return "error" not in self.go.ask("enqueue", task={
+                "type": "ok", "payload": b64(payload), "unique_ms": HOUR_MS})
+        operands = ("ok",) if payload is None else ("ok", "-")
+        result = self.quern_result("enqueue", *operands, "--unique", "1h", stdin=payload or b"")
+        self.assertIn(result.returncode, (0, 1), result.stderr)
+        return result.returncode == 0
 
 
 class Runs(ClientTest):

@@ -3,6 +3,7 @@
  * ways, unknown fields, wrong texts and wrong bytes. */
 #include "message/asynq.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/random.h"
@@ -209,20 +210,22 @@ static void bytes_that_are_no_task_are_corrupt(void **state)
 {
     (void)state;
     static const char *const cases[] = {
-        "ff",           /* a tag that does not end */
-        "0a05616263",   /* a text that is cut off */
-        "0a01ff",       /* a type that is not UTF-8 */
-        "3a01ff",       /* an error that is not UTF-8: Go refuses it too */
-        "0a03610062",   /* a type with a NUL */
-        "1a0100",       /* an id that is a NUL */
-        "7a040a0261",   /* an entry that is cut off */
-        "7a030a01ff",   /* a header that is not UTF-8 */
-        "7a0412020061", /* a header's value with a NUL */
-        "08",           /* a number without its value */
-        "0801",         /* a type that is a number */
-        "0b",           /* a group, which proto3 has not */
-        "00",           /* field 0 */
-        "80000a",       /* field 0, written long */
+        "ff",                       /* a tag that does not end */
+        "0a05616263",               /* a text that is cut off */
+        "0a01ff",                   /* a type that is not UTF-8 */
+        "3a01ff",                   /* an error that is not UTF-8: Go refuses it too */
+        "0a03610062",               /* a type with a NUL */
+        "1a0100",                   /* an id that is a NUL */
+        "7a040a0261",               /* an entry that is cut off */
+        "7a030a01ff",               /* a header that is not UTF-8 */
+        "7a0412020061",             /* a header's value with a NUL */
+        "08",                       /* a number without its value */
+        "0b",                       /* a group that does not end */
+        "0c",                       /* the end of a group that did not begin */
+        "8b010b8c01",               /* groups that end in the wrong order */
+        "80ffffffffffffffffff7f00", /* a tag of more than 64 bits */
+        "00",                       /* field 0 */
+        "80000a",                   /* field 0, written long */
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         struct qn_asynq_bytes bytes = test_from_hex(&arena, cases[i]);
@@ -233,6 +236,45 @@ static void bytes_that_are_no_task_are_corrupt(void **state)
         }
         assert_int_equal(err.code, QUERN_E_CORRUPT);
         assert_int_equal(task.payload_size, 77);
+    }
+}
+
+/* Go passes over what it does not expect; the last value of a field, or header, counts. */
+static void what_go_passes_over_is_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *hex;
+        const char *type;
+        const char *again;
+    } cases[] = {
+        {"0a017483010a02787884011a0178", "t", "0a01741a0178"}, /* an unknown group */
+        {"830193010884019401"
+         "0a0174",
+         "t", NULL}, /* crossed: Go refuses it */
+        {"8301930194018401"
+         "0a0174",
+         "t", "0a0174"},                                 /* a group in a group */
+        {"0b13140c0a0174", "t", "0a0174"},               /* groups of known numbers */
+        {"0a01740801", "t", "0a0174"},                   /* a type that is a number */
+        {"0a01742a0105", "t", "0a0174"},                 /* a number that is a text */
+        {"0a01741a01616d01020304", "t", "0a01741a0161"}, /* a moment of four bytes */
+        {"0a01740a0175", "u", "0a0175"},                 /* a field that comes twice */
+        {"0a01747a060a016112017a7a060a016112017b", "t", "0a01747a060a016112017b"},
+        {"0a01747a0a0a016112017a230801247a00", "t", "0a01747a060a016112017a7a040a001200"},
+        {"0a01747a050a01610801", "t", "0a01747a050a01611200"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qn_asynq_bytes bytes = test_from_hex(&arena, cases[i].hex);
+        struct qn_asynq_task task;
+        quern_status status = qn_asynq_task_decode(&arena, bytes.data, bytes.size, &task, &err);
+        if ((status == QUERN_OK) != (cases[i].again != NULL)) {
+            fail_msg("%s: %s", cases[i].hex, quern_status_name(status));
+        }
+        if (status == QUERN_OK) {
+            assert_string_equal(task.type, cases[i].type);
+            test_assert_hex(encode_task(&task), cases[i].again);
+        }
     }
 }
 
@@ -254,12 +296,13 @@ static void empty_message_is_an_empty_task(void **state)
 static void map_entries_may_lack_their_fields(void **state)
 {
     (void)state;
-    struct qn_asynq_task task = decode_task(test_from_hex(&arena, "7a007a0312017a"));
+    struct qn_asynq_task task = decode_task(test_from_hex(&arena, "7a030a016b7a0312017a"));
     assert_int_equal(task.header_count, 2);
-    assert_string_equal(task.headers[0].name, "");
+    assert_string_equal(task.headers[0].name, "k");
     assert_string_equal(task.headers[0].value, "");
+    assert_string_equal(task.headers[1].name, "");
     assert_string_equal(task.headers[1].value, "z");
-    test_assert_hex(encode_task(&task), "7a040a0012007a050a0012017a");
+    test_assert_hex(encode_task(&task), "7a050a016b12007a050a0012017a");
 }
 
 static void few_bytes_cannot_claim_much_memory(void **state)
@@ -276,8 +319,10 @@ static void few_bytes_cannot_claim_much_memory(void **state)
     assert_non_null(strstr(err.text, "too many fields"));
     /* As many as anyone sends are no trouble. */
     static quern_header headers[5000];
+    static char names[5000][8];
     for (size_t i = 0; i < TEST_COUNT(headers); i++) {
-        headers[i] = (quern_header){.name = "k", .value = "v"};
+        (void)snprintf(names[i], sizeof names[i], "%zu", i);
+        headers[i] = (quern_header){.name = names[i], .value = "v"};
     }
     const struct qn_asynq_task many = {.headers = headers, .header_count = TEST_COUNT(headers)};
     assert_int_equal(decode_task(encode_task(&many)).header_count, TEST_COUNT(headers));
@@ -316,6 +361,7 @@ static const struct CMUnitTest tests[] = {
     TEST(seconds_beyond_all_time_mean_for_ever),
     TEST(text_of_an_error_is_cleaned_and_others_are_refused),
     TEST(bytes_that_are_no_task_are_corrupt),
+    TEST(what_go_passes_over_is_left_out),
     TEST(nul_in_an_errors_text_is_replaced),
     TEST(empty_message_is_an_empty_task),
     TEST(map_entries_may_lack_their_fields),

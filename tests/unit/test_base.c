@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/random.h"
 #include "base/sized.h"
 #include "base/str.h"
@@ -54,7 +55,7 @@ static void error_may_be_built_from_its_own_text(void **state)
 static void every_status_has_a_name_of_its_own(void **state)
 {
     (void)state;
-    for (int i = QUERN_OK; i <= QUERN_E_UNSUPPORTED; i++) {
+    for (int i = QUERN_OK; i <= QUERN_E_DENIED; i++) {
         for (int j = QUERN_OK; j < i; j++) {
             assert_string_not_equal(quern_status_name((quern_status)i),
                                     quern_status_name((quern_status)j));
@@ -211,6 +212,53 @@ static void list_keeps_order_and_survives_removing_twice(void **state)
     assert_true(qn_list_empty(&list));
 }
 
+static void decimals_of_any_length_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool taken;
+        uint64_t value;
+        size_t left;
+    } cases[] = {
+        {"0", true, 0, 0},
+        {"12 3", true, 12, 2},
+        {"18446744073709551615", true, UINT64_MAX, 0},
+        {"18446744073709551616", true, UINT64_MAX, 0},
+        {"99999999999999999999999x", true, UINT64_MAX, 1},
+        {"", false, 0, 0},
+        {"-1", false, 0, 2},
+        {" 1", false, 0, 2},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        uint64_t value = 0;
+        struct qn_cursor cursor = {cases[i].text, cases[i].text + strlen(cases[i].text)};
+        assert_int_equal(qn_number_take(&cursor, &value), cases[i].taken);
+        assert_true(value == cases[i].value);
+        assert_int_equal(cursor.end - cursor.at, cases[i].left);
+    }
+    static const char word[] = "ab";
+    struct qn_cursor cursor = {word, word + 1};
+    assert_false(qn_number_take_char(&cursor, 'b'));
+    assert_true(qn_number_take_char(&cursor, 'a'));
+    assert_false(qn_number_take_char(&cursor, 'b'));
+}
+
+static void moments_and_durations_are_clamped(void **state)
+{
+    (void)state;
+    static const int64_t extremes[] = {INT64_MIN, -1, 0, 1, INT64_MAX};
+    for (size_t i = 0; i < TEST_COUNT(extremes); i++) {
+        int64_t moment_ms = qn_moment_ms_of(extremes[i]);
+        int64_t duration_ms = qn_duration_ms_of(extremes[i]);
+        assert_true(moment_ms >= 0 && moment_ms <= QN_MOMENT_MS_MAX);
+        assert_true(duration_ms >= 0 && duration_ms <= QN_DURATION_MS_MAX);
+        assert_true(moment_ms + duration_ms <= INT64_MAX / 2);
+    }
+    assert_int_equal(qn_moment_ms_of(1), 1);
+    assert_int_equal(qn_duration_ms_of(1), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(error_is_set_cut_and_clean),
     cmocka_unit_test(error_may_be_built_from_its_own_text),
@@ -222,6 +270,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(below_is_uniform_and_below),
     cmocka_unit_test(options_of_older_and_newer_callers_are_read),
     cmocka_unit_test(list_keeps_order_and_survives_removing_twice),
+    cmocka_unit_test(decimals_of_any_length_are_read),
+    cmocka_unit_test(moments_and_durations_are_clamped),
 };
 
 TEST_MAIN(tests)

@@ -102,6 +102,20 @@ static void exact_pattern_wins_then_the_longest_prefix(void **state)
     quern_mux_free(mux);
 }
 
+static void a_star_serves_what_no_other_pattern_does(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    add(mux, "*", (char[]){"S"});
+    add(mux, "a", (char[]){"A"});
+    add(mux, "mail:*", (char[]){"M"}); /* no pattern: types that begin so */
+    expect_trace(mux, "x", "S");
+    expect_trace(mux, "a:b", "A");
+    expect_trace(mux, "*", "S");
+    expect_trace(mux, "mail:x", "S");
+    quern_mux_free(mux);
+}
+
 static void the_first_middleware_is_the_outermost(void **state)
 {
     (void)state;
@@ -307,6 +321,7 @@ static void a_cancelled_command_is_terminated_and_not_a_crash(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exact_pattern_wins_then_the_longest_prefix),
+    cmocka_unit_test(a_star_serves_what_no_other_pattern_does),
     cmocka_unit_test(the_first_middleware_is_the_outermost),
     cmocka_unit_test(a_middleware_may_answer_itself),
     cmocka_unit_test(an_unknown_type_gets_the_not_found_outcome),

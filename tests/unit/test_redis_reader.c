@@ -4,6 +4,7 @@
 #include "broker/redis/reader.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 #include "broker/redis/talk.h"
 #include "lib_test.h"
@@ -17,10 +18,10 @@ struct bench {
 
 static void begin(struct bench *bench, size_t reply_size_max)
 {
-    *bench =
-        (struct bench){.target = {.address = "redis://test", .reply_size_max = reply_size_max}};
+    *bench = (struct bench){.target = {.address = "redis://test"}};
     qn_link_init(&bench->link, &bench->target);
     assert_ok(qn_reader_init(&bench->link, &bench->err), bench->err);
+    qn_link_limit(&bench->link, reply_size_max);
 }
 
 static void end(struct bench *bench)
@@ -123,6 +124,69 @@ static void what_is_too_large_is_refused(void **state)
     end(&bench);
 }
 
+static long peak_kib(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+static void memory_is_taken_for_what_has_come_not_for_what_is_announced(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct qn_reply *reply = NULL;
+    begin(&bench, QN_REPLY_TASKS_MAX);
+    long before_kib = peak_kib();
+    static const char announced[] = "*2\r\n*3000000\r\n:1\r\n:2\r\n$500000000\r\nabc";
+    assert_ok(feed(&bench, announced, sizeof announced - 1, &reply), bench.err);
+    assert_null(reply);
+    assert_true(peak_kib() - before_kib < 4096);
+    end(&bench);
+}
+
+static void many_items_are_read_as_they_come(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct qn_reply *reply = NULL;
+    begin(&bench, QN_REPLY_ROWS_MAX);
+    assert_ok(feed(&bench, "*10000\r\n", 8, &reply), bench.err);
+    for (int i = 0; i < 10000; i++) {
+        assert_null(reply);
+        char item[24];
+        int size = snprintf(item, sizeof item, ":%d\r\n", i);
+        assert_ok(feed(&bench, item, (size_t)size, &reply), bench.err);
+    }
+    assert_non_null(reply);
+    assert_int_equal(reply->count, 10000);
+    for (size_t i = 0; i < 10000; i++) {
+        assert_int_equal(qn_reply_int(qn_reply_at(reply, i), -1), i);
+    }
+    end(&bench);
+}
+
+static void long_lines_are_refused(void **state)
+{
+    (void)state;
+    static const char *const starts[] = {"+", "-", ":1", "$1", "*1", "*2\r\n+"};
+    char piece[1000];
+    memset(piece, '1', sizeof piece);
+    for (size_t i = 0; i < TEST_COUNT(starts); i++) {
+        struct bench bench;
+        struct qn_reply *reply = NULL;
+        begin(&bench, QN_REPLY_BRIEF_MAX);
+        quern_status status = feed(&bench, starts[i], strlen(starts[i]), &reply);
+        for (int pieces = 0; status == QUERN_OK && pieces < 70; pieces++) {
+            status = feed(&bench, piece, sizeof piece, &reply);
+        }
+        assert_int_equal(status, QUERN_E_BROKER);
+        assert_string_equal(bench.err.text,
+                            "redis://test: a line larger than 65536 bytes was refused");
+        end(&bench);
+    }
+}
+
 static void the_limit_is_for_one_reply(void **state)
 {
     (void)state;
@@ -171,6 +235,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_reply_is_the_same_however_it_is_cut),
     cmocka_unit_test(several_replies_come_one_by_one),
     cmocka_unit_test(what_is_too_large_is_refused),
+    cmocka_unit_test(memory_is_taken_for_what_has_come_not_for_what_is_announced),
+    cmocka_unit_test(many_items_are_read_as_they_come),
+    cmocka_unit_test(long_lines_are_refused),
     cmocka_unit_test(the_limit_is_for_one_reply),
     cmocka_unit_test(eight_levels_are_read),
     cmocka_unit_test(what_is_no_reply_is_refused),

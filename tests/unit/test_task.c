@@ -134,6 +134,30 @@ static void numbers_that_break_a_rule_are_refused(void **state)
     assert_refused(*state, cases, TEST_COUNT(cases));
 }
 
+static void names_with_marks_of_direction_are_refused(void **state)
+{
+#define TURNED "a\xe2\x80\xaetxt"
+#define SHOWN "\"a\\xe2\\x80\\xaetxt\" has marks that turn the direction of text"
+    static const struct refusal cases[] = {
+        {{.type = TURNED}, "type " SHOWN},
+        {{.type = "t", .queue = TURNED}, "queue " SHOWN},
+        {{.type = "t", .id = TURNED}, "id " SHOWN},
+        {{.type = "t", .group = TURNED}, "group " SHOWN},
+        {{.type = "\xd8\x9c"}, "type \"\\xd8\\x9c\" has marks"},
+        {{.type = "\xe2\x80\x8e"}, "type \"\\xe2\\x80\\x8e\" has marks"},
+        {{.type = "\xe2\x81\xa6"}, "type \"\\xe2\\x81\\xa6\" has marks"},
+    };
+#undef TURNED
+#undef SHOWN
+    assert_refused(*state, cases, sizeof cases / sizeof cases[0]);
+    /* Right-to-left letters themselves, and a joiner of emoji, are no such marks. */
+    const quern_task fine = {.type = "\xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d \xe2\x80\x8d"};
+    struct desk *desk = *state;
+    assert_int_equal(prepare(desk, &fine), QUERN_OK);
+    /* What others stored is served: the rule for names that exist already is the weaker one. */
+    assert_int_equal(qn_queue_name_check("a\xe2\x80\xae", NULL), QUERN_OK);
+}
+
 static void headers_that_break_a_rule_are_refused(void **state)
 {
     static char long_value[QN_HEADER_VALUE_SIZE_MAX + 2];
@@ -143,6 +167,11 @@ static void headers_that_break_a_rule_are_refused(void **state)
     const quern_header empty_name[] = {{"", "1"}};
     const quern_header long_name[] = {{A256 "a", "1"}};
     const quern_header long_values[] = {{"a", long_value}};
+    const quern_header blank_name[] = {{" ", "1"}};
+    const quern_header control_name[] = {{"a\x1b[31m", "1"}};
+    const quern_header turned_name[] = {{"a\xe2\x80\xae"
+                                         "b",
+                                         "1"}};
     const quern_header bad_name[] = {{"\xff", "1"}};
     const quern_header bad_value[] = {{"a", "\xc3("}};
     const quern_header twice[] = {{"a", "1"}, {"b", NULL}, {"a", NULL}};
@@ -151,11 +180,16 @@ static void headers_that_break_a_rule_are_refused(void **state)
         {{.type = "t", .headers = many, .header_count = 65}, "65 headers, at most 64 are allowed"},
         {{.type = "t", .headers = no_name, .header_count = 2}, "header 1 has no name"},
         {{.type = "t", .headers = empty_name, .header_count = 1}, "header 0 has no name"},
-        {{.type = "t", .headers = long_name, .header_count = 1}, "the name of header \"aaa"},
+        {{.type = "t", .headers = long_name, .header_count = 1}, "header name \"aaa"},
+        {{.type = "t", .headers = blank_name, .header_count = 1}, "header name must not be blank"},
+        {{.type = "t", .headers = control_name, .header_count = 1},
+         "header name \"a\\x1b[31m\" has control characters"},
+        {{.type = "t", .headers = turned_name, .header_count = 1},
+         "header name \"a\\xe2\\x80\\xaeb\" has marks that turn the direction of text"},
         {{.type = "t", .headers = long_values, .header_count = 1},
          "the value of header \"a\" has 8193 bytes, at most 8192 are allowed"},
         {{.type = "t", .headers = bad_name, .header_count = 1},
-         "header \"\\xff\" is not valid UTF-8"},
+         "header name \"\\xff\" is not valid UTF-8"},
         {{.type = "t", .headers = bad_value, .header_count = 1}, "header \"a\" is not valid UTF-8"},
         {{.type = "t", .headers = twice, .header_count = 3}, "header \"a\" is given twice"},
     };
@@ -343,6 +377,7 @@ static void attempt_ends_at_its_timeout_or_the_deadline(void **state)
 static const struct CMUnitTest tests[] = {
     DESK_TEST(names_that_break_a_rule_are_refused),
     DESK_TEST(numbers_that_break_a_rule_are_refused),
+    DESK_TEST(names_with_marks_of_direction_are_refused),
     DESK_TEST(headers_that_break_a_rule_are_refused),
     DESK_TEST(zeroes_become_the_defaults),
     DESK_TEST(what_is_at_the_limit_is_taken),

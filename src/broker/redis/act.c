@@ -118,6 +118,7 @@ static quern_status read_lock(struct qn_talk *talk, const char *queue, struct qn
     const struct qn_reply *reply = NULL;
     struct qn_asynq_task message;
     qn_talk_command(talk, "HGET");
+    qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
     qn_look_task_key(talk, queue, &spot);
     qn_talk_text(talk, "msg");
     quern_status status = qn_talk_run(talk, err);

@@ -96,8 +96,8 @@ local function examine(task)
         if task.state ~= 'active' then
             return task.state
         end
-        local mark = action == 'retry' and 'retry' or 'archive'
-        return wanted ~= '' and hash[5] == mark and 'marked' or nil
+        task.mark = (action == 'stop' or hash[5] == 'archive') and 'archive' or 'retry'
+        return wanted ~= '' and hash[5] == task.mark and 'marked' or nil
     end
     if forbidden[action][task.state] then
         return task.state
@@ -203,17 +203,13 @@ function act.delete(task)
     redis.call('DEL', task.key)
 end
 -- A Go worker heeds no mark. With the field of an earlier run of ours the next lease clears it.
-local function mark_and_publish(task, mark)
-    redis.call('HSET', task.key, 'quern_cancel', mark)
+local function mark_and_publish(task)
+    redis.call('HSET', task.key, 'quern_cancel', task.mark)
     redis.call('HSETNX', task.key, 'quern_run', '0 0 0 0 ')
     redis.call('PUBLISH', 'asynq:cancel', task.id)
 end
-function act.retry(task)
-    mark_and_publish(task, 'retry')
-end
-function act.stop(task)
-    mark_and_publish(task, 'archive')
-end
+act.retry = mark_and_publish
+act.stop = mark_and_publish
 for _, task in ipairs(tasks) do
     act[action](task)
 end

@@ -113,7 +113,8 @@ static quern_status encode_runs(struct qn_arena *arena, const struct qn_announce
 
 /* --- What we see ---------------------------------------------------------------------- */
 
-/* The last lines of the record; NULL when memory is out. */
+/* The last lines of the record; NULL when memory is out. A name that Go made may be no line: then
+ * what runs in that queue is not listed. */
 static const char *queue_lines(struct qn_arena *arena, const struct qn_announcement *announcement)
 {
     size_t size = 1;
@@ -123,8 +124,11 @@ static const char *queue_lines(struct qn_arena *arena, const struct qn_announcem
     char *lines = qn_arena_alloc(arena, size);
     char *at = lines;
     for (size_t i = 0; lines != NULL && i < announcement->queue_count; i++) {
-        *at++ = '\n';
-        at = stpcpy(at, announcement->queue_turns[i].name);
+        const char *name = announcement->queue_turns[i].name;
+        if (strchr(name, '\n') == NULL) {
+            *at++ = '\n';
+            at = stpcpy(at, name);
+        }
     }
     if (lines != NULL) {
         *at = '\0';

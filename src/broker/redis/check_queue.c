@@ -47,6 +47,7 @@ static quern_status ask(struct qn_talk *talk, const struct qn_redis_check *check
                         const struct qn_checked_queue *queue, quern_error *err)
 {
     qn_talk_script(talk, &qn_lua_check_queue, 1);
+    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
     qn_talk_prefix(talk, queue->name);
     qn_talk_text(talk, check->repair ? "1" : "0");
     qn_talk_uint(talk, queue->token / 1000);

@@ -312,6 +312,7 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
     const struct qn_reply *reply;
     qn_talk_begin(&talk, page->check->self, QN_LANE_REST, QN_TALK_READS);
     qn_talk_script(&talk, &qn_lua_check_hash, 1);
+    qn_talk_limit(&talk, QN_REPLY_ROWS_MAX);
     qn_talk_prefix(&talk, queue->name);
     for (size_t i = 0; i < count; i++) {
         if (begins(&keys[i], "t:")) {
@@ -352,6 +353,7 @@ static quern_status check_locks(struct page *page, const struct qn_checked_queue
     qn_talk_begin(&talk, page->check->self, QN_LANE_REST,
                   page->check->repair ? QN_TALK_WRITES : QN_TALK_READS);
     qn_talk_script(&talk, &qn_lua_check_lock, 1);
+    qn_talk_limit(&talk, QN_REPLY_ROWS_MAX);
     qn_talk_prefix(&talk, queue->name);
     qn_talk_text(&talk, page->check->repair ? "1" : "0");
     for (size_t i = 0; i < count; i++) {

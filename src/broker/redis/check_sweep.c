@@ -89,6 +89,7 @@ static void add_suspect(struct qn_talk *talk, const struct qn_redis_check *check
                         const struct qn_suspect *suspect)
 {
     qn_talk_script(talk, &qn_lua_check_task, 1);
+    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
     qn_talk_prefix(talk, queue);
     qn_talk_bytes(talk, suspect->id, suspect->id_size);
     qn_talk_text(talk, check->repair ? "1" : "0");
@@ -196,6 +197,7 @@ static quern_status read_page(struct sweep *sweep, const char **cursor, quern_er
     struct qn_talk talk;
     qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
     qn_talk_script(&talk, &qn_lua_check_page, 1);
+    qn_talk_limit(&talk, QN_REPLY_ROWS_MAX);
     qn_talk_prefix(&talk, sweep->queue->name);
     qn_talk_text(&talk, sweep->container);
     qn_talk_text(&talk, sweep->is_list ? "list" : "zset");

@@ -309,5 +309,8 @@ quern_status qn_redis_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
         status = take_all_results(&batch, results, err);
     }
     qn_talk_end(&batch.talk);
+    if (status == QUERN_E_FULL) {
+        qn_redis_explain_full(qn_redis_of(broker), err);
+    }
     return status;
 }

@@ -55,6 +55,7 @@ end
 -- Reading. What is neither 'd' nor 'c' afterwards is stored.
 call('LLEN', Q .. 'pending')
 local rows = {}
+local delayed_count = 0
 for at = messages + count + 1, #ARGV, 7 do
     local row = {state = ARGV[at + 1], at_ms = ARGV[at + 2], lock = ARGV[at + 3],
         lock_ms = ARGV[at + 4], group = ARGV[at + 5], options = ARGV[at + 6]}
@@ -62,6 +63,7 @@ for at = messages + count + 1, #ARGV, 7 do
     if row.state == 'scheduled' then
         call('ZCARD', Q .. 'scheduled')
         call('ZCARD', Q .. 'quern:due')
+        delayed_count = delayed_count + 1
     elseif row.state == 'aggregating' then
         call('ZCARD', Q .. 'g:' .. row.group)
         call('SCARD', Q .. 'groups')
@@ -83,8 +85,23 @@ for i = 1, count do
     end
 end
 
--- Writing.
+-- Where none of our workers forwards, Go does, and leaves the entries of the index behind. So who
+-- adds to it takes twice as many away: of those whose moment is over, what is due there no more.
 local now_ms = string.format('%.0f', now_s * 1000 + math.floor(now_us / 1000))
+local leftovers = {}
+if delayed_count > 0 then
+    local past = call('ZRANGEBYSCORE', Q .. 'quern:due', '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0,
+        2 * delayed_count)
+    for i = 1, #past, 2 do
+        local second = string.format('%.0f', math.ceil(past[i + 1] / 1000))
+        if redis.pcall('ZSCORE', Q .. 'scheduled', past[i]) ~= second and
+            redis.pcall('ZSCORE', Q .. 'retry', past[i]) ~= second then
+            leftovers[#leftovers + 1] = past[i]
+        end
+    end
+end
+
+-- Writing.
 local pending = {}
 local delayed = {}
 local exact = {}
@@ -138,6 +155,9 @@ if #pending > 0 then
 end
 if #delayed > 0 then
     call('ZADD', Q .. 'scheduled', unpack(delayed))
+end
+if #leftovers > 0 then
+    call('ZREM', Q .. 'quern:due', unpack(leftovers))
 end
 if #exact > 0 then
     call('ZADD', Q .. 'quern:due', unpack(exact))

@@ -45,6 +45,7 @@ static bool read_setting(const struct qn_talk *talk, size_t index, char *out, si
 static void ask_setting(struct qn_talk *talk, const char *name)
 {
     qn_talk_command(talk, "CONFIG");
+    qn_talk_limit(talk, QN_REPLY_BRIEF_MAX);
     qn_talk_text(talk, "GET");
     qn_talk_text(talk, name);
 }
@@ -54,6 +55,7 @@ static quern_status ask(struct qn_redis *self, struct said *said, quern_error *e
     struct qn_talk talk;
     qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
     qn_talk_command(&talk, "INFO");
+    qn_talk_limit(&talk, QN_REPLY_BRIEF_MAX);
     ask_setting(&talk, "appendfsync");
     ask_setting(&talk, "save");
     quern_status status = qn_talk_run(&talk, err);

@@ -83,14 +83,9 @@ static quern_status refuse(const struct qn_link *link, const struct qn_reply *re
             err, QUERN_E_UNSUPPORTED,
             "%s: this server is too old (it has no HELLO): wants Redis 6.2 or newer", address);
     }
-    if (strncmp(reply->data, "NOAUTH", 6) == 0) {
-        return qn_error_set(err, QUERN_E_BROKER,
-                            "%s: NOAUTH: the server wants a password, and none was given", address);
-    }
     if (password[0] != '\0' && strstr(reply->data, password) != NULL) {
-        return qn_error_set(err, QUERN_E_BROKER,
-                            "%s: HELLO was refused, in words that have the password in them",
-                            address);
+        return qn_error_set(err, QUERN_E_DENIED,
+                            "%s: login refused, in words that have the password in them", address);
     }
     return qn_reply_refusal(link, reply, "HELLO", NULL, err);
 }

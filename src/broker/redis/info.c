@@ -298,6 +298,7 @@ static void ask_tasks(struct qn_talk *talk, const struct reading *reading, size_
 {
     for (size_t i = first; i < first + count; i++) {
         qn_talk_command(talk, "HMGET");
+        qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
         qn_look_task_key(talk, reading->place->queue, &reading->spots[i]);
         for (size_t j = 0; j < FIELD_COUNT; j++) {
             qn_talk_text(talk, field_names[j]);

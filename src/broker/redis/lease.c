@@ -9,12 +9,12 @@
  * A run is one block: what the reply holds is decoded into the arena of the talk and copied. */
 #include "broker/redis/exchange.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/bug.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "broker/redis/fields.h"
 #include "broker/redis/redis.h"
 
@@ -62,6 +62,7 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     size_t had = taking->reply->run_count;
     taking->command = talk->command_count;
     qn_talk_script(talk, &qn_lua_lease, exchange->queue_count);
+    qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
     for (size_t i = 0; i < exchange->queue_count; i++) {
         qn_talk_prefix(talk, exchange->queues[i].name);
     }
@@ -344,8 +345,13 @@ static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking, st
     (void)next_list(&packed);
     char *token = next_text(&packed, talk->arena, &size);
     uint64_t starts_left = next_number(&packed);
-    quern_status status = token == NULL ? qn_error_nomem(err) : QUERN_OK;
-    found.token = token == NULL ? 0 : strtoull(token, NULL, 10);
+    if (token == NULL) {
+        return qn_error_nomem(err);
+    }
+    struct qn_cursor digits = {token, token + size};
+    bool is_token = qn_number_take(&digits, &found.token) && digits.at == digits.end &&
+                    found.token <= (uint64_t)INT64_MAX;
+    quern_status status = qn_reply_expect(talk, is_token, "lease", err);
     while (status == QUERN_OK && packed.left > 0 && !packed.is_bad) {
         found.queue_index = (size_t)next_number(&packed) - 1;
         uint64_t left = next_number(&packed);
@@ -362,39 +368,46 @@ static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking, st
     return status == QUERN_OK ? qn_reply_expect(talk, !packed.is_bad, "lease", err) : status;
 }
 
-/* "now_ms early solo", then of some queues " number paused deaths braked wait_ms". */
-static int64_t read_head(struct qn_taking *taking, const struct qn_reply *head)
+/* "now_ms early solo", then of some queues " number paused deaths braked wait_ms". False: it is
+ * something else. */
+static bool read_head(struct qn_taking *taking, const struct qn_reply *head, int64_t *ret_now_ms)
 {
     struct qn_exchange *exchange = taking->exchange;
-    char *at = NULL;
-    int64_t now_ms = strtoll(qn_reply_text(head), &at, 10);
-    taking->ended_early = strtol(at, &at, 10) != 0;
-    unsigned long solo = strtoul(at, &at, 10);
+    struct qn_cursor cursor = {head->data, head->data + head->size};
+    uint64_t now_ms = 0;
+    uint64_t early = 0;
+    uint64_t solo = 0;
+    bool good = head->type == QN_REPLY_TEXT && qn_number_take(&cursor, &now_ms) &&
+                now_ms <= QN_MOMENT_MS_MAX && qn_number_take_char(&cursor, ' ') &&
+                qn_number_take(&cursor, &early) && qn_number_take_char(&cursor, ' ') &&
+                qn_number_take(&cursor, &solo) && solo <= exchange->queue_count;
     for (size_t i = 0; i < exchange->queue_count; i++) {
         exchange->queues[i].paused = false;
         exchange->queues[i].braked = false;
         exchange->queues[i].deaths = 0;
         exchange->queues[i].wait_ms = 0;
     }
-    while (*at == ' ') {
-        size_t number = strtoul(at, &at, 10);
-        bool paused = strtol(at, &at, 10) != 0;
-        unsigned long deaths = strtoul(at, &at, 10);
-        bool braked = strtol(at, &at, 10) != 0;
-        int64_t wait_ms = strtoll(at, &at, 10);
-        if (number >= 1 && number <= exchange->queue_count) {
-            struct qn_queue_turn *queue = &exchange->queues[number - 1];
-            queue->paused = paused;
-            queue->deaths = deaths < UINT32_MAX ? (uint32_t)deaths : UINT32_MAX;
-            queue->braked = braked;
-            queue->wait_ms = wait_ms;
+    while (good && cursor.at < cursor.end) {
+        uint64_t values[5] = {0}; /* the number of the queue, paused, deaths, braked, wait_ms */
+        for (size_t i = 0; good && i < 5; i++) {
+            good = qn_number_take_char(&cursor, ' ') && qn_number_take(&cursor, &values[i]);
+        }
+        good = good && values[0] >= 1 && values[0] <= exchange->queue_count &&
+               values[4] <= QN_MOMENT_MS_MAX;
+        if (good) {
+            struct qn_queue_turn *queue = &exchange->queues[values[0] - 1];
+            queue->paused = values[1] != 0;
+            queue->deaths = values[2] < UINT32_MAX ? (uint32_t)values[2] : UINT32_MAX;
+            queue->braked = values[3] != 0;
+            queue->wait_ms = (int64_t)values[4];
         }
     }
-    if (taking->part_count == 0 && exchange->solo != QN_SOLO_NONE) {
-        bool held = solo >= 1 && solo <= exchange->queue_count;
-        exchange->solo_queue = held ? (uint32_t)solo - 1 : (uint32_t)exchange->queue_count;
+    taking->ended_early = early != 0;
+    if (good && taking->part_count == 0 && exchange->solo != QN_SOLO_NONE) {
+        exchange->solo_queue = solo > 0 ? (uint32_t)solo - 1 : (uint32_t)exchange->queue_count;
     }
-    return now_ms;
+    *ret_now_ms = (int64_t)now_ms;
+    return good;
 }
 
 static void undo(struct qn_taking *taking, size_t first_run)
@@ -421,11 +434,11 @@ quern_status qn_taking_read(struct qn_talk *talk, struct qn_taking *taking, quer
     struct items items = {.reply = reply, .at = 1};
     bool has_runs = reply->type == QN_REPLY_ARRAY;
     const struct qn_reply *head = has_runs ? qn_reply_at(reply, 0) : reply;
-    status = qn_reply_expect(talk, head->type == QN_REPLY_TEXT, "lease", err);
+    int64_t now_ms = 0;
+    status = qn_reply_expect(talk, read_head(taking, head, &now_ms), "lease", err);
     if (status != QUERN_OK) {
         return status;
     }
-    int64_t now_ms = read_head(taking, head);
     size_t run_max = has_runs ? reply->count : 0; /* each has a message in it */
     taking->refused = qn_arena_alloc(talk->arena, run_max * sizeof *taking->refused);
     taking->unreadable = qn_arena_alloc(talk->arena, run_max * sizeof *taking->unreadable);

@@ -109,7 +109,9 @@ function ends.r(id, _, first, past)
         message = with_failed_at(message)
     end
     plan_retry(id, now_ms + tonumber(ARGV[first]), false, past, message ~= '' and message)
-    count(counts and 1 or 0, counts and 1 or 0)
+    if ARGV[first + 2] ~= '2' then
+        count(counts and 1 or 0, counts and 1 or 0)
+    end
     return '0'
 end
 function ends.a(id, _, first, past)

@@ -30,6 +30,7 @@
 #define ATTENTIVE_NS 150000 /* how long its answer is looked for without sleeping: two wake-ups */
 #define IN_VAIN_MAX 4       /* looks, one after the other */
 #define TRY_EACH 16         /* requests, after that */
+#define RECEIVE_MAX 16 /* of a look without waiting: who never stops talking must not hold it */
 
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target)
 {
@@ -129,6 +130,9 @@ quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
         if (count > 0) {
             sent += (size_t)count;
             *ret_sent = true;
+            if (sent < size && qn_clock_mono_ns() >= deadline_mono_ns) {
+                return too_slow(link, err);
+            }
         } else if (count < 0 && errno == EAGAIN) {
             if (!qn_connect_wait(link->fd, POLLOUT, deadline_mono_ns)) {
                 return too_slow(link, err);
@@ -156,17 +160,22 @@ static quern_status receive(struct qn_link *link, bool *ret_empty, quern_error *
     return lost(link, count == 0 ? "closed by the server" : strerror(errno), err);
 }
 
+void qn_link_limit(struct qn_link *link, size_t reply_size_max)
+{
+    link->reading.size_max = reply_size_max;
+}
+
 quern_status qn_link_try_read(struct qn_link *link, struct qn_arena *arena,
                               struct qn_reply **ret_reply, quern_error *err)
 {
     struct qn_reply *reply = NULL;
     bool empty = false;
-    while (true) {
+    for (int looks = 0;; looks++) {
         quern_status status = qn_reader_next(link, arena, &reply, err);
         if (status != QUERN_OK) {
             return give_up(link, status);
         }
-        if (reply != NULL || empty) {
+        if (reply != NULL || empty || looks == RECEIVE_MAX) {
             *ret_reply = reply;
             return QUERN_OK;
         }
@@ -185,6 +194,7 @@ quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena, int64_t 
     while (status == QUERN_OK && reply == NULL) {
         bool empty = false;
         bool attentive = is_attentive(link);
+        bool late = qn_clock_mono_ns() >= deadline_mono_ns;
         if (!attentive && !qn_connect_wait(link->fd, POLLIN, deadline_mono_ns)) {
             return too_slow(link, err);
         }
@@ -197,6 +207,9 @@ quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena, int64_t 
         }
         if (attentive && reply != NULL) {
             link->in_vain_count = 0;
+        }
+        if (status == QUERN_OK && reply == NULL && late) {
+            return too_slow(link, err); /* one look after the deadline: we may have been stopped */
         }
     }
     if (status != QUERN_OK) {

@@ -16,6 +16,13 @@
 #include "base/url.h"
 #include "quern/status.h"
 
+/* How many bytes a reply may have, by what was asked; one that is larger is refused while it comes.
+ * Memory is only taken for what has come. A line (a status, an error, a number) has 64 KiB at most,
+ * an array nests 8 deep. */
+#define QN_REPLY_BRIEF_MAX ((size_t)1 << 20)   /* a status, counts, a result a task, news, INFO */
+#define QN_REPLY_ROWS_MAX ((size_t)64 << 20)   /* ids, names, records: a page or a set of them */
+#define QN_REPLY_TASKS_MAX ((size_t)544 << 20) /* messages: the largest value of Redis and more */
+
 /* A reply in the arena of its talk. */
 enum qn_reply_type { QN_REPLY_NIL, QN_REPLY_INT, QN_REPLY_TEXT, QN_REPLY_ERROR, QN_REPLY_ARRAY };
 struct qn_reply {
@@ -25,6 +32,7 @@ struct qn_reply {
     size_t size;
     struct qn_reply **items; /* of an array */
     size_t count;
+    size_t room; /* for items, while they come */
 };
 
 /* Where and as whom; owns its memory. The password is never part of an error or a log line. */
@@ -41,7 +49,6 @@ struct qn_link_target {
     int64_t db;
     int64_t connect_timeout_ms;
     int64_t command_timeout_ms;
-    size_t reply_size_max; /* bytes of one reply */
 };
 /* QUERN_E_INVALID: the text names the part of the URL that is wrong. */
 QUERN_NODISCARD quern_status qn_link_target_init(struct qn_link_target *target,
@@ -51,12 +58,14 @@ void qn_link_target_finish(struct qn_link_target *target);
 struct redisReader;
 /* The reply that is being read. */
 struct qn_reading {
+    const struct redisReader *reader;
     struct qn_arena *arena;
-    size_t size_max;
-    size_t bytes;      /* taken in for it */
+    size_t size_max;   /* what the replies from now on may have */
+    size_t bytes;      /* taken in since it began, also of those behind it */
     size_t items_left; /* that may still be announced by its arrays */
-    bool too_large;
-    bool strange; /* of a type of RESP3, or nested too deep */
+    size_t refused_at; /* the limit that it has passed; 0: none */
+    bool begins;       /* what comes next is the start of a reply */
+    bool strange;      /* of a type of RESP3, or nested too deep */
     bool nomem;
 };
 struct qn_link {
@@ -73,7 +82,8 @@ struct qn_link {
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target);
 void qn_link_close(struct qn_link *link);
 /* Connects and shakes hands if it is not connected. QUERN_E_CONNECT, QUERN_E_TIMEOUT,
- * QUERN_E_BROKER (wrong password, no permission), QUERN_E_BUSY (the server is loading). */
+ * QUERN_E_DENIED (wrong password), QUERN_E_BROKER (no permission), QUERN_E_BUSY (the server is
+ * loading). */
 QUERN_NODISCARD quern_status qn_link_open(struct qn_link *link, int64_t deadline_mono_ns,
                                           quern_error *err);
 /* Either all bytes go out, or the link is closed. *ret_sent: whether any byte may have reached the
@@ -81,12 +91,16 @@ QUERN_NODISCARD quern_status qn_link_open(struct qn_link *link, int64_t deadline
 QUERN_NODISCARD quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
                                            int64_t deadline_mono_ns, bool *ret_sent,
                                            quern_error *err);
-/* Reads one reply; closes the link on failure. A reply that is an error is a reply. */
+/* The limit of the replies that are read from now on; QN_REPLY_BRIEF_MAX on a new connection. */
+void qn_link_limit(struct qn_link *link, size_t reply_size_max);
+/* Reads one reply; closes the link on failure. A reply that is an error is a reply. The deadline
+ * holds however the bytes trickle in. */
 QUERN_NODISCARD quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena,
                                           int64_t deadline_mono_ns, struct qn_reply **ret_reply,
                                           quern_error *err);
 /* The next reply if it is there, else NULL, without waiting; for the listener, which polls the fd
- * when it got NULL. A part of a reply lives in the arena: reset it only after a whole one. */
+ * when it got NULL: more may be there, as it does not look for ever. A part of a reply lives in the
+ * arena: reset it only after a whole one. */
 QUERN_NODISCARD quern_status qn_link_try_read(struct qn_link *link, struct qn_arena *arena,
                                               struct qn_reply **ret_reply, quern_error *err);
 /* Of an idle link: has it died, or said something nobody asked for? Then it must be closed. */

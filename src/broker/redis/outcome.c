@@ -49,7 +49,7 @@ static quern_status put_message(struct qn_talk *talk, const struct qn_outcome *o
     int64_t more = QN_BUG(RETRY_COUNTED_TWICE) ? 2 : 1;
     message.retry_count = run->retry_count + (outcome->kind == QN_RETRY ? more : 0);
     message.error = outcome->error != NULL ? outcome->error : message.error;
-    if (outcome->kind != QN_SNOOZE) {
+    if (outcome->kind != QN_SNOOZE && outcome->kind != QN_ASIDE) {
         message.failed_at_ms = 0; /* the script puts it at the end */
     }
     status = qn_asynq_task_encode(talk->arena, &message, &bytes, err);
@@ -100,10 +100,13 @@ static quern_status put_later(struct qn_talk *talk, const struct qn_outcome *out
                               quern_error *err)
 {
     bool failed = outcome->kind == QN_RETRY;
+    bool aside = outcome->kind == QN_ASIDE;
     put_head(talk, "r", outcome->run);
     qn_talk_int(talk, outcome->delay_ms);
-    qn_talk_int(talk, failed ? QUERN_CAUSE_RETRY : QUERN_CAUSE_SNOOZE);
-    qn_talk_text(talk, failed ? "1" : "0");
+    qn_talk_int(talk, failed  ? QUERN_CAUSE_RETRY
+                      : aside ? outcome->run->cause
+                              : QUERN_CAUSE_SNOOZE);
+    qn_talk_text(talk, failed ? "1" : aside ? "2" : "0");
     if (failed || outcome->error != NULL) {
         return put_message(talk, outcome, err);
     }
@@ -183,6 +186,7 @@ static quern_status put_outcome(struct qn_talk *talk, const struct qn_outcome *o
         return uses_up_attempts(outcome) ? put_archive(talk, outcome, err)
                                          : put_later(talk, outcome, err);
     case QN_SNOOZE:
+    case QN_ASIDE:
         return put_later(talk, outcome, err);
     case QN_ARCHIVE:
     case QN_CANCEL:

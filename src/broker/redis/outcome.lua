@@ -6,7 +6,8 @@
 --   u: done; lock
 --   e: dropped; lock
 --   c: completed; lock, retention in ms, 1 if there is a result, the result
---   r: to retry; delay in ms, cause, 1 if it counts as failed, message ("": as it is)
+--   r: to retry; delay in ms, cause, 1 if it counts as failed, 2 if it was only put aside, message
+--      ("": as it is)
 --   a: archived; message
 --   g: given back; cause
 --   x: crashed; cause, 1 if it had started, message ("": as it is), in words, how long it lived in

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* reader.c - hiredis' reader with functions of ours, which put the replies into an arena.
  *
- * What a server says is not trusted: nesting ends at 8 levels, the bytes of one reply are limited
- * by the target, and an array is believed only as far as the reply's limit could hold that many
- * items. After an error the reader is of no use; the link is closed then.
+ * What a server says is not trusted: nesting ends at 8 levels, a line at 64 KiB, a reply at the
+ * limit of its kind (link.h), and so do the structs of its items, which may be larger than they. An
+ * array gets room as its items come, whatever it announces. hiredis looks for the end of a line
+ * from its start whenever bytes come, so a line without end would cost time by the square of its
+ * length, if it were not refused. After an error the reader is of no use; the link is closed then.
  *
  * Works with hiredis 0.14 and 1.x: the later ones have more types of replies, which the server does
  * not send as we speak RESP2 with it, and let arrays nest deeper. Both are refused here. */
@@ -16,13 +18,37 @@
 
 #define KEPT_SIZE_MAX ((size_t)1 << 20) /* of the reader's buffer between replies */
 #define ITEM_SIZE_MIN 4                 /* of an item of an array: ":1\r\n" */
-#define DEPTH_MAX 8                     /* of arrays in arrays */
+#define ITEM_COST (sizeof(struct qn_reply) + sizeof(struct qn_reply *))
+#define DEPTH_MAX 8 /* of arrays in arrays */
+#define LINE_SIZE_MAX 65536
 
 #if HIREDIS_MAJOR >= 1
 typedef size_t item_count;
 #else
 typedef int item_count;
 #endif
+
+/* Room for the item at this index: as much as has come could fill, then twice as much. */
+static bool make_room(struct qn_reading *reading, struct qn_reply *array, size_t index)
+{
+    if (index < array->room) {
+        return true;
+    }
+    size_t arrived = (reading->reader->len - reading->reader->pos) / ITEM_SIZE_MIN + 1;
+    size_t room = 2 * array->room > arrived ? 2 * array->room : arrived;
+    room = room < array->count ? room : array->count;
+    struct qn_reply **items = qn_arena_alloc(reading->arena, room * sizeof(struct qn_reply *));
+    if (items == NULL) {
+        reading->nomem = true;
+        return false;
+    }
+    if (array->room > 0) {
+        memcpy(items, array->items, array->room * sizeof(struct qn_reply *));
+    }
+    array->items = items;
+    array->room = room;
+    return true;
+}
 
 static struct qn_reply *new_reply(const redisReadTask *task, enum qn_reply_type type)
 {
@@ -35,9 +61,19 @@ static struct qn_reply *new_reply(const redisReadTask *task, enum qn_reply_type 
     *reply = (struct qn_reply){.type = type, .data = ""};
     if (task->parent != NULL) {
         struct qn_reply *parent = task->parent->obj;
-        parent->items[task->idx] = reply;
+        size_t index = (size_t)task->idx;
+        if (!make_room(reading, parent, index)) {
+            return NULL;
+        }
+        parent->items[index] = reply;
     }
     return reply;
+}
+
+static void *too_large(struct qn_reading *reading, size_t limit)
+{
+    reading->refused_at = limit;
+    return NULL;
 }
 
 /* What we did not ask for. */
@@ -64,6 +100,9 @@ static void *make_string(const redisReadTask *task, char *data, size_t size)
         task->type != REDIS_REPLY_ERROR) {
         return refuse(task);
     }
+    if (task->type != REDIS_REPLY_STRING && size > LINE_SIZE_MAX) {
+        return too_large(reading, LINE_SIZE_MAX);
+    }
     char *copy = qn_arena_alloc(reading->arena, size + 1);
     if (copy == NULL) {
         reading->nomem = true;
@@ -87,20 +126,14 @@ static void *make_array(const redisReadTask *task, item_count count)
         return refuse(task);
     }
     size_t size = (size_t)count;
-    if (size > reading->size_max / ITEM_SIZE_MIN || size > reading->items_left) {
-        reading->too_large = true;
-        return NULL;
+    if (size > reading->items_left) {
+        return too_large(reading, reading->size_max);
     }
     reading->items_left -= size;
-    struct qn_reply **items = qn_arena_alloc(reading->arena, size * sizeof(struct qn_reply *));
-    struct qn_reply *reply = items == NULL ? NULL : new_reply(task, QN_REPLY_ARRAY);
-    if (reply == NULL) {
-        reading->nomem = true;
-        return NULL;
+    struct qn_reply *reply = new_reply(task, QN_REPLY_ARRAY);
+    if (reply != NULL) {
+        reply->count = size;
     }
-    memset(items, 0, size * sizeof *items);
-    reply->items = items;
-    reply->count = size;
     return reply;
 }
 
@@ -150,10 +183,10 @@ static redisReplyObjectFunctions functions = {
     .freeObject = free_reply,
 };
 
-static void begin_reply(struct qn_link *link)
+/* What was taken in, but not read. */
+static size_t unread(const struct qn_link *link)
 {
-    link->reading.bytes = 0;
-    link->reading.items_left = link->reading.size_max / ITEM_SIZE_MIN;
+    return link->reader->len - link->reader->pos;
 }
 
 quern_status qn_reader_init(struct qn_link *link, quern_error *err)
@@ -162,10 +195,10 @@ quern_status qn_reader_init(struct qn_link *link, quern_error *err)
     if (link->reader == NULL) {
         return qn_error_nomem(err);
     }
-    link->reading = (struct qn_reading){.size_max = link->target->reply_size_max};
+    link->reading =
+        (struct qn_reading){.reader = link->reader, .size_max = QN_REPLY_BRIEF_MAX, .begins = true};
     link->reader->privdata = &link->reading;
     link->reader->maxbuf = KEPT_SIZE_MAX;
-    begin_reply(link);
     return QUERN_OK;
 }
 
@@ -184,9 +217,10 @@ static quern_status fail(const struct qn_link *link, quern_error *err)
     if (reading->nomem) {
         return qn_error_nomem(err);
     }
-    if (reading->too_large) {
-        return qn_error_set(err, QUERN_E_BROKER, "%s: a reply larger than %zu bytes was refused",
-                            address, reading->size_max);
+    if (reading->refused_at > 0) {
+        return qn_error_set(err, QUERN_E_BROKER, "%s: a %s larger than %zu bytes was refused",
+                            address, reading->refused_at == LINE_SIZE_MAX ? "line" : "reply",
+                            reading->refused_at);
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: this does not speak Redis: %s", address,
                         reading->strange ? "a reply of a kind that nobody asked for"
@@ -195,26 +229,41 @@ static quern_status fail(const struct qn_link *link, quern_error *err)
 
 quern_status qn_reader_feed(struct qn_link *link, const char *data, size_t size, quern_error *err)
 {
-    struct qn_reading *reading = &link->reading;
-    if (size > reading->size_max - reading->bytes) {
-        reading->too_large = true;
-        return fail(link, err);
-    }
-    reading->bytes += size;
+    link->reading.bytes += size;
     return redisReaderFeed(link->reader, data, size) == REDIS_OK ? QUERN_OK : fail(link, err);
+}
+
+/* After a look for a reply: whether what has come of it is within the limits. */
+static bool is_within_limits(struct qn_link *link, bool whole)
+{
+    const struct redisReader *reader = link->reader;
+    struct qn_reading *reading = &link->reading;
+    size_t size = reading->bytes - (whole ? unread(link) : 0);
+    if (size > reading->size_max) {
+        reading->refused_at = reading->size_max;
+    } else if (!whole && unread(link) > LINE_SIZE_MAX &&
+               memmem(reader->buf + reader->pos, LINE_SIZE_MAX, "\r\n", 2) == NULL) {
+        reading->refused_at = LINE_SIZE_MAX;
+    }
+    return reading->refused_at == 0;
 }
 
 quern_status qn_reader_next(struct qn_link *link, struct qn_arena *arena,
                             struct qn_reply **ret_reply, quern_error *err)
 {
+    struct qn_reading *reading = &link->reading;
     void *reply = NULL;
-    link->reading.arena = arena;
-    if (redisReaderGetReply(link->reader, &reply) != REDIS_OK) {
+    reading->arena = arena;
+    if (reading->begins) {
+        reading->begins = false;
+        reading->bytes = unread(link);
+        reading->items_left = reading->size_max / ITEM_COST;
+    }
+    if (redisReaderGetReply(link->reader, &reply) != REDIS_OK ||
+        !is_within_limits(link, reply != NULL)) {
         return fail(link, err);
     }
-    if (reply != NULL) {
-        begin_reply(link);
-    }
+    reading->begins = reply != NULL;
     *ret_reply = reply;
     return QUERN_OK;
 }

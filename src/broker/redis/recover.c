@@ -260,6 +260,7 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_swee
     size_t command = talk->command_count;
     int64_t sent_ms = qn_clock_boot_ms(recovering->self->base.clock);
     qn_talk_script(talk, &qn_lua_recover, 1);
+    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
     qn_talk_prefix(talk, sweep->queue);
     qn_talk_uint(talk, recovering->left);
     qn_talk_int(talk, PAGE);

@@ -61,6 +61,9 @@ QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
                                            struct qn_broker **ret_broker, quern_error *err);
 void qn_redis_close(struct qn_broker *broker);
 
+/* Adds the server's limit to an error that says that its memory is full; no talk is under way. */
+void qn_redis_explain_full(struct qn_redis *self, quern_error *err);
+
 /* --- The operations; each in the file of its name, with the contract of broker.h ------- */
 
 quern_status qn_redis_enqueue(struct qn_broker *broker, struct qn_stamp stamp,

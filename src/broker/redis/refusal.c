@@ -4,7 +4,10 @@
  * An error starts with a code in capitals. Inside of a script Redis 6.2 hides it behind words of
  * its own; 7.0 puts it first and ends with the line of the script. A refusal for want of permission
  * inside of a script has a code of its own in none of them, and does not name the command before
- * 7.2: there the line tells it. */
+ * 7.2: there the line tells it.
+ *
+ * Codes that a person can do something about are told in words, with the code behind them to search
+ * for. All others keep the words of the server. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,22 +66,36 @@ static bool is_prohibition(const char **words)
     return false;
 }
 
-static quern_status status_of(const char *text)
+/* What a code of the server means to us, and to people. */
+struct meaning {
+    const char *code;
+    quern_status status;
+    const char *words;
+};
+
+static const struct meaning meanings[] = {
+    {"OOM", QUERN_E_FULL, "the server's memory is full"},
+    {"MISCONF", QUERN_E_FULL,
+     "the server cannot save its data and stores nothing until it can; see its log"},
+    {"LOADING", QUERN_E_BUSY, "the server is loading its data"},
+    {"BUSY", QUERN_E_BUSY, "the server is busy with a script of somebody"},
+    {"MASTERDOWN", QUERN_E_BUSY, "this is a replica that has lost its master"},
+    {"READONLY", QUERN_E_BUSY, "this is a replica, and nothing can be stored here"},
+    {"TRYAGAIN", QUERN_E_BUSY, "the server asks to try again"},
+    {"CLUSTERDOWN", QUERN_E_BUSY, "the cluster is down"},
+    {"WRONGTYPE", QUERN_E_CORRUPT, "a key is not of the type that it should have"},
+    {"WRONGPASS", QUERN_E_DENIED, "login refused, user or password is wrong"},
+    {"NOAUTH", QUERN_E_DENIED, "login refused, the server wants a password"},
+};
+
+static const struct meaning *meaning_of(const char *text)
 {
-    static const struct {
-        const char *code;
-        quern_status status;
-    } codes[] = {
-        {"OOM", QUERN_E_FULL},      {"MISCONF", QUERN_E_FULL},     {"LOADING", QUERN_E_BUSY},
-        {"BUSY", QUERN_E_BUSY},     {"MASTERDOWN", QUERN_E_BUSY},  {"READONLY", QUERN_E_BUSY},
-        {"TRYAGAIN", QUERN_E_BUSY}, {"CLUSTERDOWN", QUERN_E_BUSY}, {"WRONGTYPE", QUERN_E_CORRUPT},
-    };
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-        if (starts_with_code(text, codes[i].code)) {
-            return codes[i].status;
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
+        if (starts_with_code(text, meanings[i].code)) {
+            return &meanings[i];
         }
     }
-    return QUERN_E_BROKER;
+    return NULL;
 }
 
 /* The number of the script's line that the error came from; 0: it does not say. */
@@ -127,22 +144,31 @@ quern_status qn_reply_refusal(const struct qn_link *link, const struct qn_reply 
 {
     const char *address = link->target->address;
     const char *words = at_code(reply->data);
-    quern_status status = status_of(words);
+    const char *where = script != NULL ? script->name : command;
+    const struct meaning *meaning = meaning_of(words);
+    if (meaning != NULL && meaning->status == QUERN_E_CORRUPT) {
+        return qn_error_set(err, meaning->status, "%s: %s: %s (%s)", address, where, meaning->words,
+                            meaning->code);
+    }
+    if (meaning != NULL) { /* it is about the server, whatever was asked */
+        return qn_error_set(err, meaning->status, "%s: %s (%s)", address, meaning->words,
+                            meaning->code);
+    }
     long line = script == NULL ? 0 : script_line(reply->data);
-    char where[64];
     char called[COMMAND_SIZE] = "";
     if (line > 0) {
-        (void)snprintf(where, sizeof where, "%s.lua:%ld", script->name, line);
         command_of_line(script, line, called);
-    } else {
-        (void)snprintf(where, sizeof where, "%s", script != NULL ? script->name : command);
     }
     bool prohibited = is_prohibition(&words);
     int size = (int)(line > 0 ? size_of_words(words) : strlen(words));
-    if (!prohibited) {
-        return qn_error_set(err, status, "%s: %s: %.*s", address, where, size, words);
+    if (prohibited) {
+        return qn_error_set(err, QUERN_E_BROKER,
+                            "%s: %s%s%s: NOPERM %.*s; docs/protocol/redis.md has an ACL that works",
+                            address, where, called[0] == '\0' ? "" : ": ", called, size, words);
     }
-    return qn_error_set(err, status,
-                        "%s: %s%s%s: NOPERM %.*s; docs/protocol/redis.md has an ACL that works",
-                        address, where, called[0] == '\0' ? "" : ": ", called, size, words);
+    if (line > 0) { /* a fault of the script, which only its author can find */
+        return qn_error_set(err, QUERN_E_BROKER, "%s: %s: %.*s (its line %ld)", address, where,
+                            size, words, line);
+    }
+    return qn_error_set(err, QUERN_E_BROKER, "%s: %s: %.*s", address, where, size, words);
 }

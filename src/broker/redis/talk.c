@@ -90,8 +90,18 @@ static bool make_room_for_arg(struct qn_talk *talk)
 static void add_command(struct qn_talk *talk, const struct qn_script *script)
 {
     if (!talk->failed && make_room_for_command(talk)) {
-        talk->commands[talk->command_count++] =
-            (struct qn_talk_command){.script = script, .first_arg = talk->arg_count};
+        talk->commands[talk->command_count++] = (struct qn_talk_command){
+            .script = script,
+            .first_arg = talk->arg_count,
+            .reply_size_max = script == NULL ? QN_REPLY_ROWS_MAX : QN_REPLY_BRIEF_MAX,
+        };
+    }
+}
+
+void qn_talk_limit(struct qn_talk *talk, size_t reply_size_max)
+{
+    if (!talk->failed) {
+        talk->commands[talk->command_count - 1].reply_size_max = reply_size_max;
     }
 }
 
@@ -233,6 +243,7 @@ static quern_status read_replies(struct qn_talk *talk, size_t first, quern_error
     for (size_t i = first; i < talk->command_count; i++) {
         struct qn_talk_command *command = &talk->commands[i];
         if (is_wanted(command)) {
+            qn_link_limit(link, command->reply_size_max);
             quern_status status =
                 qn_link_read(link, talk->arena, talk->deadline_ns, &command->reply, err);
             if (status != QUERN_OK) {

@@ -50,6 +50,7 @@ struct qn_talk_command {
     const struct qn_script *script; /* NULL: a plain command */
     size_t first_arg;
     size_t arg_count;
+    size_t reply_size_max;
     struct qn_reply *reply;
 };
 
@@ -82,6 +83,10 @@ void qn_talk_command(struct qn_talk *talk, const char *name);
 void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t key_count);
 /* The same with its text, so that the server knows it when it comes to what follows. */
 void qn_talk_script_text(struct qn_talk *talk, const struct qn_script *script, size_t key_count);
+/* The limit of the reply to the latest command, one of link.h. Until it is said: QN_REPLY_BRIEF_MAX
+ * for a script, which answers with what we made, QN_REPLY_ROWS_MAX for a command, which answers
+ * with what anybody may have put there. */
+void qn_talk_limit(struct qn_talk *talk, size_t reply_size_max);
 void qn_talk_text(struct qn_talk *talk, const char *text);
 void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size);
 void qn_talk_int(struct qn_talk *talk, int64_t value);   /* copied */
@@ -105,8 +110,9 @@ quern_status qn_talk_fail(const struct qn_talk *talk, quern_status status, quern
 QUERN_NODISCARD quern_status qn_talk_run(struct qn_talk *talk, quern_error *err);
 /* The reply to the index-th command. An error reply becomes a status: OOM, MISCONF: QUERN_E_FULL;
  * LOADING, BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY; WRONGTYPE:
- * QUERN_E_CORRUPT; NOAUTH, WRONGPASS, NOPERM and all others: QUERN_E_BROKER; the text has the
- * server's words, the name of the script or command, and the address. */
+ * QUERN_E_CORRUPT; NOAUTH, WRONGPASS: QUERN_E_DENIED; NOPERM and all others: QUERN_E_BROKER. The
+ * text has the address, words for people and the code, or the script or command and the server's
+ * words. */
 QUERN_NODISCARD quern_status qn_talk_reply(const struct qn_talk *talk, size_t index,
                                            const struct qn_reply **ret_reply, quern_error *err);
 

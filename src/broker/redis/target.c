@@ -22,7 +22,6 @@
 
 #define CONNECT_TIMEOUT_MS 5000
 #define COMMAND_TIMEOUT_MS 10000
-#define REPLY_SIZE_MAX ((size_t)544 << 20) /* the largest value of Redis and what is around it */
 #define DB_MAX 1000000
 #define KNOWN_PARAMS "db, password_file and, for the program quern, password_env"
 #define PASSWORD_SIZE 4096
@@ -186,7 +185,6 @@ quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_
         .db = -1, /* not given */
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .command_timeout_ms = COMMAND_TIMEOUT_MS,
-        .reply_size_max = REPLY_SIZE_MAX,
     };
     struct draft draft = {.password = url->password};
     quern_status status = read_place(target, url, err);

@@ -23,7 +23,8 @@ enum {
     PING_AFTER_MS = 5000, /* of silence */
     PONG_WITHIN_MS = 4000,
     LOOK_AFTER_MS_MIN = 50, /* where there is no tracking */
-    LOOK_AFTER_MS_MAX = 100
+    LOOK_AFTER_MS_MAX = 100,
+    NEWS_MAX = 1000 /* taken in at once: a flood of them must not outlast an interruption */
 };
 static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 
@@ -75,6 +76,7 @@ static void take_message(struct qn_watch *watch, const struct qn_reply *reply,
 static void hear(struct qn_watch *watch, struct qn_wakeup *wakeup)
 {
     struct qn_reply *reply = NULL;
+    int left = NEWS_MAX;
     do {
         quern_status status = qn_link_try_read(&watch->listener, &watch->arena, &reply, NULL);
         if (status != QUERN_OK) {
@@ -88,7 +90,7 @@ static void hear(struct qn_watch *watch, struct qn_wakeup *wakeup)
         watch->pinged = false;
         take_message(watch, reply, wakeup);
         qn_arena_reset(&watch->arena);
-    } while (watch->cancel_id[0] == '\0');
+    } while (watch->cancel_id[0] == '\0' && --left > 0);
 }
 
 /* With mutex held: asks a silent listener whether it is there, and gives it up if it does not say
@@ -278,8 +280,9 @@ quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
         if (status == QUERN_OK && asked) {
             status = look_up_cancellation(self, &wakeup, err);
         }
-        /* One that is not for us is no reason to stop waiting. */
-    } while (status == QUERN_OK && asked && !wakeup.work && wakeup.cancel == QN_CANCEL_NONE);
+        /* One that is not for us is no reason to stop waiting, unless they never end. */
+    } while (status == QUERN_OK && asked && !wakeup.work && wakeup.cancel == QN_CANCEL_NONE &&
+             qn_clock_mono_ns() < sleep.until_mono_ns);
     if (status == QUERN_OK) {
         *ret_wakeup = wakeup;
     }

@@ -6,14 +6,15 @@
  * namespace), its heartbeat decides. What they run is read from the tasks themselves, so it is not
  * as old as the heartbeat. Go's servers are in asynq:servers, with the runs that they told of.
  *
- * All is read at slightly different moments; what cannot be read is not shown. */
-#include <stdio.h>
+ * All is read at slightly different moments; what cannot be read is not shown. Workers and runs are
+ * sorted once and found by halving, since both may be thousands. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "broker/owner.h"
 #include "broker/redis/announce.h"
+#include "broker/redis/fields.h"
 #include "broker/redis/look.h"
 #include "message/asynq.h"
 #include "task/task.h"
@@ -22,7 +23,6 @@
 
 #define SERVERS_MAX 4096
 #define PAGE_SIZE 256
-#define TIMEOUT_MS_DEFAULT (1800 * INT64_C(1000)) /* asynq's, for a message without any limit */
 #define ITEMS_PER_RUN 5
 
 struct run {
@@ -36,9 +36,12 @@ struct listing {
     const struct qn_reply *records; /* of asynq:quern:workers */
     const struct qn_reply *servers; /* of asynq:servers, with scores */
     const struct qn_reply *queues;
-    struct run *runs; /* of our workers, in order of worker and start */
+    struct run *runs;             /* of our workers, in order of worker and start */
+    quern_worker_run_info *infos; /* of the runs, in the same order */
     size_t run_count;
     size_t run_capacity;
+    const char **ids; /* of the records, in order */
+    size_t id_count;
     bool (*on_worker)(const quern_worker_info *worker, void *user);
     void *user;
     bool stopped; /* on_worker has enough */
@@ -74,17 +77,6 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
 
 /* --- What our workers run ------------------------------------------------------------- */
 
-static bool is_known(const struct listing *listing, const char *queue, const char *id)
-{
-    for (size_t i = 0; i < listing->run_count; i++) {
-        const quern_worker_run_info *info = &listing->runs[i].info;
-        if (info->queue == queue && strcmp(info->task_id, id) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static quern_status make_room(struct listing *listing, quern_error *err)
 {
     if (listing->run_count < listing->run_capacity) {
@@ -103,49 +95,33 @@ static quern_status make_room(struct listing *listing, quern_error *err)
     return QUERN_OK;
 }
 
-/* From quern_opts, where the task has it, else from the message, as a worker does. */
-static int64_t run_deadline_ms(const char *opts, const struct qn_asynq_task *message,
-                               int64_t started_at_ms)
-{
-    struct qn_task limits = {.timeout_ms = message->timeout_ms,
-                             .deadline_at_ms = message->deadline_at_ms};
-    long long timeout_ms = 0;
-    long long deadline_at_ms = 0;
-    if (sscanf(opts, "%*d %lld %lld", &timeout_ms, &deadline_at_ms) == 2) {
-        limits.timeout_ms = timeout_ms;
-        limits.deadline_at_ms = deadline_at_ms;
-    } else if (limits.timeout_ms == 0 && limits.deadline_at_ms == 0) {
-        limits.timeout_ms = TIMEOUT_MS_DEFAULT;
-    }
-    return qn_task_run_deadline_ms(&limits, started_at_ms);
-}
-
 /* reply: runs.lua's; first: of the run's items. */
 static quern_status keep_run(struct listing *listing, const char *queue,
                              const struct qn_reply *reply, size_t first, quern_error *err)
 {
     struct qn_asynq_task message;
+    struct qn_task task;
+    struct qn_field_opts opts;
     const char *id = qn_reply_text(qn_reply_at(reply, first));
+    const char *given = qn_reply_text(qn_reply_at(reply, first + 3));
     const struct qn_reply *bytes = qn_reply_at(reply, first + 4);
-    if (is_known(listing, queue, id)) {
-        return QUERN_OK; /* it moved to the next page while we looked */
-    }
+    qn_field_opts_read(given, strlen(given), &opts);
     quern_status status =
-        qn_asynq_task_decode(listing->talk.arena, bytes->data, bytes->size, &message, NULL);
+        qn_redis_task_decode(listing->talk.arena, bytes->data, bytes->size, queue, id,
+                             given[0] != '\0' ? &opts : NULL, &message, &task, NULL);
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? qn_error_nomem(err) : QUERN_OK;
     }
     status = make_room(listing, err);
     if (status == QUERN_OK) {
         int64_t started_at_ms = qn_reply_int(qn_reply_at(reply, first + 2), 0);
-        const char *opts = qn_reply_text(qn_reply_at(reply, first + 3));
-        listing->runs[listing->run_count++] = (struct run){
-            .worker_id = qn_reply_text(qn_reply_at(reply, first + 1)),
-            .info = {.task_id = id,
-                     .task_type = message.type,
-                     .queue = queue,
-                     .started_at_ms = started_at_ms,
-                     .deadline_at_ms = run_deadline_ms(opts, &message, started_at_ms)}};
+        listing->runs[listing->run_count++] =
+            (struct run){.worker_id = qn_reply_text(qn_reply_at(reply, first + 1)),
+                         .info = {.task_id = id,
+                                  .task_type = task.type,
+                                  .queue = queue,
+                                  .started_at_ms = started_at_ms,
+                                  .deadline_at_ms = qn_task_run_deadline_ms(&task, started_at_ms)}};
     }
     return status;
 }
@@ -157,6 +133,7 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
     const struct qn_reply *reply;
     size_t command = talk->command_count;
     qn_talk_script(talk, &qn_lua_runs, 1);
+    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
     qn_talk_prefix(talk, queue);
     qn_talk_uint(talk, first);
     qn_talk_uint(talk, PAGE_SIZE);
@@ -188,7 +165,34 @@ static int compare_runs(const void *left, const void *right)
         order = (a->info.started_at_ms > b->info.started_at_ms) -
                 (a->info.started_at_ms < b->info.started_at_ms);
     }
-    return order != 0 ? order : strcmp(a->info.task_id, b->info.task_id);
+    if (order == 0) {
+        order = strcmp(a->info.task_id, b->info.task_id);
+    }
+    return order != 0 ? order : strcmp(a->info.queue, b->info.queue);
+}
+
+/* A run that moved to the next page while we looked was read twice. */
+static quern_status sort_runs(struct listing *listing, quern_error *err)
+{
+    size_t count = 0;
+    struct run *runs = listing->runs;
+    if (listing->run_count == 0) {
+        return QUERN_OK;
+    }
+    listing->infos =
+        qn_arena_alloc(listing->talk.arena, listing->run_count * sizeof listing->infos[0]);
+    if (listing->infos == NULL) {
+        return qn_error_nomem(err);
+    }
+    qsort(runs, listing->run_count, sizeof runs[0], compare_runs);
+    for (size_t i = 0; i < listing->run_count; i++) {
+        if (count == 0 || compare_runs(&runs[count - 1], &runs[i]) != 0) {
+            runs[count] = runs[i];
+            listing->infos[count++] = runs[i].info;
+        }
+    }
+    listing->run_count = count;
+    return QUERN_OK;
 }
 
 static quern_status read_runs(struct listing *listing, quern_error *err)
@@ -204,29 +208,37 @@ static quern_status read_runs(struct listing *listing, quern_error *err)
             status = QUERN_OK; /* a damaged queue hides no other */
         }
     }
-    if (status == QUERN_OK && listing->run_count > 0) {
-        qsort(listing->runs, listing->run_count, sizeof listing->runs[0], compare_runs);
-    }
-    return status;
+    return status == QUERN_OK ? sort_runs(listing, err) : status;
 }
 
 /* --- Our workers ---------------------------------------------------------------------- */
 
-static quern_status show(struct listing *listing, quern_worker_info *info, quern_error *err)
+/* Where the runs of this worker begin. */
+static size_t first_run(const struct listing *listing, const char *worker_id)
 {
-    quern_worker_run_info *runs =
-        qn_arena_alloc(listing->talk.arena, (listing->run_count + 1) * sizeof *runs);
-    if (runs == NULL) {
-        return qn_error_nomem(err);
-    }
-    info->runs = runs;
-    for (size_t i = 0; i < listing->run_count; i++) {
-        if (strcmp(listing->runs[i].worker_id, info->id) == 0) {
-            runs[info->run_count++] = listing->runs[i].info;
+    size_t low = 0;
+    size_t high = listing->run_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(listing->runs[middle].worker_id, worker_id) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
+    return low;
+}
+
+static void show(struct listing *listing, quern_worker_info *info)
+{
+    size_t first = first_run(listing, info->id);
+    size_t end = first;
+    while (end < listing->run_count && strcmp(listing->runs[end].worker_id, info->id) == 0) {
+        end++;
+    }
+    info->runs = end > first ? &listing->infos[first] : NULL;
+    info->run_count = end - first;
     listing->stopped = !listing->on_worker(info, listing->user);
-    return QUERN_OK;
 }
 
 static quern_status show_ours(struct listing *listing, quern_error *err)
@@ -241,7 +253,7 @@ static quern_status show_ours(struct listing *listing, quern_error *err)
             status = QUERN_OK;
         } else if (status == QUERN_OK &&
                    qn_owner_lives(record.owner, record.info.heartbeat_at_ms, listing->now_ms)) {
-            status = show(listing, &record.info, err);
+            show(listing, &record.info);
         }
     }
     return status;
@@ -249,14 +261,29 @@ static quern_status show_ours(struct listing *listing, quern_error *err)
 
 /* --- Go's servers --------------------------------------------------------------------- */
 
+static int compare_ids(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static quern_status sort_ids(struct listing *listing, quern_error *err)
+{
+    size_t count = listing->records->count / 2;
+    listing->ids = qn_arena_alloc(listing->talk.arena, (count + 1) * sizeof listing->ids[0]);
+    if (listing->ids == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < count; i++) {
+        listing->ids[i] = qn_reply_text(qn_reply_at(listing->records, 2 * i));
+    }
+    listing->id_count = count;
+    qsort(listing->ids, count, sizeof listing->ids[0], compare_ids);
+    return QUERN_OK;
+}
+
 static bool is_ours(const struct listing *listing, const char *id)
 {
-    for (size_t i = 0; i + 1 < listing->records->count; i += 2) {
-        if (strcmp(qn_reply_text(qn_reply_at(listing->records, i)), id) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return bsearch(&id, listing->ids, listing->id_count, sizeof id, compare_ids) != NULL;
 }
 
 static int compare_queues(const void *left, const void *right)
@@ -356,9 +383,13 @@ static quern_status show_servers(struct listing *listing, quern_error *err)
         qn_talk_command(talk, "GET");
         qn_talk_text(talk, key);
         qn_talk_command(talk, "HVALS");
+        qn_talk_limit(talk, QN_REPLY_TASKS_MAX); /* Go keeps payloads there */
         qn_talk_text(talk, runs == NULL ? "" : runs);
     }
     quern_status status = servers->count > 1 ? qn_talk_run(talk, err) : QUERN_OK;
+    if (status == QUERN_OK) {
+        status = sort_ids(listing, err);
+    }
     for (size_t i = 0; status == QUERN_OK && !listing->stopped && i + 1 < servers->count; i += 2) {
         const struct qn_reply *text;
         const struct qn_reply *runs;

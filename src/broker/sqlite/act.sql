@@ -23,7 +23,7 @@ UPDATE quern_task SET state = 5, at_ms = ?2 WHERE seq = ?1;
 DELETE FROM quern_task WHERE seq = ?1;
 
 -- name: act_cancel
-UPDATE quern_task SET cancel = ?2 WHERE seq = ?1;
+UPDATE quern_task SET cancel = max(cancel, ?2) WHERE seq = ?1;
 
 -- name: archive_count
 SELECT count(*) FROM quern_task WHERE queue = ?1 AND state >= 5 AND state BETWEEN 5 AND 5;

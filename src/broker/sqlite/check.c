@@ -45,7 +45,6 @@ static quern_status forward(struct qn_check *check, const char *queue, size_t *r
 }
 
 static const struct qn_rule rules[] = {
-    {"I9", QN_SEVERITY_VIOLATED, sql_find_missing_index, NULL, NULL},
     {"I9", QN_SEVERITY_VIOLATED, sql_find_wrong_version, NULL, NULL},
     {"I7", QN_SEVERITY_VIOLATED, sql_find_counter_behind, sql_mend_counter_behind, NULL},
     {"I6", QN_SEVERITY_VIOLATED, sql_find_missing_queue, sql_mend_missing_queue, NULL},
@@ -93,6 +92,9 @@ quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
     bool safe = false;
     bool rows = false;
     quern_status status = qn_check_integrity(&check, !repair, &safe, &rows, err);
+    if (status == QUERN_OK) {
+        status = qn_check_schema(&check, err);
+    }
     if (status == QUERN_OK) {
         status = read_leases_over(&check, err);
     }

@@ -36,6 +36,8 @@ QUERN_NODISCARD quern_status qn_check_rule(struct qn_check *check, const struct 
  * ours, which the rules mend. Those are reported only with report_rows. */
 QUERN_NODISCARD quern_status qn_check_integrity(struct qn_check *check, bool report_rows,
                                                 bool *ret_safe, bool *ret_rows, quern_error *err);
+/* What is missing of our tables and indexes, and what others have put on them (trust.c). */
+QUERN_NODISCARD quern_status qn_check_schema(struct qn_check *check, quern_error *err);
 /* What is worth knowing about the file and the directory beside it. */
 void qn_check_notes(struct qn_check *check);
 

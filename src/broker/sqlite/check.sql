@@ -14,12 +14,6 @@
 -- name: check_integrity
 PRAGMA quick_check(100);
 
--- name: find_missing_index
-SELECT '', '', 'the index ' || column1 || ' is missing', 0, NULL
-FROM (VALUES ('quern_task_id'), ('quern_task_pending'), ('quern_task_suspect'),
-    ('quern_task_lease'), ('quern_task_due'), ('quern_task_rest'), ('quern_lock_until'))
-WHERE column1 NOT IN (SELECT name FROM sqlite_master WHERE type = 'index');
-
 -- name: find_wrong_version
 SELECT '', '', printf('quern_meta says schema %s, this library has %d',
     coalesce((SELECT schema_version FROM quern_meta WHERE one = 1), 'nothing'), ?3), 0, NULL

@@ -18,6 +18,9 @@
 #define BUSY_NAP_US_MIN 50
 #define BUSY_NAP_US_MAX 800
 #define PATH_SHOWN_MAX 120
+#define STEPS_PER_LOOK 5000 /* of SQLite's machine, between two looks at the clock */
+/* The longest row that is read: a payload of 512 MiB, which a client may allow, and the rest. */
+#define ROW_SIZE_MAX (576 << 20)
 
 static int wait_for_lock(void *user, int tries)
 {
@@ -45,6 +48,40 @@ void qn_conn_give_way(void)
     (void)nanosleep(&nap, NULL); /* cut short by a signal: they get their turn at the next step */
 }
 
+static int look_at_clock(void *user)
+{
+    const struct qn_conn *conn = user;
+    return conn->deadline_ns != 0 && qn_clock_mono_ns() > conn->deadline_ns ? 1 : 0;
+}
+
+void qn_conn_limit(struct qn_conn *conn, int64_t timeout_ms)
+{
+    conn->deadline_ns = timeout_ms == 0 ? 0 : qn_clock_mono_ns() + timeout_ms * INT64_C(1000000);
+}
+
+/* The file may come from anywhere, and others may have written to it. */
+static int distrust(struct qn_conn *conn)
+{
+    static const struct {
+        int setting;
+        int value;
+    } settings[] = {
+        {SQLITE_DBCONFIG_DEFENSIVE, 1},      {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+        {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+        {SQLITE_DBCONFIG_ENABLE_FKEY, 0},
+    };
+    int code = SQLITE_OK;
+    for (size_t i = 0; code == SQLITE_OK && i < sizeof settings / sizeof settings[0]; i++) {
+        code = sqlite3_db_config(conn->db, settings[i].setting, settings[i].value, (int *)NULL);
+    }
+    (void)sqlite3_limit(conn->db, SQLITE_LIMIT_LENGTH, ROW_SIZE_MAX);
+    (void)sqlite3_limit(conn->db, SQLITE_LIMIT_ATTACHED, 0);
+    sqlite3_progress_handler(conn->db, STEPS_PER_LOOK, look_at_clock, conn);
+    return code == SQLITE_OK
+               ? sqlite3_exec(conn->db, "PRAGMA cell_size_check = ON", NULL, NULL, NULL)
+               : code;
+}
+
 quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags, int64_t busy_max_ms,
                           quern_error *err)
 {
@@ -52,14 +89,15 @@ quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags, int
     qn_random_init(&conn->jitter);
     int code =
         sqlite3_open_v2(path, &conn->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+    if (code == SQLITE_OK) {
+        (void)sqlite3_busy_handler(conn->db, wait_for_lock, conn);
+        code = distrust(conn);
+    }
     if (code != SQLITE_OK) {
         quern_status status = qn_conn_fail(conn, code, err);
         qn_conn_close(conn);
         return status;
     }
-    (void)sqlite3_busy_handler(conn->db, wait_for_lock, conn);
-    /* The file may come from anywhere: functions in its schema are not to be trusted. */
-    (void)sqlite3_db_config(conn->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
     return QUERN_OK;
 }
 
@@ -112,6 +150,8 @@ static quern_status status_of(int code, int system_error)
         return QUERN_E_FULL;
     case SQLITE_NOMEM:
         return QUERN_E_NOMEM;
+    case SQLITE_INTERRUPT: /* look_at_clock */
+        return QUERN_E_TIMEOUT;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return QUERN_E_CORRUPT;
@@ -134,12 +174,15 @@ quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
     }
     size_t size = strlen(conn->path);
     bool cut = size > PATH_SHOWN_MAX;
+    const char *advice = status == QUERN_E_CORRUPT
+                             ? "; keep a copy, then try .recover of the sqlite3 shell"
+                         : status == QUERN_E_TIMEOUT ? ": it took too long; try quern doctor"
+                                                     : "";
     const char *words = conn->db != NULL ? sqlite3_errmsg(conn->db) : sqlite3_errstr(code);
-    return qn_error_set(
-        err, status, "sqlite %s%s: %s%s%s%s", cut ? "..." : "",
-        cut ? conn->path + size - PATH_SHOWN_MAX : conn->path, words, system_error != 0 ? ": " : "",
-        system_error != 0 ? strerror(system_error) : "",
-        status == QUERN_E_CORRUPT ? "; keep a copy, then try .recover of the sqlite3 shell" : "");
+    return qn_error_set(err, status, "sqlite %s%s: %s%s%s%s", cut ? "..." : "",
+                        cut ? conn->path + size - PATH_SHOWN_MAX : conn->path, words,
+                        system_error != 0 ? ": " : "",
+                        system_error != 0 ? strerror(system_error) : "", advice);
 }
 
 static sqlite3_stmt *prepare(struct qn_conn *conn, const char *sql, unsigned flags)

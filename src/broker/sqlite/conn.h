@@ -31,6 +31,7 @@ struct qn_conn {
     int64_t busy_max_ms;     /* how long to wait for the locks of other processes */
     int64_t busy_since_ns;   /* of the wait under way */
     struct qn_random jitter; /* so that waiting processes do not march in step */
+    int64_t deadline_ns;     /* CLOCK_MONOTONIC; statements are given up then; 0: never */
     bool reopen;             /* a commit failed half-way: not to be used again as it is */
     struct {
         const char *sql;
@@ -38,9 +39,12 @@ struct qn_conn {
     } statements[QN_CONN_STATEMENTS_MAX];
 };
 
-/* flags as for sqlite3_open_v2. */
+/* flags as for sqlite3_open_v2. What is in the file is not trusted: neither triggers nor views of
+ * it run, nor functions that its schema calls. */
 QUERN_NODISCARD quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags,
                                           int64_t busy_max_ms, quern_error *err);
+/* Statements that still run so long from now are given up (QUERN_E_TIMEOUT); 0: never. */
+void qn_conn_limit(struct qn_conn *conn, int64_t timeout_ms);
 /* Forgets the statements and closes. A zeroed struct is fine. */
 void qn_conn_close(struct qn_conn *conn);
 /* Between two steps of a long piece of work: long enough for every process that waits for the lock

@@ -80,8 +80,10 @@ quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn
         self->writer.reopen = status != QUERN_OK;
     }
     if (status == QUERN_OK) {
+        qn_conn_limit(&self->writer, 0); /* waiting for locks has a limit of its own */
         struct qn_query begin = qn_query_start(&self->writer, sql_begin_write);
         status = qn_query_run(&begin, NULL, err);
+        qn_conn_limit(&self->writer, QN_SQLITE_STEP_MS_MAX);
     }
     if (status != QUERN_OK) {
         qn_gate_leave(&self->gate);
@@ -94,6 +96,7 @@ quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn
 /* SQLite rolls back by itself after some errors; then there is nothing left to do. */
 static void roll_back(struct qn_conn *conn)
 {
+    qn_conn_limit(conn, 0);
     if (!sqlite3_get_autocommit(conn->db)) {
         struct qn_query query = qn_query_start(conn, sql_rollback);
         if (qn_query_run(&query, NULL, NULL) != QUERN_OK) {
@@ -106,6 +109,7 @@ static void roll_back(struct qn_conn *conn)
 
 quern_status qn_sqlite_commit(struct qn_sqlite *self, quern_error *err)
 {
+    qn_conn_limit(&self->writer, 0);
     struct qn_query query = qn_query_start(&self->writer, sql_commit);
     (void)qn_query_row(&query);
     bool unknown = (query.code & 0xff) == SQLITE_IOERR;
@@ -141,6 +145,7 @@ quern_status qn_sqlite_read_begin(struct qn_sqlite *self, struct qn_conn **ret_c
         status = qn_sqlite_open_reader(self, err);
     }
     if (status == QUERN_OK) {
+        qn_conn_limit(&self->reader, QN_SQLITE_LOOK_MS_MAX);
         struct qn_query query = qn_query_start(&self->reader, sql_begin_read);
         status = qn_query_run(&query, NULL, err);
     }

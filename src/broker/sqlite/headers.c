@@ -43,7 +43,7 @@ size_t qn_sqlite_headers_count(const void *blob, size_t size)
 void qn_sqlite_headers_unpack(const void *blob, size_t size, quern_header *headers, size_t count)
 {
     const char *at = blob;
-    const char *end = at + size;
+    const char *end = count == 0 ? at : at + size; /* there may be no blob at all */
     for (size_t i = 0; i < count && at < end; i++) {
         headers[i].name = at;
         at += strlen(at) + 1;

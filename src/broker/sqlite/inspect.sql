@@ -38,13 +38,13 @@ SELECT no, id, owner, host, pid, status, queues, concurrency, strict, started_at
     heartbeat_at_ms
 FROM quern_worker ORDER BY started_at_ms, no;
 
--- name: worker_run_count
-SELECT count(*) FROM quern_task WHERE state = 1 AND worker = ?1 AND started = 1;
-
+-- In the order of the workers above, so that both are read side by side.
 -- name: worker_runs
-SELECT t.id, t.type, coalesce(q.name, ''), t.started_at_ms, t.timeout_ms, t.deadline_at_ms
-FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
-WHERE t.state = 1 AND t.worker = ?1 AND t.started = 1 ORDER BY t.started_at_ms, t.seq LIMIT ?2;
+SELECT t.id, t.type, coalesce(q.name, ''), t.started_at_ms, t.timeout_ms, t.deadline_at_ms, w.no
+FROM quern_task AS t JOIN quern_worker AS w ON w.no = t.worker
+    LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state = 1 AND t.started = 1
+ORDER BY w.started_at_ms, w.no, t.started_at_ms, t.seq;
 
 -- All queues, or the one of that name.
 -- name: queue_names
@@ -101,7 +101,7 @@ AND (?3 IS NULL OR type = ?3)
 AND (?4 IS NULL OR substr(CAST(type AS BLOB), 1, length(?4)) = ?4)
 AND (?5 IS NULL OR grp = ?5)
 AND (?6 IS NULL OR instr(payload, ?6) > 0 OR instr(CAST(error AS BLOB), ?6) > 0)
-AND (?7 = 0 OR cancel <> ?7)
+AND (?7 = 0 OR cancel < ?7)
 
 -- name: page_union
 UNION ALL

@@ -3,10 +3,11 @@
  *
  * First all runs are read, queue by queue, each queue from where the last reading ended: its quota,
  * then what other queues could not fill (design.md 4.2). Within a queue the tasks with a crash on
- * record stand in an index of their own; both rows are merged by place, with at most start_count_now
- * suspects in all. A task past its deadline goes to the archive instead and is not counted; when
- * many were, taking ends early, so that the transaction stays short, and the caller is told so.
- * Then the runs, in the order in which the caller gets them, are given their tokens and written. */
+ * record stand in an index of their own; both rows are merged by place, with at most
+ * start_count_now suspects in all. A task past its deadline goes to the archive instead and is not
+ * counted; when many were, taking ends early, so that the transaction stays short, and the caller
+ * is told so. Then the runs, in the order in which the caller gets them, are given their tokens and
+ * written. */
 #include <string.h>
 
 #include "base/assert.h"

@@ -215,6 +215,7 @@ static quern_status open_file(struct qn_sqlite *self, const struct qn_url *url,
     }
     status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
                           self->base.command_timeout_ms, err);
+    qn_conn_limit(&self->writer, QN_SQLITE_STEP_MS_MAX);
     bool empty = false;
     if (status == QUERN_OK) {
         status = qn_sqlite_file_check(&self->writer, &empty, err);

@@ -35,6 +35,20 @@ SELECT count(*) FILTER (WHERE name = 'quern_meta'),
        count(*) FILTER (WHERE substr(name, 1, 7) <> 'sqlite_' AND substr(name, 1, 6) <> 'quern_')
 FROM sqlite_master WHERE type = 'table';
 
+-- What is ours or on ours, and views that read it. The names of triggers' tables keep the case in
+-- which they were written.
+-- name: our_objects
+SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema
+WHERE substr(lower(name), 1, 6) = 'quern_' OR substr(lower(tbl_name), 1, 6) = 'quern_'
+    OR (type = 'view' AND instr(lower(sql), 'quern_') > 0)
+ORDER BY type DESC, name DESC;
+
+-- name: columns
+SELECT name FROM pragma_table_xinfo(?1);
+
+-- name: column
+SELECT 1 FROM pragma_table_xinfo(?1) WHERE name = ?2;
+
 -- name: version
 SELECT schema_version FROM quern_meta WHERE one = 1;
 

@@ -128,7 +128,15 @@ static quern_status apply_archive(struct qn_ledger *ledger, struct qn_ledger_que
     return status;
 }
 
-/* Retry, and snooze, which is a retry that counts for nothing. */
+static quern_cause cause_of_later(const struct qn_outcome *outcome)
+{
+    if (outcome->kind == QN_ASIDE) {
+        return outcome->run->cause;
+    }
+    return outcome->kind == QN_RETRY ? QUERN_CAUSE_RETRY : QUERN_CAUSE_SNOOZE;
+}
+
+/* Retry, and snooze and aside, which are retries that count for nothing. */
 static quern_status apply_later(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
                                 const struct qn_outcome *outcome, enum qn_applied *ret_applied,
                                 quern_error *err)
@@ -145,13 +153,15 @@ static quern_status apply_later(struct qn_ledger *ledger, struct qn_ledger_queue
     }
     qn_query_int(&query, at_ms);
     qn_query_int(&query, !failed ? 0 : QN_BUG(RETRY_COUNTED_TWICE) ? 2 : 1);
-    qn_query_int(&query, failed ? QUERN_CAUSE_RETRY : QUERN_CAUSE_SNOOZE);
+    qn_query_int(&query, cause_of_later(outcome));
     qn_query_text(&query, outcome->error);
     qn_query_int(&query, ledger->now_ms);
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
-        qn_ledger_count(queue, failed ? 1 : 0, failed ? 1 : 0);
+        if (outcome->kind != QN_ASIDE) {
+            qn_ledger_count(queue, failed ? 1 : 0, failed ? 1 : 0);
+        }
         *ret_applied = QN_APPLIED;
         if (failed && QN_BUG(UNIQUE_LOCK_WRONG)) {
             const struct qn_task *task = &outcome->run->task;
@@ -244,6 +254,7 @@ quern_status qn_outcome_apply(struct qn_ledger *ledger, const struct qn_outcome 
     case QN_RETRY:
         return apply_retry(ledger, queue, outcome, ret_applied, err);
     case QN_SNOOZE:
+    case QN_ASIDE:
         return apply_later(ledger, queue, outcome, ret_applied, err);
     case QN_ARCHIVE:
     case QN_CANCEL:

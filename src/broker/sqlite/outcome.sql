@@ -19,8 +19,9 @@ DELETE FROM quern_task WHERE seq = ?1 AND token = ?2 AND state IN (2, 4) AND cau
 UPDATE quern_task SET state = 6, at_ms = ?3, completed_at_ms = ?4, result = iif(?5, ?6, result)
 WHERE seq = ?1 AND token = ?2 AND state IN (2, 4) AND cause IN (4, 6);
 
+-- Its run has spoken: there is nothing left to salvage.
 -- name: outcome_retry
-UPDATE quern_task SET state = 4, at_ms = ?3, retry_count = retry_count + ?4, cause = ?5,
+UPDATE quern_task SET state = 4, token = 0, at_ms = ?3, retry_count = retry_count + ?4, cause = ?5,
     error = coalesce(?6, error), failed_at_ms = iif(?4, ?7, failed_at_ms),
     lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
     progress_note = NULL

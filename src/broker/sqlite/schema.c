@@ -3,8 +3,9 @@
  *
  * The version is a row of quern_meta. An empty file gets the tables; a file that has only tables
  * of others is refused unless `quern db init` asks for ours beside them; a newer version is
- * refused. Migrations run in one transaction, after a second look at the version inside it, so
- * that two processes that open a new file together do it once. */
+ * refused, and so are tables that quern did not make so (trust.c). Migrations run in one
+ * transaction, after a second look at the version inside it, so that two processes that open a new
+ * file together do it once. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "broker/owner.h"
@@ -43,8 +44,8 @@ static quern_status read_version(struct qn_conn *conn, int64_t *ret_version, boo
     return status;
 }
 
-static quern_status check_version(const struct qn_conn *conn, int64_t version, bool others,
-                                  bool create, bool init, quern_error *err)
+static quern_status check_version(struct qn_conn *conn, int64_t version, bool others, bool create,
+                                  bool init, quern_error *err)
 {
     if (version > QN_SQLITE_SCHEMA_VERSION) {
         return qn_error_set(err, QUERN_E_CORRUPT,
@@ -62,16 +63,23 @@ static quern_status check_version(const struct qn_conn *conn, int64_t version, b
         return qn_error_set(err, QUERN_E_NOT_FOUND, "sqlite %s: an empty file, no queues in it",
                             conn->path);
     }
-    return QUERN_OK;
+    return version == 0 ? QUERN_OK : qn_sqlite_schema_trust(conn, version, err);
+}
+
+quern_status qn_sqlite_schema_make(struct qn_conn *conn, int64_t from, int64_t to, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (int64_t version = from; status == QUERN_OK && version < to; version++) {
+        status = qn_conn_exec(conn, migrations[version], err);
+    }
+    return status;
 }
 
 static quern_status migrate(struct qn_conn *conn, int64_t from, int64_t now_ms, quern_error *err)
 {
-    for (int64_t version = from; version < QN_SQLITE_SCHEMA_VERSION; version++) {
-        quern_status status = qn_conn_exec(conn, migrations[version], err);
-        if (status != QUERN_OK) {
-            return status;
-        }
+    quern_status status = qn_sqlite_schema_make(conn, from, QN_SQLITE_SCHEMA_VERSION, err);
+    if (status != QUERN_OK) {
+        return status;
     }
     char boot_id[QN_BOOT_ID_SIZE];
     struct qn_query query = qn_query_start_once(conn, sql_set_version);
@@ -109,6 +117,7 @@ quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool in
     if (status != QUERN_OK || version == QN_SQLITE_SCHEMA_VERSION) {
         return status;
     }
+    qn_conn_limit(conn, 0); /* a migration may rewrite every row */
     status = qn_conn_exec(conn, "BEGIN IMMEDIATE", err);
     if (status != QUERN_OK) {
         return status;

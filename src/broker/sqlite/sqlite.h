@@ -18,7 +18,11 @@
 #include "broker/broker.h"
 #include "broker/sqlite/conn.h"
 
-#define QN_WAITER_ID_SIZE 33 /* 32 hexadecimal digits */
+/* How long the statements of one transaction may take. No honest file needs a fraction of that; in
+ * a crafted one the pages can form a maze. */
+#define QN_SQLITE_STEP_MS_MAX 60000
+#define QN_SQLITE_LOOK_MS_MAX 300000 /* for reading, since a look may pass over all tasks */
+#define QN_WAITER_ID_SIZE 33         /* 32 hexadecimal digits */
 
 /* Lets one thread at a time to the writing connection, urgent ones before all others. */
 struct qn_gate {
@@ -173,6 +177,12 @@ const char *qn_sqlite_network_fs(const char *path);
 /* Brings the schema to this version. init: also beside the tables of others. */
 QUERN_NODISCARD quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool init,
                                                       int64_t now_ms, quern_error *err);
+/* Runs the migrations from version `from` to version `to`, without noting that. */
+QUERN_NODISCARD quern_status qn_sqlite_schema_make(struct qn_conn *conn, int64_t from, int64_t to,
+                                                   quern_error *err);
+/* Whether our tables are those of this version, as our own statements make them (trust.c). */
+QUERN_NODISCARD quern_status qn_sqlite_schema_trust(struct qn_conn *conn, int64_t version,
+                                                    quern_error *err);
 #define QN_SQLITE_SCHEMA_VERSION 1
 
 /* --- The sync thread (sync.c) ------------------------------------------------------------ */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* url_advice.c - broker URLs that almost certainly mean something else than they say.
+ *
+ * A text without a scheme is the path of a file, so "localhost:6379" or ":memory:" would make a
+ * file of that name: a client stores its tasks there, and no worker ever looks. Such a text is
+ * refused with the right way to write it; a file that really has such a name is written ./NAME. */
+#include "broker/url_advice.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+#define SHOWN_SIZE 128
+
+/* "host:6379", "user:password@host:6379", with or without "/0" behind it. */
+static bool is_host_and_port(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    const char *slash = strchr(text, '/');
+    if (colon == NULL || colon == text || (slash != NULL && slash < colon)) {
+        return false;
+    }
+    size_t digits = strspn(colon + 1, "0123456789");
+    const char *rest = colon + 1 + digits;
+    rest += rest[0] == '/' ? 1 + strspn(rest + 1, "0123456789") : 0;
+    return digits > 0 && digits <= 5 && rest[0] == '\0';
+}
+
+static quern_status check_path(const char *text, quern_error *err)
+{
+    static const char *const starts[] = {"redis:", "rediss:", "redis-socket:", "sqlite:"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        if (qn_str_starts_with(text, starts[i])) {
+            return qn_error_set(err, QUERN_E_INVALID,
+                                "the broker URL lacks // behind its scheme (a file of such a name "
+                                "is written ./NAME)");
+        }
+    }
+    if (strcmp(text, ":memory:") == 0) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "broker \":memory:\": tasks in the memory of one process cannot be "
+                            "shared or survive it: name a file, for a test a temporary one");
+    }
+    if (qn_str_starts_with(text, "file:")) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "broker \"file:\": write the path alone or sqlite:///path/file.db");
+    }
+    if (is_host_and_port(text)) {
+        char shown[SHOWN_SIZE];
+        qn_url_redact(text, shown, sizeof shown);
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "broker \"%s\" is the path of a file here; a server is written "
+                            "redis://%s, a file of such a name ./%s",
+                            shown, shown, shown);
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_url_advice(const struct qn_url *url, quern_error *err)
+{
+    static const struct {
+        const char *scheme;
+        quern_status status;
+        const char *advice;
+    } schemes[] = {
+        {"rediss", QUERN_E_UNSUPPORTED,
+         "TLS is not supported yet; use redis:// through a tunnel of yours (stunnel, ssh -L)"},
+        {"redis-sentinel", QUERN_E_UNSUPPORTED,
+         "Sentinel is not supported yet; name the master by redis://host:port"},
+        {"redis-cluster", QUERN_E_UNSUPPORTED,
+         "Redis Cluster is not supported yet; use a server that stands alone"},
+        {"valkey", QUERN_E_INVALID, "write redis://host:port, it is the same for Valkey"},
+        {"unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
+        {"redis+unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
+        {"file", QUERN_E_INVALID, "write the path alone or sqlite:///path/file.db"},
+        {"sqlite3", QUERN_E_INVALID, "write sqlite:///path/file.db"},
+    };
+    if (url->scheme[0] == '\0') {
+        return check_path(url->path, err);
+    }
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        if (strcmp(url->scheme, schemes[i].scheme) == 0) {
+            return qn_error_set(err, schemes[i].status, "broker %s://: %s", url->scheme,
+                                schemes[i].advice);
+        }
+    }
+    return QUERN_OK;
+}

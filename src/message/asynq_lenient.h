@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* asynq_lenient.h - messages that Go reads and protobuf-c refuses. */
+#ifndef QN_MESSAGE_ASYNQ_LENIENT_H
+#define QN_MESSAGE_ASYNQ_LENIENT_H
+
+#include "message/asynq_wire.h"
+
+/* What Go's decoder makes nothing of left out: groups, and fields of ours with another type on the
+ * wire. `out` has `size` bytes. False: Go does not read it, either. */
+bool qn_lenient_copy(const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t size,
+                     uint8_t *out, size_t *ret_size);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* served.c - whether the queues of a worker are those that its owner meant.
+ *
+ * Any text is the name of a queue, and serving a queue that nobody fills looks like an idle worker.
+ * So a name that reads like a list ("a,b") or a pattern ("*") is refused, unless a queue of exactly
+ * that name exists; and what does not exist yet is named in the log when the worker starts. */
+#include <string.h>
+
+#include "base/error.h"
+#include "task/task.h"
+#include "worker/internal.h"
+
+static bool note_queue(const quern_queue_info *queue, void *user)
+{
+    struct quern_worker *worker = user;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        if (strcmp(worker->queue_names[i], queue->name) == 0) {
+            worker->queue_found[i] = true;
+        }
+    }
+    return true;
+}
+
+quern_status qn_worker_check_queues(struct quern_worker *worker, quern_error *err)
+{
+    quern_status listed = qn_broker_queues(worker->broker, note_queue, worker, err);
+    worker->queues_known = listed == QUERN_OK;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        const char *name = worker->queue_names[i];
+        if (!qn_queue_name_is_odd(name) || worker->queue_found[i]) {
+            continue;
+        }
+        if (listed != QUERN_OK) {
+            return listed;
+        }
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "there is no queue \"%.60s\": each queue is named by itself, without "
+                            "commas and patterns",
+                            name);
+    }
+    return QUERN_OK; /* nothing else needs the list: damaged data stop no worker */
+}
+
+void qn_worker_tell_queues(struct quern_worker *worker)
+{
+    for (size_t i = 0; worker->queues_known && i < worker->queue_count; i++) {
+        if (!worker->queue_found[i]) {
+            QN_LOG(&worker->log, QUERN_LOG_INFO,
+                   "queue does not exist yet, its first task makes it",
+                   QN_LOG_TEXT("queue", worker->queue_names[i]));
+        }
+    }
+}

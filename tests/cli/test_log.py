@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The log of quern work: its formats, and that nothing stored can forge a line or a field."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+
+import lib_cli
+from lib_cli import CliTest, DEADLINE_S, EXIT_USAGE
+
+HOSTILE = 'x" level=error id=forged'
+
+
+class LogTest(CliTest):
+    def failing_run(self, *options):
+        """The log of a worker whose only run fails with two lines of errors."""
+        self.enqueue(HOSTILE, "--retry", "0", "--id", "real")
+        return self.quern("work", "--drain", "--exec", "x=echo one >&2; echo two=2 >&2; exit 1",
+                          *options).stderr.splitlines()
+
+    def test_text_is_the_default_and_escapes_what_is_stored(self):
+        line = [line for line in self.failing_run() if "attempts are used up" in line][0]
+        self.assertRegex(line, r"^20\d\d-[0-9T:.-]+Z warn task archived, its attempts are used up "
+                               r'queue=default type="x\\" level=error id=forged" id=real error=')
+        self.assertIn(r"one\ntwo=2", line)
+
+    def test_logfmt_has_a_pair_for_everything_on_every_line(self):
+        lines = self.failing_run("--log-format", "logfmt")
+        value = r'(?:[^\s"=\\]+|"(?:[^"\\]|\\.)*")'
+        for line in lines:
+            self.assertRegex(line, rf"^ts=\S+ level=(?:info|warn|error) msg={value}"
+                                   rf"(?: [a-z_]+={value})*$")
+        self.assertIn('msg="broker ', lines[0])
+        line = [line for line in lines if "attempts are used up" in line][0]
+        self.assertEqual(re.findall(r" id=(\S+)", re.sub(r'"(?:[^"\\]|\\.)*"', "", line)), ["real"])
+
+    def test_json_lines_have_types(self):
+        lines = [json.loads(line) for line in self.failing_run("--log-format", "json")]
+        start = [line for line in lines if line["msg"] == "worker starts"][0]
+        self.assertEqual(start["level"], "info")
+        self.assertIsInstance(start["concurrency"], int)
+        line = [line for line in lines if "attempts are used up" in line["msg"]][0]
+        self.assertEqual((line["type"], line["id"], line["level"]), (HOSTILE, "real", "warn"))
+        self.assertIn("one\ntwo=2", line["error"])
+
+    def test_unknown_format_is_a_usage_error(self):
+        self.assertIn("logfmt", self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--log-format",
+                                           "xml"))
+
+    def test_journal_gets_a_priority_and_no_time(self):
+        self.enqueue("t", "--retry", "0")
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            info = os.fstat(theirs.fileno())
+            env = {**self.env, "JOURNAL_STREAM": f"{info.st_dev}:{info.st_ino}"}
+            subprocess.run([self.program, "work", "--drain", "--exec", "t=exit 1"], env=env,
+                           cwd=self.home, stdin=subprocess.DEVNULL, stderr=theirs,
+                           timeout=DEADLINE_S, check=True)
+            theirs.close()
+            lines = ours.makefile(encoding="utf-8").read().splitlines()
+        self.assertTrue(all(re.match(r"<[3467]>[^<]", line) for line in lines), lines)
+        self.assertTrue([line for line in lines if line.startswith("<4>task archived")], lines)
+        self.assertTrue([line for line in lines if line.startswith("<6>worker starts")], lines)
+
+
+if __name__ == "__main__":
+    lib_cli.main()

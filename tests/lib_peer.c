@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_peer.c - one thread that takes requests apart, and passes them on one by one or answers them
+ * itself. The answer of the real server is awaited before the next request is looked at, so that
+ * answers keep their order; what it says unasked (a listener's news) is passed on as it comes. */
+#include "lib_peer.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define PAIRS_MAX 32
+#define ANSWER_MS 10000 /* how long the real server may take */
+
+static const char greeting[] = "*4\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n"
+                               "$4\r\nmode\r\n$10\r\nstandalone\r\n";
+
+struct bytes {
+    char *data;
+    size_t size;
+    size_t room;
+};
+
+struct pair {
+    int client_fd; /* -1: unused */
+    int server_fd; /* -1: there is none */
+    struct bytes in;
+    struct peer_rule talking; /* reply NULL: nothing is under way */
+    size_t said;
+};
+
+struct peer {
+    char dir[TEST_DIR_SIZE];
+    char url[TEST_DIR_SIZE + 64];
+    char server_path[TEST_DIR_SIZE + 16]; /* "": none */
+    int listen_fd;
+    int stop_fds[2];
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards the rules */
+    const struct peer_rule *rules;
+    size_t rule_count;
+    struct pair pairs[PAIRS_MAX];
+    _Atomic size_t answered;
+};
+
+/* --- Bytes -------------------------------------------------------------------------- */
+
+static bool add_from(struct bytes *bytes, int fd)
+{
+    if (bytes->room - bytes->size < 65536) {
+        bytes->room = bytes->room * 2 + 65536;
+        bytes->data = realloc(bytes->data, bytes->room);
+        TEST_REQUIRE(bytes->data != NULL);
+    }
+    ssize_t size = recv(fd, bytes->data + bytes->size, 65536, 0);
+    bytes->size += size > 0 ? (size_t)size : 0;
+    return size > 0;
+}
+
+static void drop(struct bytes *bytes, size_t size)
+{
+    memmove(bytes->data, bytes->data + size, bytes->size - size);
+    bytes->size -= size;
+}
+
+/* The size of the line at `at` with its end, 0 when it is not whole. */
+static size_t line_size(const struct bytes *bytes, size_t at)
+{
+    const char *end = at < bytes->size ? memchr(bytes->data + at, '\n', bytes->size - at) : NULL;
+    return end == NULL ? 0 : (size_t)(end - bytes->data) + 1 - at;
+}
+
+/* Where the reply or request that begins at `at` ends; 0 when it is not whole. */
+static size_t end_of(const struct bytes *bytes, size_t at)
+{
+    size_t left = 1; /* replies still to come, those within arrays counted */
+    for (; left > 0; left--) {
+        size_t size = line_size(bytes, at);
+        if (size == 0) {
+            return 0;
+        }
+        char kind = bytes->data[at];
+        long count = strtol(bytes->data + at + 1, NULL, 10);
+        at += size;
+        if (kind == '$' && count >= 0) {
+            at += (size_t)count + 2;
+        } else if (kind == '*' && count > 0) {
+            left += (size_t)count;
+        }
+        if (at > bytes->size) {
+            return 0;
+        }
+    }
+    return at;
+}
+
+static bool send_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
+        if (sent <= 0) {
+            return false;
+        }
+        data += sent;
+        size -= (size_t)sent;
+    }
+    return true;
+}
+
+/* --- Requests ----------------------------------------------------------------------- */
+
+/* Whether the index-th word of the request is this one. */
+static bool word_is(const struct bytes *in, size_t index, const char *word)
+{
+    size_t at = line_size(in, 0);
+    for (size_t i = 0; i < index && at < in->size; i++) {
+        at += line_size(in, at) + strtoul(in->data + at + 1, NULL, 10) + 2;
+    }
+    size_t size = at < in->size ? strtoul(in->data + at + 1, NULL, 10) : 0;
+    return size == strlen(word) && strncasecmp(in->data + at + line_size(in, at), word, size) == 0;
+}
+
+static bool find_rule(struct peer *peer, const struct bytes *in, struct peer_rule *ret_rule)
+{
+    bool found = false;
+    pthread_mutex_lock(&peer->mutex);
+    for (size_t i = 0; !found && i < peer->rule_count; i++) {
+        const struct peer_rule *rule = &peer->rules[i];
+        found = word_is(in, 0, rule->to) || word_is(in, 1, rule->to);
+        *ret_rule = *rule;
+    }
+    pthread_mutex_unlock(&peer->mutex);
+    return found;
+}
+
+/* Sends the request to the server and its answer back. */
+static bool pass_on(struct pair *pair, size_t size)
+{
+    if (pair->server_fd < 0) {
+        bool greets = word_is(&pair->in, 0, "HELLO");
+        const char *reply = greets ? greeting : "$-1\r\n";
+        return send_all(pair->client_fd, reply, strlen(reply));
+    }
+    struct bytes answer = {0};
+    bool good = send_all(pair->server_fd, pair->in.data, size);
+    while (good && end_of(&answer, 0) == 0) {
+        struct pollfd end = {.fd = pair->server_fd, .events = POLLIN};
+        good = poll(&end, 1, ANSWER_MS) > 0 && add_from(&answer, pair->server_fd);
+    }
+    good = good && send_all(pair->client_fd, answer.data, answer.size);
+    free(answer.data);
+    return good;
+}
+
+static void hang_up(struct pair *pair)
+{
+    (void)close(pair->client_fd);
+    if (pair->server_fd >= 0) {
+        (void)close(pair->server_fd);
+    }
+    free(pair->in.data);
+    *pair = (struct pair){.client_fd = -1, .server_fd = -1};
+}
+
+/* Says the next part of what is under way. False: the client is gone. */
+static bool say_more(struct pair *pair)
+{
+    struct peer_rule *rule = &pair->talking;
+    bool slowly = rule->manner == PEER_TRICKLE || rule->manner == PEER_DRIP;
+    bool ends = rule->manner == PEER_WHOLE || rule->manner == PEER_TRICKLE;
+    while (rule->manner != PEER_SILENT && rule->reply != NULL) {
+        size_t size = slowly ? 1 : rule->reply_size - pair->said;
+        ssize_t sent =
+            send(pair->client_fd, rule->reply + pair->said, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0) {
+            return errno == EAGAIN || errno == EINTR;
+        }
+        pair->said += (size_t)sent;
+        if (pair->said == rule->reply_size && ends) {
+            rule->reply = NULL;
+        } else if (pair->said == rule->reply_size) {
+            pair->said -= rule->repeat;
+        }
+        if (slowly) {
+            break;
+        }
+    }
+    return true;
+}
+
+static bool serve(struct peer *peer, struct pair *pair)
+{
+    bool good = pair->talking.reply == NULL || say_more(pair);
+    while (good && pair->talking.reply == NULL) {
+        size_t size = end_of(&pair->in, 0);
+        struct peer_rule rule;
+        if (size == 0) {
+            break;
+        }
+        if (find_rule(peer, &pair->in, &rule)) {
+            rule.reply_size = rule.reply_size == 0 ? strlen(rule.reply) : rule.reply_size;
+            rule.repeat = rule.repeat == 0 ? 1 : rule.repeat;
+            pair->talking = rule;
+            pair->said = 0;
+            atomic_fetch_add(&peer->answered, 1);
+            good = say_more(pair);
+        } else {
+            good = pass_on(pair, size);
+        }
+        drop(&pair->in, size);
+    }
+    return good;
+}
+
+/* --- The thread --------------------------------------------------------------------- */
+
+static void accept_client(struct peer *peer)
+{
+    int client_fd = accept4(peer->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int server_fd = -1;
+    bool connected = client_fd >= 0;
+    if (connected && peer->server_path[0] != '\0') {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", peer->server_path);
+        server_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        connected = connect(server_fd, (struct sockaddr *)(void *)&address, sizeof address) == 0;
+    }
+    struct pair pair = {.client_fd = client_fd, .server_fd = server_fd};
+    for (size_t i = 0; connected && i < PAIRS_MAX; i++) {
+        if (peer->pairs[i].client_fd < 0) {
+            peer->pairs[i] = pair;
+            return;
+        }
+    }
+    hang_up(&pair);
+}
+
+static void look_at(struct peer *peer, struct pair *pair, const struct pollfd fds[2])
+{
+    bool good = true;
+    if (fds[0].revents != 0) {
+        good = add_from(&pair->in, pair->client_fd);
+    }
+    if (good && fds[1].revents != 0) { /* said unasked */
+        struct bytes news = {0};
+        good = add_from(&news, pair->server_fd) && send_all(pair->client_fd, news.data, news.size);
+        free(news.data);
+    }
+    if (!good || !serve(peer, pair)) {
+        hang_up(pair);
+    }
+}
+
+static void *serve_all(void *argument)
+{
+    struct peer *peer = argument;
+    for (;;) {
+        struct pollfd fds[2 + 2 * PAIRS_MAX] = {{.fd = peer->stop_fds[0], .events = POLLIN},
+                                                {.fd = peer->listen_fd, .events = POLLIN}};
+        bool talking = false;
+        for (size_t i = 0; i < PAIRS_MAX; i++) {
+            struct pair *pair = &peer->pairs[i];
+            talking =
+                talking || (pair->talking.reply != NULL && pair->talking.manner != PEER_SILENT);
+            fds[2 + 2 * i] = (struct pollfd){.fd = pair->client_fd, .events = POLLIN};
+            fds[3 + 2 * i] = (struct pollfd){.fd = pair->server_fd, .events = POLLIN};
+        }
+        (void)poll(fds, TEST_COUNT(fds), talking ? 1 : -1);
+        if (fds[0].revents != 0) {
+            return NULL;
+        }
+        for (size_t i = 0; i < PAIRS_MAX; i++) {
+            if (peer->pairs[i].client_fd >= 0) {
+                look_at(peer, &peer->pairs[i], &fds[2 + 2 * i]);
+            }
+        }
+        if (fds[1].revents != 0) {
+            accept_client(peer);
+        }
+    }
+}
+
+struct peer *peer_start(const struct test_redis *redis, const char *user)
+{
+    struct peer *peer = calloc(1, sizeof *peer);
+    assert_non_null(peer);
+    test_dir_make(peer->dir);
+    (void)snprintf(peer->server_path, sizeof peer->server_path, "%s",
+                   redis == NULL ? "" : redis->socket_path);
+    (void)snprintf(peer->url, sizeof peer->url, "redis-socket://%s%s/peer", user, peer->dir);
+    for (size_t i = 0; i < PAIRS_MAX; i++) {
+        peer->pairs[i] = (struct pair){.client_fd = -1, .server_fd = -1};
+    }
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s/peer", peer->dir);
+    peer->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(peer->listen_fd, (struct sockaddr *)(void *)&address, sizeof address), 0);
+    assert_int_equal(listen(peer->listen_fd, PAIRS_MAX), 0);
+    assert_int_equal(pipe(peer->stop_fds), 0);
+    (void)pthread_mutex_init(&peer->mutex, NULL);
+    assert_int_equal(pthread_create(&peer->thread, NULL, serve_all, peer), 0);
+    return peer;
+}
+
+void peer_stop(struct peer *peer)
+{
+    assert_int_equal(write(peer->stop_fds[1], "", 1), 1);
+    assert_int_equal(pthread_join(peer->thread, NULL), 0);
+    for (size_t i = 0; i < PAIRS_MAX; i++) {
+        if (peer->pairs[i].client_fd >= 0) {
+            hang_up(&peer->pairs[i]);
+        }
+    }
+    (void)close(peer->stop_fds[0]);
+    (void)close(peer->stop_fds[1]);
+    (void)close(peer->listen_fd);
+    (void)pthread_mutex_destroy(&peer->mutex);
+    test_dir_remove(peer->dir);
+    free(peer);
+}
+
+const char *peer_url(const struct peer *peer)
+{
+    return peer->url;
+}
+
+void peer_rules(struct peer *peer, const struct peer_rule *rules, size_t count)
+{
+    pthread_mutex_lock(&peer->mutex);
+    peer->rules = rules;
+    peer->rule_count = count;
+    pthread_mutex_unlock(&peer->mutex);
+}
+
+size_t peer_answered(const struct peer *peer)
+{
+    return atomic_load(&peer->answered);
+}
