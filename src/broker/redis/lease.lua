@@ -82,6 +82,7 @@ local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
 local rare = nil
 local function make_rare()
+    local now_ms = tonumber(now_text)
 -- include: lib_deaths.lua
 -- include: lib_lease.lua
     return rare

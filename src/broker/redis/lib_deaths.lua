@@ -119,6 +119,9 @@ local function solo_read(text)
     local since, until_ms, rest, owner = string.match(text or '', '^(%d+) (%d+) (%d+) (.*)$')
     local lock = {since = number_of(since), until_ms = number_of(until_ms),
         rest = number_of(rest), owner = owner or ''}
+    if lock.rest > now_ms + 86400000 then -- no turn is that long
+        lock.rest = 0
+    end
     if lock.since > now_ms then -- the clock went back
         lock.since, lock.until_ms, lock.rest = now_ms, math.min(lock.until_ms, now_ms + SOLO_MS), 0
     end

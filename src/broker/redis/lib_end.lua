@@ -194,7 +194,7 @@ local function plan_loss(id, loss)
             loss.last)
         return true
     elseif verdict == 'spent' then
-        -- bug SPENT_RUNS_AGAIN: elseif false then
+        -- bug SPENT_RUN_AGAIN: elseif false then
         plan_archive(id, past, loss.message, 'no attempts left: ' .. loss.last)
         return true
     end

@@ -10,7 +10,6 @@
 local STALE_MAX, WINDOW, SKIP_S = 16, 128, 10
 rare = {taken = 0, solo = nil, solo_out = nil, stale = {}}
 
-local now_ms = tonumber(now_text)
 local now_s = math.floor(now_ms / 1000)
 local starts = tonumber(ARGV[6]) -- how many charged ones may still be taken
 local slots, held_1, held_2, held_3 = string.match(ARGV[10], '^(%d+) (%d+) (%d+) (%d+)')
@@ -116,7 +115,6 @@ end
 local function is_braked(i)
     local brake = brake_of(i)
     return brake and brake_is_on(brake)
-    -- bug BRAKE_IGNORED: return false
 end
 local function probe_lives(i)
     local brake = brakes[i]

@@ -105,7 +105,7 @@ local function worker_of(id)
     -- bug LIVING_OWNER_CHARGED: local lives = false
     local noted, runs = string.match(status or '', '^(%a+)%-(%d+)$')
     if lives or not heartbeat or letters[id] == 'b' or status == 'draining' or status == 'quiet' then
-        -- bug DRAINED_CHARGED: if lives or not heartbeat or letters[id] == 'b' then
+        -- bug LEAVING_WORKER_CHARGED: if lives or not heartbeat or letters[id] == 'b' then
         worker.runs = nil
     elseif noted then
         worker.runs, worker.paid = number_of(runs), noted == 'paid'
@@ -256,7 +256,7 @@ local function end_of_ours(entry)
         cause = worker.dead and 6 or 4, last = text, spent = retry_max and retried >= retry_max,
         started_ms = number_of(entry.run.started_ms),
         lone = worker.runs == 1,
-        -- bug LONE_NOT_REQUIRED: lone = true,
+        -- bug SHARED_IS_LONE: lone = true,
         ok_at = charged and brake_of(worker.host).ok_at or 0,
         is_probe = worker.probe and worker.probe == entry.token})
 end
