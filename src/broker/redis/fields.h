@@ -24,10 +24,10 @@ struct qn_field_opts {
 struct qn_field_past {
     int64_t crash_count;   /* charges, see task/deaths.h */
     int64_t crashed_at_ms; /* when the first charged run started */
-    int64_t failed_at_ms; /* of the last failure */
-    int64_t ended_at_ms;  /* when it came to its present place: archived or completed at */
-    int64_t cause;        /* a quern_cause: why the next run will happen */
-    int64_t since_ns;     /* the pending_since that the token of a lapsed run stands for */
+    int64_t failed_at_ms;  /* of the last failure */
+    int64_t ended_at_ms;   /* when it came to its present place: archived or completed at */
+    int64_t cause;         /* a quern_cause: why the next run will happen */
+    int64_t since_ns;      /* the pending_since that the token of a lapsed run stands for */
     int64_t kept_until_ms; /* completed: the end of its retention */
     int64_t lone;          /* of the charges, those of deaths that it died alone */
     int64_t life_ms;       /* how long it lived at a death, at most */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* gone.c - a worker that is gone: how many runs it had started when it went.
  *
- * A death is lone where it was exactly one, in all queues of the worker, and each queue is recovered
- * by a script of its own. So the runs are counted while all of them are there, and the number is
- * noted in each queue, by whoever comes first, before any of them ends: who comes later, and counts
- * what is left, finds it noted. Where not everything can be counted two are assumed, as a death that
- * may have been shared convicts nobody. */
+ * A death is lone where it was exactly one, in all queues of the worker, and each queue is
+ * recovered by a script of its own. So the runs are counted while all of them are there, and the
+ * number is noted in each queue, by whoever comes first, before any of them ends: who comes later,
+ * and counts what is left, finds it noted. Where not everything can be counted two are assumed, as
+ * a death that may have been shared convicts nobody. */
 #include "broker/redis/gone.h"
 
 #include <string.h>

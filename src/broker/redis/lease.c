@@ -51,8 +51,7 @@ static void put_solo(struct qn_talk *talk, const struct qn_taking *taking)
     if (letter == '0' || letter == 'a') {
         qn_talk_text(talk, letter == 'a' && taking->part_count == 0 ? "a" : "0");
     } else {
-        qn_talk_text(talk,
-                     qn_arena_printf(talk->arena, "%c%u", letter, taking->solo_queue + 1));
+        qn_talk_text(talk, qn_arena_printf(talk->arena, "%c%u", letter, taking->solo_queue + 1));
     }
 }
 
