@@ -43,6 +43,7 @@ struct qn_watch {
     bool deaf;                     /* no pair can be had: wait fails, its caller has to look */
     int64_t pair_at_mono_ns;       /* then: when arm tries again */
     struct qn_random random;       /* for the pace of polling */
+    char host[QN_NAME_SIZE_MAX + 1]; /* of the worker, as it announced itself; "": unknown */
     char **queues;                 /* the worker's: where a cancelled task is looked for */
     size_t queue_count;
     char cancel_id[QN_NAME_SIZE_MAX + 1]; /* asked for, and not yet dealt with; "": none */
@@ -54,6 +55,10 @@ QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch,
 void qn_watch_finish(struct qn_watch *watch);
 /* The queues that the worker serves. When memory is out those before stay. */
 void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t queue_count);
+/* The host of the worker: whose brakes arm looks at. */
+void qn_watch_note_host(struct qn_watch *watch, const char *host);
+/* A copy of it; NULL when memory is out. */
+const char *qn_watch_host(struct qn_watch *watch, struct qn_arena *arena);
 /* With mutex held: connects and subscribes the listener unless it is connected. */
 QUERN_NODISCARD quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err);
 /* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
