@@ -205,7 +205,8 @@ struct qn_extension {
     bool held;             /* out: false: the lease is lost */
     enum qn_cancel cancel; /* out: somebody asked to cancel it */
 };
-/* Prolongs the leases still held to lease_ms from now; the token stays. Goes before all else. */
+/* Prolongs the leases still held to lease_ms from now; the token stays. Goes before all else, on a
+ * channel that is for this alone where there are channels; count 0 only opens that. */
 QUERN_NODISCARD quern_status qn_broker_extend(struct qn_broker *broker,
                                               struct qn_extension *extensions, size_t count,
                                               int64_t lease_ms, quern_error *err);
