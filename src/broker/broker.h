@@ -153,6 +153,13 @@ struct qn_queue_turn {
     uint32_t crash_streak; /* out: crashes of different tasks in a row, no other outcome between */
 };
 
+/* A task that others stored, and nobody can run. */
+struct qn_unusable {
+    const char *queue;
+    const char *id; /* up to its first NUL */
+    const char *why;
+};
+
 struct qn_exchange {
     struct qn_stamp stamp;
     const struct qn_outcome *outcomes;
@@ -171,6 +178,10 @@ struct qn_exchange {
     /* Below qn_broker_exchanges_max. Exchanges that go on at the same time differ in it, else one
      * waits for the other; it is no part of what is asked, and may change when it is sent again. */
     uint32_t lane;
+    /* Called for each task that was not leased but archived since its message cannot be used; may
+     * be NULL. It must not use the broker. */
+    void (*on_unusable)(const struct qn_unusable *unusable, void *user);
+    void *user;
     /* Left by the broker where the exchange failed, for whoever sends it again with its stamp: an
      * earlier copy may be on its way still. */
     bool again;
@@ -186,8 +197,8 @@ struct qn_exchange_reply {
 
 /* In one transaction: applies each outcome whose token is still valid, records the starts, then
  * leases. A task past its deadline is not leased but archived ("deadline exceeded", processed +1,
- * failed +1), about QN_PRUNE_BATCH_MAX of them at most; then `more` is set. Paused queues give
- * nothing. */
+ * failed +1), about QN_PRUNE_BATCH_MAX of them at most; then `more` is set. So is one whose message
+ * cannot be used. Paused queues give nothing. */
 QUERN_NODISCARD quern_status qn_broker_exchange(struct qn_broker *broker,
                                                 struct qn_exchange *exchange,
                                                 struct qn_exchange_reply *reply, quern_error *err);

@@ -188,6 +188,9 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
 void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
                    enum qn_applied applied);
 
+/* qn_exchange.on_unusable; user: the worker. Logs and counts it. */
+void qn_report_unusable(const struct qn_unusable *unusable, void *user);
+
 /* turn.c, answer.c: with plan_mutex held */
 QUERN_NODISCARD quern_status qn_turns_init(struct quern_worker *worker, quern_error *err);
 void qn_turns_finish(struct quern_worker *worker);
