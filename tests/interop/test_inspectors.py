@@ -224,7 +224,7 @@ class GoInspectsQuernTest(StageTest):
         self.finish(self.worker)
 
     def test_doctor_finds_a_fleet_of_go_healthy(self):
-        # All that leaves a lock behind in asynq: an id that was taken, tasks deleted by their state.
+        # What leaves a lock behind in asynq: an id that was taken, tasks deleted by their state.
         for task_id, payload in (("locked", b"1"), ("locked", b"2"), ("other", b"3")):
             self.go.ask("enqueue", task={"type": "ok", "queue": "locks", "id": task_id,
                                          "payload": b64(payload), "unique_ms": 3600000})
