@@ -139,6 +139,7 @@ static quern_status find(struct qn_check *check, const char *sql, struct look *l
     if (status != QUERN_OK) {
         return status;
     }
+    qn_conn_limit(conn, 0); /* a look at all tasks */
     qn_arena_reset(&look->arena);
     look->count = 0;
     status = set_functions(conn, check, err);

@@ -16,6 +16,7 @@
 #include "quern/version.h"
 
 #define DAY_MS (24 * 3600 * INT64_C(1000))
+#define WARNING_SIZE 200
 #define JOURNAL_TEXT_SIZE 32
 
 /* Where several hosts share a file (unsafe_fs), each has a boot of its own, and only its own clock.
@@ -213,6 +214,10 @@ quern_status qn_sqlite_facts(struct qn_broker *broker,
     on_fact("version", QUERN_VERSION, user);
     on_fact("path", self->path, user);
     on_fact("durability", qn_sqlite_durability(self), user);
+    char warning[WARNING_SIZE];
+    if (qn_sqlite_place_warning(self, warning, sizeof warning)) {
+        on_fact("warning", warning, user);
+    }
     tell_number(&sink, "size", file_size(self->path));
     tell_number(&sink, "wal_size", file_size(self->wal_path));
     on_fact("journal_mode", journal, user);
