@@ -287,9 +287,9 @@ qn_broker_recover(struct qn_broker *broker, const char *const *queues, size_t qu
                   void *user, size_t *ret_recovered, quern_error *err);
 
 /* Removes up to `limit` tasks: completed past their retention, archived beyond QN_ARCHIVE_SIZE_MAX
- * or QN_ARCHIVE_AGE_MS (counted in trimmed_total), locks and sessions and days past their time.
- * ret_removed == limit: there may be more. Damaged queues stop no others: QUERN_E_CORRUPT, and
- * ret_removed is set all the same. */
+ * or QN_ARCHIVE_AGE_MS (counted in trimmed_total), locks, sessions, days and brakes past their
+ * time. ret_removed == limit: there may be more. Damaged queues stop no others: QUERN_E_CORRUPT,
+ * and ret_removed is set all the same. */
 QUERN_NODISCARD quern_status qn_broker_prune(struct qn_broker *broker, const char *const *queues,
                                              size_t queue_count, size_t limit, size_t *ret_removed,
                                              quern_error *err);

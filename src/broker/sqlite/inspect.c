@@ -82,6 +82,8 @@ static void read_queue(const struct qn_query *query, quern_queue_info *info)
     info->group_count = column_count(query, 13);
     info->processed_today = column_count(query, 14);
     info->failed_today = column_count(query, 15);
+    info->braked_hosts = (uint32_t)sqlite3_column_int(query->statement, 16);
+    info->probe_at_ms = qn_query_column_sane(query, 17);
     info->memory_bytes = -1;
 }
 
@@ -97,6 +99,7 @@ quern_status qn_sqlite_queues(struct qn_broker *broker,
     }
     struct qn_query query = qn_query_start(look.conn, sql_queues);
     qn_query_int(&query, look.now_ms / DAY_MS);
+    qn_query_int(&query, QN_BRAKE_DEATHS);
     bool go_on = true;
     while (status == QUERN_OK && go_on && qn_query_row(&query)) {
         quern_queue_info info = {0};

@@ -195,7 +195,7 @@ QUERN_NODISCARD quern_status qn_sqlite_schema_make(struct qn_conn *conn, int64_t
 /* Whether our tables are those of this version, as our own statements make them (trust.c). */
 QUERN_NODISCARD quern_status qn_sqlite_schema_trust(struct qn_conn *conn, int64_t version,
                                                     quern_error *err);
-#define QN_SQLITE_SCHEMA_VERSION 1
+#define QN_SQLITE_SCHEMA_VERSION 2
 
 /* --- The sync thread (sync.c) ------------------------------------------------------------ */
 
