@@ -19,11 +19,13 @@
 
 #define PAIRS_MAX 64
 #define PIECE_SIZE 65536
+#define HELD_LOOK_MS 2
 
 struct pair {
     int client_fd; /* -1: unused */
     int server_fd;
-    bool armed; /* the next answer is cut in this way */
+    int64_t held_until_ms; /* what the server says waits until then; 0: it does not */
+    bool armed;            /* the next answer is cut in this way */
     enum test_cut cut;
 };
 
@@ -38,6 +40,7 @@ struct test_proxy {
     struct pair pairs[PAIRS_MAX];
     char piece[PIECE_SIZE];
     _Atomic unsigned permille;
+    _Atomic int64_t delay_ms_max;
     _Atomic size_t counts[TEST_CUT_COUNT];
 };
 
@@ -137,17 +140,36 @@ static void move_reply(struct test_proxy *proxy, struct pair *pair)
     }
 }
 
+/* An answer has come, or still waits. */
+static void move_reply_in_time(struct test_proxy *proxy, struct pair *pair)
+{
+    int64_t delay_ms_max = atomic_load(&proxy->delay_ms_max);
+    if (pair->held_until_ms == 0 && delay_ms_max > 0) {
+        uint64_t spread = (uint64_t)delay_ms_max / 4 + 1;
+        pair->held_until_ms =
+            test_now_ms() + delay_ms_max - (int64_t)qn_random_below(&proxy->random, spread);
+    }
+    if (delay_ms_max == 0 || test_now_ms() >= pair->held_until_ms) {
+        pair->held_until_ms = 0;
+        move_reply(proxy, pair);
+    }
+}
+
 static void *move_all(void *argument)
 {
     struct test_proxy *proxy = argument;
     for (;;) {
+        int timeout_ms = -1;
         struct pollfd fds[2 + 2 * PAIRS_MAX] = {{.fd = proxy->stop_fds[0], .events = POLLIN},
                                                 {.fd = proxy->listen_fd, .events = POLLIN}};
         for (size_t i = 0; i < PAIRS_MAX; i++) {
             fds[2 + 2 * i] = (struct pollfd){.fd = proxy->pairs[i].client_fd, .events = POLLIN};
-            fds[3 + 2 * i] = (struct pollfd){.fd = proxy->pairs[i].server_fd, .events = POLLIN};
+            bool held = proxy->pairs[i].held_until_ms > test_now_ms();
+            timeout_ms = held ? HELD_LOOK_MS : timeout_ms;
+            fds[3 + 2 * i] =
+                (struct pollfd){.fd = held ? -1 : proxy->pairs[i].server_fd, .events = POLLIN};
         }
-        (void)poll(fds, TEST_COUNT(fds), -1);
+        (void)poll(fds, TEST_COUNT(fds), timeout_ms);
         if (fds[0].revents != 0) {
             return NULL;
         }
@@ -157,7 +179,7 @@ static void *move_all(void *argument)
                 move_request(proxy, pair);
             }
             if (fds[3 + 2 * i].revents != 0 && pair->server_fd == fds[3 + 2 * i].fd) {
-                move_reply(proxy, pair);
+                move_reply_in_time(proxy, pair);
             }
         }
         if (fds[1].revents != 0) {
@@ -211,6 +233,11 @@ const char *test_proxy_url(const struct test_proxy *proxy)
 void test_proxy_cut(struct test_proxy *proxy, unsigned permille)
 {
     atomic_store(&proxy->permille, permille);
+}
+
+void test_proxy_delay(struct test_proxy *proxy, int64_t delay_ms_max)
+{
+    atomic_store(&proxy->delay_ms_max, delay_ms_max);
 }
 
 size_t test_proxy_count(const struct test_proxy *proxy, enum test_cut cut)

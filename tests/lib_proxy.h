@@ -22,6 +22,9 @@ void test_proxy_stop(struct test_proxy *proxy);
 const char *test_proxy_url(const struct test_proxy *proxy);
 /* From now on about so many of 1 000 requests are cut, the ways chosen by the seed; 0: none. */
 void test_proxy_cut(struct test_proxy *proxy, unsigned permille);
+/* From now on each answer is held back for at least 3/4 of this time and at most for all of it; 0:
+ * no longer. */
+void test_proxy_delay(struct test_proxy *proxy, int64_t delay_ms_max);
 /* How often it has cut in this way. */
 size_t test_proxy_count(const struct test_proxy *proxy, enum test_cut cut);
 

@@ -45,6 +45,7 @@ enum qn_bug {
     QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
     /* Leases, clocks, cancellations */
     QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease is over by our clock is started */
+    QN_BUG_EXTENDED_LATE = 45,     /* leases are prolonged when they are nearly over */
     QN_BUG_FIRST_CANCEL_WINS =
         44 /* an operator's wish for the archive is not heard after another */
 };

@@ -58,4 +58,9 @@
 /* The latest moment, in 2255: as microseconds exact in a Lua number, and its nanoseconds fit. */
 #define QN_MOMENT_MS_MAX INT64_C(9000000000000)
 
+/* Between two attempts while the broker does not answer, with full jitter: when it is back, each
+ * thread uses it within a second. */
+#define QN_OUTAGE_MS_MIN 50
+#define QN_OUTAGE_MS_MAX 1000
+
 #endif

@@ -172,6 +172,13 @@ enum qn_solo {
     QN_SOLO_END   /* return it; then leases as usual */
 };
 
+/* A task that others stored, and nobody can run. */
+struct qn_unusable {
+    const char *queue;
+    const char *id; /* up to its first NUL */
+    const char *why;
+};
+
 struct qn_exchange {
     struct qn_stamp stamp;
     const struct qn_outcome *outcomes;
@@ -198,6 +205,10 @@ struct qn_exchange {
     /* Below qn_broker_exchanges_max. Exchanges that go on at the same time differ in it, else one
      * waits for the other; it is no part of what is asked, and may change when it is sent again. */
     uint32_t lane;
+    /* Called for each task that was not leased but archived since its message cannot be used; may
+     * be NULL. It must not use the broker. */
+    void (*on_unusable)(const struct qn_unusable *unusable, void *user);
+    void *user;
     /* Left by the broker where the exchange failed, for whoever sends it again with its stamp: an
      * earlier copy may be on its way still. */
     bool again;
@@ -213,8 +224,8 @@ struct qn_exchange_reply {
 
 /* In one transaction: applies each outcome whose token is still valid, records the starts, then
  * leases. A task past its deadline is not leased but archived ("deadline exceeded", processed +1,
- * failed +1), about QN_PRUNE_BATCH_MAX of them at most; then `more` is set. Paused queues give
- * nothing. */
+ * failed +1), about QN_PRUNE_BATCH_MAX of them at most; then `more` is set. So is one whose message
+ * cannot be used. Paused queues give nothing. */
 QUERN_NODISCARD quern_status qn_broker_exchange(struct qn_broker *broker,
                                                 struct qn_exchange *exchange,
                                                 struct qn_exchange_reply *reply, quern_error *err);
@@ -232,7 +243,8 @@ struct qn_extension {
     bool held;             /* out: false: the lease is lost */
     enum qn_cancel cancel; /* out: somebody asked to cancel it */
 };
-/* Prolongs the leases still held to lease_ms from now; the token stays. Goes before all else. */
+/* Prolongs the leases still held to lease_ms from now; the token stays. Goes before all else, on a
+ * channel that is for this alone where there are channels; count 0 only opens that. */
 QUERN_NODISCARD quern_status qn_broker_extend(struct qn_broker *broker,
                                               struct qn_extension *extensions, size_t count,
                                               int64_t lease_ms, quern_error *err);
@@ -275,9 +287,9 @@ qn_broker_recover(struct qn_broker *broker, const char *const *queues, size_t qu
                   void *user, size_t *ret_recovered, quern_error *err);
 
 /* Removes up to `limit` tasks: completed past their retention, archived beyond QN_ARCHIVE_SIZE_MAX
- * or QN_ARCHIVE_AGE_MS (counted in trimmed_total), locks and sessions and days past their time.
- * ret_removed == limit: there may be more. Damaged queues stop no others: QUERN_E_CORRUPT, and
- * ret_removed is set all the same. */
+ * or QN_ARCHIVE_AGE_MS (counted in trimmed_total), locks, sessions, days and brakes past their
+ * time. ret_removed == limit: there may be more. Damaged queues stop no others: QUERN_E_CORRUPT,
+ * and ret_removed is set all the same. */
 QUERN_NODISCARD quern_status qn_broker_prune(struct qn_broker *broker, const char *const *queues,
                                              size_t queue_count, size_t limit, size_t *ret_removed,
                                              quern_error *err);

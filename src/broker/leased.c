@@ -34,6 +34,9 @@ void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *r
     for (size_t i = 0; i < exchange->queue_count; i++) {
         exchange->queues[i].leased = 0;
         exchange->queues[i].paused = false;
+        exchange->queues[i].braked = false;
+        exchange->queues[i].deaths = 0;
+        exchange->queues[i].wait_ms = 0;
     }
 }
 

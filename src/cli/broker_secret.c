@@ -74,7 +74,7 @@ int qn_cli_url_with_password(const struct qn_cli *cli, const char *url, char **r
 {
     const char *param = find_param(url);
     const char *authority = strstr(url, "://");
-    if (param == NULL || authority == NULL || strlen(url) > URL_SIZE_MAX) {
+    if (param == NULL || authority == NULL || param < authority || strlen(url) > URL_SIZE_MAX) {
         *ret_url = qn_cli_must(qn_strdup(url)); /* what is wrong with it, the library says */
         return QN_EXIT_OK;
     }

@@ -67,6 +67,31 @@ QUERN_NODISCARD quern_status qn_asynq_task_decode(struct qn_arena *arena, const 
                                                   size_t size, struct qn_asynq_task *ret_task,
                                                   quern_error *err);
 
+/* The same for looking only: NUL bytes in texts are replaced. */
+QUERN_NODISCARD quern_status qn_asynq_task_show(struct qn_arena *arena, const void *data,
+                                                size_t size, struct qn_asynq_task *ret_task,
+                                                quern_error *err);
+
+/* A message of a task that we cannot run. */
+struct qn_asynq_unusable {
+    const void *data;
+    size_t size;
+    const char *id; /* of the task; may hold NUL bytes */
+    size_t id_size;
+    const char *queue;
+    const char *why;
+};
+/* The type of a task whose message even Go cannot read; then the payload is that message. */
+#define QN_UNREADABLE_TYPE "quern:unreadable"
+/* Whether Go reads it, and as the message of this task. False, too, when memory is out. */
+bool qn_asynq_go_reads(struct qn_arena *arena, const struct qn_asynq_unusable *unusable);
+/* A message for the archive, with `why` as its error: the same, if Go reads it, else a new one with
+ * the old as its payload. */
+QUERN_NODISCARD quern_status qn_asynq_task_excuse(struct qn_arena *arena,
+                                                  const struct qn_asynq_unusable *unusable,
+                                                  struct qn_asynq_bytes *ret_bytes,
+                                                  quern_error *err);
+
 /* A queue of a server and its priority. */
 struct qn_asynq_queue {
     const char *name;

@@ -208,6 +208,9 @@ const char *qn_wire_get_text(struct qn_wire *wire, const char *field, ProtobufCB
     if (bytes.len == 0 || wire->status != QUERN_OK) {
         return "";
     }
+    if (wire->cleans && memchr(bytes.data, '\0', bytes.len) != NULL) {
+        return qn_wire_get_clean(wire, field, bytes);
+    }
     char *text = (char *)bytes.data;
     if (!qn_utf8_valid(text, bytes.len)) {
         fail(wire, QUERN_E_CORRUPT, field, "is not valid UTF-8");

@@ -6,6 +6,8 @@
 #ifndef QN_MESSAGE_ASYNQ_WIRE_H
 #define QN_MESSAGE_ASYNQ_WIRE_H
 
+#include <stdbool.h>
+
 #include "message/asynq.h"
 #include "message/asynq.pb-c.h"
 
@@ -14,6 +16,7 @@ struct qn_wire {
     const char *message; /* what is converted, for errors: "task", "server", ... */
     quern_status status;
     quern_error *err;
+    bool cleans; /* texts with NUL bytes are read with a replacement, to be shown */
 };
 
 /* Zeroed memory for `count` things of `size`; NULL when count is 0 or the conversion has failed. */

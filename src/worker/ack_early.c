@@ -43,19 +43,23 @@ static enum ack confirm(struct quern_worker *worker, struct quern_run *run)
     };
     struct qn_exchange_reply reply = {.applied = &applied};
     struct qn_outage outage;
-    qn_outage_init(&outage);
+    qn_outage_init(&outage, &worker->outages);
     int64_t give_up_mono_ns = qn_clock_mono_ns() + worker->options.lease_ms / 2 * QN_NS_PER_MS;
     quern_error error = {0};
     quern_status status = qn_broker_exchange(worker->broker, &exchange, &reply, &error);
-    while (status != QUERN_OK) {
-        qn_outage_fail(&outage, &worker->log, "ack", &error);
-        if (qn_clock_mono_ns() >= give_up_mono_ns || !wait_again(run, &outage)) {
-            return ACK_UNKNOWN;
+    bool goes_on = true;
+    while (status != QUERN_OK && goes_on) {
+        qn_outage_fail(&outage, &error);
+        goes_on = qn_clock_mono_ns() < give_up_mono_ns && wait_again(run, &outage);
+        if (goes_on) {
+            status = qn_broker_exchange(worker->broker, &exchange, &reply, &error);
         }
-        status = qn_broker_exchange(worker->broker, &exchange, &reply, &error);
     }
-    qn_outage_end(&outage, &worker->log, "ack");
-    return applied == QN_STALE ? ACK_STALE : ACK_CONFIRMED;
+    if (status == QUERN_OK) {
+        qn_outage_end(&outage);
+    }
+    qn_outage_finish(&outage);
+    return status != QUERN_OK ? ACK_UNKNOWN : applied == QN_STALE ? ACK_STALE : ACK_CONFIRMED;
 }
 
 bool qn_ack_early(struct quern_worker *worker, struct quern_run *run)

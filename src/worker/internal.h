@@ -119,6 +119,7 @@ struct quern_worker {
 
     struct qn_pool *pool; /* from run on; NULL when it was stopped */
     struct qn_log log;
+    struct qn_outages outages;
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
 
@@ -135,6 +136,7 @@ struct quern_worker {
     pthread_cond_t pump_cond;     /* the pump sleeps here, on CLOCK_MONOTONIC as the next */
     pthread_cond_t second_cond;   /* the second pump sleeps here */
     pthread_cond_t keeper_cond;   /* the keeper sleeps here */
+    pthread_cond_t holder_cond;   /* the holder of the leases sleeps here */
     pthread_cond_t listener_cond; /* the listener waits here after an error */
     enum qn_worker_state state;
     struct qn_books books;
@@ -156,7 +158,7 @@ struct quern_worker {
     int64_t pump_until_mono_ns;   /* until when the pump sleeps */
     int64_t keeper_until_mono_ns; /* until when the keeper sleeps */
     int64_t due_known_at_mono_ns; /* when the pump last asked which task is due next */
-    uint64_t extend_round;        /* the keeper's: counts its extensions */
+    uint64_t extend_round;        /* the holder's: counts its extensions */
 };
 
 /* options.c */
@@ -188,6 +190,9 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
 /* Without: logs it and calls on_run. */
 void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
                    enum qn_applied applied);
+
+/* qn_exchange.on_unusable; user: the worker. Logs and counts it. */
+void qn_report_unusable(const struct qn_unusable *unusable, void *user);
 
 /* turn.c, answer.c: with plan_mutex held */
 QUERN_NODISCARD quern_status qn_turns_init(struct quern_worker *worker, quern_error *err);
@@ -234,12 +239,16 @@ void *qn_second_main(void *worker);
 /* With mutex held: there may be enough for a second exchange. */
 void qn_second_poke(struct quern_worker *worker);
 
-/* keeper.c, upkeep.c, leases.c, watch.c */
+/* holder.c, leases.c */
+void *qn_holder_main(void *worker);
+/* Prolongs the leases of all held runs. One thread. */
+QUERN_NODISCARD quern_status qn_leases_extend(struct quern_worker *worker, quern_error *err);
+
+/* keeper.c, upkeep.c, watch.c */
 void *qn_keeper_main(void *worker);
 /* With mutex held: makes the keeper look at its timers again. */
 void qn_keeper_poke(struct quern_worker *worker);
 QUERN_NODISCARD quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err);
-QUERN_NODISCARD quern_status qn_keeper_extend(struct quern_worker *worker, quern_error *err);
 QUERN_NODISCARD quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err);
 QUERN_NODISCARD quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err);
 QUERN_NODISCARD quern_status qn_keeper_prune(struct quern_worker *worker, quern_error *err);

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* keeper.c - the timers of a worker.
  *
- * A thread of its own, so that no handler and no slow exchange delays them; the order of the table
- * is the order of their importance: leases first. One that the broker does not answer waits for a
- * backoff of its own, and the look at the timers begins again: so leases come next, however long
- * the call took. The outage is over when none of them fails any more: some calls only read, and
- * work where others do not. Damaged data are no reason to wait: the rest of the data was served,
- * and goes on being served at the usual pace. */
+ * A thread of its own, so that no handler and no slow exchange delays them; leases are not among
+ * them, see holder.c. The order of the table is the order of their importance. One that the broker
+ * does not answer waits for a backoff, and the look at the timers begins again. The outage is over
+ * when none of them fails any more: some calls only read, and work where others do not. Damaged
+ * data are no reason to wait: the rest of the data was served, and goes on being served at the
+ * usual pace. */
 #include "worker/internal.h"
 
 struct timer {
     quern_status (*act)(struct quern_worker *worker, quern_error *err);
-    int64_t period_ms; /* 0: a third of the lease */
+    int64_t period_ms;
 };
 
 static const struct timer timers[] = {
-    {.act = qn_keeper_extend, .period_ms = 0},
     {.act = qn_keeper_announce, .period_ms = 5000},
     {.act = qn_keeper_recover, .period_ms = 1000},
     {.act = qn_keeper_forward, .period_ms = 1000},
     {.act = qn_keeper_prune, .period_ms = 10000},
     {.act = qn_keeper_warn_groups, .period_ms = 600000}, /* reads all counts of all queues */
 };
-enum { TIMER_COUNT = sizeof timers / sizeof timers[0], EXTEND = 0, ANNOUNCE = 1 };
+enum { TIMER_COUNT = sizeof timers / sizeof timers[0], ANNOUNCE = 0 };
 
 struct keeper {
     struct quern_worker *worker;
@@ -51,26 +50,27 @@ static bool any_fails(const struct keeper *keeper)
 
 static void ring_timer(struct keeper *keeper, size_t index)
 {
-    struct quern_worker *worker = keeper->worker;
-    int64_t period_ms = timers[index].period_ms;
-    if (period_ms == 0) {
-        period_ms = worker->options.lease_ms / 3;
-    }
     quern_error error = {0};
-    quern_status status = timers[index].act(worker, &error);
+    quern_status status = timers[index].act(keeper->worker, &error);
     bool fails = status != QUERN_OK;
     keeper->fails[index] = fails;
-    keeper->due_mono_ns[index] = qn_clock_mono_ns() + period_ms * QN_NS_PER_MS;
+    keeper->due_mono_ns[index] = qn_clock_mono_ns() + timers[index].period_ms * QN_NS_PER_MS;
     if (fails) {
-        qn_outage_fail(&keeper->outage, &worker->log, "keeper", &error);
+        qn_outage_fail(&keeper->outage, &error);
     }
     if (fails && status != QUERN_E_CORRUPT) {
-        /* Never later than usual: a short lease does not wait for a long backoff. */
-        keeper->due_mono_ns[index] = index == EXTEND ? qn_earlier(keeper->due_mono_ns[index],
-                                                                  keeper->outage.retry_at_mono_ns)
-                                                     : keeper->outage.retry_at_mono_ns;
+        keeper->due_mono_ns[index] = atomic_load(&keeper->outage.retry_at_mono_ns);
     } else if (!any_fails(keeper)) {
-        qn_outage_end(&keeper->outage, &worker->log, "keeper");
+        qn_outage_end(&keeper->outage);
+    }
+}
+
+/* What has failed need not wait any longer: somebody else was answered. */
+static void hurry_what_fails(struct keeper *keeper)
+{
+    bool waits = atomic_load(&keeper->outage.retry_at_mono_ns) != 0;
+    for (size_t i = 0; !waits && i < TIMER_COUNT; i++) {
+        keeper->due_mono_ns[i] = keeper->fails[i] ? 0 : keeper->due_mono_ns[i];
     }
 }
 
@@ -82,6 +82,7 @@ static int64_t ring_timers(struct keeper *keeper)
         keeper->due_mono_ns[ANNOUNCE] = 0;
     }
     (void)pthread_mutex_unlock(&worker->mutex);
+    hurry_what_fails(keeper);
     int64_t until_mono_ns = INT64_MAX;
     for (size_t i = 0; i < TIMER_COUNT; i++) {
         int64_t now_mono_ns = qn_clock_mono_ns();
@@ -115,12 +116,13 @@ static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
 void *qn_keeper_main(void *argument)
 {
     struct keeper keeper = {.worker = argument};
-    qn_outage_init(&keeper.outage);
+    qn_outage_init(&keeper.outage, &keeper.worker->outages);
     bool stopped = false;
     while (!stopped) {
         int64_t until_mono_ns = qn_keeper_watch(keeper.worker, qn_clock_mono_ns());
         until_mono_ns = qn_earlier(until_mono_ns, ring_timers(&keeper));
         stopped = sleep_until(keeper.worker, until_mono_ns);
     }
+    qn_outage_finish(&keeper.outage);
     return NULL;
 }

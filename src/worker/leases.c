@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* leases.c - keeps the leases of all held runs alive.
  *
- * In batches, each run once a round, also runs whose outcome the broker has not confirmed yet. A
- * lease that turns out to be lost cancels its run: somebody else may have the task by now. The run
- * stays in the books until its handler ends, because a success may still be salvaged. The same
- * answer carries cancellations whose message did not reach the listener. */
+ * In large batches, each run once a round, also runs whose outcome the broker has not confirmed
+ * yet. A lease that turns out to be lost cancels its run: somebody else may have the task by now.
+ * The run stays in the books until its handler ends, because a success may still be salvaged. The
+ * same answer carries cancellations whose message did not reach the listener. */
 #include "worker/internal.h"
 
+/* One request: where answers are late the leases of a second one would be later. */
+enum { EXTENSIONS_MAX = 1024 };
+
 struct batch {
-    struct quern_run *runs[QN_BATCH_MAX]; /* each with a reference */
-    struct qn_extension extensions[QN_BATCH_MAX];
+    struct quern_run *runs[EXTENSIONS_MAX]; /* each with a reference */
+    struct qn_extension extensions[EXTENSIONS_MAX];
     size_t count;
     int64_t until_boot_ms; /* when it was asked for, the leases were to end then or later */
 };
@@ -20,7 +23,7 @@ static void collect(struct quern_worker *worker, struct batch *batch)
     batch->count = 0;
     (void)pthread_mutex_lock(&worker->mutex);
     struct qn_list *held = &worker->books.held;
-    for (struct qn_list *node = held->next; node != held && batch->count < QN_BATCH_MAX;
+    for (struct qn_list *node = held->next; node != held && batch->count < EXTENSIONS_MAX;
          node = node->next) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
         if (run->extend_round == worker->extend_round || run->lost || run->acked) {
@@ -65,7 +68,7 @@ static bool take_in(struct quern_worker *worker, struct quern_run *run,
 
 static void settle(struct quern_worker *worker, struct batch *batch, bool answered)
 {
-    bool lost[QN_BATCH_MAX] = {false};
+    bool lost[EXTENSIONS_MAX] = {false};
     (void)pthread_mutex_lock(&worker->mutex);
     for (size_t i = 0; answered && i < batch->count; i++) {
         lost[i] = take_in(worker, batch->runs[i], &batch->extensions[i], batch->until_boot_ms);
@@ -85,22 +88,19 @@ static void settle(struct quern_worker *worker, struct batch *batch, bool answer
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-quern_status qn_keeper_extend(struct quern_worker *worker, quern_error *err)
+quern_status qn_leases_extend(struct quern_worker *worker, quern_error *err)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     worker->extend_round++;
     (void)pthread_mutex_unlock(&worker->mutex);
     struct batch batch;
-    collect(worker, &batch);
-    quern_status status = QUERN_OK;
-    while (status == QUERN_OK && batch.count > 0) {
+    quern_status status;
+    do { /* also with no run: the channel is opened before it is needed */
+        collect(worker, &batch);
         batch.until_boot_ms = qn_clock_boot_ms(worker->clock) + worker->options.lease_ms;
         status = qn_broker_extend(worker->broker, batch.extensions, batch.count,
                                   worker->options.lease_ms, err);
         settle(worker, &batch, status == QUERN_OK);
-        if (status == QUERN_OK) {
-            collect(worker, &batch);
-        }
-    }
+    } while (status == QUERN_OK && batch.count == EXTENSIONS_MAX);
     return status;
 }

@@ -70,16 +70,17 @@ static bool back_off(struct quern_worker *worker, int64_t until_mono_ns)
     return stopped;
 }
 
-/* Nothing is heard until then. True when the worker has stopped. */
-static bool look_until(struct quern_worker *worker, int64_t until_mono_ns)
+/* Nothing is heard until the backoff is over. True when the worker has stopped. */
+static bool look_while_deaf(struct quern_worker *worker, const struct qn_outage *outage)
 {
     bool stopped = false;
     int64_t now_mono_ns = qn_clock_mono_ns();
-    while (!stopped && now_mono_ns < until_mono_ns) {
+    while (!stopped && now_mono_ns < atomic_load(&outage->retry_at_mono_ns)) {
         (void)qn_pump_help(worker);
         now_mono_ns = qn_clock_mono_ns();
-        stopped =
-            back_off(worker, qn_earlier(until_mono_ns, now_mono_ns + LOOK_DEAF_MS * QN_NS_PER_MS));
+        int64_t until_mono_ns = qn_earlier(atomic_load(&outage->retry_at_mono_ns),
+                                           now_mono_ns + LOOK_DEAF_MS * QN_NS_PER_MS);
+        stopped = back_off(worker, until_mono_ns);
     }
     return stopped;
 }
@@ -88,18 +89,18 @@ void *qn_listener_main(void *argument)
 {
     struct quern_worker *worker = argument;
     struct qn_outage outage;
-    qn_outage_init(&outage);
+    qn_outage_init(&outage, &worker->outages);
     struct storm storm = {0};
     bool stopped = false;
     while (!stopped) {
         struct qn_wakeup wakeup = {0};
         quern_error error = {0};
         if (qn_broker_wait(worker->broker, WAIT_MS, &wakeup, &error) != QUERN_OK) {
-            qn_outage_fail(&outage, &worker->log, "listener", &error);
-            stopped = look_until(worker, outage.retry_at_mono_ns);
+            qn_outage_fail(&outage, &error);
+            stopped = look_while_deaf(worker, &outage);
             continue;
         }
-        qn_outage_end(&outage, &worker->log, "listener");
+        qn_outage_end(&outage);
         if (wakeup.cancel != QN_CANCEL_NONE) {
             cancel(worker, &wakeup);
         }
@@ -109,5 +110,6 @@ void *qn_listener_main(void *argument)
         }
         stopped = back_off(worker, rest_until_mono_ns);
     }
+    qn_outage_finish(&outage);
     return NULL;
 }

@@ -1,45 +1,144 @@
 /* SPDX-License-Identifier: MIT */
-/* outage.c - backoff and the two log lines of an outage; see outage.h. */
+/* outage.c - backoff, and what is logged of an outage; see outage.h.
+ *
+ * A party that ends its own outage clears the backoff of the others once: where only some calls
+ * fail (a full disk can still be read) those fail again and back off further, so nobody spins. The
+ * outage is over when no party that keeps trying fails any more. */
 #include "worker/outage.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 
 #define NS_PER_MS INT64_C(1000000)
-enum { BACKOFF_MS_MIN = 50, BACKOFF_MS_MAX = 5000, DOUBLINGS_MAX = 7 };
+enum { DOUBLINGS_MAX = 5, TELL_EACH_MS = 60000 };
 
-void qn_outage_init(struct qn_outage *outage)
+void qn_outages_init(struct qn_outages *outages, struct qn_log *log, void (*wake)(void *user),
+                     void *user)
 {
-    *outage = (struct qn_outage){0};
-    qn_random_init(&outage->random);
+    *outages = (struct qn_outages){.log = log, .wake = wake, .user = user};
+    (void)pthread_mutex_init(&outages->mutex, NULL);
 }
 
-void qn_outage_fail(struct qn_outage *outage, struct qn_log *log, const char *who,
-                    const quern_error *error)
+void qn_outages_finish(struct qn_outages *outages)
 {
-    int64_t now = qn_clock_mono_ns();
-    if (outage->since_mono_ns == 0) {
-        outage->since_mono_ns = now;
-        QN_LOG(log, QUERN_LOG_ERROR, "broker does not answer", QN_LOG_TEXT("by", who),
+    (void)pthread_mutex_destroy(&outages->mutex);
+}
+
+void qn_outage_init(struct qn_outage *outage, struct qn_outages *all)
+{
+    *outage = (struct qn_outage){.all = all};
+    qn_random_init(&outage->random);
+    (void)pthread_mutex_lock(&all->mutex);
+    outage->next = all->parties;
+    all->parties = outage;
+    (void)pthread_mutex_unlock(&all->mutex);
+}
+
+/* With the mutex held: how many fail that keep trying. */
+static size_t count_failing(const struct qn_outages *all)
+{
+    size_t count = 0;
+    for (const struct qn_outage *party = all->parties; party != NULL; party = party->next) {
+        count += atomic_load(&party->since_mono_ns) != 0 && !party->is_lazy ? 1 : 0;
+    }
+    return count;
+}
+
+/* What is to be said of the end of an outage; after_ms < 0: nothing, it goes on. */
+struct end {
+    int64_t after_ms;
+    uint32_t failures;
+};
+
+/* With the mutex held. */
+static struct end end_if_over(struct qn_outages *all)
+{
+    struct end end = {.after_ms = -1};
+    if (all->since_mono_ns == 0 || count_failing(all) > 0) {
+        return end;
+    }
+    end.after_ms = (qn_clock_mono_ns() - all->since_mono_ns) / NS_PER_MS;
+    end.failures = all->failures;
+    all->since_mono_ns = 0;
+    all->failures = 0;
+    return end;
+}
+
+static void tell_end(struct qn_outages *all, struct end end)
+{
+    if (end.after_ms >= 0) {
+        QN_LOG(all->log, QUERN_LOG_INFO, "broker answers again",
+               QN_LOG_NUMBER("after_ms", end.after_ms), QN_LOG_NUMBER("failures", end.failures));
+    }
+}
+
+void qn_outage_finish(struct qn_outage *outage)
+{
+    struct qn_outages *all = outage->all;
+    (void)pthread_mutex_lock(&all->mutex);
+    struct qn_outage **at = &all->parties;
+    while (*at != outage) {
+        at = &(*at)->next;
+    }
+    *at = outage->next;
+    struct end end = end_if_over(all);
+    (void)pthread_mutex_unlock(&all->mutex);
+    tell_end(all, end);
+}
+
+/* With the mutex held. */
+static void back_off(struct qn_outage *outage, int64_t now_mono_ns)
+{
+    uint32_t doublings = outage->failures < DOUBLINGS_MAX ? outage->failures : DOUBLINGS_MAX;
+    uint64_t cap_ms = (uint64_t)QN_OUTAGE_MS_MIN << doublings;
+    cap_ms = cap_ms < QN_OUTAGE_MS_MAX ? cap_ms : QN_OUTAGE_MS_MAX;
+    int64_t delay_ms = 1 + (int64_t)qn_random_below(&outage->random, cap_ms);
+    outage->failures++;
+    atomic_store(&outage->retry_at_mono_ns, now_mono_ns + delay_ms * NS_PER_MS);
+    if (atomic_load(&outage->since_mono_ns) == 0) {
+        atomic_store(&outage->since_mono_ns, now_mono_ns);
+    }
+}
+
+void qn_outage_fail(struct qn_outage *outage, const quern_error *error)
+{
+    struct qn_outages *all = outage->all;
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    (void)pthread_mutex_lock(&all->mutex);
+    bool begins = all->since_mono_ns == 0;
+    bool tells = begins || now_mono_ns - all->told_mono_ns >= TELL_EACH_MS * NS_PER_MS;
+    all->since_mono_ns = begins ? now_mono_ns : all->since_mono_ns;
+    all->told_mono_ns = tells ? now_mono_ns : all->told_mono_ns;
+    all->failures++;
+    int64_t since_ms = (now_mono_ns - all->since_mono_ns) / NS_PER_MS;
+    back_off(outage, now_mono_ns);
+    (void)pthread_mutex_unlock(&all->mutex);
+    if (tells) {
+        QN_LOG(all->log, QUERN_LOG_ERROR, "broker does not answer",
+               QN_LOG_NUMBER("since_ms", since_ms),
                QN_LOG_TEXT("status", quern_status_name(error->code)),
                QN_LOG_TEXT("error", error->text));
     }
-    uint32_t doublings = outage->failures < DOUBLINGS_MAX ? outage->failures : DOUBLINGS_MAX;
-    uint64_t cap_ms = (uint64_t)BACKOFF_MS_MIN << doublings;
-    cap_ms = cap_ms < BACKOFF_MS_MAX ? cap_ms : BACKOFF_MS_MAX;
-    int64_t delay_ms = 1 + (int64_t)qn_random_below(&outage->random, cap_ms);
-    outage->failures++;
-    outage->retry_at_mono_ns = now + delay_ms * NS_PER_MS;
 }
 
-void qn_outage_end(struct qn_outage *outage, struct qn_log *log, const char *who)
+void qn_outage_end(struct qn_outage *outage)
 {
-    if (outage->since_mono_ns == 0) {
+    struct qn_outages *all = outage->all;
+    if (atomic_load(&outage->since_mono_ns) == 0) {
         return;
     }
-    int64_t after_ms = (qn_clock_mono_ns() - outage->since_mono_ns) / NS_PER_MS;
-    QN_LOG(log, QUERN_LOG_INFO, "broker answers again", QN_LOG_TEXT("by", who),
-           QN_LOG_NUMBER("after_ms", after_ms), QN_LOG_NUMBER("failures", outage->failures));
-    outage->since_mono_ns = 0;
-    outage->retry_at_mono_ns = 0;
+    bool wakes = false;
+    (void)pthread_mutex_lock(&all->mutex);
     outage->failures = 0;
+    atomic_store(&outage->since_mono_ns, 0);
+    for (struct qn_outage *party = all->parties; party != NULL; party = party->next) {
+        wakes = wakes || atomic_load(&party->since_mono_ns) != 0;
+        atomic_store(&party->retry_at_mono_ns, 0);
+    }
+    struct end end = end_if_over(all);
+    (void)pthread_mutex_unlock(&all->mutex);
+    if (wakes) {
+        all->wake(all->user);
+    }
+    tell_end(all, end);
 }

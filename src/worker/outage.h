@@ -1,28 +1,55 @@
 /* SPDX-License-Identifier: MIT */
-/* outage.h - what a thread of the worker does while the broker does not answer: one line in the
- * log when it begins, one when it is over, and backoff with full jitter (50 ms to 5 s) between the
- * attempts. One thread at a time. */
+/* outage.h - what the threads of a worker do while the broker does not answer.
+ *
+ * Each of them is a party with a backoff of its own (full jitter, up to a second). The outage is
+ * one for the process: one line in the log when it begins, one a minute, one when it is over. The
+ * first party that is answered again ends the waiting of all others, so that each thread uses the
+ * broker at once when it is back. */
 #ifndef QN_WORKER_OUTAGE_H
 #define QN_WORKER_OUTAGE_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/log.h"
 #include "base/random.h"
 
-/* A zeroed struct with an initialised random is no outage. */
+struct qn_outages;
+
+/* Fails and ends on one thread at a time; the atomics are read by all. */
 struct qn_outage {
+    struct qn_outages *all;
+    struct qn_outage *next; /* guarded by the mutex of all, as the next two */
     struct qn_random random;
+    uint32_t failures;             /* in a row */
+    bool is_lazy;                  /* it may not try again for long: nobody waits for it to end */
+    _Atomic int64_t since_mono_ns; /* 0: none */
+    _Atomic int64_t retry_at_mono_ns; /* 0: at once, somebody else was answered */
+};
+
+struct qn_outages {
+    pthread_mutex_t mutex; /* guards the rest; never held while somebody is called */
+    struct qn_log *log;
+    void (*wake)(void *user); /* those that wait may try again */
+    void *user;
+    struct qn_outage *parties;
     int64_t since_mono_ns; /* 0: none */
-    int64_t retry_at_mono_ns;
+    int64_t told_mono_ns;
     uint32_t failures;
 };
 
-void qn_outage_init(struct qn_outage *outage);
+void qn_outages_init(struct qn_outages *outages, struct qn_log *log, void (*wake)(void *user),
+                     void *user);
+void qn_outages_finish(struct qn_outages *outages);
+
+/* A party from now on, until finish. */
+void qn_outage_init(struct qn_outage *outage, struct qn_outages *all);
+void qn_outage_finish(struct qn_outage *outage);
 /* A call failed: sets retry_at_mono_ns. */
-void qn_outage_fail(struct qn_outage *outage, struct qn_log *log, const char *who,
-                    const quern_error *error);
+void qn_outage_fail(struct qn_outage *outage, const quern_error *error);
 /* A call worked. */
-void qn_outage_end(struct qn_outage *outage, struct qn_log *log, const char *who);
+void qn_outage_end(struct qn_outage *outage);
 
 #endif

@@ -70,9 +70,9 @@ static void set_look(struct quern_worker *worker)
 static void note_call(struct quern_worker *worker, quern_status status, const quern_error *error)
 {
     if (status == QUERN_OK) {
-        qn_outage_end(&worker->pump.outage, &worker->log, "pump");
+        qn_outage_end(&worker->pump.outage);
     } else {
-        qn_outage_fail(&worker->pump.outage, &worker->log, "pump", error);
+        qn_outage_fail(&worker->pump.outage, error);
     }
 }
 
@@ -102,10 +102,10 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
     pump->forwarded_at_mono_ns = now_mono_ns;
     pump->due_known_at_mono_ns = now_mono_ns;
     if (status != QUERN_OK) {
-        qn_outage_fail(&pump->forward_outage, &worker->log, "forward", &error);
+        qn_outage_fail(&pump->forward_outage, &error);
         return;
     }
-    qn_outage_end(&pump->forward_outage, &worker->log, "forward");
+    qn_outage_end(&pump->forward_outage);
     pump->next_due_at_ms = next_due_at_ms;
     (void)pthread_mutex_lock(&worker->mutex);
     worker->due_known_at_mono_ns = now_mono_ns;

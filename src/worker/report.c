@@ -125,3 +125,14 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
     worker->options.on_run(&report, worker->options.user);
     (void)pthread_mutex_unlock(&worker->log.mutex);
 }
+
+void qn_report_unusable(const struct qn_unusable *unusable, void *user)
+{
+    struct quern_worker *worker = user;
+    QN_LOG(&worker->log, QUERN_LOG_WARN, "task archived, nobody can run it",
+           QN_LOG_TEXT("queue", unusable->queue), QN_LOG_TEXT("id", unusable->id),
+           QN_LOG_TEXT("error", unusable->why));
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->stats.archived++;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}

@@ -65,7 +65,7 @@ struct quern_run {
     void *owner;             /* the worker, or the test kit */
     size_t references;       /* guarded by the worker's mutex */
     enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
-    uint64_t extend_round;   /* of the keeper: which extension it was part of last */
+    uint64_t extend_round;   /* of the holder: which extension it was part of last */
     bool lost;               /* the broker says that the lease is lost */
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */

@@ -45,20 +45,22 @@ static bool step(struct quern_worker *worker)
     quern_error error = {0};
     quern_status status = qn_turn_exchange(worker, &pump->second, 1, &error);
     if (status == QUERN_OK) {
-        qn_outage_end(&pump->second_outage, &worker->log, "second pump");
+        qn_outage_end(&pump->second_outage);
     } else {
-        qn_outage_fail(&pump->second_outage, &worker->log, "second pump", &error);
+        qn_outage_fail(&pump->second_outage, &error);
     }
     return status == QUERN_OK;
 }
 
 /* True when the worker has stopped. */
-static bool sleep_until_poked(struct quern_worker *worker, int64_t away_until_mono_ns)
+static bool sleep_until_poked(struct quern_worker *worker)
 {
+    const struct qn_outage *outage = &worker->pump.second_outage;
     (void)pthread_mutex_lock(&worker->mutex);
-    bool in_time = true;
-    while (worker->state != QN_WORKER_STOPPED && in_time) {
-        in_time = qn_cond_wait_until(&worker->second_cond, &worker->mutex, away_until_mono_ns);
+    while (worker->state != QN_WORKER_STOPPED &&
+           qn_clock_mono_ns() < atomic_load(&outage->retry_at_mono_ns)) {
+        (void)qn_cond_wait_until(&worker->second_cond, &worker->mutex,
+                                 atomic_load(&outage->retry_at_mono_ns));
     }
     worker->second_asleep = true;
     while (worker->state != QN_WORKER_STOPPED && !worker->second_poked) {
@@ -74,12 +76,10 @@ static bool sleep_until_poked(struct quern_worker *worker, int64_t away_until_mo
 void *qn_second_main(void *argument)
 {
     struct quern_worker *worker = argument;
-    int64_t away_until_mono_ns = 0;
-    while (!sleep_until_poked(worker, away_until_mono_ns)) {
+    while (!sleep_until_poked(worker)) {
         (void)pthread_mutex_lock(&worker->plan_mutex);
         while (step(worker)) {
         }
-        away_until_mono_ns = worker->pump.second_outage.retry_at_mono_ns;
         (void)pthread_mutex_unlock(&worker->plan_mutex);
     }
     return NULL;

@@ -304,6 +304,8 @@ void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t no
         .queues = turn->queues,
         .queue_count = worker->queue_count,
         .strict = worker->options.strict_priority != 0,
+        .on_unusable = qn_report_unusable,
+        .user = worker,
     };
     turn->reply = (struct qn_exchange_reply){.applied = turn->applied, .runs = turn->leased};
     (void)pthread_mutex_lock(&worker->mutex);

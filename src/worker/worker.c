@@ -33,25 +33,42 @@ void qn_worker_ring(struct quern_worker *worker)
     errno = saved;
 }
 
+/* The broker answers somebody: nobody waits for the end of a backoff. */
+static void wake_all(void *user)
+{
+    struct quern_worker *worker = user;
+    (void)pthread_mutex_lock(&worker->mutex);
+    qn_pump_poke(worker);
+    qn_keeper_poke(worker);
+    (void)pthread_cond_broadcast(&worker->second_cond);
+    (void)pthread_cond_broadcast(&worker->holder_cond);
+    (void)pthread_cond_broadcast(&worker->listener_cond);
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
 static void init_locks(struct quern_worker *worker)
 {
     qn_cond_init(&worker->pump_cond);
     qn_cond_init(&worker->second_cond);
     qn_cond_init(&worker->keeper_cond);
+    qn_cond_init(&worker->holder_cond);
     qn_cond_init(&worker->listener_cond);
     (void)pthread_mutex_init(&worker->mutex, NULL);
     (void)pthread_mutex_init(&worker->turn_mutex, NULL);
     (void)pthread_mutex_init(&worker->plan_mutex, NULL);
     (void)pthread_mutex_init(&worker->ack_mutex, NULL);
+    qn_outages_init(&worker->outages, &worker->log, wake_all, worker);
 }
 
 static void finish_locks(struct quern_worker *worker)
 {
+    qn_outages_finish(&worker->outages);
     (void)pthread_mutex_destroy(&worker->ack_mutex);
     (void)pthread_mutex_destroy(&worker->plan_mutex);
     (void)pthread_mutex_destroy(&worker->turn_mutex);
     (void)pthread_mutex_destroy(&worker->mutex);
     (void)pthread_cond_destroy(&worker->listener_cond);
+    (void)pthread_cond_destroy(&worker->holder_cond);
     (void)pthread_cond_destroy(&worker->keeper_cond);
     (void)pthread_cond_destroy(&worker->second_cond);
     (void)pthread_cond_destroy(&worker->pump_cond);
@@ -85,9 +102,11 @@ static void init_pump(struct quern_worker *worker)
                    worker->options.strict_priority != 0, &worker->random);
     qn_fetch_init(&pump->fetch, worker->options.concurrency);
     qn_unknown_init(&pump->unknown);
-    qn_outage_init(&pump->outage);
-    qn_outage_init(&pump->forward_outage);
-    qn_outage_init(&pump->second_outage);
+    qn_outage_init(&pump->outage, &worker->outages);
+    qn_outage_init(&pump->forward_outage, &worker->outages);
+    qn_outage_init(&pump->second_outage, &worker->outages);
+    pump->forward_outage.is_lazy = true;
+    pump->second_outage.is_lazy = true; /* what it failed to send, the pump sends */
     worker->ack_stamp.session = qn_random_next(&worker->random);
     pump->next_due_at_ms = INT64_MAX;
     worker->look = true;
@@ -192,6 +211,7 @@ static void end_threads(struct quern_worker *worker, const pthread_t *threads, s
     (void)pthread_cond_broadcast(&worker->pump_cond);
     (void)pthread_cond_broadcast(&worker->second_cond);
     (void)pthread_cond_broadcast(&worker->keeper_cond);
+    (void)pthread_cond_broadcast(&worker->holder_cond);
     (void)pthread_cond_broadcast(&worker->listener_cond);
     (void)pthread_mutex_unlock(&worker->mutex);
     qn_broker_interrupt(worker->broker);
@@ -206,6 +226,7 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
         const char *name;
         void *(*entry)(void *);
     } starts[] = {{"quern-pump", qn_pump_main},
+                  {"quern-leases", qn_holder_main},
                   {"quern-keeper", qn_keeper_main},
                   {"quern-listener", qn_listener_main},
                   {"quern-second", qn_second_main}};

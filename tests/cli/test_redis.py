@@ -71,7 +71,7 @@ class UrlTest(RedisTest):
     def test_each_source_of_the_password_opens_the_server(self):
         password = "p@ss/w:rd &%? #1"
         self.start_redis("--requirepass", password)
-        self.write("pw", password + "\n")
+        os.chmod(self.write("pw", password + "\n"), 0o600)
         encoded = "p%40ss%2Fw%3Ard%20%26%25%3F%20%231"
         path = self.socket_path
         env = {"REDIS_PW": password}

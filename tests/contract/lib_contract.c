@@ -13,6 +13,8 @@
 #include "base/alloc.h"
 #include "broker/owner.h"
 
+#define CONTRACT_FAR_BOOT "01234567-89ab-cdef-0123-456789abcdef"
+
 /* --- Makers ------------------------------------------------------------------------- */
 
 static void *sqlite_begin(struct contract *c)
@@ -142,24 +144,44 @@ struct qn_broker *contract_open_child(const char *url)
     return broker;
 }
 
-void contract_announce(struct qn_broker *broker, const char *worker_id)
+/* Our own owner, or with another boot (far), or with another start of this process (dead). */
+static void make_owner(const struct contract_worker *worker, char owner[QN_OWNER_SIZE])
+{
+    quern_error err = {0};
+    assert_ok(qn_owner_self(owner, &err), err);
+    if (worker->is_far) {
+        memcpy(owner, CONTRACT_FAR_BOOT, strlen(CONTRACT_FAR_BOOT));
+    }
+    if (worker->is_dead) {
+        (void)snprintf(strrchr(owner, ':'), 3, ":1");
+        assert_int_equal(qn_owner_judge(owner), QN_OWNER_DEAD);
+    }
+}
+
+void contract_announce_as(struct qn_broker *broker, const struct contract_worker *worker)
 {
     char owner[QN_OWNER_SIZE];
     quern_error err = {0};
     struct qn_queue_turn queues[] = {{.name = "default", .weight = 1},
                                      {.name = "other", .weight = 1}};
-    assert_ok(qn_owner_self(owner, &err), err);
-    struct qn_announcement announcement = {.worker_id = worker_id,
-                                           .owner = owner,
-                                           .host = "host",
-                                           .status = "active",
-                                           .queues = "default=1 other=1",
-                                           .pid = 1,
-                                           .started_at_ms = CONTRACT_NOW_MS,
-                                           .concurrency = 4,
-                                           .queue_turns = queues,
-                                           .queue_count = TEST_COUNT(queues)};
+    make_owner(worker, owner);
+    struct qn_announcement announcement = {
+        .worker_id = worker->id,
+        .owner = owner,
+        .host = worker->host != NULL ? worker->host : CONTRACT_HOST,
+        .status = worker->status != NULL ? worker->status : "active",
+        .queues = "default=1 other=1",
+        .pid = 1,
+        .started_at_ms = CONTRACT_NOW_MS,
+        .concurrency = 4,
+        .queue_turns = queues,
+        .queue_count = TEST_COUNT(queues)};
     assert_ok(qn_broker_announce(broker, &announcement, &err), err);
+}
+
+void contract_announce(struct qn_broker *broker, const char *worker_id)
+{
+    contract_announce_as(broker, &(struct contract_worker){.id = worker_id});
 }
 
 void contract_advance(struct contract *c, int64_t ms)

@@ -19,6 +19,7 @@
 #define CONTRACT_NOW_MS INT64_C(1800000000000)
 #define CONTRACT_LEASE_MS INT64_C(30000)
 #define CONTRACT_WORKER "worker-1"
+#define CONTRACT_HOST "host-a"
 
 struct contract;
 struct contract_maker {
@@ -38,9 +39,11 @@ struct contract {
     struct qn_id_source ids;
     uint64_t session;
     uint64_t sequence;
-    uint32_t crash_streak; /* of the queue of the latest exchange with one queue */
-    bool paused;           /* the same */
-    bool more;             /* the latest exchange ended early */
+    uint32_t deaths; /* in a row; of the queue of the latest exchange with one queue */
+    bool braked;     /* the same, as the next two */
+    bool paused;
+    int64_t wait_ms;
+    bool more; /* the latest exchange ended early */
 };
 
 /* --- The frame of a test program ---------------------------------------------------- */
@@ -70,8 +73,16 @@ int contract_main(int argc, char **argv, const struct contract_test *tests, size
 struct qn_broker *contract_open(struct contract *c);
 /* In a child: the broker of `url` on the system's clock; ends the child if it cannot be opened. */
 struct qn_broker *contract_open_child(const char *url);
-/* Writes the record of a worker that runs in this process. */
+/* Writes the record of a worker that runs in this process on CONTRACT_HOST. */
 void contract_announce(struct qn_broker *broker, const char *worker_id);
+struct contract_worker {
+    const char *id;
+    const char *host;   /* NULL: CONTRACT_HOST */
+    const char *status; /* NULL: "active" */
+    bool is_dead;       /* its process is known to have ended */
+    bool is_far;        /* nobody here can judge its process */
+};
+void contract_announce_as(struct qn_broker *broker, const struct contract_worker *worker);
 /* Lets time pass for the broker: wall clock and leases. */
 void contract_advance(struct contract *c, int64_t ms);
 /* Lets the wall clock of the worker jump; no time passes. Where the broker has a clock of its own
@@ -93,6 +104,9 @@ void contract_put_many(struct contract *c, const char *queue, const char *prefix
 /* Leases up to `room` tasks of one queue, all of them started, suspects included. */
 size_t contract_lease(struct contract *c, const char *queue, uint32_t room,
                       struct qn_leased **runs);
+/* The same for another worker; the exchange is its own, so no answer is kept in `c`. */
+size_t contract_lease_as(struct contract *c, const struct contract_worker *worker,
+                         const char *queue, uint32_t room, struct qn_leased **runs);
 /* The next run of the queue, started; NULL when it gives nothing. */
 struct qn_leased *contract_take(struct contract *c, const char *queue);
 /* The same, but fetched ahead: not started. */
@@ -111,7 +125,10 @@ enum qn_applied contract_finish(struct contract *c, struct qn_leased *run,
 /* Without freeing it. */
 enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
                               enum qn_outcome_kind kind);
-/* Any exchange; fills in worker, lease and what is missing. applied may be NULL without outcomes.
+/* The handler's process died, alone and at once; frees the run. */
+enum qn_applied contract_die(struct contract *c, struct qn_leased *run);
+/* Any exchange; fills in worker, host, lease and what is missing. applied may be NULL without
+ * outcomes.
  */
 size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum qn_applied *applied,
                          struct qn_leased **runs);

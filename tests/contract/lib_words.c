@@ -84,6 +84,9 @@ size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum 
     if (exchange->worker_id == NULL) {
         exchange->worker_id = CONTRACT_WORKER;
     }
+    if (exchange->host == NULL) {
+        exchange->host = CONTRACT_HOST;
+    }
     if (exchange->lease_ms == 0) {
         exchange->lease_ms = CONTRACT_LEASE_MS;
     }
@@ -91,8 +94,10 @@ size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum 
     assert_true(reply.run_count <= exchange->room);
     c->more = reply.more;
     if (exchange->queue_count == 1) {
-        c->crash_streak = exchange->queues[0].deaths;
+        c->deaths = exchange->queues[0].deaths;
+        c->braked = exchange->queues[0].braked;
         c->paused = exchange->queues[0].paused;
+        c->wait_ms = exchange->queues[0].wait_ms;
     }
     return reply.run_count;
 }
@@ -111,6 +116,24 @@ static size_t lease_some(struct contract *c, const char *queue, uint32_t room, u
 size_t contract_lease(struct contract *c, const char *queue, uint32_t room, struct qn_leased **runs)
 {
     return lease_some(c, queue, room, room, runs);
+}
+
+size_t contract_lease_as(struct contract *c, const struct contract_worker *worker,
+                         const char *queue, uint32_t room, struct qn_leased **runs)
+{
+    struct qn_queue_turn turn = {.name = queue, .weight = 1, .quota = room};
+    struct qn_exchange exchange = {.stamp = next_stamp(c),
+                                   .worker_id = worker->id,
+                                   .host = worker->host != NULL ? worker->host : CONTRACT_HOST,
+                                   .lease_ms = CONTRACT_LEASE_MS,
+                                   .queues = &turn,
+                                   .queue_count = 1,
+                                   .room = room,
+                                   .start_count_now = room};
+    struct qn_exchange_reply reply = {.runs = runs};
+    quern_error err = {0};
+    assert_ok(qn_broker_exchange(c->broker, &exchange, &reply, &err), err);
+    return reply.run_count;
 }
 
 struct qn_leased *contract_take(struct contract *c, const char *queue)
@@ -188,6 +211,11 @@ enum qn_applied contract_finish(struct contract *c, struct qn_leased *run,
     enum qn_applied applied = contract_tell(c, run, kind);
     qn_leased_free(run);
     return applied;
+}
+
+enum qn_applied contract_die(struct contract *c, struct qn_leased *run)
+{
+    return contract_finish(c, run, QN_CRASH);
 }
 
 /* --- Upkeep ------------------------------------------------------------------------- */

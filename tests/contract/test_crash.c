@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* test_crash.c - runs whose process died: who is charged, when a task is poison, and the brake
- * that keeps a broken deploy from emptying a queue into the archive. Recovery of leases is in
- * test_recover.c; both end a run in the same way. */
+/* test_crash.c - runs whose own process died, a child or a command: who is charged, what becomes of
+ * the task, and when it is poison. Deaths of whole workers are in test_recover.c, what deaths mean
+ * for the queue in test_brake.c, for the other runs of a worker in test_isolation.c. */
 #include "lib_contract.h"
 
 #include <string.h>
 
-#include "quern/inspector.h"
-
 #define HOUR_MS (3600 * INT64_C(1000))
+#define ELSEWHERE "host-b"
 
 static enum qn_applied crash(struct contract *c, struct qn_leased *run, bool started)
 {
@@ -19,7 +18,7 @@ static enum qn_applied crash(struct contract *c, struct qn_leased *run, bool sta
     return applied;
 }
 
-/* Takes the task after the wait of its second crash. */
+/* Takes the task after the wait of its second or a later death. */
 static struct qn_leased *take_after_wait(struct contract *c, const char *id)
 {
     contract_advance(c, QN_CHARGED_MORE_MS);
@@ -27,7 +26,25 @@ static struct qn_leased *take_after_wait(struct contract *c, const char *id)
     return contract_take_id(c, "default", id);
 }
 
-static void first_crash_returns_the_task_at_once(struct contract *c)
+/* A run of another task ends well, on CONTRACT_HOST or elsewhere. */
+static void end_one_well(struct contract *c, const char *host)
+{
+    struct qn_leased *run = NULL;
+    const struct contract_worker worker = {.id = "good", .host = host};
+    enum qn_applied applied = QN_STALE;
+    contract_announce_as(c->broker, &worker);
+    contract_put(c, "default", "good");
+    assert_int_equal(contract_lease_as(c, &worker, "default", 1, &run), 1);
+    assert_string_equal(run->task.id, "good");
+    struct qn_outcome outcome = {.run = run, .kind = QN_DONE};
+    struct qn_exchange exchange = {
+        .outcomes = &outcome, .outcome_count = 1, .worker_id = worker.id, .host = host};
+    assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);
+    assert_int_equal(applied, QN_APPLIED);
+    qn_leased_free(run);
+}
+
+static void first_death_returns_the_task_at_once(struct contract *c)
 {
     contract_put(c, "default", "a");
     contract_put(c, "default", "b");
@@ -46,22 +63,20 @@ static void first_crash_returns_the_task_at_once(struct contract *c)
 
 static void crash_before_the_start_is_not_charged(struct contract *c)
 {
-    for (int i = 0; i < 5; i++) {
-        struct qn_leased *run;
-        if (i == 0) {
-            contract_put(c, "default", "a");
-        }
-        run = contract_fetch(c, "default");
+    contract_put(c, "default", "a");
+    for (int i = 0; i < 12; i++) {
+        struct qn_leased *run = contract_fetch(c, "default");
         assert_non_null(run);
         assert_int_equal(crash(c, run, false), QN_APPLIED);
         struct contract_view view = contract_see(c, "default", "a");
         assert_int_equal(view.state, QUERN_TASK_PENDING);
         assert_int_equal(view.crash_count, 0);
+        assert_int_equal(c->deaths, 0);
     }
     contract_assert_counted(c, "default", 0, 0);
 }
 
-static void second_crash_waits_ten_seconds(struct contract *c)
+static void second_death_waits_two_seconds_later_ones_ten(struct contract *c)
 {
     int64_t next_due_at_ms = 0;
     crash(c, contract_start(c, "a"), true);
@@ -70,36 +85,125 @@ static void second_crash_waits_ten_seconds(struct contract *c)
     assert_int_equal(view.state, QUERN_TASK_RETRY);
     assert_int_equal(view.crash_count, 2);
     assert_int_equal(view.retry_count, 0);
-    assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 10000);
+    assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 2000);
     assert_null(contract_take(c, "default"));
-    contract_advance(c, 9999);
+    contract_advance(c, 1999);
     assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 0);
-    assert_int_equal(next_due_at_ms, CONTRACT_NOW_MS + 10000);
+    assert_int_equal(next_due_at_ms, CONTRACT_NOW_MS + 2000);
     contract_advance(c, 1);
     assert_int_equal(contract_forward(c, "default", NULL), 1);
-    struct qn_leased *run = contract_take_id(c, "default", "a");
+    assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_APPLIED);
+    view = contract_see(c, "default", "a");
+    assert_int_equal(view.state, QUERN_TASK_RETRY);
+    assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 2000 + 10000);
+    struct qn_leased *run = take_after_wait(c, "a");
     assert_int_equal(run->cause, QUERN_CAUSE_CHILD_DIED);
+    assert_int_equal(run->crash_count, 3);
     contract_finish(c, run, QN_DONE);
     contract_assert_counted(c, "default", 1, 0);
 }
 
-static void third_crash_archives_the_task_as_poison(struct contract *c)
+static void task_remembers_how_long_it_lived_at_most(struct contract *c)
+{
+    const int64_t lives_ms[] = {700, 4000, 30};
+    const int64_t longest_ms[] = {700, 4000, 4000};
+    contract_put(c, "default", "a");
+    for (size_t i = 0; i < TEST_COUNT(lives_ms); i++) {
+        struct qn_leased *run = contract_take_id(c, "default", "a");
+        struct qn_outcome outcome = {.run = run,
+                                     .kind = QN_CRASH,
+                                     .started = true,
+                                     .cause = QUERN_CAUSE_CHILD_DIED,
+                                     .lived_ms = lives_ms[i]};
+        assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
+        qn_leased_free(run);
+        contract_advance(c, QN_CHARGED_MORE_MS);
+        (void)contract_forward(c, "default", NULL);
+        run = contract_take_id(c, "default", "a");
+        assert_int_equal(run->life_ms, longest_ms[i]);
+        contract_finish(c, run, QN_GIVE_BACK);
+    }
+}
+
+/* --- Conviction ----------------------------------------------------------------------- */
+
+static void third_lone_death_is_poison_where_a_run_has_ended_well_since(struct contract *c)
 {
     crash(c, contract_start(c, "a"), true);
     crash(c, contract_take_id(c, "default", "a"), true);
+    contract_advance(c, 1);
+    end_one_well(c, CONTRACT_HOST);
     assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_ARCHIVED);
     struct contract_view view = contract_see(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_int_equal(view.crash_count, 3);
     assert_int_equal(view.retry_count, 0);
-    assert_non_null(strstr(view.error, "poison"));
-    contract_assert_counted(c, "default", 1, 1);
+    assert_string_equal(view.error, "poison: 3 deaths, 3 of them alone; the last: child died");
+    contract_assert_counted(c, "default", 2, 1);
 }
 
-static void crashes_older_than_the_window_are_forgotten(struct contract *c)
+static void where_nothing_has_ended_well_no_task_is_poison(struct contract *c)
 {
     crash(c, contract_start(c, "a"), true);
     crash(c, contract_take_id(c, "default", "a"), true);
+    for (int64_t i = 3; i < 8; i++) {
+        assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_APPLIED);
+        assert_int_equal(contract_see(c, "default", "a").crash_count, i);
+    }
+    struct qn_leased *run = take_after_wait(c, "a");
+    end_one_well(c, CONTRACT_HOST);
+    assert_int_equal(crash(c, run, true), QN_ARCHIVED);
+}
+
+static void success_on_another_host_convicts_nobody(struct contract *c)
+{
+    crash(c, contract_start(c, "a"), true);
+    crash(c, contract_take_id(c, "default", "a"), true);
+    contract_advance(c, 1);
+    end_one_well(c, ELSEWHERE);
+    assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_APPLIED);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
+}
+
+static void success_in_another_queue_convicts_nobody(struct contract *c)
+{
+    crash(c, contract_start(c, "a"), true);
+    crash(c, contract_take_id(c, "default", "a"), true);
+    contract_advance(c, 1);
+    contract_put(c, "other", "good");
+    contract_finish(c, contract_take_id(c, "other", "good"), QN_DONE);
+    assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_APPLIED);
+}
+
+static void success_before_the_first_charged_run_convicts_nobody(struct contract *c)
+{
+    end_one_well(c, CONTRACT_HOST);
+    contract_advance(c, 1);
+    crash(c, contract_start(c, "a"), true);
+    crash(c, contract_take_id(c, "default", "a"), true);
+    assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_APPLIED);
+}
+
+static void success_of_a_leaving_worker_convicts_nobody(struct contract *c)
+{
+    crash(c, contract_start(c, "a"), true);
+    crash(c, contract_take_id(c, "default", "a"), true);
+    contract_advance(c, 1);
+    struct qn_leased *good = contract_start(c, "good");
+    struct qn_outcome outcome = {.run = good, .kind = QN_DONE};
+    struct qn_exchange exchange = {.outcomes = &outcome, .outcome_count = 1, .is_leaving = true};
+    enum qn_applied applied = QN_STALE;
+    assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);
+    assert_int_equal(applied, QN_APPLIED);
+    qn_leased_free(good);
+    assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_APPLIED);
+}
+
+static void deaths_older_than_the_window_are_forgotten(struct contract *c)
+{
+    crash(c, contract_start(c, "a"), true);
+    crash(c, contract_take_id(c, "default", "a"), true);
+    end_one_well(c, CONTRACT_HOST);
     struct qn_leased *run = take_after_wait(c, "a");
     contract_advance(c, 73 * HOUR_MS);
     assert_int_equal(crash(c, run, true), QN_APPLIED);
@@ -108,14 +212,17 @@ static void crashes_older_than_the_window_are_forgotten(struct contract *c)
     assert_int_equal(view.state, QUERN_TASK_PENDING);
 }
 
-static void crashes_within_the_window_are_remembered(struct contract *c)
+static void deaths_within_the_window_are_remembered(struct contract *c)
 {
     crash(c, contract_start(c, "a"), true);
     contract_advance(c, 35 * HOUR_MS);
     crash(c, contract_take_id(c, "default", "a"), true);
     contract_advance(c, 36 * HOUR_MS);
     assert_int_equal(contract_forward(c, "default", NULL), 1);
-    assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_ARCHIVED);
+    contract_put(c, "default", "good");
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    contract_finish(c, contract_take_id(c, "default", "good"), QN_DONE);
+    assert_int_equal(crash(c, run, true), QN_ARCHIVED);
 }
 
 static void failures_do_not_make_poison(struct contract *c)
@@ -130,121 +237,48 @@ static void failures_do_not_make_poison(struct contract *c)
     assert_int_equal(contract_see(c, "default", "a").crash_count, 0);
 }
 
-/* --- The brake ---------------------------------------------------------------------- */
-
-static void crash_many(struct contract *c, const char *prefix, size_t count)
+static void task_without_attempts_left_is_archived_when_it_dies(struct contract *c)
 {
-    struct qn_leased *runs[QN_BATCH_MAX];
-    contract_put_many(c, "default", prefix, count);
-    /* Leased together, else the first crashed one would come back before the next. */
-    assert_int_equal(contract_lease(c, "default", (uint32_t)count, runs), count);
-    for (size_t i = 0; i < count; i++) {
-        crash(c, runs[i], true);
-    }
+    contract_enqueue(
+        c,
+        &(quern_task){.type = "t", .queue = "default", .id = "a", .retry_max = QUERN_RETRY_NEVER});
+    assert_int_equal(crash(c, contract_take_id(c, "default", "a"), false), QN_APPLIED);
+    assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_ARCHIVED);
+    struct contract_view view = contract_see(c, "default", "a");
+    assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
+    assert_string_equal(view.error, "no attempts left: child died");
+    assert_int_equal(view.crash_count, 1);
+    contract_assert_counted(c, "default", 1, 1);
 }
 
-static void crashes_of_different_tasks_make_a_streak(struct contract *c)
+static void task_run_by_an_operator_begins_anew(struct contract *c)
 {
-    crash_many(c, "a", 4);
-    assert_int_equal(c->crash_streak, 4);
-}
-
-static void crashes_of_one_task_make_no_streak(struct contract *c)
-{
-    crash(c, contract_start(c, "a"), true);
-    assert_int_equal(c->crash_streak, 1);
-    crash(c, contract_take_id(c, "default", "a"), true);
-    assert_int_equal(c->crash_streak, 1);
-}
-
-static void any_other_outcome_ends_the_streak(struct contract *c)
-{
-    const enum qn_outcome_kind kinds[] = {QN_DONE, QN_DROP, QN_RETRY, QN_ARCHIVE};
-    char id[8];
-    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
-        (void)snprintf(id, sizeof id, "ok%zu", i);
-        contract_put(c, "default", id);
-        struct qn_leased *good = contract_take_id(c, "default", id);
-        (void)snprintf(id, sizeof id, "bad%zu-", i);
-        struct qn_leased *runs[3];
-        contract_put_many(c, "default", id, 3);
-        assert_int_equal(contract_lease(c, "default", 3, runs), 3);
-        for (size_t k = 0; k < 3; k++) {
-            crash(c, runs[k], true);
-        }
-        assert_int_equal(c->crash_streak, 3);
-        contract_finish(c, good, kinds[i]);
-        assert_int_equal(c->crash_streak, 0);
-        for (size_t k = 0; k < 3; k++) {
-            contract_finish(c, contract_take(c, "default"), QN_DROP);
-        }
-    }
-}
-
-static void success_that_came_too_late_leaves_the_streak(struct contract *c)
-{
-    struct qn_leased *run = contract_start(c, "a");
-    contract_lapse(c, "default");
-    quern_inspector *inspector = NULL;
     quern_error err = {0};
-    const quern_inspector_options options = {.clock = &c->clock};
-    assert_ok(quern_inspector_open(c->url, &options, &inspector, &err), err);
-    assert_ok(quern_inspector_act(inspector, QUERN_ACTION_ARCHIVE, "default", "a", &err), err);
-    quern_inspector_free(inspector);
-    assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
-    assert_null(contract_take(c, "default"));
-    assert_int_equal(c->crash_streak, 1);
-}
-
-static void braked_queue_charges_no_crash(struct contract *c)
-{
-    crash_many(c, "a", QN_BRAKE_DEATHS);
-    assert_true(c->crash_streak >= QN_BRAKE_DEATHS);
-    struct qn_leased *runs[QN_BRAKE_DEATHS];
-    assert_int_equal(contract_lease(c, "default", QN_BRAKE_DEATHS, runs), QN_BRAKE_DEATHS);
-    contract_put(c, "default", "late");
-    struct qn_leased *late = contract_take_id(c, "default", "late");
-    assert_int_equal(crash(c, late, true), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "late");
-    assert_int_equal(view.crash_count, 0);
-    assert_int_equal(view.state, QUERN_TASK_PENDING);
-    for (size_t i = 0; i < QN_BRAKE_DEATHS; i++) {
-        char id[16];
-        (void)snprintf(id, sizeof id, "%s", runs[i]->task.id);
-        assert_int_equal(crash(c, runs[i], true), QN_APPLIED);
-        assert_true(contract_see(c, "default", id).crash_count <= 1);
-    }
-}
-
-static void broken_deploy_empties_no_queue_into_the_archive(struct contract *c)
-{
-    struct qn_leased *runs[30];
-    contract_put_many(c, "default", "a", 30);
-    for (int round = 0; round < 8; round++) {
-        size_t count = contract_lease(c, "default", 30, runs);
-        for (size_t i = 0; i < count; i++) {
-            crash(c, runs[i], true);
-        }
-        contract_advance(c, 60000);
-        (void)contract_forward(c, "default", NULL);
-    }
-    assert_int_equal(contract_count(c, "default", QUERN_TASK_ARCHIVED), 0);
-    assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 30);
+    crash(c, contract_start(c, "a"), true);
+    crash(c, contract_take_id(c, "default", "a"), true);
+    end_one_well(c, CONTRACT_HOST);
+    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_RUN, "default", "a", &err), err);
+    assert_int_equal(contract_see(c, "default", "a").crash_count, 0);
+    assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_APPLIED);
+    assert_int_equal(contract_see(c, "default", "a").crash_count, 1);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
 }
 
 static const struct contract_test tests[] = {
-    CONTRACT_TEST(first_crash_returns_the_task_at_once),
+    CONTRACT_TEST(first_death_returns_the_task_at_once),
     CONTRACT_TEST(crash_before_the_start_is_not_charged),
-    CONTRACT_TEST(second_crash_waits_ten_seconds),
-    CONTRACT_TEST(third_crash_archives_the_task_as_poison),
-    CONTRACT_TEST(crashes_older_than_the_window_are_forgotten),
-    CONTRACT_TEST(crashes_within_the_window_are_remembered),
+    CONTRACT_TEST(second_death_waits_two_seconds_later_ones_ten),
+    CONTRACT_TEST(task_remembers_how_long_it_lived_at_most),
+    CONTRACT_TEST(third_lone_death_is_poison_where_a_run_has_ended_well_since),
+    CONTRACT_TEST(where_nothing_has_ended_well_no_task_is_poison),
+    CONTRACT_TEST(success_on_another_host_convicts_nobody),
+    CONTRACT_TEST(success_in_another_queue_convicts_nobody),
+    CONTRACT_TEST(success_before_the_first_charged_run_convicts_nobody),
+    CONTRACT_TEST(success_of_a_leaving_worker_convicts_nobody),
+    CONTRACT_TEST(deaths_older_than_the_window_are_forgotten),
+    CONTRACT_TEST(deaths_within_the_window_are_remembered),
     CONTRACT_TEST(failures_do_not_make_poison),
-    CONTRACT_TEST(crashes_of_different_tasks_make_a_streak),
-    CONTRACT_TEST(crashes_of_one_task_make_no_streak),
-    CONTRACT_TEST(any_other_outcome_ends_the_streak),
-    CONTRACT_TEST(success_that_came_too_late_leaves_the_streak),
-    CONTRACT_TEST(braked_queue_charges_no_crash),
-    CONTRACT_TEST(broken_deploy_empties_no_queue_into_the_archive),
+    CONTRACT_TEST(task_without_attempts_left_is_archived_when_it_dies),
+    CONTRACT_TEST(task_run_by_an_operator_begins_anew),
 };
 CONTRACT_MAIN(tests)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_exchange.c - leasing: what a run carries, FIFO, room, deadlines, suspects, starts, and
+/* test_exchange.c - leasing: what a run carries, FIFO, room, deadlines, starts, and
  * outcomes and leases in one exchange. The choice between queues is in test_queues.c. */
 #include "lib_contract.h"
 
@@ -200,77 +200,30 @@ static void late_tasks_are_archived_a_bounded_number_at_a_time(struct contract *
     contract_assert_counted(c, "default", LATE + 1, LATE);
 }
 
-/* --- Suspects ----------------------------------------------------------------------- */
-
-/* Leaves the tasks "s0000".. with one crash on record, pending again. */
-static void make_suspects(struct contract *c, size_t count)
-{
-    struct qn_leased *runs[8];
-    contract_put_many(c, "default", "s", count);
-    assert_int_equal(contract_lease(c, "default", (uint32_t)count, runs), count);
-    for (size_t i = 0; i < count; i++) {
-        assert_int_equal(contract_finish(c, runs[i], QN_CRASH), QN_APPLIED);
-    }
-}
-
-static size_t lease_with_suspects(struct contract *c, uint32_t suspect_max, uint32_t room,
-                                  struct qn_leased **runs)
-{
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
-    struct qn_exchange exchange = {
-        .queues = &turn, .queue_count = 1, .room = room, .start_count_now = room};
-    return contract_exchange(c, &exchange, NULL, runs);
-}
-
-static void only_so_many_suspects_are_leased(struct contract *c)
-{
-    struct qn_leased *runs[8];
-    make_suspects(c, 3);
-    assert_int_equal(lease_with_suspects(c, 1, 8, runs), 1);
-    assert_string_equal(runs[0]->task.id, "s0000");
-    assert_int_equal(runs[0]->crash_count, 1);
-    assert_int_equal(runs[0]->cause, QUERN_CAUSE_CHILD_DIED);
-    assert_int_equal(lease_with_suspects(c, 0, 8, runs + 1), 0);
-    contract_finish(c, runs[0], QN_DONE);
-    assert_int_equal(lease_with_suspects(c, 2, 8, runs), 2);
-    assert_string_equal(runs[0]->task.id, "s0001");
-    free_runs(runs, 2);
-}
-
-static void suspects_at_the_head_do_not_block_the_others(struct contract *c)
-{
-    struct qn_leased *runs[8];
-    make_suspects(c, 3);
-    contract_put_many(c, "default", "x", 4);
-    assert_int_equal(lease_with_suspects(c, 0, 8, runs), 4);
-    assert_string_equal(runs[0]->task.id, "x0000");
-    assert_string_equal(runs[3]->task.id, "x0003");
-    free_runs(runs, 4);
-    contract_put_many(c, "default", "y", 2);
-    assert_int_equal(lease_with_suspects(c, 1, 8, runs), 3);
-    size_t suspects = 0;
-    for (size_t i = 0; i < 3; i++) {
-        suspects += runs[i]->crash_count > 0 ? 1 : 0;
-    }
-    assert_int_equal(suspects, 1);
-    free_runs(runs, 3);
-}
-
 /* --- Starts ------------------------------------------------------------------------- */
 
-static int64_t crashes_after_lapse(struct contract *c, const char *id)
+/* Whether the broker knows the run as started: its task has no attempts left, so it would not be
+ * run again. */
+static bool is_started(struct contract *c, const char *id)
 {
     contract_lapse(c, "default");
-    return contract_see(c, "default", id).crash_count;
+    return contract_state(c, "default", id) == QUERN_TASK_ARCHIVED;
+}
+
+static void put_spent(struct contract *c, const char *id)
+{
+    contract_enqueue(
+        c,
+        &(quern_task){.type = "t", .queue = "default", .id = id, .retry_max = QUERN_RETRY_NEVER});
 }
 
 static void run_fetched_ahead_is_not_started(struct contract *c)
 {
-    contract_put(c, "default", "a");
+    put_spent(c, "a");
     struct qn_leased *run = contract_fetch(c, "default");
     assert_non_null(run);
     assert_false(run->started);
-    assert_int_equal(crashes_after_lapse(c, "a"), 0);
+    assert_false(is_started(c, "a"));
     qn_leased_free(run);
 }
 
@@ -280,34 +233,36 @@ static void only_the_first_runs_of_a_lease_are_started(struct contract *c)
     struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 3};
     struct qn_exchange exchange = {
         .queues = &turn, .queue_count = 1, .room = 3, .start_count_now = 2};
-    contract_put_many(c, "default", "a", 3);
+    put_spent(c, "a0");
+    put_spent(c, "a1");
+    put_spent(c, "a2");
     assert_int_equal(contract_exchange(c, &exchange, NULL, runs), 3);
     assert_true(runs[0]->started);
     assert_true(runs[1]->started);
     assert_false(runs[2]->started);
     contract_lapse(c, "default");
-    assert_int_equal(contract_see(c, "default", "a0000").crash_count, 1);
-    assert_int_equal(contract_see(c, "default", "a0001").crash_count, 1);
-    assert_int_equal(contract_see(c, "default", "a0002").crash_count, 0);
+    assert_int_equal(contract_state(c, "default", "a0"), QUERN_TASK_ARCHIVED);
+    assert_int_equal(contract_state(c, "default", "a1"), QUERN_TASK_ARCHIVED);
+    assert_int_equal(contract_state(c, "default", "a2"), QUERN_TASK_PENDING);
     free_runs(runs, 3);
 }
 
-static void recorded_start_makes_a_crash_count(struct contract *c)
+static void recorded_start_is_known_to_recovery(struct contract *c)
 {
-    contract_put(c, "default", "a");
+    put_spent(c, "a");
     struct qn_leased *run = contract_fetch(c, "default");
     const struct qn_leased *starts[] = {run};
     struct qn_queue_turn turn = {.name = "default", .weight = 1};
     struct qn_exchange exchange = {
         .starts = starts, .start_count = 1, .queues = &turn, .queue_count = 1};
     assert_int_equal(contract_exchange(c, &exchange, NULL, NULL), 0);
-    assert_int_equal(crashes_after_lapse(c, "a"), 1);
+    assert_true(is_started(c, "a"));
     qn_leased_free(run);
 }
 
 static void start_of_a_stale_run_is_not_recorded(struct contract *c)
 {
-    contract_put(c, "default", "a");
+    put_spent(c, "a");
     struct qn_leased *zombie = contract_fetch(c, "default");
     contract_lapse(c, "default");
     struct qn_leased *owner = contract_fetch(c, "default");
@@ -316,7 +271,7 @@ static void start_of_a_stale_run_is_not_recorded(struct contract *c)
     struct qn_exchange exchange = {
         .starts = starts, .start_count = 1, .queues = &turn, .queue_count = 1};
     assert_int_equal(contract_exchange(c, &exchange, NULL, NULL), 0);
-    assert_int_equal(crashes_after_lapse(c, "a"), 0);
+    assert_false(is_started(c, "a"));
     qn_leased_free(zombie);
     qn_leased_free(owner);
 }
@@ -333,11 +288,9 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(task_before_its_deadline_is_leased),
     CONTRACT_TEST(many_tasks_past_their_deadline_hide_no_live_one),
     CONTRACT_TEST(late_tasks_are_archived_a_bounded_number_at_a_time),
-    CONTRACT_TEST(only_so_many_suspects_are_leased),
-    CONTRACT_TEST(suspects_at_the_head_do_not_block_the_others),
     CONTRACT_TEST(run_fetched_ahead_is_not_started),
     CONTRACT_TEST(only_the_first_runs_of_a_lease_are_started),
-    CONTRACT_TEST(recorded_start_makes_a_crash_count),
+    CONTRACT_TEST(recorded_start_is_known_to_recovery),
     CONTRACT_TEST(start_of_a_stale_run_is_not_recorded),
 };
 CONTRACT_MAIN(tests)

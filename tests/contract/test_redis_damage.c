@@ -84,7 +84,7 @@ static void streak_that_cannot_be_read_is_none(struct contract *c)
         assert_int_equal(contract_finish(c, runs[1], QN_DONE), QN_APPLIED);
         assert_int_equal(contract_finish(c, runs[0], QN_DONE), QN_APPLIED);
         assert_null(contract_take(c, "default"));
-        assert_int_equal(c->crash_streak, 0);
+        assert_int_equal(c->deaths, 0);
     }
     (void)test_redis_do(server(), "HSET " Q "quern:meta streak x");
     assert_int_equal(contract_finish(c, contract_start(c, "a"), QN_CRASH), QN_APPLIED);
@@ -100,13 +100,13 @@ static void streak_beyond_all_numbers_ends(struct contract *c)
     (void)test_redis_do(server(), "HSET " Q "quern:meta streak %s", "99999999999 a");
     assert_int_equal(contract_finish(c, contract_start(c, "a"), QN_DONE), QN_APPLIED);
     assert_null(contract_take(c, "default"));
-    assert_int_equal(c->crash_streak, 0);
+    assert_int_equal(c->deaths, 0);
     contract_put(c, "default", "a");
     (void)test_redis_do(server(), "EVAL %s 1 " Q "quern:meta %s",
                         "return redis.call('HSET', KEYS[1], 'streak', ARGV[1] .. ' a')", digits);
     assert_int_equal(contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE), QN_APPLIED);
     assert_null(contract_take(c, "default"));
-    assert_int_equal(c->crash_streak, 0);
+    assert_int_equal(c->deaths, 0);
 }
 
 /* --- Fields of a task ---------------------------------------------------------------- */

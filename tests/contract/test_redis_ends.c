@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "broker/redis/quarantine_lua.h"
 #include "broker/redis/talk.h"
 #include "lib_place.h"
 #include "quern/inspector.h"
@@ -78,7 +77,6 @@ static const char *const damages[] = {
     "SET " Q "archived x",
     "SET " Q "completed x",
     "SET " Q "quern:due x",
-    "SET " Q "quern:corrupt x",
     "DEL " Q "quern:meta\nSET " Q "quern:meta x",
     "HSET " Q "quern:meta streak nonsense trimmed nonsense",
     "DEL " Q "quern:workers\nSET " Q "quern:workers x",
@@ -132,7 +130,6 @@ enum {
     DEED_RESULT,
     DEED_RECOVER,
     DEED_START,
-    DEED_QUARANTINE,
     DEEDS
 };
 
@@ -181,10 +178,6 @@ static quern_status do_deed(struct contract *c, int deed, const struct qn_leased
         return qn_broker_recover(c->broker, &queue, 1, 10, NULL, NULL, &count, NULL);
     case DEED_START:
         return exchange(c, NULL, run, NULL);
-    case DEED_QUARANTINE:
-        (void)test_redis_do(server(), "EVAL %s 1 %s a %llu", qn_lua_quarantine.text, Q,
-                            (unsigned long long)run->token);
-        return QUERN_OK;
     default:
         return exchange(c, &outcome, NULL, &applied);
     }

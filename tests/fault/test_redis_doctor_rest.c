@@ -8,21 +8,32 @@
 
 /* --- Locks --------------------------------------------------------------------------------- */
 
-static void locks_that_guard_no_task_are_removed(void **state)
+static void locks_that_end_by_themselves_are_left_alone(void **state)
 {
     (void)state;
     doctor_plant("SET " Q "unique:t:9 gone EX 3600");
+    doctor_check(true);
+    doctor_assert_line("lock default/gone: the lock " Q
+                       "unique:t:9 names a task that does not exist; it ends in 3600 s");
+    assert_int_equal(doctor.report.violated + doctor.report.repaired, 0);
+    assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " Q "unique:t:9"), 1);
+}
+
+static void locks_without_end_that_guard_no_task_are_removed(void **state)
+{
+    (void)state;
+    doctor_plant("SET " Q "unique:t:9 gone");
     doctor_assert_mended("I4 default/gone: the lock " Q
                          "unique:t:9 names a task that does not exist");
     doctor_put_unique("a", 60000);
     doctor_assert_healthy();
-    doctor_plant("SET " Q "unique:t:8 a EX 3600"); /* asynq: the id was taken, after the lock was */
+    doctor_plant("SET " Q "unique:t:8 a"); /* asynq: the id was taken, after the lock was */
     doctor_assert_mended("I4 default/a: the lock " Q
                          "unique:t:8 names a task that has another key");
     assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " Q "unique:t:1"), 1);
     assert_int_equal(doctor_finish(doctor.broker, doctor_lease(doctor.broker), QN_DONE),
                      QN_APPLIED);
-    doctor_plant("SET " Q "unique:t:1 a EX 3600");
+    doctor_plant("SET " Q "unique:t:1 a");
     doctor_assert_mended("I4 default/a: the lock " Q "unique:t:1 names a completed task");
 }
 
@@ -308,7 +319,8 @@ static void busy_queue_raises_no_false_alarm(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    DOCTOR_TEST(locks_that_guard_no_task_are_removed),
+    DOCTOR_TEST(locks_that_end_by_themselves_are_left_alone),
+    DOCTOR_TEST(locks_without_end_that_guard_no_task_are_removed),
     DOCTOR_TEST(lost_name_of_a_group_is_listed_again),
     DOCTOR_TEST(forgotten_aggregation_sets_are_groups_again),
     DOCTOR_TEST(damaged_group_ends_no_check),

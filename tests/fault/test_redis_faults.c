@@ -159,11 +159,15 @@ static void malformed_message_costs_one_task(void **state)
     assert_true(test_until(is_drained, stage));
     stage_stop(&worker);
     assert_int_equal(stage->start_count, 2);
-    assert_int_equal(test_redis_count(server(), "HLEN asynq:{default}:quern:corrupt"), 3);
-    assert_int_equal(test_redis_count(server(), "HEXISTS asynq:{default}:quern:corrupt noise"), 1);
+    stage_wait_log(stage, "nobody can run it");
+    assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_ARCHIVED], 3);
+    quern_task_info *info = stage_see(stage, "noise");
+    assert_non_null(strstr(quern_task_info_error(info), "cannot be used"));
+    assert_string_equal(quern_task_info_type(info), "quern:unreadable");
+    quern_task_info_free(info);
     assert_int_equal(test_redis_count(server(), "LLEN asynq:{default}:active"), 0);
     assert_int_equal(test_redis_count(server(), "ZCARD asynq:{default}:lease"), 0);
-    assert_int_equal(stage_queue(stage, "default").processed_total, 2);
+    assert_int_equal(stage_queue(stage, "default").processed_total, 5);
     stage_free(stage);
 }
 

@@ -199,7 +199,7 @@ static void late_tasks_of_go_are_archived_and_do_not_take_the_room(void **state)
     free_lot(&lot);
 }
 
-static void unreadable_messages_are_put_aside(void **state)
+static void unreadable_messages_are_archived_where_go_reads_them(void **state)
 {
     (void)state;
     struct lot lot;
@@ -214,8 +214,13 @@ static void unreadable_messages_are_put_aside(void **state)
     assert_int_equal(lot.count, 2);
     expect(&lot, 0, "a");
     expect(&lot, 1, "other");
-    assert_int_equal(test_redis_count(&redis, "HLEN " Q "quern:corrupt"), 3);
+    assert_int_equal(test_redis_count(&redis, "ZCARD " Q "archived"), 3);
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "active"), 2);
+    assert_int_equal(test_redis_count(&redis, "GET " Q "failed"), 3);
+    assert_string_equal(field("bad", "state"), "archived");
+    assert_string_equal(field("bad", "pending_since"), "(nil)");
+    /* The message that was, as the payload of one that can be read. */
+    assert_memory_equal(field("bad", "msg"), "\x0a\x10quern:unreadable\x12\x02\xff\xff", 22);
     free_lot(&lot);
 }
 
@@ -341,7 +346,7 @@ static const struct CMUnitTest tests[] = {
     TEST(id_that_is_twice_in_pending_is_leased_once),
     TEST(task_that_is_only_in_pending_is_leased_whatever_its_state),
     TEST(late_tasks_of_go_are_archived_and_do_not_take_the_room),
-    TEST(unreadable_messages_are_put_aside),
+    TEST(unreadable_messages_are_archived_where_go_reads_them),
     TEST(passed_suspects_keep_their_place_at_the_head),
     TEST(scan_for_others_than_suspects_is_bounded),
     TEST(replay_gives_only_runs_that_are_still_ours),

@@ -130,18 +130,26 @@ static void limit_of_pruning_holds_for_all_queues_together(void **state)
 
 /* --- The heartbeat ------------------------------------------------------------------------ */
 
+#define SHOWN_MAX 65536
+
 static quern_status try_announce(const char *status, quern_error *err)
 {
-    char payload[3000] = "p";
+    static const char payload[SHOWN_MAX + 1] = "p";
     const struct qn_queue_turn turns[] = {{.name = "default", .weight = 3},
                                           {.name = "low", .weight = 1}};
     const struct qn_announced_run runs[] = {{.task_id = "a",
                                              .task_type = "image",
                                              .payload = payload,
-                                             .payload_size = sizeof payload,
+                                             .payload_size = SHOWN_MAX,
                                              .queue = "default",
                                              .started_at_ms = DOCTOR_NOW_MS,
                                              .deadline_at_ms = DOCTOR_NOW_MS + 5000},
+                                            {.task_id = "long",
+                                             .task_type = "image",
+                                             .payload = payload,
+                                             .payload_size = SHOWN_MAX + 1,
+                                             .queue = "default",
+                                             .started_at_ms = DOCTOR_NOW_MS},
                                             {.task_id = "b",
                                              .task_type = "no \xff text",
                                              .queue = "default",
@@ -157,7 +165,7 @@ static quern_status try_announce(const char *status, quern_error *err)
                                                  .queue_turns = turns,
                                                  .queue_count = 2,
                                                  .runs = runs,
-                                                 .run_count = 2};
+                                                 .run_count = TEST_COUNT(runs)};
     return qn_broker_announce(doctor.broker, &announcement, err);
 }
 
@@ -177,12 +185,20 @@ static struct qn_asynq_server read_server(struct qn_arena *arena)
     return server;
 }
 
+static struct qn_asynq_run read_run(struct qn_arena *arena, const char *id)
+{
+    struct qn_asynq_run run;
+    quern_error err = {0};
+    long long size = test_redis_count(&doctor.redis, "HSTRLEN asynq:workers:{host:7:id} %s", id);
+    const char *bytes = test_redis_do(&doctor.redis, "HGET asynq:workers:{host:7:id} %s", id);
+    assert_ok(qn_asynq_run_decode(arena, bytes, (size_t)size, &run, &err), err);
+    return run;
+}
+
 static void heartbeat_is_what_go_reads(void **state)
 {
     (void)state;
     struct qn_arena arena = {0};
-    struct qn_asynq_run run;
-    quern_error err = {0};
     announce("draining");
     struct qn_asynq_server server = read_server(&arena);
     assert_string_equal(server.host, "host");
@@ -190,7 +206,7 @@ static void heartbeat_is_what_go_reads(void **state)
     assert_string_equal(server.status, "stopped");
     assert_int_equal(server.queue_count, 2);
     assert_int_equal(server.queues[0].weight, 3);
-    assert_int_equal(server.run_count, 2);
+    assert_int_equal(server.run_count, 3);
     announce("braked");
     assert_string_equal(read_server(&arena).status, "active");
     assert_int_equal(test_redis_count(&doctor.redis, "TTL asynq:servers:{host:7:id}"), 10);
@@ -202,14 +218,13 @@ static void heartbeat_is_what_go_reads(void **state)
         test_redis_count(&doctor.redis, "ZSCORE asynq:workers asynq:workers:{host:7:id}"),
         1800000010);
     assert_int_equal(test_redis_count(&doctor.redis, "SISMEMBER asynq:queues low"), 1);
-    /* What Go could not read is left out, a long payload is cut. */
-    assert_int_equal(test_redis_count(&doctor.redis, "HLEN asynq:workers:{host:7:id}"), 1);
-    long long size = test_redis_count(&doctor.redis, "HSTRLEN asynq:workers:{host:7:id} a");
-    const char *bytes = test_redis_do(&doctor.redis, "HGET asynq:workers:{host:7:id} a");
-    assert_ok(qn_asynq_run_decode(&arena, bytes, (size_t)size, &run, &err), err);
-    assert_int_equal(run.payload_size, 1024);
+    /* What Go could not read is left out. */
+    assert_int_equal(test_redis_count(&doctor.redis, "HLEN asynq:workers:{host:7:id}"), 2);
+    struct qn_asynq_run run = read_run(&arena, "a");
+    assert_int_equal(run.payload_size, SHOWN_MAX);
     assert_string_equal(run.server_id, "id");
     assert_int_equal(qn_asynq_time_ms(run.deadline_at), DOCTOR_NOW_MS + 5000);
+    assert_int_equal(read_run(&arena, "long").payload_size, 0);
     qn_arena_finish(&arena);
 }
 

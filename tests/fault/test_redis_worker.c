@@ -181,11 +181,11 @@ static void without_connections_that_listen_a_worker_asks_and_says_so_once(void 
             stage_wait_reports(stage, n);
             assert_true(test_now_ms() - begin_ms < 1000);
         }
-        stage_wait_log(stage, "broker does not answer\" by=listener");
+        stage_wait_log(stage, "broker does not answer");
         assert_int_equal(count_in_log(stage, "broker does not answer"), 1);
         (void)test_redis_do(server, "CONFIG SET maxclients 10000");
         if (i == TEST_COUNT(roles)) {
-            stage_wait_log(stage, "broker answers again\" by=listener");
+            stage_wait_log(stage, "broker answers again");
             assert_true(test_until(is_listened_to, NULL));
         }
         stage_stop(&worker);
@@ -364,14 +364,13 @@ static void damaged_queue_costs_the_others_no_time_and_is_told_once(void **state
     assert_true(book.exact_count >= 30);
     assert_int_equal(count_in_log(stage, "broker does not answer"), 1);
     (void)test_redis_do(test_place_server(), "DEL asynq:{bad}:scheduled");
-    stage_wait_log(stage, "broker answers again\" by=keeper");
+    stage_wait_log(stage, "broker answers again");
     /* It was asked once a second: others rely on it. */
     unsigned after_ms = 0;
     unsigned failures = 0;
-    const char *line = strstr(stage->log, "broker answers again\" by=keeper");
-    assert_int_equal(sscanf(line, "broker answers again\" by=keeper after_ms=%u failures=%u",
-                            &after_ms, &failures),
-                     2);
+    const char *line = strstr(stage->log, "broker answers again");
+    assert_int_equal(
+        sscanf(line, "broker answers again\" after_ms=%u failures=%u", &after_ms, &failures), 2);
     assert_true(failures <= after_ms / 1000 + 1);
     stage_stop(&worker);
     stage_free(stage);
@@ -425,8 +424,8 @@ static void runs_outlive_a_restart_of_the_server(void **state)
     stage_stop(&worker);
     assert_int_equal(stage->start_count, 3);
     assert_int_equal(stage->stale_count, 0);
-    /* Pump, forward, keeper and listener say it once each. */
-    assert_true(count_in_log(stage, "broker does not answer") <= 4);
+    /* Once for all threads; a call that was under way may find out after the others are back. */
+    assert_true(count_in_log(stage, "broker does not answer") <= 2);
     stage_free(stage);
 }
 

@@ -38,16 +38,16 @@ static void outcomes_wait_for_the_end_of_an_outage(void **state)
     stage_wait_starts(stage, TEST_COUNT(words));
     test_place_block(&stage->place);
     stage_open_gate(stage);
-    stage_wait_log(stage, "broker does not answer\" by=pump");
+    stage_wait_log(stage, "broker does not answer");
     /* Calls that only read work meanwhile; that is not the end of it. */
     assert_true(test_until(has_failed_twice, worker.worker));
-    assert_false(stage_logged(stage, "broker answers again\" by=pump"));
+    assert_false(stage_logged(stage, "broker answers again"));
     assert_int_equal(stage_stats(&worker).done, 0);
     test_place_unblock(&stage->place);
     stage_wait_state(stage, "n0", 0);
     stage_wait_state(stage, "n1", 0);
     stage_wait_state(stage, "n2", QUERN_TASK_RETRY);
-    stage_wait_log(stage, "broker answers again\" by=pump");
+    stage_wait_log(stage, "broker answers again");
     stage_wait_reports(stage, 3);
     assert_int_equal(stage_stats(&worker).done, 2);
     assert_int_equal(stage_stats(&worker).stale, 0);
@@ -68,7 +68,7 @@ static void a_worker_that_stops_in_an_outage_delivers_when_it_is_over(void **sta
     stage_wait_starts(stage, 1);
     test_place_block(&stage->place);
     quern_worker_stop(worker.worker);
-    stage_wait_log(stage, "broker does not answer\" by=pump");
+    stage_wait_log(stage, "broker does not answer");
     test_place_unblock(&stage->place);
     assert_int_equal(stage_join(&worker), QUERN_OK);
     quern_task_info *info = stage_see(stage, "a");

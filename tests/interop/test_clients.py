@@ -163,6 +163,46 @@ class OptionTest(ClientTest):
                         self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertEqual(self.go("queue", queue="default")["Size"], 1)
 
+    def test_what_quern_cannot_run_is_archived_where_go_reads_it(self):
+        odd = [{"type": "a\0b"}, {"type": "ok", "headers": {"k\0": "v"}},
+               {"type": "ok", "headers": {"k": "\0"}}, {"type": "ok", "id": "nul\0id"}]
+        infos = [self.go_enqueue(process_in_ms=HOUR_MS, unique_ms=HOUR_MS, payload=NUL,
+                                 queue=f"q{i}", **task) for i, task in enumerate(odd)]
+        last = self.go_enqueue(queue="q0", type="ok")
+        self.assert_clean()  # a Go worker could run them
+        worker = self.quern_worker(queues=[info["queue"] for info in infos])
+        for info in infos:
+            self.go("run", queue=info["queue"], id=info["id"])
+            self.until_state("archived", info["id"], info["queue"])
+            theirs = self.go("task", queue=info["queue"], id=info["id"])
+            self.assertEqual(theirs["type"], info["type"])
+            self.assertEqual(theirs["headers"], info["headers"])
+            self.assertEqual(unb64(theirs["payload"]), NUL)
+            self.assertIn("NUL", theirs["last_err"])
+            self.assertEqual(theirs["retried"], 0)
+            [ours] = self.quern("task", "list", "--queue", info["queue"], "--state", "archived")
+            self.assertIn("NUL", ours["error"])
+            self.assertEqual(ours["type"], info["type"].replace("\0", "\ufffd"))
+            self.assertEqual(self.counts(info["queue"])[1], 1)
+            self.assertEqual(self.go("delete", queue=info["queue"], id=info["id"]), None)
+        self.until_state("gone", last["id"], "q0")
+        self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
+        self.stop(worker)
+        self.assert_clean()
+
+    def test_what_nobody_can_read_is_archived_with_its_bytes(self):
+        info = self.go_enqueue(process_in_ms=HOUR_MS)
+        self.redis.do("HSET", f"asynq:{{default}}:t:{info['id']}", "msg", b"\xff\0garbage")
+        worker = self.quern_worker()
+        self.go("run", queue="default", id=info["id"])
+        self.until_state("archived", info["id"])
+        [theirs] = self.go("list", queue="default", state="archived")
+        self.assertEqual((theirs["type"], theirs["id"]), ("quern:unreadable", info["id"]))
+        self.assertEqual(unb64(theirs["payload"]), b"\xff\0garbage")
+        self.assertIn("cannot be used", theirs["last_err"])
+        self.stop(worker)
+        self.assert_clean()
+
     def test_odd_shapes_of_a_message_mean_the_same_to_both(self):
         shapes = [
             "83010a0278788401",  # a group that nobody knows

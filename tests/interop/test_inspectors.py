@@ -223,6 +223,22 @@ class GoInspectsQuernTest(StageTest):
         self.assertIn(f" run_count={b'1'.hex()}", shown.stdout)
         self.finish(self.worker)
 
+    def test_doctor_finds_a_fleet_of_go_healthy(self):
+        # What leaves a lock behind in asynq: an id that was taken, tasks deleted by their state.
+        for task_id, payload in (("locked", b"1"), ("locked", b"2"), ("other", b"3")):
+            self.go.ask("enqueue", task={"type": "ok", "queue": "locks", "id": task_id,
+                                         "payload": b64(payload), "unique_ms": 3600000})
+        self.go("delete_all", queue="locks", state="pending")
+        self.release("active-0")
+        self.stop(self.worker)
+        locks = self.redis.do("KEYS", "*:unique:*")
+        self.assertEqual(len(locks), 3)
+        for options in ((), ("--repair",)):
+            result = self.quern_result("doctor", *options)
+            self.assertEqual(result.returncode, 0, result.stdout.decode())
+            self.assertIn("it ends in", result.stdout.decode())
+        self.assertEqual(sorted(self.redis.do("KEYS", "*:unique:*")), sorted(locks))
+
     def test_a_run_is_cancelled(self):
         self.go("cancel", id="active-0")
         self.until_state("retry", "active-0")

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "broker/redis/link.h"
@@ -144,9 +145,42 @@ static void the_password_is_the_first_line_of_a_file(void **state)
     test_dir_remove(dir);
 }
 
+static void password_file_that_others_could_change_is_refused(void **state)
+{
+    (void)state;
+    char dir[TEST_DIR_SIZE];
+    char path[TEST_DIR_SIZE + 16];
+    char url[TEST_DIR_SIZE + 64];
+    struct qn_link_target target;
+    quern_error err = {0};
+    test_dir_make(dir);
+    (void)snprintf(path, sizeof path, "%s/pw", dir);
+    (void)snprintf(url, sizeof url, "redis://me@a?password_file=%s", path);
+    assert_int_equal(mkfifo(path, 0600), 0); /* opening it would wait for a writer */
+    assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+    assert_non_null(strstr(err.text, "not a regular file"));
+    assert_int_equal(unlink(path), 0);
+    write_file(path, "s3cret");
+    assert_int_equal(chmod(path, 0620), 0);
+    assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+    assert_non_null(strstr(err.text, "others may write to it"));
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, 65534, (gid_t)-1), 0);
+        assert_int_equal(chmod(path, 0600), 0);
+        assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+        assert_non_null(strstr(err.text, "belongs to another user"));
+    } else {
+        assert_int_equal(chmod(path, 0644), 0);
+        assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+        assert_non_null(strstr(err.text, "every user may read it"));
+    }
+    test_dir_remove(dir);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_url_names_place_user_and_database),
     cmocka_unit_test(what_is_wrong_is_named),
     cmocka_unit_test(the_password_is_the_first_line_of_a_file),
+    cmocka_unit_test(password_file_that_others_could_change_is_refused),
 };
 TEST_MAIN(tests)

@@ -8,12 +8,15 @@
 #include <string.h>
 
 #include "broker/sqlite/announce_sql.h"
+#include "broker/sqlite/brake_sql.h"
 #include "broker/sqlite/doors_sql.h"
 #include "broker/sqlite/forward_sql.h"
 #include "broker/sqlite/lease_sql.h"
 #include "broker/sqlite/prune_sql.h"
 #include "broker/sqlite/recover_sql.h"
+#include "broker/sqlite/solo_sql.h"
 #include "broker/sqlite/wait_sql.h"
+#include "broker/sqlite/worker_death_sql.h"
 
 static const struct plan_case {
     const char *name;
@@ -25,7 +28,17 @@ static const struct plan_case {
     {"next_due", sql_next_due, false},
     {"forward_find", sql_forward_find, false},
     {"lease_pending", sql_lease_pending, false},
-    {"lease_suspect", sql_lease_suspect, false},
+    {"lease_charged", sql_lease_charged, false},
+    {"lease_row", sql_lease_row, false},
+    {"lease_solo", sql_lease_solo, true},
+    {"solo_level", sql_solo_level, false},
+    {"probe_find", sql_probe_find, false},
+    {"probe_newest", sql_probe_newest, false},
+    {"probe_oldest", sql_probe_oldest, false},
+    {"probe_charged", sql_probe_charged, true},
+    {"death_note", sql_death_note, false},
+    {"death_next_queue", sql_death_next_queue, false},
+    {"death_probe", sql_death_probe, false},
     {"lease_replay", sql_lease_replay, true},
     {"prune_peek_queue", sql_prune_peek_queue, false},
     {"prune_completed", sql_prune_completed, false},

@@ -18,8 +18,11 @@
 
 #include "broker/redis/announce_lua.h"
 
-#define PAYLOAD_SHOWN_MAX 1024 /* of a run, to people */
-#define LINE_COUNT 9           /* of a record, before the names of queues */
+/* Of a run, to people; and of all of them, so that heartbeats stay bounded. Who looks at a payload
+ * may want to read it (JSON, ...), so it is shown whole or not at all. */
+#define PAYLOAD_SHOWN_MAX ((size_t)64 << 10)
+#define PAYLOADS_SHOWN_MAX ((size_t)8 << 20)
+#define LINE_COUNT 9 /* of a record, before the names of queues */
 
 const char *qn_worker_key(struct qn_arena *arena, const char *kind, const char *host, int64_t pid,
                           const char *id)
@@ -74,15 +77,15 @@ static quern_status encode_run(struct qn_arena *arena, const struct qn_announcem
                                const struct qn_announced_run *run, struct qn_asynq_bytes *ret_bytes,
                                quern_error *err)
 {
+    bool shows = run->payload_size <= PAYLOAD_SHOWN_MAX;
     const struct qn_asynq_run message = {
         .host = announcement->host,
         .pid = (int32_t)announcement->pid,
         .server_id = announcement->worker_id,
         .task_id = run->task_id,
         .task_type = run->task_type,
-        .payload = run->payload,
-        .payload_size =
-            run->payload_size < PAYLOAD_SHOWN_MAX ? run->payload_size : PAYLOAD_SHOWN_MAX,
+        .payload = shows ? run->payload : NULL,
+        .payload_size = shows ? run->payload_size : 0,
         .queue = run->queue,
         .started_at = qn_asynq_time_of_ms(run->started_at_ms),
         .deadline_at = qn_asynq_time_of_ms(run->deadline_at_ms),
@@ -96,12 +99,15 @@ static quern_status encode_runs(struct qn_arena *arena, const struct qn_announce
 {
     struct told_run *runs = qn_arena_alloc(arena, (announcement->run_count + 1) * sizeof *runs);
     size_t count = 0;
+    size_t left = PAYLOADS_SHOWN_MAX;
     quern_status status = runs == NULL ? qn_error_nomem(err) : QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < announcement->run_count; i++) {
-        const struct qn_announced_run *run = &announcement->runs[i];
-        status = encode_run(arena, announcement, run, &runs[count].info, err);
+        struct qn_announced_run run = announcement->runs[i];
+        run.payload_size = run.payload_size <= left ? run.payload_size : SIZE_MAX;
+        left -= run.payload_size <= PAYLOAD_SHOWN_MAX ? run.payload_size : 0;
+        status = encode_run(arena, announcement, &run, &runs[count].info, err);
         if (status == QUERN_OK) {
-            runs[count++].task_id = run->task_id;
+            runs[count++].task_id = run.task_id;
         } else if (status == QUERN_E_INVALID) {
             status = QUERN_OK;
         }

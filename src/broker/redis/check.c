@@ -22,7 +22,8 @@ quern_status qn_check_keep(struct qn_redis_check *check, const char *invariant, 
         return qn_error_nomem(err);
     }
     enum qn_severity severity = QN_SEVERITY_VIOLATED;
-    if (strcmp(invariant, "I8") == 0 || strcmp(invariant, "server") == 0) {
+    if (strcmp(invariant, "I8") == 0 || strcmp(invariant, "server") == 0 ||
+        strcmp(invariant, "lock") == 0) {
         severity = QN_SEVERITY_WARNING;
     } else if (strcmp(invariant, "note") == 0) {
         severity = QN_SEVERITY_NOTE;

@@ -60,8 +60,8 @@ struct qn_redis_check {
     struct qn_kept_finding *findings, **last; /* of this step, told when no lane is held */
 };
 
-/* Keeps a finding, to be told by qn_check_tell. Texts are copied. "I8" and "server" are warnings,
- * "note" is a note, all others are violated. */
+/* Keeps a finding, to be told by qn_check_tell. Texts are copied. "I8", "server" and "lock" are
+ * warnings, "note" is a note, all others are violated. */
 QUERN_NODISCARD quern_status qn_check_keep(struct qn_redis_check *check, const char *invariant,
                                            const char *queue, const char *id, const char *text,
                                            bool repaired, quern_error *err);

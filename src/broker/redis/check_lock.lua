@@ -1,7 +1,11 @@
--- check_lock.lua - does each lock guard a task? Removes those that do not, if asked to.
+-- check_lock.lua - does each lock guard a task? Of those that do not, it removes what never ends, if
+-- asked to.
 --
 -- KEYS: prefix of the queue. ARGV: 1 "1" to mend, then keys of locks.
--- Reply: for each that does not: the id it names, text.
+-- Reply: for each that does not: the id it names, text, seconds until it ends by itself (-1: never).
+--
+-- Go leaves locks behind that end with their time: when it deletes all tasks of a state, when an id
+-- was taken, when a group was aggregated. That is how asynq works, and no damage.
 local Q = KEYS[1]
 
 -- A grouped task of Go names its lock only in the message.
@@ -24,7 +28,10 @@ for i = 2, #ARGV do
     if text then
         reply[#reply + 1] = id
         reply[#reply + 1] = text
-        gone[#gone + 1] = ARGV[i]
+        reply[#reply + 1] = redis.call('TTL', ARGV[i])
+        if reply[#reply] < 0 then
+            gone[#gone + 1] = ARGV[i]
+        end
     end
 end
 if ARGV[1] == '1' and #gone > 0 then

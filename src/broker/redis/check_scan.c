@@ -345,6 +345,17 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
     return status == QUERN_E_CORRUPT ? QUERN_OK : status;
 }
 
+static quern_status keep_lock(struct qn_redis_check *check, const char *queue, const char *id,
+                              const char *text, int64_t ends_in_s, quern_error *err)
+{
+    if (ends_in_s < 0) {
+        return qn_check_keep(check, "I4", queue, id, text, check->repair, err);
+    }
+    text = qn_arena_printf(&check->page, "%s; it ends in %lld s", text, (long long)ends_in_s);
+    return text == NULL ? qn_error_nomem(err)
+                        : qn_check_keep(check, "lock", queue, id, text, false, err);
+}
+
 static quern_status check_locks(struct page *page, const struct qn_checked_queue *queue,
                                 const struct key *keys, size_t count, quern_error *err)
 {
@@ -366,9 +377,10 @@ static quern_status check_locks(struct page *page, const struct qn_checked_queue
     if (status == QUERN_OK) {
         status = qn_talk_reply(&talk, 0, &reply, err);
     }
-    for (size_t i = 0; status == QUERN_OK && i + 1 < reply->count; i += 2) {
-        status = qn_check_keep(page->check, "I4", queue->name, qn_reply_text(qn_reply_at(reply, i)),
-                               qn_reply_text(qn_reply_at(reply, i + 1)), page->check->repair, err);
+    for (size_t i = 0; status == QUERN_OK && i + 2 < reply->count; i += 3) {
+        status = keep_lock(page->check, queue->name, qn_reply_text(qn_reply_at(reply, i)),
+                           qn_reply_text(qn_reply_at(reply, i + 1)),
+                           qn_reply_int(qn_reply_at(reply, i + 2), -1), err);
     }
     qn_talk_end(&talk);
     return status;

@@ -68,6 +68,14 @@ bool qn_check_message(struct qn_redis_check *check, const char *queue, const cha
     if (status == QUERN_E_NOMEM) {
         return true; /* it is not the message's fault */
     }
+    const struct qn_asynq_unusable unusable = {.data = message,
+                                               .size = size,
+                                               .id = suspect->id,
+                                               .id_size = suspect->id_size,
+                                               .queue = queue};
+    if (status != QUERN_OK && qn_asynq_go_reads(&check->page, &unusable)) {
+        return true; /* it is not for us, but no damage */
+    }
     if (status != QUERN_OK) {
         return blame(check, message, size, qn_arena_strdup(&check->page, why.text), suspect);
     }

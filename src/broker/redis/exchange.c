@@ -87,9 +87,20 @@ static quern_status add_cleanup(struct qn_talk *talk, const struct qn_taking *ta
         part.start_count = 0;
     }
     if (status == QUERN_OK) {
-        qn_quarantine_add(talk, taking->unreadable, taking->unreadable_count);
+        status = qn_unreadable_add(talk, taking->unreadable, taking->unreadable_count, err);
     }
     return status;
+}
+
+static void tell_unreadable(const struct qn_taking *taking)
+{
+    const struct qn_exchange *exchange = taking->exchange;
+    for (size_t i = 0; i < taking->unreadable_count && exchange->on_unusable != NULL; i++) {
+        const struct qn_unreadable *task = &taking->unreadable[i];
+        const struct qn_unusable unusable = {
+            .queue = task->queue, .id = task->id, .why = task->why};
+        exchange->on_unusable(&unusable, exchange->user);
+    }
 }
 
 static quern_status put_away(struct qn_talk *talk, struct qn_taking *taking, quern_error *err)
@@ -105,6 +116,9 @@ static quern_status put_away(struct qn_talk *talk, struct qn_taking *taking, que
             status = qn_talk_run(talk, err);
         }
         qn_taking_drop_refused(taking);
+        if (status == QUERN_OK) {
+            tell_unreadable(taking);
+        }
         taking->unreadable_count = 0;
         if (status == QUERN_OK && leases) {
             status = qn_taking_read(talk, taking, err);

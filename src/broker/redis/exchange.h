@@ -37,10 +37,14 @@ struct qn_unreadable {
     const char *id;
     size_t id_size; /* it may hold NUL bytes */
     uint64_t token; /* of the lease that found it */
+    const struct qn_reply *message;
+    const char *why;
 };
-/* Appends one script per task that moves it to `quern:corrupt` if the token is still valid; the
- * replies are nothing but errors or counts. */
-void qn_quarantine_add(struct qn_talk *talk, const struct qn_unreadable *tasks, size_t count);
+/* Appends one script per task that archives it, where Go can read it, if the token is still valid;
+ * the replies do not matter: what stays keeps its lease until that lapses. */
+QUERN_NODISCARD quern_status qn_unreadable_add(struct qn_talk *talk,
+                                               const struct qn_unreadable *tasks, size_t count,
+                                               quern_error *err);
 
 /* --- The second half: lease.c --------------------------------------------------------- */
 

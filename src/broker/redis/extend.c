@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* extend.c - prolongs the leases of this worker's runs.
  *
- * One script for each queue and QN_BATCH_MAX runs, all in one talk, on the lane that nothing slow
- * uses: a late extension costs a second run. The answer brings the cancellations, so that none is
- * lost when its message was. */
+ * One script for each queue and QN_BATCH_MAX runs, all in one talk, on a lane that nothing else
+ * uses: a late extension costs a second run. Without a run it only opens the connection. The answer
+ * brings the cancellations, so that none is lost when its message was. */
 #include <string.h>
 
 #include "base/error.h"
@@ -17,6 +17,15 @@ struct place {
     bool added;
 };
 
+/* A new connection may be one to a server that was restarted: to be asked for the text would cost
+ * one more answer, which may be late. */
+static bool knows_script(struct qn_talk *talk)
+{
+    const struct qn_link *link = &talk->self->lanes[talk->lane].link;
+    return talk->lane == QN_LANE_LEASES && link->fd >= 0 &&
+           link->opened_count == talk->self->extend_known_by;
+}
+
 /* Adds the script of the queue of extension number `first`, with all that fits. */
 static void add_script(struct qn_talk *talk, const struct qn_extension *extensions, size_t count,
                        size_t first, int64_t lease_ms, struct place *places)
@@ -24,7 +33,11 @@ static void add_script(struct qn_talk *talk, const struct qn_extension *extensio
     const char *queue = extensions[first].run->task.queue;
     size_t command = talk->command_count;
     size_t added = 0;
-    qn_talk_script(talk, &qn_lua_extend, 1);
+    if (knows_script(talk)) {
+        qn_talk_script(talk, &qn_lua_extend, 1);
+    } else {
+        qn_talk_script_text(talk, &qn_lua_extend, 1);
+    }
     qn_talk_prefix(talk, queue);
     qn_talk_int(talk, lease_ms);
     for (size_t i = first; i < count && added < QN_BATCH_MAX; i++) {
@@ -67,30 +80,52 @@ static quern_status take_answers(const struct qn_talk *talk, struct qn_extension
     return QUERN_OK;
 }
 
+static quern_status extend_on(struct qn_talk *talk, struct qn_extension *extensions, size_t count,
+                              int64_t lease_ms, quern_error *err)
+{
+    struct place *places = qn_arena_alloc(talk->arena, count * sizeof places[0] + 1);
+    if (places == NULL) {
+        return qn_error_nomem(err);
+    }
+    memset(places, 0, count * sizeof places[0]);
+    for (size_t i = 0; i < count; i++) {
+        if (!places[i].added) {
+            add_script(talk, extensions, count, i, lease_ms, places);
+        }
+    }
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = take_answers(talk, extensions, count, places, err);
+    }
+    if (status == QUERN_OK && count > 0 && talk->lane == QN_LANE_LEASES) {
+        talk->self->extend_known_by = talk->self->lanes[talk->lane].link.opened_count;
+    }
+    return status;
+}
+
+/* Answers may be late by half a lease; that long, and a little longer, is waited for them. A
+ * connection that is dead without a word then still leaves time for another one. */
+static int64_t timeout_of(int64_t lease_ms)
+{
+    return lease_ms * 7 / 12;
+}
+
 quern_status qn_redis_extend(struct qn_broker *broker, struct qn_extension *extensions,
                              size_t count, int64_t lease_ms, quern_error *err)
 {
     struct qn_talk talk;
-    if (count == 0) {
-        return QUERN_OK;
-    }
-    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_KEEPER, QN_TALK_WRITES);
-    quern_status status = QUERN_OK;
-    struct place *places = qn_arena_alloc(talk.arena, count * sizeof places[0]);
-    if (places == NULL) {
-        status = qn_error_nomem(err);
-    } else {
-        memset(places, 0, count * sizeof places[0]);
-        for (size_t i = 0; i < count; i++) {
-            if (!places[i].added) {
-                add_script(&talk, extensions, count, i, lease_ms, places);
-            }
-        }
-        status = qn_talk_run(&talk, err);
-    }
-    if (status == QUERN_OK) {
-        status = take_answers(&talk, extensions, count, places, err);
-    }
+    struct qn_redis *self = qn_redis_of(broker);
+    qn_talk_begin(&talk, self, QN_LANE_LEASES, QN_TALK_WRITES);
+    talk.timeout_ms = timeout_of(lease_ms);
+    quern_status status = extend_on(&talk, extensions, count, lease_ms, err);
+    bool no_connection = status != QUERN_OK && !talk.maybe_done && status != QUERN_E_TIMEOUT;
     qn_talk_end(&talk);
+    if (no_connection && count > 0) {
+        /* The server may have no room for one more connection, and one of ours may be open. */
+        qn_talk_begin(&talk, self, QN_LANE_KEEPER, QN_TALK_WRITES);
+        talk.timeout_ms = timeout_of(lease_ms);
+        status = extend_on(&talk, extensions, count, lease_ms, err);
+        qn_talk_end(&talk);
+    }
     return status;
 }

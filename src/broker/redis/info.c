@@ -213,6 +213,25 @@ static void fill_damaged(const struct qn_place *place, const struct qn_spot *spo
     info->orphaned = place->state == QUERN_TASK_ACTIVE && spot->score * 1000 <= place->now_ms;
 }
 
+/* Of a message that Go reads and we cannot use there is more to show. */
+static void fill_unusable(struct qn_talk *talk, const struct hash *hash,
+                          struct quern_task_info *info)
+{
+    const struct qn_reply *message = hash->fields[MSG];
+    struct qn_asynq_task task;
+    if (message == NULL || message->type != QN_REPLY_TEXT ||
+        qn_asynq_task_show(talk->arena, message->data, message->size, &task, NULL) != QUERN_OK) {
+        return;
+    }
+    info->task.type = task.type;
+    info->task.payload = task.payload;
+    info->task.payload_size = task.payload_size;
+    info->task.headers = task.headers;
+    info->task.header_count = task.header_count;
+    info->retry_count = task.retry_count;
+    info->error = task.error[0] != '\0' ? task.error : info->error;
+}
+
 static void show(struct reading *reading, struct qn_talk *talk, const struct qn_spot *spot,
                  const struct qn_reply *reply, quern_error *refused)
 {
@@ -240,6 +259,7 @@ static void show(struct reading *reading, struct qn_talk *talk, const struct qn_
     } else {
         fill_damaged(reading->place, spot, qn_arena_printf(talk->arena, "damaged: %s", why.text),
                      &info);
+        fill_unusable(talk, &hash, &info);
     }
     reading->stopped = !reading->on_info(spot, &info, reading->user);
 }

@@ -137,9 +137,10 @@ static quern_cause cause_of(const struct qn_field_past *past, int64_t retry_coun
     return retry_count > 0 ? QUERN_CAUSE_RETRY : QUERN_CAUSE_NONE;
 }
 
-/* Decodes it to one block. QUERN_E_CORRUPT: it cannot be read. */
+/* Decodes it to one block. QUERN_E_CORRUPT: it cannot be used. */
 static quern_status read_run(struct qn_talk *talk, struct qn_taking *taking,
-                             const struct found *found, struct qn_leased **ret_run)
+                             const struct found *found, struct qn_leased **ret_run,
+                             quern_error *why)
 {
     struct qn_field_opts opts;
     struct qn_field_past past;
@@ -160,7 +161,7 @@ static quern_status read_run(struct qn_talk *talk, struct qn_taking *taking,
     quern_status status =
         qn_redis_task_decode(talk->arena, found->message->data, found->message->size,
                              taking->exchange->queues[found->queue_index].name, found->id,
-                             has_opts ? &opts : NULL, &message, &leased.task, NULL);
+                             has_opts ? &opts : NULL, &message, &leased.task, why);
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? status : QUERN_E_CORRUPT;
     }
@@ -198,6 +199,22 @@ static void sort_in(struct qn_taking *taking, struct qn_leased *take_run, int64_
     }
 }
 
+static quern_status set_aside(struct qn_talk *talk, struct qn_taking *taking,
+                              const struct found *found, const quern_error *why)
+{
+    struct qn_unreadable *task = &taking->unreadable[taking->unreadable_count++];
+    *task = (struct qn_unreadable){
+        .queue = taking->exchange->queues[found->queue_index].name,
+        .id = found->id,
+        .id_size = found->id_size,
+        .token = found->token,
+        .message = found->message,
+        .why = qn_arena_printf(talk->arena, "cannot be used: %s", why->text),
+    };
+    taking->aside_count++;
+    return task->why == NULL ? QUERN_E_NOMEM : QUERN_OK;
+}
+
 static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
                                const struct found *found, quern_error *err)
 {
@@ -205,21 +222,15 @@ static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
         return QUERN_OK; /* a replay, and the run is over */
     }
     struct qn_leased *run = NULL;
-    quern_status status = QUERN_E_CORRUPT;
+    quern_error why;
+    quern_status status = qn_error_set(&why, QUERN_E_CORRUPT, "its id holds a NUL byte");
     if (memchr(found->id, '\0', found->id_size) == NULL) {
-        status = read_run(talk, taking, found, &run);
+        status = read_run(talk, taking, found, &run, &why);
     }
     if (status == QUERN_OK) {
         sort_in(taking, run, found->now_ms);
     } else if (status == QUERN_E_CORRUPT) {
-        taking->aside_count++;
-        taking->unreadable[taking->unreadable_count++] = (struct qn_unreadable){
-            .queue = taking->exchange->queues[found->queue_index].name,
-            .id = found->id,
-            .id_size = found->id_size,
-            .token = found->token,
-        };
-        status = QUERN_OK;
+        status = set_aside(talk, taking, found, &why);
     }
     return status == QUERN_OK ? QUERN_OK : qn_error_nomem(err);
 }

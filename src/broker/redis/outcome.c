@@ -13,7 +13,6 @@
 #include "message/asynq.h"
 
 #include "broker/redis/outcome_lua.h"
-#include "broker/redis/quarantine_lua.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -352,12 +351,31 @@ quern_status qn_outcomes_take(const struct qn_talk *talk, const struct qn_exchan
 
 /* --- What cannot be read ------------------------------------------------------------- */
 
-void qn_quarantine_add(struct qn_talk *talk, const struct qn_unreadable *tasks, size_t count)
+quern_status qn_unreadable_add(struct qn_talk *talk, const struct qn_unreadable *tasks,
+                               size_t count, quern_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        qn_talk_script(talk, &qn_lua_quarantine, 1);
-        qn_talk_prefix(talk, tasks[i].queue);
-        qn_talk_bytes(talk, tasks[i].id, tasks[i].id_size);
-        qn_talk_uint(talk, tasks[i].token);
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        const struct qn_asynq_unusable unusable = {.data = tasks[i].message->data,
+                                                   .size = tasks[i].message->size,
+                                                   .id = tasks[i].id,
+                                                   .id_size = tasks[i].id_size,
+                                                   .queue = tasks[i].queue,
+                                                   .why = tasks[i].why};
+        struct qn_asynq_bytes bytes;
+        status = qn_asynq_task_excuse(talk->arena, &unusable, &bytes, err);
+        if (status == QUERN_OK) {
+            qn_talk_script(talk, &qn_lua_outcome, 1);
+            qn_talk_prefix(talk, tasks[i].queue);
+            qn_talk_session(talk, 0);
+            qn_talk_uint(talk, 0); /* not kept for a replay */
+            qn_talk_uint(talk, 0);
+            qn_talk_uint(talk, 0);
+            qn_talk_text(talk, "a");
+            qn_talk_bytes(talk, tasks[i].id, tasks[i].id_size);
+            qn_talk_uint(talk, tasks[i].token);
+            qn_talk_bytes(talk, bytes.data, bytes.size);
+        }
     }
+    return status;
 }

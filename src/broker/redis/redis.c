@@ -47,11 +47,9 @@ static const struct qn_broker_ops ops = {
 
 static void init_lanes(struct qn_redis *self)
 {
-    static const char *const roles[QN_LANE_COUNT] = {[QN_LANE_PUMP] = "pump",
-                                                     [QN_LANE_SECOND] = "second",
-                                                     [QN_LANE_KEEPER] = "keeper",
-                                                     [QN_LANE_REST] = "rest",
-                                                     [QN_LANE_TRACKED] = "tracked"};
+    static const char *const roles[QN_LANE_COUNT] = {
+        [QN_LANE_PUMP] = "pump",     [QN_LANE_SECOND] = "second", [QN_LANE_LEASES] = "leases",
+        [QN_LANE_KEEPER] = "keeper", [QN_LANE_REST] = "rest",     [QN_LANE_TRACKED] = "tracked"};
     for (size_t i = 0; i < QN_LANE_COUNT; i++) {
         pthread_mutex_init(&self->lanes[i].mutex, NULL);
         qn_link_init(&self->lanes[i].link, &self->target);

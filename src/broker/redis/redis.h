@@ -2,9 +2,10 @@
 /* redis.h - what the files of the Redis broker share: its struct and its lanes.
  *
  * A lane is one connection with its own lock, opened when it is first used. PUMP carries what a
- * start waits for, SECOND under load every other exchange, KEEPER what keeps leases alive, REST
- * everything else, so that no long look and no large result delays the others. TRACKED and the
- * listener are a pair that hears of news (watch.h).
+ * start waits for, SECOND under load every other exchange, LEASES what keeps leases alive and
+ * nothing else, KEEPER the rest of a worker's upkeep, REST everything else, so that no long look
+ * and no large result delays the others. TRACKED and the listener are a pair that hears of news
+ * (watch.h).
  *
  * An operation is one talk (talk.h) on one lane: scripts and commands sent in one write, all
  * replies read. The scripts are the .lua files beside this one; docs/protocol/redis.md says what
@@ -44,6 +45,8 @@ struct qn_redis {
     struct qn_link_target target; /* where and as whom to connect; never changes after open */
     struct qn_redis_lane lanes[QN_LANE_COUNT];
     struct qn_watch watch;
+    uint64_t
+        extend_known_by; /* the connection (opened_count) that has had the script; by its lane */
     struct qn_clock_watch prune_clock;   /* guarded by the mutex of the keeper's lane */
     struct qn_clock_watch recover_clock; /* guarded by the mutex of the rest lane */
     struct qn_sweep *sweeps;             /* of recover; the same */

@@ -310,7 +310,8 @@ quern_status qn_talk_fail(const struct qn_talk *talk, quern_status status, quern
 static quern_status send_rest(struct qn_talk *talk, quern_error *err)
 {
     if (talk->sent_count == talk->read_count) {
-        int64_t timeout_ms = talk->self->target.command_timeout_ms;
+        int64_t timeout_ms =
+            talk->timeout_ms > 0 ? talk->timeout_ms : talk->self->target.command_timeout_ms;
         talk->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
         talk->maybe_done = false;
     }

@@ -27,6 +27,7 @@
 enum qn_lane {
     QN_LANE_PUMP,
     QN_LANE_SECOND,
+    QN_LANE_LEASES, /* nothing else may hold up an extension */
     QN_LANE_KEEPER,
     QN_LANE_REST,
     QN_LANE_TRACKED,
@@ -65,6 +66,7 @@ struct qn_talk {
     size_t command_capacity;
     size_t sent_count;   /* of the commands, so far */
     size_t read_count;   /* of their replies, by earlier runs */
+    int64_t timeout_ms;  /* of a run; 0: the target's */
     int64_t deadline_ns; /* of the run under way, which begins with what is sent first */
     bool maybe_done;     /* some of what it sent may have reached the server */
     const char **args;

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -50,12 +51,37 @@ struct draft {
     char from_file[PASSWORD_SIZE];
 };
 
-/* Reads at most size - 1 bytes of the file; -1: errno says why not. */
-static ssize_t read_file(const char *path, char *out, size_t size)
+/* Why nobody should rely on this file, as ssh judges its own; NULL: it is fine. What root has made
+ * readable, such as a mounted secret, is root's business. */
+static const char *what_is_wrong(const struct stat *info)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (!S_ISREG(info->st_mode)) {
+        return "it is not a regular file";
+    }
+    if (info->st_uid != geteuid() && info->st_uid != 0) {
+        return "it belongs to another user";
+    }
+    if ((info->st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        return "others may write to it; chmod 600 it";
+    }
+    if (info->st_uid != 0 && (info->st_mode & S_IROTH) != 0) {
+        return "every user may read it; chmod 600 it";
+    }
+    return NULL;
+}
+
+/* Reads at most size - 1 bytes of the file. NULL: done; else why not. */
+static const char *read_file(const char *path, char *out, size_t size)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO would hold us up */
     if (fd < 0) {
-        return -1;
+        return strerror(errno);
+    }
+    const char *wrong = fstat(fd, &info) != 0 ? strerror(errno) : what_is_wrong(&info);
+    if (wrong != NULL) {
+        (void)close(fd);
+        return wrong;
     }
     size_t used = 0;
     ssize_t count = 1;
@@ -67,9 +93,8 @@ static ssize_t read_file(const char *path, char *out, size_t size)
     }
     int code = errno;
     (void)close(fd);
-    errno = code;
     out[used] = '\0';
-    return count < 0 ? -1 : (ssize_t)used;
+    return count < 0 ? strerror(code) : NULL;
 }
 
 static quern_status read_password_file(const char *path, struct draft *draft, quern_error *err)
@@ -78,9 +103,9 @@ static quern_status read_password_file(const char *path, struct draft *draft, qu
         return qn_error_set(err, QUERN_E_INVALID,
                             "redis: the URL has a password and a password_file");
     }
-    if (read_file(path, draft->from_file, sizeof draft->from_file) < 0) {
-        return qn_error_set(err, QUERN_E_INVALID, "redis: password_file %.120s: %s", path,
-                            strerror(errno));
+    const char *wrong = read_file(path, draft->from_file, sizeof draft->from_file);
+    if (wrong != NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "redis: password_file %.120s: %s", path, wrong);
     }
     draft->from_file[strcspn(draft->from_file, "\r\n")] = '\0';
     draft->password = draft->from_file;

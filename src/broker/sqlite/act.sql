@@ -13,7 +13,8 @@ SELECT queue, id, state, unique_key FROM quern_task WHERE seq = ?1;
 -- this cause no late outcome of an earlier run can take the task.
 -- name: act_run
 UPDATE quern_task SET state = 2, place = ?2, at_ms = 0, due_at_ms = ?3, cause = 7,
-    crash_count = 0, crashed_at_ms = 0, completed_at_ms = 0, progress = -1, progress_note = NULL
+    crash_count = 0, lone = 0, life_ms = 0, crashed_at_ms = 0, died_at_ms = 0, completed_at_ms = 0,
+    progress = -1, progress_note = NULL
 WHERE seq = ?1;
 
 -- name: act_archive
@@ -48,6 +49,9 @@ DELETE FROM quern_lock WHERE queue = ?1;
 
 -- name: queue_day_delete
 DELETE FROM quern_day WHERE queue = ?1;
+
+-- name: queue_host_delete
+DELETE FROM quern_host WHERE queue = ?1;
 
 -- name: queue_delete
 DELETE FROM quern_queue WHERE no = ?1;

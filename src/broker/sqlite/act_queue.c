@@ -125,6 +125,9 @@ static quern_status delete_queue(struct qn_conn *conn, int64_t queue_no, quern_e
         status = delete_rows(conn, sql_queue_day_delete, queue_no, err);
     }
     if (status == QUERN_OK) {
+        status = delete_rows(conn, sql_queue_host_delete, queue_no, err);
+    }
+    if (status == QUERN_OK) {
         status = delete_rows(conn, sql_queue_delete, queue_no, err);
     }
     return status;

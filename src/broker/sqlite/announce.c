@@ -5,7 +5,7 @@
  * ones update it. A record that was removed (its worker seemed gone, but was only stopped) comes
  * back with the next heartbeat, under a new number. */
 #include "broker/sqlite/announce_sql.h"
-#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/solo.h"
 
 static quern_status update(struct qn_conn *conn, const struct qn_announcement *announcement,
                            int64_t now_ms, bool *ret_found, quern_error *err)
@@ -100,6 +100,9 @@ quern_status qn_sqlite_withdraw(struct qn_broker *broker, const char *worker_id,
     }
     int64_t voided = 0;
     status = run_for_worker(conn, sql_worker_void_leases, worker_id, &voided, err);
+    if (status == QUERN_OK) {
+        status = qn_solo_return(conn, worker_id, qn_clock_wall_ms(broker->clock), 0, err);
+    }
     if (status == QUERN_OK) {
         status = run_for_worker(conn, sql_worker_delete, worker_id, NULL, err);
     }

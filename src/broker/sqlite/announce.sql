@@ -1,8 +1,9 @@
 -- announce.sql - the worker's record, and what --drain asks.
 
+-- Whoever writes this is alive, whatever was noted of its death.
 -- name: worker_update
 UPDATE quern_worker SET status = ?2, queues = ?3, concurrency = ?4, strict = ?5,
-    heartbeat_at_ms = ?6
+    heartbeat_at_ms = ?6, died_with = -1
 WHERE id = ?1;
 
 -- name: worker_insert

@@ -52,6 +52,8 @@ static const struct qn_rule rules[] = {
     {"I5", QN_SEVERITY_VIOLATED, sql_find_wrong_day, sql_mend_wrong_day, NULL},
     {"I5", QN_SEVERITY_VIOLATED, sql_find_wrong_total, sql_mend_wrong_total, NULL},
     {"I7", QN_SEVERITY_VIOLATED, sql_find_wrong_counts, sql_mend_wrong_counts, NULL},
+    {"I7", QN_SEVERITY_VIOLATED, sql_find_wrong_brake, sql_mend_wrong_brake, NULL},
+    {"I7", QN_SEVERITY_VIOLATED, sql_find_wrong_solo, sql_mend_wrong_solo, NULL},
     {"I1", QN_SEVERITY_VIOLATED, sql_find_wrong_state, sql_mend_wrong_state, NULL},
     {"I2", QN_SEVERITY_VIOLATED, sql_find_wrong_name, NULL, NULL},
     {"I2", QN_SEVERITY_VIOLATED, sql_find_damaged_headers, NULL, NULL},

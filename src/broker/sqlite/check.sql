@@ -2,7 +2,8 @@
 --
 -- A "find" gives the rows that break a rule: queue, id, text, and a number and a text that name
 -- the row to its "mend". ?1 is now (wall clock), ?2 the moment up to which leases are over (boot
--- clock), ?3 the version of the schema, ?4 the size of a full archive. A "mend" is given ?1 the
+-- clock), ?3 the version of the schema, ?4 the size of a full archive, ?5
+-- a number that nothing can be counted to. A "mend" is given ?1 the
 -- number, ?2 the text, ?3 now, ?4 the moment of leases; it looks at the condition again, since time
 -- has passed. No mend deletes a task.
 --
@@ -165,14 +166,53 @@ WHERE seq = ?1 AND state = 7 AND coalesce(grp, '') = '';
 
 -- name: find_wrong_counts
 SELECT coalesce(q.name, ''), t.id,
-    printf('%d retries of %d, %d crashes', t.retry_count, t.retry_max, t.crash_count), t.seq, NULL
+    printf('%d retries of %d, %d deaths, %d of them alone, after %d ms', t.retry_count, t.retry_max,
+        t.crash_count, t.lone, t.life_ms),
+    t.seq, NULL
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
-WHERE t.retry_count > t.retry_max OR t.retry_count < 0 OR t.retry_max < 0 OR t.crash_count < 0;
+WHERE t.retry_count > t.retry_max OR t.retry_count < 0 OR t.retry_max < 0
+    OR t.crash_count NOT BETWEEN 0 AND ?5 OR t.lone NOT BETWEEN 0 AND t.crash_count
+    OR t.life_ms NOT BETWEEN 0 AND ?5 OR t.crashed_at_ms NOT BETWEEN 0 AND ?1 + 60000
+    OR t.died_at_ms NOT BETWEEN 0 AND ?1 + 60000;
 
 -- name: mend_wrong_counts
 UPDATE quern_task SET retry_max = max(retry_max, 0),
-    retry_count = min(max(retry_count, 0), max(retry_max, 0)), crash_count = max(crash_count, 0)
+    retry_count = min(max(retry_count, 0), max(retry_max, 0)),
+    crash_count = min(max(crash_count, 0), 1000000),
+    lone = min(max(lone, 0), min(max(crash_count, 0), 1000000)),
+    life_ms = iif(life_ms BETWEEN 0 AND 1000000000000, life_ms, 0),
+    crashed_at_ms = iif(crashed_at_ms BETWEEN 0 AND ?3, crashed_at_ms, 0),
+    died_at_ms = iif(died_at_ms BETWEEN 0 AND ?3, died_at_ms, 0)
 WHERE seq = ?1;
+
+-- --- Deaths ----------------------------------------------------------------------------------
+
+-- The longest pause between two probes is a minute.
+-- name: find_wrong_brake
+SELECT coalesce(q.name, ''), '',
+    printf('its brake on host %s counts %d deaths and %d probes, the next in %d ms', h.host,
+        h.streak, h.probes, h.probe_at_ms - ?1),
+    h.queue, h.host
+FROM quern_host AS h LEFT JOIN quern_queue AS q ON q.no = h.queue
+WHERE q.no IS NULL OR h.streak NOT BETWEEN 0 AND ?5 OR h.probes NOT BETWEEN 0 AND ?5
+    OR h.ok_at_ms NOT BETWEEN 0 AND ?1 + 60000 OR h.probe_at_ms NOT BETWEEN 0 AND ?1 + 120000
+    OR h.written_at_ms NOT BETWEEN 0 AND ?1 + 60000;
+
+-- The queue begins anew there.
+-- name: mend_wrong_brake
+DELETE FROM quern_host WHERE queue = ?1 AND host = ?2;
+
+-- It is prolonged by a minute each time, and the queue rests for about as long as it was held.
+-- name: find_wrong_solo
+SELECT name, '', printf('its solo lock is held for %d ms more, and it rests for %d ms after it',
+    solo_until_ms - ?1, solo_rest_ms - ?1), no, NULL
+FROM quern_queue
+WHERE solo_since_ms NOT BETWEEN 0 AND ?1 + 60000 OR solo_until_ms NOT BETWEEN 0 AND ?1 + 120000
+    OR solo_rest_ms NOT BETWEEN 0 AND ?1 + 30 * 86400000;
+
+-- name: mend_wrong_solo
+UPDATE quern_queue SET solo_owner = '', solo_since_ms = 0, solo_until_ms = 0, solo_rest_ms = 0
+WHERE no = ?1;
 
 -- --- Locks -----------------------------------------------------------------------------------
 

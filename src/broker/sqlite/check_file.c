@@ -73,6 +73,7 @@ quern_status qn_check_integrity(struct qn_check *check, bool report_rows, bool *
     if (status != QUERN_OK) {
         return status;
     }
+    qn_conn_limit(conn, 0); /* it reads every page */
     status = read_damages(conn, &arena, texts, &count, err);
     qn_sqlite_read_end(check->self);
     *ret_safe = status == QUERN_OK;
@@ -158,8 +159,17 @@ static void note_wal(struct qn_check *check)
     tell(check, "note", QN_SEVERITY_NOTE, text, false);
 }
 
+static void warn_of_group(const struct qn_check *check)
+{
+    char text[TEXT_SIZE];
+    if (qn_sqlite_place_warning(check->self, text, sizeof text)) {
+        tell(check, "place", QN_SEVERITY_WARNING, text, false);
+    }
+}
+
 void qn_check_notes(struct qn_check *check)
 {
+    warn_of_group(check);
     note_leftovers(check);
     note_wal(check);
     char text[TEXT_SIZE];

@@ -15,8 +15,9 @@
 #include "broker/sqlite/check.h"
 #include "broker/sqlite/inspect.h"
 
-#define FOUND_MAX 1000 /* findings of one rule in one look */
-#define MEND_STEP 100  /* mends in one transaction */
+#define COUNT_MAX INT64_C(1000000000000) /* deaths, probes, ms of a life */
+#define FOUND_MAX 1000                   /* findings of one rule in one look */
+#define MEND_STEP 100                    /* mends in one transaction */
 
 struct found {
     const char *queue;
@@ -118,9 +119,9 @@ static quern_status find_rows(struct qn_check *check, struct qn_conn *conn, cons
                               struct look *look, quern_error *err)
 {
     const int64_t values[] = {check->now_ms, check->leases_over_ms, QN_SQLITE_SCHEMA_VERSION,
-                              QN_ARCHIVE_SIZE_MAX};
+                              QN_ARCHIVE_SIZE_MAX, COUNT_MAX};
     struct qn_query query = qn_query_start_once(conn, sql);
-    bind_known(&query, values, 4);
+    bind_known(&query, values, (int)(sizeof values / sizeof values[0]));
     bool memory = true;
     look->more = false;
     while (memory && !look->more && qn_query_row(&query)) {
@@ -139,6 +140,7 @@ static quern_status find(struct qn_check *check, const char *sql, struct look *l
     if (status != QUERN_OK) {
         return status;
     }
+    qn_conn_limit(conn, 0); /* a look at all tasks */
     qn_arena_reset(&look->arena);
     look->count = 0;
     status = set_functions(conn, check, err);

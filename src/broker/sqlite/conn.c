@@ -21,6 +21,7 @@
 #define STEPS_PER_LOOK 5000 /* of SQLite's machine, between two looks at the clock */
 /* The longest row that is read: a payload of 512 MiB, which a client may allow, and the rest. */
 #define ROW_SIZE_MAX (576 << 20)
+#define SANE_MAX (INT64_C(1) << 53)
 
 static int wait_for_lock(void *user, int tries)
 {
@@ -304,6 +305,12 @@ quern_status qn_query_run(struct qn_query *query, int64_t *ret_changes, quern_er
         *ret_changes = sqlite3_changes64(conn->db);
     }
     return status;
+}
+
+int64_t qn_query_column_sane(const struct qn_query *query, int column)
+{
+    int64_t value = sqlite3_column_int64(query->statement, column);
+    return value >= 0 && value <= SANE_MAX ? value : 0;
 }
 
 const char *qn_query_column_text(const struct qn_query *query, int column)

@@ -85,6 +85,9 @@ QUERN_NODISCARD quern_status qn_query_finish(struct qn_query *query, quern_error
  * rows inserted, updated or deleted. */
 QUERN_NODISCARD quern_status qn_query_run(struct qn_query *query, int64_t *ret_changes,
                                           quern_error *err);
+/* A number or a moment that is never negative; 0 for NULL, and for what can only be damage, so that
+ * sums of such numbers never overflow. */
+int64_t qn_query_column_sane(const struct qn_query *query, int column);
 /* The text of a column, "" for NULL; valid until the next row. */
 const char *qn_query_column_text(const struct qn_query *query, int column);
 

@@ -2,21 +2,26 @@
 /* exchange.c - the heart: outcomes in, runs out, in one transaction.
  *
  * Was this request answered before? Then the same answer again. Else: apply the outcomes, note
- * which runs have started, lease up to `room` runs, write the counters, remember the answer,
- * commit. A failure before the commit undoes all of it. Sleeping workers are woken after the commit
- * when a task came back to pending or will be due before all others. */
+ * which runs have started, do what is asked of solo locks, lease up to `room` runs, write the
+ * counters and brakes, remember the answer, commit. A failure before the commit undoes all of it.
+ * Sleeping workers are woken after the commit when a task came back to pending or will be due
+ * before all others. */
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "broker/sqlite/brake.h"
 #include "broker/sqlite/exchange.h"
 #include "broker/sqlite/outcome_sql.h"
+#include "broker/sqlite/solo.h"
+#include "broker/sqlite/wait_sql.h"
 
 /* The answer as it is remembered. */
 struct packed {
     int64_t first_token;
     uint32_t run_count;
     uint32_t more;
+    uint32_t solo_turn;
     uint8_t applied[QN_BATCH_MAX];
 };
 
@@ -49,20 +54,63 @@ static quern_status mark_starts(struct qn_ledger *ledger, const struct qn_exchan
     return status;
 }
 
+static quern_status has_pending(struct qn_conn *conn, int64_t queue_no, bool *ret_has,
+                                quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql_queue_has_pending);
+    qn_query_int(&query, queue_no);
+    *ret_has = qn_query_row(&query) && sqlite3_column_int(query.statement, 0) != 0;
+    return qn_query_finish(&query, err);
+}
+
+/* When the next probe may go. Of one that is under way, the end is news by itself. */
+static quern_status wait_for_probe(struct qn_ledger *ledger, const struct qn_ledger_queue *queue,
+                                   int64_t *ret_wait_ms, quern_error *err)
+{
+    int64_t probe = 0;
+    bool has = false;
+    quern_status status = qn_brake_probe(ledger->conn, queue->no, &queue->brake, &probe, err);
+    if (status == QUERN_OK && probe == 0) {
+        status = has_pending(ledger->conn, queue->no, &has, err);
+    }
+    *ret_wait_ms = has ? qn_brake_wait_ms(&queue->brake, ledger->now_ms) : 0;
+    return status;
+}
+
+static quern_status wait_for_solo(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+                                  const struct qn_ledger_queue *queue, int64_t *ret_wait_ms,
+                                  quern_error *err)
+{
+    uint32_t level = 0;
+    int64_t wait_ms = qn_solo_wait_ms(&queue->solo, ledger->now_ms);
+    quern_status status =
+        wait_ms > 0 ? qn_solo_level(ledger->conn, queue->no, &level, err) : QUERN_OK;
+    *ret_wait_ms = qn_isolation_is_solo(&exchange->isolation, level) ? wait_ms : 0;
+    return status;
+}
+
 /* What the caller learns of its queues. */
 static quern_status describe_queues(struct qn_ledger *ledger, struct qn_exchange *exchange,
                                     quern_error *err)
 {
-    for (size_t i = 0; i < exchange->queue_count; i++) {
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < exchange->queue_count; i++) {
+        struct qn_queue_turn *out = &exchange->queues[i];
         struct qn_ledger_queue *queue = NULL;
-        quern_status status = qn_ledger_queue(ledger, exchange->queues[i].name, &queue, err);
+        status = qn_ledger_queue(ledger, out->name, &queue, err);
         if (status != QUERN_OK) {
             return status;
         }
-        exchange->queues[i].paused = queue->paused;
-        exchange->queues[i].deaths = (uint32_t)queue->crash_streak;
+        out->paused = queue->paused;
+        out->braked = qn_brake_is_on(&queue->brake);
+        out->deaths = queue->brake.streak < UINT32_MAX ? (uint32_t)queue->brake.streak : UINT32_MAX;
+        out->wait_ms = 0;
+        if (queue->no != 0 && !queue->paused) {
+            status = out->braked ? wait_for_probe(ledger, queue, &out->wait_ms, err)
+                                 : wait_for_solo(ledger, exchange, queue, &out->wait_ms, err);
+        }
     }
-    return QUERN_OK;
+    return status;
 }
 
 static quern_status keep_reply(struct qn_ledger *ledger, const struct qn_exchange *exchange,
@@ -71,7 +119,8 @@ static quern_status keep_reply(struct qn_ledger *ledger, const struct qn_exchang
 {
     struct packed packed = {.first_token = terms->first_token,
                             .run_count = (uint32_t)reply->run_count,
-                            .more = reply->more ? 1 : 0};
+                            .more = reply->more ? 1 : 0,
+                            .solo_turn = terms->solo_turn};
     for (size_t i = 0; i < exchange->outcome_count; i++) {
         packed.applied[i] = (uint8_t)reply->applied[i];
     }
@@ -97,6 +146,7 @@ static quern_status find_reply(struct qn_ledger *ledger, struct qn_exchange *exc
                             "the request that was sent before asked for more");
     }
     terms->first_token = packed.first_token;
+    terms->solo_turn = packed.solo_turn;
     reply->more = packed.more != 0;
     return qn_lease_again(ledger->conn, exchange, terms, packed.run_count, reply, err);
 }
@@ -110,7 +160,7 @@ static quern_status work(struct qn_ledger *ledger, struct qn_exchange *exchange,
     if (status == QUERN_OK) {
         status = mark_starts(ledger, exchange, err);
     }
-    if (status == QUERN_OK && exchange->room > 0) {
+    if (status == QUERN_OK && (exchange->room > 0 || exchange->solo != QN_SOLO_NONE)) {
         status = qn_lease_take(ledger, exchange, terms, reply, err);
     }
     if (status == QUERN_OK) {
@@ -131,7 +181,8 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     struct qn_sqlite *self = qn_sqlite_of(broker);
     QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
     struct qn_lease_terms terms = {.now_wall_ms = qn_clock_wall_ms(broker->clock),
-                                   .now_boot_ms = qn_clock_boot_ms(broker->clock)};
+                                   .now_boot_ms = qn_clock_boot_ms(broker->clock),
+                                   .solo_turn = (uint32_t)exchange->queue_count};
     struct qn_conn *conn = NULL;
     qn_exchange_clear(exchange, reply);
     quern_status status = qn_sqlite_begin(self, false, &conn, err);
@@ -140,6 +191,9 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     }
     struct qn_ledger ledger;
     qn_ledger_init(&ledger, conn, terms.now_wall_ms);
+    ledger.host = exchange->host;
+    ledger.worker_id = exchange->worker_id;
+    ledger.is_leaving = exchange->is_leaving;
     bool known = false;
     status = find_reply(&ledger, exchange, &terms, reply, &known, err);
     if (status == QUERN_OK && known) {
@@ -157,6 +211,8 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     }
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);
+    } else if (exchange->solo != QN_SOLO_NONE) {
+        exchange->solo_queue = terms.solo_turn;
     }
     qn_ledger_finish(&ledger);
     return status;

@@ -14,8 +14,10 @@ struct qn_lease_terms {
     int64_t now_wall_ms;
     int64_t now_boot_ms;
     int64_t first_token; /* out: of the leased runs, which have consecutive tokens */
+    uint32_t solo_turn;  /* out: as exchange->solo_queue */
 };
-/* Leases up to exchange->room runs into reply->runs (lease.c). On failure it has freed them. */
+/* Does what is asked of solo locks, and leases up to exchange->room runs into reply->runs
+ * (lease.c). On failure it has freed them. */
 QUERN_NODISCARD quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchange,
                                            struct qn_lease_terms *terms,
                                            struct qn_exchange_reply *reply, quern_error *err);

@@ -169,7 +169,7 @@ static quern_status make_file(const char *path, quern_error *err)
     return QUERN_OK;
 }
 
-quern_status qn_sqlite_file_prepare(const char *path, bool create, bool unsafe_fs, char **ret_path,
+quern_status qn_sqlite_file_prepare(struct qn_sqlite *self, const char *path, bool create,
                                     quern_error *err)
 {
     char *resolved = NULL;
@@ -182,7 +182,10 @@ quern_status qn_sqlite_file_prepare(const char *path, bool create, bool unsafe_f
         status = check_access(resolved, exists, err);
     }
     if (status == QUERN_OK) {
-        status = check_network(resolved, exists, unsafe_fs, err);
+        status = qn_sqlite_place_check(resolved, self->trust_owner, err);
+    }
+    if (status == QUERN_OK) {
+        status = check_network(resolved, exists, self->unsafe_fs, err);
     }
     if (status == QUERN_OK && !exists) {
         status = make_file(resolved, err);
@@ -191,7 +194,7 @@ quern_status qn_sqlite_file_prepare(const char *path, bool create, bool unsafe_f
         qn_free(resolved);
         return status;
     }
-    *ret_path = resolved;
+    self->path = resolved;
     return QUERN_OK;
 }
 

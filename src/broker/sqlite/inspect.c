@@ -16,6 +16,7 @@
 #include "quern/version.h"
 
 #define DAY_MS (24 * 3600 * INT64_C(1000))
+#define WARNING_SIZE 200
 #define JOURNAL_TEXT_SIZE 32
 
 /* Where several hosts share a file (unsafe_fs), each has a boot of its own, and only its own clock.
@@ -81,6 +82,8 @@ static void read_queue(const struct qn_query *query, quern_queue_info *info)
     info->group_count = column_count(query, 13);
     info->processed_today = column_count(query, 14);
     info->failed_today = column_count(query, 15);
+    info->braked_hosts = (uint32_t)sqlite3_column_int(query->statement, 16);
+    info->probe_at_ms = qn_query_column_sane(query, 17);
     info->memory_bytes = -1;
 }
 
@@ -96,6 +99,7 @@ quern_status qn_sqlite_queues(struct qn_broker *broker,
     }
     struct qn_query query = qn_query_start(look.conn, sql_queues);
     qn_query_int(&query, look.now_ms / DAY_MS);
+    qn_query_int(&query, QN_BRAKE_DEATHS);
     bool go_on = true;
     while (status == QUERN_OK && go_on && qn_query_row(&query)) {
         quern_queue_info info = {0};
@@ -213,6 +217,10 @@ quern_status qn_sqlite_facts(struct qn_broker *broker,
     on_fact("version", QUERN_VERSION, user);
     on_fact("path", self->path, user);
     on_fact("durability", qn_sqlite_durability(self), user);
+    char warning[WARNING_SIZE];
+    if (qn_sqlite_place_warning(self, warning, sizeof warning)) {
+        on_fact("warning", warning, user);
+    }
     tell_number(&sink, "size", file_size(self->path));
     tell_number(&sink, "wal_size", file_size(self->wal_path));
     on_fact("journal_mode", journal, user);

@@ -17,7 +17,9 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
     (SELECT count(DISTINCT grp) FROM quern_task
         WHERE queue = q.no AND state >= 5 AND state BETWEEN 7 AND 7),
     (SELECT processed FROM quern_day WHERE queue = q.no AND day = ?1),
-    (SELECT failed FROM quern_day WHERE queue = q.no AND day = ?1)
+    (SELECT failed FROM quern_day WHERE queue = q.no AND day = ?1),
+    (SELECT count(*) FROM quern_host WHERE queue = q.no AND streak >= ?2),
+    (SELECT min(probe_at_ms) FROM quern_host WHERE queue = q.no AND streak >= ?2)
 FROM quern_queue AS q ORDER BY q.name;
 
 -- Since when the first of each kind of pending tasks waits.

@@ -1,263 +1,61 @@
 /* SPDX-License-Identifier: MIT */
 /* lease.c - takes runs for a worker: the second half of an exchange.
  *
- * First all runs are read, queue by queue, each queue from where the last reading ended: its quota,
- * then what other queues could not fill (design.md 4.2). Within a queue the tasks with a crash on
- * record stand in an index of their own; both rows are merged by place, with at most
- * start_count_now suspects in all. A task past its deadline goes to the archive instead and is not
- * counted; when many were, taking ends early, so that the transaction stays short, and the caller
- * is told so. Then the runs, in the order in which the caller gets them, are given their tokens and
- * written. */
+ * First all runs are picked (pick.c), queue by queue, each queue from where the last reading ended:
+ * its quota, then what other queues could not fill (design.md 4.2). When many tasks were past their
+ * deadline, taking ends early, so that the transaction stays short, and the caller is told so. Then
+ * the runs, in the order in which the caller gets them, are given their tokens and written. */
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/bug.h"
-#include "base/error.h"
-#include "broker/sqlite/exchange.h"
+#include "broker/sqlite/brake.h"
 #include "broker/sqlite/lease_sql.h"
+#include "broker/sqlite/solo.h"
+#include "broker/sqlite/taking.h"
+#include "broker/sqlite/wait_sql.h"
 #include "task/choice.h"
-
-struct row {
-    struct qn_leased *run;
-    int64_t place;
-};
-
-struct turn_state {
-    int64_t place; /* the last one read */
-    int64_t suspect_place;
-    bool empty;
-};
-
-struct taking {
-    struct qn_ledger *ledger;
-    struct qn_exchange *exchange;
-    struct qn_lease_terms *terms;
-    struct qn_leased **runs;
-    struct qn_lot lot; /* of the runs */
-    size_t count;
-    size_t late_count; /* archived so far */
-    uint32_t suspects_left;
-    struct turn_state turns[QN_QUEUES_MAX];
-};
-
-/* Copies the present row into one block; the columns are those of lease.sql. */
-static struct qn_leased *copy_row(struct qn_lot *lot, sqlite3_stmt *row, const char *queue)
-{
-    quern_header headers[QN_HEADER_COUNT_MAX];
-    const void *packed = sqlite3_column_blob(row, 14);
-    size_t packed_size = (size_t)sqlite3_column_bytes(row, 14);
-    size_t header_count = qn_sqlite_headers_count(packed, packed_size);
-    qn_sqlite_headers_unpack(packed, packed_size, headers, header_count);
-    size_t payload_size = (size_t)sqlite3_column_bytes(row, 4);
-    const void *payload = sqlite3_column_blob(row, 4);
-    if (payload == NULL && sqlite3_column_type(row, 4) != SQLITE_NULL) {
-        payload = ""; /* SQLite has no address for an empty blob */
-    }
-    struct qn_leased leased = {
-        .task =
-            {
-                .id = (const char *)sqlite3_column_text(row, 2),
-                .queue = queue,
-                .type = (const char *)sqlite3_column_text(row, 3),
-                .payload = payload,
-                .payload_size = payload_size,
-                .retry_max = sqlite3_column_int64(row, 5),
-                .retry = {.kind = sqlite3_column_int(row, 6),
-                          .base_ms = sqlite3_column_int64(row, 7),
-                          .cap_ms = sqlite3_column_int64(row, 8)},
-                .process_at_ms = sqlite3_column_int64(row, 18),
-                .timeout_ms = sqlite3_column_int64(row, 9),
-                .deadline_at_ms = sqlite3_column_int64(row, 10),
-                .retention_ms = sqlite3_column_int64(row, 11),
-                .unique_key = (const char *)sqlite3_column_text(row, 12),
-                .group = (const char *)sqlite3_column_text(row, 13),
-                .headers = headers,
-                .header_count = header_count,
-                .state = QUERN_TASK_ACTIVE,
-            },
-        .token = (uint64_t)sqlite3_column_int64(row, 19),
-        .row = sqlite3_column_int64(row, 0),
-        .retry_count = sqlite3_column_int64(row, 15),
-        .crash_count = sqlite3_column_int64(row, 16),
-        .cause = (quern_cause)sqlite3_column_int(row, 17),
-        .started = sqlite3_column_int(row, 20) != 0,
-    };
-    bool whole = leased.task.id != NULL && leased.task.type != NULL; /* else memory was out */
-    return whole ? qn_leased_copy(lot, &leased) : NULL;
-}
-
-static void free_rows(struct row *rows, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        qn_leased_free(rows[i].run);
-    }
-}
-
-/* Reads up to `limit` rows with a place after `place`. */
-static quern_status read_rows(struct taking *taking, const char *sql, size_t turn,
-                              const struct qn_ledger_queue *queue, int64_t place, size_t limit,
-                              struct row *rows, size_t *ret_count, quern_error *err)
-{
-    size_t count = 0;
-    bool full = false;
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql);
-    qn_query_int(&query, queue->no);
-    qn_query_int(&query, place);
-    qn_query_int(&query, (int64_t)limit);
-    while (!full && qn_query_row(&query)) {
-        rows[count].place = sqlite3_column_int64(query.statement, 1);
-        rows[count].run = copy_row(&taking->lot, query.statement, queue->name);
-        full = rows[count].run == NULL;
-        if (!full) {
-            rows[count].run->queue_index = (uint16_t)turn;
-            count++;
-        }
-    }
-    quern_status status = qn_query_finish(&query, err);
-    if (status == QUERN_OK && full) {
-        status = qn_error_nomem(err);
-    }
-    if (status != QUERN_OK) {
-        free_rows(rows, count);
-        return status;
-    }
-    *ret_count = count;
-    return QUERN_OK;
-}
-
-/* Takes up to `want` rows of both kinds in the order of their places; frees the rest. */
-static size_t merge(struct taking *taking, size_t turn, struct row *pending, size_t pending_count,
-                    struct row *suspects, size_t suspect_count, size_t want)
-{
-    struct turn_state *state = &taking->turns[turn];
-    size_t p = 0;
-    size_t s = 0;
-    while (p + s < want && (p < pending_count || s < suspect_count)) {
-        bool suspect =
-            s < suspect_count && (p == pending_count || suspects[s].place < pending[p].place);
-        struct row *row = suspect ? &suspects[s++] : &pending[p++];
-        if (suspect) {
-            state->suspect_place = row->place;
-        } else {
-            state->place = row->place;
-        }
-        taking->runs[taking->count++] = row->run;
-    }
-    taking->suspects_left -= (uint32_t)s;
-    free_rows(pending + p, pending_count - p);
-    free_rows(suspects + s, suspect_count - s);
-    return p + s;
-}
-
-static quern_status archive_late(struct taking *taking, struct qn_ledger_queue *queue,
-                                 const struct qn_leased *run, quern_error *err)
-{
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_too_late);
-    qn_query_int(&query, run->row);
-    qn_query_int(&query, taking->terms->now_wall_ms);
-    queue->processed++;
-    queue->failed++;
-    queue->changed = true;
-    return qn_query_run(&query, NULL, err);
-}
-
-/* Of the last `taken` runs, those past their deadline are archived; returns through *ret_kept how
- * many are left. */
-static quern_status drop_late(struct taking *taking, struct qn_ledger_queue *queue, size_t taken,
-                              size_t *ret_kept, quern_error *err)
-{
-    size_t first = taking->count - taken;
-    size_t kept = 0;
-    quern_status status = QUERN_OK;
-    for (size_t i = 0; i < taken; i++) {
-        struct qn_leased *run = taking->runs[first + i];
-        int64_t deadline_at_ms = run->task.deadline_at_ms;
-        bool late = deadline_at_ms > 0 && deadline_at_ms <= taking->terms->now_wall_ms &&
-                    !QN_BUG(DEADLINE_IGNORED);
-        if (late && status == QUERN_OK) {
-            status = archive_late(taking, queue, run, err);
-            taking->late_count++;
-            taking->suspects_left += run->crash_count > 0 ? 1 : 0;
-            qn_leased_free(run);
-        } else {
-            taking->runs[first + kept++] = run;
-        }
-    }
-    taking->count = first + kept;
-    *ret_kept = kept;
-    return status;
-}
-
-/* One reading of a queue; *ret_read says how many rows there were, late ones included. */
-static quern_status read_turn(struct taking *taking, size_t turn, struct qn_ledger_queue *queue,
-                              size_t want, size_t *ret_read, quern_error *err)
-{
-    struct row pending[QN_BATCH_MAX];
-    struct row suspects[QN_BATCH_MAX];
-    size_t pending_count = 0;
-    size_t suspect_count = 0;
-    size_t suspect_want = taking->suspects_left < want ? taking->suspects_left : want;
-    struct turn_state *state = &taking->turns[turn];
-    quern_status status = read_rows(taking, sql_lease_pending, turn, queue, state->place, want,
-                                    pending, &pending_count, err);
-    if (status == QUERN_OK && suspect_want > 0) {
-        status = read_rows(taking, sql_lease_suspect, turn, queue, state->suspect_place,
-                           suspect_want, suspects, &suspect_count, err);
-        if (status != QUERN_OK) {
-            free_rows(pending, pending_count);
-        }
-    }
-    if (status == QUERN_OK) {
-        *ret_read = merge(taking, turn, pending, pending_count, suspects, suspect_count, want);
-    }
-    return status;
-}
-
-static bool ends_early(const struct taking *taking)
-{
-    return taking->late_count >= QN_PRUNE_BATCH_MAX;
-}
 
 /* Takes up to `want` runs of one queue. Short means that it has no more to give, or that taking
  * ends early. */
-static quern_status take_turn(struct taking *taking, size_t turn, size_t want, quern_error *err)
+static quern_status take_turn(struct qn_taking *taking, size_t turn, size_t want, quern_error *err)
 {
     struct qn_queue_turn *out = &taking->exchange->queues[turn];
-    struct turn_state *state = &taking->turns[turn];
+    struct qn_turn_state *state = &taking->turns[turn];
     struct qn_ledger_queue *queue = NULL;
     quern_status status = qn_ledger_queue(taking->ledger, out->name, &queue, err);
     if (status != QUERN_OK) {
         return status;
     }
-    state->empty = queue->no == 0 || queue->paused;
-    while (status == QUERN_OK && want > 0 && !state->empty && !ends_early(taking)) {
-        size_t taken = 0;
-        size_t kept = 0;
-        status = read_turn(taking, turn, queue, want, &taken, err);
-        if (status != QUERN_OK) {
-            return status;
-        }
-        state->empty = taken < want;
-        status = drop_late(taking, queue, taken, &kept, err);
+    size_t kept = 0;
+    state->empty = state->empty || queue->no == 0 || queue->paused;
+    if (!state->empty && qn_brake_is_on(&queue->brake)) {
+        state->empty = true;
+        status = qn_pick_probe(taking, turn, queue, &kept, err);
+        out->leased += (uint32_t)kept;
+        return status;
+    }
+    while (status == QUERN_OK && want > 0 && !state->empty && !qn_taking_ends_early(taking)) {
+        status = qn_pick_pending(taking, turn, queue, want, &kept, err);
         out->leased += (uint32_t)kept;
         want -= kept;
     }
     return status;
 }
 
-static quern_status take_strict(struct taking *taking, quern_error *err)
+static quern_status take_strict(struct qn_taking *taking, quern_error *err)
 {
     quern_status status = QUERN_OK;
     size_t room = taking->exchange->room;
     for (size_t i = 0; status == QUERN_OK && i < taking->exchange->queue_count; i++) {
-        if (taking->count < room && !ends_early(taking)) {
+        if (taking->count < room && !qn_taking_ends_early(taking)) {
             status = take_turn(taking, i, room - taking->count, err);
         }
     }
     return status;
 }
 
-static quern_status take_weighted(struct taking *taking, quern_error *err)
+static quern_status take_weighted(struct qn_taking *taking, quern_error *err)
 {
     const struct qn_exchange *exchange = taking->exchange;
     size_t queue_count = exchange->queue_count;
@@ -280,7 +78,7 @@ static quern_status take_weighted(struct taking *taking, quern_error *err)
             want[i] = 0;
         }
         size_t missing = exchange->room - taking->count;
-        if (missing == 0 || ends_early(taking) ||
+        if (missing == 0 || qn_taking_ends_early(taking) ||
             qn_choice_redraw(weights, more, queue_count, missing, want) == 0) {
             return QUERN_OK;
         }
@@ -288,7 +86,7 @@ static quern_status take_weighted(struct taking *taking, quern_error *err)
 }
 
 /* By queue, and within it in the order of taking: what redraws brought is moved to its queue. */
-static void order_runs(struct taking *taking)
+static void order_runs(struct qn_taking *taking)
 {
     struct qn_leased *ordered[QN_BATCH_MAX];
     size_t at = 0;
@@ -312,30 +110,162 @@ static quern_status find_worker(struct qn_conn *conn, const char *id, int64_t *r
     return qn_query_finish(&query, err);
 }
 
-static quern_status write_leases(struct taking *taking, quern_error *err)
+/* The run of a braked queue is its probe from now on. */
+static quern_status note_probe(struct qn_taking *taking, const struct qn_leased *run,
+                               quern_error *err)
 {
-    const struct qn_exchange *exchange = taking->exchange;
+    struct qn_ledger_queue *queue = NULL;
+    quern_status status = qn_ledger_queue(taking->ledger, run->task.queue, &queue, err);
+    if (status == QUERN_OK) {
+        queue->brake.probe_token = run->token;
+        queue->brake_changed = true;
+    }
+    return status;
+}
+
+static quern_status write_lease(struct qn_taking *taking, struct qn_leased *run, int64_t worker_no,
+                                quern_error *err)
+{
+    const struct qn_lease_terms *terms = taking->terms;
+    run->fence = run->token;
+    run->leased_at_boot_ms = terms->now_boot_ms;
+    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_write);
+    qn_query_int(&query, run->row);
+    qn_query_int(&query, (int64_t)run->token);
+    qn_query_int(&query, terms->now_boot_ms + taking->exchange->lease_ms);
+    qn_query_int(&query, worker_no);
+    qn_query_int(&query, run->started ? 1 : 0);
+    qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
+    quern_status status = qn_query_run(&query, NULL, err);
+    if (status == QUERN_OK && taking->turns[run->queue_index].probe) {
+        status = note_probe(taking, run, err);
+    }
+    return status;
+}
+
+static bool is_started(struct qn_taking *taking, const struct qn_leased *run)
+{
+    bool in_any_case = run->crash_count > 0 && !QN_BUG(CHARGE_NOT_MARKED);
+    if (in_any_case || taking->turns[run->queue_index].probe) {
+        return true;
+    }
+    bool started = taking->starts_left > 0;
+    taking->starts_left -= started ? 1 : 0;
+    return started;
+}
+
+static quern_status write_leases(struct qn_taking *taking, quern_error *err)
+{
     struct qn_lease_terms *terms = taking->terms;
     struct qn_conn *conn = taking->ledger->conn;
     int64_t worker_no = 0;
-    quern_status status = find_worker(conn, exchange->worker_id, &worker_no, err);
+    quern_status status = find_worker(conn, taking->exchange->worker_id, &worker_no, err);
     if (status == QUERN_OK) {
         status = qn_sqlite_numbers(conn, taking->count, &terms->first_token, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < taking->count; i++) {
         struct qn_leased *run = taking->runs[i];
         run->token = (uint64_t)terms->first_token + i;
-        run->fence = run->token;
-        run->leased_at_boot_ms = terms->now_boot_ms;
-        run->started = i < exchange->start_count_now;
-        struct qn_query query = qn_query_start(conn, sql_lease_write);
-        qn_query_int(&query, run->row);
-        qn_query_int(&query, (int64_t)run->token);
-        qn_query_int(&query, terms->now_boot_ms + exchange->lease_ms);
-        qn_query_int(&query, worker_no);
-        qn_query_int(&query, run->started ? 1 : 0);
-        qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
-        status = qn_query_run(&query, NULL, err);
+        run->started = is_started(taking, run);
+        status = write_lease(taking, run, worker_no, err);
+    }
+    return status;
+}
+
+/* --- Alone ----------------------------------------------------------------------------- */
+
+/* The first queue whose solo lock the worker may have and needs. */
+static quern_status ask_solo(struct qn_taking *taking, uint32_t *ret_turn, quern_error *err)
+{
+    struct qn_exchange *exchange = taking->exchange;
+    for (uint32_t i = 0; i < exchange->queue_count; i++) {
+        struct qn_ledger_queue *queue = NULL;
+        bool waits = false;
+        quern_status status =
+            qn_ledger_queue(taking->ledger, exchange->queues[i].name, &queue, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+        if (queue->no == 0 || queue->paused ||
+            qn_solo_wait_ms(&queue->solo, taking->ledger->now_ms) > 0) {
+            continue;
+        }
+        status = qn_pick_solo_waits(taking, i, queue, &waits, err);
+        if (status != QUERN_OK || waits) {
+            *ret_turn = i;
+            return status == QUERN_OK ? qn_solo_take(taking->ledger, queue, err) : status;
+        }
+    }
+    return QUERN_OK;
+}
+
+/* Keep and run: *ret_turn is left as it is where the lock is no longer held. */
+static quern_status keep_solo(struct qn_taking *taking, uint32_t turn, uint32_t *ret_turn,
+                              quern_error *err)
+{
+    struct qn_exchange *exchange = taking->exchange;
+    struct qn_ledger_queue *queue = NULL;
+    bool held = false;
+    size_t kept = 0;
+    quern_status status = qn_ledger_queue(taking->ledger, exchange->queues[turn].name, &queue, err);
+    if (status == QUERN_OK) {
+        status = qn_solo_keep(taking->ledger, queue, &held, err);
+    }
+    if (status != QUERN_OK || !held) {
+        return status;
+    }
+    *ret_turn = turn;
+    if (exchange->solo == QN_SOLO_RUN && exchange->room > 0 && !queue->paused) {
+        status = qn_pick_solo(taking, turn, queue, &kept, err);
+        exchange->queues[turn].leased += (uint32_t)kept;
+    }
+    return status;
+}
+
+static quern_status end_solo(struct qn_taking *taking, uint32_t turn, quern_error *err)
+{
+    struct qn_ledger_queue *queue = NULL;
+    quern_status status =
+        qn_ledger_queue(taking->ledger, taking->exchange->queues[turn].name, &queue, err);
+    return status == QUERN_OK ? qn_solo_end(taking->ledger, queue, err) : status;
+}
+
+/* *ret_usual: runs are leased as usual. */
+static quern_status do_solo(struct qn_taking *taking, uint32_t *ret_turn, bool *ret_usual,
+                            quern_error *err)
+{
+    const struct qn_exchange *exchange = taking->exchange;
+    uint32_t turn = exchange->solo_queue;
+    uint32_t none = (uint32_t)exchange->queue_count;
+    quern_status status = QUERN_OK;
+    *ret_turn = none;
+    switch (exchange->solo) {
+    case QN_SOLO_NONE:
+        break;
+    case QN_SOLO_ASK:
+        status = ask_solo(taking, ret_turn, err);
+        break;
+    case QN_SOLO_KEEP:
+    case QN_SOLO_RUN:
+        *ret_usual = false;
+        return turn < none ? keep_solo(taking, turn, ret_turn, err) : QUERN_OK;
+    case QN_SOLO_END:
+        status = turn < none ? end_solo(taking, turn, err) : QUERN_OK;
+        break;
+    }
+    *ret_usual = *ret_turn == none;
+    return status;
+}
+
+/* --- The whole ------------------------------------------------------------------------- */
+
+static quern_status pick_all(struct qn_taking *taking, uint32_t *ret_solo_turn, quern_error *err)
+{
+    const struct qn_exchange *exchange = taking->exchange;
+    bool usual = false;
+    quern_status status = do_solo(taking, ret_solo_turn, &usual, err);
+    if (status == QUERN_OK && usual && exchange->room > 0) {
+        status = exchange->strict ? take_strict(taking, err) : take_weighted(taking, err);
     }
     return status;
 }
@@ -346,13 +276,13 @@ quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchang
 {
     QN_ASSERT(exchange->room <= QN_BATCH_MAX);
     QN_ASSERT(exchange->queue_count <= QN_QUEUES_MAX);
-    struct taking taking = {.ledger = ledger,
-                            .exchange = exchange,
-                            .terms = terms,
-                            .runs = reply->runs,
-                            .suspects_left = exchange->start_count_now};
-    quern_status status =
-        exchange->strict ? take_strict(&taking, err) : take_weighted(&taking, err);
+    struct qn_taking taking = {.ledger = ledger,
+                               .exchange = exchange,
+                               .terms = terms,
+                               .runs = reply->runs,
+                               .starts_left = exchange->start_count_now,
+                               .isolation = exchange->isolation};
+    quern_status status = pick_all(&taking, &terms->solo_turn, err);
     if (status == QUERN_OK && taking.count > 0) {
         order_runs(&taking);
         status = write_leases(&taking, err);
@@ -366,7 +296,7 @@ quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchang
         return status;
     }
     reply->run_count = taking.count;
-    reply->more = taking.count < exchange->room && ends_early(&taking);
+    reply->more = taking.count < exchange->room && qn_taking_ends_early(&taking);
     return QUERN_OK;
 }
 
@@ -375,9 +305,9 @@ quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
                             struct qn_exchange_reply *reply, quern_error *err)
 {
     struct qn_ledger ledger;
-    struct row rows[QN_BATCH_MAX];
+    struct qn_row rows[QN_BATCH_MAX];
     qn_ledger_init(&ledger, conn, terms->now_wall_ms);
-    struct taking taking = {.ledger = &ledger, .exchange = exchange};
+    struct qn_taking taking = {.ledger = &ledger, .exchange = exchange};
     quern_status status = QUERN_OK;
     int64_t last_token = terms->first_token + (int64_t)count - 1;
     for (size_t i = 0; status == QUERN_OK && count > 0 && i < exchange->queue_count; i++) {
@@ -385,8 +315,8 @@ quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
         size_t found = 0;
         status = qn_ledger_queue(&ledger, exchange->queues[i].name, &queue, err);
         if (status == QUERN_OK) {
-            status = read_rows(&taking, sql_lease_replay, i, queue, terms->first_token,
-                               (size_t)last_token, rows, &found, err);
+            status = qn_lease_read_rows(&taking, sql_lease_replay, i, queue, terms->first_token,
+                                        (size_t)last_token, rows, &found, err);
         }
         for (size_t r = 0; status == QUERN_OK && r < found; r++) {
             if (taking.count == count) { /* two tasks with one token: damaged; see the doctor */

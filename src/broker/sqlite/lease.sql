@@ -1,26 +1,38 @@
 -- lease.sql - taking runs. The columns of the three reading statements are the same.
 
+-- Of those that are not charged.
 -- name: lease_pending
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started
+    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, 0
 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0 AND place > ?2
 ORDER BY place LIMIT ?3;
 
--- name: lease_suspect
+-- name: lease_row
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started
-FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND place > ?2
-ORDER BY place LIMIT ?3;
+    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms
+FROM quern_task WHERE seq = ?1 AND state = 2;
 
 -- The plus sign: see recover.sql.
 -- name: lease_replay
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started
+    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms
 FROM quern_task WHERE +queue = ?1 AND state = 1 AND token BETWEEN ?2 AND ?3
 ORDER BY token LIMIT ?3 - ?2 + 1;
+
+-- Of those that are charged ?2 times (4: or more), which to read by lease_row.
+-- name: lease_charged
+SELECT seq, place FROM quern_task
+WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND min(crash_count, 4) = ?2 AND place > ?3
+ORDER BY place LIMIT ?4;
+
+-- The first of those that must run alone: charged ?2 times or more (4: at most that).
+-- name: lease_solo
+SELECT seq FROM quern_task
+WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND min(crash_count, 4) >= ?2
+ORDER BY place LIMIT 1;
 
 -- name: lease_write
 UPDATE quern_task SET state = 1, token = ?2, lease_until = ?3, worker = ?4, started = ?5,

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* ledger.c - what one transaction knows and counts of each queue, and what a crash means.
+/* ledger.c - what one transaction knows and counts of each queue.
  *
  * Counters are collected per queue and written once at the end of the transaction, with the UTC
- * day of now. A crash is charged only to a run that had started, and not while so many different
- * tasks crashed in a row that the program must be broken, not the tasks. The first crash gives the
- * task back, the next ones let it wait, the last within the window archives it as poison. */
+ * day of now. The brake of the queue on the host of the exchange is read with the queue, and
+ * written only when there is something new in it. */
 #include "broker/sqlite/ledger.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/bug.h"
 #include "base/error.h"
+#include "broker/sqlite/brake.h"
 #include "broker/sqlite/ledger_sql.h"
 
 #define MS_PER_DAY (24 * 3600 * INT64_C(1000))
@@ -44,6 +43,35 @@ static bool reserve(struct qn_ledger *ledger)
     return true;
 }
 
+static enum qn_solo_state solo_state(const struct qn_ledger *ledger, const struct qn_query *query)
+{
+    const char *owner = qn_query_column_text(query, 2);
+    if (owner[0] == '\0') {
+        return QN_SOLO_FREE;
+    }
+    bool ours = ledger->worker_id != NULL && strcmp(owner, ledger->worker_id) == 0;
+    return ours ? QN_SOLO_OURS : QN_SOLO_OTHERS;
+}
+
+static quern_status read_queue(struct qn_ledger *ledger, const char *name,
+                               struct qn_ledger_queue *queue, quern_error *err)
+{
+    *queue = (struct qn_ledger_queue){.name = name, .due_at_ms = -1};
+    struct qn_query query = qn_query_start(ledger->conn, sql_ledger_read);
+    qn_query_text(&query, name);
+    qn_query_text(&query, ledger->host);
+    if (qn_query_row(&query)) {
+        queue->no = sqlite3_column_int64(query.statement, 0);
+        queue->paused = sqlite3_column_int64(query.statement, 1) != 0;
+        queue->solo = (struct qn_solo_lock){.state = solo_state(ledger, &query),
+                                            .since_ms = qn_query_column_sane(&query, 3),
+                                            .until_ms = qn_query_column_sane(&query, 4),
+                                            .rest_ms = qn_query_column_sane(&query, 5)};
+        qn_brake_columns(&query, 6, &queue->brake);
+    }
+    return qn_query_finish(&query, err);
+}
+
 quern_status qn_ledger_queue(struct qn_ledger *ledger, const char *name,
                              struct qn_ledger_queue **ret_queue, quern_error *err)
 {
@@ -57,17 +85,11 @@ quern_status qn_ledger_queue(struct qn_ledger *ledger, const char *name,
         return qn_error_nomem(err);
     }
     struct qn_ledger_queue *queue = &ledger->queues[ledger->count];
-    *queue = (struct qn_ledger_queue){.name = name, .due_at_ms = -1};
-    struct qn_query query = qn_query_start(ledger->conn, sql_ledger_read);
-    qn_query_text(&query, name);
-    if (qn_query_row(&query)) {
-        queue->no = sqlite3_column_int64(query.statement, 0);
-        queue->paused = sqlite3_column_int64(query.statement, 1) != 0;
-        queue->crash_streak = sqlite3_column_int64(query.statement, 2);
-        (void)snprintf(queue->streak_id, sizeof queue->streak_id, "%s",
-                       qn_query_column_text(&query, 3));
+    quern_status status = read_queue(ledger, name, queue, err);
+    if (status == QUERN_OK && queue->no != 0 && ledger->host != NULL &&
+        (QN_BUG(BRAKE_EVERYWHERE) || QN_BUG(OK_ELSEWHERE))) {
+        status = qn_brake_read(ledger->conn, queue->no, ledger->host, &queue->brake, err);
     }
-    quern_status status = qn_query_finish(&query, err);
     if (status == QUERN_OK) {
         ledger->count++;
         *ret_queue = queue;
@@ -75,13 +97,19 @@ quern_status qn_ledger_queue(struct qn_ledger *ledger, const char *name,
     return status;
 }
 
-void qn_ledger_count(struct qn_ledger_queue *queue, int64_t processed, int64_t failed)
+void qn_ledger_count(struct qn_ledger *ledger, struct qn_ledger_queue *queue, int64_t processed,
+                     int64_t failed)
 {
     queue->processed += processed;
     queue->failed += failed;
-    queue->changed = queue->changed || processed > 0 || queue->crash_streak > 0;
-    queue->crash_streak = 0;
-    queue->streak_id[0] = '\0';
+    queue->changed = queue->changed || processed > 0;
+    if (ledger->is_leaving && !QN_BUG(LEAVING_WORKER_RELEASES)) {
+        return;
+    }
+    ledger->wake = ledger->wake || qn_brake_is_on(&queue->brake);
+    if (qn_brake_release(&queue->brake, ledger->now_ms)) {
+        queue->brake_changed = true;
+    }
 }
 
 quern_status qn_ledger_due(struct qn_ledger *ledger, struct qn_ledger_queue *queue, int64_t at_ms,
@@ -107,8 +135,6 @@ static quern_status write_queue(struct qn_ledger *ledger, const struct qn_ledger
     qn_query_int(&query, queue->no);
     qn_query_int(&query, queue->processed);
     qn_query_int(&query, queue->failed);
-    qn_query_int(&query, queue->crash_streak);
-    qn_query_text(&query, queue->streak_id);
     quern_status status = qn_query_run(&query, NULL, err);
     if (status != QUERN_OK || queue->processed == 0) {
         return status;
@@ -121,117 +147,23 @@ static quern_status write_queue(struct qn_ledger *ledger, const struct qn_ledger
     return qn_query_run(&query, NULL, err);
 }
 
+static bool has_brake_news(const struct qn_ledger *ledger, const struct qn_ledger_queue *queue)
+{
+    return queue->brake_changed && ledger->host != NULL && queue->no != 0;
+}
+
 quern_status qn_ledger_write(struct qn_ledger *ledger, quern_error *err)
 {
-    for (size_t i = 0; i < ledger->count; i++) {
-        if (ledger->queues[i].changed) {
-            quern_status status = write_queue(ledger, &ledger->queues[i], err);
-            if (status != QUERN_OK) {
-                return status;
-            }
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < ledger->count; i++) {
+        const struct qn_ledger_queue *queue = &ledger->queues[i];
+        if (queue->changed) {
+            status = write_queue(ledger, queue, err);
+        }
+        if (status == QUERN_OK && has_brake_news(ledger, queue)) {
+            status = qn_brake_write(ledger->conn, queue->no, ledger->host, &queue->brake,
+                                    ledger->now_ms, err);
         }
     }
-    return QUERN_OK;
-}
-
-bool qn_crash_chargeable(const struct qn_ledger_queue *queue)
-{
-    return queue->crash_streak < QN_BRAKE_DEATHS;
-}
-
-void qn_crash_streak(struct qn_ledger_queue *queue, const char *id)
-{
-    if (queue->crash_streak > 0 && strcmp(queue->streak_id, id) == 0) {
-        return;
-    }
-    queue->crash_streak++;
-    (void)snprintf(queue->streak_id, sizeof queue->streak_id, "%s", id);
-    queue->changed = true;
-}
-
-/* What the row becomes. */
-struct verdict {
-    quern_task_state state;
-    int64_t at_ms;
-    int64_t crash_count;
-    int64_t crashed_at_ms;
-    const char *error;
-};
-
-static quern_status write_verdict(struct qn_ledger *ledger, const struct qn_crash *crash,
-                                  const struct verdict *verdict, quern_error *err)
-{
-    struct qn_query query = qn_query_start(ledger->conn, sql_crash_write);
-    qn_query_int(&query, crash->seq);
-    qn_query_int(&query, verdict->state);
-    qn_query_int(&query, verdict->at_ms);
-    qn_query_int(&query, verdict->crash_count);
-    qn_query_int(&query, verdict->crashed_at_ms);
-    qn_query_int(&query, crash->cause);
-    qn_query_text(&query, verdict->error);
-    qn_query_int(&query, ledger->now_ms);
-    return qn_query_run(&query, NULL, err);
-}
-
-/* Counts the crash; crashed_at_ms is the first one of the window. */
-static void charge_crash(const struct qn_ledger *ledger, const struct qn_crash *crash,
-                         struct verdict *verdict, char *text, size_t text_size)
-{
-    bool in_window =
-        verdict->crash_count > 0 && ledger->now_ms - verdict->crashed_at_ms <= QN_CHARGE_WINDOW_MS;
-    verdict->crash_count = in_window ? verdict->crash_count + 1 : 1;
-    verdict->crashed_at_ms = in_window ? verdict->crashed_at_ms : ledger->now_ms;
-    if (verdict->crash_count >= QN_POISON_CHARGES) {
-        const char *last = crash->error != NULL ? crash->error : quern_cause_name(crash->cause);
-        verdict->state = QUERN_TASK_ARCHIVED;
-        verdict->at_ms = ledger->now_ms;
-        (void)snprintf(text, text_size, "poison: %lld crashes; the last: %s",
-                       (long long)verdict->crash_count, last);
-        verdict->error = text;
-    } else if (verdict->crash_count > 1) {
-        verdict->state = QUERN_TASK_RETRY;
-        verdict->at_ms = ledger->now_ms + QN_CHARGED_MORE_MS;
-    }
-}
-
-quern_status qn_crash_apply(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
-                            const struct qn_crash *crash, bool charge,
-                            enum qn_crash_result *ret_result, quern_error *err)
-{
-    struct verdict verdict = {.state = QUERN_TASK_PENDING, .error = crash->error};
-    struct qn_query query = qn_query_start(ledger->conn, sql_crash_read);
-    qn_query_int(&query, crash->seq);
-    qn_query_int(&query, (int64_t)crash->token);
-    bool held = qn_query_row(&query);
-    if (held) {
-        verdict.crash_count = sqlite3_column_int64(query.statement, 0);
-        verdict.crashed_at_ms = sqlite3_column_int64(query.statement, 1);
-    }
-    quern_status status = qn_query_finish(&query, err);
-    if (status != QUERN_OK || !held) {
-        *ret_result = QN_CRASH_STALE;
-        return status;
-    }
-    bool charged = charge && (crash->started || QN_BUG(UNSTARTED_CHARGED));
-    char text[QN_ERROR_TEXT_SIZE_MAX + 64];
-    if (charged) {
-        charge_crash(ledger, crash, &verdict, text, sizeof text);
-    }
-    if (verdict.state == QUERN_TASK_PENDING) {
-        ledger->wake = true;
-    } else if (verdict.state == QUERN_TASK_RETRY) {
-        status = qn_ledger_due(ledger, queue, verdict.at_ms, err);
-    }
-    if (status == QUERN_OK) {
-        status = write_verdict(ledger, crash, &verdict, err);
-    }
-    if (verdict.state == QUERN_TASK_ARCHIVED) {
-        queue->processed++;
-        queue->failed++;
-        queue->changed = true;
-    }
-    *ret_result = verdict.state == QUERN_TASK_ARCHIVED ? QN_CRASH_POISON
-                  : charged                            ? QN_CRASH_CHARGED
-                                                       : QN_CRASH_GIVEN_BACK;
     return status;
 }

@@ -1,25 +1,16 @@
--- ledger.sql - what is counted of each queue, and how a crash ends a run.
+-- ledger.sql - what is known and counted of each queue.
 
+-- Of the queue, and of its brake on one host (NULL: of none).
 -- name: ledger_read
-SELECT no, paused_at_ms, crash_streak, streak_id FROM quern_queue WHERE name = ?1;
+SELECT q.no, q.paused_at_ms, q.solo_owner, q.solo_since_ms, q.solo_until_ms, q.solo_rest_ms,
+    h.ok_at_ms, h.streak, h.probes, h.probe_at_ms, h.probe_token
+FROM quern_queue AS q LEFT JOIN quern_host AS h ON h.queue = q.no AND h.host = ?2
+WHERE q.name = ?1;
 
 -- name: ledger_write
-UPDATE quern_queue SET processed = processed + ?2, failed = failed + ?3, crash_streak = ?4,
-    streak_id = ?5
-WHERE no = ?1;
+UPDATE quern_queue SET processed = processed + ?2, failed = failed + ?3 WHERE no = ?1;
 
 -- name: ledger_day
 INSERT INTO quern_day (queue, day, processed, failed) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (queue, day) DO UPDATE SET processed = processed + excluded.processed,
     failed = failed + excluded.failed;
-
--- name: crash_read
-SELECT crash_count, crashed_at_ms FROM quern_task WHERE seq = ?1 AND token = ?2 AND state = 1;
-
--- The token stays: a run that finished all the same can still be salvaged.
--- name: crash_write
-UPDATE quern_task SET state = ?2, at_ms = ?3, crash_count = ?4, crashed_at_ms = ?5, cause = ?6,
-    error = coalesce(?7, error), failed_at_ms = iif(?7 IS NULL, failed_at_ms, ?8),
-    lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
-    progress_note = NULL
-WHERE seq = ?1;

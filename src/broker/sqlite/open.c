@@ -54,6 +54,7 @@ static const struct qn_broker_ops ops = {
 struct parameters {
     bool full_sync;
     bool unsafe_fs;
+    bool trust_owner;
 };
 
 static quern_status read_flag(const char *name, const char *value, bool *ret_flag, quern_error *err)
@@ -94,10 +95,13 @@ static quern_status read_parameters(const struct qn_url *url, struct parameters 
             status = read_sync(value, &ret_parameters->full_sync, err);
         } else if (strcmp(name, "unsafe_fs") == 0) {
             status = read_flag(name, value, &ret_parameters->unsafe_fs, err);
+        } else if (strcmp(name, "trust_owner") == 0) {
+            status = read_flag(name, value, &ret_parameters->trust_owner, err);
         } else {
-            status =
-                qn_error_set(err, QUERN_E_INVALID,
-                             "sqlite: unknown parameter \"%s\"; there are sync, unsafe_fs", name);
+            status = qn_error_set(err, QUERN_E_INVALID,
+                                  "sqlite: unknown parameter \"%s\"; there are sync, unsafe_fs, "
+                                  "trust_owner",
+                                  name);
         }
         if (status != QUERN_OK) {
             return status;
@@ -203,8 +207,9 @@ static quern_status open_file(struct qn_sqlite *self, const struct qn_url *url,
     }
     self->full_sync = parameters.full_sync;
     self->unsafe_fs = parameters.unsafe_fs;
+    self->trust_owner = parameters.trust_owner;
     bool create = options->create || options->init;
-    status = qn_sqlite_file_prepare(url->path, create, self->unsafe_fs, &self->path, err);
+    status = qn_sqlite_file_prepare(self, url->path, create, err);
     if (status != QUERN_OK) {
         return status;
     }

@@ -8,6 +8,8 @@
  * active. */
 #include "base/bug.h"
 #include "base/error.h"
+#include "broker/sqlite/brake.h"
+#include "broker/sqlite/deaths.h"
 #include "broker/sqlite/exchange.h"
 #include "broker/sqlite/outcome_sql.h"
 
@@ -85,7 +87,7 @@ static quern_status finish_task(struct qn_ledger *ledger, struct qn_ledger_queue
              : delete_task(ledger, outcome, salvage ? sql_salvage_delete : sql_outcome_delete,
                            ret_changed, err);
     if (status == QUERN_OK && *ret_changed) {
-        qn_ledger_count(queue, 1, 0);
+        qn_ledger_count(ledger, queue, 1, 0);
         if (!QN_BUG(UNIQUE_LOCK_WRONG)) {
             status = qn_sqlite_lock_free(ledger->conn, task->unique_key, queue->no, task->id, err);
         }
@@ -122,7 +124,7 @@ static quern_status apply_archive(struct qn_ledger *ledger, struct qn_ledger_que
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
-        qn_ledger_count(queue, 1, 1);
+        qn_ledger_count(ledger, queue, 1, 1);
         *ret_applied = outcome->kind == QN_RETRY ? QN_ARCHIVED : QN_APPLIED;
     }
     return status;
@@ -160,7 +162,7 @@ static quern_status apply_later(struct qn_ledger *ledger, struct qn_ledger_queue
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
         if (outcome->kind != QN_ASIDE) {
-            qn_ledger_count(queue, failed ? 1 : 0, failed ? 1 : 0);
+            qn_ledger_count(ledger, queue, failed ? 1 : 0, failed ? 1 : 0);
         }
         *ret_applied = QN_APPLIED;
         if (failed && QN_BUG(UNIQUE_LOCK_WRONG)) {
@@ -213,29 +215,37 @@ static quern_status apply_give_back(struct qn_ledger *ledger, const struct qn_ou
     return status;
 }
 
+/* A child or a command: it died alone. */
 static quern_status apply_crash(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
                                 const struct qn_outcome *outcome, enum qn_applied *ret_applied,
                                 quern_error *err)
 {
-    struct qn_crash crash = {.seq = outcome->run->row,
-                             .id = outcome->run->task.id,
-                             .started = outcome->started,
-                             .cause = outcome->cause,
-                             .error = outcome->error};
+    struct qn_end end = {.seq = outcome->run->row,
+                         .started = outcome->started,
+                         .is_death = true,
+                         .is_lone = true,
+                         .started_at_ms = ledger->now_ms - outcome->lived_ms,
+                         .ok_at_ms = queue->brake.ok_at_ms,
+                         .cause = outcome->cause,
+                         .error = outcome->error};
     int64_t token = 0;
     quern_status status = token_of(ledger, outcome, &token, err);
-    crash.token = (uint64_t)token;
-    enum qn_crash_result result = QN_CRASH_STALE;
+    end.token = (uint64_t)token;
+    struct qn_ended ended = {0};
     if (status == QUERN_OK) {
-        status = qn_crash_apply(ledger, queue, &crash, qn_crash_chargeable(queue), &result, err);
+        status = qn_deaths_end(ledger, queue, &end, &ended, err);
     }
-    if (status == QUERN_OK && result != QN_CRASH_STALE) {
-        *ret_applied = result == QN_CRASH_POISON ? QN_ARCHIVED : QN_APPLIED;
-        if (outcome->started) {
-            qn_crash_streak(queue, crash.id);
-        }
+    if (status != QUERN_OK || !ended.held) {
+        return status;
     }
-    return status;
+    *ret_applied = ended.archived ? QN_ARCHIVED : QN_APPLIED;
+    if (!outcome->started) {
+        return QUERN_OK;
+    }
+    bool is_probe = end.token == queue->brake.probe_token;
+    qn_brake_death(&queue->brake, is_probe, ledger->now_ms);
+    queue->brake_changed = true;
+    return is_probe ? qn_brake_put_behind(ledger->conn, end.seq, err) : QUERN_OK;
 }
 
 quern_status qn_outcome_apply(struct qn_ledger *ledger, const struct qn_outcome *outcome,

@@ -2,9 +2,9 @@
 /* prune.c - removes what was kept long enough, a bounded number of rows at a time.
  *
  * Completed tasks past their retention; archived tasks that are too old or too many, which are
- * counted as trimmed, since somebody may still have wanted them; locks, days and sessions past
- * their time. A look on the reading connection comes first, so that usually nothing is locked. A
- * task that goes frees its unique lock, if it still holds one.
+ * counted as trimmed, since somebody may still have wanted them; locks, days, sessions and
+ * brakes past their time. A look on the reading connection comes first, so that usually nothing is
+ * locked. A task that goes frees its unique lock, if it still holds one.
  *
  * The archive is for people, who cannot mend what a wrong clock destroyed: for an hour after the
  * wall clock jumped against the clock since boot, nothing is trimmed for its age. Retention, locks
@@ -64,6 +64,7 @@ static quern_status peek(struct pruning *pruning, const char *const *queues, siz
     qn_query_int(&query, pruning->now_ms);
     qn_query_int(&query, pruning->now_ms / MS_PER_DAY - QN_HISTORY_DAYS);
     qn_query_int(&query, pruning->now_ms - SESSION_AGE_MS);
+    qn_query_int(&query, pruning->now_ms - QN_CHARGE_WINDOW_MS);
     quern_status status = ask(&query, ret_work, err);
     for (size_t i = 0; status == QUERN_OK && !*ret_work && i < queue_count; i++) {
         int64_t no = 0;
@@ -186,6 +187,9 @@ static quern_status prune_all(struct pruning *pruning, const char *const *queues
     }
     if (status == QUERN_OK) {
         status = remove_rest(pruning, sql_prune_sessions, pruning->now_ms - SESSION_AGE_MS, err);
+    }
+    if (status == QUERN_OK) {
+        status = remove_rest(pruning, sql_prune_hosts, pruning->now_ms - QN_CHARGE_WINDOW_MS, err);
     }
     return status;
 }

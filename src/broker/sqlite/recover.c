@@ -3,26 +3,31 @@
  *
  * A look on the reading connection comes first: which workers are dead (their process is gone, see
  * owner.h), is any lease expired? Usually nothing is found, and nothing is locked. Then, in one
- * transaction, up to `limit` leases end as by a crash, through the same ledger as crashed runs: of
- * dead workers at once, of all others when their lease is over. The death of one worker is one
- * event of the crash streak, however many runs it held.
+ * transaction, up to `limit` leases are ended: of dead workers at once, of all others when their
+ * lease is over. What had started is charged with the death of its worker (worker_death.c), unless
+ * nobody is to blame: the worker was leaving, or it is alive, and only its lease is over.
  *
  * Leases are on the clock of this boot. After a reboot the first call finds another boot id in
- * quern_meta and voids all that workers of this boot do not hold. A file that several hosts share
- * (unsafe_fs=1) has leases on several clocks: those of another boot are judged by the heartbeat on
- * the wall clock instead. */
+ * quern_meta and voids all that workers of this boot do not hold; nobody is charged with that. A
+ * file that several hosts share (unsafe_fs=1) has leases on several clocks: those of another boot
+ * are judged by the heartbeat on the wall clock instead. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "broker/owner.h"
-#include "broker/sqlite/ledger.h"
+#include "broker/sqlite/brake.h"
+#include "broker/sqlite/deaths.h"
 #include "broker/sqlite/recover_sql.h"
+#include "broker/sqlite/solo.h"
+#include "broker/sqlite/worker_death.h"
 
 #define SILENT_AFTER_MS 60000
-#define LEASE_VOID 1 /* quern_task.lease_until */
+#define ALIVE_MS 15000 /* without a heartbeat, whoever holds a lease that is over is dead */
+#define LEASE_VOID 1   /* quern_task.lease_until */
 
 enum fate {
     KEEP,    /* alive, or only its lease can tell */
@@ -32,8 +37,11 @@ enum fate {
 };
 
 struct worker {
-    int64_t no;
+    struct qn_worker_death death; /* its host is in the arena */
+    const char *id;               /* in the arena */
     enum fate fate;
+    bool lives;      /* a lease of it that is over is just late */
+    bool is_leaving; /* nobody is charged with its end */
 };
 
 struct lease {
@@ -43,15 +51,17 @@ struct lease {
     bool started;
     int64_t worker;
     int64_t lease_until;
+    int64_t started_at_ms;
 };
 
 struct recovering {
     struct qn_sqlite *self;
     struct qn_conn *conn;
     struct qn_ledger ledger;
-    struct qn_arena arena; /* ids */
+    struct qn_arena arena; /* ids and hosts */
     struct worker *workers;
     size_t worker_count;
+    size_t worker_capacity;
     bool new_boot;
     char boot_id[QN_BOOT_ID_SIZE];
     int64_t now_boot_ms;
@@ -82,29 +92,53 @@ static enum fate judge(const struct recovering *recovering, const char *owner,
     return silent ? SILENT : KEEP;
 }
 
+static bool lives(const struct recovering *recovering, const char *owner, int64_t heartbeat_at_ms)
+{
+    return qn_owner_judge(owner) == QN_OWNER_ALIVE ||
+           recovering->ledger.now_ms - heartbeat_at_ms <= ALIVE_MS;
+}
+
+static bool is_leaving(const char *status)
+{
+    return (strcmp(status, "draining") == 0 || strcmp(status, "quiet") == 0) &&
+           !QN_BUG(LEAVING_WORKER_CHARGED);
+}
+
+static bool add_worker(struct recovering *recovering, const struct qn_query *query)
+{
+    size_t count = recovering->worker_count;
+    if (count == recovering->worker_capacity) {
+        size_t capacity = count == 0 ? 8 : count * 2;
+        struct worker *workers =
+            qn_realloc(recovering->workers, capacity * sizeof recovering->workers[0]);
+        if (workers == NULL) {
+            return false;
+        }
+        recovering->workers = workers;
+        recovering->worker_capacity = capacity;
+    }
+    const char *owner = qn_query_column_text(query, 1);
+    int64_t heartbeat_at_ms = qn_query_column_sane(query, 2);
+    struct worker *worker = &recovering->workers[count];
+    *worker = (struct worker){.death = {.no = sqlite3_column_int64(query->statement, 0)},
+                              .fate = judge(recovering, owner, heartbeat_at_ms),
+                              .lives = lives(recovering, owner, heartbeat_at_ms),
+                              .is_leaving = is_leaving(qn_query_column_text(query, 5))};
+    worker->id = qn_arena_strdup(&recovering->arena, qn_query_column_text(query, 3));
+    worker->death.host = qn_arena_strdup(&recovering->arena, qn_query_column_text(query, 4));
+    recovering->worker_count++;
+    return worker->id != NULL && worker->death.host != NULL;
+}
+
 static quern_status read_workers(struct recovering *recovering, quern_error *err)
 {
-    size_t capacity = 0;
-    bool out_of_memory = false;
+    bool memory = true;
     struct qn_query query = qn_query_start(recovering->conn, sql_recover_workers);
-    while (!out_of_memory && qn_query_row(&query)) {
-        if (recovering->worker_count == capacity) {
-            capacity = capacity == 0 ? 8 : capacity * 2;
-            struct worker *workers =
-                qn_realloc(recovering->workers, capacity * sizeof recovering->workers[0]);
-            if (workers == NULL) {
-                out_of_memory = true;
-                break;
-            }
-            recovering->workers = workers;
-        }
-        recovering->workers[recovering->worker_count++] =
-            (struct worker){.no = sqlite3_column_int64(query.statement, 0),
-                            .fate = judge(recovering, qn_query_column_text(&query, 1),
-                                          sqlite3_column_int64(query.statement, 2))};
+    while (memory && qn_query_row(&query)) {
+        memory = add_worker(recovering, &query);
     }
     quern_status status = qn_query_finish(&query, err);
-    return status == QUERN_OK && out_of_memory ? qn_error_nomem(err) : status;
+    return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
 static quern_status read_boot(struct recovering *recovering, bool *ret_unset, quern_error *err)
@@ -194,7 +228,8 @@ static quern_status read_leases(struct recovering *recovering, struct qn_query *
             .id = qn_arena_strdup(&recovering->arena, qn_query_column_text(query, 2)),
             .started = sqlite3_column_int(query->statement, 3) != 0,
             .worker = sqlite3_column_int64(query->statement, 4),
-            .lease_until = sqlite3_column_int64(query->statement, 5)};
+            .lease_until = sqlite3_column_int64(query->statement, 5),
+            .started_at_ms = qn_query_column_sane(query, 6)};
         memory = lease->id != NULL;
     }
     *ret_count = count;
@@ -202,100 +237,90 @@ static quern_status read_leases(struct recovering *recovering, struct qn_query *
     return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
+/* What is known of the moment and the company in which the run died. */
+static quern_status describe_death(struct recovering *recovering,
+                                   const struct qn_ledger_queue *queue, struct worker *worker,
+                                   struct qn_end *end, quern_error *err)
+{
+    struct qn_brake brake = {0};
+    quern_status status = qn_worker_death_note(&recovering->ledger, &worker->death, err);
+    if (status == QUERN_OK && end->started) {
+        status = qn_brake_read(recovering->conn, queue->no, worker->death.host, &brake, err);
+    }
+    end->is_death = true;
+    end->is_lone = worker->death.is_lone;
+    end->ok_at_ms = brake.ok_at_ms;
+    return status;
+}
+
+/* worker: who died with it; NULL: nobody did. */
 static quern_status end_lease(struct recovering *recovering, struct qn_ledger_queue *queue,
-                              const struct lease *lease, quern_cause cause, bool charge,
+                              const struct lease *lease, quern_cause cause, struct worker *worker,
                               quern_error *err)
 {
-    struct qn_crash crash = {.seq = lease->seq,
-                             .token = lease->token,
-                             .id = lease->id,
-                             .started = lease->started,
-                             .cause = cause};
-    enum qn_crash_result result = QN_CRASH_STALE;
-    quern_status status = qn_crash_apply(&recovering->ledger, queue, &crash, charge, &result, err);
+    struct qn_end end = {.seq = lease->seq,
+                         .token = lease->token,
+                         .started = lease->started,
+                         .started_at_ms = lease->started_at_ms,
+                         .cause = cause};
+    struct qn_ended ended = {0};
+    quern_status status =
+        worker != NULL ? describe_death(recovering, queue, worker, &end, err) : QUERN_OK;
+    if (status == QUERN_OK) {
+        status = qn_deaths_end(&recovering->ledger, queue, &end, &ended, err);
+    }
     if (status != QUERN_OK) {
         return status;
     }
-    recovering->report[recovering->count++] =
-        (struct qn_recovery){.queue = queue->name,
-                             .id = lease->id,
-                             .cause = cause,
-                             .charged = result == QN_CRASH_CHARGED || result == QN_CRASH_POISON,
-                             .archived = result == QN_CRASH_POISON};
+    recovering->report[recovering->count++] = (struct qn_recovery){.queue = queue->name,
+                                                                   .id = lease->id,
+                                                                   .cause = cause,
+                                                                   .charged = ended.charged,
+                                                                   .archived = ended.archived};
     return QUERN_OK;
 }
 
-/* The death of one worker: an event of the streak in the first call that ends runs of it. */
-struct death {
-    int64_t worker_no;
-    bool noted;
-    bool first_call;
-};
-
-static quern_status note_death(struct recovering *recovering, struct death *death, quern_error *err)
-{
-    if (death->noted) {
-        return QUERN_OK;
-    }
-    int64_t changes = 0;
-    struct qn_query query = qn_query_start(recovering->conn, sql_recover_note_death);
-    qn_query_int(&query, death->worker_no);
-    quern_status status = qn_query_run(&query, &changes, err);
-    death->noted = true;
-    death->first_call = changes > 0;
-    return status;
-}
-
-/* The leases of one dead worker in one queue, the most suspect task first: it names the event. */
+/* The leases of one dead worker in one queue. */
 static quern_status end_worker(struct recovering *recovering, struct qn_ledger_queue *queue,
-                               struct death *death, quern_error *err)
+                               struct worker *worker, quern_error *err)
 {
-    bool charge = qn_crash_chargeable(queue);
-    bool counted = false;
     size_t count = 0;
     struct qn_query query = qn_query_start(recovering->conn, sql_recover_of_worker);
     qn_query_int(&query, queue->no);
-    qn_query_int(&query, death->worker_no);
+    qn_query_int(&query, worker->death.no);
     qn_query_int(&query, (int64_t)left(recovering));
     quern_status status = read_leases(recovering, &query, &count, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        const struct lease *lease = &recovering->leases[i];
-        status = end_lease(recovering, queue, lease, QUERN_CAUSE_WORKER_DIED, charge, err);
-        if (status == QUERN_OK && !counted && lease->started) {
-            counted = true;
-            status = note_death(recovering, death, err);
-            if (status == QUERN_OK && death->first_call) {
-                qn_crash_streak(queue, lease->id);
-            }
-        }
+        status = end_lease(recovering, queue, &recovering->leases[i], QUERN_CAUSE_WORKER_DIED,
+                           worker->is_leaving ? NULL : worker, err);
     }
     return status;
 }
 
-static bool is_foreign(const struct recovering *recovering, int64_t worker_no)
+static struct worker *find_worker(const struct recovering *recovering, int64_t no)
 {
     for (size_t i = 0; i < recovering->worker_count; i++) {
-        if (recovering->workers[i].no == worker_no) {
-            return recovering->workers[i].fate == FOREIGN;
+        if (recovering->workers[i].death.no == no) {
+            return &recovering->workers[i];
         }
     }
-    return false;
+    return NULL;
 }
 
+/* A lease is void after a reboot, or when its worker has withdrawn. Whoever is silent when one of
+ * his leases is over is dead. */
 static quern_status end_if_ours(struct recovering *recovering, struct qn_ledger_queue *queue,
                                 const struct lease *lease, quern_error *err)
 {
-    if (is_foreign(recovering, lease->worker)) {
+    struct worker *worker = find_worker(recovering, lease->worker);
+    if (worker != NULL && worker->fate == FOREIGN) {
         return QUERN_OK;
     }
-    quern_cause cause =
-        lease->lease_until == LEASE_VOID ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
-    quern_status status =
-        end_lease(recovering, queue, lease, cause, qn_crash_chargeable(queue), err);
-    if (status == QUERN_OK && lease->started) {
-        qn_crash_streak(queue, lease->id);
-    }
-    return status;
+    bool is_void = lease->lease_until == LEASE_VOID;
+    bool died = worker != NULL && !is_void && (!worker->lives || QN_BUG(LIVING_OWNER_CHARGED));
+    quern_cause cause = is_void || died ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
+    return end_lease(recovering, queue, lease, cause, died && !worker->is_leaving ? worker : NULL,
+                     err);
 }
 
 /* The leases of a queue that are over, whoever held them; foreign ones are paged past. */
@@ -322,25 +347,36 @@ static quern_status end_expired(struct recovering *recovering, struct qn_ledger_
     return status;
 }
 
+/* The record goes when nothing is left that belongs to it. */
+static quern_status remove_worker(struct recovering *recovering, const struct worker *worker,
+                                  quern_error *err)
+{
+    quern_status status = qn_solo_return(recovering->conn, worker->id, recovering->ledger.now_ms,
+                                         QN_SOLO_DEATH_MS, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_query query = qn_query_start(recovering->conn, sql_recover_remove_worker);
+    qn_query_int(&query, worker->death.no);
+    return qn_query_run(&query, NULL, err);
+}
+
 static quern_status end_dead_workers(struct recovering *recovering, const char *const *queues,
                                      size_t queue_count, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t w = 0; status == QUERN_OK && w < recovering->worker_count && left(recovering) > 0;
          w++) {
-        const struct worker *worker = &recovering->workers[w];
-        struct death death = {.worker_no = worker->no};
+        struct worker *worker = &recovering->workers[w];
         for (size_t i = 0; status == QUERN_OK && worker->fate == GONE && i < queue_count; i++) {
             struct qn_ledger_queue *queue = NULL;
             status = qn_ledger_queue(&recovering->ledger, queues[i], &queue, err);
             if (status == QUERN_OK) {
-                status = end_worker(recovering, queue, &death, err);
+                status = end_worker(recovering, queue, worker, err);
             }
         }
         if (status == QUERN_OK && (worker->fate == GONE || worker->fate == SILENT)) {
-            struct qn_query query = qn_query_start(recovering->conn, sql_recover_remove_worker);
-            qn_query_int(&query, worker->no);
-            status = qn_query_run(&query, NULL, err);
+            status = remove_worker(recovering, worker, err);
         }
     }
     return status;

@@ -1,7 +1,7 @@
 -- recover.sql - ending leases whose worker is gone.
 
 -- name: recover_workers
-SELECT no, owner, heartbeat_at_ms FROM quern_worker;
+SELECT no, owner, heartbeat_at_ms, id, host, status FROM quern_worker;
 
 -- name: recover_boot
 SELECT boot_id FROM quern_meta WHERE one = 1;
@@ -21,18 +21,14 @@ SELECT 1 FROM quern_task WHERE state = 1 AND lease_until <= ?1 LIMIT 1;
 -- The plus signs keep SQLite from walking through all tasks of the queue by the index of ids: of
 -- what is active there is little, and it stands in an index of its own.
 -- name: recover_of_worker
-SELECT seq, token, id, started, worker, lease_until FROM quern_task
-WHERE state = 1 AND +queue = ?1 AND worker = ?2 ORDER BY crash_count DESC LIMIT ?3;
+SELECT seq, token, id, started, worker, lease_until, started_at_ms FROM quern_task
+WHERE state = 1 AND +queue = ?1 AND worker = ?2 LIMIT ?3;
 
 -- name: recover_expired
-SELECT seq, token, id, started, worker, lease_until FROM quern_task
+SELECT seq, token, id, started, worker, lease_until, started_at_ms FROM quern_task
 WHERE state = 1 AND +queue = ?1 AND lease_until <= ?2
     AND (lease_until, worker, seq) > (?3, ?4, ?5)
 ORDER BY lease_until, queue, worker, seq LIMIT ?6;
-
--- One death is one event, also when the tasks of the dead worker take several calls.
--- name: recover_note_death
-UPDATE quern_worker SET status = 'gone' WHERE no = ?1 AND status <> 'gone';
 
 -- name: recover_remove_worker
 DELETE FROM quern_worker WHERE no = ?1

@@ -132,3 +132,43 @@ CREATE TABLE quern_session (
     reply           BLOB,
     at_ms           INTEGER NOT NULL
 ) STRICT;
+
+-- name: schema_2
+
+-- What is known of the deaths of processes (src/task/deaths.h). Of a task: crash_count are its
+-- charges, crashed_at_ms is when the first charged run started. All moments are wall clock. Columns
+-- are neither renamed nor dropped, since SQLite refuses that beside a broken view of somebody else:
+-- crash_streak and streak_id of quern_queue are not used any more.
+ALTER TABLE quern_task ADD COLUMN lone INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_task ADD COLUMN life_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_task ADD COLUMN died_at_ms INTEGER NOT NULL DEFAULT 0;
+
+-- Pending tasks that are charged, by how much company they may have (4: QN_ALONE_CHARGES), so that
+-- those for which there is no room are not walked through. With died_at_ms no row need be read to
+-- find the one that died longest ago.
+DROP INDEX quern_task_suspect;
+CREATE INDEX quern_task_charged ON quern_task (queue, min(crash_count, 4), place, died_at_ms)
+    WHERE state = 2 AND crash_count > 0;
+
+-- The solo lock: the worker that may run a task alone (its id, not its number: it may be announced
+-- anew), since and until when, and until when the queue rests after that.
+ALTER TABLE quern_queue ADD COLUMN solo_owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE quern_queue ADD COLUMN solo_since_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_queue ADD COLUMN solo_until_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_queue ADD COLUMN solo_rest_ms INTEGER NOT NULL DEFAULT 0;
+
+-- The brake of a queue on a host (struct qn_brake). written_at_ms: after 72 h it is forgotten.
+CREATE TABLE quern_host (
+    queue           INTEGER NOT NULL,
+    host            TEXT NOT NULL,
+    ok_at_ms        INTEGER NOT NULL,
+    streak          INTEGER NOT NULL,
+    probes          INTEGER NOT NULL,
+    probe_at_ms     INTEGER NOT NULL,
+    probe_token     INTEGER NOT NULL,
+    written_at_ms   INTEGER NOT NULL,
+    PRIMARY KEY (queue, host)
+) STRICT, WITHOUT ROWID;
+
+-- How many runs it had started when its death was noted, which is done once; -1: it is alive.
+ALTER TABLE quern_worker ADD COLUMN died_with INTEGER NOT NULL DEFAULT -1;

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "base/limits.h"
@@ -50,6 +51,7 @@ struct qn_syncer {
 struct qn_waiter {
     pthread_mutex_t mutex; /* guards making and arming them */
     bool ready;
+    bool deaf;             /* ready without sockets: the directory is another user's */
     bool armed;            /* set by arm, cleared by the wake-up */
     int64_t armed_version; /* data_version at arm; 0: not known */
     int64_t looked_at_ns;  /* when it was compared last */
@@ -81,6 +83,7 @@ struct qn_sqlite {
     char *wake_path; /* the directory of sockets */
     bool full_sync;
     bool unsafe_fs;
+    bool trust_owner; /* the file and what lies beside it may belong to others */
     struct qn_gate gate;
     struct qn_conn writer; /* used with the gate held */
     pthread_mutex_t read_mutex;
@@ -166,9 +169,18 @@ quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_opt
 /* Open the connections of an object whose path is known, with their settings. */
 QUERN_NODISCARD quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err);
 QUERN_NODISCARD quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err);
-/* Resolves the path, checks directory and file system, makes the file (0600) if asked to. */
-QUERN_NODISCARD quern_status qn_sqlite_file_prepare(const char *path, bool create, bool unsafe_fs,
-                                                    char **ret_path, quern_error *err);
+/* Resolves self's path, checks directory, owners and file system, makes the file (0600) if asked
+ * to. unsafe_fs and trust_owner are set. */
+QUERN_NODISCARD quern_status qn_sqlite_file_prepare(struct qn_sqlite *self, const char *path,
+                                                    bool create, quern_error *err);
+/* Refuses a file that others could change (place.c); there may be none yet. */
+QUERN_NODISCARD quern_status qn_sqlite_place_check(const char *path, bool trust_owner,
+                                                   quern_error *err);
+/* True: who may write to the file although it is allowed, in words. */
+bool qn_sqlite_place_warning(const struct qn_sqlite *self, char *out, size_t out_size);
+uid_t qn_sqlite_place_owner(const struct qn_sqlite *self);
+/* Whether sockets in this directory are those of people whom we trust. */
+bool qn_sqlite_place_trusts(const struct qn_sqlite *self, const struct stat *directory);
 /* Looks at the first bytes before SQLite does: is it a database, or an empty file? */
 QUERN_NODISCARD quern_status qn_sqlite_file_check(struct qn_conn *conn, bool *ret_empty,
                                                   quern_error *err);
@@ -183,7 +195,7 @@ QUERN_NODISCARD quern_status qn_sqlite_schema_make(struct qn_conn *conn, int64_t
 /* Whether our tables are those of this version, as our own statements make them (trust.c). */
 QUERN_NODISCARD quern_status qn_sqlite_schema_trust(struct qn_conn *conn, int64_t version,
                                                     quern_error *err);
-#define QN_SQLITE_SCHEMA_VERSION 1
+#define QN_SQLITE_SCHEMA_VERSION 2
 
 /* --- The sync thread (sync.c) ------------------------------------------------------------ */
 

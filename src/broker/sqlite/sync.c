@@ -41,7 +41,7 @@ static void sync_wal(struct qn_sqlite *self)
         syncer->fd = -1;
     }
     if (syncer->fd < 0) {
-        syncer->fd = open(self->wal_path, O_RDONLY | O_CLOEXEC);
+        syncer->fd = open(self->wal_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     }
     if (syncer->fd >= 0 && fdatasync(syncer->fd) != 0) {
         (void)close(syncer->fd);

@@ -58,6 +58,7 @@ static void close_waiter(struct qn_waiter *waiter)
     close_fd(&waiter->epoll_fd);
     close_fd(&waiter->dir_fd);
     waiter->ready = false;
+    waiter->deaf = false;
 }
 
 void qn_sqlite_waiter_close(struct qn_sqlite *self)
@@ -65,13 +66,34 @@ void qn_sqlite_waiter_close(struct qn_sqlite *self)
     close_waiter(&self->waiter);
 }
 
+/* Root makes things for the owner of the file, who must be able to use and remove them. */
+static bool give_to_owner(const struct qn_sqlite *self, int dir_fd, const char *name)
+{
+    uid_t owner = qn_sqlite_place_owner(self);
+    return geteuid() != 0 || owner == 0 ||
+           fchownat(dir_fd, name, owner, (gid_t)-1, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static bool open_directory(struct qn_sqlite *self)
 {
-    if (mkdir(self->wake_path, 0700) != 0 && errno != EEXIST) {
+    bool made = mkdir(self->wake_path, 0700) == 0;
+    if (!made && errno != EEXIST) {
         return false;
     }
+    if (made && (chmod(self->wake_path, 0700) != 0 || /* whatever the umask */
+                 !give_to_owner(self, AT_FDCWD, self->wake_path))) {
+        return false;
+    }
+    struct stat info;
     self->waiter.dir_fd = open(self->wake_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return self->waiter.dir_fd >= 0;
+    if (self->waiter.dir_fd < 0 || fstat(self->waiter.dir_fd, &info) != 0) {
+        return false;
+    }
+    if (!qn_sqlite_place_trusts(self, &info)) {
+        errno = EPERM;
+        return false;
+    }
+    return true;
 }
 
 /* Locked before there are sockets, so that no sender takes them for those of a dead process. */
@@ -85,18 +107,32 @@ static bool make_lock(struct qn_waiter *waiter)
     (void)snprintf(name, sizeof name, "%s.lock", waiter->id);
     waiter->lock_fd =
         openat(waiter->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return waiter->lock_fd >= 0 && flock(waiter->lock_fd, LOCK_EX | LOCK_NB) == 0;
+    return waiter->lock_fd >= 0 && fchmod(waiter->lock_fd, 0600) == 0 &&
+           flock(waiter->lock_fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-static bool make_socket(const struct qn_waiter *waiter, const char *kind, int *ret_fd)
+/* Only we, and the owner of the file, may send to it, whatever the umask. */
+static bool make_private(const struct qn_sqlite *self, const char *kind)
 {
+    char name[QN_WAITER_ID_SIZE + 8];
+    (void)snprintf(name, sizeof name, "%s.%s", self->waiter.id, kind);
+    return fchmodat(self->waiter.dir_fd, name, 0600, 0) == 0 &&
+           give_to_owner(self, self->waiter.dir_fd, name);
+}
+
+static bool make_socket(const struct qn_sqlite *self, const char *kind, int *ret_fd)
+{
+    const struct qn_waiter *waiter = &self->waiter;
     struct sockaddr_un address;
     qn_sqlite_socket_address(waiter->dir_fd, waiter->id, kind, &address);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
         return false;
     }
-    if (bind(fd, (const struct sockaddr *)(const void *)&address, sizeof address) != 0) {
+    /* The mode of the descriptor is that of the name, so there is no moment with a wider one. */
+    if (fchmod(fd, 0600) != 0 ||
+        bind(fd, (const struct sockaddr *)(const void *)&address, sizeof address) != 0 ||
+        !make_private(self, kind)) {
         int reason = errno;
         (void)close(fd);
         errno = reason;
@@ -117,11 +153,20 @@ static bool make_waiter(struct qn_sqlite *self)
     struct qn_waiter *waiter = &self->waiter;
     waiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     return waiter->epoll_fd >= 0 && open_directory(self) && make_lock(waiter) &&
-           make_socket(waiter, "c", &waiter->control_fd) &&
-           make_socket(waiter, "w", &waiter->wake_fd) &&
+           make_socket(self, "c", &waiter->control_fd) &&
+           make_socket(self, "w", &waiter->wake_fd) &&
            watch(waiter, waiter->interrupt_fd, EPOLLIN, FROM_INTERRUPT) &&
            watch(waiter, waiter->control_fd, EPOLLIN, FROM_CONTROL) &&
            watch(waiter, waiter->wake_fd, EPOLLONESHOT, FROM_WAKE);
+}
+
+/* A directory of another user, whom we trust with the file: no sockets, only the safety net. */
+static bool make_deaf(struct qn_waiter *waiter)
+{
+    waiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    waiter->deaf =
+        waiter->epoll_fd >= 0 && watch(waiter, waiter->interrupt_fd, EPOLLIN, FROM_INTERRUPT);
+    return waiter->deaf;
 }
 
 /* With the mutex held. */
@@ -133,8 +178,16 @@ static quern_status prepare(struct qn_sqlite *self, quern_error *err)
     if (!make_waiter(self)) {
         int reason = errno;
         close_waiter(&self->waiter);
+        bool is_foreign = reason == EACCES || reason == EPERM;
+        if (self->trust_owner && is_foreign && make_deaf(&self->waiter)) {
+            self->waiter.ready = true;
+            return QUERN_OK;
+        }
+        close_waiter(&self->waiter);
         return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: cannot make a socket in %s: %s",
-                            self->path, self->wake_path, strerror(reason));
+                            self->path, self->wake_path,
+                            is_foreign ? "it belongs to another user, or others may write to it"
+                                       : strerror(reason));
     }
     self->waiter.ready = true;
     return QUERN_OK;
@@ -188,10 +241,10 @@ static quern_status arm_socket(struct qn_sqlite *self, quern_error *err)
 {
     struct qn_waiter *waiter = &self->waiter;
     char text[8];
-    while (recv(waiter->wake_fd, text, sizeof text, MSG_DONTWAIT) >= 0) {
+    while (!waiter->deaf && recv(waiter->wake_fd, text, sizeof text, MSG_DONTWAIT) >= 0) {
     }
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = FROM_WAKE};
-    if (epoll_ctl(waiter->epoll_fd, EPOLL_CTL_MOD, waiter->wake_fd, &event) != 0) {
+    if (!waiter->deaf && epoll_ctl(waiter->epoll_fd, EPOLL_CTL_MOD, waiter->wake_fd, &event) != 0) {
         return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: epoll: %s", self->path,
                             strerror(errno));
     }
@@ -302,8 +355,9 @@ static quern_status renew(struct qn_sqlite *self, bool *ret_renewed, quern_error
     quern_status status = QUERN_OK;
     pthread_mutex_lock(&waiter->mutex);
     (void)snprintf(name, sizeof name, "%s.w", waiter->id);
-    *ret_renewed =
-        fstatat(waiter->dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+    *ret_renewed = !waiter->deaf &&
+                   fstatat(waiter->dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
+                   errno == ENOENT;
     if (*ret_renewed) {
         close_waiter(waiter);
         status = prepare(self, err);

@@ -99,7 +99,8 @@ static bool refresh(struct qn_sqlite *self)
     if (roster->dir_fd < 0) {
         roster->dir_fd = open(self->wake_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         roster->changed_at_ns = -1;
-        if (roster->dir_fd < 0 || fstat(roster->dir_fd, &info) != 0) {
+        if (roster->dir_fd < 0 || fstat(roster->dir_fd, &info) != 0 ||
+            !qn_sqlite_place_trusts(self, &info)) {
             close_directory(roster);
             return false;
         }

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* place.c - who could change the file behind our back?
+ *
+ * Who can write to the file, or put another one in its place, decides what this process runs. So,
+ * as ssh does with its own files, a database is refused that belongs to another user, that every
+ * user may write to, or that lies below a directory in which every user may rename things (a sticky
+ * one such as /tmp is fine). The files that SQLite keeps beside it, and the directory of sockets,
+ * are held to the same. Root is no exception: what root leaves beside a user's file would lock that
+ * user out, and what a user has put there would run as root. `?trust_owner=1` says that the other
+ * users are known; a group that may write is allowed, and said. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "broker/sqlite/sqlite.h"
+
+#define ADVICE "or add ?trust_owner=1 if you trust "
+#define WRITABLE_BY_ALL(info) (((info)->st_mode & S_IWOTH) != 0)
+#define WRITABLE_BY_GROUP(info) (((info)->st_mode & S_IWGRP) != 0)
+
+/* Each directory above the path, whose owner is free to rename what is in it. */
+static quern_status check_directories(const char *path, quern_error *err)
+{
+    char directory[PATH_MAX];
+    struct stat info;
+    (void)snprintf(directory, sizeof directory, "%s", path);
+    for (char *slash = strrchr(directory, '/'); slash != NULL; slash = strrchr(directory, '/')) {
+        bool is_root = slash == directory;
+        slash[is_root ? 1 : 0] = '\0';
+        if (stat(directory, &info) == 0 && WRITABLE_BY_ALL(&info) &&
+            (info.st_mode & S_ISVTX) == 0) {
+            return qn_error_set(err, QUERN_E_CONNECT,
+                                "sqlite %s: every user may write to the directory %s: take that "
+                                "right away (chmod o-w), " ADVICE "them all",
+                                path, directory);
+        }
+        if (is_root) {
+            break;
+        }
+    }
+    return QUERN_OK;
+}
+
+static quern_status check_file(const char *path, const struct stat *info, quern_error *err)
+{
+    if (info->st_uid != geteuid()) {
+        return qn_error_set(err, QUERN_E_CONNECT,
+                            "sqlite %s: belongs to another user (uid %lu; this process runs as "
+                            "%lu): run as that user, " ADVICE "that one",
+                            path, (unsigned long)info->st_uid, (unsigned long)geteuid());
+    }
+    if (WRITABLE_BY_ALL(info)) {
+        return qn_error_set(err, QUERN_E_CONNECT,
+                            "sqlite %s: every user may write to it: take that right away (chmod "
+                            "o-w), " ADVICE "them all",
+                            path);
+    }
+    return QUERN_OK;
+}
+
+/* What SQLite keeps beside the file, and may have been put there by somebody else before. */
+static quern_status check_neighbours(const char *path, bool trust_owner, quern_error *err)
+{
+    static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
+    char name[PATH_MAX + 16];
+    struct stat info;
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        (void)snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        if (lstat(name, &info) != 0) {
+            continue; /* it is not there, or SQLite will say why not */
+        }
+        if (!S_ISREG(info.st_mode)) {
+            status = qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: not a regular file", name);
+        } else if (!trust_owner) {
+            status = check_file(name, &info, err);
+        }
+    }
+    return status;
+}
+
+quern_status qn_sqlite_place_check(const char *path, bool trust_owner, quern_error *err)
+{
+    struct stat info;
+    quern_status status = QUERN_OK;
+    if (!trust_owner) {
+        status = check_directories(path, err);
+    }
+    if (status == QUERN_OK && !trust_owner && stat(path, &info) == 0) {
+        status = check_file(path, &info, err);
+    }
+    return status == QUERN_OK ? check_neighbours(path, trust_owner, err) : status;
+}
+
+bool qn_sqlite_place_warning(const struct qn_sqlite *self, char *out, size_t out_size)
+{
+    struct stat info;
+    struct stat directory;
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s", self->path);
+    char *slash = strrchr(path, '/');
+    slash[slash == path ? 1 : 0] = '\0';
+    if (stat(self->path, &info) == 0 && WRITABLE_BY_GROUP(&info)) {
+        (void)snprintf(out, out_size, "every user of the group %lu may write to the database",
+                       (unsigned long)info.st_gid);
+        return true;
+    }
+    if (stat(path, &directory) == 0 && WRITABLE_BY_GROUP(&directory) &&
+        (directory.st_mode & S_ISVTX) == 0) {
+        (void)snprintf(out, out_size,
+                       "every user of the group %lu may write to the directory of the database, "
+                       "and so replace it",
+                       (unsigned long)directory.st_gid);
+        return true;
+    }
+    return false;
+}
+
+uid_t qn_sqlite_place_owner(const struct qn_sqlite *self)
+{
+    struct stat info;
+    return stat(self->path, &info) == 0 ? info.st_uid : geteuid();
+}
+
+bool qn_sqlite_place_trusts(const struct qn_sqlite *self, const struct stat *directory)
+{
+    bool known = directory->st_uid == geteuid() ||
+                 (self->trust_owner && directory->st_uid == qn_sqlite_place_owner(self));
+    return known && (directory->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}

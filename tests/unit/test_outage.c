@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* test_outage.c - one outage for the threads of a worker: backoff, waking, what is logged. */
+#include "lib_test.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "worker/outage.h"
+
+struct world {
+    struct qn_log log;
+    struct qn_outages all;
+    struct qn_outage pump;
+    struct qn_outage keeper;
+    struct qn_outage forward; /* lazy */
+    size_t wakes;
+    size_t begins;
+    size_t ends;
+};
+
+static void on_log(quern_log_level level, const char *line, void *user)
+{
+    (void)level;
+    struct world *world = user;
+    world->begins += strstr(line, "broker does not answer") != NULL ? 1 : 0;
+    world->ends += strstr(line, "broker answers again") != NULL ? 1 : 0;
+}
+
+static void on_wake(void *user)
+{
+    ((struct world *)user)->wakes++;
+}
+
+static void open_world(struct world *world)
+{
+    *world = (struct world){0};
+    qn_log_init(&world->log, on_log, world);
+    qn_outages_init(&world->all, &world->log, on_wake, world);
+    qn_outage_init(&world->pump, &world->all);
+    qn_outage_init(&world->keeper, &world->all);
+    qn_outage_init(&world->forward, &world->all);
+    world->forward.is_lazy = true;
+}
+
+static void close_world(struct world *world)
+{
+    qn_outage_finish(&world->forward);
+    qn_outage_finish(&world->keeper);
+    qn_outage_finish(&world->pump);
+    qn_outages_finish(&world->all);
+    qn_log_finish(&world->log);
+}
+
+static void nobody_waits_for_more_than_a_second(void **state)
+{
+    (void)state;
+    struct world world;
+    const quern_error error = {.code = QUERN_E_CONNECT};
+    open_world(&world);
+    for (int i = 0; i < 200; i++) {
+        qn_outage_fail(&world.pump, &error);
+        int64_t wait_ns = world.pump.retry_at_mono_ns - qn_clock_mono_ns();
+        assert_true(wait_ns <= (QN_OUTAGE_MS_MAX + 1) * INT64_C(1000000));
+    }
+    close_world(&world);
+}
+
+static void the_first_answer_ends_the_waiting_of_all(void **state)
+{
+    (void)state;
+    struct world world;
+    const quern_error error = {.code = QUERN_E_CONNECT};
+    open_world(&world);
+    qn_outage_fail(&world.pump, &error);
+    qn_outage_fail(&world.keeper, &error);
+    qn_outage_fail(&world.forward, &error);
+    assert_true(world.keeper.retry_at_mono_ns != 0);
+    qn_outage_end(&world.pump);
+    assert_int_equal(world.keeper.retry_at_mono_ns, 0);
+    assert_int_equal(world.forward.retry_at_mono_ns, 0);
+    assert_true(world.keeper.since_mono_ns != 0); /* it has not been answered itself */
+    assert_int_equal(world.wakes, 1);
+    qn_outage_end(&world.pump); /* was over before: wakes nobody */
+    assert_int_equal(world.wakes, 1);
+    close_world(&world);
+}
+
+static void an_outage_is_told_once_for_all_threads(void **state)
+{
+    (void)state;
+    struct world world;
+    const quern_error error = {.code = QUERN_E_CONNECT};
+    open_world(&world);
+    for (int i = 0; i < 3; i++) {
+        qn_outage_fail(&world.pump, &error);
+        qn_outage_fail(&world.keeper, &error);
+        qn_outage_fail(&world.forward, &error);
+    }
+    assert_int_equal(world.begins, 1);
+    qn_outage_end(&world.pump);
+    assert_int_equal(world.ends, 0); /* the keeper still fails: what it asks may be another thing */
+    qn_outage_end(&world.keeper);
+    assert_int_equal(world.ends, 1); /* nobody knows when the lazy one is called again */
+    close_world(&world);
+}
+
+static void a_party_that_leaves_holds_no_outage_open(void **state)
+{
+    (void)state;
+    struct world world;
+    struct qn_outage ack;
+    const quern_error error = {.code = QUERN_E_CONNECT};
+    open_world(&world);
+    qn_outage_init(&ack, &world.all);
+    qn_outage_fail(&ack, &error);
+    qn_outage_finish(&ack);
+    assert_int_equal(world.begins, 1);
+    assert_int_equal(world.ends, 1);
+    close_world(&world);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(nobody_waits_for_more_than_a_second),
+    cmocka_unit_test(the_first_answer_ends_the_waiting_of_all),
+    cmocka_unit_test(an_outage_is_told_once_for_all_threads),
+    cmocka_unit_test(a_party_that_leaves_holds_no_outage_open),
+};
+TEST_MAIN(tests)
