@@ -224,8 +224,8 @@ static void charged_tasks_that_nobody_could_take_are_no_work(struct contract *c)
 
 static void brake_that_cannot_be_read_is_none(struct contract *c)
 {
-    static const char *const brakes[] = {"", "x", "nan", "-1 a", "12", "1 99", "1 99 0 0 0 x ",
-                                         "1 99 0 0 0 0"};
+    static const char *const brakes[] = {"",   "x",    "nan",           "-1 a",
+                                         "12", "1 99", "1 99 0 0 0 x ", "1 99 0 0 0 0"};
     for (size_t i = 0; i < TEST_COUNT(brakes); i++) {
         struct qn_leased *run = NULL;
         (void)test_redis_do(server(), "HSET " Q "quern:meta h:" HOST " %s", brakes[i]);
@@ -292,8 +292,7 @@ static void index_of_the_wrong_type_stops_no_queue(struct contract *c)
 }
 
 static const struct contract_test tests[] = {
-    CONTRACT_TEST_ONLY("redis",
-                       five_thousand_charged_tasks_neither_hide_nor_slow_down_the_others),
+    CONTRACT_TEST_ONLY("redis", five_thousand_charged_tasks_neither_hide_nor_slow_down_the_others),
     CONTRACT_TEST_ONLY("redis",
                        charged_tasks_behind_which_others_were_taken_run_when_there_is_room),
     CONTRACT_TEST_ONLY("redis", task_that_must_be_alone_is_not_asked_for_once_go_has_taken_it),
