@@ -42,9 +42,14 @@ static size_t exchange_solo(struct contract *c, enum qn_solo solo, uint32_t room
     return count;
 }
 
+/* As a worker does: again, when there may be more. */
 static size_t lease(struct contract *c, uint32_t room, struct qn_leased **runs)
 {
-    return exchange_solo(c, QN_SOLO_NONE, room, NULL, runs);
+    size_t count = exchange_solo(c, QN_SOLO_NONE, room, NULL, runs);
+    for (int i = 0; i < 20 && count == 0 && c->more; i++) {
+        count = exchange_solo(c, QN_SOLO_NONE, room, NULL, runs);
+    }
+    return count;
 }
 
 /* Puts pending tasks "PREFIX0", .. at the head that were charged so often, unknown to the index. */
@@ -75,13 +80,9 @@ static long long work_done(void)
 static void five_thousand_charged_tasks_neither_hide_nor_slow_down_the_others(struct contract *c)
 {
     struct qn_leased *run = NULL;
-    int calls = 1;
     plant("bad", 5000, 4);
     contract_put(c, "default", "good0");
-    while (lease(c, 1, &run) == 0) {
-        assert_true(c->more);
-        assert_true(calls++ < 20);
-    }
+    assert_int_equal(lease(c, 1, &run), 1);
     assert_string_equal(run->task.id, "good0");
     contract_finish(c, run, QN_DONE);
     for (int i = 1; i <= 5; i++) {
@@ -103,6 +104,7 @@ static void charged_tasks_behind_which_others_were_taken_run_when_there_is_room(
     struct qn_leased *runs[4];
     struct qn_leased *held[SLOTS];
     plant("bad", 12, 1);
+    (void)ask("HSET " Q "quern:meta charged 1");
     contract_put_many(c, "default", "good", 8);
     assert_int_equal(lease(c, SLOTS, held), SLOTS); /* four charged ones, for so many is room */
     assert_string_equal(held[3]->task.id, "bad3");
@@ -281,6 +283,7 @@ static void index_of_the_wrong_type_stops_no_queue(struct contract *c)
         (void)test_redis_do(server(), "LPUSH " Q "%s x", keys[i]);
         plant("bad", 3, 4);
         plant("once", 1, 1);
+        (void)ask("HSET " Q "quern:meta charged 1");
         contract_put(c, "default", "good");
         assert_int_equal(lease(c, 2, runs), 2);
         assert_string_equal(runs[0]->task.id, "once0");

@@ -27,19 +27,8 @@ static uint32_t missing(uint32_t wanted, size_t had)
     return wanted > had ? wanted - (uint32_t)had : 0;
 }
 
-/* The runs of charged tasks, with those that came in earlier parts. */
-static void put_isolation(struct qn_talk *talk, const struct qn_taking *taking)
-{
-    struct qn_isolation isolation = taking->exchange->isolation;
-    for (size_t i = 0; i < taking->reply->run_count; i++) {
-        qn_isolation_add(&isolation, taking->reply->runs[i]->crash_count);
-    }
-    const char *text = qn_arena_printf(talk->arena, "%u %u %u %u", isolation.slots,
-                                       isolation.held[0], isolation.held[1], isolation.held[2]);
-    qn_talk_text(talk, text);
-}
-
-static void put_solo(struct qn_talk *talk, const struct qn_taking *taking)
+/* "solo slots held held held"; held: with the runs that came in earlier parts. */
+static void put_company(struct qn_talk *talk, const struct qn_taking *taking)
 {
     static const char letters[] = {[QN_SOLO_NONE] = '0',
                                    [QN_SOLO_ASK] = 'a',
@@ -47,12 +36,15 @@ static void put_solo(struct qn_talk *talk, const struct qn_taking *taking)
                                    [QN_SOLO_RUN] = 'r',
                                    [QN_SOLO_END] = 'e'};
     const struct qn_exchange *exchange = taking->exchange;
-    char letter = letters[exchange->solo];
-    if (letter == '0' || letter == 'a') {
-        qn_talk_text(talk, letter == 'a' && taking->part_count == 0 ? "a" : "0");
-    } else {
-        qn_talk_text(talk, qn_arena_printf(talk->arena, "%c%u", letter, taking->solo_queue + 1));
+    struct qn_isolation held = exchange->isolation;
+    bool has_asked = exchange->solo == QN_SOLO_ASK && taking->part_count > 0;
+    char letter = has_asked ? '0' : letters[exchange->solo];
+    for (size_t i = 0; i < taking->reply->run_count; i++) {
+        qn_isolation_add(&held, taking->reply->runs[i]->crash_count);
     }
+    qn_talk_text(talk, qn_arena_printf(talk->arena, "%c%u %u %u %u %u", letter,
+                                       taking->solo_queue + 1, held.slots, held.held[0],
+                                       held.held[1], held.held[2]));
 }
 
 void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
@@ -74,9 +66,9 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     qn_talk_uint(talk, missing(exchange->start_count_now, had));
     qn_talk_text(talk, taking->digits);
     qn_talk_text(talk, exchange->worker_id);
-    qn_talk_text(talk, exchange->host != NULL ? exchange->host : "");
-    put_isolation(talk, taking);
-    put_solo(talk, taking);
+    qn_talk_text(talk, qn_arena_printf(talk->arena, "h:%s",
+                                       exchange->host != NULL ? exchange->host : ""));
+    put_company(talk, taking);
     bool in_order = exchange->strict || exchange->queue_count == 1;
     for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
         const struct qn_queue_turn *queue = &exchange->queues[i];

@@ -2,9 +2,10 @@
 --
 -- KEYS: prefixes of the queues. The session is kept at the first.
 -- ARGV: session, sequence, how many parts of this request came before (-1: perhaps all of it, it is
---   sent again), room, lease_ms, start_count, three random digits, worker id, host, isolation
---   "slots held held held", solo ("0", "a" ask, or "k" keep, "r" run, "e" end with the number of the
---   queue); then, unless the queues count in their order, for each queue: quota, weight.
+--   sent again), room, lease_ms, start_count, three random digits, worker id, the field of
+--   the brake on its host, and "solo slots held held held": what of the solo lock ("0", "a" ask, or "k"
+--   keep, "r" run, "e" end with the number of the queue), and isolation; then, unless the queues count
+--   in their order, for each queue: quota, weight.
 -- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
 --   their since_ns, and of each run what it holds}.
 --   Head: "now_ms early solo", early 1: there may be more; solo: of which queue the solo lock was
@@ -20,7 +21,9 @@
 --
 -- Of each queue `want` tasks are read, from the head on; what a queue could not give is redrawn
 -- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A charged task
--- that may not run now is passed over (lib_lease.lua). A task past its deadline, where our own fields tell it, does not count for the room: the caller archives it.
+-- that may not run now is passed over (lib_lease.lua); where nobody has noted yet that there are any
+-- the part ends before it. A task past its deadline, where our own fields tell it, does not count for
+-- the room: the caller archives it.
 -- When the messages come to BYTES_MAX the part ends, with the one that passes it.
 -- A queue with a key of the wrong type gives nothing, and does not keep the others from giving.
 --
@@ -41,13 +44,14 @@ local fence, now_text = time[1] .. micros, time[1] .. sub(micros, 1, 3)
 -- The queues as they are. In `queues` is false for one that gives nothing, nil for one not read; in
 -- `odd_queues` what is only to be known of few.
 local queues, odd_queues = {}, nil
-local brake_field = 'h:' .. ARGV[9]
+local brake_field = ARGV[9]
+-- bug BRAKE_EVERYWHERE: local brake_field = 'h:'
 for i = 1, queue_count do
     local prefix = KEYS[i]
     local paused = call('EXISTS', prefix .. 'paused')
     local meta = try('HMGET', prefix .. 'quern:meta', 'fence', brake_field, 'charged')
     local last, brake, charged = meta[1], meta[2], meta[3]
-    if paused == 1 or charged or brake and not string.find(brake, '^%d+ 0 ') then
+    if paused == 1 or charged or brake and sub(brake, 14, 16) ~= ' 0 ' then
         odd_queues = odd_queues or {}
         odd_queues[i] = {paused = paused, brake = brake, charged = charged}
     end
@@ -60,7 +64,7 @@ for i = 1, queue_count do
         queues[i] = false
     end
 end
-local room, solo = tonumber(ARGV[4]), ARGV[11]
+local room = tonumber(ARGV[4])
 local function since_text(since)
     return sub('0000000000000000000' .. since, -19)
 end
@@ -76,22 +80,15 @@ end
 -- request that is sent again it is kept, so that a copy which lingers leases nothing for nobody.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
-local rare = nil
-local function make_rare()
+-- Who asks for the solo lock ("a") gets none where no queue has charged tasks.
+local rare, solo = nil, string.byte(ARGV[10])
+if odd_queues or solo ~= 48 and solo ~= 97 then
     local now_ms = tonumber(now_text)
 -- include: lib_deaths.lua
 -- include: lib_lease.lua
-    return rare
-end
-local function head_text(early)
-    return now_text .. (early and ' 1' or ' 0') .. (rare and rare.facts() or ' 0')
-end
--- Who asks for a solo lock gets none where no queue has charged tasks.
-if odd_queues or solo ~= '0' and solo ~= 'a' then
-    rare = make_rare()
 end
 if room == 0 and not rare or kept == '' then
-    return head_text(false)
+    return now_text .. (rare and rare.head(' 0') or ' 0 0')
 elseif kept then
     local parts = {cmsgpack.unpack(kept)}
     local reply = {''}
@@ -123,7 +120,7 @@ elseif kept then
         end
     end
     if reply[2] then
-        reply[1] = head_text(false)
+        reply[1] = now_text .. (rare and rare.head(' 0') or ' 0 0')
         return reply
     end
 end
@@ -132,7 +129,7 @@ if rare and rare.step(kept) then
     if is_again then
         session_keep(session_key, ARGV[2], '')
     end
-    return head_text(false)
+    return now_text .. rare.head(' 0')
 end
 
 -- What our own fields say: whether it is late, its charges, and since when it has been pending.
@@ -161,6 +158,7 @@ end
 
 -- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
 local late_left, bytes_left = 128, 8388608 -- QN_BATCH_MAX, QN_BATCH_BYTES_MAX
+local unnoted = nil -- a queue with charged tasks of which nobody has noted that there are any
 local function read(i, want)
     local READ_MAX = 512
     local try, prefix, queue, found = redis.pcall, KEYS[i], queues[i], 0
@@ -170,7 +168,7 @@ local function read(i, want)
         queues[i] = queue
         found = queue and queue.count or 0
     end
-    while found < want and queue ~= false and late_left > 0 and bytes_left > 0 do
+    while found < want and queue ~= false and late_left > 0 and bytes_left > 0 and not unnoted do
         local before, n = queue and queue.read or 0, want - found
         if n > READ_MAX - before then
             n = READ_MAX - before
@@ -205,14 +203,17 @@ local function read(i, want)
             local is_late, charges
             if opts or past then
                 is_late, charges, since = look_closer(opts, past, since)
-                rare = rare or charges and make_rare()
             end
             if not message or seen[name] or
                 -- bug GHOST_LEASED: if seen[name] or
                 state ~= 'pending' and state and is_elsewhere(prefix, id, state) then
                 cut = first - k
+            elseif charges and not rare then
+                last, unnoted = k + 1, i
+                break
             elseif charges and not rare.admit(charges) then
                 queue.passed = queue.passed or {}
+                -- bug CHARGED_NOT_OVERTAKEN: queue.passed, want = queue.passed or {}, 0
                 queue.passed[#queue.passed + 1] = {at = first - k, id = id, charges = charges,
                     since = since}
             else
@@ -254,7 +255,7 @@ end
 local missing = room
 if rare and rare.solo then
     read(rare.solo, 1)
-elseif #ARGV == 11 then
+elseif #ARGV == 10 then
     for i = 1, queue_count do
         missing = missing - read(i, missing)
     end
@@ -265,7 +266,7 @@ else
         local sum, placed = 0, 0
         for i = 1, queue_count do
             local is_dry = queues[i] == false or queues[i] and queues[i].empty
-            shares[i] = is_dry and 0 or tonumber(ARGV[11 + 2 * i])
+            shares[i] = is_dry and 0 or tonumber(ARGV[10 + 2 * i])
             sum = sum + shares[i]
         end
         if sum == 0 then
@@ -288,13 +289,13 @@ else
         return true
     end
     for i = 1, queue_count do
-        wants[i] = tonumber(ARGV[10 + 2 * i])
+        wants[i] = tonumber(ARGV[9 + 2 * i])
     end
     repeat
         for i = 1, queue_count do
             missing = missing - read(i, math.min(wants[i], missing))
         end
-    until missing <= 0 or late_left <= 0 or bytes_left <= 0 or not redraw()
+    until missing <= 0 or late_left <= 0 or bytes_left <= 0 or unnoted or not redraw()
 end
 
 local is_any_read = is_again -- an empty answer has to be kept
@@ -302,7 +303,7 @@ for i = 1, queue_count do
     is_any_read = is_any_read or queues[i]
 end
 if not is_any_read then
-    return head_text(false)
+    return now_text .. (rare and rare.head(' 0') or ' 0 0')
 end
 
 -- From here on it is written.
@@ -315,7 +316,7 @@ local starts_left = start_count - (rare and rare.taken or 0)
 local UNITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
 local tens, unit = sub(fence, 1, -2), string.byte(fence, -1) - 48
 local first_token = fence .. digits
-local early, part, since_all, reply = bytes_left <= 0, nil, nil, nil
+local early, part, since_all, reply = bytes_left <= 0 or unnoted, nil, nil, nil
 for i = 1, queue_count do
     local queue, prefix = queues[i], KEYS[i]
     local count = queue and queue.count or 0
@@ -332,9 +333,11 @@ for i = 1, queue_count do
             if is_odd then
                 since = is_odd.since
             end
-            if starts_left <= 0 and not (is_odd and is_odd.charges) or is_odd and is_odd.late then
+            local is_put_by = is_odd and is_odd.charges
+            -- bug CHARGE_NOT_MARKED: local is_put_by, starts_left = nil, is_odd and is_odd.charges and 0 or starts_left
+            if starts_left <= 0 and not is_put_by or is_odd and is_odd.late then
                 head = '0 0 '
-            elseif not (is_odd and is_odd.charges) then
+            elseif not is_put_by then
                 starts_left = starts_left - 1
             end
             if marks then
@@ -388,7 +391,11 @@ for i = 1, queue_count do
         early = early or queue.is_read
     end
 end
-local head = head_text(early)
+if unnoted then
+    call('HSET', KEYS[unnoted] .. 'quern:meta', 'charged', '1')
+end
+local head = early and ' 1' or ' 0'
+head = now_text .. (rare and rare.head(head) or head .. ' 0')
 if not reply then
     if is_again then
         try('ZREM', KEYS[1] .. 'lease', '') -- where nothing was read, no write came before

@@ -6,14 +6,12 @@ local T = Q .. 't:'
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 
-local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 local leaving, keys_gone = {}, {}
 local processed, failed = 0, 0
--- Fields of quern:meta and their new texts: brakes, the solo lock.
-local meta_sets = {}
--- Commands for what only helps; one that fails stops nothing.
-local notes = {}
+-- Fields of quern:meta and their new texts, brakes and the solo lock; and commands for what only
+-- helps: one that fails stops nothing.
+local meta_sets, notes = nil, nil
 -- Whether any run ended otherwise than by the death of its process.
 local any_ended = false
 
@@ -34,10 +32,10 @@ local function done_write()
     if processed > 0 then
         count_write(Q, now_s, processed, failed)
     end
-    if meta_sets[1] then
+    if meta_sets then
         redis.call('HSET', Q .. 'quern:meta', unpack(meta_sets))
     end
-    for i = 1, #notes do
+    for i = 1, notes and #notes or 0 do
         redis.pcall(unpack(notes[i]))
     end
 end

@@ -12,10 +12,11 @@ rare = {taken = 0, solo = nil, solo_out = nil, stale = {}}
 
 local now_s = math.floor(now_ms / 1000)
 local starts = tonumber(ARGV[6]) -- how many charged ones may still be taken
-local slots, held_1, held_2, held_3 = string.match(ARGV[10], '^(%d+) (%d+) (%d+) (%d+)')
-slots = tonumber(slots)
+local letter, number, slots, held_1, held_2, held_3 =
+    string.match(ARGV[10], '^(.)(%d*) (%d+) (%d+) (%d+) (%d+)')
+number, slots = tonumber(number) or 0, tonumber(slots)
 local company = {tonumber(held_1), tonumber(held_2), tonumber(held_3)}
-local me, host = ARGV[8], ARGV[9]
+local me = ARGV[8]
 
 -- --- Isolation: src/task/deaths.c ---
 
@@ -43,6 +44,7 @@ end
 function rare.admit(charges)
     local level = level_of(tonumber(charges))
     if starts <= 0 or is_solo(level) or room_of(level) <= 0 then
+        -- bug SOLO_IN_COMPANY: if starts <= 0 then
         return false
     end
     take_in(level)
@@ -221,7 +223,6 @@ end
 
 -- Takes, keeps or returns the lock. Returns true where nothing is to be leased then.
 function rare.step(kept)
-    local letter, number = string.sub(solo, 1, 1), tonumber(string.sub(solo, 2)) or 0
     if letter == 'a' and not kept then
         for i = 1, queue_count do
             if may_ask(i) then
@@ -487,17 +488,18 @@ local function wait_ms(i, odd)
     return wait
 end
 
--- Of which queue the solo lock is held, then what is to be said of queues.
-function rare.facts()
-    local out, letter = rare.solo_out or 0, string.sub(solo, 1, 1)
-    for i = 1, queue_count do
-        local asked = letter == 'a' or tonumber(string.sub(solo, 2)) == i and letter ~= 'e'
-        if not rare.solo_out and letter ~= '0' and asked and lock_of(i).owner == me then
-            out = i
+-- The rest of the head, behind `early`: of which queue the solo lock is held, and what is to be said
+-- of queues.
+function rare.head(early)
+    local held = rare.solo_out or 0
+    for i = 1, rare.solo_out and 0 or queue_count do
+        local asked = letter == 'a' or number == i and letter ~= 'e'
+        if asked and lock_of(i).owner == me then
+            held = i
             break
         end
     end
-    local texts = {' ' .. out}
+    local texts = {early .. ' ' .. held}
     for i = 1, queue_count do
         local odd = odd_queues and odd_queues[i]
         if odd then

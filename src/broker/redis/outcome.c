@@ -229,8 +229,8 @@ static void begin_queue(struct qn_talk *talk, const struct qn_exchange *exchange
     qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
     qn_talk_uint(talk, plain_count);
     qn_talk_uint(talk, start_count);
-    qn_talk_text(talk, exchange->is_leaving ? "1" : "0");
-    qn_talk_text(talk, text_or_empty(exchange->host));
+    qn_talk_text(talk, qn_arena_printf(talk->arena, "%s%s", exchange->is_leaving ? "H:" : "h:",
+                                       text_or_empty(exchange->host)));
     for (size_t i = 0; i < exchange->outcome_count && plain_count > 0; i++) {
         if (is_plain(&exchange->outcomes[i]) && is_of(exchange->outcomes[i].run, queue)) {
             put_run(talk, exchange->outcomes[i].run);

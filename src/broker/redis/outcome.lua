@@ -1,8 +1,8 @@
 -- outcome.lua - applies how runs of one queue ended, and notes which runs have started.
 --
--- KEYS: prefix of the queue. ARGV: session, sequence, how many plain outcomes, how many starts, 1 if
--- the worker is leaving, its host; id and token of each plain outcome: done, nothing is kept, no
--- lock; id and token of each start; then for each other outcome a letter, id, token and
+-- KEYS: prefix of the queue. ARGV: session, sequence, how many plain outcomes, how many starts, the
+-- worker's host behind "h:" ("H:": it is leaving); id and token of each plain outcome: done, nothing is
+-- kept, no lock; id and token of each start; then for each other outcome a letter, id, token and
 --   u: done; lock
 --   e: dropped; lock
 --   c: completed; lock, retention in ms, 1 if there is a result, the result
@@ -23,8 +23,7 @@
 local Q = KEYS[1]
 -- include: lib_session.lua
 local plain_count, start_count = tonumber(ARGV[3]), tonumber(ARGV[4])
-local is_leaving = ARGV[5] == '1'
-local starts_at = 7 + 2 * plain_count
+local starts_at = 6 + 2 * plain_count
 local others_at = starts_at + 2 * start_count
 local session_key = Q .. 'quern:s:' .. ARGV[1] .. ':o'
 local tells = plain_count > 0 or ARGV[others_at]
@@ -36,9 +35,14 @@ end
 -- include: lib_done.lua
 -- include: lib_active.lua
 
--- The brake on the worker's host, as lib_deaths.lua knows it: a run that ends well is noted there,
--- at most once a second while there is no streak.
-local brake_field = 'h:' .. ARGV[6]
+-- The brake on the worker's host, as lib_deaths.lua knows it: that a run ended otherwise than by a
+-- death is noted there, in a second once while there is no streak.
+local brake_field, is_leaving = ARGV[5], false
+-- bug BRAKE_EVERYWHERE: local brake_field, is_leaving = 'h:', false
+if string.byte(brake_field) == 72 then
+    brake_field, is_leaving = 'h' .. string.sub(brake_field, 2), true
+    -- bug LEAVING_WORKER_RELEASES: brake_field, is_leaving = 'h' .. string.sub(brake_field, 2), false
+end
 local brake_old = redis.call('HGET', Q .. 'quern:meta', brake_field) or ''
 local brake = nil
 
@@ -50,9 +54,9 @@ local ended, places = {}, {}
 local function plan_plain()
     local pcall, n = redis.pcall, 0
     for i = 1, plain_count do
-        local id = ARGV[2 * i + 5]
+        local id = ARGV[2 * i + 4]
         local name = T .. id
-        if ended[id] or pcall('HGET', name, 'pending_since') ~= ARGV[2 * i + 6] then
+        if ended[id] or pcall('HGET', name, 'pending_since') ~= ARGV[2 * i + 5] then
             -- bug TOKEN_UNCHECKED: if ended[id] then
             applied[i] = '1'
         else
@@ -89,6 +93,7 @@ if plan_plain() > 0 then
     end
 end
 if lost[1] or not plain_only then
+    local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
 -- include: lib_deaths.lua
 -- include: lib_end.lua
@@ -99,7 +104,7 @@ if lost[1] or not plain_only then
         brake_release(brake)
     end
     for _, i in ipairs(lost) do
-        applied[i] = apply_next('', ARGV[2 * i + 5], ARGV[2 * i + 6], 0)
+        applied[i] = apply_next('', ARGV[2 * i + 4], ARGV[2 * i + 5], 0)
     end
     local at = others_at
     while ARGV[at] do
@@ -113,15 +118,15 @@ if lost[1] or not plain_only then
     end
     if brake.changed then
         meta_sets = {brake_field, brake_text(brake)}
-        notes[1] = brake_note(Q, ARGV[6], brake)
+        notes = {brake_note(Q, string.sub(brake_field, 3), brake)}
     end
 elseif any_ended and not is_leaving then
-    local ok_at = tonumber(string.match(brake_old, '^(%d+) 0 ') or 0)
-    if now_ms - ok_at >= 1000 or now_ms < ok_at then -- OK_NOTE_MS
-        meta_sets = {brake_field, string.format('%.0f 0 0 0 %.0f 0 ', now_ms, now_ms)}
-        if ok_at == 0 then
-            notes[1] = {'HDEL', Q .. 'quern:braked', ARGV[6]}
-        end
+    -- Until the year 2286 a moment has 13 digits.
+    local has_streak = string.sub(brake_old, 14, 16) ~= ' 0 '
+    if has_streak or string.sub(brake_old, 1, 10) ~= time[1] then
+        local now = time[1] .. string.sub(string.format('%06d', time[2]), 1, 3)
+        meta_sets = {brake_field, now .. ' 0 0 0 ' .. now .. ' 0 '}
+        notes = has_streak and {{'HDEL', Q .. 'quern:braked', string.sub(brake_field, 3)}}
     end
 end
 active = active or active_find(leaving)

@@ -26,6 +26,7 @@ local Q = KEYS[1]
 redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_count.lua
 -- include: lib_done.lua
+local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
 -- include: lib_deaths.lua
 -- include: lib_end.lua
@@ -283,8 +284,7 @@ local function end_solo()
     local lock = solo_read(text)
     if text and lock.owner ~= '' and letters[lock.owner] == 'd' then
         solo_return(lock, SOLO_DEATH_MS)
-        meta_sets[#meta_sets + 1] = 'solo'
-        meta_sets[#meta_sets + 1] = solo_text(lock)
+        meta_sets = {'solo', solo_text(lock)}
     end
 end
 
@@ -308,6 +308,7 @@ end
 end_solo()
 for host, brake in pairs(brakes) do
     if brake.changed then
+        meta_sets, notes = meta_sets or {}, notes or {}
         meta_sets[#meta_sets + 1] = 'h:' .. host
         meta_sets[#meta_sets + 1] = brake_text(brake)
         notes[#notes + 1] = brake_note(Q, host, brake)
