@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "broker/redis/check_queue_lua.h"
+#include "broker/redis/lease_lua.h"
 #include "broker/redis/outcome_lua.h"
 #include "broker/redis/recover_lua.h"
 #include "lib_test.h"
@@ -17,13 +18,23 @@ static void numbers_of_scripts_are_those_of_limits(void **state)
         const char *name;
         long long value;
     } rows[] = {
-        {&qn_lua_outcome, "CRASH_MAX", QN_POISON_CHARGES},
-        {&qn_lua_outcome, "CRASH_WINDOW_MS", QN_CHARGE_WINDOW_MS},
-        {&qn_lua_outcome, "CRASH_RETRY_MS", QN_CHARGED_MORE_MS},
-        {&qn_lua_outcome, "BRAKE_CRASHES", QN_BRAKE_DEATHS},
+        {&qn_lua_outcome, "POISON_CHARGES", QN_POISON_CHARGES},
+        {&qn_lua_outcome, "POISON_LONE", QN_POISON_LONE},
+        {&qn_lua_outcome, "CHARGE_WINDOW_MS", QN_CHARGE_WINDOW_MS},
+        {&qn_lua_outcome, "CHARGED_TWICE_MS", QN_CHARGED_TWICE_MS},
+        {&qn_lua_outcome, "CHARGED_MORE_MS", QN_CHARGED_MORE_MS},
+        {&qn_lua_outcome, "ALONE_CHARGES", QN_ALONE_CHARGES},
+        {&qn_lua_outcome, "SOLO_MS", QN_SOLO_MS},
+        {&qn_lua_outcome, "SOLO_DEATH_MS", QN_SOLO_DEATH_MS},
+        {&qn_lua_outcome, "BRAKE_DEATHS", QN_BRAKE_DEATHS},
+        {&qn_lua_outcome, "BRAKE_MS_MIN", QN_BRAKE_MS_MIN},
+        {&qn_lua_outcome, "BRAKE_MS_MAX", QN_BRAKE_MS_MAX},
+        {&qn_lua_outcome, "BRAKE_EVEN_PROBES", QN_BRAKE_EVEN_PROBES},
+        {&qn_lua_outcome, "OK_NOTE_MS", QN_OK_NOTE_MS},
         {&qn_lua_outcome, "ARCHIVE_SIZE_MAX", QN_ARCHIVE_SIZE_MAX},
         {&qn_lua_outcome, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
-        {&qn_lua_recover, "CRASH_MAX", QN_POISON_CHARGES},
+        {&qn_lua_recover, "POISON_CHARGES", QN_POISON_CHARGES},
+        {&qn_lua_lease, "BRAKE_DEATHS", QN_BRAKE_DEATHS},
         {&qn_lua_check_queue, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
     };
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {

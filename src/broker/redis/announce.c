@@ -296,6 +296,7 @@ static void serve(struct qn_redis *self, const struct qn_announcement *announcem
         names[i] = announcement->queue_turns[i].name;
     }
     qn_watch_serve(&self->watch, names, announcement->queue_count);
+    qn_watch_note_host(&self->watch, announcement->host);
 }
 
 quern_status qn_redis_announce(struct qn_broker *broker, const struct qn_announcement *announcement,

@@ -92,12 +92,14 @@ static void build(struct qn_talk *talk, const struct pair *pair, const char *con
         qn_talk_text(talk, "REDIRECT");
         qn_talk_int(talk, pair->listener_id);
     }
-    static const char *const keys[] = {"pending", "paused", "scheduled", "retry", "quern:due"};
+    static const char *const keys[] = {"pending",   "paused",     "scheduled",   "retry",
+                                       "quern:due", "quern:skip", "quern:braked"};
     enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
     qn_talk_script(talk, &qn_lua_arm, queue_count * KEY_COUNT);
     for (size_t i = 0; i < queue_count * KEY_COUNT; i++) {
         qn_talk_key(talk, queues[i / KEY_COUNT], keys[i % KEY_COUNT]);
     }
+    qn_talk_text(talk, qn_watch_host(&talk->self->watch, talk->arena));
 }
 
 static quern_status read_answer(struct qn_talk *talk, size_t index, bool *ret_work,

@@ -31,12 +31,10 @@ static bool is_served(const struct qn_reply *workers, int64_t now_ms)
 {
     for (size_t i = 1; i < workers->count; i += 2) {
         long long heartbeat_ms = 0;
-        int owner_at = 0;
         const char *text = qn_reply_text(qn_reply_at(workers, i));
-        if (sscanf(text, "%lld %*s %n", &heartbeat_ms, &owner_at) < 1 || owner_at == 0) {
-            continue;
-        }
-        if (qn_owner_lives(text + owner_at, heartbeat_ms, now_ms)) {
+        char owner[QN_OWNER_SIZE] = "";
+        if (sscanf(text, "%lld %*s %127s", &heartbeat_ms, owner) == 2 &&
+            qn_owner_lives(owner, heartbeat_ms, now_ms)) {
             return true;
         }
     }

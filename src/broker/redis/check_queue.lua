@@ -25,7 +25,9 @@ end
 local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'zset', retry = 'zset',
     archived = 'zset', completed = 'zset', groups = 'set', aggregation_sets = 'zset',
     processed = 'string', failed = 'string', paused = 'string', ['quern:due'] = 'zset',
-    ['quern:meta'] = 'hash', ['quern:workers'] = 'hash', ['quern:corrupt'] = 'hash'}
+    ['quern:meta'] = 'hash', ['quern:workers'] = 'hash', ['quern:corrupt'] = 'hash',
+    ['quern:charged:1'] = 'zset', ['quern:charged:2'] = 'zset', ['quern:charged:3'] = 'zset',
+    ['quern:charged:4'] = 'zset', ['quern:skip'] = 'string', ['quern:braked'] = 'hash'}
 local damaged = {}
 for i = 4, 3 + ARGV[3] do
     types['g:' .. ARGV[i]] = 'zset'
@@ -114,11 +116,24 @@ if not damaged['quern:meta'] and (not is_fence or tonumber(fence) < tonumber(ARG
             (is_fence or tonumber(ARGV[2]) > tonumber(now)) and ARGV[2] or now)
     end
 end
-local streak = ask('quern:meta', 'HGET', 'streak')
-if streak ~= 0 and not string.find(streak, '^%d+ ') then
-    tell('I9', 'the streak of crashes is said to be ' .. string.sub(streak, 1, 40), mend)
-    if mend then
-        redis.call('HDEL', Q .. 'quern:meta', 'streak')
+
+-- Brakes and the solo lock (lib_deaths.lua); garbage there counts as none.
+local function check_record(field, what, text, pattern)
+    if not string.find(text, pattern) or #text > 1000 then
+        tell('I9', what .. ' is said to be ' .. string.sub(text, 1, 40), mend)
+        if mend then
+            redis.call('HDEL', Q .. 'quern:meta', field)
+        end
+    end
+end
+local meta = damaged['quern:meta'] and {} or redis.call('HRANDFIELD', Q .. 'quern:meta', 1000, 'WITHVALUES')
+for i = 1, #meta, 2 do
+    local host = string.match(meta[i], '^h:(.*)$')
+    if host then
+        check_record(meta[i], 'the brake on host ' .. string.sub(host, 1, 40), meta[i + 1],
+            '^%d+ %d+ %d+ %d+ %d+ %d+ .*$')
+    elseif meta[i] == 'solo' then
+        check_record(meta[i], 'the solo lock', meta[i + 1], '^%d+ %d+ %d+ .*$')
     end
 end
 

@@ -3,7 +3,8 @@
 --
 -- KEYS: prefixes of queues.
 -- Reply: {the clock in ms, 1 if there is work, else 0, microseconds until a delayed task is due (0:
--- now, -1: none), then for each queue 1 if something is active or leased there, else 0}.
+-- now, -1: none), then for each queue 1 if something is active or leased there, or somebody has its
+-- solo lock, else 0}.
 --
 -- Of a queue with keys of the wrong type it is said that something is active: recover.lua, which
 -- then looks there, tells what is wrong.
@@ -18,7 +19,9 @@ local function is_held(Q)
         reply[2] = 1
     end
     due_ms = math.min(due_ms, next_due_ms(Q))
-    return redis.call('EXISTS', Q .. 'active') == 1 or redis.call('EXISTS', Q .. 'lease') == 1
+    local solo = redis.call('HGET', Q .. 'quern:meta', 'solo')
+    return redis.call('EXISTS', Q .. 'active') == 1 or redis.call('EXISTS', Q .. 'lease') == 1 or
+        solo and string.find(solo, '^%d+ %d+ %d+ .')
 end
 
 for i, Q in ipairs(KEYS) do

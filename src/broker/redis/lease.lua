@@ -61,10 +61,6 @@ for i = 1, queue_count do
     end
 end
 local room, solo = tonumber(ARGV[4]), ARGV[11]
-if room == 0 and solo == '0' and not odd_queues then
-    return now_text .. ' 0 0'
-end
-
 local function since_text(since)
     return sub('0000000000000000000' .. since, -19)
 end
@@ -90,10 +86,11 @@ end
 local function head_text(early)
     return now_text .. (early and ' 1' or ' 0') .. (rare and rare.facts() or ' 0')
 end
-if odd_queues or solo ~= '0' then
+-- Who asks for a solo lock gets none where no queue has charged tasks.
+if odd_queues or solo ~= '0' and solo ~= 'a' then
     rare = make_rare()
 end
-if room == 0 and solo == '0' or kept == '' then
+if room == 0 and not rare or kept == '' then
     return head_text(false)
 elseif kept then
     local parts = {cmsgpack.unpack(kept)}

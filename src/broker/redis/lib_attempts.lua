@@ -40,7 +40,7 @@ local function attempts_of(message)
         else
             at = kind == 1 and at + 8 or kind == 5 and at + 4 or nil
         end
-        if not at then
+        if not at or at > #message + 1 then
             return nil
         end
     end

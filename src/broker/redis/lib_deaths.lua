@@ -123,7 +123,7 @@ local function solo_read(text)
         lock.rest = 0
     end
     if lock.since > now_ms then -- the clock went back
-        lock.since, lock.until_ms, lock.rest = now_ms, math.min(lock.until_ms, now_ms + SOLO_MS), 0
+        lock.since, lock.rest = now_ms, 0
     end
     return lock
 end

@@ -57,6 +57,42 @@ local function find_stale()
     return stale
 end
 
+-- Of some brakes those that nobody has touched for 72 h (QN_CHARGE_WINDOW_MS); as HDEL takes them.
+local function find_brakes()
+    local old, hosts = {}, {}
+    local rows = redis.call('HRANDFIELD', Q .. 'quern:meta', 20, 'WITHVALUES')
+    for i = 1, #rows, 2 do
+        local touched = string.match(rows[i + 1], '^%d+ %d+ %d+ %d+ (%d+) %d+ ')
+        if string.sub(rows[i], 1, 2) == 'h:' and touched and now_ms - tonumber(touched) > 259200000 then
+            old[#old + 1] = rows[i]
+            hosts[#hosts + 1] = string.sub(rows[i], 3)
+        end
+    end
+    return old, hosts
+end
+
+-- A look at some entries of the index of charged tasks; a level of the wrong type is doctor's. With
+-- the last of them the note goes that there is an index.
+local function mend_charged()
+    local count = 0
+    for level = 1, 4 do
+        local key = Q .. 'quern:charged:' .. level
+        local ids = redis.pcall('ZRANDMEMBER', key, 10)
+        for _, id in ipairs(ids) do
+            local fields = redis.pcall('HMGET', Q .. 't:' .. id, 'state', 'quern_past')
+            local charges = tonumber(string.match(fields[2] or '', '^%d+') or '0')
+            if fields[1] ~= 'pending' or math.min(charges, 4) ~= level then
+                redis.call('ZREM', key, id)
+            end
+        end
+        count = count + redis.call('EXISTS', key)
+    end
+    if count == 0 then
+        redis.call('HDEL', Q .. 'quern:meta', 'charged')
+        redis.call('DEL', Q .. 'quern:skip')
+    end
+end
+
 local function drop(command, key, members)
     if #members > 0 then
         redis.call(command, key, unpack(members))
@@ -103,7 +139,11 @@ local function prune()
             #archived + math.min(kept - tonumber(ARGV[2]), left) - 1)
     end
     trimmed = trimmed + plan('archived', surplus, keys)
-    redis.call('HGET', Q .. 'quern:meta', 'trimmed')
+    local brakes, hosts = {}, {}
+    if trusted then
+        brakes, hosts = find_brakes()
+    end
+    local charged = redis.call('HGET', Q .. 'quern:meta', 'charged')
     local stale = find_stale()
     local gone = trusted and workers_gone(Q .. 'quern:workers', now_ms) or {}
 
@@ -112,6 +152,13 @@ local function prune()
         drop('ZREM', Q .. 'archived', archived) + drop('ZREM', Q .. 'archived', surplus)
     drop('ZREM', Q .. 'quern:due', stale)
     drop('HDEL', Q .. 'quern:workers', gone)
+    drop('HDEL', Q .. 'quern:meta', brakes)
+    if hosts[1] then
+        redis.pcall('HDEL', Q .. 'quern:braked', unpack(hosts))
+    end
+    if charged then
+        mend_charged()
+    end
     for i = 1, #keys, 1000 do
         redis.call('DEL', unpack(keys, i, math.min(i + 999, #keys)))
     end

@@ -5,9 +5,11 @@
  * sample of its tasks, from which the memory is reckoned, and the oldest pending one. Plain
  * commands of reading, none of which walks a queue. What each talk sees is one moment only within a
  * command, so counts of a busy queue may be off by what moved in between. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "broker/redis/look.h"
 
 /* As many as asynq takes. */
@@ -35,7 +37,8 @@ enum {
     PROCESSED_TODAY,
     FAILED_TODAY,
     TRIMMED,
-    GROUPS
+    GROUPS,
+    META
 };
 
 static void ask_one(struct qn_talk *talk, const char *command, const char *queue, const char *key)
@@ -67,6 +70,28 @@ static void ask_counts(struct qn_talk *talk, const struct counting *counting)
     ask_one(talk, "HGET", queue, "quern:meta");
     qn_talk_text(talk, "trimmed");
     ask_one(talk, "SCARD", queue, "groups");
+    ask_one(talk, "HGETALL", queue, "quern:meta");
+}
+
+/* The brakes: fields "h:<host>", as lib_deaths.lua writes them. */
+static void take_brakes(quern_queue_info *info, const struct qn_reply *meta)
+{
+    for (size_t i = 0; i + 1 < meta->count; i += 2) {
+        const char *at = qn_reply_text(qn_reply_at(meta, i + 1));
+        int64_t numbers[4] = {0}; /* ok_at, streak, probes, probe_at */
+        bool is_brake = strncmp(qn_reply_text(qn_reply_at(meta, i)), "h:", 2) == 0;
+        for (size_t k = 0; is_brake && k < 4; k++) {
+            char *end = NULL;
+            numbers[k] = strtoll(at, &end, 10);
+            is_brake = end != at && *end == ' ' && numbers[k] >= 0;
+            at = end + 1;
+        }
+        if (is_brake && numbers[1] >= QN_BRAKE_DEATHS) {
+            bool is_first = info->braked_hosts == 0 || numbers[3] < info->probe_at_ms;
+            info->probe_at_ms = is_first ? numbers[3] : info->probe_at_ms;
+            info->braked_hosts++;
+        }
+    }
 }
 
 static void take_number(quern_queue_info *info, size_t index, const struct qn_reply *reply)
@@ -79,7 +104,9 @@ static void take_number(quern_queue_info *info, size_t index, const struct qn_re
         [PROCESSED] = &info->processed_total,       [FAILED] = &info->failed_total,
         [PROCESSED_TODAY] = &info->processed_today, [FAILED_TODAY] = &info->failed_today,
         [TRIMMED] = &info->trimmed_total,           [GROUPS] = &info->group_count};
-    if (index == PAUSED) {
+    if (index == META) {
+        take_brakes(info, reply);
+    } else if (index == PAUSED) {
         info->paused_at_ms = reply->type == QN_REPLY_NIL ? 0 : qn_reply_int(reply, 1) * 1000;
     } else {
         *places[index] = qn_reply_uint(reply);
@@ -106,7 +133,7 @@ static quern_status read_counts(struct counting *counting, quern_error *err)
     qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
     ask_counts(&talk, counting);
     quern_status status = qn_talk_run(&talk, err);
-    for (size_t i = 0; status == QUERN_OK && i <= GROUPS; i++) {
+    for (size_t i = 0; status == QUERN_OK && i <= META; i++) {
         const struct qn_reply *reply = NULL;
         status = reply_or_nothing(&talk, i, &reply, err);
         if (status == QUERN_OK) {

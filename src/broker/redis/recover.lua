@@ -90,7 +90,7 @@ end
 -- As in limits.h of those whose process we cannot see: silent for longer is dead.
 local SILENT_MS = 15000
 
--- What is known of a worker: host, and for a death that is to be charged `runs`, how many it had
+-- What is known of a worker: host, whether it died, and for a death that is to be charged `runs`, how many it had
 -- started, or `asks` where that is not noted yet. `paid`: its brake has counted it.
 local workers, asked = {}, {}
 local function worker_of(id)
@@ -103,6 +103,7 @@ local function worker_of(id)
         host = host}
     local lives = letters[id] == 'l' or not worker.dead and number_of(heartbeat) + SILENT_MS >= now_ms
     -- bug LIVING_OWNER_CHARGED: local lives = false
+    worker.died = worker.dead or heartbeat and not lives
     local noted, runs = string.match(status or '', '^(%a+)%-(%d+)$')
     if lives or not heartbeat or letters[id] == 'b' or status == 'draining' or status == 'quiet' then
         -- bug LEAVING_WORKER_CHARGED: if lives or not heartbeat or letters[id] == 'b' then
@@ -250,10 +251,10 @@ local function end_of_ours(entry)
     if entry.started then
         retry_max, retried = attempts_of(fields_of(entry.id, 'msg')[1] or '')
     end
-    local text = worker.dead and 'worker died' or 'lease expired'
+    local text = worker.died and 'worker died' or 'lease expired'
     return charged, plan_loss(entry.id, {past = entry.past, run = entry.run, place = entry.place,
         token = entry.token, fence = entry.fence, started = entry.started, charged = charged,
-        cause = worker.dead and 6 or 4, last = text, spent = retry_max and retried >= retry_max,
+        cause = worker.died and 6 or 4, last = text, spent = retry_max and retried >= retry_max,
         started_ms = number_of(entry.run.started_ms),
         lone = worker.runs == 1,
         -- bug SHARED_IS_LONE: lone = true,
@@ -271,7 +272,7 @@ local function end_lease(entry)
         charged, archived = end_of_ours(entry)
     end
     reply[#reply + 1] = entry.id
-    reply[#reply + 1] = entry.worker.dead and 6 or 4
+    reply[#reply + 1] = entry.worker.died and 6 or 4
     reply[#reply + 1] = charged and 1 or 0
     reply[#reply + 1] = archived and 1 or 0
 end

@@ -108,7 +108,8 @@ if not all then
 end
 for _, name in ipairs({'pending', 'active', 'lease', 'scheduled', 'retry', 'archived', 'completed',
     'groups', 'aggregation_sets', 'processed', 'failed', 'quern:due', 'quern:meta',
-    'quern:workers', 'quern:corrupt', 'paused'}) do
+    'quern:workers', 'quern:corrupt', 'quern:charged:1', 'quern:charged:2', 'quern:charged:3',
+    'quern:charged:4', 'quern:skip', 'quern:braked', 'paused'}) do
     redis.call('DEL', Q .. name)
 end
 for i = 3, #ARGV do

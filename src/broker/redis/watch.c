@@ -85,6 +85,21 @@ void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t qu
     (void)pthread_mutex_unlock(&watch->mutex);
 }
 
+void qn_watch_note_host(struct qn_watch *watch, const char *host)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    (void)snprintf(watch->host, sizeof watch->host, "%s", host);
+    (void)pthread_mutex_unlock(&watch->mutex);
+}
+
+const char *qn_watch_host(struct qn_watch *watch, struct qn_arena *arena)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    const char *host = qn_arena_strdup(arena, watch->host);
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return host;
+}
+
 void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const char *words)
 {
     watch->polls = true;

@@ -28,22 +28,23 @@ struct qn_watch {
     _Atomic bool interrupted;
     pthread_mutex_t mutex; /* guards the rest, but not while the listener polls */
     struct qn_link listener;
-    struct qn_arena arena;         /* of what the listener reads */
-    int64_t listener_id;           /* the server's name for it */
-    uint64_t told_by;              /* the tracked connection (opened_count) that was told ... */
-    uint64_t told_of;              /* ... to redirect to this listener (opened_count) */
-    int tracked_fd;                /* of that connection; -1: its end is of no interest */
-    bool polls;                    /* the server refuses tracking to us */
-    char refusal[QN_REFUSAL_SIZE]; /* why, or why it is deaf; "": nothing is refused */
-    int64_t heard_at_mono_ns;      /* when the listener last said anything */
-    bool pinged;                   /* and was asked to since */
-    bool at_rest;                  /* the last arm saw no work: news are all that wakes us */
-    int64_t due_at_ms;             /* what it said of delayed tasks, wall clock */
-    bool surprised;                /* there is something that the listener was not told of */
-    bool deaf;                     /* no pair can be had: wait fails, its caller has to look */
-    int64_t pair_at_mono_ns;       /* then: when arm tries again */
-    struct qn_random random;       /* for the pace of polling */
-    char **queues;                 /* the worker's: where a cancelled task is looked for */
+    struct qn_arena arena;           /* of what the listener reads */
+    int64_t listener_id;             /* the server's name for it */
+    uint64_t told_by;                /* the tracked connection (opened_count) that was told ... */
+    uint64_t told_of;                /* ... to redirect to this listener (opened_count) */
+    int tracked_fd;                  /* of that connection; -1: its end is of no interest */
+    bool polls;                      /* the server refuses tracking to us */
+    char refusal[QN_REFUSAL_SIZE];   /* why, or why it is deaf; "": nothing is refused */
+    int64_t heard_at_mono_ns;        /* when the listener last said anything */
+    bool pinged;                     /* and was asked to since */
+    bool at_rest;                    /* the last arm saw no work: news are all that wakes us */
+    int64_t due_at_ms;               /* what it said of delayed tasks, wall clock */
+    bool surprised;                  /* there is something that the listener was not told of */
+    bool deaf;                       /* no pair can be had: wait fails, its caller has to look */
+    int64_t pair_at_mono_ns;         /* then: when arm tries again */
+    struct qn_random random;         /* for the pace of polling */
+    char host[QN_NAME_SIZE_MAX + 1]; /* of the worker, as it announced itself; "": unknown */
+    char **queues;                   /* the worker's: where a cancelled task is looked for */
     size_t queue_count;
     char cancel_id[QN_NAME_SIZE_MAX + 1]; /* asked for, and not yet dealt with; "": none */
     size_t cancel_from;                   /* the queues before this one were dealt with */
@@ -54,6 +55,10 @@ QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch,
 void qn_watch_finish(struct qn_watch *watch);
 /* The queues that the worker serves. When memory is out those before stay. */
 void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t queue_count);
+/* The host of the worker: whose brakes arm looks at. */
+void qn_watch_note_host(struct qn_watch *watch, const char *host);
+/* A copy of it; NULL when memory is out. */
+const char *qn_watch_host(struct qn_watch *watch, struct qn_arena *arena);
 /* With mutex held: connects and subscribes the listener unless it is connected. */
 QUERN_NODISCARD quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err);
 /* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
