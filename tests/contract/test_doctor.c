@@ -132,9 +132,44 @@ static void retries_beyond_the_limit_are_cut(struct contract *c)
 {
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = 2});
     doctor_plant(c, "UPDATE quern_task SET retry_count = 9, crash_count = -1");
-    doctor_assert_mended(c, "I7 default/a: 9 retries of 2, -1 crashes");
+    doctor_assert_mended(c, "I7 default/a: 9 retries of 2, -1 deaths");
     assert_int_equal(contract_see(c, "default", "a").retry_count, 2);
     assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 1);
+}
+
+static void garbage_in_the_deaths_of_a_task_is_cut(struct contract *c)
+{
+    contract_put(c, "default", "a");
+    doctor_plant(c,
+                 "UPDATE quern_task SET crash_count = 3, lone = 9, life_ms = 9223372036854775807,"
+                 " crashed_at_ms = -9223372036854775807, died_at_ms = 9223372036854775807");
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    assert_int_equal(run->life_ms, 0);
+    contract_finish(c, run, QN_GIVE_BACK);
+    doctor_assert_mended(c, "I7 default/a: 0 retries of 25, 3 deaths, 9 of them alone");
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+}
+
+static void garbage_in_a_brake_is_forgotten(struct contract *c)
+{
+    contract_put(c, "default", "a");
+    doctor_plant(c,
+                 "INSERT INTO quern_host VALUES ((SELECT no FROM quern_queue"
+                 " WHERE name = 'default'), '" CONTRACT_HOST "', 9223372036854775807,"
+                 " 9223372036854775807, -1, 9223372036854775807, 5, 0), (77, 'gone', 0, 1, 0, 0, 0,"
+                 " 0)");
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_GIVE_BACK);
+    doctor_assert_mended(c, "I7 default/: its brake on host " CONTRACT_HOST);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+}
+
+static void solo_lock_that_would_be_held_for_ever_is_free(struct contract *c)
+{
+    doctor_plant(c, "UPDATE quern_queue SET solo_owner = 'w', solo_since_ms = 5,"
+                    " solo_until_ms = 9223372036854775807 WHERE name = 'default'");
+    contract_put(c, "default", "a");
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+    doctor_assert_mended(c, "I7 default/: its solo lock is held");
 }
 
 static void damaged_headers_are_reported_and_do_not_hide_the_task(struct contract *c)
@@ -271,7 +306,7 @@ static void without_a_worker_nobody_is_late(struct contract *c)
     contract_advance(c, 3 * MINUTE_MS);
     doctor_assert_healthy(c);
     doctor_plant(c, "INSERT INTO quern_worker VALUES (1, 'far', '" FOREIGN_OWNER
-                    "', 'h', 1, 'active', 'default=1', 1, 0, 0, 0)");
+                    "', 'h', 1, 'active', 'default=1', 1, 0, 0, 0, -1)");
     doctor_assert_healthy(c); /* no heartbeat for long */
 }
 
@@ -315,6 +350,9 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", task_in_no_state_goes_to_the_archive),
     CONTRACT_TEST_ONLY("sqlite", aggregating_task_without_a_group_is_pending),
     CONTRACT_TEST_ONLY("sqlite", retries_beyond_the_limit_are_cut),
+    CONTRACT_TEST_ONLY("sqlite", garbage_in_the_deaths_of_a_task_is_cut),
+    CONTRACT_TEST_ONLY("sqlite", garbage_in_a_brake_is_forgotten),
+    CONTRACT_TEST_ONLY("sqlite", solo_lock_that_would_be_held_for_ever_is_free),
     CONTRACT_TEST_ONLY("sqlite", damaged_headers_are_reported_and_do_not_hide_the_task),
     CONTRACT_TEST_ONLY("sqlite", blank_type_is_reported),
     CONTRACT_TEST_ONLY("sqlite", missing_queue_is_made_again_with_its_counts),

@@ -61,7 +61,7 @@ static void worker_shows_the_runs_it_has_started(struct contract *c)
     assert_null(quern_worker_list_at(list, 1));
     const quern_worker_info *worker = quern_worker_list_at(list, 0);
     assert_string_equal(worker->id, CONTRACT_WORKER);
-    assert_string_equal(worker->host, "host");
+    assert_string_equal(worker->host, CONTRACT_HOST);
     assert_string_equal(worker->status, "active");
     assert_string_equal(worker->queues, "default=1 other=1");
     assert_int_equal(worker->concurrency, 4);

@@ -49,8 +49,7 @@ static quern_status lease(struct scene *scene)
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = 4,
-                                   .start_count_now = 1,
-                                   .suspect_max = 1};
+                                   .start_count_now = 1};
     struct qn_exchange_reply reply = {.runs = scene->runs};
     scene->err = (quern_error){0};
     quern_status status = qn_broker_exchange(scene->broker, &exchange, &reply, &scene->err);

@@ -140,8 +140,7 @@ static void do_exchange(struct stage *stage)
                                    .queues = turns,
                                    .queue_count = 2,
                                    .room = room,
-                                   .start_count_now = 2,
-                                   .suspect_max = 1};
+                                   .start_count_now = 2};
     struct qn_exchange_reply reply = {.applied = applied, .runs = runs};
     if (qn_broker_exchange(stage->broker, &exchange, &reply, &stage->err) != QUERN_OK) {
         return;
