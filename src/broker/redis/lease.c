@@ -42,9 +42,9 @@ static void put_company(struct qn_talk *talk, const struct qn_taking *taking)
     for (size_t i = 0; i < taking->reply->run_count; i++) {
         qn_isolation_add(&held, taking->reply->runs[i]->crash_count);
     }
-    qn_talk_text(talk, qn_arena_printf(talk->arena, "%c%u %u %u %u %u", letter,
-                                       taking->solo_queue + 1, held.slots, held.held[0],
-                                       held.held[1], held.held[2]));
+    qn_talk_text(talk,
+                 qn_arena_printf(talk->arena, "%c%u %u %u %u %u", letter, taking->solo_queue + 1,
+                                 held.slots, held.held[0], held.held[1], held.held[2]));
 }
 
 void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
@@ -66,8 +66,8 @@ void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
     qn_talk_uint(talk, missing(exchange->start_count_now, had));
     qn_talk_text(talk, taking->digits);
     qn_talk_text(talk, exchange->worker_id);
-    qn_talk_text(talk, qn_arena_printf(talk->arena, "h:%s",
-                                       exchange->host != NULL ? exchange->host : ""));
+    qn_talk_text(
+        talk, qn_arena_printf(talk->arena, "h:%s", exchange->host != NULL ? exchange->host : ""));
     put_company(talk, taking);
     bool in_order = exchange->strict || exchange->queue_count == 1;
     for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
