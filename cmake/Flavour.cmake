@@ -23,6 +23,10 @@ if(QUERN_SANITIZE)
         -fno-sanitize-recover=all)
     string(REPLACE ",fuzzer-no-link" "" link_sanitizers "${QUERN_SANITIZE}")
     add_link_options(-fsanitize=${link_sanitizers})
+else()
+    # Numbers of others are clamped where they enter; should one be forgotten, it wraps and does
+    # nothing worse. Not under sanitizers, which shall find it.
+    add_compile_options(-fno-strict-overflow)
 endif()
 
 # Each flag is asked for, since not every one exists on every processor.

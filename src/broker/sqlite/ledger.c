@@ -63,7 +63,7 @@ quern_status qn_ledger_queue(struct qn_ledger *ledger, const char *name,
     if (qn_query_row(&query)) {
         queue->no = sqlite3_column_int64(query.statement, 0);
         queue->paused = sqlite3_column_int64(query.statement, 1) != 0;
-        queue->crash_streak = sqlite3_column_int64(query.statement, 2);
+        queue->crash_streak = qn_column_count(query.statement, 2);
         (void)snprintf(queue->streak_id, sizeof queue->streak_id, "%s",
                        qn_query_column_text(&query, 3));
     }
@@ -204,8 +204,8 @@ quern_status qn_crash_apply(struct qn_ledger *ledger, struct qn_ledger_queue *qu
     qn_query_int(&query, (int64_t)crash->token);
     bool held = qn_query_row(&query);
     if (held) {
-        verdict.crash_count = sqlite3_column_int64(query.statement, 0);
-        verdict.crashed_at_ms = sqlite3_column_int64(query.statement, 1);
+        verdict.crash_count = qn_column_count(query.statement, 0);
+        verdict.crashed_at_ms = qn_column_moment_ms(query.statement, 1);
     }
     quern_status status = qn_query_finish(&query, err);
     if (status != QUERN_OK || !held) {

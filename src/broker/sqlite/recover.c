@@ -101,7 +101,7 @@ static quern_status read_workers(struct recovering *recovering, quern_error *err
         recovering->workers[recovering->worker_count++] =
             (struct worker){.no = sqlite3_column_int64(query.statement, 0),
                             .fate = judge(recovering, qn_query_column_text(&query, 1),
-                                          sqlite3_column_int64(query.statement, 2))};
+                                          qn_column_moment_ms(query.statement, 2))};
     }
     quern_status status = qn_query_finish(&query, err);
     return status == QUERN_OK && out_of_memory ? qn_error_nomem(err) : status;
