@@ -25,6 +25,9 @@ static const char *status_text(const struct quern_worker *worker)
     if (atomic_load(&worker->quiet)) {
         return "quiet";
     }
+    if (qn_worker_is_stuck(worker)) {
+        return "stuck";
+    }
     return worker->braked ? "braked" : "active";
 }
 

@@ -87,7 +87,7 @@ static quern_status add_cleanup(struct qn_talk *talk, const struct qn_taking *ta
         part.start_count = 0;
     }
     if (status == QUERN_OK) {
-        status = qn_unreadable_add(talk, taking->unreadable, taking->unreadable_count, err);
+        status = qn_unreadable_add(talk, &part, taking->unreadable, taking->unreadable_count, err);
     }
     return status;
 }

@@ -41,8 +41,10 @@ struct qn_unreadable {
     const char *why;
 };
 /* Appends one script per task that archives it, where Go can read it, if the token is still valid;
- * the replies do not matter: what stays keeps its lease until that lapses. */
+ * the replies do not matter: what stays keeps its lease until that lapses. Of the exchange its
+ * stamp is looked at, which is 0, and what it says of the worker. */
 QUERN_NODISCARD quern_status qn_unreadable_add(struct qn_talk *talk,
+                                               const struct qn_exchange *exchange,
                                                const struct qn_unreadable *tasks, size_t count,
                                                quern_error *err);
 

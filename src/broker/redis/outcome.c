@@ -351,10 +351,15 @@ quern_status qn_outcomes_take(const struct qn_talk *talk, const struct qn_exchan
 
 /* --- What cannot be read ------------------------------------------------------------- */
 
-quern_status qn_unreadable_add(struct qn_talk *talk, const struct qn_unreadable *tasks,
-                               size_t count, quern_error *err)
+quern_status qn_unreadable_add(struct qn_talk *talk, const struct qn_exchange *exchange,
+                               const struct qn_unreadable *tasks, size_t count, quern_error *err)
 {
     quern_status status = QUERN_OK;
+    struct qn_exchange alone = *exchange; /* with nothing else in the script */
+    alone.outcome_count = 0;
+    alone.start_count = 0;
+    size_t plain_count = 0;
+    struct plan plan = {.counts = &plain_count};
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         const struct qn_asynq_unusable unusable = {.data = tasks[i].message->data,
                                                    .size = tasks[i].message->size,
@@ -365,12 +370,7 @@ quern_status qn_unreadable_add(struct qn_talk *talk, const struct qn_unreadable 
         struct qn_asynq_bytes bytes;
         status = qn_asynq_task_excuse(talk->arena, &unusable, &bytes, err);
         if (status == QUERN_OK) {
-            qn_talk_script(talk, &qn_lua_outcome, 1);
-            qn_talk_prefix(talk, tasks[i].queue);
-            qn_talk_session(talk, 0);
-            qn_talk_uint(talk, 0); /* not kept for a replay */
-            qn_talk_uint(talk, 0);
-            qn_talk_uint(talk, 0);
+            begin_queue(talk, &alone, tasks[i].queue, 0, &plan);
             qn_talk_text(talk, "a");
             qn_talk_bytes(talk, tasks[i].id, tasks[i].id_size);
             qn_talk_uint(talk, tasks[i].token);
