@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/duration.h"
 #include "cli/output.h"
 
 /* The order in which people think of them. */
@@ -49,11 +51,29 @@ void qn_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT
     }
 }
 
+static void print_brake(const quern_queue_info *queue)
+{
+    if (queue->braked_hosts == 0) {
+        return;
+    }
+    char when[32] = "now";
+    char text[96];
+    int64_t wait_ms = queue->probe_at_ms - qn_clock_wall_ms(qn_clock_system());
+    if (wait_ms > 0) {
+        (void)snprintf(when, sizeof when, "in ");
+        qn_duration_format(wait_ms, when + strlen(when), sizeof when - strlen(when));
+    }
+    (void)snprintf(text, sizeof text, "on %" PRIu32 " host%s, next probe %s", queue->braked_hosts,
+                   queue->braked_hosts == 1 ? "" : "s", when);
+    qn_field_text("braked", text);
+}
+
 void qn_queue_print(const quern_queue_info *queue)
 {
     qn_field_text("queue", queue->name);
     qn_field_text("state", queue->paused_at_ms != 0 ? "paused" : "running");
     qn_field_moment("paused at", queue->paused_at_ms);
+    print_brake(queue);
     qn_counts_print(queue->size, queue->counts);
     qn_field_number("groups", (int64_t)queue->group_count);
     qn_field_duration("latency", queue->latency_ms);
@@ -109,14 +129,16 @@ json_t *qn_counts_json(const uint64_t counts[QUERN_TASK_STATE_COUNT])
 
 json_t *qn_queue_json(const quern_queue_info *queue)
 {
-    json_t *object = json_pack(
-        "{s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "counts", qn_counts_json(queue->counts),
-        "size", number(queue->size), "paused", queue->paused_at_ms != 0, "paused_at_ms",
-        qn_json_moment(queue->paused_at_ms), "processed_today", number(queue->processed_today),
-        "failed_today", number(queue->failed_today), "processed_total",
-        number(queue->processed_total), "failed_total", number(queue->failed_total), "group_count",
-        number(queue->group_count), "latency_ms", json_integer(queue->latency_ms), "trimmed_total",
-        number(queue->trimmed_total));
+    json_t *object =
+        json_pack("{s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "counts",
+                  qn_counts_json(queue->counts), "size", number(queue->size), "paused",
+                  queue->paused_at_ms != 0, "paused_at_ms", qn_json_moment(queue->paused_at_ms),
+                  "processed_today", number(queue->processed_today), "failed_today",
+                  number(queue->failed_today), "processed_total", number(queue->processed_total),
+                  "failed_total", number(queue->failed_total), "group_count",
+                  number(queue->group_count), "latency_ms", json_integer(queue->latency_ms),
+                  "trimmed_total", number(queue->trimmed_total), "braked_hosts",
+                  number(queue->braked_hosts), "probe_at_ms", qn_json_moment(queue->probe_at_ms));
     qn_cli_must(object);
     qn_json_set_bytes(object, "name", queue->name, strlen(queue->name));
     if (queue->memory_bytes >= 0) {

@@ -32,6 +32,21 @@ class QueueTest(CliTest):
         self.assertRegex(self.ok("queue", "inspect", "a"), r"(?m)^  pending: +1$")
         self.assertIn("no queue 'zz'", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
 
+    @only("sqlite")
+    def test_inspect_says_where_a_queue_is_braked(self):
+        self.enqueue("t", "--queue", "a")
+        self.assertNotIn("braked", self.ok("queue", "inspect", "a"))
+        self.assertEqual(self.json("queue", "inspect", "a")["braked_hosts"], 0)
+        db = sqlite3.connect(self.broker)
+        with db:
+            db.executemany("INSERT INTO quern_host SELECT no, ?, 0, ?, 3, 1700000000000, 0, 0"
+                           " FROM quern_queue", [("x", 10), ("y", 12), ("z", 9)])
+        db.close()
+        self.assertRegex(self.ok("queue", "inspect", "a"),
+                         r"(?m)^braked: +on 2 hosts, next probe now$")
+        info = self.json("queue", "inspect", "a")
+        self.assertEqual((info["braked_hosts"], info["probe_at_ms"]), (2, 1700000000000))
+
     def test_paused_queue_starts_nothing_until_it_is_resumed(self):
         task_id = self.enqueue("t")
         self.assertEqual(self.ok("queue", "pause", "default"), "default paused")

@@ -44,7 +44,7 @@ quern_status model_enqueue(struct model *m, size_t index, const struct model_tas
     return QUERN_OK;
 }
 
-size_t model_lease(struct model *m, size_t queue)
+size_t model_lease(struct model *m, size_t queue, bool started)
 {
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < MODEL_TASKS && !m->paused[queue]; i++) {
@@ -57,6 +57,7 @@ size_t model_lease(struct model *m, size_t queue)
     if (best != SIZE_MAX) {
         m->tasks[best].state = QUERN_TASK_ACTIVE;
         m->tasks[best].lease_until_ms = m->boot_ms + CONTRACT_LEASE_MS;
+        m->tasks[best].started = started;
     }
     return best;
 }
@@ -113,7 +114,7 @@ static enum qn_applied apply(struct model *m, size_t index, enum qn_outcome_kind
         task->token = 0;
         return QN_APPLIED;
     case QN_GIVE_BACK:
-    case QN_CRASH: /* never started in this model */
+    case QN_CRASH: /* not told as started */
         task->state = QUERN_TASK_PENDING;
         task->token = 0;
         return QN_APPLIED;
@@ -156,7 +157,11 @@ size_t model_recover(struct model *m, size_t queue)
         struct model_task *task = &m->tasks[i];
         if (task->state == QUERN_TASK_ACTIVE && task->queue == queue &&
             task->lease_until_ms < m->boot_ms) {
-            task->state = QUERN_TASK_PENDING;
+            if (task->started && task->retry_count >= task->retry_max) {
+                (void)fail_run(m, i, true, 0);
+            } else {
+                task->state = QUERN_TASK_PENDING;
+            }
             count++;
         }
     }

@@ -2,9 +2,9 @@
 /* lib_model.h - what a broker should be, in memory and without any thought of speed: the executable
  * form of the table of outcomes, against which test_random.c compares a real broker.
  *
- * It knows one worker that never tells the broker of a start, so no crash is ever charged; crashes
- * have tests of their own. Where the contract leaves two answers open (equal due times, moments
- * that are met to the millisecond) the caller must keep out of them. */
+ * It knows one worker, which lives and loses leases all the same, so no death is ever charged;
+ * deaths have tests of their own. Where the contract leaves two answers open (equal due times,
+ * moments that are met to the millisecond) the caller must keep out of them. */
 #ifndef TESTS_CONTRACT_LIB_MODEL_H
 #define TESTS_CONTRACT_LIB_MODEL_H
 
@@ -20,6 +20,7 @@ struct model_task {
     int64_t place; /* of its order in pending */
     int64_t at_ms; /* due, archived, or to be removed */
     int64_t lease_until_ms;
+    bool started;
     uint64_t token; /* of its latest lease; 0: of none that may still be salvaged */
     int64_t retry_count;
     int64_t retry_max;
@@ -47,7 +48,7 @@ struct model {
 quern_status model_enqueue(struct model *m, size_t index, const struct model_task *task,
                            int64_t unique_ms);
 /* The task that must be leased next from the queue; SIZE_MAX: none. */
-size_t model_lease(struct model *m, size_t queue);
+size_t model_lease(struct model *m, size_t queue, bool started);
 enum qn_applied model_end(struct model *m, size_t index, uint64_t token, enum qn_outcome_kind kind,
                           int64_t delay_ms);
 bool model_extend(struct model *m, size_t index, uint64_t token);

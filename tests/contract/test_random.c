@@ -97,11 +97,13 @@ static void exchange(struct game *g)
     uint32_t room = (uint32_t)dice(g, 5);
     struct qn_leased *runs[4] = {0};
     struct qn_queue_turn turn = {.name = queue_names[queue], .weight = 1, .quota = room};
-    struct qn_exchange request = {.queues = &turn, .queue_count = 1, .room = room};
+    uint32_t started = (uint32_t)dice(g, room + 1);
+    struct qn_exchange request = {
+        .queues = &turn, .queue_count = 1, .room = room, .start_count_now = started};
     size_t count = contract_exchange(g->c, &request, NULL, runs);
     assert_int_equal(turn.paused, g->model.paused[queue]);
     for (size_t i = 0; i < room; i++) {
-        size_t expected = model_lease(&g->model, queue);
+        size_t expected = model_lease(&g->model, queue, i < started);
         assert_int_equal(expected == SIZE_MAX, i >= count);
         if (expected != SIZE_MAX) {
             assert_int_equal(index_of(runs[i]), expected);

@@ -82,7 +82,8 @@ static quern_status wait_for_solo(struct qn_ledger *ledger, const struct qn_exch
                                   quern_error *err)
 {
     uint32_t level = 0;
-    int64_t wait_ms = qn_solo_wait_ms(&queue->solo, ledger->now_ms);
+    bool rests = queue->solo.state == QN_SOLO_FREE; /* else its return is news by itself */
+    int64_t wait_ms = rests ? qn_solo_wait_ms(&queue->solo, ledger->now_ms) : 0;
     quern_status status =
         wait_ms > 0 ? qn_solo_level(ledger->conn, queue->no, &level, err) : QUERN_OK;
     *ret_wait_ms = qn_isolation_is_solo(&exchange->isolation, level) ? wait_ms : 0;
