@@ -13,6 +13,23 @@ static void put_deaf(struct stage *stage, const char *id)
                                         .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 3600000}});
 }
 
+static bool note_stuck(const quern_worker_info *worker, void *user)
+{
+    bool *stuck = user;
+    *stuck = strcmp(worker->status, "stuck") == 0 && strstr(worker->queues, "\x1f"
+                                                                            "3") != NULL;
+    return false;
+}
+
+static bool is_shown_stuck(void *user)
+{
+    struct stage *stage = user;
+    bool stuck = false;
+    quern_error error = {0};
+    assert_ok(qn_broker_workers(stage->broker, note_stuck, &stuck, &error), error);
+    return stuck;
+}
+
 /* Three handlers hang, of which one was replaced: no slot of two is left. */
 static struct stage *stuck_stage(struct stage_worker *worker, int64_t stuck_timeout_ms)
 {
@@ -50,6 +67,7 @@ static void a_worker_without_a_slot_is_not_ready_and_goes_on_when_a_handler_retu
     struct stage *stage = stuck_stage(&worker, -1);
     assert_int_equal(stage_stats(&worker).ready, 0);
     assert_int_equal(stage_stats(&worker).quarantined, 3);
+    assert_true(test_until(is_shown_stuck, stage));
     stage_open_gate(stage);
     stage_wait_log(stage, "worker is no longer stuck");
     stage_put(stage, "next", "archive");
@@ -124,4 +142,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_drain_says_what_is_left_and_names_what_it_gives_back),
 };
 
-TEST_MAIN(tests)
+TEST_MAIN_OVER_BROKERS(tests)
