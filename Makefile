@@ -27,7 +27,7 @@ check-full: ## check, then TSan, valgrind, clang-tidy, planted faults and the fu
 	@scripts/bootstrap --all
 	@JOBS=$(JOBS) TEST_JOBS=$(TEST_JOBS) scripts/check --full
 
-soak: ## repeat the fault tests with full counts and new seeds for MINUTES (30)
+soak: ## kill, stop, turn, restart and cut at random for MINUTES (30): what is lost, stuck, unexplained?
 	@scripts/bootstrap --tests
 	@TEST_JOBS=$(TEST_JOBS) scripts/soak $(MINUTES)
 

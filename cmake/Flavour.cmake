@@ -23,21 +23,39 @@ if(QUERN_SANITIZE)
         -fno-sanitize-recover=all)
     string(REPLACE ",fuzzer-no-link" "" link_sanitizers "${QUERN_SANITIZE}")
     add_link_options(-fsanitize=${link_sanitizers})
+else()
+    # Numbers of others are clamped where they enter; should one be forgotten, it wraps and does
+    # nothing worse. Not under sanitizers, which shall find it.
+    add_compile_options(-fno-strict-overflow)
 endif()
 
-# Each flag is asked for, since not every one exists on every processor.
-option(QUERN_HARDENING "make holes harder to use" OFF)
+# What is meant for use is hardened, and does not say where it was built: everything but debug
+# builds and those with a sanitizer. Each flag is asked for, since not every one exists on every
+# processor.
+set(hardening_wanted ON)
+if(QUERN_SANITIZE OR (NOT several_kinds AND CMAKE_BUILD_TYPE STREQUAL "Debug"))
+    set(hardening_wanted OFF)
+endif()
+option(QUERN_HARDENING "make holes harder to use, name no folders" ${hardening_wanted})
+set(QUERN_HARDENING_FLAGS "")
 if(QUERN_HARDENING)
     foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection=full
             -mbranch-protection=standard -ftrivial-auto-var-init=zero)
         string(MAKE_C_IDENTIFIER "HAVE${flag}" known)
         check_c_compiler_flag(${flag} ${known})
         if(${known})
-            add_compile_options(${flag})
+            list(APPEND QUERN_HARDENING_FLAGS ${flag})
         endif()
     endforeach()
     # Glibc's checks of buffer sizes; what the compiler defines by itself gives way.
-    add_compile_options(-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+    list(APPEND QUERN_HARDENING_FLAGS -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+    # The last one that fits counts. With LTO the linker names folders, too.
+    set(folders -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.
+        -ffile-prefix-map=${PROJECT_BINARY_DIR}=./build)
+    list(APPEND QUERN_HARDENING_FLAGS ${folders})
+    add_link_options(${folders})
+    # In a build of several kinds the debug one goes without.
+    add_compile_options("$<$<NOT:$<CONFIG:Debug>>:${QUERN_HARDENING_FLAGS}>")
     add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
 endif()
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define PORT_TRIES 10
+#define CLOCK_SIZE (2 * sizeof(int64_t))
 
 /* --- Starting ----------------------------------------------------------------------- */
 
@@ -56,8 +57,8 @@ static void make_clock(struct test_redis *redis)
     (void)snprintf(path, sizeof path, "%s/clock", redis->dir);
     int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, sizeof *redis->clock_us), 0);
-    void *map = mmap(NULL, sizeof *redis->clock_us, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_int_equal(ftruncate(fd, CLOCK_SIZE), 0);
+    void *map = mmap(NULL, CLOCK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_true(map != MAP_FAILED);
     (void)close(fd);
     redis->clock_us = map;
@@ -305,7 +306,7 @@ void test_redis_stop(struct test_redis *redis)
 {
     test_redis_kill(redis);
     if (redis->clock_us != NULL) {
-        (void)munmap((void *)(uintptr_t)redis->clock_us, sizeof *redis->clock_us);
+        (void)munmap((void *)(uintptr_t)redis->clock_us, CLOCK_SIZE);
     }
     if (redis->dir[0] != '\0') {
         test_dir_remove(redis->dir);
@@ -324,4 +325,10 @@ void test_redis_turn(struct test_redis *redis, int64_t wall_us)
 {
     assert_non_null((void *)(uintptr_t)redis->clock_us);
     *redis->clock_us = wall_us;
+}
+
+void test_redis_shift(struct test_redis *redis, int64_t by_us)
+{
+    assert_non_null((void *)(uintptr_t)redis->clock_us);
+    redis->clock_us[1] = by_us;
 }

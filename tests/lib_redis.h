@@ -26,8 +26,8 @@ struct test_redis {
     char *options_config;         /* a copy, for restarts */
     struct test_redis_options options;
     int port;
-    pid_t pid; /* 0: does not run */
-    int64_t volatile *clock_us;
+    pid_t pid;                    /* 0: does not run */
+    int64_t volatile *clock_us;   /* where it stands, or 0; how far ahead it is then */
     struct redisContext *context; /* of test_redis_do; opened when first used */
     const char *user;             /* if not NULL, test_redis_do first says AUTH */
     const char *password;
@@ -55,6 +55,9 @@ void test_redis_configure(struct test_redis *redis, const char *more);
 void test_redis_empty(struct test_redis *redis);
 /* Sets the wall clock of a turned server; 0: the real time. */
 void test_redis_turn(struct test_redis *redis, int64_t wall_us);
+
+/* Lets the wall clock of a turned server go on, but so far ahead of the real time. */
+void test_redis_shift(struct test_redis *redis, int64_t by_us);
 
 /* Sends a command as words of printf's kind (%s, %lld; %b: data and size_t) and returns the reply
  * as text, valid until the next call: "(nil)", an integer as decimals, text as it is, "-ERR ..."

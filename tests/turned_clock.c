@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* turned_clock.c - gives a program of others (redis-server) a wall clock that a test turns.
  *
- * Preloaded by LD_PRELOAD. The file named by TURNED_CLOCK holds an int64: microseconds since 1970,
- * or 0 for the real time. Only the wall clock is turned; what measures durations is left alone.
- * Everything else goes to the kernel without the C library, so that this works before the program's
- * allocator does.
+ * Preloaded by LD_PRELOAD. The file named by TURNED_CLOCK holds two int64: microseconds since 1970,
+ * or 0 for the real time; and how many microseconds to add to the real time. Only the wall clock is
+ * turned; what measures durations is left alone. Everything else goes to the kernel without the C
+ * library, so that this works before the program's allocator does.
  *
  * Valkey 9.1 asks for the wall clock only once a millisecond, and counts on by the processor's
  * clock, if /proc/cpuinfo says that it is a steady one. It is not told, so that each turn shows. */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ __attribute__((constructor)) static void find_clock(void)
     if (fd < 0) {
         return;
     }
-    const void *map = mmap(NULL, sizeof *now_us, PROT_READ, MAP_SHARED, fd, 0);
+    const void *map = mmap(NULL, 2 * sizeof *now_us, PROT_READ, MAP_SHARED, fd, 0);
     (void)close(fd);
     if (map != MAP_FAILED) {
         now_us = map;
@@ -39,9 +40,14 @@ __attribute__((constructor)) static void find_clock(void)
 
 int clock_gettime(clockid_t id, struct timespec *ret_now)
 {
-    int64_t us = id == CLOCK_REALTIME && now_us != NULL ? *now_us : 0;
+    bool turned = id == CLOCK_REALTIME && now_us != NULL;
+    int64_t us = turned ? now_us[0] : 0;
     if (us == 0) {
-        return (int)syscall(SYS_clock_gettime, id, ret_now);
+        int code = (int)syscall(SYS_clock_gettime, id, ret_now);
+        if (code != 0 || !turned || now_us[1] == 0) {
+            return code;
+        }
+        us = ret_now->tv_sec * US_PER_S + ret_now->tv_nsec / 1000 + now_us[1];
     }
     *ret_now = (struct timespec){.tv_sec = us / US_PER_S, .tv_nsec = us % US_PER_S * 1000};
     return 0;

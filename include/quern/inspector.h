@@ -171,7 +171,7 @@ typedef struct quern_worker_run_info {
 typedef struct quern_worker_info {
     const char *id;
     const char *host;
-    const char *status; /* "active", "quiet", "draining", "braked" */
+    const char *status; /* "active", "quiet", "draining", "braked", "stuck" */
     const char *queues; /* "critical=6 default=3" */
     int64_t pid;
     int64_t started_at_ms;
@@ -180,6 +180,11 @@ typedef struct quern_worker_info {
     uint32_t strict_priority;
     size_t run_count;
     const quern_worker_run_info *runs;
+    /* The patterns of the types that it serves, one a line, "*" for all; NULL: not known (a Go
+     * server, or a worker with very many). */
+    const char *types;
+    uint32_t hung; /* handlers that ignore their cancellation and still hold a thread */
+    uint32_t reserved;
 } quern_worker_info;
 
 typedef struct quern_worker_list quern_worker_list;

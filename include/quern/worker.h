@@ -62,6 +62,9 @@ typedef struct quern_worker_options {
     /* The name under which this machine counts deaths of processes: a queue whose runs all die on
      * one host is slowed down there only. NULL: its host name; at most 255 bytes. */
     const char *host;
+    int64_t stuck_timeout_ms; /* how long all slots may be held by handlers that ignore their
+                               * cancellation until run ends, with QUERN_E_TIMEOUT, so that the
+                               * process is started again; 0: 1 minute; -1: it never ends by that */
 } quern_worker_options;
 
 QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
@@ -79,9 +82,10 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
     return quern_worker_new_sized(url, mux, options, sizeof(quern_worker_options), ret_worker, err);
 }
 
-/* Runs tasks until quern_worker_stop or, with drain, until the queues are empty. Returns QUERN_OK
- * after a clean stop; QUERN_E_TIMEOUT when handlers were still running after shutdown_timeout_ms:
- * their tasks were given back, their threads still use the worker, so the process should exit. */
+/* Runs tasks until quern_worker_stop or, with drain, until the queues are empty; or until it was
+ * stuck for stuck_timeout_ms. Returns QUERN_OK after a clean stop; QUERN_E_TIMEOUT when handlers
+ * were still running after shutdown_timeout_ms: their tasks were given back, their threads still
+ * use the worker, so the process should exit. */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
 /* Any thread; async-signal-safe. The first call drains: stops fetching, lets runs finish within
@@ -89,13 +93,18 @@ QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, qu
 QUERN_API void quern_worker_stop(quern_worker *worker);
 /* Stops fetching without stopping (SIGTSTP in the CLI). Any thread; async-signal-safe. */
 QUERN_API void quern_worker_quiet(quern_worker *worker);
+/* Fetches again after quern_worker_quiet (SIGCONT in the CLI). Any thread; async-signal-safe. */
+QUERN_API void quern_worker_resume(quern_worker *worker);
+/* Logs what the worker runs and how its threads stand (SIGUSR1 in the CLI): a line for the worker
+ * and one for each run. Any thread; async-signal-safe. */
+QUERN_API void quern_worker_log_runs(quern_worker *worker);
 
 typedef struct quern_worker_stats {
     uint64_t done, retried, archived, dropped, snoozed, given_back, crashed, stale, salvaged;
     uint64_t lost_leases;
     uint32_t running;
-    uint32_t quarantined;
-    uint32_t ready; /* 0: starting, draining, quiet, or braked after crashes in a row */
+    uint32_t quarantined; /* handlers that ignore their cancellation and still hold a thread */
+    uint32_t ready; /* 0: starting, draining, quiet, stuck, or braked after crashes in a row */
     uint32_t reserved;
 } quern_worker_stats;
 /* A consistent snapshot. Any thread. */

@@ -330,12 +330,16 @@ struct qn_announced_run {
     int64_t deadline_at_ms; /* 0: none */
 };
 
+/* Behind the queues of an announcement come, each behind this sign, how many handlers hang and the
+ * patterns of the types that the worker serves. */
+#define QN_ANNOUNCED_SEPARATOR '\x1f'
+
 struct qn_announcement {
     const char *worker_id; /* unique for the life of the worker */
     const char *owner;     /* from qn_owner_self: boot id, pid namespace, pid, start time */
     const char *host;
-    const char *status; /* "active", "quiet", "draining", "braked" */
-    const char *queues; /* "critical=6 default=3" */
+    const char *status; /* "active", "quiet", "draining", "braked", "stuck" */
+    const char *queues; /* "critical=6 default=3", and what inspect/workers.c takes off again */
     int64_t pid;
     int64_t started_at_ms;
     uint32_t concurrency;

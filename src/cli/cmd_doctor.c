@@ -1,24 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /* cmd_doctor.c - `quern doctor`: checks the invariants on the live data, and mends them.
  *
- * Each finding is printed. Exit code 1 when an invariant is violated and was not repaired; notes
- * and warnings do not change it. Repairing never deletes a task. */
+ * Each finding is printed. Exit code 1 when an invariant is violated and was not repaired, or a
+ * worker is stuck; with --strict also for warnings, never for notes. Beside the invariants it looks
+ * whether somebody serves what waits. Repairing never deletes a task. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/facts.h"
 #include "cli/output.h"
+#include "cli/service.h"
 
-enum option { OPTION_REPAIR };
+#define TYPES_LOOKED_AT 100
+
+enum option { OPTION_REPAIR, OPTION_STRICT };
 static const struct qn_option options[] = {
     [OPTION_REPAIR] = {"repair", NULL, "mend what can be mended without losing a task",
                        QN_OPTION_FLAG},
+    [OPTION_STRICT] = {"strict", NULL, "exit code 1 for warnings, too", QN_OPTION_FLAG},
 };
 
 struct findings {
     json_t *list;
-    size_t open; /* violated and not repaired */
+    size_t open;  /* violated and not repaired */
+    size_t stuck; /* workers */
+    size_t warnings;
     size_t repaired;
 };
 
@@ -46,6 +54,78 @@ static void add_finding(const quern_finding *finding, void *user)
     (void)json_array_append_new(findings->list, object);
     findings->repaired += finding->repaired != 0 ? 1 : 0;
     findings->open += finding->severity == 2 && finding->repaired == 0 ? 1 : 0;
+    findings->warnings += finding->severity == 1 && finding->repaired == 0 ? 1 : 0;
+}
+
+/* --- Whether somebody serves what waits -------------------------------------------------- */
+
+static void warn(struct findings *findings, const char *queue, const char *text)
+{
+    const quern_finding finding = {
+        .invariant = "service", .queue = queue, .id = "", .text = text, .severity = 1};
+    add_finding(&finding, findings);
+}
+
+static void check_workers(const struct qn_service *service, struct findings *findings)
+{
+    for (size_t i = 0; i < quern_worker_list_size(service->workers); i++) {
+        const quern_worker_info *worker = quern_worker_list_at(service->workers, i);
+        char text[512];
+        bool stuck = strcmp(worker->status, "stuck") == 0;
+        if (worker->hung > 0) {
+            (void)snprintf(
+                text, sizeof text,
+                "%" PRIu32 " handlers of the worker on %.200s, process %" PRId64 ", hang; %s",
+                worker->hung, worker->host, worker->pid,
+                stuck ? "it is stuck, no slot is left: restart it" : "it goes on with less");
+            warn(findings, "", text);
+        }
+        findings->stuck += stuck ? 1 : 0;
+    }
+}
+
+/* Each type of the first page once; more would only say the same. */
+static void check_types(quern_inspector *inspector, const struct qn_service *service,
+                        const char *queue, struct findings *findings)
+{
+    quern_task_list *list = NULL;
+    const quern_task_filter filter = {
+        .queue = queue, .state = QUERN_TASK_PENDING, .limit = TYPES_LOOKED_AT};
+    if (quern_inspector_tasks(inspector, &filter, &list, NULL) != QUERN_OK) {
+        return;
+    }
+    const char *told = NULL;
+    for (size_t i = 0; i < quern_task_list_size(list); i++) {
+        const char *type = quern_task_info_type(quern_task_list_at(list, i));
+        struct qn_reason reason;
+        if ((told == NULL || strcmp(told, type) != 0) &&
+            qn_service_why_queue(service, queue, type, &reason)) {
+            told = type;
+            warn(findings, queue, reason.because);
+        }
+    }
+    quern_task_list_free(list);
+}
+
+static void check_service(quern_inspector *inspector, struct findings *findings)
+{
+    struct qn_service service;
+    if (!qn_service_look(inspector, &service)) {
+        return; /* the checks of the broker have told why */
+    }
+    check_workers(&service, findings);
+    for (size_t i = 0; i < quern_queue_list_size(service.queues); i++) {
+        const quern_queue_info *queue = quern_queue_list_at(service.queues, i);
+        uint64_t waiting = queue->counts[QUERN_TASK_PENDING] + queue->counts[QUERN_TASK_SCHEDULED] +
+                           queue->counts[QUERN_TASK_RETRY] + queue->counts[QUERN_TASK_ACTIVE];
+        struct qn_reason reason;
+        if (waiting > 0 && qn_service_why_queue(&service, queue->name, NULL, &reason)) {
+            warn(findings, queue->name, reason.because);
+        } else if (queue->counts[QUERN_TASK_PENDING] > 0) {
+            check_types(inspector, &service, queue->name, findings);
+        }
+    }
+    qn_service_finish(&service);
 }
 
 /* Notes are facts, not faults (the durability class is one): lines above the table. */
@@ -103,10 +183,14 @@ static void print_text(const struct findings *findings)
     print_notes(findings);
     print_faults(findings);
     if (findings->open == 0 && findings->repaired == 0) {
-        printf("nothing is violated\n");
+        printf("nothing is violated");
     } else {
-        printf("%zu repaired, %zu violated\n", findings->repaired, findings->open);
+        printf("%zu repaired, %zu violated", findings->repaired, findings->open);
     }
+    if (findings->warnings > 0) {
+        printf(", %zu %s", findings->warnings, findings->warnings == 1 ? "warning" : "warnings");
+    }
+    printf("\n");
 }
 
 static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct findings *findings)
@@ -119,17 +203,22 @@ static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct 
     }
     if (quern_inspector_check(inspector, qn_args_given(&cli->args, OPTION_REPAIR), add_finding,
                               findings, &err) != QUERN_OK) {
-        exit_code = qn_cli_fail(cli, &err);
-    } else if (cli->json) {
-        exit_code = qn_json_print(json_pack("{s:b,s:O,s:I,s:I,s:O}", "healthy", findings->open == 0,
-                                            "findings", findings->list, "repaired",
-                                            (json_int_t)findings->repaired, "violated",
-                                            (json_int_t)findings->open, "broker", facts));
+        json_decref(facts);
+        return qn_cli_fail(cli, &err);
+    }
+    check_service(inspector, findings);
+    bool healthy = findings->open == 0 && findings->stuck == 0 &&
+                   (findings->warnings == 0 || !qn_args_given(&cli->args, OPTION_STRICT));
+    if (cli->json) {
+        exit_code = qn_json_print(json_pack(
+            "{s:b,s:O,s:I,s:I,s:I,s:O}", "healthy", healthy, "findings", findings->list, "repaired",
+            (json_int_t)findings->repaired, "violated", (json_int_t)findings->open, "warnings",
+            (json_int_t)findings->warnings, "broker", facts));
     } else {
         print_text(findings);
     }
     json_decref(facts);
-    return exit_code == QN_EXIT_OK && findings->open > 0 ? QN_EXIT_FAILURE : exit_code;
+    return exit_code == QN_EXIT_OK && !healthy ? QN_EXIT_FAILURE : exit_code;
 }
 
 static int run(struct qn_cli *cli)
@@ -150,7 +239,7 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
     .summary = "check the invariants on the live data",
-    .about = "Exit code 1: an invariant is violated and was not repaired.",
+    .about = "Exit code 1: an invariant is violated and not repaired, or a worker is stuck.",
     .example = "  quern doctor\n  quern doctor --repair",
     .options = options,
     .option_count = QN_COUNT_OF(options),

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/queue_show.h"
+#include "cli/service.h"
 
 #define HISTORY_DAYS_DEFAULT 10
 #define HISTORY_DAYS_MAX 90
@@ -36,13 +37,18 @@ static int run_list(struct qn_cli *cli)
     }
     quern_error err;
     quern_queue_list *list = NULL;
+    quern_worker_list *workers = NULL;
     if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
-    } else if (cli->json) {
-        exit_code = qn_json_print(qn_queue_list_json(list));
     } else {
-        qn_queue_list_print(list);
+        workers = qn_service_workers(inspector);
+        if (cli->json) {
+            exit_code = qn_json_print(qn_queue_list_json(list, workers));
+        } else {
+            qn_queue_list_print(list, workers);
+        }
     }
+    quern_worker_list_free(workers);
     quern_queue_list_free(list);
     quern_inspector_free(inspector);
     return exit_code;
@@ -71,16 +77,21 @@ static int run_inspect(struct qn_cli *cli)
     }
     quern_error err;
     quern_queue_list *list = NULL;
+    quern_worker_list *workers = NULL;
     const quern_queue_info *queue = NULL;
     if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else if ((queue = find_queue(cli, list, qn_args_operand(&cli->args, 0))) == NULL) {
         exit_code = QN_EXIT_FAILURE;
-    } else if (cli->json) {
-        exit_code = qn_json_print(qn_queue_json(queue));
     } else {
-        qn_queue_print(queue);
+        workers = qn_service_workers(inspector);
+        if (cli->json) {
+            exit_code = qn_json_print(qn_queue_json(queue, workers));
+        } else {
+            qn_queue_print(queue, workers);
+        }
     }
+    quern_worker_list_free(workers);
     quern_queue_list_free(list);
     quern_inspector_free(inspector);
     return exit_code;

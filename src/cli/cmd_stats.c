@@ -7,12 +7,18 @@
 #include "cli/facts.h"
 #include "cli/output.h"
 #include "cli/queue_show.h"
+#include "cli/service.h"
 
 struct totals {
     uint64_t counts[QUERN_TASK_STATE_COUNT];
     uint64_t size;
     uint64_t processed_today;
     uint64_t failed_today;
+};
+
+struct lists {
+    quern_queue_list *queues;
+    quern_worker_list *workers; /* NULL: they could not be read */
 };
 
 static struct totals sum_up(const quern_queue_list *list)
@@ -30,9 +36,9 @@ static struct totals sum_up(const quern_queue_list *list)
     return totals;
 }
 
-static void print_stats(const quern_queue_list *list, const struct totals *totals, json_t *facts)
+static void print_stats(const struct lists *lists, const struct totals *totals, json_t *facts)
 {
-    qn_queue_list_print(list);
+    qn_queue_list_print(lists->queues, lists->workers);
     printf("\n");
     qn_counts_print(totals->size, totals->counts);
     qn_field_number("processed today", (int64_t)totals->processed_today);
@@ -41,10 +47,11 @@ static void print_stats(const quern_queue_list *list, const struct totals *total
     qn_facts_print(facts);
 }
 
-static json_t *stats_json(const quern_queue_list *list, const struct totals *totals, json_t *facts)
+static json_t *stats_json(const struct lists *lists, const struct totals *totals, json_t *facts)
 {
-    return json_pack("{s:o,s:{s:o,s:I,s:I,s:I},s:O}", "queues", qn_queue_list_json(list), "totals",
-                     "counts", qn_counts_json(totals->counts), "size", (json_int_t)totals->size,
+    return json_pack("{s:o,s:{s:o,s:I,s:I,s:I},s:O}", "queues",
+                     qn_queue_list_json(lists->queues, lists->workers), "totals", "counts",
+                     qn_counts_json(totals->counts), "size", (json_int_t)totals->size,
                      "processed_today", (json_int_t)totals->processed_today, "failed_today",
                      (json_int_t)totals->failed_today, "broker", facts);
 }
@@ -58,22 +65,24 @@ static int run(struct qn_cli *cli)
     }
     quern_error err;
     json_t *facts = NULL;
-    quern_queue_list *list = NULL;
-    if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
+    struct lists lists = {.queues = NULL};
+    if (quern_inspector_queues(inspector, &lists.queues, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else {
+        lists.workers = qn_service_workers(inspector);
         exit_code = qn_facts_read(cli, inspector, &facts);
     }
     if (exit_code == QN_EXIT_OK) {
-        struct totals totals = sum_up(list);
+        struct totals totals = sum_up(lists.queues);
         if (cli->json) {
-            exit_code = qn_json_print(stats_json(list, &totals, facts));
+            exit_code = qn_json_print(stats_json(&lists, &totals, facts));
         } else {
-            print_stats(list, &totals, facts);
+            print_stats(&lists, &totals, facts);
         }
     }
     json_decref(facts);
-    quern_queue_list_free(list);
+    quern_worker_list_free(lists.workers);
+    quern_queue_list_free(lists.queues);
     quern_inspector_free(inspector);
     return exit_code;
 }

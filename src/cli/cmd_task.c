@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/service.h"
 #include "cli/task_act.h"
 
 #define PAGE_SIZE_DEFAULT 30
@@ -220,6 +221,30 @@ static void print_task(const quern_task_info *info)
     }
 }
 
+/* With why it waits, unless nobody can tell. */
+static int show_task(const struct qn_cli *cli, quern_inspector *inspector,
+                     const quern_task_info *info)
+{
+    struct qn_service service;
+    struct qn_reason reason = {.because = ""};
+    if (qn_service_look(inspector, &service)) {
+        if (!qn_service_why_task(&service, info, &reason)) {
+            reason = (struct qn_reason){.because = ""};
+        }
+        qn_service_finish(&service);
+    }
+    if (cli->json) {
+        json_t *object = qn_cli_must(qn_json_task(info));
+        qn_json_set_bytes(object, "waits_because", reason.because, strlen(reason.because));
+        qn_json_set_bytes(object, "what_to_do", reason.advice, strlen(reason.advice));
+        return qn_json_print(object);
+    }
+    print_task(info);
+    print_given("waits because", reason.because);
+    print_given("what to do", reason.advice);
+    return QN_EXIT_OK;
+}
+
 static int run_inspect(struct qn_cli *cli)
 {
     quern_inspector *inspector = NULL;
@@ -232,10 +257,8 @@ static int run_inspect(struct qn_cli *cli)
     if (quern_inspector_task(inspector, qn_args_text(&cli->args, INSPECT_QUEUE),
                              qn_args_operand(&cli->args, 0), &info, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
-    } else if (cli->json) {
-        exit_code = qn_json_print(qn_json_task(info));
     } else {
-        print_task(info);
+        exit_code = show_task(cli, inspector, info);
     }
     quern_task_info_free(info);
     quern_inspector_free(inspector);

@@ -39,7 +39,8 @@ enum option {
     OPTION_NO_WAIT,
     OPTION_QUIET,
     OPTION_VERBOSE,
-    OPTION_LOG_FORMAT
+    OPTION_LOG_FORMAT,
+    OPTION_ON_HUP
 };
 
 static const struct qn_option options[] = {
@@ -66,6 +67,7 @@ static const struct qn_option options[] = {
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
     [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json",
                            QN_OPTION_TEXT},
+    [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT},
 };
 
 struct work {
@@ -76,6 +78,7 @@ struct work {
     uint32_t concurrency;
     bool strict;
     bool drain;
+    bool reload_on_hup;
     struct qn_work_log log;
 };
 
@@ -364,7 +367,7 @@ static int run_worker(struct work *work, const char *url, const quern_mux *mux)
     if (quern_worker_new(url, mux, &worker_opts, &worker, &err) != QUERN_OK) {
         return qn_cli_open_failed(work->cli, &err);
     }
-    qn_work_signal_start(worker);
+    qn_work_signal_start(worker, work->reload_on_hup);
     quern_status status = quern_worker_run(worker, &err);
     qn_work_signal_stop();
     say_end(work, worker);
@@ -426,8 +429,12 @@ static int run(struct qn_cli *cli)
     cli->on_say = qn_work_log_say;
     cli->say_user = &work->log;
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
+    const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
     int exit_code = QN_EXIT_OK;
-    if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
+    work->reload_on_hup = on_hup != NULL && strcmp(on_hup, "reload") == 0;
+    if (on_hup != NULL && !work->reload_on_hup && strcmp(on_hup, "drain") != 0) {
+        exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
+    } else if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
         exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
     } else {
         exit_code = work_with(work);
@@ -445,9 +452,8 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
     .summary = "run tasks with shell commands",
-    .about = "PATTERN is a type or its beginning, or * for every other type. The payload is\n"
-             "on stdin, QUERN_TASK_ID and more in the environment; exit 0: done, 75: retry,\n"
-             "65: archive, else: failure. TERM or INT drains, again: ends; TSTP: no more work.",
+    .about = "PATTERN: a type, its beginning, or * for every other. Payload on stdin; exit\n"
+             "0: done, 75: retry, 65: archive, else: failure. TERM drains, TSTP, CONT, USR1.",
     .example = "  quern work --exec 'image:=./resize' --exec 'mail:=./send' \\\n"
                "      --queue media=3 --queue default --concurrency 4",
     .options = options,

@@ -25,7 +25,12 @@ static void print_workers(const quern_worker_list *list)
     for (size_t i = 0; i < quern_worker_list_size(list); i++) {
         const quern_worker_info *worker = quern_worker_list_at(list, i);
         char runs[64];
-        (void)snprintf(runs, sizeof runs, "%zu/%" PRIu32, worker->run_count, worker->concurrency);
+        int used =
+            snprintf(runs, sizeof runs, "%zu/%" PRIu32, worker->run_count, worker->concurrency);
+        if (worker->hung > 0) {
+            (void)snprintf(runs + used, sizeof runs - (size_t)used, ", %" PRIu32 " hang",
+                           worker->hung);
+        }
         qn_table_text(&table, worker->id);
         qn_table_text(&table, worker->host);
         qn_table_number(&table, (uint64_t)worker->pid);
@@ -82,6 +87,18 @@ static json_t *run_json(const quern_worker_run_info *run)
     return object;
 }
 
+/* The patterns as an array; null: not known. */
+static json_t *types_json(const char *types)
+{
+    json_t *array = types == NULL ? json_null() : json_array();
+    while (types != NULL && types[0] != '\0') {
+        size_t size = strcspn(types, "\n");
+        (void)json_array_append_new(array, qn_cli_must(json_stringn(types, size)));
+        types += size + (types[size] == '\n' ? 1 : 0);
+    }
+    return array;
+}
+
 static json_t *worker_json(const quern_worker_info *worker)
 {
     json_t *runs = json_array();
@@ -93,6 +110,8 @@ static json_t *worker_json(const quern_worker_info *worker)
         qn_json_moment(worker->started_at_ms), "heartbeat_at_ms",
         qn_json_moment(worker->heartbeat_at_ms), "concurrency", (json_int_t)worker->concurrency,
         "strict", worker->strict_priority != 0, "runs", runs));
+    (void)json_object_set_new(object, "hang", json_integer(worker->hung));
+    (void)json_object_set_new(object, "types", types_json(worker->types));
     set_text(object, "id", worker->id);
     set_text(object, "host", worker->host);
     set_text(object, "status", worker->status);

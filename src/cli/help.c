@@ -40,7 +40,7 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
                        "                QUERN_BROKER, else ~/.local/share/quern/quern.db\n"
                        "  --json, --help, --version        take them anywhere on the line\n"
                        "exit: 0 ok, 1 failure, 2 usage, 65 bad data, 69 broker unavailable,\n"
-                       "      75 temporary failure (try again), 78 bad configuration\n"
+                       "      75 temporary (try again), 77 login refused, 78 bad configuration\n"
                        "Example:\n"
                        "  quern enqueue mail:welcome ann@example.org\n"
                        "  quern work --exec 'mail:=xargs echo hello' --drain\n");

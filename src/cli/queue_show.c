@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "cli/output.h"
+#include "cli/service.h"
 
 /* The order in which people think of them. */
 static const quern_task_state states[] = {
@@ -17,21 +18,32 @@ static const quern_task_state states[] = {
     QUERN_TASK_ARCHIVED, QUERN_TASK_COMPLETED, QUERN_TASK_AGGREGATING,
 };
 
-void qn_queue_list_print(const quern_queue_list *list)
+/* A queue that nobody serves should be seen at a glance. */
+static const char *workers_text(const quern_worker_list *workers, const char *queue, char out[24])
+{
+    size_t count = workers == NULL ? 0 : qn_workers_of(workers, queue);
+    (void)snprintf(out, 24, "%zu", count);
+    return workers == NULL ? "?" : count == 0 ? "none!" : out;
+}
+
+void qn_queue_list_print(const quern_queue_list *list, const quern_worker_list *workers)
 {
     static const struct qn_column columns[] = {
         {"QUEUE", .flexible = true}, {"STATE"},
-        {"PENDING", .right = true},  {"ACTIVE", .right = true},
-        {"SCHED", .right = true},    {"RETRY", .right = true},
-        {"ARCH", .right = true},     {"COMPL", .right = true},
-        {"GROUP", .right = true},    {"LATENCY", .right = true},
+        {"WORKERS", .right = true},  {"PENDING", .right = true},
+        {"ACTIVE", .right = true},   {"SCHED", .right = true},
+        {"RETRY", .right = true},    {"ARCH", .right = true},
+        {"COMPL", .right = true},    {"GROUP", .right = true},
+        {"LATENCY", .right = true},
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
         const quern_queue_info *queue = quern_queue_list_at(list, i);
         qn_table_text(&table, queue->name);
+        char text[24];
         qn_table_text(&table, queue->paused_at_ms != 0 ? "paused" : "running");
+        qn_table_text(&table, workers_text(workers, queue->name, text));
         for (size_t j = 0; j < QN_COUNT_OF(states); j++) {
             qn_table_number(&table, queue->counts[states[j]]);
         }
@@ -68,12 +80,14 @@ static void print_brake(const quern_queue_info *queue)
     qn_field_text("braked", text);
 }
 
-void qn_queue_print(const quern_queue_info *queue)
+void qn_queue_print(const quern_queue_info *queue, const quern_worker_list *workers)
 {
+    char text[24];
     qn_field_text("queue", queue->name);
     qn_field_text("state", queue->paused_at_ms != 0 ? "paused" : "running");
     qn_field_moment("paused at", queue->paused_at_ms);
     print_brake(queue);
+    qn_field_text("workers", workers_text(workers, queue->name, text));
     qn_counts_print(queue->size, queue->counts);
     qn_field_number("groups", (int64_t)queue->group_count);
     qn_field_duration("latency", queue->latency_ms);
@@ -127,7 +141,7 @@ json_t *qn_counts_json(const uint64_t counts[QUERN_TASK_STATE_COUNT])
     return object;
 }
 
-json_t *qn_queue_json(const quern_queue_info *queue)
+json_t *qn_queue_json(const quern_queue_info *queue, const quern_worker_list *workers)
 {
     json_t *object =
         json_pack("{s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "counts",
@@ -141,17 +155,20 @@ json_t *qn_queue_json(const quern_queue_info *queue)
                   number(queue->braked_hosts), "probe_at_ms", qn_json_moment(queue->probe_at_ms));
     qn_cli_must(object);
     qn_json_set_bytes(object, "name", queue->name, strlen(queue->name));
+    if (workers != NULL) {
+        (void)json_object_set_new(object, "workers", number(qn_workers_of(workers, queue->name)));
+    }
     if (queue->memory_bytes >= 0) {
         (void)json_object_set_new(object, "memory_bytes", json_integer(queue->memory_bytes));
     }
     return object;
 }
 
-json_t *qn_queue_list_json(const quern_queue_list *list)
+json_t *qn_queue_list_json(const quern_queue_list *list, const quern_worker_list *workers)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
-        (void)json_array_append_new(array, qn_queue_json(quern_queue_list_at(list, i)));
+        (void)json_array_append_new(array, qn_queue_json(quern_queue_list_at(list, i), workers));
     }
     return array;
 }

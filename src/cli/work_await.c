@@ -2,8 +2,8 @@
 /* work_await.c - waits for a server that is not up yet.
  *
  * Only a server can come: what is wrong with a file, a password or a URL stays wrong, and is told
- * at once. While it waits, TERM and INT are taken out of the queue of signals instead of a nap:
- * they end the program also where it is the first process of a container. */
+ * at once. While it waits, TERM and its like are taken out of the queue of signals instead of a
+ * nap: they end the program also where it is the first process of a container. */
 #include "cli/work_await.h"
 
 #include <signal.h>
@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "base/str.h"
+#include "cli/work_signal.h"
 
 #define NAP_MS_MIN 50
 #define NAP_MS_MAX 5000
@@ -74,9 +75,7 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
     }
     sigset_t signals;
     sigset_t before;
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGTERM);
-    (void)sigaddset(&signals, SIGINT);
+    qn_work_signal_ends(&signals);
     (void)sigprocmask(SIG_BLOCK, &signals, &before); /* who reads the next line may send one */
     qn_cli_say(cli, "%s; waiting for it", err.text);
     exit_code = keep_trying(cli, url, &signals, ret_inspector);

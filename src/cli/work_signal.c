@@ -2,37 +2,82 @@
 /* work_signal.c - hands signals to the worker.
  *
  * A handler has no argument, so the worker it steers is the one static of the program. It is set
- * before the handlers are installed and cleared after they are removed; quern_worker_stop and
- * quern_worker_quiet are async-signal-safe. */
+ * before the handlers are installed and cleared after they are removed; what is called of the
+ * worker is async-signal-safe. HUP and QUIT that were ignored when the program was started (nohup)
+ * stay ignored. */
 #include "cli/work_signal.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
 
 static quern_worker *_Atomic steered;
+
+/* Only if there is a worker, and errno as it was. */
+static void steer(void (*act)(quern_worker *worker))
+{
+    int saved = errno;
+    quern_worker *worker = atomic_load(&steered);
+    if (worker != NULL) {
+        act(worker);
+    }
+    errno = saved;
+}
 
 static void on_stop(int number)
 {
     (void)number;
-    int saved = errno;
-    quern_worker *worker = atomic_load(&steered);
-    if (worker != NULL) {
-        quern_worker_stop(worker);
-    }
-    errno = saved;
+    steer(quern_worker_stop);
 }
 
 static void on_quiet(int number)
 {
     (void)number;
+    steer(quern_worker_quiet);
+}
+
+static void on_resume(int number)
+{
+    (void)number;
+    steer(quern_worker_resume);
+}
+
+static void on_log_runs(int number)
+{
+    (void)number;
+    steer(quern_worker_log_runs);
+}
+
+static void on_reload(int number)
+{
+    static const char text[] =
+        "quern: work: nothing to reload: no file that was given is read again;"
+        " start it anew to change its options\n";
+    (void)number;
     int saved = errno;
-    quern_worker *worker = atomic_load(&steered);
-    if (worker != NULL) {
-        quern_worker_quiet(worker);
-    }
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
     errno = saved;
+}
+
+static const struct {
+    int number;
+    void (*handler)(int);
+    bool unless_ignored;
+} signals[] = {
+    {SIGTERM, on_stop, false},     {SIGINT, on_stop, false},   {SIGHUP, on_stop, true},
+    {SIGQUIT, on_stop, true},      {SIGTSTP, on_quiet, false}, {SIGCONT, on_resume, false},
+    {SIGUSR1, on_log_runs, false}, {SIGPIPE, SIG_IGN, false},
+};
+
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 static void install(int number, void (*handler)(int))
@@ -42,19 +87,35 @@ static void install(int number, void (*handler)(int))
     (void)sigaction(number, &action, NULL);
 }
 
-void qn_work_signal_start(quern_worker *worker)
+void qn_work_signal_start(quern_worker *worker, bool reload_on_hup)
 {
     atomic_store(&steered, worker);
-    install(SIGTERM, on_stop);
-    install(SIGINT, on_stop);
-    install(SIGTSTP, on_quiet);
-    install(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
+        int number = signals[i].number;
+        if (!signals[i].unless_ignored || !is_ignored(number)) {
+            install(number, number == SIGHUP && reload_on_hup ? on_reload : signals[i].handler);
+        }
+    }
 }
 
 void qn_work_signal_stop(void)
 {
-    install(SIGTERM, SIG_DFL);
-    install(SIGINT, SIG_DFL);
-    install(SIGTSTP, SIG_DFL);
+    for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
+        int number = signals[i].number;
+        if (number != SIGPIPE && !is_ignored(number)) {
+            install(number, SIG_DFL);
+        }
+    }
     atomic_store(&steered, NULL);
+}
+
+void qn_work_signal_ends(sigset_t *ret_set)
+{
+    (void)sigemptyset(ret_set);
+    (void)sigaddset(ret_set, SIGTERM);
+    (void)sigaddset(ret_set, SIGINT);
+    (void)sigaddset(ret_set, SIGQUIT);
+    if (!is_ignored(SIGHUP)) {
+        (void)sigaddset(ret_set, SIGHUP);
+    }
 }

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* work_signal.h - signals steer the worker: TERM and INT stop it, TSTP lets it take no more.
- * SIGPIPE is ignored: a reader of the log that goes away does not end the worker. */
+/* work_signal.h - signals steer the worker: TERM, INT, HUP and QUIT stop it, TSTP lets it take no
+ * more, CONT take tasks again, USR1 log what it runs. SIGPIPE is ignored: a reader of the log that
+ * goes away does not end the worker. */
 #ifndef QN_CLI_WORK_SIGNAL_H
 #define QN_CLI_WORK_SIGNAL_H
 
+#include <signal.h>
+#include <stdbool.h>
+
 #include "quern/worker.h"
 
-void qn_work_signal_start(quern_worker *worker);
+/* reload_on_hup: HUP does not stop; it says that there is nothing to reload. */
+void qn_work_signal_start(quern_worker *worker, bool reload_on_hup);
 void qn_work_signal_stop(void); /* before the worker is freed */
+/* The signals that end a program that still waits for its broker. */
+void qn_work_signal_ends(sigset_t *ret_set);
 
 #endif

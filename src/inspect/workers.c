@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* workers.c - the list of workers that an inspector hands out. Texts and runs live in the list's
  * arena. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/error.h"
@@ -40,6 +43,24 @@ static bool copy_runs(struct qn_arena *arena, const quern_worker_info *worker,
     return copied;
 }
 
+/* Takes what is behind the queues of an announcement off its copy. */
+static void split_served(char *queues, quern_worker_info *copy)
+{
+    char *hung = strchr(queues, QN_ANNOUNCED_SEPARATOR);
+    copy->hung = 0;
+    copy->types = NULL;
+    if (hung == NULL) {
+        return;
+    }
+    *hung = '\0';
+    char *types = strchr(hung + 1, QN_ANNOUNCED_SEPARATOR);
+    copy->hung = (uint32_t)strtoul(hung + 1, NULL, 10);
+    copy->types = types == NULL ? NULL : types + 1;
+    for (; types != NULL; types = strchr(types, QN_ANNOUNCED_SEPARATOR)) {
+        *types = '\n';
+    }
+}
+
 static bool copy_worker(struct qn_arena *arena, const quern_worker_info *worker,
                         quern_worker_info *copy)
 {
@@ -47,7 +68,11 @@ static bool copy_worker(struct qn_arena *arena, const quern_worker_info *worker,
     copy->id = qn_arena_strdup(arena, worker->id);
     copy->host = qn_arena_strdup(arena, worker->host);
     copy->status = qn_arena_strdup(arena, worker->status);
-    copy->queues = qn_arena_strdup(arena, worker->queues);
+    char *queues = qn_arena_strdup(arena, worker->queues);
+    copy->queues = queues;
+    if (queues != NULL) {
+        split_served(queues, copy);
+    }
     return copy->id != NULL && copy->host != NULL && copy->status != NULL && copy->queues != NULL &&
            copy_runs(arena, worker, copy);
 }

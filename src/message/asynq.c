@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "message/asynq_wire.h"
 
 #define SECONDS_MAX (INT64_MAX / 1000)
@@ -150,9 +151,9 @@ static quern_status decode(struct qn_wire wire, const void *data, size_t size,
         .timeout_ms = ms_of(message->timeout),
         .deadline_at_ms = ms_of(message->deadline),
         .unique_key = qn_wire_get_text(&wire, "unique_key", message->unique_key),
-        .failed_at_ms = ms_of(message->last_failed_at),
+        .failed_at_ms = qn_moment_ms_of(ms_of(message->last_failed_at)),
         .retention_ms = ms_of(message->retention),
-        .completed_at_ms = ms_of(message->completed_at),
+        .completed_at_ms = qn_moment_ms_of(ms_of(message->completed_at)),
         .group = qn_wire_get_text(&wire, "group_key", message->group_key),
         .headers = headers,
         .header_count = header_count,

@@ -35,6 +35,13 @@ bool qn_pool_take_back(struct qn_pool *pool, struct qn_pool_item *item);
  * (then false). */
 bool qn_pool_quarantine(struct qn_pool *pool, struct qn_pool_item *item, size_t limit);
 size_t qn_pool_quarantined(struct qn_pool *pool);
+struct qn_pool_counts {
+    size_t alive; /* threads, quarantined ones included */
+    size_t sleeping;
+    size_t quarantined;
+};
+/* pool: NULL counts nothing. */
+void qn_pool_count(struct qn_pool *pool, struct qn_pool_counts *ret_counts);
 /* Waits until all threads have ended, or until deadline (CLOCK_MONOTONIC ns); true when they have,
  * and the pool is freed then. False: threads still run; the pool stays, and leaks on purpose. */
 bool qn_pool_stop(struct qn_pool *pool, int64_t deadline_mono_ns);

@@ -254,6 +254,19 @@ size_t qn_pool_quarantined(struct qn_pool *pool)
     return quarantined;
 }
 
+void qn_pool_count(struct qn_pool *pool, struct qn_pool_counts *ret_counts)
+{
+    struct qn_pool_counts counts = {0};
+    if (pool != NULL) {
+        (void)pthread_mutex_lock(&pool->mutex);
+        counts = (struct qn_pool_counts){.alive = pool->counted + pool->quarantined,
+                                         .sleeping = pool->sleeping,
+                                         .quarantined = pool->quarantined};
+        (void)pthread_mutex_unlock(&pool->mutex);
+    }
+    *ret_counts = counts;
+}
+
 /* With mutex held. Whether something is or will be executed. A thread without an item only needs a
  * CPU to end, however late it is. */
 static bool is_busy(struct qn_pool *pool)

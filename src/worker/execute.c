@@ -128,6 +128,7 @@ static void finish(struct quern_worker *worker, struct quern_run *run, struct qn
     if (run->phase == QN_RUN_FENCED) {
         if (run->stuck) {
             worker->books.stuck_count--;
+            qn_worker_ring(worker);
             qn_pump_poke(worker); /* a slot is free again */
         }
     } else {

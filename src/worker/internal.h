@@ -122,6 +122,7 @@ struct quern_worker {
     struct qn_outages outages;
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
+    _Atomic bool log_runs; /* asked for by quern_worker_log_runs */
 
     pthread_mutex_t turn_mutex; /* a step of the pump, on whichever thread */
     pthread_mutex_t plan_mutex; /* guards pump and everything in it */
@@ -265,7 +266,15 @@ void qn_worker_tell_queues(struct quern_worker *worker);
 /* listener.c */
 void *qn_listener_main(void *worker);
 
-/* worker.c, shutdown.c */
+/* steer.c */
+/* Until quern_worker_stop; QUERN_E_STATE: no slot was left for too long. */
+QUERN_NODISCARD quern_status qn_steer_until_stopped(struct quern_worker *worker, quern_error *err);
+/* Handlers that ignore their cancellation and still hold a thread. */
+size_t qn_worker_hung(struct quern_worker *worker);
+/* With mutex held: they hold all slots. */
+bool qn_worker_is_stuck(const struct quern_worker *worker);
+
+/* steer.c, shutdown.c */
 void qn_worker_ring(struct quern_worker *worker); /* async-signal-safe */
 /* With mutex held, after runs left the books: a shutdown may be waiting for the last one. */
 void qn_worker_note_settled(struct quern_worker *worker);

@@ -257,6 +257,25 @@ void qn_mux_describe(const quern_mux *mux, char *out, size_t out_size)
     }
 }
 
+bool qn_mux_list(const quern_mux *mux, char separator, char *out, size_t out_size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    if (mux->counts_unknown) {
+        return snprintf(out, out_size, "%c*", separator) < (int)out_size;
+    }
+    for (size_t i = 0; i < mux->entry_count; i++) {
+        const struct qn_mux_entry *entry = &mux->entries[i];
+        if (out_size - used < entry->pattern_size + 2) {
+            return false;
+        }
+        out[used++] = separator;
+        memcpy(out + used, entry->pattern, entry->pattern_size + 1);
+        used += entry->pattern_size;
+    }
+    return true;
+}
+
 static quern_outcome not_found(const quern_mux *mux, quern_run *run, const quern_task *task)
 {
     return quern_run_fail(run, mux->not_found, "handler not found for task \"%s\"", task->type);

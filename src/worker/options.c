@@ -18,6 +18,7 @@
 enum {
     SHUTDOWN_TIMEOUT_MS = 8000,
     QUARANTINE_AFTER_MS = 5000,
+    STUCK_TIMEOUT_MS = 60000,
     QUEUES_TEXT_SIZE_MAX = QN_QUEUES_MAX * (QN_SERVED_NAME_SIZE_MAX + 16)
 };
 
@@ -65,6 +66,10 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
             return status;
         }
     }
+    if (options->stuck_timeout_ms < -1 || options->stuck_timeout_ms > QN_DURATION_MS_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "stuck_timeout_ms is %lld",
+                            (long long)options->stuck_timeout_ms);
+    }
     return qn_retry_policy_check(&options->retry, err);
 }
 
@@ -107,6 +112,9 @@ static void fill_defaults(quern_worker_options *options)
     }
     if (options->quarantine_after_ms == 0) {
         options->quarantine_after_ms = QUARANTINE_AFTER_MS;
+    }
+    if (options->stuck_timeout_ms == 0) {
+        options->stuck_timeout_ms = STUCK_TIMEOUT_MS;
     }
     if (options->queues == NULL) {
         options->queues = &default_queue;

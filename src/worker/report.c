@@ -73,7 +73,8 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
     case QN_RETRY:
         return run->acked ? "run failed after its early ack, it is lost" : "run failed";
     case QN_GIVE_BACK:
-        *level = QUERN_LOG_DEBUG;
+        /* What had begun will begin again: its owner should know which it is. */
+        *level = run->started_at_mono_ns != 0 ? QUERN_LOG_INFO : QUERN_LOG_DEBUG;
         return "run given back";
     case QN_DONE:
     case QN_DROP:

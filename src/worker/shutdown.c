@@ -15,7 +15,7 @@
 
 #include "worker/internal.h"
 
-enum { GRACE_MS = 1000, GRACE_AT_ONCE_MS = 250, DELIVER_MS = 5000 };
+enum { GRACE_MS = 1000, GRACE_AT_ONCE_MS = 250, DELIVER_MS = 5000, TELL_AGAIN_MS = 10000 };
 
 void qn_worker_wait_bell(struct quern_worker *worker, int64_t timeout_ms)
 {
@@ -41,10 +41,31 @@ void qn_worker_note_settled(struct quern_worker *worker)
     }
 }
 
+/* A person who stopped a worker wants to know what it waits for. */
+static void tell_left(struct quern_worker *worker, int64_t left_ms)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    size_t count = worker->books.running_count;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (count == 0) {
+        return;
+    }
+    const char *runs = count == 1 ? "run" : "runs";
+    if (left_ms < 0) {
+        qn_log_write(&worker->log, QUERN_LOG_INFO, "%zu %s left, no limit; again to stop now",
+                     count, runs);
+    } else {
+        qn_log_write(&worker->log, QUERN_LOG_INFO, "%zu %s left, %lld s; again to stop now", count,
+                     runs, (long long)(left_ms + 999) / 1000);
+    }
+}
+
 /* Waits until no run is held or under way to us, so many calls of stop were made, or the time is
  * over (-1: never). */
 static bool wait_settled(struct quern_worker *worker, int64_t timeout_ms, int stops_max)
 {
+    bool tells = stops_max == 2; /* the first wait, which another signal ends */
+    int64_t tell_at_mono_ns = 0;
     int64_t end_mono_ns =
         timeout_ms < 0 ? INT64_MAX : qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
     for (;;) {
@@ -55,8 +76,16 @@ static bool wait_settled(struct quern_worker *worker, int64_t timeout_ms, int st
         if (settled || atomic_load(&worker->stops) >= stops_max || now_mono_ns >= end_mono_ns) {
             return settled;
         }
-        int64_t left_ms = timeout_ms < 0 ? -1 : (end_mono_ns - now_mono_ns) / QN_NS_PER_MS + 1;
-        qn_worker_wait_bell(worker, left_ms);
+        int64_t left_ms = timeout_ms < 0 ? -1 : (end_mono_ns - now_mono_ns) / QN_NS_PER_MS;
+        int64_t nap_ms = left_ms < 0 ? -1 : left_ms + 1;
+        if (tells && now_mono_ns >= tell_at_mono_ns) {
+            tell_left(worker, left_ms);
+            tell_at_mono_ns = now_mono_ns + TELL_AGAIN_MS * QN_NS_PER_MS;
+        }
+        if (tells && (nap_ms < 0 || nap_ms > TELL_AGAIN_MS)) {
+            nap_ms = TELL_AGAIN_MS;
+        }
+        qn_worker_wait_bell(worker, nap_ms);
     }
 }
 

@@ -4,9 +4,11 @@
  *
  * Every call is bounded by a batch and a number of rounds, so that the next extension of leases is
  * never late because of them; what is left over is done by the next call. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "worker/internal.h"
 
 enum {
@@ -24,6 +26,9 @@ static const char *status_text(const struct quern_worker *worker)
     }
     if (atomic_load(&worker->quiet)) {
         return "quiet";
+    }
+    if (qn_worker_is_stuck(worker)) {
+        return "stuck";
     }
     return worker->braked ? "braked" : "active";
 }
@@ -80,12 +85,33 @@ static void end_roll(struct quern_worker *worker, struct roll *roll)
     qn_free(roll->runs);
 }
 
+#define SERVED_SIZE 8192
+
+/* The queues, how many handlers hang, and the types if they fit; see QN_ANNOUNCED_SEPARATOR. The
+ * caller's; NULL: out of memory. */
+static char *describe_served(struct quern_worker *worker)
+{
+    size_t size = strlen(worker->queues_text) + SERVED_SIZE;
+    char *text = qn_alloc(size);
+    if (text == NULL) {
+        return NULL;
+    }
+    int used = snprintf(text, size, "%s%c%zu", worker->queues_text, QN_ANNOUNCED_SEPARATOR,
+                        qn_worker_hung(worker));
+    QN_ASSERT(used > 0);
+    if (!qn_mux_list(worker->mux, QN_ANNOUNCED_SEPARATOR, text + used, size - (size_t)used)) {
+        text[used] = '\0';
+    }
+    return text;
+}
+
 quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     const char *status_of_worker = status_text(worker);
     worker->announce_due = false;
     (void)pthread_mutex_unlock(&worker->mutex);
+    char *served = describe_served(worker);
     struct roll roll;
     call_roll(worker, &roll);
     const struct qn_announcement announcement = {
@@ -93,7 +119,7 @@ quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
         .owner = worker->owner,
         .host = worker->host,
         .status = status_of_worker,
-        .queues = worker->queues_text,
+        .queues = served != NULL ? served : worker->queues_text,
         .pid = worker->opener_pid,
         .started_at_ms = worker->started_at_ms,
         .concurrency = worker->options.concurrency,
@@ -105,6 +131,7 @@ quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
     };
     quern_status status = qn_broker_announce(worker->broker, &announcement, err);
     end_roll(worker, &roll);
+    qn_free(served);
     return status;
 }
 

@@ -50,6 +50,8 @@ static void give_up(struct quern_worker *worker, struct quern_run *run, struct g
     size_t limit = worker->options.concurrency / 4;
     run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit > 0 ? limit : 1);
     worker->books.stuck_count += run->stuck ? 1 : 0;
+    worker->announce_due = true; /* the record says how many hang */
+    qn_worker_ring(worker);
     qn_pump_poke(worker);
     run->references++;
     given_up->runs[given_up->count++] = run;

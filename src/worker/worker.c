@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* worker.c - a worker from its birth to its end: opens the broker, starts the threads, waits.
  *
- * The thread that calls quern_worker_run starts pump, keeper, listener and pool, and then sleeps on
- * an eventfd, the bell: quern_worker_stop and quern_worker_quiet may be called from a signal
- * handler, so all they do is to set an atomic and ring it. When told to stop it drains
- * (shutdown.c), ends the threads and takes the heartbeat away.
+ * The thread that calls quern_worker_run starts pump, keeper, listener and pool, and then sleeps at
+ * an eventfd, the bell (steer.c). When told to stop it drains (shutdown.c), ends the threads and
+ * takes the heartbeat away.
  *
  * A worker whose handlers did not end in time is left as it is: their threads still use it. */
 #include "quern/worker.h"
@@ -23,15 +22,6 @@
 enum { THREADS_END_MS = 200, LAST_WAIT_MS = 1000 };
 #define ANNOUNCE_TRIES 6
 #define ANNOUNCE_NAP_NS (10 * QN_NS_PER_MS) /* then twice as long each time */
-
-void qn_worker_ring(struct quern_worker *worker)
-{
-    int saved = errno;
-    const uint64_t one = 1;
-    ssize_t written = write(worker->bell, &one, sizeof one);
-    (void)written; /* a full counter is a rung bell */
-    errno = saved;
-}
 
 /* The broker answers somebody: nobody waits for the end of a backoff. */
 static void wake_all(void *user)
@@ -191,18 +181,6 @@ fail:
     return status;
 }
 
-void quern_worker_stop(quern_worker *worker)
-{
-    atomic_fetch_add(&worker->stops, 1);
-    qn_worker_ring(worker);
-}
-
-void quern_worker_quiet(quern_worker *worker)
-{
-    atomic_store(&worker->quiet, true);
-    qn_worker_ring(worker);
-}
-
 /* Ends the threads that were started: the first `count` of them. */
 static void end_threads(struct quern_worker *worker, const pthread_t *threads, size_t count)
 {
@@ -240,16 +218,8 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
             qn_thread_start(&threads[count], starts[count].name, starts[count].entry, worker, err);
         count += status == QUERN_OK ? 1 : 0;
     }
-    bool quiet = false;
-    while (status == QUERN_OK && atomic_load(&worker->stops) == 0) {
-        qn_worker_wait_bell(worker, -1);
-        if (atomic_load(&worker->quiet) && !quiet) {
-            quiet = true;
-            (void)pthread_mutex_lock(&worker->mutex);
-            worker->announce_due = true;
-            qn_keeper_poke(worker);
-            (void)pthread_mutex_unlock(&worker->mutex);
-        }
+    if (status == QUERN_OK) {
+        status = qn_steer_until_stopped(worker, err);
     }
     qn_worker_shut_down(worker);
     end_threads(worker, threads, count);
@@ -351,6 +321,11 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         status =
             qn_error_set(err, QUERN_E_TIMEOUT,
                          "handlers were still running at the end; their tasks were given back");
+    } else if (!ended) {
+        status = QUERN_E_TIMEOUT; /* err says why it ended; its handlers still use it */
+        if (err != NULL) {
+            err->code = status;
+        }
     }
 
 withdraw:
@@ -374,7 +349,7 @@ void quern_worker_stats_sized(quern_worker *worker, quern_worker_stats *ret_stat
         stats.quarantined += (uint32_t)qn_pool_quarantined(worker->pool);
     }
     stats.ready = worker->state == QN_WORKER_RUNNING && worker->pool != NULL &&
-                  !atomic_load(&worker->quiet) && !worker->braked;
+                  !atomic_load(&worker->quiet) && !worker->braked && !qn_worker_is_stuck(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
     memset(ret_stats, 0, stats_size);
     memcpy(ret_stats, &stats, stats_size < sizeof stats ? stats_size : sizeof stats);

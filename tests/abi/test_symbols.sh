@@ -1,6 +1,6 @@
 #!/bin/sh
-# libquern exports exactly the symbols of symbols.txt, all of them quern_*, and needs no library
-# beyond the ones it is made for.
+# libquern exports exactly the symbols of symbols.txt, all of them quern_*, shared or static, and
+# needs no library beyond the ones it is made for.
 #
 # After a deliberate change: nm -D --defined-only build/dev/libquern.so | awk '{print $3}' | sort
 set -eu
@@ -17,6 +17,14 @@ if ! diff -u "$here/symbols.txt" "$work/exported"; then
 fi
 if grep -v '^quern_[a-z]' "$work/exported"; then
     echo "FAILED: an exported symbol does not start with quern_" >&2
+    exit 1
+fi
+
+# The archive defines no other name that could be in the way of a program's own.
+nm -g --defined-only "$QUERN_ARCHIVE" | awk 'NF == 3 { print $3 }' |
+    grep -v -e '^__asan_' -e '^__odr_asan' -e '^__ubsan_' -e '^__tsan_' | sort >"$work/defined"
+if ! diff -u "$here/symbols.txt" "$work/defined"; then
+    echo "FAILED: libquern.a defines other symbols than tests/abi/symbols.txt" >&2
     exit 1
 fi
 

@@ -211,6 +211,53 @@ class EndTest(CliTest):
         task = self.task(task_id)
         self.assertEqual((task["state"], task["retry_count"]), ("pending", 0))
 
+    def test_hup_and_quit_drain_as_term_does(self):
+        for number in (signal.SIGHUP, signal.SIGQUIT):
+            with self.subTest(number=number):
+                self.fifo(f"go{number}")
+                task_id = self.enqueue("t")
+                worker = self.start("work", "--exec", f"t=echo on > on{number}; read x < "
+                                    f"go{number}")
+                self.wait_until(lambda: self.read(f"on{number}"), "the task has started")
+                worker.send_signal(number)
+                self.wait_until(lambda: "1 run left, 8 s; again to stop now" in
+                                self.read(worker.log_name), "the drain says what is left")
+                self.write(f"go{number}", "go\n")
+                self.assertEqual(self.end(worker), 0)
+                self.assertEqual(self.state(task_id), "gone")
+
+    def test_hup_can_be_kept_for_reloading_which_says_that_there_is_nothing(self):
+        self.ok("db", "init")
+        worker = self.start("work", "--exec", "t=true", "--on-hup", "reload")
+        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
+        worker.send_signal(signal.SIGHUP)
+        self.wait_until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
+        self.wait_state(self.enqueue("t"), "gone")
+        self.assertEqual(self.stop(worker), 0)
+
+    def test_cont_takes_tasks_again_after_tstp(self):
+        self.ok("db", "init")
+        worker = self.start("work", "--exec", "t=true")
+        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
+        worker.send_signal(signal.SIGTSTP)
+        self.wait_until(lambda: "worker is quiet" in self.read(worker.log_name), "it is quiet")
+        task_id = self.enqueue("t")
+        worker.send_signal(signal.SIGCONT)
+        self.wait_state(task_id, "gone")
+        self.assertIn("worker takes tasks again", self.read(worker.log_name))
+        self.assertEqual(self.stop(worker), 0)
+
+    def test_usr1_logs_what_runs(self):
+        self.fifo("never")
+        task_id = self.enqueue("t")
+        worker = self.start("work", "--exec", "t=echo on > started; exec cat never")
+        self.wait_until(lambda: self.read("started"), "the task has started")
+        worker.send_signal(signal.SIGUSR1)
+        self.wait_until(lambda: f"id={task_id}" in self.read(worker.log_name), "it is named")
+        self.assertIn("worker state", self.read(worker.log_name))
+        worker.send_signal(signal.SIGTERM)
+        self.assertEqual(self.stop(worker), 0)
+
     def test_tstp_takes_no_more_tasks(self):
         self.ok("db", "init")
         worker = self.start("work", "--exec", "t=true")

@@ -17,15 +17,20 @@
 
 /* --- The site ----------------------------------------------------------------------- */
 
-void fault_site_open(struct fault_site *site)
+void fault_site_open_at(struct fault_site *site, int64_t wall_ms)
 {
     *site = (struct fault_site){0};
-    test_place_open(&site->place, 0);
+    test_place_open(&site->place, wall_ms);
     site->url = site->place.url;
     (void)snprintf(site->book, sizeof site->book, "%s/book", site->place.dir);
     int fd = open(site->book, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     (void)close(fd);
+}
+
+void fault_site_open(struct fault_site *site)
+{
+    fault_site_open_at(site, 0);
 }
 
 void fault_site_close(struct fault_site *site)
@@ -59,7 +64,7 @@ void fault_enqueue(struct fault_site *site, const char *type, size_t count)
 
 /* --- The worker --------------------------------------------------------------------- */
 
-static void write_record(int fd, enum fault_kind kind, const quern_run *run, uint64_t task)
+void fault_write(int book, enum fault_kind kind, const quern_run *run, uint64_t task)
 {
     struct fault_record record = {.task = task,
                                   .fence = quern_run_fence(run),
@@ -68,10 +73,10 @@ static void write_record(int fd, enum fault_kind kind, const quern_run *run, uin
                                   .pid = (int32_t)getpid(),
                                   .crash_count = (int32_t)quern_run_crash_count(run),
                                   .at_ms = test_now_ms()};
-    TEST_REQUIRE(write(fd, &record, sizeof record) == (ssize_t)sizeof record);
+    TEST_REQUIRE(write(book, &record, sizeof record) == (ssize_t)sizeof record);
 }
 
-static uint64_t number_of(const quern_task *task)
+uint64_t fault_number(const quern_task *task)
 {
     char text[24] = {0};
     TEST_REQUIRE(task->payload_size < sizeof text);
@@ -82,11 +87,11 @@ static uint64_t number_of(const quern_task *task)
 static quern_outcome run_steady(quern_run *run, const quern_task *task, void *user)
 {
     const int *book = user;
-    uint64_t number = number_of(task);
-    write_record(*book, FAULT_START, run, number);
+    uint64_t number = fault_number(task);
+    fault_write(*book, FAULT_START, run, number);
     struct pollfd cancelled = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
     (void)poll(&cancelled, 1, (int)(number % 4));
-    write_record(*book, FAULT_END, run, number);
+    fault_write(*book, FAULT_END, run, number);
     return QUERN_DONE;
 }
 
@@ -112,19 +117,19 @@ static bool is_repeated(const quern_run *run)
 static quern_outcome run_held(quern_run *run, const quern_task *task, void *user)
 {
     const int *book = user;
-    uint64_t number = number_of(task);
-    write_record(*book, FAULT_START, run, number);
+    uint64_t number = fault_number(task);
+    fault_write(*book, FAULT_START, run, number);
     while (!is_repeated(run) && access(held_until, F_OK) != 0) {
         test_pause_ms(1);
     }
-    write_record(*book, FAULT_END, run, number);
+    fault_write(*book, FAULT_END, run, number);
     return QUERN_DONE;
 }
 
 static quern_outcome run_poison(quern_run *run, const quern_task *task, void *user)
 {
     const int *book = user;
-    write_record(*book, FAULT_START, run, number_of(task));
+    fault_write(*book, FAULT_START, run, fault_number(task));
     (void)kill(getpid(), SIGKILL);
     return QUERN_DONE;
 }
@@ -168,24 +173,13 @@ static quern_status run_worker(quern_worker *worker, quern_error *err)
     return status;
 }
 
-int fault_worker(int argc, char **argv)
+int fault_serve(const char *url, const quern_mux *mux, const quern_worker_options *options)
 {
-    TEST_REQUIRE(argc == 5);
-    int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
-    TEST_REQUIRE(book >= 0);
-    release_path(argv[1], held_until);
-    quern_mux *mux = NULL;
     quern_worker *worker = NULL;
     quern_error err = {0};
-    const quern_worker_options options = {.concurrency = (uint32_t)strtoul(argv[2], NULL, 10),
-                                          .drain = strcmp(argv[3], "drain") == 0,
-                                          .lease_ms = strtol(argv[4], NULL, 10),
-                                          .on_log = complain};
-    TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "steady", run_steady, &book, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "poison", run_poison, &book, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "held", run_held, &book, NULL, &err) == QUERN_OK);
-    quern_status status = quern_worker_new(argv[0], mux, &options, &worker, &err);
+    quern_worker_options logged = *options;
+    logged.on_log = complain;
+    quern_status status = quern_worker_new(url, mux, &logged, &worker, &err);
     if (status == QUERN_OK) {
         status = run_worker(worker, &err);
     }
@@ -193,9 +187,28 @@ int fault_worker(int argc, char **argv)
         (void)fprintf(stderr, "worker %d: %s\n", (int)getpid(), err.text);
     }
     quern_worker_free(worker);
+    return status == QUERN_OK ? 0 : 1;
+}
+
+int fault_worker(int argc, char **argv)
+{
+    TEST_REQUIRE(argc == 5);
+    int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
+    TEST_REQUIRE(book >= 0);
+    release_path(argv[1], held_until);
+    quern_mux *mux = NULL;
+    quern_error err = {0};
+    const quern_worker_options options = {.concurrency = (uint32_t)strtoul(argv[2], NULL, 10),
+                                          .drain = strcmp(argv[3], "drain") == 0,
+                                          .lease_ms = strtol(argv[4], NULL, 10)};
+    TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "steady", run_steady, &book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "poison", run_poison, &book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "held", run_held, &book, NULL, &err) == QUERN_OK);
+    int code = fault_serve(argv[0], mux, &options);
     quern_mux_free(mux);
     (void)close(book);
-    return status == QUERN_OK ? 0 : 1;
+    return code;
 }
 
 struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
@@ -305,7 +318,8 @@ static void judge_record(const struct fault_site *site, struct verdict *verdict,
     verdict->pid = record->pid;
 }
 
-size_t fault_book_judge(const struct fault_site *site, size_t poison)
+size_t fault_book_judge_but(const struct fault_site *site,
+                            bool (*excused)(uint64_t task, const void *user), const void *user)
 {
     size_t count = 0;
     size_t extra = 0;
@@ -317,7 +331,7 @@ size_t fault_book_judge(const struct fault_site *site, size_t poison)
         judge_record(site, &verdicts[records[i].task], &records[i]);
     }
     for (size_t i = 0; i < site->task_count; i++) {
-        if (i != poison && verdicts[i].ends == 0) {
+        if (verdicts[i].ends == 0 && !excused(i, user)) {
             print_error("task %zu never ended (%zu starts)\n", i, verdicts[i].starts);
             fail();
         }
@@ -326,6 +340,17 @@ size_t fault_book_judge(const struct fault_site *site, size_t poison)
     free(verdicts);
     free(records);
     return extra;
+}
+
+static bool is_poison(uint64_t task, const void *user)
+{
+    const size_t *poison = user;
+    return task == *poison;
+}
+
+size_t fault_book_judge(const struct fault_site *site, size_t poison)
+{
+    return fault_book_judge_but(site, is_poison, &poison);
 }
 
 static void show_finding(const quern_finding *finding, void *user)

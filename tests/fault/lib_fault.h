@@ -37,6 +37,8 @@ struct fault_site {
 };
 
 void fault_site_open(struct fault_site *site);
+/* wall_ms: where the broker's own clock stands, as of test_place_open. */
+void fault_site_open_at(struct fault_site *site, int64_t wall_ms);
 void fault_site_close(struct fault_site *site);
 /* Enqueues tasks first .. first + count - 1 of type `type` with the public client; they are kept
  * when completed. */
@@ -55,6 +57,12 @@ int fault_worker(int argc, char **argv);
 struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
                                      const char *mode);
 
+/* For worker programs of other tests: writes a record; the number that is a task's payload; runs a
+ * worker with these options (on_log is filled in) until the parent says anything. Exit code. */
+void fault_write(int book, enum fault_kind kind, const quern_run *run, uint64_t task);
+uint64_t fault_number(const quern_task *task);
+int fault_serve(const char *url, const quern_mux *mux, const quern_worker_options *options);
+
 /* Lets the held runs end, or makes the next ones wait again. */
 void fault_release(const struct fault_site *site, bool release);
 
@@ -71,6 +79,9 @@ struct fault_record *fault_book_read(const struct fault_site *site, size_t *ret_
  * cause and follows a run of a process that was lost, and each task has ended at least once unless
  * it is `poison` (SIZE_MAX: none). Returns the number of extra starts. */
 size_t fault_book_judge(const struct fault_site *site, size_t poison);
+/* The same; a task that `excused` names need not have ended. */
+size_t fault_book_judge_but(const struct fault_site *site,
+                            bool (*excused)(uint64_t task, const void *user), const void *user);
 /* Asserts the queue's end: so many completed and archived, nothing else left, counters that fit,
  * and no violated invariant. */
 void fault_assert_end(const struct fault_site *site, uint64_t completed, uint64_t archived);

@@ -207,7 +207,8 @@ static void bad_options_are_refused_with_a_text(void **state)
     (void)state;
     struct stage *stage = stage_new(false);
     static const quern_queue twice[] = {{.name = "a"}, {.name = "a"}};
-    static const quern_queue braces[] = {{.name = "a{b}"}};
+    static const quern_queue empty[] = {{.name = ""}};
+    static const quern_queue broken[] = {{.name = "a\xff"}};
     static const quern_queue blank[] = {{.name = " "}};
     static const quern_queue heavy[] = {{.name = "a", .weight = 10001}};
     static const quern_queue nameless[] = {{.name = NULL}};
@@ -215,7 +216,8 @@ static void bad_options_are_refused_with_a_text(void **state)
     const quern_worker_options bad[] = {
         {.concurrency = 4097},
         {.queues = twice, .queue_count = 2},
-        {.queues = braces, .queue_count = 1},
+        {.queues = empty, .queue_count = 1},
+        {.queues = broken, .queue_count = 1},
         {.queues = blank, .queue_count = 1},
         {.queues = heavy, .queue_count = 1},
         {.queues = nameless, .queue_count = 1},
@@ -225,6 +227,7 @@ static void bad_options_are_refused_with_a_text(void **state)
         {.lease_ms = -1},
         {.shutdown_timeout_ms = -2},
         {.quarantine_after_ms = -1},
+        {.stuck_timeout_ms = -2},
         {.retry = {.kind = 9}},
         {.queues = &list, .queue_count = 1},
         {.reserved = 1},
@@ -241,6 +244,20 @@ static void bad_options_are_refused_with_a_text(void **state)
     stage_free(stage);
 }
 
+static void only_redis_has_queues_of_names_that_go_alone_makes(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    static const quern_queue odd[] = {{.name = "a{b}"}, {.name = "tab\t"}, {.name = "}"}};
+    const quern_worker_options options = {.queues = odd, .queue_count = TEST_COUNT(odd)};
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    quern_status status = quern_worker_new(stage->url, stage->mux, &options, &worker, &error);
+    assert_int_equal(status, test_place_is(&stage->place, "redis") ? QUERN_OK : QUERN_E_INVALID);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_draining_worker_ends_when_its_queues_are_empty),
     cmocka_unit_test(a_draining_worker_says_what_it_waits_for),
@@ -253,5 +270,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worker_runs_once),
     cmocka_unit_test(statistics_may_be_asked_for_while_a_worker_ends),
     cmocka_unit_test(bad_options_are_refused_with_a_text),
+    cmocka_unit_test(only_redis_has_queues_of_names_that_go_alone_makes),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -50,6 +50,12 @@ runs()
     $CC $CFLAGS -o "$work/static" "$program" $(pkg-config --cflags quern) \
         $(pkg-config --static --libs quern | sed "s|-lquern|$libraries/libquern.a|")
     runs static
+    # Functions of a program may be named like ours inside.
+    printf 'int qn_alloc;\nvoid qn_free(void);\nvoid qn_free(void)\n{\n    __builtin_trap();\n}\n' \
+        >"$work/own.c"
+    $CC $CFLAGS -o "$work/own" "$program" "$work/own.c" $(pkg-config --cflags quern) \
+        $(pkg-config --static --libs quern | sed "s|-lquern|$libraries/libquern.a|")
+    runs own
     if ldd "$work/static" | grep -q libquern; then
         fail "the static program needs libquern.so"
     fi

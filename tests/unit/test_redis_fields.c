@@ -135,7 +135,7 @@ static void damaged_rows_are_zeros_not_errors(void **state)
 {
     (void)state;
     const char *const texts[] = {"", " ", "x", "-1", "1e9 y", "99999999999999999999 7"};
-    const int64_t firsts[] = {0, 0, 0, 0, 1, INT64_MAX};
+    const int64_t firsts[] = {0, 0, 0, 0, 1, INT32_MAX};
     const int64_t seconds[] = {0, 0, 0, 0, 0, 7};
     for (size_t i = 0; i < TEST_COUNT(texts); i++) {
         struct qn_field_past past;

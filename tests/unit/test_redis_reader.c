@@ -4,8 +4,13 @@
 #include "broker/redis/reader.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "broker/redis/talk.h"
 #include "lib_test.h"
 
@@ -187,6 +192,31 @@ static void long_lines_are_refused(void **state)
     }
 }
 
+/* More is always there, so that it never comes to wait. */
+static void deadline_ends_an_answer_that_pours_in(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct qn_reply *reply = NULL;
+    static char flood[100000] = "$500000\r\n";
+    int fds[2];
+    int left = 0;
+    begin(&bench, QN_REPLY_TASKS_MAX);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    bench.link.fd = fds[0];
+    bench.link.inbox = qn_alloc(65536);
+    assert_int_equal(send(fds[1], flood, sizeof flood, 0), sizeof flood);
+    int64_t passed_ns = qn_clock_mono_ns() - 1;
+    fds[0] = dup(fds[0]); /* the link is closed by what fails */
+    assert_int_equal(qn_link_read(&bench.link, &bench.arena, passed_ns, &reply, &bench.err),
+                     QUERN_E_TIMEOUT);
+    assert_int_equal(ioctl(fds[0], FIONREAD, &left), 0);
+    assert_in_range(left, 1, sizeof flood - 1); /* it was looked at once */
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    end(&bench);
+}
+
 static void the_limit_is_for_one_reply(void **state)
 {
     (void)state;
@@ -238,6 +268,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(memory_is_taken_for_what_has_come_not_for_what_is_announced),
     cmocka_unit_test(many_items_are_read_as_they_come),
     cmocka_unit_test(long_lines_are_refused),
+    cmocka_unit_test(deadline_ends_an_answer_that_pours_in),
     cmocka_unit_test(the_limit_is_for_one_reply),
     cmocka_unit_test(eight_levels_are_read),
     cmocka_unit_test(what_is_no_reply_is_refused),

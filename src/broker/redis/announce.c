@@ -8,11 +8,11 @@
  * itself, and a heartbeat that got through in part is mended by the next one. */
 #include "broker/redis/announce.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "broker/redis/redis.h"
 #include "message/asynq.h"
 
@@ -315,9 +315,12 @@ quern_status qn_redis_announce(struct qn_broker *broker, const struct qn_announc
 
 /* --- The end -------------------------------------------------------------------------- */
 
-static int64_t read_number(const char *text)
+static int64_t read_number(const char *text, int64_t max)
 {
-    return strtoll(text, NULL, 10);
+    struct qn_cursor cursor = {text, text + strlen(text)};
+    uint64_t value = 0;
+    (void)qn_number_take(&cursor, &value);
+    return value > (uint64_t)max ? max : (int64_t)value;
 }
 
 quern_status qn_worker_record_read(struct qn_arena *arena, const char *id,
@@ -343,18 +346,19 @@ quern_status qn_worker_record_read(struct qn_arena *arena, const char *id,
     if (count < LINE_COUNT) {
         return qn_error_set(err, QUERN_E_CORRUPT, "the record of worker %s is not whole", id);
     }
-    *ret_record = (struct qn_worker_record){.owner = lines[2],
-                                            .queues = queues,
-                                            .queue_count = queue_count,
-                                            .info = {.id = id,
-                                                     .host = lines[3],
-                                                     .status = lines[1],
-                                                     .queues = lines[8],
-                                                     .pid = read_number(lines[4]),
-                                                     .started_at_ms = read_number(lines[5]),
-                                                     .heartbeat_at_ms = read_number(lines[0]),
-                                                     .concurrency = (uint32_t)read_number(lines[6]),
-                                                     .strict_priority = lines[7][0] == '1'}};
+    *ret_record = (struct qn_worker_record){
+        .owner = lines[2],
+        .queues = queues,
+        .queue_count = queue_count,
+        .info = {.id = id,
+                 .host = lines[3],
+                 .status = lines[1],
+                 .queues = lines[8],
+                 .pid = read_number(lines[4], INT64_MAX),
+                 .started_at_ms = read_number(lines[5], QN_MOMENT_MS_MAX),
+                 .heartbeat_at_ms = read_number(lines[0], QN_MOMENT_MS_MAX),
+                 .concurrency = (uint32_t)read_number(lines[6], UINT32_MAX),
+                 .strict_priority = lines[7][0] == '1'}};
     return QUERN_OK;
 }
 

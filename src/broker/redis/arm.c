@@ -114,7 +114,7 @@ static quern_status read_answer(struct qn_talk *talk, size_t index, bool *ret_wo
     if (status != QUERN_OK) {
         return status;
     }
-    int64_t until_us = qn_reply_int(qn_reply_at(reply, 1), -1);
+    int64_t until_us = qn_reply_span_us(qn_reply_at(reply, 1), -1);
     *ret_work = qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
     *ret_next_due_at_ms =
         until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(talk->self->base.clock, until_us);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "broker/owner.h"
 #include "broker/redis/check.h"
 #include "broker/redis/look.h"
@@ -30,11 +31,14 @@ struct facts {
 static bool is_served(const struct qn_reply *workers, int64_t now_ms)
 {
     for (size_t i = 1; i < workers->count; i += 2) {
-        long long heartbeat_ms = 0;
+        uint64_t heartbeat_ms = 0;
         const char *text = qn_reply_text(qn_reply_at(workers, i));
-        char owner[QN_OWNER_SIZE] = "";
-        if (sscanf(text, "%lld %*s %127s", &heartbeat_ms, owner) == 2 &&
-            qn_owner_lives(owner, heartbeat_ms, now_ms)) {
+        struct qn_cursor cursor = {text, text + strlen(text)};
+        bool is_record =
+            qn_number_take(&cursor, &heartbeat_ms) && qn_number_take_char(&cursor, ' ');
+        const char *owner = is_record ? strchr(cursor.at, ' ') : NULL;
+        if (owner != NULL && heartbeat_ms <= QN_MOMENT_MS_MAX &&
+            qn_owner_lives(owner + 1, (int64_t)heartbeat_ms, now_ms)) {
             return true;
         }
     }

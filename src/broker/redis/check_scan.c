@@ -221,7 +221,7 @@ static quern_status ask_lists(struct qn_redis_check *check, quern_error *err)
         status = qn_talk_reply(&talk, 0, &time, err);
     }
     if (status == QUERN_OK) {
-        check->now_ms = qn_reply_int(qn_reply_at(time, 0), 0) * 1000;
+        check->now_ms = qn_reply_seconds(qn_reply_at(time, 0)) * 1000;
         status = qn_talk_reply(&talk, 1, &names, err);
     }
     if (status == QUERN_OK) {

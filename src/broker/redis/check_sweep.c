@@ -80,7 +80,7 @@ bool qn_check_message(struct qn_redis_check *check, const char *queue, const cha
         return blame(check, message, size, qn_arena_strdup(&check->page, why.text), suspect);
     }
     suspect->group = decoded.group;
-    int64_t at_ms = decoded.completed_at_ms > 0 ? decoded.completed_at_ms + decoded.retention_ms
+    int64_t at_ms = decoded.completed_at_ms > 0 ? decoded.completed_at_ms + task.retention_ms
                                                 : decoded.failed_at_ms;
     suspect->known_at_s = at_ms / 1000;
     if (decoded.retry_count > task.retry_max) {

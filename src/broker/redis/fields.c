@@ -9,36 +9,34 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/number.h"
 
 #define TIMEOUT_GO_MS (30 * 60 * INT64_C(1000)) /* what asynq assumes without any */
 
 /* --- Rows of decimals --------------------------------------------------------------- */
 
-struct row {
-    const char *at;
-    const char *end;
-};
-
-static bool is_digit(char c)
+/* The next word as a number; a larger one than `max` is that. */
+static int64_t next_number(struct qn_cursor *row, int64_t max)
 {
-    return c >= '0' && c <= '9';
-}
-
-/* The next word as a number; a larger one than fits is the largest. */
-static int64_t next_number(struct row *row)
-{
-    int64_t value = 0;
-    for (; row->at < row->end && is_digit(*row->at); row->at++) {
-        int digit = *row->at - '0';
-        value = value > (INT64_MAX - digit) / 10 ? INT64_MAX : value * 10 + digit;
-    }
+    uint64_t value = 0;
+    (void)qn_number_take(row, &value);
     while (row->at < row->end && *row->at != ' ') {
         row->at++;
     }
     if (row->at < row->end) {
         row->at++;
     }
-    return value;
+    return value > (uint64_t)max ? max : (int64_t)value;
+}
+
+static int64_t next_moment_ms(struct qn_cursor *row)
+{
+    return next_number(row, QN_MOMENT_MS_MAX);
+}
+
+static int64_t next_duration_ms(struct qn_cursor *row)
+{
+    return next_number(row, QN_DURATION_MS_MAX);
 }
 
 size_t qn_field_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE])
@@ -57,40 +55,40 @@ size_t qn_field_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE])
 
 void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret_opts)
 {
-    struct row row = {text, text + size};
-    ret_opts->enqueued_at_ms = next_number(&row);
-    ret_opts->timeout_ms = next_number(&row);
-    ret_opts->deadline_at_ms = next_number(&row);
-    ret_opts->retention_ms = next_number(&row);
-    int64_t kind = next_number(&row);
+    struct qn_cursor row = {text, text + size};
+    ret_opts->enqueued_at_ms = next_moment_ms(&row);
+    ret_opts->timeout_ms = next_duration_ms(&row);
+    ret_opts->deadline_at_ms = next_moment_ms(&row);
+    ret_opts->retention_ms = next_duration_ms(&row);
+    int64_t kind = next_number(&row, INT32_MAX);
     bool is_kind = kind <= QUERN_RETRY_EXPONENTIAL;
     ret_opts->retry = (quern_retry_policy){.kind = is_kind ? (int32_t)kind : QUERN_RETRY_DEFAULT};
-    ret_opts->retry.base_ms = next_number(&row);
-    ret_opts->retry.cap_ms = next_number(&row);
+    ret_opts->retry.base_ms = next_duration_ms(&row);
+    ret_opts->retry.cap_ms = next_duration_ms(&row);
 }
 
 void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret_past)
 {
-    struct row row = {text, text + size};
-    ret_past->crash_count = next_number(&row);
-    ret_past->crashed_at_ms = next_number(&row);
-    ret_past->failed_at_ms = next_number(&row);
-    ret_past->ended_at_ms = next_number(&row);
-    ret_past->cause = next_number(&row);
-    ret_past->since_ns = next_number(&row);
-    ret_past->kept_until_ms = next_number(&row);
-    ret_past->lone = next_number(&row);
-    ret_past->life_ms = next_number(&row);
-    ret_past->died_at_ms = next_number(&row);
+    struct qn_cursor row = {text, text + size};
+    ret_past->crash_count = next_number(&row, INT32_MAX);
+    ret_past->crashed_at_ms = next_moment_ms(&row);
+    ret_past->failed_at_ms = next_moment_ms(&row);
+    ret_past->ended_at_ms = next_moment_ms(&row);
+    ret_past->cause = next_number(&row, INT32_MAX);
+    ret_past->since_ns = next_number(&row, QN_MOMENT_MS_MAX * 1000000);
+    ret_past->kept_until_ms = next_moment_ms(&row);
+    ret_past->lone = next_number(&row, INT32_MAX);
+    ret_past->life_ms = next_number(&row, QN_DURATION_MS_MAX);
+    ret_past->died_at_ms = next_moment_ms(&row);
 }
 
 void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run)
 {
-    struct row row = {text, text + size};
-    ret_run->started = next_number(&row);
-    ret_run->started_at_ms = next_number(&row);
-    ret_run->since_ns = next_number(&row);
-    ret_run->until_ms = next_number(&row);
+    struct qn_cursor row = {text, text + size};
+    ret_run->started = next_number(&row, INT32_MAX);
+    ret_run->started_at_ms = next_moment_ms(&row);
+    ret_run->since_ns = next_number(&row, QN_MOMENT_MS_MAX * 1000000);
+    ret_run->until_ms = next_moment_ms(&row);
     ret_run->worker_id = row.at;
     ret_run->worker_id_size = (size_t)(row.end - row.at);
 }
@@ -126,9 +124,10 @@ static int64_t exact(int64_t exact_ms, int64_t message_ms)
     return agrees ? exact_ms : message_ms;
 }
 
-static int64_t not_negative(int64_t value)
+/* Of a message; what is "never" stays that. */
+static int64_t timeout_of(int64_t timeout_ms)
 {
-    return value < 0 ? 0 : value;
+    return timeout_ms == QN_TIMEOUT_NEVER_MS ? timeout_ms : qn_duration_ms_of(timeout_ms);
 }
 
 static void add_opts(struct qn_task *task, const struct qn_field_opts *opts)
@@ -160,11 +159,11 @@ quern_status qn_redis_task_decode(struct qn_arena *arena, const void *data, size
         .type = message.type,
         .payload = message.payload,
         .payload_size = message.payload_size,
-        .retry_max = not_negative(message.retry_max),
-        .timeout_ms = not_negative(message.timeout_ms),
-        .deadline_at_ms = message.deadline_at_ms < 0 ? 1 : message.deadline_at_ms,
+        .retry_max = qn_number_clamp(message.retry_max, 0, INT32_MAX),
+        .timeout_ms = timeout_of(message.timeout_ms),
+        .deadline_at_ms = message.deadline_at_ms < 0 ? 1 : qn_moment_ms_of(message.deadline_at_ms),
         .unique_key = message.unique_key[0] == '\0' ? NULL : message.unique_key,
-        .retention_ms = not_negative(message.retention_ms),
+        .retention_ms = qn_duration_ms_of(message.retention_ms),
         .group = message.group[0] == '\0' ? NULL : message.group,
         .headers = message.headers,
         .header_count = message.header_count,

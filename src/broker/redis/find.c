@@ -58,13 +58,13 @@ static struct found take_queue(const struct qn_talk *talk, size_t first)
                           .group = qn_reply_text(qn_reply_at(hash, 1))};
     found.hash = found.state != (quern_task_state)0;
     found.found = found.hash;
-    found.due_at_ms = qn_reply_int(reply_at(talk, first + DUE), 0);
+    found.due_at_ms = qn_reply_moment_ms(reply_at(talk, first + DUE));
     for (size_t i = LEASE; i <= COMPLETED; i++) {
         const struct qn_reply *score = reply_at(talk, first + i);
         bool wanted = found.hash ? zsets[i].state == found.state : !found.found;
         if (wanted && score->type != QN_REPLY_NIL) {
             found.state = zsets[i].state;
-            found.score = qn_reply_int(score, 0);
+            found.score = qn_reply_seconds(score);
             found.found = true;
         }
     }
@@ -85,7 +85,7 @@ static quern_status read_group_score(struct qn_talk *talk, const char *queue,
     qn_talk_bytes(talk, spot->id, spot->id_size);
     quern_status status = qn_talk_run(talk, err);
     if (status == QUERN_OK) {
-        found->score = qn_reply_int(reply_at(talk, talk->command_count - 1), 0);
+        found->score = qn_reply_seconds(reply_at(talk, talk->command_count - 1));
     }
     return status;
 }

@@ -12,7 +12,7 @@
 static int64_t moment_of(const struct qn_broker *broker, const struct qn_reply *remaining_us)
 {
     const int64_t none = INT64_MAX;
-    int64_t us = qn_reply_int(remaining_us, none);
+    int64_t us = qn_reply_span_us(remaining_us, none);
     if (us == none) {
         return none;
     }

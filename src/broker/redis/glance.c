@@ -36,9 +36,9 @@ quern_status qn_glance(struct qn_talk *talk, const char *const *queues, size_t q
     for (size_t i = 0; i < queue_count; i++) {
         ret_held[i] = qn_reply_int(reply->items[REPLY_HELD + i], 1) != 0;
     }
-    *ret_clock_ms = qn_reply_int(reply->items[REPLY_CLOCK], 0);
+    *ret_clock_ms = qn_reply_moment_ms(reply->items[REPLY_CLOCK]);
     const struct quern_clock *clock = talk->self->base.clock;
-    int64_t until_us = qn_reply_int(reply->items[REPLY_DUE], -1);
+    int64_t until_us = qn_reply_span_us(reply->items[REPLY_DUE], -1);
     qn_watch_compare(&talk->self->watch, qn_reply_int(reply->items[REPLY_WORK], 0) != 0,
                      until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(clock, until_us),
                      qn_clock_wall_ms(clock));

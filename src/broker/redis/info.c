@@ -8,11 +8,11 @@
  * Ids and tasks are read one after the other, so a task may have moved on in between: one whose
  * hash is gone or says another state is looked for again, and left out if its place has lost it.
  * What is still there is shown, with what is wrong with it as its error. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "broker/redis/fields.h"
 #include "broker/redis/look.h"
 
@@ -87,7 +87,7 @@ static int64_t moment_of_id(const struct qn_spot *spot)
         return 0;
     }
     int64_t high = hex_value(spot->id, 8);
-    return high == 0 ? 0 : high << 16 | hex_value(spot->id + 9, 4);
+    return high == 0 ? 0 : qn_moment_ms_of(high << 16 | hex_value(spot->id + 9, 4));
 }
 
 /* Where no field says it: since when it waits, if nothing but crashes has happened to it. */
@@ -107,7 +107,7 @@ static int64_t enqueued_at(const struct hash *hash, const struct qn_spot *spot,
     } else if (first && state == QUERN_TASK_ACTIVE) {
         since_ns = hash->run.since_ns;
     }
-    return since_ns > 0 ? since_ns / 1000000 : moment_of_id(spot);
+    return since_ns > 0 ? qn_moment_ms_of(since_ns / 1000000) : moment_of_id(spot);
 }
 
 static void fill_moments(const struct qn_place *place, const struct qn_spot *spot,
@@ -170,10 +170,12 @@ static void fill_progress(const struct hash *hash, struct quern_task_info *info)
 {
     const char *text = qn_reply_text(hash->fields[PROGRESS]);
     if (text[0] >= '0' && text[0] <= '9') {
-        char *note = NULL;
-        long percent = strtol(text, &note, 10);
+        struct qn_cursor cursor = {text, text + strlen(text)};
+        uint64_t percent = 0;
+        (void)qn_number_take(&cursor, &percent);
         info->progress = percent > 100 ? 100 : (int32_t)percent;
-        info->progress_note = *note == ' ' ? note + 1 : note;
+        (void)qn_number_take_char(&cursor, ' ');
+        info->progress_note = cursor.at;
     }
 }
 
@@ -182,7 +184,7 @@ static void fill(const struct qn_place *place, const struct qn_spot *spot, const
                  struct quern_task_info *info)
 {
     const struct qn_reply *result = hash->fields[RESULT];
-    info->retry_count = hash->message.retry_count;
+    info->retry_count = qn_number_clamp(hash->message.retry_count, 0, INT32_MAX);
     info->crash_count = hash->past.crash_count;
     info->error = hash->message.error;
     info->cause = quern_cause_name((quern_cause)hash->past.cause) == NULL
@@ -280,7 +282,7 @@ static quern_status read_sizes(struct reading *reading, quern_error *err)
     for (size_t i = 0; status == QUERN_OK && i < 2 * reading->count; i++) {
         const struct qn_reply *reply = NULL;
         reading->sizes[i / 2] +=
-            qn_talk_reply(&talk, i, &reply, NULL) == QUERN_OK ? (size_t)qn_reply_int(reply, 0) : 0;
+            qn_talk_reply(&talk, i, &reply, NULL) == QUERN_OK ? (size_t)qn_reply_uint(reply) : 0;
     }
     qn_talk_end(&talk);
     return status;
@@ -378,7 +380,7 @@ static quern_status read_some(struct reading *reading, size_t first, size_t coun
         }
         if (reading->place->state == QUERN_TASK_ACTIVE &&
             qn_talk_reply(&talk, count, &leases, NULL) == QUERN_OK) {
-            spot.score = qn_reply_int(qn_reply_at(leases, i), 0);
+            spot.score = qn_reply_seconds(qn_reply_at(leases, i));
         }
         if (qn_talk_reply(&talk, i, &reply, &refused) != QUERN_OK) {
             reply = NULL;

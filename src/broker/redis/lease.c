@@ -114,7 +114,7 @@ static void read_extra(const struct qn_reply *extra, struct qn_field_opts *ret_o
 static int64_t since_ms(const struct found *found, const struct qn_field_opts *opts)
 {
     if (found->since_ns > 0) {
-        return found->since_ns / 1000000;
+        return qn_moment_ms_of(found->since_ns / 1000000);
     }
     /* A Go inspector put it into pending. */
     return opts != NULL ? opts->enqueued_at_ms : found->now_ms;
@@ -159,7 +159,7 @@ static quern_status read_run(struct qn_talk *talk, struct qn_taking *taking,
     }
     leased.task.state = QUERN_TASK_ACTIVE;
     leased.task.process_at_ms = since_ms(found, has_opts ? &opts : NULL);
-    leased.retry_count = message.retry_count;
+    leased.retry_count = qn_number_clamp(message.retry_count, 0, INT32_MAX);
     leased.cause = cause_of(&past, message.retry_count);
     *ret_run = qn_leased_copy(&taking->lot, &leased);
     return *ret_run == NULL ? QUERN_E_NOMEM : QUERN_OK;

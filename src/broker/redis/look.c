@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/number.h"
 
 void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE])
 {
@@ -23,8 +24,8 @@ int64_t qn_look_time_ms(const struct qn_talk *talk, size_t index)
     if (qn_talk_reply(talk, index, &reply, NULL) != QUERN_OK) {
         return qn_clock_wall_ms(talk->self->base.clock);
     }
-    return qn_reply_int(qn_reply_at(reply, 0), 0) * 1000 +
-           qn_reply_int(qn_reply_at(reply, 1), 0) / 1000;
+    int64_t micros = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, 999999);
+    return qn_reply_seconds(qn_reply_at(reply, 0)) * 1000 + micros / 1000;
 }
 
 bool qn_look_forbidden(const struct qn_talk *talk, size_t index)

@@ -65,7 +65,7 @@ static quern_status prune_some(struct qn_redis *self, const char *const *queues,
     if (status == QUERN_OK) {
         const struct qn_reply *damage = qn_reply_at(reply, 2);
         *ret_removed = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
-        note_clock(&self->prune_clock, boot_ms, qn_reply_int(qn_reply_at(reply, 1), 0));
+        note_clock(&self->prune_clock, boot_ms, qn_reply_moment_ms(qn_reply_at(reply, 1)));
         if (damage->type == QN_REPLY_ERROR) {
             status = qn_reply_refusal(&self->lanes[QN_LANE_KEEPER].link, damage, qn_lua_prune.name,
                                       &qn_lua_prune, err);

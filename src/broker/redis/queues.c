@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "broker/redis/look.h"
 
 /* As many as asynq takes. */
@@ -107,7 +108,7 @@ static void take_number(quern_queue_info *info, size_t index, const struct qn_re
     if (index == META) {
         take_brakes(info, reply);
     } else if (index == PAUSED) {
-        info->paused_at_ms = reply->type == QN_REPLY_NIL ? 0 : qn_reply_int(reply, 1) * 1000;
+        info->paused_at_ms = reply->type == QN_REPLY_NIL ? 0 : qn_reply_seconds(reply) * 1000;
     } else {
         *places[index] = qn_reply_uint(reply);
     }
@@ -282,6 +283,12 @@ static void ask_task_memory(struct qn_talk *talk, const char *queue, struct samp
     }
 }
 
+/* No server holds more. */
+static int64_t bytes_of(const struct qn_reply *reply)
+{
+    return qn_number_clamp(qn_reply_int(reply, 0), 0, INT64_C(1) << 40);
+}
+
 /* Bytes of a sample's list or zset and of all its tasks; refused: -1. */
 static int64_t sum_sample(const struct qn_talk *talk, const struct sample *sample, size_t index)
 {
@@ -290,12 +297,12 @@ static int64_t sum_sample(const struct qn_talk *talk, const struct sample *sampl
     if (qn_talk_reply(talk, 2 * index, &reply, NULL) != QUERN_OK) {
         return -1;
     }
-    int64_t own = qn_reply_int(reply, 0);
+    int64_t own = bytes_of(reply);
     for (size_t i = 0; i < sample->ids->count; i++) {
         if (qn_talk_reply(talk, sample->first + i, &reply, NULL) != QUERN_OK) {
             return -1;
         }
-        bytes += qn_reply_int(reply, 0);
+        bytes += bytes_of(reply);
     }
     return sample->ids->count == 0
                ? own
@@ -304,7 +311,7 @@ static int64_t sum_sample(const struct qn_talk *talk, const struct sample *sampl
 
 static void take_latency(const struct counting *counting, const struct qn_reply *since)
 {
-    int64_t since_ms = qn_reply_int(since, 0) / 1000000;
+    int64_t since_ms = qn_moment_ms_of(qn_reply_int(since, 0) / 1000000);
     if (since_ms > 0 && since_ms < counting->now_ms) {
         counting->info->latency_ms = counting->now_ms - since_ms;
     }

@@ -303,7 +303,7 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
         sweep->from = qn_reply_int(reply->items[0], 0);
         *ret_end = qn_reply_int(reply->items[1], 0) != 0;
         note_clock(&recovering->self->recover_clock, qn_clock_boot_ms(recovering->self->base.clock),
-                   qn_reply_int(reply->items[2], 0));
+                   qn_reply_moment_ms(reply->items[2]));
     }
     return status;
 }

@@ -2,6 +2,7 @@
 /* reply.c - looking into replies without asking their type first. */
 #include <string.h>
 
+#include "base/number.h"
 #include "broker/redis/talk.h"
 
 const struct qn_reply *qn_reply_at(const struct qn_reply *reply, size_t index)
@@ -59,4 +60,24 @@ uint64_t qn_reply_uint(const struct qn_reply *reply)
         return reply->integer > 0 ? (uint64_t)reply->integer : 0;
     }
     return read_digits(qn_reply_text(reply), &value) ? value : 0;
+}
+
+int64_t qn_reply_moment_ms(const struct qn_reply *reply)
+{
+    return qn_moment_ms_of(qn_reply_int(reply, 0));
+}
+
+int64_t qn_reply_seconds(const struct qn_reply *reply)
+{
+    const int64_t seconds_max = QN_MOMENT_MS_MAX / 1000;
+    const char *text = qn_reply_text(reply);
+    bool is_large = text[0] == 'i' || (text[0] >= '0' && text[0] <= '9'); /* or no number at all */
+    return qn_number_clamp(qn_reply_int(reply, is_large ? seconds_max : 0), 0, seconds_max);
+}
+
+int64_t qn_reply_span_us(const struct qn_reply *reply, int64_t otherwise)
+{
+    const int64_t us_max = QN_DURATION_MS_MAX * 1000;
+    int64_t us = qn_reply_int(reply, otherwise);
+    return us == otherwise ? otherwise : qn_number_clamp(us, -us_max, us_max);
 }

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "broker/redis/look.h"
 
 #define SORT_MAX 10000
@@ -168,7 +169,7 @@ static quern_status take_block(struct qn_spots *spots, const struct qn_reply *re
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         const struct qn_reply *id = qn_reply_at(reply, is_list(spots) ? count - 1 - i : 2 * i);
-        int64_t score = is_list(spots) ? 0 : qn_reply_int(qn_reply_at(reply, 2 * i + 1), 0);
+        int64_t score = is_list(spots) ? 0 : qn_reply_seconds(qn_reply_at(reply, 2 * i + 1));
         status = add_spot(spots, id, score, rank + i, err);
     }
     *ret_count = count;
@@ -306,8 +307,8 @@ static quern_status start_at(struct qn_spots *spots, uint64_t rank, quern_error 
     if (status != QUERN_OK) {
         return status;
     }
-    spots->rank = (uint64_t)before;
-    uint64_t surplus = rank - (uint64_t)before;
+    spots->rank = (uint64_t)qn_number_clamp(before, 0, (int64_t)rank);
+    uint64_t surplus = rank - spots->rank;
     while (status == QUERN_OK && surplus > 0) {
         const struct qn_spot *passed = NULL;
         size_t count = 0;
@@ -331,7 +332,7 @@ static quern_status count_key(struct qn_spots *spots, uint64_t *ret_count, quern
     quern_status status = ask_number(&talk, &count, err);
     qn_talk_end(&talk);
     if (status == QUERN_OK) {
-        *ret_count = (uint64_t)count;
+        *ret_count = (uint64_t)qn_number_clamp(count, 0, UINT32_MAX); /* Redis holds no more */
     }
     return status;
 }

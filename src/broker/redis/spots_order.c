@@ -36,7 +36,7 @@ static void set_moment(const struct qn_spots *spots, struct qn_spot *spot,
                        const struct qn_reply *reply)
 {
     if (spots->state != QUERN_TASK_ARCHIVED && spots->state != QUERN_TASK_COMPLETED) {
-        int64_t due_at_ms = qn_reply_int(reply, 0);
+        int64_t due_at_ms = qn_reply_moment_ms(reply);
         if (due_at_ms > 0 && (due_at_ms + 999) / 1000 == spot->score) {
             spot->at_ms = due_at_ms;
         }
@@ -60,6 +60,7 @@ static quern_status set_completed(struct qn_spots *spots, size_t first, size_t c
     for (size_t i = first; i < first + count; i++) {
         if (spots->spots[i].at_ms == 0) {
             qn_talk_command(&talk, "HGET");
+            qn_talk_limit(&talk, QN_REPLY_TASKS_MAX);
             qn_look_task_key(&talk, spots->queue, &spots->spots[i]);
             qn_talk_text(&talk, "msg");
             asked++;

@@ -124,7 +124,14 @@ QUERN_NODISCARD quern_status qn_talk_reply(const struct qn_talk *talk, size_t in
 const struct qn_reply *qn_reply_at(const struct qn_reply *reply, size_t index);
 /* An integer, or a text that is one (also "12.0"); `otherwise` for everything else. */
 int64_t qn_reply_int(const struct qn_reply *reply, int64_t otherwise);
-uint64_t qn_reply_uint(const struct qn_reply *reply);    /* 0 for what is none */
+uint64_t qn_reply_uint(const struct qn_reply *reply); /* 0 for what is none */
+/* A moment in milliseconds, within what number.h says; 0 for what is none. */
+int64_t qn_reply_moment_ms(const struct qn_reply *reply);
+/* The same in whole seconds, as scores and asynq's moments are; also of a score that is so large
+ * that the server writes it with an exponent, or inf. */
+int64_t qn_reply_seconds(const struct qn_reply *reply);
+/* Microseconds from now, within what a duration may be; `otherwise` for what is no integer. */
+int64_t qn_reply_span_us(const struct qn_reply *reply, int64_t otherwise);
 const char *qn_reply_text(const struct qn_reply *reply); /* "" for what is no text */
 /* The status and text for an error reply to a command, or to the script if there is one. */
 quern_status qn_reply_refusal(const struct qn_link *link, const struct qn_reply *reply,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "broker/owner.h"
 #include "broker/redis/announce.h"
 #include "broker/redis/fields.h"
@@ -114,7 +115,7 @@ static quern_status keep_run(struct listing *listing, const char *queue,
     }
     status = make_room(listing, err);
     if (status == QUERN_OK) {
-        int64_t started_at_ms = qn_reply_int(qn_reply_at(reply, first + 2), 0);
+        int64_t started_at_ms = qn_reply_moment_ms(qn_reply_at(reply, first + 2));
         listing->runs[listing->run_count++] =
             (struct run){.worker_id = qn_reply_text(qn_reply_at(reply, first + 1)),
                          .info = {.task_id = id,
@@ -324,12 +325,12 @@ static quern_status read_go_runs(struct qn_arena *arena, const struct qn_reply *
         const struct qn_reply *value = qn_reply_at(values, i);
         status = qn_asynq_run_decode(arena, value->data, value->size, &run, err);
         if (status == QUERN_OK) {
-            runs[info->run_count++] =
-                (quern_worker_run_info){.task_id = run.task_id,
-                                        .task_type = run.task_type,
-                                        .queue = run.queue,
-                                        .started_at_ms = qn_asynq_time_ms(run.started_at),
-                                        .deadline_at_ms = qn_asynq_time_ms(run.deadline_at)};
+            runs[info->run_count++] = (quern_worker_run_info){
+                .task_id = run.task_id,
+                .task_type = run.task_type,
+                .queue = run.queue,
+                .started_at_ms = qn_moment_ms_of(qn_asynq_time_ms(run.started_at)),
+                .deadline_at_ms = qn_moment_ms_of(qn_asynq_time_ms(run.deadline_at))};
         }
     }
     return status == QUERN_E_NOMEM ? status : QUERN_OK;
@@ -353,8 +354,8 @@ static quern_status show_server(struct listing *listing, const struct qn_reply *
         .status = strcmp(server.status, "stopped") == 0 ? "quiet" : server.status,
         .queues = write_queues(arena, &server),
         .pid = server.pid,
-        .started_at_ms = qn_asynq_time_ms(server.started_at),
-        .heartbeat_at_ms = (expires_s - QN_SERVER_TTL_S) * 1000,
+        .started_at_ms = qn_moment_ms_of(qn_asynq_time_ms(server.started_at)),
+        .heartbeat_at_ms = qn_moment_ms_of((expires_s - QN_SERVER_TTL_S) * 1000),
         .concurrency = server.concurrency > 0 ? (uint32_t)server.concurrency : 0,
         .strict_priority = server.strict ? 1 : 0,
     };
@@ -393,7 +394,7 @@ static quern_status show_servers(struct listing *listing, quern_error *err)
     for (size_t i = 0; status == QUERN_OK && !listing->stopped && i + 1 < servers->count; i += 2) {
         const struct qn_reply *text;
         const struct qn_reply *runs;
-        int64_t expires_s = qn_reply_int(qn_reply_at(servers, i + 1), 0);
+        int64_t expires_s = qn_reply_seconds(qn_reply_at(servers, i + 1));
         if (expires_s * 1000 >= listing->now_ms / 1000 * 1000 &&
             qn_talk_reply(talk, first + i, &text, NULL) == QUERN_OK &&
             qn_talk_reply(talk, first + i + 1, &runs, NULL) == QUERN_OK) {

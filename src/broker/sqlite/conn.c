@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/number.h"
 
 #define BUSY_NAP_US_MIN 50
 #define BUSY_NAP_US_MAX 800
@@ -317,4 +318,28 @@ const char *qn_query_column_text(const struct qn_query *query, int column)
 {
     const unsigned char *text = sqlite3_column_text(query->statement, column);
     return text == NULL ? "" : (const char *)text;
+}
+
+int64_t qn_column_moment_ms(sqlite3_stmt *row, int column)
+{
+    return qn_moment_ms_of(sqlite3_column_int64(row, column));
+}
+
+int64_t qn_column_duration_ms(sqlite3_stmt *row, int column)
+{
+    return qn_duration_ms_of(sqlite3_column_int64(row, column));
+}
+
+int64_t qn_column_count(sqlite3_stmt *row, int column)
+{
+    return qn_number_clamp(sqlite3_column_int64(row, column), 0, INT32_MAX);
+}
+
+quern_retry_policy qn_column_retry(sqlite3_stmt *row, int first_column)
+{
+    int64_t kind = sqlite3_column_int64(row, first_column);
+    bool is_known = kind >= QUERN_RETRY_DEFAULT && kind <= QUERN_RETRY_EXPONENTIAL;
+    return (quern_retry_policy){.kind = is_known ? (int32_t)kind : QUERN_RETRY_DEFAULT,
+                                .base_ms = qn_column_duration_ms(row, first_column + 1),
+                                .cap_ms = qn_column_duration_ms(row, first_column + 2)};
 }

@@ -22,6 +22,7 @@
 
 #include "base/random.h"
 #include "quern/status.h"
+#include "quern/task.h"
 
 #define QN_CONN_STATEMENTS_MAX 256 /* slots of the hash table; about 90 are used */
 
@@ -90,5 +91,13 @@ QUERN_NODISCARD quern_status qn_query_run(struct qn_query *query, int64_t *ret_c
 int64_t qn_query_column_sane(const struct qn_query *query, int column);
 /* The text of a column, "" for NULL; valid until the next row. */
 const char *qn_query_column_text(const struct qn_query *query, int column);
+
+/* Numbers of a row, clamped (number.h), as anybody can write anything into the file: a moment, a
+ * duration, and a count, which is at most INT32_MAX. */
+int64_t qn_column_moment_ms(sqlite3_stmt *row, int column);
+int64_t qn_column_duration_ms(sqlite3_stmt *row, int column);
+int64_t qn_column_count(sqlite3_stmt *row, int column);
+/* Of three columns: kind, base_ms, cap_ms. */
+quern_retry_policy qn_column_retry(sqlite3_stmt *row, int first_column);
 
 #endif

@@ -52,7 +52,7 @@ static quern_status read_latency(const struct queue_look *look, int64_t queue_no
     qn_query_int(&query, queue_no);
     int64_t latency_ms = 0;
     while (qn_query_row(&query)) {
-        int64_t waited_ms = look->now_ms - sqlite3_column_int64(query.statement, 0);
+        int64_t waited_ms = look->now_ms - qn_column_moment_ms(query.statement, 0);
         latency_ms = waited_ms > latency_ms ? waited_ms : latency_ms;
     }
     quern_status status = qn_query_finish(&query, err);
@@ -71,7 +71,7 @@ static uint64_t column_count(const struct qn_query *query, int column)
 static void read_queue(const struct qn_query *query, quern_queue_info *info)
 {
     info->name = qn_query_column_text(query, 1);
-    info->paused_at_ms = sqlite3_column_int64(query->statement, 2);
+    info->paused_at_ms = qn_column_moment_ms(query->statement, 2);
     info->processed_total = column_count(query, 3);
     info->failed_total = column_count(query, 4);
     info->trimmed_total = column_count(query, 5);

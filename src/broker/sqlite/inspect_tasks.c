@@ -7,6 +7,7 @@
  * memory is that of one task. All in one read transaction: the page is one moment of the file. */
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "broker/sqlite/inspect.h"
 #include "broker/sqlite/inspect_sql.h"
 
@@ -38,6 +39,27 @@ struct columns {
 static int64_t next_int(struct columns *columns)
 {
     return sqlite3_column_int64(columns->query->statement, columns->next++);
+}
+
+static int64_t next_count(struct columns *columns)
+{
+    return qn_column_count(columns->query->statement, columns->next++);
+}
+
+static int64_t next_moment_ms(struct columns *columns)
+{
+    return qn_column_moment_ms(columns->query->statement, columns->next++);
+}
+
+static int64_t next_duration_ms(struct columns *columns)
+{
+    return qn_column_duration_ms(columns->query->statement, columns->next++);
+}
+
+static quern_retry_policy next_retry(struct columns *columns)
+{
+    columns->next += 3;
+    return qn_column_retry(columns->query->statement, columns->next - 3);
 }
 
 static const char *next_text(struct columns *columns)
@@ -74,17 +96,15 @@ static void read_task(struct columns *columns, struct quern_task_info *info)
     task->state = (quern_task_state)next_int(columns);
     task->payload = next_blob(columns, &task->payload_size);
     info->result = next_blob(columns, &info->result_size);
-    task->retry_max = next_int(columns);
-    info->retry_count = next_int(columns);
-    info->crash_count = next_int(columns);
-    task->retry.kind = (int32_t)next_int(columns);
-    task->retry.base_ms = next_int(columns);
-    task->retry.cap_ms = next_int(columns);
+    task->retry_max = next_count(columns);
+    info->retry_count = next_count(columns);
+    info->crash_count = next_count(columns);
+    task->retry = next_retry(columns);
     info->error = next_text(columns);
-    info->failed_at_ms = next_int(columns);
-    task->timeout_ms = next_int(columns);
-    task->deadline_at_ms = next_int(columns);
-    task->retention_ms = next_int(columns);
+    info->failed_at_ms = next_moment_ms(columns);
+    task->timeout_ms = next_duration_ms(columns);
+    task->deadline_at_ms = next_moment_ms(columns);
+    task->retention_ms = next_duration_ms(columns);
     task->group = next_text_or_null(columns);
 }
 
@@ -93,18 +113,18 @@ static void read_past(struct columns *columns, const struct listing *listing,
 {
     bool active = info->task.state == QUERN_TASK_ACTIVE;
     bool dated = !active && info->task.state != QUERN_TASK_PENDING;
-    int64_t at_ms = next_int(columns);
+    int64_t at_ms = next_moment_ms(columns);
     info->at_ms = dated ? at_ms : 0;
-    info->enqueued_at_ms = next_int(columns);
-    info->task.process_at_ms = next_int(columns);
-    int64_t started_at_ms = next_int(columns);
+    info->enqueued_at_ms = next_moment_ms(columns);
+    info->task.process_at_ms = next_moment_ms(columns);
+    int64_t started_at_ms = next_moment_ms(columns);
     info->started_at_ms = active ? started_at_ms : 0;
-    info->completed_at_ms = next_int(columns);
+    info->completed_at_ms = next_moment_ms(columns);
     info->cause = cause_of(next_int(columns));
     info->fence = (uint64_t)next_int(columns);
     info->orphaned = next_int(columns) <= listing->leases_over_ms && active;
     info->worker = next_text(columns);
-    info->progress = (int32_t)next_int(columns);
+    info->progress = (int32_t)qn_number_clamp(next_int(columns), -1, 100);
     info->progress_note = next_text(columns);
 }
 

@@ -4,13 +4,6 @@
 #include "broker/sqlite/lease_sql.h"
 #include "broker/sqlite/taking.h"
 
-/* No task lives longer than durations go. */
-static int64_t read_life_ms(sqlite3_stmt *row)
-{
-    int64_t life_ms = sqlite3_column_int64(row, 21);
-    return life_ms >= 0 && life_ms <= QN_DURATION_MS_MAX ? life_ms : 0;
-}
-
 /* Copies the present row into one block; in the lot. */
 static struct qn_leased *copy_row(struct qn_lot *lot, sqlite3_stmt *row, const char *queue)
 {
@@ -32,14 +25,12 @@ static struct qn_leased *copy_row(struct qn_lot *lot, sqlite3_stmt *row, const c
                 .type = (const char *)sqlite3_column_text(row, 3),
                 .payload = payload,
                 .payload_size = payload_size,
-                .retry_max = sqlite3_column_int64(row, 5),
-                .retry = {.kind = sqlite3_column_int(row, 6),
-                          .base_ms = sqlite3_column_int64(row, 7),
-                          .cap_ms = sqlite3_column_int64(row, 8)},
-                .process_at_ms = sqlite3_column_int64(row, 18),
-                .timeout_ms = sqlite3_column_int64(row, 9),
-                .deadline_at_ms = sqlite3_column_int64(row, 10),
-                .retention_ms = sqlite3_column_int64(row, 11),
+                .retry_max = qn_column_count(row, 5),
+                .retry = qn_column_retry(row, 6),
+                .process_at_ms = qn_column_moment_ms(row, 18),
+                .timeout_ms = qn_column_duration_ms(row, 9),
+                .deadline_at_ms = qn_column_moment_ms(row, 10),
+                .retention_ms = qn_column_duration_ms(row, 11),
                 .unique_key = (const char *)sqlite3_column_text(row, 12),
                 .group = (const char *)sqlite3_column_text(row, 13),
                 .headers = headers,
@@ -48,9 +39,9 @@ static struct qn_leased *copy_row(struct qn_lot *lot, sqlite3_stmt *row, const c
             },
         .token = (uint64_t)sqlite3_column_int64(row, 19),
         .row = sqlite3_column_int64(row, 0),
-        .retry_count = sqlite3_column_int64(row, 15),
-        .crash_count = sqlite3_column_int64(row, 16),
-        .life_ms = read_life_ms(row),
+        .retry_count = qn_column_count(row, 15),
+        .crash_count = qn_column_count(row, 16),
+        .life_ms = qn_column_duration_ms(row, 21),
         .cause = (quern_cause)sqlite3_column_int(row, 17),
         .started = sqlite3_column_int(row, 20) != 0,
     };

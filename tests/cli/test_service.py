@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Who serves what: why a task waits, what to do, queues without workers, and what doctor says."""
+
+import contextlib
+import signal
+import sqlite3
+
+import lib_cli
+from lib_cli import CliTest, EXIT_FAILURE, only
+
+
+class ServiceTest(CliTest):
+    def why(self, task_id):
+        """What inspect says of it, as text and as JSON alike."""
+        text = self.ok("task", "inspect", task_id)
+        task = self.task(task_id)
+        if task["waits_because"]:
+            self.assertIn("waits because:", text)
+            self.assertIn("what to do:", text)
+        else:
+            self.assertNotIn("waits because:", text)
+        return task["waits_because"], task["what_to_do"]
+
+    def start_worker(self, *options, kind="t"):
+        self.ok("db", "init")
+        worker = self.start("work", "--exec", f"{kind}=read x < never", *options)
+        self.wait_until(lambda: [each for each in self.json("worker", "list")
+                                 if each["pid"] == worker.pid], "it has announced itself")
+        return worker
+
+    def column(self, name):
+        """The cells of one column of queue list."""
+        lines = self.ok("queue", "list").splitlines()
+        place = lines[0].split().index(name)
+        return {line.split()[0]: line.split()[place] for line in lines[1:]}
+
+    def test_queue_without_a_worker_is_said_wherever_it_is_seen(self):
+        task_id = self.enqueue("t")
+        because, advice = self.why(task_id)
+        self.assertEqual(because, "no live worker serves queue default")
+        self.assertIn("quern work --queue default --exec 't=COMMAND'", advice)
+        self.assertEqual(self.column("WORKERS"), {"default": "none!"})
+        self.assertIn("none!", self.ok("stats"))
+        self.assertEqual(self.json("stats")["queues"][0]["workers"], 0)
+        report = self.quern("doctor")
+        self.assertEqual(report.returncode, 0)
+        self.assertIn("no live worker serves queue default", report.stdout)
+        self.assertIn("no live worker", self.quern("doctor", "--strict").stdout)
+        self.assertEqual(self.quern("doctor", "--strict").returncode, EXIT_FAILURE)
+        self.fifo("never")
+        self.start_worker()
+        self.wait_until(lambda: self.state(task_id) == "active", "it runs")
+        self.assertEqual(self.why(task_id), ("", ""))
+        self.assertEqual(self.column("WORKERS"), {"default": "1"})
+        waiting = self.enqueue("t")
+        self.start_worker("--queue", "other")
+        self.assertEqual(self.column("WORKERS"), {"default": "1", "other": "1"})
+        self.assertNotIn("no live", self.why(waiting)[0])
+
+    def test_paused_queue_is_said_with_the_way_out(self):
+        task_id = self.enqueue("t")
+        self.ok("queue", "pause", "default")
+        because, advice = self.why(task_id)
+        self.assertRegex(because, r"queue default is paused since 20\d\d-")
+        self.assertEqual(advice, "quern queue resume default")
+        self.assertIn("is paused since", self.ok("doctor"))
+
+    def test_type_that_nobody_serves_is_said(self):
+        self.fifo("never")
+        self.start_worker()
+        task_id = self.enqueue("unknown")
+        because, advice = self.why(task_id)
+        if self.state(task_id) == "pending":
+            self.assertEqual(because, "no live worker of queue default serves type unknown")
+        else:
+            self.assertIn("it is tried again at", because)
+        self.assertNotEqual(advice, "")
+        served = self.json("worker", "list")[0]
+        self.assertEqual((served["types"], served["hang"]), (["t"], 0))
+
+    def test_quiet_workers_are_said(self):
+        worker = self.start_worker()
+        worker.send_signal(signal.SIGTSTP)
+        self.wait_until(lambda: self.json("worker", "list")[0]["status"] == "quiet", "it is quiet")
+        because, advice = self.why(self.enqueue("t"))
+        self.assertIn(f"process {worker.pid}, is quiet", because)
+        self.assertIn(f"kill -CONT {worker.pid}", advice)
+
+    def test_busy_workers_and_later_moments_are_said(self):
+        self.fifo("never")
+        self.start_worker("--concurrency", "1")
+        running = self.enqueue("t")
+        self.wait_state(running, "active")
+        self.assertIn("all slots of the workers", self.why(self.enqueue("t"))[0])
+        later = self.enqueue("t", "--in", "1h")
+        self.assertIn("it is due at 20", self.why(later)[0])
+
+    def test_dead_worker_whose_lease_must_run_out_is_said(self):
+        self.fifo("never")
+        worker = self.start_worker()
+        task_id = self.enqueue("t")
+        self.wait_state(task_id, "active")
+        worker.kill()
+        self.end(worker)
+        because, advice = self.why(task_id)
+        self.assertIn("its worker is dead, and its lease has to run out", because)
+        self.assertIn("start a worker for queue default", advice)
+
+    @only("sqlite")
+    def test_stuck_worker_is_shown_and_fails_the_doctor(self):
+        worker = self.start_worker("--concurrency", "2")
+        worker.send_signal(signal.SIGSTOP)  # so that its record stays as it is written here
+        with contextlib.closing(sqlite3.connect(self.broker, isolation_level=None)) as db:
+            db.execute("UPDATE quern_worker SET status = 'stuck',"
+                       " queues = 'default=1' || char(31) || '3' || char(31) || 't'")
+        self.assertIn("0/2, 3 hang", self.ok("worker", "list"))
+        self.assertEqual(self.json("worker", "list")[0]["queues"], "default=1")
+        report = self.quern("doctor")
+        self.assertEqual(report.returncode, EXIT_FAILURE)
+        self.assertIn("3 handlers of the worker on", report.stdout)
+        self.assertIn("restart it", report.stdout)
+        because, advice = self.why(self.enqueue("t"))
+        self.assertIn("is stuck", because)
+        self.assertIn("restart that process", advice)
+        worker.kill()
+
+
+if __name__ == "__main__":
+    lib_cli.main()

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/* test_planted.c - numbers that nobody would write in earnest stand where tasks are: in columns, in
+ * fields, scores, counters and messages. Every operation goes over them; with the sanitizer none
+ * may overflow, and what comes out is within the limits. */
+#include "lib_contract.h"
+
+#include <sqlite3.h>
+#include <string.h>
+
+#include "lib_round.h"
+
+#define TASK_COUNT 8
+#define Q "asynq:{default}:"
+
+/* One task in each state, and one more that is pending. */
+static void set_up(struct contract *c)
+{
+    static const quern_task tasks[TASK_COUNT] = {
+        {.id = "t0", .retry_max = 9, .retention_ms = 60000},
+        {.id = "t1", .retention_ms = 3600000},
+        {.id = "t2"},
+        {.id = "t3"},
+        {.id = "t4", .delay_ms = 60000},
+        {.id = "t5", .group = "g"},
+        {.id = "t6"},
+        {.id = "t7", .timeout_ms = 1500, .unique_ms = 60000},
+    };
+    static const enum qn_outcome_kind ends[] = {QN_GIVE_BACK, QN_DONE, QN_RETRY, QN_ARCHIVE};
+    struct qn_leased *active = NULL;
+    for (size_t i = 0; i < TASK_COUNT; i++) {
+        quern_task task = tasks[i];
+        task.type = "t";
+        task.queue = "default";
+        contract_enqueue(c, &task);
+        if (i > 0 && i < TEST_COUNT(ends)) {
+            assert_int_equal(contract_finish(c, contract_take_id(c, "default", task.id), ends[i]),
+                             QN_APPLIED);
+        } else if (i == 0) {
+            active = contract_take_id(c, "default", task.id);
+        }
+    }
+    qn_leased_free(active);
+}
+
+static void go_round(struct contract *c, const char *what, const char *value)
+{
+    struct test_round round = {.broker = c->broker, .worker_id = "round"};
+    test_round(&round);
+    if (round.strange != NULL) {
+        fail_msg("%s = %s: %s is %lld", what, value, round.strange, (long long)round.number);
+    }
+}
+
+/* --- SQLite ----------------------------------------------------------------------------- */
+
+static const char *const integers[] = {
+    "9223372036854775807", "-9223372036854775808", "9223372036854775", "9007199254740993", "-1",
+};
+
+static const char *const columns[] = {
+    "place",         "at_ms",        "token",           "lease_until",  "worker",
+    "started_at_ms", "cause",        "retry_count",     "retry_max",    "crash_count",
+    "crashed_at_ms", "timeout_ms",   "deadline_at_ms",  "retention_ms", "enqueued_at_ms",
+    "due_at_ms",     "failed_at_ms", "completed_at_ms", "retry_kind",   "retry_base_ms",
+    "retry_cap_ms",  "progress",
+};
+
+/* Of the other tables. */
+static const char *const others[] = {
+    "quern_meta SET counter",
+    "quern_queue SET paused_at_ms",
+    "quern_queue SET processed",
+    "quern_queue SET failed",
+    "quern_queue SET trimmed",
+    "quern_queue SET crash_streak",
+    "quern_lock SET until_ms",
+    "quern_day SET processed",
+    "quern_day SET day",
+    "quern_worker SET pid",
+    "quern_worker SET concurrency",
+    "quern_worker SET started_at_ms",
+    "quern_worker SET heartbeat_at_ms",
+    "quern_session SET sequence",
+    "quern_session SET at_ms",
+};
+
+static void execute(sqlite3 *db, const char *sql)
+{
+    char *why = NULL;
+    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) {
+        fail_msg("%s: %s", sql, why);
+    }
+}
+
+static void empty(sqlite3 *db)
+{
+    execute(db, "DELETE FROM quern_task; DELETE FROM quern_queue; DELETE FROM quern_lock;"
+                "DELETE FROM quern_day; DELETE FROM quern_worker; DELETE FROM quern_session;"
+                "UPDATE quern_meta SET counter = 1000");
+}
+
+static sqlite3 *open_beside(struct contract *c)
+{
+    sqlite3 *db = NULL;
+    char path[TEST_DIR_SIZE + 32];
+    (void)snprintf(path, sizeof path, "%s/tasks.db", c->place.dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    execute(db, "PRAGMA ignore_check_constraints = 1; PRAGMA synchronous = OFF");
+    return db;
+}
+
+static void numbers_in_columns_overflow_nowhere(struct contract *c)
+{
+    sqlite3 *db = open_beside(c);
+    char sql[256];
+    for (size_t first = 0; first < TEST_COUNT(columns); first++) {
+        empty(db);
+        set_up(c);
+        for (size_t task = 0; task < TASK_COUNT; task++) {
+            size_t column = (first + 3 * task) % TEST_COUNT(columns);
+            size_t value = (column + task) % TEST_COUNT(integers);
+            (void)snprintf(sql, sizeof sql, "UPDATE quern_task SET %s = %s WHERE id = 't%zu'",
+                           columns[column], integers[value], task);
+            execute(db, sql);
+        }
+        go_round(c, columns[first], "and others");
+    }
+    (void)sqlite3_close(db);
+}
+
+static void numbers_in_other_tables_overflow_nowhere(struct contract *c)
+{
+    sqlite3 *db = open_beside(c);
+    char sql[256];
+    for (size_t i = 0; i < TEST_COUNT(others); i++) {
+        for (size_t v = 0; v < 2; v++) {
+            empty(db);
+            set_up(c);
+            contract_announce(c->broker, CONTRACT_WORKER);
+            (void)snprintf(sql, sizeof sql, "UPDATE %s = %s", others[i], integers[v]);
+            execute(db, sql);
+            go_round(c, others[i], integers[v]);
+        }
+    }
+    (void)sqlite3_close(db);
+}
+
+/* --- Redis ------------------------------------------------------------------------------ */
+
+static const char *const numbers[] = {
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9007199254740993",
+    "99999999999999999999999",
+    "9e15",
+    "1e308",
+    "inf",
+    "nan",
+    "-1",
+};
+
+/* A '#' stands for the number. */
+static const struct {
+    const char *name;
+    const char *text;
+} fields[] = {
+    {"pending_since", "#"},
+    {"quern_opts", "# # # 2 # #"},
+    {"quern_opts", "1800000000000 # 0 0 # 0 0"},
+    {"quern_past", "# # # # # #"},
+    {"quern_past", "1 1800000000000 # # 2 #"},
+    {"quern_run", "1 # # # worker-1"},
+    {"quern_run", "1 1800000000000 # 1800000030000 worker-1"},
+    {"quern_progress", "# half"},
+};
+
+static const char *const zsets[] = {"lease",     "retry",     "archived", "completed",
+                                    "scheduled", "quern:due", "g:g"};
+
+static struct test_redis *server(void)
+{
+    return test_place_server();
+}
+
+static void fill_in(char out[400], const char *text, const char *number)
+{
+    size_t size = 0;
+    for (; *text != '\0'; text++) {
+        size += (size_t)snprintf(out + size, 400 - size, "%.*s", *text == '#' ? 60 : 1,
+                                 *text == '#' ? number : text);
+    }
+}
+
+static void numbers_in_fields_overflow_nowhere(struct contract *c)
+{
+    char text[400];
+    for (size_t v = 0; v < TEST_COUNT(numbers); v++) {
+        for (size_t first = 0; first < TEST_COUNT(fields); first++) {
+            (void)test_redis_do(server(), "FLUSHDB");
+            set_up(c);
+            for (size_t task = 0; task < TASK_COUNT; task++) {
+                size_t field = (first + task) % TEST_COUNT(fields);
+                fill_in(text, fields[field].text, numbers[v]);
+                (void)test_redis_do(server(), "HSET " Q "t:t%d %s %s", (int)task,
+                                    fields[field].name, text);
+            }
+            go_round(c, fields[first].name, numbers[v]);
+        }
+    }
+}
+
+static void numbers_in_scores_overflow_nowhere(struct contract *c)
+{
+    static const char *const scores[] = {"9223372036854775807",
+                                         "-9223372036854775808",
+                                         "9223372036854775",
+                                         "1e308",
+                                         "-1e308",
+                                         "inf",
+                                         "-inf",
+                                         "9007199254740993",
+                                         "-1",
+                                         "0.5"};
+    for (size_t v = 0; v < TEST_COUNT(scores); v++) {
+        (void)test_redis_do(server(), "FLUSHDB");
+        set_up(c);
+        for (size_t z = 0; z < TEST_COUNT(zsets); z++) {
+            for (int task = 0; task < TASK_COUNT; task++) {
+                (void)test_redis_do(server(), "ZADD " Q "%s XX %s t%d", zsets[z], scores[v], task);
+            }
+        }
+        (void)test_redis_do(server(), "ZADD asynq:servers %s asynq:servers:{h:1:s}", scores[v]);
+        go_round(c, "scores", scores[v]);
+    }
+}
+
+static void numbers_in_counters_overflow_nowhere(struct contract *c)
+{
+    static const struct {
+        const char *key;
+        const char *field; /* NULL: the key is a text */
+        const char *text;
+    } places[] = {
+        {"processed", NULL, "#"},
+        {"failed", NULL, "#"},
+        {"processed:2027-01-15", NULL, "#"},
+        {"failed:2027-01-15", NULL, "#"},
+        {"quern:meta", "fence", "#"},
+        {"quern:meta", "streak", "# t3"},
+        {"quern:meta", "trimmed", "#"},
+        {"quern:workers", "worker-1", "# active nowhere"},
+        {"quern:workers", "worker-2", "#"},
+    };
+    char text[400];
+    for (size_t v = 0; v < TEST_COUNT(numbers); v++) {
+        (void)test_redis_do(server(), "FLUSHDB");
+        set_up(c);
+        for (size_t i = 0; i < TEST_COUNT(places); i++) {
+            fill_in(text, places[i].text, numbers[v]);
+            if (places[i].field == NULL) {
+                (void)test_redis_do(server(), "SET " Q "%s %s", places[i].key, text);
+            } else {
+                (void)test_redis_do(server(), "HSET " Q "%s %s %s", places[i].key, places[i].field,
+                                    text);
+            }
+        }
+        go_round(c, "counters", numbers[v]);
+        (void)test_redis_do(server(), "FLUSHDB");
+        set_up(c);
+        (void)test_redis_do(server(), "SET " Q "paused %s", numbers[v]);
+        go_round(c, "paused", numbers[v]);
+    }
+}
+
+/* Of a message in protobuf the last field counts; these are its numbers, as varints. */
+static void numbers_in_messages_overflow_nowhere(struct contract *c)
+{
+    static const unsigned char tags[] = {5 << 3, 6 << 3, 8 << 3, 9 << 3, 11 << 3, 12 << 3, 13 << 3};
+    static const char append[] = "return redis.call('HSET', KEYS[1], 'msg', redis.call('HGET', "
+                                 "KEYS[1], 'msg') .. ARGV[1])";
+    static const char *const varints[] = {
+        "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",     /* INT64_MAX */
+        "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", /* INT64_MIN */
+        "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", /* -1 */
+        "\xff\xff\xff\xff\x07",                     /* INT32_MAX */
+    };
+    for (size_t v = 0; v < TEST_COUNT(varints); v++) {
+        for (size_t first = 0; first <= TEST_COUNT(tags); first++) {
+            (void)test_redis_do(server(), "FLUSHDB");
+            set_up(c);
+            for (size_t task = 0; task < TASK_COUNT; task++) {
+                char more[16];
+                size_t tag = (first + task) % TEST_COUNT(tags);
+                more[0] = (char)tags[tag];
+                size_t size = strlen(varints[v]);
+                memcpy(more + 1, varints[v], size);
+                (void)test_redis_do(server(), "EVAL %s 1 " Q "t:t%d %b", append, (int)task, more,
+                                    size + 1);
+            }
+            go_round(c, "message", "varint");
+        }
+    }
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("sqlite", numbers_in_columns_overflow_nowhere),
+    CONTRACT_TEST_ONLY("sqlite", numbers_in_other_tables_overflow_nowhere),
+    CONTRACT_TEST_ONLY("redis", numbers_in_fields_overflow_nowhere),
+    CONTRACT_TEST_ONLY("redis", numbers_in_scores_overflow_nowhere),
+    CONTRACT_TEST_ONLY("redis", numbers_in_counters_overflow_nowhere),
+    CONTRACT_TEST_ONLY("redis", numbers_in_messages_overflow_nowhere),
+};
+CONTRACT_MAIN(tests)

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+/* soak.c - a long run over one broker, in which everything happens at random: workers are killed or
+ * stand still, the wall clock jumps, the server restarts or stands still, connections are cut.
+ * At the end: is every task done, once or with a cause for each extra run?
+ *
+ * Short in `make check`; QUERN_SOAK_SECONDS says for how long else (scripts/soak). Tasks come from
+ * a thread of their own, which enqueues again what it was not told to be stored. */
+#include "soak.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "lib_proxy.h"
+
+#define WORKERS ((size_t)4)
+/* Prolonged each third of it: who stands still for longer than this may lose a lease. */
+#define CARELESS_MS (SOAK_LEASE_MS / 2)
+#define BATCH 5
+#define BATCH_GAP_MS 80
+#define EVENTS_MAX 100000
+#define TASKS_MAX ((size_t)1 << 20)
+#define PATIENCE_MS 180000
+#define KEPT_MS (24 * 3600 * INT64_C(1000)) /* so that an id that was stored can be told */
+#define SHORT_S 3
+
+/* --- The site --------------------------------------------------------------------------- */
+
+struct soak {
+    struct fault_site site;
+    const char *url; /* what workers and client use */
+    struct qn_random random;
+    struct test_redis *redis; /* NULL: not over Redis */
+    struct test_proxy *proxy;
+    struct test_child workers[WORKERS];
+    int64_t stopped_at_ms[WORKERS]; /* 0: it runs */
+    int64_t resume_at_ms[WORKERS];
+    struct soak_event *events;
+    size_t event_count;
+    int64_t clock_back_at_ms; /* 0: the wall clock is right */
+    int64_t turned_back_at_ms;
+    int64_t uncut_at_ms;
+    int64_t server_at_ms; /* when the server that is down comes back; 0: it is there */
+    bool server_stopped;
+    struct soak_times server_times; /* back, until the first start */
+    int64_t server_back_ms;         /* 0: somebody has started something since */
+    size_t book_size;
+    size_t kills, stops, jumps, restarts, ends;
+    pthread_t feeder;
+    _Atomic bool feeding;
+    _Atomic size_t stored;
+};
+
+static void note_event(struct soak *soak, struct soak_event event)
+{
+    assert_true(soak->event_count < EVENTS_MAX);
+    soak->events[soak->event_count++] = event;
+}
+
+static void spawn(struct soak *soak, size_t index)
+{
+    const char *args[] = {soak->url, soak->site.book, NULL};
+    soak->workers[index] = test_spawn("worker", args);
+}
+
+/* --- Tasks ------------------------------------------------------------------------------- */
+
+/* Whether all of them are known to be stored; a task that was stored before is a conflict. */
+static bool put_batch(quern_client *client, size_t first)
+{
+    quern_task tasks[BATCH];
+    char numbers[BATCH][24];
+    quern_enqueue_result results[BATCH];
+    quern_error err = {0};
+    bool all = true;
+    for (size_t i = 0; i < BATCH; i++) {
+        size_t number = first + i;
+        (void)snprintf(numbers[i], sizeof numbers[i], "%zu", number);
+        tasks[i] = (quern_task){.type = "any",
+                                .id = numbers[i],
+                                .payload = numbers[i],
+                                .payload_size = strlen(numbers[i]),
+                                .retention_ms = KEPT_MS,
+                                .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1500},
+                                .delay_ms = number % 10 == 2 ? 1 + (int64_t)(number % 3000) : 0};
+    }
+    quern_status status = quern_client_enqueue_batch(client, tasks, BATCH, results, &err);
+    for (size_t i = 0; status != QUERN_OK && i < BATCH; i++) {
+        all = all && (results[i].status == QUERN_OK || results[i].status == QUERN_E_CONFLICT);
+    }
+    return all;
+}
+
+static void *feed(void *argument)
+{
+    struct soak *soak = argument;
+    quern_client *client = NULL;
+    quern_error err = {0};
+    while (quern_client_open(soak->url, NULL, &client, &err) != QUERN_OK) {
+        test_pause_ms(BATCH_GAP_MS);
+    }
+    while (atomic_load(&soak->feeding) && atomic_load(&soak->stored) + BATCH <= TASKS_MAX) {
+        while (!put_batch(client, atomic_load(&soak->stored))) {
+            test_pause_ms(BATCH_GAP_MS);
+        }
+        (void)atomic_fetch_add(&soak->stored, BATCH);
+        test_pause_ms(BATCH_GAP_MS);
+    }
+    quern_client_free(client);
+    return NULL;
+}
+
+/* --- Faults ------------------------------------------------------------------------------ */
+
+static uint64_t dice(struct soak *soak, uint64_t below)
+{
+    return qn_random_below(&soak->random, below);
+}
+
+/* It stood still until now; it may take a moment until it sees that its leases are gone. */
+static void note_stop(struct soak *soak, size_t index, int64_t now_ms)
+{
+    if (soak->stopped_at_ms[index] != 0 && now_ms - soak->stopped_at_ms[index] >= CARELESS_MS) {
+        note_event(soak, (struct soak_event){.kind = SOAK_STOPPED,
+                                             .pid = soak->workers[index].pid,
+                                             .from_ms = soak->stopped_at_ms[index],
+                                             .until_ms = now_ms});
+    }
+    soak->stopped_at_ms[index] = 0;
+}
+
+static void kill_one(struct soak *soak, int64_t now_ms)
+{
+    size_t index = dice(soak, WORKERS);
+    note_stop(soak, index, now_ms);
+    note_event(soak, (struct soak_event){.kind = SOAK_LOST,
+                                         .pid = soak->workers[index].pid,
+                                         .from_ms = now_ms,
+                                         .until_ms = INT64_MAX});
+    test_child_kill(&soak->workers[index]);
+    soak->kills++;
+    spawn(soak, index);
+}
+
+static void stop_one(struct soak *soak, int64_t now_ms)
+{
+    size_t index = dice(soak, WORKERS);
+    if (soak->stopped_at_ms[index] == 0) {
+        (void)kill(soak->workers[index].pid, SIGSTOP);
+        soak->stopped_at_ms[index] = now_ms;
+        soak->resume_at_ms[index] = now_ms + 100 + (int64_t)dice(soak, 2 * SOAK_LEASE_MS);
+        soak->stops++;
+    }
+}
+
+static void resume(struct soak *soak, int64_t now_ms, bool all)
+{
+    for (size_t i = 0; i < WORKERS; i++) {
+        if (soak->stopped_at_ms[i] == 0 || (!all && now_ms < soak->resume_at_ms[i])) {
+            continue;
+        }
+        (void)kill(soak->workers[i].pid, SIGCONT);
+        note_stop(soak, i, now_ms);
+    }
+}
+
+static void jump(struct soak *soak, int64_t now_ms)
+{
+    soak_clock_jump((int64_t)dice(soak, 7200000) - 3600000);
+    soak->clock_back_at_ms = now_ms + (int64_t)dice(soak, 3000);
+    soak->jumps++;
+}
+
+/* Its leases are on that clock. */
+static void turn_server(struct soak *soak, int64_t now_ms, int64_t by_ms)
+{
+    test_redis_shift(soak->redis, by_ms * 1000);
+    soak->turned_back_at_ms = by_ms == 0 ? 0 : now_ms + (int64_t)dice(soak, 3000);
+    note_event(soak, (struct soak_event){.kind = SOAK_TURNED,
+                                         .from_ms = now_ms,
+                                         .until_ms = now_ms + SOAK_LEASE_MS});
+}
+
+static void end_server(struct soak *soak, int64_t now_ms)
+{
+    struct test_redis *redis = soak->redis;
+    soak->server_stopped = dice(soak, 4) == 0;
+    if (soak->server_stopped) {
+        (void)kill(redis->pid, SIGSTOP);
+    } else if (dice(soak, 2) == 0) {
+        test_redis_kill(redis);
+    } else {
+        test_redis_end(redis);
+    }
+    soak->server_at_ms = now_ms + 50 + (int64_t)dice(soak, 1500);
+    soak->restarts++;
+}
+
+static void start_server(struct soak *soak)
+{
+    struct test_redis *redis = soak->redis;
+    if (soak->server_stopped) {
+        (void)kill(redis->pid, SIGCONT);
+    } else {
+        test_redis_launch(redis);
+    }
+    test_redis_await(redis);
+    soak->server_at_ms = 0;
+    soak->server_back_ms = test_now_ms();
+    soak->book_size = fault_book_size(&soak->site);
+}
+
+static void do_something(struct soak *soak, int64_t now_ms)
+{
+    uint64_t what = dice(soak, 100);
+    bool redis = soak->redis != NULL;
+    if (what < 40) {
+        kill_one(soak, now_ms);
+    } else if (what < 60) {
+        stop_one(soak, now_ms);
+    } else if (what < 70) {
+        jump(soak, now_ms);
+    } else if (redis && what < 85) {
+        test_proxy_cut(soak->proxy, 1 + (unsigned)dice(soak, 50));
+        soak->uncut_at_ms = now_ms + (int64_t)dice(soak, 4000);
+    } else if (redis && what < 95 && soak->server_at_ms == 0) {
+        end_server(soak, now_ms);
+    } else if (redis && soak->server_at_ms == 0) {
+        turn_server(soak, now_ms, (int64_t)dice(soak, 20000) - 10000);
+    }
+}
+
+/* Who ended by itself is started again, as by a supervisor. */
+static void supervise(struct soak *soak)
+{
+    for (size_t i = 0; i < WORKERS; i++) {
+        int pid = soak->workers[i].pid;
+        int code = test_child_poll(&soak->workers[i]);
+        if (code >= 0) {
+            print_message("worker %d ended by itself with %d\n", pid, code);
+            note_event(soak, (struct soak_event){.kind = SOAK_LOST,
+                                                 .pid = pid,
+                                                 .from_ms = test_now_ms(),
+                                                 .until_ms = INT64_MAX});
+            soak->ends++;
+            spawn(soak, i);
+        }
+    }
+}
+
+/* What is over by itself; all: everything is. */
+static void heal(struct soak *soak, int64_t now_ms, bool all)
+{
+    resume(soak, now_ms, all);
+    if (soak->clock_back_at_ms != 0 && (all || now_ms >= soak->clock_back_at_ms)) {
+        soak_clock_jump(0);
+        soak->clock_back_at_ms = 0;
+    }
+    if (soak->server_at_ms != 0 && (all || now_ms >= soak->server_at_ms)) {
+        start_server(soak);
+    }
+    if (soak->turned_back_at_ms != 0 && (all || now_ms >= soak->turned_back_at_ms)) {
+        turn_server(soak, now_ms, 0);
+    }
+    if (soak->proxy != NULL && (all || now_ms >= soak->uncut_at_ms)) {
+        test_proxy_cut(soak->proxy, 0);
+    }
+    if (soak->server_back_ms != 0 && fault_book_size(&soak->site) > soak->book_size) {
+        soak_note_ms(&soak->server_times, test_now_ms() - soak->server_back_ms);
+        soak->server_back_ms = 0;
+    }
+    supervise(soak);
+}
+
+/* --- The end ----------------------------------------------------------------------------- */
+
+struct remainder {
+    uint64_t size; /* of all queues, whatever their state */
+    uint64_t archived;
+    uint64_t open; /* neither archived nor completed */
+};
+
+static struct remainder look(const struct soak *soak)
+{
+    struct remainder remainder = {0};
+    quern_inspector *inspector = NULL;
+    quern_queue_list *list = NULL;
+    quern_error err = {0};
+    assert_ok(quern_inspector_open(soak->site.url, NULL, &inspector, &err), err);
+    assert_ok(quern_inspector_queues(inspector, &list, &err), err);
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        const quern_queue_info *queue = quern_queue_list_at(list, i);
+        remainder.size += queue->size;
+        remainder.archived += queue->counts[QUERN_TASK_ARCHIVED];
+        remainder.open +=
+            queue->size - queue->counts[QUERN_TASK_ARCHIVED] - queue->counts[QUERN_TASK_COMPLETED];
+    }
+    quern_queue_list_free(list);
+    quern_inspector_free(inspector);
+    return remainder;
+}
+
+static void show_finding(const quern_finding *finding, void *user)
+{
+    size_t *violated = user;
+    if (finding->severity >= 2) {
+        print_error("%s %s/%s: %s\n", finding->invariant, finding->queue, finding->id,
+                    finding->text);
+        *violated += 1;
+    }
+}
+
+/* Counts what never ended and is yet completed, or archived for another reason than our kills. */
+static size_t count_odd(quern_inspector *inspector, const bool *ends, size_t stored)
+{
+    size_t odd = 0;
+    for (size_t i = 0; i < stored; i++) {
+        quern_task_info *info = NULL;
+        quern_error err = {0};
+        char id[24];
+        (void)snprintf(id, sizeof id, "%zu", i);
+        if (ends[i] ||
+            quern_inspector_task(inspector, "default", id, &info, &err) == QUERN_E_NOT_FOUND) {
+            continue;
+        }
+        assert_non_null(info);
+        int state = quern_task_info_state(info);
+        bool poison = strstr(quern_task_info_error(info), "poison") != NULL;
+        if (state == QUERN_TASK_COMPLETED || (state == QUERN_TASK_ARCHIVED && !poison)) {
+            print_error("task %s never ended, but is in state %d: %s\n", id, state,
+                        quern_task_info_error(info));
+            odd++;
+        }
+        quern_task_info_free(info);
+    }
+    return odd;
+}
+
+static size_t check(const struct soak *soak, const bool *ends, size_t stored)
+{
+    quern_inspector *inspector = NULL;
+    quern_error err = {0};
+    size_t violated = 0;
+    assert_ok(quern_inspector_open(soak->site.url, NULL, &inspector, &err), err);
+    assert_ok(quern_inspector_check(inspector, false, show_finding, &violated, &err), err);
+    violated += count_odd(inspector, ends, stored);
+    quern_inspector_free(inspector);
+    return violated;
+}
+
+/* Nothing is done to them any more: everything must come to its end. */
+static void settle(struct soak *soak)
+{
+    int64_t end_ms = test_now_ms() + PATIENCE_MS;
+    while (look(soak).open > 0 && test_now_ms() < end_ms) {
+        heal(soak, test_now_ms(), true);
+        test_pause_ms(50);
+    }
+}
+
+static void judge(struct soak *soak)
+{
+    size_t count = 0;
+    struct fault_record *records = fault_book_read(&soak->site, &count);
+    size_t stored = atomic_load(&soak->stored);
+    const struct soak_book book = {.records = records,
+                                   .count = count,
+                                   .events = soak->events,
+                                   .event_count = soak->event_count,
+                                   .task_count = TASKS_MAX};
+    struct soak_verdict verdict = {0};
+    bool *ends = calloc(TASKS_MAX, sizeof *ends);
+    assert_non_null(ends);
+    soak_judge(&book, ends, &verdict);
+    struct remainder left = look(soak);
+    size_t lost = stored > left.size ? stored - left.size : 0;
+    verdict.unexplained += check(soak, ends, stored);
+    print_message("%s: %zu tasks, %zu kills, %zu stops, %zu jumps, %zu restarts, %zu workers ended"
+                  " by themselves, %zu extra starts, %zu tasks convicted by our kills\n",
+                  soak->site.place.broker, stored, soak->kills, soak->stops, soak->jumps,
+                  soak->restarts, soak->ends, verdict.extra, (size_t)left.archived);
+    soak_print_times("  dead worker to running again", &verdict.worker);
+    soak_print_times("  Redis back to first start", &soak->server_times);
+    print_message("%s: %zu lost, %zu stuck, %zu unexplained\n", soak->site.place.broker, lost,
+                  (size_t)left.open, verdict.unexplained);
+    assert_int_equal(lost + left.open + verdict.unexplained, 0);
+    free(ends);
+    free(verdict.worker.ms);
+    free(records);
+}
+
+static struct soak *soak_open(void)
+{
+    struct soak *soak = calloc(1, sizeof *soak);
+    assert_non_null(soak);
+    soak->events = calloc(EVENTS_MAX, sizeof *soak->events);
+    assert_non_null(soak->events);
+    uint64_t seed = test_seed();
+    qn_random_init_seed(&soak->random, seed);
+    fault_site_open(&soak->site);
+    soak_clock_open(soak->site.book);
+    soak->url = soak->site.url;
+    if (test_place_is(&soak->site.place, "redis")) {
+        /* What it has answered it must know after any end. */
+        soak->redis = test_place_server();
+        test_redis_configure(soak->redis, "appendfsync always");
+        (void)test_redis_do(soak->redis, "CONFIG SET appendfsync always");
+        soak->proxy = test_proxy_start(soak->redis, seed);
+        soak->url = test_proxy_url(soak->proxy);
+    }
+    for (size_t i = 0; i < WORKERS; i++) {
+        spawn(soak, i);
+    }
+    atomic_store(&soak->feeding, true);
+    assert_int_equal(pthread_create(&soak->feeder, NULL, feed, soak), 0);
+    return soak;
+}
+
+static void soak_close(struct soak *soak)
+{
+    for (size_t i = 0; i < WORKERS; i++) {
+        test_child_say(&soak->workers[i], 'q');
+        assert_int_equal(test_child_join(&soak->workers[i]), 0);
+    }
+    if (soak->proxy != NULL) {
+        test_proxy_stop(soak->proxy);
+    }
+    soak_clock_close();
+    fault_site_close(&soak->site);
+    free(soak->server_times.ms);
+    free(soak->events);
+    free(soak);
+}
+
+static void nothing_is_lost_stuck_or_unexplained_whatever_happens(void **state)
+{
+    (void)state;
+    const char *text = getenv("QUERN_SOAK_SECONDS");
+    int64_t end_ms = test_now_ms() + 1000 * (text == NULL ? SHORT_S : strtol(text, NULL, 10));
+    struct soak *soak = soak_open();
+    int64_t next_ms = test_now_ms() + 500;
+    while (test_now_ms() < end_ms) {
+        int64_t now_ms = test_now_ms();
+        if (now_ms >= next_ms) {
+            do_something(soak, now_ms);
+            next_ms = now_ms + 100 + (int64_t)dice(soak, 1200);
+        }
+        heal(soak, now_ms, false);
+        test_pause_ms(5);
+    }
+    heal(soak, test_now_ms(), true);
+    atomic_store(&soak->feeding, false);
+    assert_int_equal(pthread_join(soak->feeder, NULL), 0);
+    settle(soak);
+    judge(soak);
+    soak_close(soak);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(nothing_is_lost_stuck_or_unexplained_whatever_happens),
+};
+
+int main(int argc, char **argv)
+{
+    static const struct test_role roles[] = {{.name = "worker", .main = soak_worker}};
+    const struct test_group group = {"soak", tests, TEST_COUNT(tests), roles, TEST_COUNT(roles)};
+    return test_main_over_brokers(argc, argv, &group);
+}

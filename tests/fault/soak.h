@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* soak.h - what the soak test's parts share: what was done to whom and when, so that the judge can
+ * say which extra start is explained by what. */
+#ifndef TESTS_FAULT_SOAK_H
+#define TESTS_FAULT_SOAK_H
+
+#include "lib_fault.h"
+
+/* A run that failed as it was asked to; follows enum fault_kind. */
+#define SOAK_FAILED 3
+
+#define SOAK_LEASE_MS 5000
+
+/* The wall clock of this process and of the workers; where it is made known stands with the book.
+ */
+void soak_clock_open(const char *book);
+void soak_clock_close(void);
+void soak_clock_jump(int64_t ms); /* so far from the real one; 0: back */
+
+/* The role of the workers: argv: URL, book. */
+int soak_worker(int argc, char **argv);
+
+/* Something that explains extra starts. All moments are real, monotonic. */
+struct soak_event {
+    enum {
+        SOAK_LOST,    /* the process was killed, or ended by itself */
+        SOAK_STOPPED, /* it stood still for longer than its lease lasts without care */
+        SOAK_TURNED   /* the server's clock jumped: all its leases are over */
+    } kind;
+    int pid; /* 0: all */
+    int64_t from_ms;
+    int64_t until_ms;
+};
+
+struct soak_times {
+    int64_t *ms;
+    size_t count;
+    size_t room;
+};
+
+struct soak_book {
+    const struct fault_record *records;
+    size_t count;
+    const struct soak_event *events;
+    size_t event_count;
+    size_t task_count;
+};
+
+struct soak_verdict {
+    size_t unexplained;
+    size_t extra;             /* starts after the first of a task */
+    size_t ended;             /* tasks */
+    struct soak_times worker; /* a worker died: until each of its runs ran again */
+};
+
+void soak_note_ms(struct soak_times *times, int64_t ms);
+/* Prints p50, p99 and the greatest. */
+void soak_print_times(const char *what, struct soak_times *times);
+/* ends: by task, whether it has ended well; of task_count entries. */
+void soak_judge(const struct soak_book *book, bool *ends, struct soak_verdict *ret_verdict);
+
+#endif

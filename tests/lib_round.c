@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_round.c - every operation of a broker, and a look at each number that comes out of it. */
+#include "lib_round.h"
+
+#include "base/limits.h"
+
+#define ROOM 8
+
+static const char *const queues[] = {"default"};
+
+static void note(struct test_round *round, const char *what, int64_t number, int64_t max)
+{
+    if ((number < 0 || number > max) && round->strange == NULL) {
+        round->strange = what;
+        round->number = number;
+    }
+}
+
+static void note_moment(struct test_round *round, const char *what, int64_t at_ms)
+{
+    note(round, what, at_ms, QN_MOMENT_MS_MAX);
+}
+
+static void note_task(struct test_round *round, const struct qn_task *task)
+{
+    note(round, "timeout_ms", task->timeout_ms, QN_DURATION_MS_MAX);
+    note(round, "retention_ms", task->retention_ms, QN_DURATION_MS_MAX);
+    note(round, "retry.base_ms", task->retry.base_ms, QN_DURATION_MS_MAX);
+    note(round, "retry.cap_ms", task->retry.cap_ms, QN_DURATION_MS_MAX);
+    note(round, "retry.kind", task->retry.kind, QUERN_RETRY_EXPONENTIAL);
+    note(round, "retry_max", task->retry_max, INT32_MAX);
+    note_moment(round, "deadline_at_ms", task->deadline_at_ms);
+    note_moment(round, "process_at_ms", task->process_at_ms);
+}
+
+/* --- Looking ---------------------------------------------------------------------------- */
+
+static bool look_at_task(const quern_task_info *info, void *user)
+{
+    note_task(user, &info->task);
+    note(user, "retry_count", info->retry_count, INT32_MAX);
+    note(user, "crash_count", info->crash_count, INT32_MAX);
+    note(user, "progress", info->progress + 1, 101);
+    note_moment(user, "failed_at_ms", info->failed_at_ms);
+    note_moment(user, "at_ms", info->at_ms);
+    note_moment(user, "enqueued_at_ms", info->enqueued_at_ms);
+    note_moment(user, "started_at_ms", info->started_at_ms);
+    note_moment(user, "completed_at_ms", info->completed_at_ms);
+    return true;
+}
+
+static bool look_at_queue(const quern_queue_info *info, void *user)
+{
+    note(user, "latency_ms", info->latency_ms, QN_MOMENT_MS_MAX);
+    note_moment(user, "paused_at_ms", info->paused_at_ms);
+    note(user, "memory_bytes", info->memory_bytes < 0 ? 0 : info->memory_bytes, INT64_MAX);
+    return true;
+}
+
+static bool look_at_worker(const quern_worker_info *info, void *user)
+{
+    note_moment(user, "worker started_at_ms", info->started_at_ms);
+    note_moment(user, "heartbeat_at_ms", info->heartbeat_at_ms);
+    for (size_t i = 0; i < info->run_count; i++) {
+        note_moment(user, "run started_at_ms", info->runs[i].started_at_ms);
+        note_moment(user, "run deadline_at_ms", info->runs[i].deadline_at_ms);
+    }
+    return true;
+}
+
+static void forget_finding(const quern_finding *finding, void *user)
+{
+    (void)finding, (void)user;
+}
+
+static void forget_fact(const char *name, const char *text, void *user)
+{
+    (void)name, (void)text, (void)user;
+}
+
+static void look(struct test_round *round)
+{
+    quern_day days[QN_HISTORY_DAYS];
+    quern_error err;
+    (void)!qn_broker_queues(round->broker, look_at_queue, round, &err);
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
+        const quern_task_filter filter = {.queue = "default", .state = state};
+        (void)!qn_broker_tasks(round->broker, &filter, look_at_task, round, &err);
+    }
+    const quern_task_filter one = {.id = "t1"};
+    (void)!qn_broker_tasks(round->broker, &one, look_at_task, round, &err);
+    (void)!qn_broker_workers(round->broker, look_at_worker, round, &err);
+    (void)!qn_broker_history(round->broker, "default", QN_HISTORY_DAYS, days, &err);
+    (void)!qn_broker_facts(round->broker, forget_fact, round, &err);
+    (void)!qn_broker_check(round->broker, false, forget_finding, NULL, &err);
+}
+
+/* --- Running ---------------------------------------------------------------------------- */
+
+static void announce(struct test_round *round)
+{
+    const struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    const struct qn_announcement announcement = {.worker_id = round->worker_id,
+                                                 .owner = "nowhere",
+                                                 .host = "host",
+                                                 .status = "active",
+                                                 .queues = "default=1",
+                                                 .concurrency = ROOM,
+                                                 .queue_turns = &turn,
+                                                 .queue_count = 1};
+    quern_error err;
+    (void)!qn_broker_announce(round->broker, &announcement, &err);
+}
+
+static size_t lease(struct test_round *round, struct qn_leased **runs)
+{
+    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = ROOM};
+    struct qn_exchange exchange = {.stamp = {3, ++round->sequence},
+                                   .worker_id = round->worker_id,
+                                   .lease_ms = QN_LEASE_MS,
+                                   .queues = &turn,
+                                   .queue_count = 1,
+                                   .room = ROOM,
+                                   .start_count_now = ROOM};
+    struct qn_exchange_reply reply = {.runs = runs};
+    quern_error err;
+    if (qn_broker_exchange(round->broker, &exchange, &reply, &err) != QUERN_OK) {
+        return 0;
+    }
+    for (size_t i = 0; i < reply.run_count; i++) {
+        note_task(round, &runs[i]->task);
+        note(round, "leased retry_count", runs[i]->retry_count, INT32_MAX);
+        note(round, "leased crash_count", runs[i]->crash_count, INT32_MAX);
+    }
+    return reply.run_count;
+}
+
+static void hold(struct test_round *round, struct qn_leased **runs, size_t count)
+{
+    struct qn_extension extensions[ROOM];
+    quern_error err;
+    for (size_t i = 0; i < count; i++) {
+        extensions[i] = (struct qn_extension){.run = runs[i]};
+        (void)!qn_broker_write_progress(round->broker, runs[i], 50, "half", &err);
+        (void)!qn_broker_write_result(round->broker, runs[i], "42", 2, &err);
+    }
+    if (count > 0) {
+        (void)!qn_broker_extend(round->broker, extensions, count, QN_LEASE_MS, &err);
+    }
+}
+
+/* Each in another way, and frees them. */
+static void end(struct test_round *round, struct qn_leased **runs, size_t count)
+{
+    struct qn_outcome outcomes[ROOM];
+    enum qn_applied applied[ROOM];
+    for (size_t i = 0; i < count; i++) {
+        outcomes[i] =
+            (struct qn_outcome){.run = runs[i],
+                                .kind = (enum qn_outcome_kind)((round->sequence + i) % ROOM),
+                                .started = true,
+                                .cause = QUERN_CAUSE_CHILD_DIED,
+                                .delay_ms = 1500,
+                                .error = "broken"};
+    }
+    struct qn_exchange exchange = {.stamp = {3, ++round->sequence},
+                                   .worker_id = round->worker_id,
+                                   .lease_ms = QN_LEASE_MS,
+                                   .outcomes = outcomes,
+                                   .outcome_count = count};
+    struct qn_exchange_reply reply = {.applied = applied};
+    quern_error err;
+    if (count > 0) {
+        (void)!qn_broker_exchange(round->broker, &exchange, &reply, &err);
+    }
+    for (size_t i = 0; i < count; i++) {
+        qn_leased_free(runs[i]);
+    }
+}
+
+static void keep_up(struct test_round *round)
+{
+    size_t count = 0;
+    int64_t next_due_at_ms = 0;
+    bool yes = false;
+    struct qn_wakeup wakeup;
+    quern_error err;
+    quern_status status =
+        qn_broker_forward(round->broker, queues, 1, 100, &count, &next_due_at_ms, &err);
+    if (status == QUERN_OK && next_due_at_ms != INT64_MAX) {
+        note_moment(round, "next_due_at_ms of forward", next_due_at_ms);
+    }
+    (void)!qn_broker_recover(round->broker, queues, 1, 100, NULL, NULL, &count, &err);
+    (void)!qn_broker_prune(round->broker, queues, 1, 100, &count, &err);
+    (void)!qn_broker_drained(round->broker, queues, 1, &yes, &err);
+    status = qn_broker_arm(round->broker, queues, 1, &yes, &next_due_at_ms, &err);
+    if (status == QUERN_OK && next_due_at_ms != INT64_MAX) {
+        note_moment(round, "next_due_at_ms of arm", next_due_at_ms);
+    }
+    (void)!qn_broker_wait(round->broker, 0, &wakeup, &err);
+}
+
+static void steer(struct test_round *round)
+{
+    static const char *const ids[] = {"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"};
+    size_t count = 0;
+    quern_error err;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        quern_action action = (quern_action)(1 + (round->sequence + i) % 5);
+        (void)!qn_broker_act(round->broker, action, i % 2 == 0 ? "default" : NULL, ids[i], &err);
+    }
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
+        const quern_task_filter filter = {.queue = "default", .state = state};
+        quern_action action = (quern_action)(1 + (round->sequence + (size_t)state) % 2);
+        (void)!qn_broker_act_all(round->broker, action, &filter, 100, &count, &err);
+    }
+    (void)!qn_broker_pause(round->broker, "default", true, &err);
+    (void)!qn_broker_pause(round->broker, "default", false, &err);
+    (void)!qn_broker_check(round->broker, true, forget_finding, NULL, &err);
+}
+
+void test_round(struct test_round *round)
+{
+    struct qn_leased *runs[ROOM];
+    quern_error err;
+    look(round);
+    announce(round);
+    size_t count = lease(round, runs);
+    hold(round, runs, count);
+    look(round);
+    end(round, runs, count);
+    keep_up(round);
+    steer(round);
+    count = lease(round, runs);
+    end(round, runs, count);
+    look(round);
+    (void)!qn_broker_withdraw(round->broker, round->worker_id, &err);
+    (void)!qn_broker_remove_queue(round->broker, "default", true, &err);
+}
