@@ -233,9 +233,17 @@ static bool lacks_workers(const struct census *census, const char *queue, const 
 
 static bool is_braked(const quern_queue_info *queue, struct qn_reason *reason)
 {
-    (void)queue;
-    (void)reason;
-    return false;
+    if (queue->braked_hosts == 0) {
+        return false;
+    }
+    (void)snprintf(reason->because, sizeof reason->because,
+                   "run after run of queue %.200s dies on %" PRIu32 " host%s, which try one at a time",
+                   queue->name, queue->braked_hosts, queue->braked_hosts == 1 ? "" : "s");
+    (void)snprintf(reason->advice, sizeof reason->advice,
+                   "see why they die (quern task list --queue %.150s --state retry), mend the"
+                   " program, and start its workers again",
+                   queue->name);
+    return true;
 }
 
 bool qn_service_why_queue(const struct qn_service *service, const char *queue, const char *type,
