@@ -23,6 +23,8 @@ enum qn_owner_state qn_owner_judge(const char *owner);
 /* Whether a worker with such a record is alive: as judged or, where nobody can tell, by the age of
  * its heartbeat. */
 #define QN_HEARTBEAT_MS_MAX 30000
+/* When one of its leases is over, it is dead already after this. */
+#define QN_HEARTBEAT_MS_LAPSED 15000
 bool qn_owner_lives(const char *owner, int64_t heartbeat_at_ms, int64_t now_ms);
 /* The id of this boot of the kernel; false when it cannot be read. */
 bool qn_owner_boot_id(char out[QN_BOOT_ID_SIZE]);

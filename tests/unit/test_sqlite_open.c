@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "broker/sqlite/schema_sql.h"
+
 /* The library asks this one in place of the C library's: a test can move its directory onto another
  * file system. */
 static long pretended_fs;
@@ -167,6 +169,52 @@ static void newer_schema_is_refused(void **state)
     assert_int_equal(lib_sqlite_refused(place.path, true, &err), QUERN_E_CORRUPT);
     assert_non_null(strstr(err.text, "newer"));
     assert_int_equal(lib_sqlite_ask(place.path, "SELECT schema_version FROM quern_meta"), 1000);
+    lib_sqlite_remove(&place);
+}
+
+/* A file of the first version with a charged task in it, beside a view that does not work. */
+static void make_first_version(const struct lib_sqlite *place)
+{
+    lib_sqlite_exec(place->path, "PRAGMA journal_mode = wal");
+    lib_sqlite_exec(place->path, sql_schema_1);
+    lib_sqlite_exec(place->path,
+                    "CREATE VIEW broken AS SELECT x FROM missing;"
+                    "INSERT INTO quern_meta VALUES (1, 1, 10, '', 0);"
+                    "INSERT INTO quern_queue (no, name, crash_streak, streak_id)"
+                    " VALUES (1, 'default', 9, 'a');"
+                    "INSERT INTO quern_task (seq, queue, id, state, place, retry_max, timeout_ms,"
+                    " enqueued_at_ms, type, crash_count, crashed_at_ms)"
+                    " VALUES (2, 1, 'a', 2, 3, 25, 1000, 1, 't', 2, 1700000000000);");
+}
+
+static void file_of_the_first_version_is_brought_to_this_one(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    struct qn_leased *run = NULL;
+    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_exchange exchange = {.worker_id = "w",
+                                   .host = "h",
+                                   .lease_ms = 30000,
+                                   .queues = &turn,
+                                   .queue_count = 1,
+                                   .room = 1,
+                                   .start_count_now = 1};
+    struct qn_exchange_reply reply = {.runs = &run};
+    quern_error err = {0};
+    lib_sqlite_make(&place);
+    make_first_version(&place);
+    (void)chmod(place.path, 0600);
+    struct qn_broker *broker = lib_sqlite_open(place.path);
+    assert_int_equal(lib_sqlite_ask(place.path, "SELECT schema_version FROM quern_meta"),
+                     QN_SQLITE_SCHEMA_VERSION);
+    assert_ok(qn_broker_exchange(broker, &exchange, &reply, &err), err);
+    assert_int_equal(reply.run_count, 1);
+    assert_string_equal(run->task.id, "a");
+    assert_int_equal(run->crash_count, 2);
+    qn_leased_free(run);
+    qn_broker_close(broker);
+    qn_broker_close(lib_sqlite_open(place.path)); /* from now on as any other */
     lib_sqlite_remove(&place);
 }
 
@@ -350,6 +398,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(file_of_another_program_is_refused_with_advice),
     cmocka_unit_test(init_adds_our_tables_beside_others),
     cmocka_unit_test(newer_schema_is_refused),
+    cmocka_unit_test(file_of_the_first_version_is_brought_to_this_one),
     cmocka_unit_test(lost_version_is_refused),
     cmocka_unit_test(places_that_cannot_hold_a_file_are_named),
     cmocka_unit_test(wrong_urls_are_refused_by_what_is_wrong),

@@ -118,6 +118,9 @@ static void reboot_voids_the_leases_of_before(void **state)
     assert_int_equal(recovered.count, 1);
     assert_int_equal(recovered.cause, QUERN_CAUSE_WORKER_DIED);
     assert_int_equal(recover(&scene).count, 0);
+    /* Nobody is charged with a reboot. */
+    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT crash_count FROM quern_task"), 0);
+    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_host"), 0);
     scene_remove(&scene);
 }
 

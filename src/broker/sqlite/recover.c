@@ -26,8 +26,7 @@
 #include "broker/sqlite/worker_death.h"
 
 #define SILENT_AFTER_MS 60000
-#define ALIVE_MS 15000 /* without a heartbeat, whoever holds a lease that is over is dead */
-#define LEASE_VOID 1   /* quern_task.lease_until */
+#define LEASE_VOID 1 /* quern_task.lease_until */
 
 enum fate {
     KEEP,    /* alive, or only its lease can tell */
@@ -95,7 +94,7 @@ static enum fate judge(const struct recovering *recovering, const char *owner,
 static bool lives(const struct recovering *recovering, const char *owner, int64_t heartbeat_at_ms)
 {
     return qn_owner_judge(owner) == QN_OWNER_ALIVE ||
-           recovering->ledger.now_ms - heartbeat_at_ms <= ALIVE_MS;
+           recovering->ledger.now_ms - heartbeat_at_ms <= QN_HEARTBEAT_MS_LAPSED;
 }
 
 static bool is_leaving(const char *status)

@@ -72,4 +72,10 @@ QUERN_NODISCARD quern_status qn_pick_solo_waits(struct qn_taking *taking, size_t
                                                 const struct qn_ledger_queue *queue,
                                                 bool *ret_waits, quern_error *err);
 
+/* --- lease_solo.c ---------------------------------------------------------------------- */
+
+/* Does what is asked. *ret_turn: as exchange->solo_queue; *ret_usual: runs are leased as usual. */
+QUERN_NODISCARD quern_status qn_lease_solo(struct qn_taking *taking, uint32_t *ret_turn,
+                                           bool *ret_usual, quern_error *err);
+
 #endif
