@@ -52,6 +52,13 @@ QUERN_NODISCARD quern_status qn_broker_open(const char *url,
  * they can make (qn_served_name_check), else qn_queue_name_check. Opens nothing. */
 QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *name,
                                                    quern_error *err);
+/* Whether what could not be opened with this status may be there a moment later: a server that is
+ * down or loading, a locked file, a full disk. */
+bool qn_broker_may_come(const char *url, quern_status status);
+/* Whether its data are a file that was removed or replaced while in use: that stays so. err says
+ * it. Any thread; waits for nothing. */
+bool qn_broker_is_gone(struct qn_broker *broker, quern_error *err);
+bool qn_broker_is_remote(const struct qn_broker *broker);
 /* Whether what failed with this, and changed nothing, is worth another try a moment later. */
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
 /* No operation may be under way. NULL is fine. */
@@ -430,6 +437,7 @@ struct qn_broker_ops {
                         quern_error *);
     quern_status (*wait)(struct qn_broker *, int64_t, struct qn_wakeup *, quern_error *);
     void (*interrupt)(struct qn_broker *);
+    bool (*is_gone)(struct qn_broker *, quern_error *);
     quern_status (*announce)(struct qn_broker *, const struct qn_announcement *, quern_error *);
     quern_status (*withdraw)(struct qn_broker *, const char *, quern_error *);
     quern_status (*drained)(struct qn_broker *, const char *const *, size_t, bool *, quern_error *);
