@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
 
@@ -49,7 +50,8 @@ static quern_status in_doubt(quern_status status, quern_error *err)
 static bool wants_more(const struct qn_taking *taking)
 {
     return taking->reply->run_count < taking->exchange->room && !taking->ended_early &&
-           taking->aside_count < QN_PRUNE_BATCH_MAX;
+           taking->aside_count < QN_PRUNE_BATCH_MAX &&
+           qn_clock_mono_ns() < taking->enough_at_mono_ns;
 }
 
 /* The runs that are to start at once, but were behind others when they were leased. */
@@ -185,8 +187,11 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     QN_ASSERT(exchange->queue_count <= QN_QUEUES_MAX);
     QN_ASSERT(exchange->lane < QN_EXCHANGES_MAX);
     enum qn_lane lane = exchange->lane == 0 ? QN_LANE_PUMP : QN_LANE_SECOND;
-    struct qn_taking taking = {
-        .exchange = exchange, .reply = reply, .leased_at_boot_ms = qn_clock_boot_ms(broker->clock)};
+    struct qn_taking taking = {.exchange = exchange,
+                               .reply = reply,
+                               .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
+                               .enough_at_mono_ns =
+                                   qn_clock_mono_ns() + self->target.command_timeout_ms * 1000000};
     struct qn_talk talk;
     qn_exchange_clear(exchange, reply);
     qn_talk_begin(&talk, self, lane, QN_TALK_WRITES);
