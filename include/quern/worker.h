@@ -73,7 +73,8 @@ QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, c
                                                               quern_worker **ret_worker,
                                                               quern_error *err);
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
- * outlive the worker. options may be NULL. */
+ * outlive the worker. options may be NULL. A broker that is not there or busy (a server that is
+ * down or loading, a locked file, a full disk) is no error: quern_worker_run waits for it. */
 QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, const quern_mux *mux,
                                                             const quern_worker_options *options,
                                                             quern_worker **ret_worker,
@@ -83,9 +84,14 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
 }
 
 /* Runs tasks until quern_worker_stop or, with drain, until the queues are empty; or until it was
- * stuck for stuck_timeout_ms. Returns QUERN_OK after a clean stop; QUERN_E_TIMEOUT when handlers
- * were still running after shutdown_timeout_ms: their tasks were given back, their threads still
- * use the worker, so the process should exit. */
+ * stuck for stuck_timeout_ms. Waits for the broker first, as it does when that goes away later:
+ * until it is there, or until quern_worker_stop. Returns QUERN_OK after a clean stop;
+ * QUERN_E_TIMEOUT means one thing only: handlers were still running at the end (after
+ * shutdown_timeout_ms), their tasks were given back, their threads still use the worker, so the
+ * process should exit and not free it. A file that was removed, replaced or damaged under the
+ * worker ends it with QUERN_E_CONNECT or QUERN_E_CORRUPT, so that whoever supervises it can start
+ * it anew.
+ */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
 /* Any thread; async-signal-safe. The first call drains: stops fetching, lets runs finish within

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/secret.h"
 #include "base/str.h"
 
 /* Six strings and a name and a value for each parameter, each with its NUL. */
@@ -256,8 +256,7 @@ quern_status qn_url_parse(const char *text, struct qn_url *ret_url, quern_error 
     size_t size = strlen(text) + PIECE_MAX;
     struct qn_url url = {
         .scheme = "", .user = "", .password = "", .host = "", .port = "", .path = ""};
-    url.memory = qn_alloc(size);
-    url.memory_size = size;
+    url.memory = qn_secret_alloc(size);
     if (url.memory == NULL) {
         return qn_error_nomem(err);
     }
@@ -274,10 +273,7 @@ quern_status qn_url_parse(const char *text, struct qn_url *ret_url, quern_error 
 
 void qn_url_finish(struct qn_url *url)
 {
-    if (url->memory != NULL) {
-        explicit_bzero(url->memory, url->memory_size);
-        qn_free(url->memory);
-    }
+    qn_secret_free(url->memory);
     *url = (struct qn_url){.memory = NULL};
 }
 

@@ -11,8 +11,7 @@
 
 #define QN_URL_PARAM_MAX 16
 struct qn_url {
-    char *memory; /* holds all the strings below; wiped when it is freed */
-    size_t memory_size;
+    char *memory;       /* holds all the strings below; see secret.h */
     const char *scheme; /* "" for a plain path; strings are "" when absent */
     const char *user;
     const char *password;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/str.h"
 #include "base/url.h"
 #include "broker/redis/redis.h"
 #include "broker/sqlite/sqlite.h"
@@ -49,6 +50,23 @@ quern_status qn_broker_check_queue(const char *url, const char *name, quern_erro
 {
     bool is_shared = strncmp(url, "redis", strlen("redis")) == 0 && strstr(url, "://") != NULL;
     return is_shared ? qn_served_name_check(name, err) : qn_queue_name_check(name, err);
+}
+
+bool qn_broker_may_come(const char *url, quern_status status)
+{
+    bool is_server = qn_str_starts_with(url, "redis");
+    bool unreached = status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;
+    return status == QUERN_E_BUSY || status == QUERN_E_FULL || (is_server && unreached);
+}
+
+bool qn_broker_is_gone(struct qn_broker *broker, quern_error *err)
+{
+    return broker->ops->is_gone != NULL && broker->ops->is_gone(broker, err);
+}
+
+bool qn_broker_is_remote(const struct qn_broker *broker)
+{
+    return broker->ops->is_remote;
 }
 
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status)

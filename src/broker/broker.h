@@ -53,6 +53,13 @@ QUERN_NODISCARD quern_status qn_broker_open(const char *url,
  * they can make (qn_served_name_check), else qn_queue_name_check. Opens nothing. */
 QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *name,
                                                    quern_error *err);
+/* Whether what could not be opened with this status may be there a moment later: a server that is
+ * down or loading, a locked file, a full disk. */
+bool qn_broker_may_come(const char *url, quern_status status);
+/* Whether its data are a file that was removed or replaced while in use: that stays so. err says
+ * it. Any thread; waits for nothing. */
+bool qn_broker_is_gone(struct qn_broker *broker, quern_error *err);
+bool qn_broker_is_remote(const struct qn_broker *broker);
 /* Whether what failed with this, and changed nothing, is worth another try a moment later. */
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
 /* No operation may be under way. NULL is fine. */
@@ -158,17 +165,14 @@ struct qn_queue_turn {
                       * lock); 0: nothing waits for that */
 };
 
-/* A task that was charged often must run alone in its worker (qn_isolation_is_solo). For that the
- * worker takes the solo lock of its queue, one worker at a time: asks for it, lets its other runs
- * end, runs the one task and returns the lock. Then the queue rests as long as it was held. */
+/* For a task that must run alone (qn_isolation_is_solo) a worker takes the solo lock of its queue,
+ * lets its other runs end, runs it and returns the lock. The queue rests as long as it was held. */
 enum qn_solo {
     QN_SOLO_NONE = 0,
-    QN_SOLO_ASK,  /* where a task waits that must run alone, take the lock: then nothing is leased.
-                   * Queues that are paused, rest or are braked (but for a due probe) have none to
-                   * give. No such queue: leases as usual. */
+    QN_SOLO_ASK, /* take the lock where a task waits that must be alone, unless its queue is paused,
+                  * rests or is braked with no probe due: leases nothing. None: leases as usual. */
     QN_SOLO_KEEP, /* prolong the lock; leases nothing */
-    QN_SOLO_RUN,  /* prolong it, and lease the one task (of a braked queue: as its probe). None, if
-                   * there is none any more, or the queue is paused, or its brake forbids it. */
+    QN_SOLO_RUN,  /* prolong it, and lease the one task (of a braked queue: as its probe), if any */
     QN_SOLO_END   /* return it; then leases as usual */
 };
 
@@ -462,6 +466,7 @@ struct qn_broker_ops {
                         quern_error *);
     quern_status (*wait)(struct qn_broker *, int64_t, struct qn_wakeup *, quern_error *);
     void (*interrupt)(struct qn_broker *);
+    bool (*is_gone)(struct qn_broker *, quern_error *);
     quern_status (*announce)(struct qn_broker *, const struct qn_announcement *, quern_error *);
     quern_status (*withdraw)(struct qn_broker *, const char *, quern_error *);
     quern_status (*drained)(struct qn_broker *, const char *const *, size_t, bool *, quern_error *);

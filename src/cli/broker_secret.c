@@ -6,12 +6,14 @@
  * variable of the environment (?password_env=NAME), which is read here, as the library reads none:
  * its value is put into the URL where a password belongs. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/buf.h"
+#include "base/secret.h"
 #include "base/str.h"
+#include "base/url.h"
 #include "cli/cli.h"
 
 #define URL_SIZE_MAX 65536
@@ -32,41 +34,39 @@ static const char *find_param(const char *url)
     return NULL;
 }
 
-static void append(struct qn_buf *buf, const char *data, size_t size)
+static char *put(char *out, const char *data, size_t size)
 {
-    if (qn_buf_append(buf, data, size) != QUERN_OK) {
-        qn_cli_nomem();
-    }
+    memcpy(out, data, size);
+    return out + size;
 }
 
-static void append_encoded(struct qn_buf *buf, const char *text)
+static char *put_encoded(char *out, const char *text)
 {
     static const char hex[] = "0123456789ABCDEF";
     for (const char *at = text; *at != '\0'; at++) {
         unsigned char c = (unsigned char)*at;
-        char encoded[3] = {'%', hex[c >> 4], hex[c & 15]};
-        append(buf, encoded, sizeof encoded);
+        *out++ = '%';
+        *out++ = hex[c >> 4];
+        *out++ = hex[c & 15];
     }
+    return out;
 }
 
-/* The URL with `password`, without the parameter; wants a URL with "://" and no password. */
+/* The URL with `password`, without the parameter; wants a URL with "://" and no password. Written
+ * in one piece of memory, so that no copy is left behind. */
 static char *insert_password(const char *url, const char *param, const char *password)
 {
-    struct qn_buf buf;
+    char *made = qn_cli_must(qn_secret_alloc(strlen(url) + 3 * strlen(password) + 3));
     const char *authority = strstr(url, "://") + 3;
     const char *rest = authority + strcspn(authority, "/?@");
-    qn_buf_init(&buf, URL_SIZE_MAX + 3 * strlen(password));
-    append(&buf, url, *rest == '@' ? (size_t)(rest - url) : (size_t)(authority - url));
-    append(&buf, ":", 1);
-    append_encoded(&buf, password);
-    append(&buf, "@", 1);
     const char *host = *rest == '@' ? rest + 1 : authority;
-    append(&buf, host, (size_t)(param - host));
     const char *behind = param + strcspn(param, "&");
-    append(&buf, behind, strlen(behind));
-    char *made = qn_cli_must(qn_strdup(qn_buf_text(&buf)));
-    explicit_bzero(buf.data, buf.size);
-    qn_buf_finish(&buf);
+    char *out = put(made, url, (size_t)((*rest == '@' ? rest : authority) - url));
+    out = put(out, ":", 1);
+    out = put_encoded(out, password);
+    out = put(out, "@", 1);
+    out = put(out, host, (size_t)(param - host));
+    (void)put(out, behind, strlen(behind) + 1);
     return made;
 }
 
@@ -75,7 +75,7 @@ int qn_cli_url_with_password(const struct qn_cli *cli, const char *url, char **r
     const char *param = find_param(url);
     const char *authority = strstr(url, "://");
     if (param == NULL || authority == NULL || param < authority || strlen(url) > URL_SIZE_MAX) {
-        *ret_url = qn_cli_must(qn_strdup(url)); /* what is wrong with it, the library says */
+        *ret_url = qn_cli_must(qn_secret_strdup(url)); /* what is wrong with it, the library says */
         return QN_EXIT_OK;
     }
     authority += 3;
@@ -108,6 +108,46 @@ static void star_out(char *url)
     if (colon != NULL) {
         memset(colon + 1, '*', (size_t)(sign - colon - 1));
     }
+}
+
+/* The word of the command line, or the value of its --option=value, that has its "://" where `mark`
+ * points and stands there as a whole; NULL: none has. */
+static const char *find_argument(const struct qn_cli *cli, const char *line, const char *mark)
+{
+    for (int i = 1; i < cli->args.argc; i++) {
+        const char *word = cli->args.argv[i];
+        const char *colon = strstr(word, "://");
+        const char *sign = strchr(word, '=');
+        if (colon != NULL && qn_str_starts_with(word, "--") && sign != NULL && sign < colon) {
+            word = sign + 1;
+        }
+        size_t before = colon == NULL ? SIZE_MAX : (size_t)(colon - word);
+        if (before <= (size_t)(mark - line) && qn_str_starts_with(mark - before, word)) {
+            return word;
+        }
+    }
+    return NULL;
+}
+
+void qn_cli_hide_passwords(const struct qn_cli *cli, const char *line, char *out, size_t out_size)
+{
+    const char *at = line;
+    size_t used = 0;
+    out[0] = '\0';
+    for (const char *mark = strstr(at, "://"); mark != NULL; mark = strstr(at, "://")) {
+        const char *word = find_argument(cli, at, mark);
+        const char *begin = word == NULL ? mark : mark - (strstr(word, "://") - word);
+        (void)snprintf(out + used, out_size - used, "%.*s", (int)(begin - at), at);
+        used += strlen(out + used);
+        if (word == NULL) { /* cut short, or from elsewhere: where it ends is not known */
+            (void)snprintf(out + used, out_size - used, "://***");
+            return;
+        }
+        qn_url_redact(word, out + used, out_size - used);
+        used += strlen(out + used);
+        at = begin + strlen(word);
+    }
+    (void)snprintf(out + used, out_size - used, "%s", at);
 }
 
 int qn_cli_take_broker_option(struct qn_cli *cli)

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/secret.h"
 #include "base/url.h"
 #include "cli/cli.h"
 
@@ -51,7 +52,7 @@ static int default_path(struct qn_cli *cli)
         qn_cli_say(cli, "which broker? there is no home directory: give --broker URL");
         return QN_EXIT_CONFIG;
     }
-    cli->broker_url = qn_cli_must(qn_strdup(qn_buf_text(&path)));
+    cli->broker_url = qn_cli_must(qn_secret_strdup(qn_buf_text(&path)));
     qn_buf_finish(&path);
     return QN_EXIT_OK;
 }

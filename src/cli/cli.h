@@ -35,8 +35,8 @@ struct qn_cli {
     const struct qn_noun *noun;
     const struct qn_verb *verb;
     char where[32];   /* "queue list": the start of every error line */
-    char *given_url;  /* owned; what --broker named, with its password */
-    char *broker_url; /* owned; see qn_cli_broker_url */
+    char *given_url;  /* a secret.h text; what --broker named, with its password */
+    char *broker_url; /* a secret.h text; see qn_cli_broker_url */
     bool json;
     /* NULL: talk goes to stderr as "quern: <where>: text"; else to whoever logs it. */
     void (*on_say)(quern_log_level level, const char *text, void *user);
@@ -120,6 +120,8 @@ QUERN_NODISCARD int qn_cli_take_broker_option(struct qn_cli *cli);
 QUERN_NODISCARD int qn_cli_url_with_password(const struct qn_cli *cli, const char *url,
                                              char **ret_url);
 
+/* The line as it may be shown: URLs of the command line in it without their passwords. */
+void qn_cli_hide_passwords(const struct qn_cli *cli, const char *line, char *out, size_t out_size);
 /* --broker, else QUERN_BROKER, else the file under the XDG data directory, whose directories are
  * made when `create`. The text belongs to cli. */
 QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url);

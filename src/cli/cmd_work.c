@@ -314,7 +314,8 @@ static int introduce(struct work *work, const char *url, bool *ret_ended)
     }
     quern_error err;
     struct start_facts facts = {.work = work, .durability = "not known"};
-    if (quern_inspector_broker(inspector, keep_fact, &facts, &err) != QUERN_OK) {
+    quern_status status = quern_inspector_broker(inspector, keep_fact, &facts, &err);
+    if (status != QUERN_OK && !qn_broker_may_come(url, status)) {
         exit_code = qn_cli_fail(work->cli, &err);
     } else {
         exit_code = introduce_with(work, inspector, url, facts.durability);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/secret.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
     qn_args_init(&cli.args, argc, argv);
     int exit_code = qn_output_finish(&cli, run(&cli));
     qn_args_finish(&cli.args);
-    qn_free(cli.given_url);
-    qn_free(cli.broker_url);
+    qn_secret_free(cli.given_url);
+    qn_secret_free(cli.broker_url);
     return exit_code;
 }

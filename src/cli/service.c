@@ -237,7 +237,8 @@ static bool is_braked(const quern_queue_info *queue, struct qn_reason *reason)
         return false;
     }
     (void)snprintf(reason->because, sizeof reason->because,
-                   "run after run of queue %.200s dies on %" PRIu32 " host%s, which try one at a time",
+                   "run after run of queue %.200s dies on %" PRIu32
+                   " host%s, which try one at a time",
                    queue->name, queue->braked_hosts, queue->braked_hosts == 1 ? "" : "s");
     (void)snprintf(reason->advice, sizeof reason->advice,
                    "see why they die (quern task list --queue %.150s --state retry), mend the"

@@ -57,12 +57,17 @@ QUERN_PRINTF(2, 3) static void say_fault(const struct qn_cli *cli, const char *f
     va_end(list);
 }
 
+/* A word in the wrong place may be a URL, and have a password in it. */
 int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
 {
+    char line[1024];
+    char shown[sizeof line];
     va_list list;
     va_start(list, format);
-    say(cli, QUERN_LOG_ERROR, format, list);
+    (void)vsnprintf(line, sizeof line, format, list);
     va_end(list);
+    qn_cli_hide_passwords(cli, line, shown, sizeof shown);
+    say_fault(cli, "%s", shown);
     (void)fprintf(stderr, "see: quern%s%s --help\n", cli->where[0] == '\0' ? "" : " ", cli->where);
     return QN_EXIT_USAGE;
 }

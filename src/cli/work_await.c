@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* work_await.c - waits for a server that is not up yet.
+/* work_await.c - waits for a broker that is not there yet.
  *
- * Only a server can come: what is wrong with a file, a password or a URL stays wrong, and is told
- * at once. While it waits, TERM and its like are taken out of the queue of signals instead of a
- * nap: they end the program also where it is the first process of a container. */
+ * A server may come, a locked file be free, a full disk be emptied; what is wrong with a password
+ * or a URL stays wrong, and is told at once. While it waits, TERM and its like are taken out of the
+ * queue of signals instead of a nap: they end the program also where it is the first process of a
+ * container. */
 #include "cli/work_await.h"
 
 #include <signal.h>
@@ -11,18 +12,11 @@
 #include <time.h>
 
 #include "base/random.h"
-#include "base/str.h"
+#include "broker/broker.h"
 #include "cli/work_signal.h"
 
 #define NAP_MS_MIN 50
-#define NAP_MS_MAX 5000
-
-static bool may_come(const char *url, quern_status status)
-{
-    bool is_server = qn_str_starts_with(url, "redis");
-    return is_server &&
-           (status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT || status == QUERN_E_BUSY);
-}
+#define NAP_MS_MAX 1000
 
 /* False: a signal came. */
 static bool nap(const sigset_t *signals, uint64_t ms)
@@ -46,7 +40,7 @@ static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *sign
             qn_cli_say(cli, "the broker is there");
             return QN_EXIT_OK;
         }
-        if (!may_come(url, status)) {
+        if (!qn_broker_may_come(url, status)) {
             return qn_cli_open_failed(cli, &err);
         }
         nap_ms = nap_ms * 2 < NAP_MS_MAX ? nap_ms * 2 : NAP_MS_MAX;
@@ -70,7 +64,7 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
         qn_cli_say_made(cli, makes, url);
         return QN_EXIT_OK;
     }
-    if (!wait || !may_come(url, status)) {
+    if (!wait || !qn_broker_may_come(url, status)) {
         return qn_cli_open_failed(cli, &err);
     }
     sigset_t signals;

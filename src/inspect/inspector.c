@@ -12,6 +12,7 @@
 
 #define LIST_CAPACITY_MIN 16
 #define ACT_STEP 500
+#define ACT_STEPS_MAX 10000000 /* Redis holds no more tasks in one state */
 
 static quern_status check_options(const quern_inspector_options *options, quern_error *err)
 {
@@ -213,7 +214,7 @@ quern_status quern_inspector_act_all_sized(quern_inspector *inspector, quern_act
         status = check_bulk(&ours, err);
     }
     size_t step = ACT_STEP;
-    while (status == QUERN_OK && step == ACT_STEP) {
+    for (int i = 0; status == QUERN_OK && step == ACT_STEP && i < ACT_STEPS_MAX; i++) {
         status = qn_broker_act_all(inspector->broker, action, &ours, ACT_STEP, &step, err);
         count += status == QUERN_OK ? step : 0;
     }

@@ -4,21 +4,20 @@
  * A third of a lease after it asked last it asks again, and that is all it does, on a channel of
  * the broker that is for this alone: so neither a slow answer to something else nor work of this
  * process can make a lease late. When the broker does not answer, it tries again after a backoff
- * that is never longer than the usual pace. With no run to hold it still keeps the channel open. */
+ * that is never longer than the usual pace, and at once when it answers somebody else. With no run
+ * to hold it still keeps the channel open. */
 #include "base/bug.h"
 #include "worker/internal.h"
 
 /* True when the worker has stopped. */
-static bool sleep_until(struct quern_worker *worker, const struct qn_outage *outage,
-                        int64_t until_mono_ns)
+static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     bool in_time = true;
-    bool failing = atomic_load(&outage->since_mono_ns) != 0;
-    while (worker->state != QN_WORKER_STOPPED && in_time &&
-           !(failing && atomic_load(&outage->retry_at_mono_ns) == 0)) {
+    while (worker->state != QN_WORKER_STOPPED && !worker->holder_poked && in_time) {
         in_time = qn_cond_wait_until(&worker->holder_cond, &worker->mutex, until_mono_ns);
     }
+    worker->holder_poked = false;
     bool stopped = worker->state == QN_WORKER_STOPPED;
     (void)pthread_mutex_unlock(&worker->mutex);
     return stopped;
@@ -40,7 +39,7 @@ void *qn_holder_main(void *argument)
             qn_outage_fail(&outage, &error);
             until_mono_ns = qn_earlier(until_mono_ns, atomic_load(&outage.retry_at_mono_ns));
         }
-    } while (!sleep_until(worker, &outage, until_mono_ns));
+    } while (!sleep_until(worker, until_mono_ns));
     qn_outage_finish(&outage);
     return NULL;
 }

@@ -99,7 +99,8 @@ struct qn_group_note {
 
 struct quern_worker {
     /* Constant after quern_worker_new. */
-    struct qn_broker *broker;
+    struct qn_broker *broker; /* NULL until it is there, see begin.c */
+    char *url;                /* while it is not; owned */
     const quern_mux *mux;
     const struct quern_clock *clock;
     quern_worker_options options; /* defaults filled in; its queues are our copy */
@@ -129,6 +130,7 @@ struct quern_worker {
     struct qn_pump pump;
 
     struct qn_group_note *group_notes; /* the keeper's; per queue */
+    uint32_t gone_looks;               /* the keeper's: looks in a row that found no data */
 
     pthread_mutex_t ack_mutex; /* guards ack_stamp: early acks go one by one */
     struct qn_stamp ack_stamp;
@@ -142,6 +144,7 @@ struct quern_worker {
     enum qn_worker_state state;
     struct qn_books books;
     quern_worker_stats stats;
+    quern_error lost;        /* why it has to end; code QUERN_OK: it has not */
     struct qn_random random; /* for retry delays */
     bool *paused;            /* per queue: what the last exchange said */
     bool *queue_braked;      /* the same: on this host */
@@ -155,6 +158,7 @@ struct quern_worker {
     bool second_asleep;
     bool second_poked;
     bool keeper_poked;
+    bool holder_poked;
     bool announce_due;            /* the status changed */
     int64_t pump_until_mono_ns;   /* until when the pump sleeps */
     int64_t keeper_until_mono_ns; /* until when the keeper sleeps */
@@ -239,6 +243,22 @@ void qn_pump_note_finished(struct quern_worker *worker);
 void *qn_second_main(void *worker);
 /* With mutex held: there may be enough for a second exchange. */
 void qn_second_poke(struct quern_worker *worker);
+
+/* begin.c */
+/* Opens the broker, or keeps the URL when that may work a moment later. */
+QUERN_NODISCARD quern_status qn_worker_open(struct quern_worker *worker, const char *url,
+                                            quern_error *err);
+/* Waits until the broker is there and has this worker's record. *ret_stopped: somebody stopped it
+ * meanwhile. */
+QUERN_NODISCARD quern_status qn_worker_begin(struct quern_worker *worker, bool *ret_stopped,
+                                             quern_error *err);
+void qn_worker_forget_url(struct quern_worker *worker);
+
+/* lost.c */
+/* Ends the worker when its data are gone for good; always QUERN_OK. */
+QUERN_NODISCARD quern_status qn_keeper_check_place(struct quern_worker *worker, quern_error *err);
+/* Whether it ends for that; err says why. */
+bool qn_worker_is_lost(struct quern_worker *worker, quern_error *err);
 
 /* holder.c, leases.c */
 void *qn_holder_main(void *worker);

@@ -19,6 +19,7 @@ static const struct timer timers[] = {
     {.act = qn_keeper_recover, .period_ms = 1000},
     {.act = qn_keeper_forward, .period_ms = 1000},
     {.act = qn_keeper_prune, .period_ms = 10000},
+    {.act = qn_keeper_check_place, .period_ms = 1000},
     {.act = qn_keeper_warn_groups, .period_ms = 600000}, /* reads all counts of all queues */
 };
 enum { TIMER_COUNT = sizeof timers / sizeof timers[0], ANNOUNCE = 0 };

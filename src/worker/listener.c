@@ -95,7 +95,9 @@ void *qn_listener_main(void *argument)
     while (!stopped) {
         struct qn_wakeup wakeup = {0};
         quern_error error = {0};
-        if (qn_broker_wait(worker->broker, WAIT_MS, &wakeup, &error) != QUERN_OK) {
+        /* After a failure: whether it can listen again is known before it has waited. */
+        int64_t wait_ms = atomic_load(&outage.since_mono_ns) != 0 ? 0 : WAIT_MS;
+        if (qn_broker_wait(worker->broker, wait_ms, &wakeup, &error) != QUERN_OK) {
             qn_outage_fail(&outage, &error);
             stopped = look_while_deaf(worker, &outage);
             continue;

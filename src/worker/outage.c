@@ -87,8 +87,14 @@ void qn_outage_finish(struct qn_outage *outage)
 }
 
 /* With the mutex held. */
-static void back_off(struct qn_outage *outage, int64_t now_mono_ns)
+static void back_off(struct qn_outage *outage, const quern_error *error, int64_t now_mono_ns)
 {
+    if (atomic_load(&outage->since_mono_ns) == 0 || outage->error.code != error->code) {
+        outage->same_since_mono_ns = now_mono_ns;
+        outage->same_count = 0;
+    }
+    outage->error = *error;
+    outage->same_count++;
     uint32_t doublings = outage->failures < DOUBLINGS_MAX ? outage->failures : DOUBLINGS_MAX;
     uint64_t cap_ms = (uint64_t)QN_OUTAGE_MS_MIN << doublings;
     cap_ms = cap_ms < QN_OUTAGE_MS_MAX ? cap_ms : QN_OUTAGE_MS_MAX;
@@ -111,7 +117,7 @@ void qn_outage_fail(struct qn_outage *outage, const quern_error *error)
     all->told_mono_ns = tells ? now_mono_ns : all->told_mono_ns;
     all->failures++;
     int64_t since_ms = (now_mono_ns - all->since_mono_ns) / NS_PER_MS;
-    back_off(outage, now_mono_ns);
+    back_off(outage, error, now_mono_ns);
     (void)pthread_mutex_unlock(&all->mutex);
     if (tells) {
         QN_LOG(all->log, QUERN_LOG_ERROR, "broker does not answer",
@@ -127,18 +133,27 @@ void qn_outage_end(struct qn_outage *outage)
     if (atomic_load(&outage->since_mono_ns) == 0) {
         return;
     }
-    bool wakes = false;
     (void)pthread_mutex_lock(&all->mutex);
     outage->failures = 0;
     atomic_store(&outage->since_mono_ns, 0);
     for (struct qn_outage *party = all->parties; party != NULL; party = party->next) {
-        wakes = wakes || atomic_load(&party->since_mono_ns) != 0;
         atomic_store(&party->retry_at_mono_ns, 0);
     }
     struct end end = end_if_over(all);
     (void)pthread_mutex_unlock(&all->mutex);
-    if (wakes) {
-        all->wake(all->user);
-    }
+    all->wake(all->user);
     tell_end(all, end);
+}
+
+bool qn_outage_lasts(struct qn_outage *outage, quern_status status, int64_t ms, quern_error *err)
+{
+    (void)pthread_mutex_lock(&outage->all->mutex);
+    bool lasts = atomic_load(&outage->since_mono_ns) != 0 && outage->error.code == status &&
+                 outage->same_count > 2 &&
+                 qn_clock_mono_ns() - outage->same_since_mono_ns >= ms * NS_PER_MS;
+    if (lasts && err != NULL) {
+        *err = outage->error;
+    }
+    (void)pthread_mutex_unlock(&outage->all->mutex);
+    return lasts;
 }

@@ -21,9 +21,12 @@ struct qn_outages;
 /* Fails and ends on one thread at a time; the atomics are read by all. */
 struct qn_outage {
     struct qn_outages *all;
-    struct qn_outage *next; /* guarded by the mutex of all, as the next two */
+    struct qn_outage *next; /* guarded by the mutex of all, as all down to the atomics */
     struct qn_random random;
     uint32_t failures;             /* in a row */
+    quern_error error;             /* of the latest */
+    int64_t same_since_mono_ns;    /* it has failed with this status since */
+    uint32_t same_count;           /* so often */
     bool is_lazy;                  /* it may not try again for long: nobody waits for it to end */
     _Atomic int64_t since_mono_ns; /* 0: none */
     _Atomic int64_t retry_at_mono_ns; /* 0: at once, somebody else was answered */
@@ -32,7 +35,7 @@ struct qn_outage {
 struct qn_outages {
     pthread_mutex_t mutex; /* guards the rest; never held while somebody is called */
     struct qn_log *log;
-    void (*wake)(void *user); /* those that wait may try again */
+    void (*wake)(void *user); /* somebody is answered again: who waits may try */
     void *user;
     struct qn_outage *parties;
     int64_t since_mono_ns; /* 0: none */
@@ -51,5 +54,8 @@ void qn_outage_finish(struct qn_outage *outage);
 void qn_outage_fail(struct qn_outage *outage, const quern_error *error);
 /* A call worked. */
 void qn_outage_end(struct qn_outage *outage);
+/* Whether its calls fail with this status only, for so long, more than twice; err: the latest. Any
+ * thread. */
+bool qn_outage_lasts(struct qn_outage *outage, quern_status status, int64_t ms, quern_error *err);
 
 #endif

@@ -220,6 +220,9 @@ static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, boo
     if (!pump->second.in_flight) {
         until = qn_earlier(until, qn_solo_moment(&pump->solo));
     }
+    if (pump->unknown.hold_until_mono_ns > now_mono_ns) {
+        until = qn_earlier(until, pump->unknown.hold_until_mono_ns);
+    }
     if (drains) {
         until = qn_earlier(until, now_mono_ns + DRAIN_LOOK_MS * QN_NS_PER_MS);
     }

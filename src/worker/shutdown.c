@@ -15,7 +15,13 @@
 
 #include "worker/internal.h"
 
-enum { GRACE_MS = 1000, GRACE_AT_ONCE_MS = 250, DELIVER_MS = 5000, TELL_AGAIN_MS = 10000 };
+enum {
+    BREAK_LOOK_MS = 20,
+    GRACE_MS = 1000,
+    GRACE_AT_ONCE_MS = 250,
+    DELIVER_MS = 5000,
+    TELL_AGAIN_MS = 10000
+};
 
 void qn_worker_wait_bell(struct quern_worker *worker, int64_t timeout_ms)
 {
@@ -136,8 +142,30 @@ static size_t give_up_all(struct quern_worker *worker)
     return count;
 }
 
+/* Nobody takes outcomes any more: commands are ended, handlers are asked to end. */
+static void break_off(struct quern_worker *worker)
+{
+    begin_drain(worker);
+    cancel_all(worker);
+    int64_t end_mono_ns = qn_clock_mono_ns() + GRACE_MS * QN_NS_PER_MS;
+    size_t running;
+    do {
+        (void)pthread_mutex_lock(&worker->mutex);
+        running = worker->books.running_count;
+        (void)pthread_mutex_unlock(&worker->mutex);
+        if (running > 0) {
+            qn_worker_wait_bell(worker, BREAK_LOOK_MS);
+        }
+    } while (running > 0 && qn_clock_mono_ns() < end_mono_ns);
+    (void)give_up_all(worker);
+}
+
 void qn_worker_shut_down(struct quern_worker *worker)
 {
+    if (qn_worker_is_lost(worker, NULL)) {
+        break_off(worker);
+        return;
+    }
     begin_drain(worker); /* first: what the log says is so */
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker drains", QN_LOG_TEXT("worker", worker->id));
     bool settled = wait_settled(worker, worker->options.shutdown_timeout_ms, 2);

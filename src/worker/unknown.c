@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* unknown.c - tasks whose type no handler here serves are put aside, for workers that can run them.
+/* unknown.c - tasks whose type no handler here serves are left to workers that can run them.
  *
  * No broker can tell types when it leases. So such a task is leased like any other, takes no slot,
- * and goes with the next exchange to retry, where every worker, asynq's too, sees it come back:
- * after 1 s, and the more often it is met here again the later, up to 30 s. So a task that somebody
- * else can run waits little, even if this worker happens to be faster a few times, and thousands
- * that nobody can run cost little. Nothing is counted, and what is known of the task stays; one
- * that never failed gets a text that says why it waits.
+ * and leaves with the next exchange. Nothing is counted, and what is known of the task stays.
+ *   - At first it goes back to the head of its queue, and this worker fetches nothing for HOLD_MS:
+ *     one that is idle and can run it is told at once, and takes it meanwhile.
+ *   - When it is met here again nobody was idle, or nobody can run it: it is put aside, into retry,
+ *     where every worker, asynq's too, sees it come back: after 1 s, the fourth time after 2 s, and
+ *     so on up to 30 s. So thousands that nobody can run cost little, and known tasks behind them
+ *     are reached soon. One that never failed gets a text that says why it waits.
  *
  * Which tasks were here before is kept in a table without order: who finds his place taken begins
- * anew with 1 s. That the table is too small, or out of memory, costs only work: at most
- * BACK_PER_S of them come back in a second. */
+ * anew. That the table is too small, or out of memory, costs only work: at most BACK_PER_S of them
+ * come back in a second. */
 #include "worker/unknown.h"
 
 #include <inttypes.h>
@@ -24,15 +26,18 @@ enum {
     SPREAD_MS_MAX = 30000,
     BACK_PER_S = 1000,
     SEEN_MAX = 16384, /* 128 KiB; a power of two */
-    WARN_AFTER = 3,   /* times that nobody took a task */
+    HOLD_MS = 5,
+    GIVE_BACKS = 4, /* before the first of so many pauses it is given back once more */
+    WARN_AFTER = 3, /* times that nobody took a task */
     WARN_AGAIN_MS = 60000,
     SERVED_TEXT_SIZE = 512
 };
 /* Of an entry of the table: how often it was here; the rest is the hash. */
-#define LEVEL_MASK UINT64_C(7)
+#define VISITS_MASK UINT64_C(31)
 
-/* By how often it was here before. */
+/* By how often it was put aside before. */
 static const int64_t delays_ms[] = {1000, 1000, 1000, 2000, 4000, 8000, 16000, 30000};
+#define DELAY_COUNT (sizeof delays_ms / sizeof delays_ms[0])
 
 void qn_unknown_init(struct qn_unknown *unknown)
 {
@@ -69,24 +74,35 @@ static uint64_t hash_of(const struct qn_task *task)
     return hash ^ hash >> 32;
 }
 
-/* How often it was put aside here before, as far as that is known. */
+/* How often it was here before, as far as that is known. */
 static uint32_t count_visit(struct qn_unknown *unknown, const struct qn_task *task)
 {
     if (unknown->seen == NULL) {
         unknown->seen = qn_alloc_zero(SEEN_MAX, sizeof *unknown->seen);
     }
     if (unknown->seen == NULL) {
-        return 0;
+        return 2 * GIVE_BACKS; /* never given back twice without knowing it */
     }
     uint64_t hash = hash_of(task);
-    uint64_t *entry = &unknown->seen[(hash >> 3) & (SEEN_MAX - 1)];
-    uint64_t level = 0;
-    if (((*entry ^ hash) & ~LEVEL_MASK) == 0) {
-        level = *entry & LEVEL_MASK;
-        level += level < LEVEL_MASK ? 1 : 0;
+    uint64_t *entry = &unknown->seen[(hash >> 5) & (SEEN_MAX - 1)];
+    uint64_t visits = 0;
+    if (((*entry ^ hash) & ~VISITS_MASK) == 0) {
+        visits = *entry & VISITS_MASK;
     }
-    *entry = (hash & ~LEVEL_MASK) | level;
-    return (uint32_t)level;
+    *entry = (hash & ~VISITS_MASK) | (visits < VISITS_MASK ? visits + 1 : visits);
+    return (uint32_t)visits;
+}
+
+static bool is_given_back(uint32_t visits)
+{
+    return visits < 2 * GIVE_BACKS && visits % 2 == 0;
+}
+
+/* How often it was put aside before. */
+static uint32_t level_of(uint32_t visits)
+{
+    uint32_t level = visits < 2 * GIVE_BACKS ? visits / 2 : visits - GIVE_BACKS;
+    return level < DELAY_COUNT ? level : DELAY_COUNT - 1;
 }
 
 static int64_t delay_ms(struct qn_unknown *unknown, uint32_t level, int64_t now_mono_ns)
@@ -162,16 +178,20 @@ bool qn_unknown_judge(struct qn_unknown *unknown, struct quern_worker *worker,
     if (qn_mux_takes(worker->mux, leased->task.type)) {
         return false;
     }
-    uint32_t level = count_visit(unknown, &leased->task);
+    uint32_t visits = count_visit(unknown, &leased->task);
+    run->verdict = (struct qn_verdict){
+        .offered = true, .kind = QN_GIVE_BACK, .cause = leased->cause, .outcome = QUERN_SNOOZE};
+    if (is_given_back(visits)) {
+        unknown->hold_until_mono_ns = now_mono_ns + HOLD_MS * QN_NS_PER_MS;
+        return true;
+    }
+    uint32_t level = level_of(visits);
     if (level == 0 && leased->retry_count + leased->crash_count == 0) {
         explain(worker, run);
     }
-    run->verdict = (struct qn_verdict){.offered = true,
-                                       .kind = QN_ASIDE,
-                                       .cause = leased->cause,
-                                       .delay_ms = delay_ms(unknown, level, now_mono_ns),
-                                       .error = run->error,
-                                       .outcome = QUERN_SNOOZE};
+    run->verdict.kind = QN_ASIDE;
+    run->verdict.delay_ms = delay_ms(unknown, level, now_mono_ns);
+    run->verdict.error = run->error;
     tell(unknown, worker, &leased->task, level, now_mono_ns);
     return true;
 }

@@ -25,8 +25,9 @@ struct qn_unknown_type {
 
 struct qn_unknown {
     struct qn_random random;
-    uint64_t *seen;          /* a table of tasks; NULL until one is met */
-    int64_t back_at_mono_ns; /* so far those that were put aside have been spread */
+    uint64_t *seen;             /* a table of tasks; NULL until one is met */
+    int64_t hold_until_mono_ns; /* until when nothing is fetched */
+    int64_t back_at_mono_ns;    /* so far those that were put aside have been spread */
     struct qn_unknown_type types[QN_UNKNOWN_TYPES_MAX];
     size_t type_count;
 };
@@ -35,8 +36,8 @@ void qn_unknown_init(struct qn_unknown *unknown);
 /* At the start: which types this worker takes. */
 void qn_unknown_say_served(struct quern_worker *worker);
 void qn_unknown_finish(struct qn_unknown *unknown);
-/* Whether a run that was just leased, and is in no books yet, is to be put aside: then its verdict
- * says so. Writes to the log. */
+/* Whether a run that was just leased, and is in no books yet, is to be left to others: then its
+ * verdict says how. Writes to the log. */
 bool qn_unknown_judge(struct qn_unknown *unknown, struct quern_worker *worker,
                       struct quern_run *run, int64_t now_mono_ns);
 

@@ -20,8 +20,6 @@
 #include "worker/internal.h"
 
 enum { THREADS_END_MS = 200, LAST_WAIT_MS = 1000 };
-#define ANNOUNCE_TRIES 6
-#define ANNOUNCE_NAP_NS (10 * QN_NS_PER_MS) /* then twice as long each time */
 
 /* The broker answers somebody: nobody waits for the end of a backoff. */
 static void wake_all(void *user)
@@ -30,6 +28,7 @@ static void wake_all(void *user)
     (void)pthread_mutex_lock(&worker->mutex);
     qn_pump_poke(worker);
     qn_keeper_poke(worker);
+    worker->holder_poked = true; /* leases may be nearly over, and its channel closed */
     (void)pthread_cond_broadcast(&worker->second_cond);
     (void)pthread_cond_broadcast(&worker->holder_cond);
     (void)pthread_cond_broadcast(&worker->listener_cond);
@@ -108,6 +107,7 @@ static void init_pump(struct quern_worker *worker)
 static void dismantle(struct quern_worker *worker)
 {
     qn_broker_close(worker->broker);
+    qn_worker_forget_url(worker);
     if (worker->bell >= 0) {
         (void)close(worker->bell);
     }
@@ -118,16 +118,6 @@ static void dismantle(struct quern_worker *worker)
     qn_log_finish(&worker->log);
     finish_locks(worker);
     qn_free(worker);
-}
-
-static quern_status open_broker(struct quern_worker *worker, const char *url, quern_error *err)
-{
-    const struct qn_broker_options options = {
-        .clock = worker->options.clock,
-        .command_timeout_ms = worker->options.lease_ms / 3,
-        .create = true,
-    };
-    return qn_broker_open(url, &options, &worker->broker, err);
 }
 
 quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
@@ -166,10 +156,7 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     if (status != QUERN_OK) {
         goto fail;
     }
-    status = open_broker(worker, url, err);
-    if (status == QUERN_OK) {
-        status = qn_worker_check_queues(worker, err);
-    }
+    status = qn_worker_open(worker, url, err);
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -267,31 +254,6 @@ static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
     return true;
 }
 
-/* The broker was there when the worker was made, so one lost connection or reply is no reason not
- * to start. What stays away for longer is told to the caller. Damaged data stop no worker that runs
- * and none that starts: the keeper announces again at once, and tells. */
-static quern_status announce_first(struct quern_worker *worker, quern_error *err)
-{
-    quern_status status = qn_keeper_announce(worker, err);
-    for (int i = 0; i < ANNOUNCE_TRIES; i++) {
-        if (status != QUERN_E_UNKNOWN && status != QUERN_E_CONNECT) {
-            break;
-        }
-        int64_t until_mono_ns = qn_clock_mono_ns() + (ANNOUNCE_NAP_NS << i);
-        (void)pthread_mutex_lock(&worker->mutex);
-        (void)qn_cond_wait_until(&worker->keeper_cond, &worker->mutex, until_mono_ns);
-        (void)pthread_mutex_unlock(&worker->mutex);
-        status = qn_keeper_announce(worker, err);
-    }
-    if (status != QUERN_E_CORRUPT) {
-        return status;
-    }
-    (void)pthread_mutex_lock(&worker->mutex);
-    worker->announce_due = true;
-    (void)pthread_mutex_unlock(&worker->mutex);
-    return QUERN_OK;
-}
-
 quern_status quern_worker_run(quern_worker *worker, quern_error *err)
 {
     quern_status status = claim(worker, err);
@@ -299,8 +261,9 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         return status;
     }
     struct qn_pool *pool;
-    status = announce_first(worker, err);
-    if (status != QUERN_OK) {
+    bool stopped = false;
+    status = qn_worker_begin(worker, &stopped, err);
+    if (status != QUERN_OK || stopped) {
         return status;
     }
     status = qn_pool_new(worker->options.concurrency, &pool, err);
@@ -317,6 +280,10 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     qn_worker_tell_queues(worker);
     status = run_threads(worker, err);
     bool ended = end_pool(worker, THREADS_END_MS);
+    quern_error lost;
+    if (status == QUERN_OK && qn_worker_is_lost(worker, &lost)) {
+        status = qn_error_set(err, lost.code, "%s", lost.text);
+    }
     if (status == QUERN_OK && !ended) {
         status =
             qn_error_set(err, QUERN_E_TIMEOUT,

@@ -146,6 +146,22 @@ class StartTest(RedisTest):
         self.start_redis("--requirepass", "right")
         self.assertIn("NOAUTH", self.fails(EXIT_DENIED, "work", "--exec", "t=true"))
 
+    def test_usage_errors_show_no_password(self):
+        for url in ("redis://:hidden@h/0", "redis://me:hid%64den@h?db=1",
+                    "redis://h?password=hidden"):
+            for words in ([url], ["queue", url], ["queue", "list", url],
+                          ["queue", "list", "--brokr", url],
+                          ["queue", "list", f"--brokr={url}"], ["task", "inspect", "id", url],
+                          ["work", "--concurrency", url], ["enqueue", "--at", url, "t"],
+                          ["task", "list", "--state", url], ["help", url],
+                          ["--broker", url, "--broker", url, "stats", "x"]):
+                with self.subTest(words=words):
+                    result = self.quern(*words)
+                    self.assertNotEqual(result.returncode, 0)
+                    for stream in (result.stderr, result.stdout):
+                        self.assertNotIn("hidden", stream)
+                        self.assertNotIn("hid%64den", stream)
+
     def test_password_is_not_seen_by_ps(self):
         url = f"redis-socket://me:s3cret@{self.socket_path}"
         worker = self.start("--broker", url, "work", "--exec", "t=true")

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/secret.h"
 #include "cli/cli.h"
 #include "lib_fuzz.h"
 
@@ -83,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     qn_args_finish(&cli.args);
-    free(cli.given_url);
+    qn_secret_free(cli.given_url);
     free(text);
     return 0;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/secret.h"
 #include "base/url.h"
 #include "broker/redis/link.h"
 #include "cli/cli.h"
@@ -62,7 +62,7 @@ static void try_url(const char *text, size_t size)
     char *given = NULL;
     if (qn_cli_url_with_password(&cli, text, &given) == QN_EXIT_OK) {
         fuzz_require(given != NULL);
-        qn_free(given);
+        qn_secret_free(given);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void fuzz_require(bool condition)
 {
@@ -94,7 +95,8 @@ static void remove_dir(void)
 const char *fuzz_dir(void)
 {
     if (dir[0] == '\0') {
-        (void)snprintf(dir, sizeof dir, "/tmp/quern-fuzz-XXXXXX");
+        const char *where = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+        (void)snprintf(dir, sizeof dir, "%s/quern-fuzz-XXXXXX", where);
         fuzz_require(mkdtemp(dir) != NULL);
         (void)atexit(remove_dir);
     }

@@ -31,7 +31,7 @@ size_t fuzz_text(struct fuzz_input *input, char *out, size_t size);
 /* The input as a text of its own, with a NUL behind; freed by the caller. */
 char *fuzz_copy(const uint8_t *data, size_t size);
 
-/* A directory that is gone at the end of the program. */
+/* A directory, in memory where that can be, that is gone at the end of the program. */
 const char *fuzz_dir(void);
 
 /* Lets the broker do `count` operations, which the input chooses with all they are given. */

@@ -10,6 +10,7 @@
 
 #define RUNS_MAX 16
 #define ROOM_MAX 8
+#define LEASE_MS 100 /* who prolongs it waits for the answer for a part of it */
 
 struct stage {
     struct qn_broker *broker;
@@ -136,7 +137,7 @@ static void do_exchange(struct stage *stage)
                                    .outcomes = outcomes,
                                    .outcome_count = outcome_count,
                                    .worker_id = worker_id,
-                                   .lease_ms = 30000,
+                                   .lease_ms = LEASE_MS,
                                    .queues = turns,
                                    .queue_count = 2,
                                    .room = room,
@@ -165,7 +166,7 @@ static void do_extend(struct stage *stage)
         extensions[i].run = stage->runs[i];
     }
     stage->status =
-        qn_broker_extend(stage->broker, extensions, stage->run_count, 30000, &stage->err);
+        qn_broker_extend(stage->broker, extensions, stage->run_count, LEASE_MS, &stage->err);
 }
 
 static void do_write_result(struct stage *stage)

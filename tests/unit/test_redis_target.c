@@ -177,10 +177,47 @@ static void password_file_that_others_could_change_is_refused(void **state)
     test_dir_remove(dir);
 }
 
+/* The flags of the mapping that this address is in, as the kernel names them. */
+static bool is_left_out_of_core_dumps(const void *address)
+{
+    FILE *file = fopen("/proc/self/smaps", "re");
+    char line[512];
+    unsigned long first = 0;
+    unsigned long end = 0;
+    bool inside = false;
+    bool left_out = false;
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "%lx-%lx ", &first, &end) == 2) {
+            inside = (uintptr_t)address >= first && (uintptr_t)address < end;
+        } else if (inside && strncmp(line, "VmFlags:", 8) == 0) {
+            left_out = strstr(line, " dd") != NULL;
+        }
+    }
+    assert_int_equal(fclose(file), 0);
+    return left_out;
+}
+
+static void memory_of_passwords_is_in_no_core_dump(void **state)
+{
+    (void)state;
+    struct qn_link_target target;
+    struct qn_url url;
+    quern_error err = {0};
+    assert_ok(qn_url_parse("redis://me:s3cret@a", &url, &err), err);
+    assert_true(is_left_out_of_core_dumps(url.password));
+    assert_ok(qn_link_target_init(&target, &url, &err), err);
+    qn_url_finish(&url);
+    assert_string_equal(target.password, "s3cret");
+    assert_true(is_left_out_of_core_dumps(target.password));
+    qn_link_target_finish(&target);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_url_names_place_user_and_database),
     cmocka_unit_test(what_is_wrong_is_named),
     cmocka_unit_test(the_password_is_the_first_line_of_a_file),
     cmocka_unit_test(password_file_that_others_could_change_is_refused),
+    cmocka_unit_test(memory_of_passwords_is_in_no_core_dump),
 };
 TEST_MAIN(tests)

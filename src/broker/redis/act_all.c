@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "broker/redis/act.h"
 #include "task/lifecycle.h"
 
@@ -38,8 +39,8 @@ struct bulk {
 
 static quern_status refuse_full(const struct qn_reply *reply, quern_error *err)
 {
-    int64_t archived = qn_reply_int(qn_reply_at(reply, 1), 0);
-    int64_t more = qn_reply_int(qn_reply_at(reply, 2), 0);
+    int64_t archived = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, UINT32_MAX);
+    int64_t more = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 2), 0), 0, UINT32_MAX);
     return qn_error_set(err, QUERN_E_STATE,
                         "the archive holds %lld of %d tasks; archiving %lld more would delete its "
                         "oldest %lld",
@@ -47,7 +48,9 @@ static quern_status refuse_full(const struct qn_reply *reply, quern_error *err)
                         (long long)(archived + more - QN_ARCHIVE_SIZE_MAX));
 }
 
-static quern_status take_answer(struct bulk *bulk, const struct qn_reply *reply, quern_error *err)
+/* The answer for `count` tasks. */
+static quern_status take_answer(struct bulk *bulk, const struct qn_reply *reply, size_t count,
+                                quern_error *err)
 {
     bool cancel =
         bulk->action == QUERN_ACTION_CANCEL_RETRY || bulk->action == QUERN_ACTION_CANCEL_ARCHIVE;
@@ -55,7 +58,7 @@ static quern_status take_answer(struct bulk *bulk, const struct qn_reply *reply,
         return refuse_full(reply, err);
     }
     size_t done = 0;
-    for (size_t i = 0; i < reply->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         done += strcmp(qn_reply_text(qn_reply_at(reply, i)), "done") == 0;
     }
     bulk->done += done;
@@ -79,7 +82,7 @@ static quern_status act_on(struct bulk *bulk, size_t first, size_t count, quern_
         status = qn_talk_reply(&talk, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = take_answer(bulk, reply, err);
+        status = take_answer(bulk, reply, count, err);
     }
     qn_talk_end(&talk);
     return status;

@@ -13,6 +13,7 @@
 #include "broker/redis/check_queue_lua.h"
 
 #define UPKEEP_STEP 100
+#define UPKEEP_STEPS_MAX 10000 /* what is left is told by the next check */
 #define TEXT_SIZE 400
 #define FINDING_ITEMS 3
 
@@ -117,7 +118,7 @@ static quern_status recover(struct qn_redis_check *check, const char *queue, siz
     size_t step = UPKEEP_STEP;
     quern_status status = QUERN_OK;
     *ret_done = 0;
-    while (status == QUERN_OK && step == UPKEEP_STEP) {
+    for (int i = 0; status == QUERN_OK && step == UPKEEP_STEP && i < UPKEEP_STEPS_MAX; i++) {
         status =
             qn_redis_recover(&check->self->base, &queue, 1, UPKEEP_STEP, NULL, NULL, &step, err);
         *ret_done += status == QUERN_OK ? step : 0;
@@ -132,7 +133,7 @@ static quern_status forward(struct qn_redis_check *check, const char *queue, siz
     int64_t next_due_at_ms;
     quern_status status = QUERN_OK;
     *ret_done = 0;
-    while (status == QUERN_OK && step == UPKEEP_STEP) {
+    for (int i = 0; status == QUERN_OK && step == UPKEEP_STEP && i < UPKEEP_STEPS_MAX; i++) {
         status = qn_redis_forward(&check->self->base, &queue, 1, UPKEEP_STEP, &step,
                                   &next_due_at_ms, err);
         *ret_done += status == QUERN_OK ? step : 0;

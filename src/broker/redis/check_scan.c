@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "broker/redis/check.h"
+#include "broker/redis/walk.h"
 
 #include "broker/redis/check_hash_lua.h"
 #include "broker/redis/check_lock_lua.h"
@@ -234,6 +235,7 @@ static quern_status ask_lists(struct qn_redis_check *check, quern_error *err)
 quern_status qn_check_find_queues(struct qn_redis_check *check, quern_error *err)
 {
     char cursor[32] = "0";
+    struct qn_walk walk = {.self = check->self, .size_command = "DBSIZE"};
     quern_status status = ask_lists(check, err);
     do {
         struct qn_talk talk;
@@ -244,9 +246,13 @@ quern_status qn_check_find_queues(struct qn_redis_check *check, quern_error *err
         qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
         status = scan(&talk, cursor, &keys, err);
         if (status == QUERN_OK) {
+            qn_walk_add(&walk, keys);
             status = note_keys(check, keys, err);
         }
         qn_talk_end(&talk);
+        if (status == QUERN_OK) {
+            status = qn_walk_check(&walk, err);
+        }
     } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
     return status;
 }
@@ -432,6 +438,7 @@ quern_status qn_check_keys(struct qn_redis_check *check, quern_error *err)
 {
     char cursor[32] = "0";
     struct page page = {.check = check};
+    struct qn_walk walk = {.self = check->self, .size_command = "DBSIZE"};
     quern_status status;
     do {
         struct qn_talk talk;
@@ -439,9 +446,13 @@ quern_status qn_check_keys(struct qn_redis_check *check, quern_error *err)
         qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
         status = scan(&talk, cursor, &keys, err);
         if (status == QUERN_OK) {
+            qn_walk_add(&walk, keys);
             status = take_keys(&page, keys, err);
         }
         qn_talk_end(&talk);
+        if (status == QUERN_OK) {
+            status = qn_walk_check(&walk, err);
+        }
         if (status == QUERN_OK) {
             status = check_page(&page, err);
         }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "broker/redis/check.h"
 #include "broker/redis/fields.h"
+#include "broker/redis/walk.h"
 
 #include "broker/redis/check_page_lua.h"
 #include "broker/redis/check_task_lua.h"
@@ -28,6 +29,7 @@ struct sweep {
     struct qn_checked_queue *queue;
     const char *container;
     bool is_list;
+    struct qn_walk walk;
     const struct qn_id_set *twins; /* NULL: the first walk */
     size_t twin_count;
     struct qn_suspect *suspects; /* of this page */
@@ -218,6 +220,7 @@ static quern_status read_page(struct sweep *sweep, const char **cursor, quern_er
     if (status == QUERN_OK) {
         const char *next = qn_reply_text(qn_reply_at(page, 0));
         *cursor = strcmp(next, "0") == 0 ? NULL : qn_arena_strdup(&check->page, next);
+        qn_walk_add(&sweep->walk, page);
         sweep->suspect_count = 0;
         sweep->suspects =
             qn_arena_alloc(&check->page, (page->count + 1) * sizeof(struct qn_suspect));
@@ -242,8 +245,15 @@ static quern_status walk_once(struct sweep *sweep, const char *container, bool i
     *ret_suspects = 0;
     sweep->container = container;
     sweep->is_list = is_list;
+    sweep->walk = (struct qn_walk){.self = sweep->check->self,
+                                   .size_command = is_list ? "LLEN" : "ZCARD",
+                                   .queue = sweep->queue->name,
+                                   .key = container};
     while (status == QUERN_OK && cursor != NULL) {
         status = read_page(sweep, &cursor, err);
+        if (status == QUERN_OK) {
+            status = qn_walk_check(&sweep->walk, err);
+        }
         if (status == QUERN_OK) {
             *ret_suspects += sweep->suspect_count;
             status = qn_check_suspects(sweep->check, sweep->queue->name, sweep->suspects,

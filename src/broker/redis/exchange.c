@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
 
@@ -49,7 +50,8 @@ static quern_status in_doubt(quern_status status, quern_error *err)
 static bool wants_more(const struct qn_taking *taking)
 {
     return taking->reply->run_count < taking->exchange->room && !taking->ended_early &&
-           taking->aside_count < QN_PRUNE_BATCH_MAX;
+           taking->aside_count < QN_PRUNE_BATCH_MAX &&
+           qn_clock_mono_ns() < taking->enough_at_mono_ns;
 }
 
 /* The runs that are to start at once, but were behind others when they were leased. */
@@ -191,6 +193,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
         .exchange = exchange,
         .reply = reply,
         .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
+        .enough_at_mono_ns = qn_clock_mono_ns() + self->target.command_timeout_ms * 1000000,
         .solo_queue = exchange->solo_queue < exchange->queue_count ? exchange->solo_queue : 0};
     struct qn_talk talk;
     qn_exchange_clear(exchange, reply);

@@ -57,13 +57,14 @@ struct qn_taking {
     struct qn_exchange *exchange;
     struct qn_exchange_reply *reply;
     int64_t leased_at_boot_ms;
-    char digits[4];      /* of the tokens: three, at random */
-    size_t part_count;   /* that have come so far */
-    size_t command;      /* index of the latest script in the talk */
-    uint32_t solo_queue; /* of the exchange, as it was asked */
-    size_t aside_count;  /* late or unreadable, in all parts */
-    bool ended_early;    /* the latest part: its size, or many ids without a task */
-    struct qn_lot lot;   /* of the runs */
+    int64_t enough_at_mono_ns; /* no further part is asked for then */
+    char digits[4];            /* of the tokens: three, at random */
+    size_t part_count;         /* that have come so far */
+    size_t command;            /* index of the latest script in the talk */
+    uint32_t solo_queue;       /* of the exchange, as it was asked */
+    size_t aside_count;        /* late or unreadable, in all parts */
+    bool ended_early;          /* the latest part: its size, or many ids without a task */
+    struct qn_lot lot;         /* of the runs */
     /* What this part brought besides; in the talk's arena, but the runs are blocks of their own. */
     struct qn_outcome *refused;
     size_t refused_count;

@@ -37,8 +37,7 @@ struct qn_reply {
 
 /* Where and as whom; owns its memory. The password is never part of an error or a log line. */
 struct qn_link_target {
-    char *memory; /* holds the strings */
-    size_t memory_size;
+    char *memory;     /* holds the strings; see secret.h */
     const char *host; /* "": a Unix socket */
     const char *port;
     const char *path;     /* of the Unix socket */

@@ -102,17 +102,17 @@ static void names_sort(struct names *names)
 }
 
 /* One step of the scan; *cursor is "0" after the last. */
-static quern_status scan_step(struct qn_redis *self, const char *queue, const char *key,
-                              struct names *names, char cursor[24], quern_error *err)
+static quern_status scan_step(struct qn_walk *walk, struct names *names, char cursor[24],
+                              quern_error *err)
 {
     struct qn_talk talk;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_begin(&talk, walk->self, QN_LANE_REST, QN_TALK_READS);
     qn_talk_command(&talk, "SSCAN");
-    if (queue == NULL) {
-        qn_talk_text(&talk, key);
+    if (walk->queue == NULL) {
+        qn_talk_text(&talk, walk->key);
     } else {
-        qn_talk_key(&talk, queue, key);
+        qn_talk_key(&talk, walk->queue, walk->key);
     }
     qn_talk_text(&talk, cursor);
     qn_talk_text(&talk, "COUNT");
@@ -124,6 +124,7 @@ static quern_status scan_step(struct qn_redis *self, const char *queue, const ch
     if (status == QUERN_OK) {
         const struct qn_reply *next = qn_reply_at(reply, 0);
         const struct qn_reply *members = qn_reply_at(reply, 1);
+        qn_walk_add(walk, members);
         status =
             qn_reply_expect(&talk, next->type == QN_REPLY_TEXT && next->size < 24, "SSCAN", err);
         for (size_t i = 0; status == QUERN_OK && i < members->count; i++) {
@@ -142,10 +143,14 @@ quern_status qn_look_set(struct qn_redis *self, const char *queue, const char *k
                          quern_error *err)
 {
     struct names names = {.arena = arena};
+    struct qn_walk walk = {.self = self, .size_command = "SCARD", .queue = queue, .key = key};
     char cursor[24] = "0";
     quern_status status = QUERN_OK;
     do {
-        status = scan_step(self, queue, key, &names, cursor, err);
+        status = scan_step(&walk, &names, cursor, err);
+        if (status == QUERN_OK) {
+            status = qn_walk_check(&walk, err);
+        }
     } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
     if (status == QUERN_OK) {
         names_sort(&names);

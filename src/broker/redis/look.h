@@ -9,6 +9,7 @@
 #define QN_BROKER_REDIS_LOOK_H
 
 #include "broker/redis/redis.h"
+#include "broker/redis/walk.h"
 
 #define QN_LOOK_BATCH 128 /* tasks read in one talk, if their messages are not too large */
 #define QN_LOOK_BLOCK 500 /* ids read in one command */
@@ -57,7 +58,8 @@ struct qn_spots {
     const char **keys; /* without the prefix */
     size_t key_count;
     size_t key_at;
-    uint64_t rank; /* where the next block begins in keys[key_at] */
+    uint64_t rank;       /* where the next block begins in keys[key_at] */
+    struct qn_walk walk; /* over that */
     /* The present block. */
     struct qn_arena arena;
     struct qn_spot *spots;

@@ -98,7 +98,8 @@ static void take_brakes(quern_queue_info *info, const struct qn_reply *meta)
 static void take_number(quern_queue_info *info, size_t index, const struct qn_reply *reply)
 {
     if (index < PAUSED) {
-        info->counts[index + QUERN_TASK_ACTIVE] = qn_reply_uint(reply);
+        uint64_t count = qn_reply_uint(reply);
+        info->counts[index + QUERN_TASK_ACTIVE] = count < UINT32_MAX ? count : UINT32_MAX;
         return;
     }
     uint64_t *const places[] = {
@@ -168,7 +169,9 @@ static quern_status count_zsets(struct counting *counting, const char *const *na
         const struct qn_reply *reply = NULL;
         status = reply_or_nothing(&talk, i, &reply, err);
         if (status == QUERN_OK) {
-            counting->info->counts[QUERN_TASK_AGGREGATING] += qn_reply_uint(reply);
+            uint64_t group_size = qn_reply_uint(reply);
+            counting->info->counts[QUERN_TASK_AGGREGATING] +=
+                group_size < UINT32_MAX ? group_size : UINT32_MAX;
         }
     }
     qn_talk_end(&talk);
@@ -232,6 +235,7 @@ struct sample {
     const struct qn_reply *ids;
     size_t first; /* of its tasks' commands */
 };
+#define BYTES_MAX (INT64_C(1) << 50) /* no server holds more */
 #define SAMPLES_MAX (QUERN_TASK_COMPLETED + SAMPLE_GROUPS)
 
 static size_t choose_samples(const struct counting *counting, struct qn_talk *talk,
@@ -283,10 +287,9 @@ static void ask_task_memory(struct qn_talk *talk, const char *queue, struct samp
     }
 }
 
-/* No server holds more. */
 static int64_t bytes_of(const struct qn_reply *reply)
 {
-    return qn_number_clamp(qn_reply_int(reply, 0), 0, INT64_C(1) << 40);
+    return qn_number_clamp(qn_reply_int(reply, 0), 0, BYTES_MAX);
 }
 
 /* Bytes of a sample's list or zset and of all its tasks; refused: -1. */
@@ -304,9 +307,10 @@ static int64_t sum_sample(const struct qn_talk *talk, const struct sample *sampl
         }
         bytes += bytes_of(reply);
     }
-    return sample->ids->count == 0
-               ? own
-               : own + bytes / (int64_t)sample->ids->count * (int64_t)sample->count;
+    int64_t average = sample->ids->count == 0 ? 0 : bytes / (int64_t)sample->ids->count;
+    int64_t count = (int64_t)sample->count;
+    bool fits = count == 0 || average <= BYTES_MAX / count;
+    return own + (fits ? average * count : BYTES_MAX);
 }
 
 static void take_latency(const struct counting *counting, const struct qn_reply *since)

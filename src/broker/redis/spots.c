@@ -188,10 +188,11 @@ static quern_status read_some(struct qn_spots *spots, uint64_t rank, size_t *ret
         status = qn_talk_reply(&talk, 0, &reply, err);
     }
     if (status == QUERN_OK) {
+        qn_walk_add(&spots->walk, reply);
         status = take_block(spots, reply, rank, ret_count, err);
     }
     qn_talk_end(&talk);
-    return status;
+    return status == QUERN_OK ? qn_walk_check(&spots->walk, err) : status;
 }
 
 /* Takes the last second off a block that was cut, unless it is all there is. */
@@ -213,6 +214,10 @@ static bool cut_to_seconds(struct qn_spots *spots)
 /* The next block of the present key; none: it is at its end. */
 static quern_status read_block(struct qn_spots *spots, quern_error *err)
 {
+    spots->walk.self = spots->self;
+    spots->walk.size_command = is_list(spots) ? "LLEN" : "ZCARD";
+    spots->walk.queue = spots->queue;
+    spots->walk.key = key_of(spots);
     spots->spots = NULL;
     spots->count = spots->at = spots->capacity = 0;
     qn_arena_reset(&spots->arena);
@@ -243,6 +248,7 @@ quern_status qn_spots_next(struct qn_spots *spots, size_t room, const struct qn_
         status = read_block(spots, err);
         if (status == QUERN_OK && spots->count == 0) {
             spots->rank = 0;
+            spots->walk.weight = 0;
             spots->key_at++;
         }
     }

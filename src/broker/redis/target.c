@@ -6,7 +6,7 @@
  * Parameters: db, and password_file, whose first line is the password. (password_env is resolved by
  * the program quern, as a library reads no environment.)
  *
- * All strings lie in one block, which is wiped when it is freed: the password is among them. Texts
+ * All strings lie in one block (secret.h): the password is among them. Texts
  * of errors name the part that is wrong and never the password. */
 #include "broker/redis/link.h"
 
@@ -18,8 +18,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
+#include "base/secret.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define COMMAND_TIMEOUT_MS 10000
@@ -180,11 +180,10 @@ static quern_status copy_strings(struct qn_link_target *target, const struct qn_
     bool is_ipv6 = strchr(url->host, ':') != NULL;
     size_t size = 2 * (strlen(url->host) + strlen(port) + strlen(url->path)) + strlen(url->user) +
                   strlen(draft->password) + 128;
-    target->memory = qn_alloc_zero(1, size);
+    target->memory = qn_secret_alloc(size);
     if (target->memory == NULL) {
         return qn_error_nomem(err);
     }
-    target->memory_size = size;
     char *at = target->memory;
     target->host = put(&at, url->host);
     target->port = put(&at, port);
@@ -228,9 +227,6 @@ quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_
 
 void qn_link_target_finish(struct qn_link_target *target)
 {
-    if (target->memory != NULL) {
-        explicit_bzero(target->memory, target->memory_size);
-        qn_free(target->memory);
-    }
+    qn_secret_free(target->memory);
     *target = (struct qn_link_target){.memory = NULL};
 }

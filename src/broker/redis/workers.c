@@ -24,6 +24,7 @@
 
 #define SERVERS_MAX 4096
 #define PAGE_SIZE 256
+#define RUNS_MAX 100000 /* of one queue: more than any fleet runs at a time */
 #define ITEMS_PER_RUN 5
 
 struct run {
@@ -150,6 +151,7 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
         return status;
     }
     *ret_count = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
+    status = qn_reply_expect(talk, reply->count <= 1 + ITEMS_PER_RUN * PAGE_SIZE, "runs", err);
     for (size_t i = 1; status == QUERN_OK && i + ITEMS_PER_RUN <= reply->count;
          i += ITEMS_PER_RUN) {
         status = keep_run(listing, queue, reply, i, err);
@@ -202,7 +204,8 @@ static quern_status read_runs(struct listing *listing, quern_error *err)
     for (size_t i = 0; status == QUERN_OK && i < listing->queues->count; i++) {
         const char *queue = qn_reply_text(qn_reply_at(listing->queues, i));
         size_t count = PAGE_SIZE;
-        for (size_t first = 0; status == QUERN_OK && count == PAGE_SIZE; first += PAGE_SIZE) {
+        for (size_t first = 0; status == QUERN_OK && count == PAGE_SIZE && first < RUNS_MAX;
+             first += PAGE_SIZE) {
             status = read_page(listing, queue, first, &count, err);
         }
         if (status == QUERN_E_CORRUPT) {

@@ -8,7 +8,9 @@
 #include "broker/sqlite/conn.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #include "base/assert.h"
@@ -166,17 +168,37 @@ static quern_status status_of(int code, int system_error)
     }
 }
 
+/* What a full disk leaves, and what is missing: so much the WAL may grow until it is moved into the
+ * database (sync.c). */
+#define SPACE_WANTED (INT64_C(16) << 20)
+#define SPACE_TEXT_SIZE 80
+static void describe_space(const char *path, char out[SPACE_TEXT_SIZE])
+{
+    struct statvfs fs;
+    out[0] = '\0';
+    if (statvfs(path, &fs) == 0) {
+        int64_t left = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
+        int64_t missing = left < SPACE_WANTED ? SPACE_WANTED - left : 0;
+        (void)snprintf(out, SPACE_TEXT_SIZE, "; %lld KiB are free there, %lld KiB more are wanted",
+                       (long long)(left >> 10), (long long)(missing >> 10));
+    }
+}
+
 quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
 {
     bool io = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
     int system_error = io && conn->db != NULL ? sqlite3_system_errno(conn->db) : 0;
     quern_status status = status_of(code, system_error);
+    conn->reopen = conn->reopen || status == QUERN_E_CORRUPT; /* what it has cached may be wrong */
     if (status == QUERN_E_NOMEM) {
         return qn_error_nomem(err);
     }
     size_t size = strlen(conn->path);
     bool cut = size > PATH_SHOWN_MAX;
-    const char *advice = status == QUERN_E_CORRUPT
+    char space[SPACE_TEXT_SIZE];
+    describe_space(conn->path, space);
+    const char *advice = status == QUERN_E_FULL ? space
+                         : status == QUERN_E_CORRUPT
                              ? "; keep a copy, then try .recover of the sqlite3 shell"
                          : status == QUERN_E_TIMEOUT ? ": it took too long; try quern doctor"
                                                      : "";

@@ -141,6 +141,10 @@ quern_status qn_sqlite_read_begin(struct qn_sqlite *self, struct qn_conn **ret_c
 {
     pthread_mutex_lock(&self->read_mutex);
     quern_status status = QUERN_OK;
+    if (self->reader.reopen) {
+        qn_conn_close(&self->reader);
+        self->reader.reopen = false;
+    }
     if (self->reader.db == NULL) {
         status = qn_sqlite_open_reader(self, err);
     }

@@ -78,7 +78,8 @@ struct qn_roster {
 
 struct qn_sqlite {
     struct qn_broker base;
-    char *path; /* absolute, symbolic links resolved */
+    char *path;        /* absolute, symbolic links resolved */
+    struct stat place; /* of the file when it was opened */
     char *wal_path;
     char *wake_path; /* the directory of sockets */
     bool full_sync;
@@ -243,6 +244,7 @@ quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, 
 quern_status qn_sqlite_wait(struct qn_broker *broker, int64_t timeout_ms,
                             struct qn_wakeup *ret_wakeup, quern_error *err);
 void qn_sqlite_interrupt(struct qn_broker *broker);
+bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err);
 quern_status qn_sqlite_announce(struct qn_broker *broker,
                                 const struct qn_announcement *announcement, quern_error *err);
 quern_status qn_sqlite_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err);

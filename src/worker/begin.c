@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* begin.c - from a URL to a worker whose record is in the broker, however long that takes.
+ *
+ * Opening tells at once what stays wrong: a URL, a password, a file that is none of ours. What may
+ * be right a moment later (a server that is down or loading, a database that somebody has locked, a
+ * full disk) is waited for by quern_worker_run, as a running worker would, until somebody calls
+ * quern_worker_stop. Damaged data stop no worker that runs and none that starts: the keeper
+ * announces again at once, and tells. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "worker/internal.h"
+
+static quern_status open_broker(struct quern_worker *worker, const char *url, quern_error *err)
+{
+    const struct qn_broker_options options = {
+        .clock = worker->options.clock,
+        .command_timeout_ms = worker->options.lease_ms / 3,
+        .create = true,
+    };
+    quern_status status = qn_broker_open(url, &options, &worker->broker, err);
+    if (status == QUERN_OK) {
+        status = qn_worker_check_queues(worker, err);
+    }
+    return status;
+}
+
+void qn_worker_forget_url(struct quern_worker *worker)
+{
+    if (worker->url != NULL) {
+        explicit_bzero(worker->url, strlen(worker->url)); /* it may hold a password */
+        qn_free(worker->url);
+        worker->url = NULL;
+    }
+}
+
+quern_status qn_worker_open(struct quern_worker *worker, const char *url, quern_error *err)
+{
+    quern_status status = open_broker(worker, url, err);
+    if (status == QUERN_OK || !qn_broker_may_come(url, status)) {
+        return status;
+    }
+    qn_broker_close(worker->broker); /* the queues could not be listed */
+    worker->broker = NULL;
+    worker->url = qn_strdup(url);
+    return worker->url != NULL ? QUERN_OK : qn_error_nomem(err);
+}
+
+/* One attempt. *ret_waits: what is wrong may be right a moment later. */
+static quern_status try(struct quern_worker *worker, bool *ret_waits, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    *ret_waits = false;
+    if (worker->url != NULL) {
+        status = open_broker(worker, worker->url, err);
+        *ret_waits = qn_broker_may_come(worker->url, status);
+        if (status != QUERN_OK) {
+            qn_broker_close(worker->broker);
+            worker->broker = NULL;
+            return status;
+        }
+        qn_worker_forget_url(worker);
+    }
+    status = qn_keeper_announce(worker, err);
+    if (status == QUERN_E_CORRUPT) {
+        (void)pthread_mutex_lock(&worker->mutex);
+        worker->announce_due = true;
+        (void)pthread_mutex_unlock(&worker->mutex);
+        return QUERN_OK;
+    }
+    *ret_waits = status == QUERN_E_UNKNOWN || status == QUERN_E_FULL || status == QUERN_E_TIMEOUT ||
+                 qn_broker_may_recover(worker->broker, status);
+    return status;
+}
+
+quern_status qn_worker_begin(struct quern_worker *worker, bool *ret_stopped, quern_error *err)
+{
+    struct qn_outage outage;
+    quern_error error = {0};
+    bool waits = false;
+    qn_outage_init(&outage, &worker->outages);
+    quern_status status = try(worker, &waits, &error);
+    *ret_stopped = false;
+    while (status != QUERN_OK && waits && !*ret_stopped) {
+        qn_outage_fail(&outage, &error);
+        int64_t left_ns = atomic_load(&outage.retry_at_mono_ns) - qn_clock_mono_ns();
+        while (left_ns > 0 && atomic_load(&worker->stops) == 0) {
+            qn_worker_wait_bell(worker, left_ns / QN_NS_PER_MS + 1);
+            left_ns = atomic_load(&outage.retry_at_mono_ns) - qn_clock_mono_ns();
+        }
+        *ret_stopped = atomic_load(&worker->stops) > 0;
+        status = *ret_stopped ? QUERN_OK : try(worker, &waits, &error);
+    }
+    if (status == QUERN_OK && !*ret_stopped) {
+        qn_outage_end(&outage);
+    }
+    qn_outage_finish(&outage);
+    if (status != QUERN_OK && err != NULL) {
+        *err = error;
+    }
+    return status;
+}

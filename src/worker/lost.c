@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* lost.c - ends a worker whose data are gone for good, so that whoever supervises it starts it
+ * anew.
+ *
+ * A file that was removed or replaced never comes back by itself, and what is written to it is
+ * lost; a database whose exchange says again and again that it is damaged serves nobody. The first
+ * has to be seen a few times in a row (somebody may be moving files), the second for a few seconds.
+ * On a server damaged keys can be mended while the worker runs, so there nothing of this is done.
+ */
+#include "worker/internal.h"
+
+enum { LOOKS = 2, CORRUPT_MS = 2000 };
+
+static void end_for(struct quern_worker *worker, const quern_error *error)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool first = worker->lost.code == QUERN_OK;
+    if (first) {
+        worker->lost = *error;
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (first) {
+        QN_LOG(&worker->log, QUERN_LOG_ERROR, "worker ends, its data are lost",
+               QN_LOG_TEXT("status", quern_status_name(error->code)),
+               QN_LOG_TEXT("error", error->text));
+        quern_worker_stop(worker);
+    }
+}
+
+bool qn_worker_is_lost(struct quern_worker *worker, quern_error *err)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool lost = worker->lost.code != QUERN_OK;
+    if (lost && err != NULL) {
+        *err = worker->lost;
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return lost;
+}
+
+quern_status qn_keeper_check_place(struct quern_worker *worker, quern_error *err)
+{
+    quern_error error = {0};
+    bool gone = qn_broker_is_gone(worker->broker, &error);
+    worker->gone_looks = gone ? worker->gone_looks + 1 : 0;
+    if (worker->gone_looks >= LOOKS ||
+        (!gone && !qn_broker_is_remote(worker->broker) &&
+         qn_outage_lasts(&worker->pump.outage, QUERN_E_CORRUPT, CORRUPT_MS, &error))) {
+        end_for(worker, &error);
+    }
+    (void)err;
+    return QUERN_OK;
+}
