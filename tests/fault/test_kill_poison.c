@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_kill_poison.c - one task among 1 000 kills every worker that runs it, with 50 runs at a
- * time around it: it alone is convicted, after its third crash, and all others are completed. */
+ * time around it: it alone is convicted, when it has died alone twice, and all others are
+ * completed. */
 #include "lib_fault.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static void assert_poison_is_archived(const struct fault_site *site, size_t pois
     assert_ok(quern_inspector_open(site->url, NULL, &inspector, &err), err);
     assert_ok(quern_inspector_task(inspector, "default", id, &info, &err), err);
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_ARCHIVED);
-    assert_int_equal(quern_task_info_crash_count(info), 3);
+    assert_true(quern_task_info_crash_count(info) >= 3);
     assert_int_equal(quern_task_info_retry_count(info), 0);
     assert_non_null(strstr(quern_task_info_error(info), "poison"));
     quern_task_info_free(info);

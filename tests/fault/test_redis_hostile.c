@@ -67,24 +67,26 @@ static const char *const bad_heads[] = {
     "$2\r\n1 \r\n",
     "$3\r\nx 0\r\n",
     "$4\r\n1 0 \r\n",
+    "$3\r\n1 0\r\n",
     "$5\r\n1 0 x\r\n",
-    "$5\r\n1 0 1\r\n",
-    "$7\r\n1 0 1 0\r\n",
-    "$8\r\n1 0 1 0 \r\n",
-    "$9\r\n1 0 1 0 x\r\n",
-    "$9\r\n1 0 2 0 0\r\n",
-    "$9\r\n1 0 0 0 0\r\n",
-    "$10\r\n1 0 1 0 -1\r\n",
+    "$5\r\n1 0 2\r\n",
+    "$7\r\n1 0 0 1\r\n",
+    "$9\r\n1 0 0 1 0\r\n",
+    "$14\r\n1 0 0 1 0 0 0 \r\n",
+    "$15\r\n1 0 0 1 0 0 0 x\r\n",
+    "$15\r\n1 0 0 2 0 0 0 0\r\n",
+    "$15\r\n1 0 0 0 0 0 0 0\r\n",
+    "$16\r\n1 0 0 1 0 0 0 -1\r\n",
     "$5\r\n-1 0 \r\n",
-    "$22\r\n99999999999999999999 0\r\n",
+    "$24\r\n99999999999999999999 0 0\r\n",
     ":5\r\n",
     "$-1\r\n",
     "*0\r\n",
     "*1\r\n:5\r\n",
-    "*3\r\n$3\r\n1 0\r\n:1\r\n:1\r\n",
-    "*3\r\n$3\r\n1 0\r\n$1\r\n\x92\r\n$0\r\n\r\n",
-    "*3\r\n$3\r\n1 0\r\n$4\r\n\x92\xa1x\x01\r\n$0\r\n\r\n",
-    "*3\r\n$3\r\n1 0\r\n$8\r\n\x92\xa1\x31\x01\x01\xcf\xff\xff\r\n$0\r\n\r\n",
+    "*3\r\n$5\r\n1 0 0\r\n:1\r\n:1\r\n",
+    "*3\r\n$5\r\n1 0 0\r\n$1\r\n\x92\r\n$0\r\n\r\n",
+    "*3\r\n$5\r\n1 0 0\r\n$4\r\n\x92\xa1x\x01\r\n$0\r\n\r\n",
+    "*3\r\n$5\r\n1 0 0\r\n$8\r\n\x92\xa1\x31\x01\x01\xcf\xff\xff\r\n$0\r\n\r\n",
 };
 
 static void malformed_answer_of_a_lease_is_an_error(void **state)
@@ -183,7 +185,7 @@ static void answer_that_comes_byte_by_byte_is_taken_within_the_deadline(void **s
 {
     (void)state;
     static const struct peer_rule rule = {
-        .to = qn_lua_lease.sha1, .reply = "$15\r\n1700000000000 0\r\n", .manner = PEER_TRICKLE};
+        .to = qn_lua_lease.sha1, .reply = "$17\r\n1700000000000 0 0\r\n", .manner = PEER_TRICKLE};
     struct scene scene;
     begin(&scene);
     peer_rules(scene.peer, &rule, 1);
