@@ -158,11 +158,11 @@ static void fence_that_fell_behind_is_raised(void **state)
     doctor_assert_mended("I7 default/: the last fence is said to be 5");
 }
 
-static void garbage_in_place_of_fence_or_streak_goes(void **state)
+static void garbage_in_place_of_fence_brake_or_solo_lock_goes(void **state)
 {
     (void)state;
     static const char *const fences[] = {"x", "nan", "-5", "99999999999999999999"};
-    static const char *const streaks[] = {"x", "12", "-1 a"};
+    static const char *const rows[] = {"x", "12", "-1 a"};
     doctor_start("a");
     for (size_t i = 0; i < TEST_COUNT(fences); i++) {
         doctor_plant("HSET " Q "quern:meta fence %s", fences[i]);
@@ -170,11 +170,14 @@ static void garbage_in_place_of_fence_or_streak_goes(void **state)
         assert_true(test_redis_count(&doctor.redis, "HGET " Q "quern:meta fence") >=
                     DOCTOR_NOW_MS * 1000);
     }
-    for (size_t i = 0; i < TEST_COUNT(streaks); i++) {
-        doctor_plant("HSET " Q "quern:meta streak %s", streaks[i]);
-        doctor_assert_mended("I9 default/: the streak of crashes is said to be ");
+    for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+        doctor_plant("HSET " Q "quern:meta h:there %s", rows[i]);
+        doctor_assert_mended("I9 default/: the brake on host there is said to be ");
+        doctor_plant("HSET " Q "quern:meta solo %s", rows[i]);
+        doctor_assert_mended("I9 default/: the solo lock is said to be ");
     }
-    assert_int_equal(test_redis_count(&doctor.redis, "HEXISTS " Q "quern:meta streak"), 0);
+    assert_int_equal(test_redis_count(&doctor.redis, "HEXISTS " Q "quern:meta h:there"), 0);
+    assert_int_equal(test_redis_count(&doctor.redis, "HEXISTS " Q "quern:meta solo"), 0);
 }
 
 /* --- Two places ---------------------------------------------------------------------------- */
@@ -276,7 +279,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(active_task_without_a_lease_is_pending_again),
     DOCTOR_TEST(lease_of_a_task_that_is_not_in_active_goes),
     DOCTOR_TEST(fence_that_fell_behind_is_raised),
-    DOCTOR_TEST(garbage_in_place_of_fence_or_streak_goes),
+    DOCTOR_TEST(garbage_in_place_of_fence_brake_or_solo_lock_goes),
     DOCTOR_TEST(task_in_two_places_stays_where_its_state_says),
     DOCTOR_TEST(task_twice_in_a_list_is_there_once),
     DOCTOR_TEST(state_follows_the_place),

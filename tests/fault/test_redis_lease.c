@@ -231,6 +231,7 @@ static void passed_suspects_keep_their_place_at_the_head(void **state)
     (void)state;
     struct lot lot;
     const char *const ids[] = {"a", "s1", "b", "s2", "s3", "c", "s4"};
+    (void)test_redis_do(&redis, "HSET " Q "quern:meta charged 1");
     for (size_t i = 0; i < TEST_COUNT(ids); i++) {
         put(ids[i]);
         if (ids[i][0] == 's') {
@@ -256,6 +257,7 @@ static void scan_for_others_than_suspects_is_bounded(void **state)
     struct lot lot;
     char id[24];
     put("first");
+    (void)test_redis_do(&redis, "HSET " Q "quern:meta charged 1");
     (void)test_redis_do(&redis, "HSET " Q "t:first quern_past %s", "1 0 0 0 5 0");
     for (int i = 0; i < 600; i++) {
         (void)snprintf(id, sizeof id, "s%d", i);

@@ -28,7 +28,7 @@ struct facts {
     int64_t corrupt;
 };
 
-/* Values begin with "heartbeat_ms status owner". */
+/* Values are "heartbeat_ms status owner host". */
 static bool is_served(const struct qn_reply *workers, int64_t now_ms)
 {
     for (size_t i = 1; i < workers->count; i += 2) {
@@ -37,10 +37,13 @@ static bool is_served(const struct qn_reply *workers, int64_t now_ms)
         struct qn_cursor cursor = {text, text + strlen(text)};
         bool is_record =
             qn_number_take(&cursor, &heartbeat_ms) && qn_number_take_char(&cursor, ' ');
-        const char *owner = is_record ? strchr(cursor.at, ' ') : NULL;
-        if (owner != NULL && heartbeat_ms <= QN_MOMENT_MS_MAX &&
-            qn_owner_lives(owner + 1, (int64_t)heartbeat_ms, now_ms)) {
-            return true;
+        const char *space = is_record ? strchr(cursor.at, ' ') : NULL;
+        char owner[QN_OWNER_SIZE] = "";
+        if (space != NULL && heartbeat_ms <= QN_MOMENT_MS_MAX) {
+            (void)snprintf(owner, sizeof owner, "%.*s", (int)strcspn(space + 1, " "), space + 1);
+            if (qn_owner_lives(owner, (int64_t)heartbeat_ms, now_ms)) {
+                return true;
+            }
         }
     }
     return false;

@@ -213,7 +213,7 @@ local function read(i, want)
                 break
             elseif charges and not rare.admit(charges) then
                 queue.passed = queue.passed or {}
-                -- bug CHARGED_NOT_OVERTAKEN: queue.passed, want = queue.passed or {}, 0
+                -- bug CHARGED_NOT_OVERTAKEN: do break end
                 queue.passed[#queue.passed + 1] = {at = first - k, id = id, charges = charges,
                     since = since}
             else
