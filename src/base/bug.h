@@ -34,7 +34,12 @@ enum qn_bug {
     QN_BUG_EXTENDED_LATE = 43,     /* leases are prolonged when they are nearly over */
     QN_BUG_LEASE_END_IGNORED = 41, /* a run whose lease is over by our clock is started */
     QN_BUG_FIRST_CANCEL_WINS =
-        42 /* an operator's wish for the archive is not heard after another */
+        42, /* an operator's wish for the archive is not heard after another */
+    /* What is not trusted */
+    QN_BUG_SCHEMA_TRUSTED = 51, /* a file is opened whatever its tables look like */
+    QN_BUG_TRIGGERS_RUN = 52,   /* triggers that others put into a file run */
+    QN_BUG_PLACE_TRUSTED = 53,  /* a file that others could change is opened */
+    QN_BUG_MARKS_IN_NAMES = 54  /* a new name may turn the direction of text */
 };
 
 #ifdef QN_SEEDED_BUGS
