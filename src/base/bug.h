@@ -31,6 +31,7 @@ enum qn_bug {
     QN_BUG_GHOST_LEASED = 17,          /* an id without a task is leased */
     QN_BUG_SECOND_SHARES_SESSION = 18, /* both exchanges under way have the same session */
     /* Leases, clocks, cancellations */
+    QN_BUG_DELAY_ON_WALL = 44,     /* SQLite: delays end when the wall clock says so */
     QN_BUG_EXTENDED_LATE = 43,     /* leases are prolonged when they are nearly over */
     QN_BUG_LEASE_END_IGNORED = 41, /* a run whose lease is over by our clock is started */
     QN_BUG_FIRST_CANCEL_WINS =

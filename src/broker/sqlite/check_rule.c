@@ -118,9 +118,9 @@ static quern_status find_rows(struct qn_check *check, struct qn_conn *conn, cons
                               struct look *look, quern_error *err)
 {
     const int64_t values[] = {check->now_ms, check->leases_over_ms, QN_SQLITE_SCHEMA_VERSION,
-                              QN_ARCHIVE_SIZE_MAX};
+                              QN_ARCHIVE_SIZE_MAX, check->shift_ms};
     struct qn_query query = qn_query_start_once(conn, sql);
-    bind_known(&query, values, 4);
+    bind_known(&query, values, sizeof values / sizeof values[0]);
     bool memory = true;
     look->more = false;
     while (memory && !look->more && qn_query_row(&query)) {

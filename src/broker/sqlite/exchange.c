@@ -140,6 +140,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     }
     struct qn_ledger ledger;
     qn_ledger_init(&ledger, conn, terms.now_wall_ms);
+    ledger.shift_ms = qn_sqlite_shift_ms(self);
     bool known = false;
     status = find_reply(&ledger, exchange, &terms, reply, &known, err);
     if (status == QUERN_OK && known) {

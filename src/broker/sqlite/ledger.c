@@ -170,6 +170,7 @@ static quern_status write_verdict(struct qn_ledger *ledger, const struct qn_cras
     qn_query_int(&query, crash->cause);
     qn_query_text(&query, verdict->error);
     qn_query_int(&query, ledger->now_ms);
+    qn_query_int(&query, ledger->shift_ms);
     return qn_query_run(&query, NULL, err);
 }
 

@@ -22,7 +22,8 @@ struct qn_ledger_queue {
 
 struct qn_ledger {
     struct qn_conn *conn;
-    int64_t now_ms; /* wall clock */
+    int64_t now_ms;   /* wall clock */
+    int64_t shift_ms; /* qn_sqlite_shift_ms; for delays */
     struct qn_ledger_queue *queues;
     size_t count;
     size_t capacity;

@@ -21,5 +21,5 @@ SELECT crash_count, crashed_at_ms FROM quern_task WHERE seq = ?1 AND token = ?2 
 UPDATE quern_task SET state = ?2, at_ms = ?3, crash_count = ?4, crashed_at_ms = ?5, cause = ?6,
     error = coalesce(?7, error), failed_at_ms = iif(?7 IS NULL, failed_at_ms, ?8),
     lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
-    progress_note = NULL
+    progress_note = NULL, due_boot_ms = iif(?2 = 4 AND ?9 <> 0, max(?3 - ?9, 1), 0)
 WHERE seq = ?1;

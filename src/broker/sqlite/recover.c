@@ -20,6 +20,7 @@
 #include "broker/owner.h"
 #include "broker/sqlite/ledger.h"
 #include "broker/sqlite/recover_sql.h"
+#include "broker/sqlite/redate_sql.h"
 
 #define SILENT_AFTER_MS 60000
 #define LEASE_VOID 1 /* quern_task.lease_until */
@@ -166,6 +167,10 @@ static quern_status enter_boot(struct recovering *recovering, quern_error *err)
     struct qn_query query = qn_query_start(recovering->conn, sql_recover_set_boot);
     qn_query_text(&query, recovering->boot_id);
     status = qn_query_run(&query, NULL, err);
+    if (status == QUERN_OK) {
+        query = qn_query_start(recovering->conn, sql_redate_forget);
+        status = qn_query_run(&query, NULL, err);
+    }
     if (status == QUERN_OK && !unset) {
         query = qn_query_start(recovering->conn, sql_recover_void);
         qn_query_text(&query, recovering->boot_id);
@@ -396,8 +401,13 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
                                     .now_boot_ms = qn_clock_boot_ms(broker->clock),
                                     .limit = limit};
     qn_ledger_init(&recovering.ledger, NULL, qn_clock_wall_ms(broker->clock));
+    recovering.ledger.shift_ms = qn_sqlite_shift_ms(recovering.self);
     bool work = false;
-    quern_status status = peek(&recovering, &work, err);
+    bool more = false; /* the next call puts them right */
+    quern_status status = qn_sqlite_redate(recovering.self, &more, err);
+    if (status == QUERN_OK) {
+        status = peek(&recovering, &work, err);
+    }
     if (status == QUERN_OK && work && limit > 0) {
         status = run(&recovering, queues, queue_count, err);
     }
