@@ -40,7 +40,10 @@ enum qn_bug {
     QN_BUG_SCHEMA_TRUSTED = 51, /* a file is opened whatever its tables look like */
     QN_BUG_TRIGGERS_RUN = 52,   /* triggers that others put into a file run */
     QN_BUG_PLACE_TRUSTED = 53,  /* a file that others could change is opened */
-    QN_BUG_MARKS_IN_NAMES = 54  /* a new name may turn the direction of text */
+    QN_BUG_MARKS_IN_NAMES = 54, /* a new name may turn the direction of text */
+    /* What a worker says of itself */
+    QN_BUG_STUCK_UNNOTICED = 61, /* a worker without a slot goes on as if nothing were */
+    QN_BUG_LOG_UNESCAPED = 62    /* values of a log line are written as they are */
 };
 
 #ifdef QN_SEEDED_BUGS

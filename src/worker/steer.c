@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "worker/internal.h"
 
@@ -164,7 +165,7 @@ size_t qn_worker_hung(struct quern_worker *worker)
 
 bool qn_worker_is_stuck(const struct quern_worker *worker)
 {
-    return worker->books.stuck_count >= worker->options.concurrency;
+    return worker->books.stuck_count >= worker->options.concurrency && !QN_BUG(STUCK_UNNOTICED);
 }
 
 struct stuck {
