@@ -30,6 +30,12 @@ enum qn_bug {
     QN_BUG_RECONNECT_FORGETS = 16,     /* a request replayed after a reconnect is executed again */
     QN_BUG_GHOST_LEASED = 17,          /* an id without a task is leased */
     QN_BUG_SECOND_SHARES_SESSION = 18, /* both exchanges under way have the same session */
+    /* What a server says */
+    QN_BUG_DEADLINE_WHILE_IDLE = 31, /* a deadline is looked at only while nothing comes */
+    QN_BUG_LINE_WITHOUT_END = 32,    /* a line may have any length */
+    QN_BUG_ARRAY_BELIEVED = 33,      /* an array gets the room that it announces */
+    QN_BUG_HEAD_BELIEVED = 34,       /* a malformed head of a lease's answer is taken */
+    QN_BUG_MOMENT_BELIEVED = 35,     /* a moment that somebody planted is not clamped */
     /* Leases, clocks, cancellations */
     QN_BUG_DELAY_ON_WALL = 44,     /* SQLite: delays end when the wall clock says so */
     QN_BUG_EXTENDED_LATE = 43,     /* leases are prolonged when they are nearly over */
