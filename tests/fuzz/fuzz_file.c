@@ -139,7 +139,8 @@ static void loosen(void)
                        take_table, NULL, NULL);
     for (size_t i = 0; i < table_count; i++) {
         char sql[256];
-        (void)snprintf(sql, sizeof sql, "SELECT name FROM pragma_table_info('%.64s')", tables[i].name);
+        (void)snprintf(sql, sizeof sql, "SELECT name FROM pragma_table_info('%.64s')",
+                       tables[i].name);
         (void)sqlite3_exec(db, sql, take_column, &tables[i], NULL);
     }
     do_sql(db, "UPDATE sqlite_schema SET sql = substr(sql, 1, length(sql) - 6)"
