@@ -38,7 +38,7 @@ enum qn_bug {
     QN_BUG_MOMENT_BELIEVED = 35,     /* a moment that somebody planted is not clamped */
     /* Leases, clocks, cancellations */
     QN_BUG_DELAY_ON_WALL = 44,     /* SQLite: delays end when the wall clock says so */
-    QN_BUG_EXTENDED_LATE = 43,     /* leases are prolonged when they are nearly over */
+    QN_BUG_EXTENDED_LATE = 43,     /* leases are prolonged when they are over */
     QN_BUG_LEASE_END_IGNORED = 41, /* a run whose lease is over by our clock is started */
     QN_BUG_FIRST_CANCEL_WINS =
         42, /* an operator's wish for the archive is not heard after another */
