@@ -49,7 +49,12 @@ enum qn_bug {
     QN_BUG_MARKS_IN_NAMES = 54, /* a new name may turn the direction of text */
     /* What a worker says of itself */
     QN_BUG_STUCK_UNNOTICED = 61, /* a worker without a slot goes on as if nothing were */
-    QN_BUG_LOG_UNESCAPED = 62    /* values of a log line are written as they are */
+    QN_BUG_LOG_UNESCAPED = 62,   /* values of a log line are written as they are */
+    /* Beside Go */
+    QN_BUG_UNKNOWN_COUNTED = 71,   /* a task of an unknown type fails instead of being left */
+    QN_BUG_DUE_LEFT_BEHIND = 72,   /* an enqueue clears nothing of the index of due moments */
+    QN_BUG_UNUSABLE_AS_IT_IS = 73, /* what cannot be read is archived as nobody can read it */
+    QN_BUG_LOCK_OF_GO_REMOVED = 74 /* doctor removes locks that end by themselves */
 };
 
 #ifdef QN_SEEDED_BUGS
