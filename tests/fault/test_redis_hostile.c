@@ -14,7 +14,9 @@
 #include "lib_round.h"
 #include "lib_worker.h"
 
-#define COMMAND_MS 400 /* what a command may take where time matters */
+#define COMMAND_MS 400 /* what a command may take where that is the question */
+#define PATIENT_MS 10000
+#define LATE_MS (10 * COMMAND_MS) /* on a busy machine, too */
 
 /* A stage whose server is reached through the peer. */
 struct scene {
@@ -27,11 +29,11 @@ struct scene {
     uint64_t sequence;
 };
 
-static void begin(struct scene *scene)
+static void begin(struct scene *scene, int64_t command_ms)
 {
     *scene = (struct scene){.stage = stage_new(false)};
     scene->peer = peer_start(test_place_server(), "worker:secret@");
-    const struct qn_broker_options options = {.command_timeout_ms = COMMAND_MS};
+    const struct qn_broker_options options = {.command_timeout_ms = command_ms};
     assert_ok(qn_broker_open(peer_url(scene->peer), &options, &scene->broker, &scene->err),
               scene->err);
 }
@@ -95,7 +97,7 @@ static void malformed_answer_of_a_lease_is_an_error(void **state)
 {
     (void)state;
     struct scene scene;
-    begin(&scene);
+    begin(&scene, PATIENT_MS);
     stage_put(scene.stage, "a", "done");
     for (size_t i = 0; i < TEST_COUNT(bad_heads); i++) {
         const struct peer_rule rule = {.to = qn_lua_lease.sha1, .reply = bad_heads[i]};
@@ -124,7 +126,7 @@ static void worker_of_a_server_that_talks_nonsense_asks_again_and_can_be_stopped
     static const struct peer_rule rule = {.to = qn_lua_lease.sha1, .reply = "$5\r\n1 0 x\r\n"};
     struct scene scene;
     struct stage_worker worker;
-    begin(&scene);
+    begin(&scene, PATIENT_MS);
     peer_rules(scene.peer, &rule, 1);
     scene.stage->url = peer_url(scene.peer);
     stage_put(scene.stage, "a", "done");
@@ -141,6 +143,8 @@ static void worker_of_a_server_that_talks_nonsense_asks_again_and_can_be_stopped
 
 /* --- Slow and endless answers --------------------------------------------------------- */
 
+#define FOUR(x) x x x x
+#define MANY(x) FOUR(FOUR(x)) /* 16 */
 #define ITEMS_10 ":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n"
 
 /* None of these ever is a whole answer. */
@@ -152,9 +156,9 @@ static const struct {
     {{.reply = "+x", .repeat = 1, .manner = PEER_DRIP}, "no answer within 400 ms"},
     {{.reply = "$500000\r\nx", .repeat = 1, .manner = PEER_DRIP}, "no answer within 400 ms"},
     {{.reply = "*5000\r\n:1\r\n", .repeat = 4, .manner = PEER_DRIP}, "no answer within 400 ms"},
-    {{.reply = "+xxxxxxxxxxxxxxxx", .repeat = 16, .manner = PEER_ENDLESS}, "a line larger than"},
-    {{.reply = "-xxxxxxxxxxxxxxxx", .repeat = 16, .manner = PEER_ENDLESS}, "a line larger than"},
-    {{.reply = ":1111111111111111", .repeat = 16, .manner = PEER_ENDLESS}, "a line larger than"},
+    {{.reply = "+" MANY(MANY("x")), .repeat = 256, .manner = PEER_ENDLESS}, "a line larger than"},
+    {{.reply = "-" MANY(MANY("x")), .repeat = 256, .manner = PEER_ENDLESS}, "a line larger than"},
+    {{.reply = ":" MANY(MANY("1")), .repeat = 256, .manner = PEER_ENDLESS}, "a line larger than"},
     {{.reply = "*142606336\r\n" ITEMS_10, .repeat = 40, .manner = PEER_ENDLESS},
      "a reply larger than"},
     {{.reply = "*2\r\n", .repeat = 4, .manner = PEER_ENDLESS}, "this does not speak Redis"},
@@ -164,7 +168,7 @@ static void deadlines_and_limits_hold_whatever_comes(void **state)
 {
     (void)state;
     struct scene scene;
-    begin(&scene);
+    begin(&scene, COMMAND_MS);
     for (size_t i = 0; i < TEST_COUNT(unending); i++) {
         struct peer_rule rule = unending[i].rule;
         rule.to = qn_lua_lease.sha1;
@@ -172,14 +176,17 @@ static void deadlines_and_limits_hold_whatever_comes(void **state)
         int64_t begun_ms = test_now_ms();
         quern_status status = lease(&scene);
         int64_t took_ms = test_now_ms() - begun_ms;
-        if (status != QUERN_E_UNKNOWN || took_ms >= 3 * COMMAND_MS ||
+        if (status != QUERN_E_UNKNOWN || took_ms >= LATE_MS ||
             strstr(scene.err.text, unending[i].words) == NULL) {
             fail_msg("case %zu: %s after %lld ms: %s", i, quern_status_name(status),
                      (long long)took_ms, scene.err.text);
         }
     }
     peer_rules(scene.peer, NULL, 0);
+    struct qn_broker *broker = scene.broker; /* the server itself is as it was */
+    scene.broker = scene.stage->broker;
     assert_ok(lease(&scene), scene.err);
+    scene.broker = broker;
     end(&scene);
 }
 
@@ -189,7 +196,7 @@ static void answer_that_comes_byte_by_byte_is_taken_within_the_deadline(void **s
     static const struct peer_rule rule = {
         .to = qn_lua_lease.sha1, .reply = "$15\r\n1700000000000 0\r\n", .manner = PEER_TRICKLE};
     struct scene scene;
-    begin(&scene);
+    begin(&scene, PATIENT_MS);
     peer_rules(scene.peer, &rule, 1);
     assert_ok(lease(&scene), scene.err);
     assert_int_equal(scene.run_count, 0);
@@ -219,13 +226,13 @@ static void listener_that_is_talked_to_without_end_still_wakes_in_time(void **st
         struct qn_wakeup wakeup;
         bool work = false;
         int64_t next_due_at_ms = 0;
-        begin(&scene);
+        begin(&scene, PATIENT_MS);
         peer_rules(scene.peer, &floods[i], 1);
         assert_ok(qn_broker_arm(scene.broker, queues, 1, &work, &next_due_at_ms, &scene.err),
                   scene.err);
         int64_t begun_ms = test_now_ms();
         quern_status status = qn_broker_wait(scene.broker, COMMAND_MS, &wakeup, &scene.err);
-        assert_true(test_now_ms() - begun_ms < 3 * COMMAND_MS);
+        assert_true(test_now_ms() - begun_ms < LATE_MS);
         assert_int_equal(status, QUERN_OK);
         end(&scene);
     }
@@ -233,8 +240,6 @@ static void listener_that_is_talked_to_without_end_still_wakes_in_time(void **st
 
 /* --- Numbers and shapes ------------------------------------------------------------------ */
 
-#define FOUR(x) x x x x
-#define MANY(x) FOUR(FOUR(x)) /* 16 */
 #define MAX_INT ":9223372036854775807\r\n"
 #define MIN_INT ":-9223372036854775808\r\n"
 #define MAX_TEXT "$19\r\n9223372036854775807\r\n"
@@ -275,7 +280,7 @@ static void strange_answers_are_errors_or_nothing(void **state)
 {
     (void)state;
     struct scene scene;
-    begin(&scene);
+    begin(&scene, PATIENT_MS);
     for (size_t s = 0; s < TEST_COUNT(strange); s++) {
         struct peer_rule rules[TEST_COUNT(commands)];
         for (size_t i = 0; i < TEST_COUNT(commands); i++) {
@@ -334,7 +339,7 @@ static void walks_that_never_end_are_ended(void **state)
     const struct peer_rule pages = {.to = qn_lua_check_page.sha1, .reply = "*1\r\n$1\r\n5\r\n"};
     const struct peer_rule more = {.to = qn_lua_remove_queue.sha1, .reply = "*1\r\n$4\r\nmore\r\n"};
     struct scene scene;
-    begin(&scene);
+    begin(&scene, PATIENT_MS);
     stage_put(scene.stage, "a", "done");
     scene.err = (quern_error){0};
     peer_rules(scene.peer, &scans[0], 1);
