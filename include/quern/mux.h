@@ -36,6 +36,8 @@ typedef struct quern_exec_options {
     size_t stdout_size_max; /* kept as result when the task has retention; 0: 1 MiB */
     size_t stderr_size_max; /* the last bytes kept for the error text; 0: 4 KiB */
     int64_t kill_after_ms;  /* from SIGTERM to SIGKILL of its process group; 0: 5 s */
+    uint32_t log_stderr;    /* 1: the worker logs stderr of a command that succeeded, too */
+    uint32_t reserved;      /* 0 */
 } quern_exec_options;
 
 QUERN_NODISCARD QUERN_API quern_status quern_mux_new(quern_mux **ret_mux, quern_error *err);
@@ -64,9 +66,12 @@ QUERN_NODISCARD QUERN_API quern_status quern_mux_exec_sized(quern_mux *mux, cons
                                                             size_t options_size, quern_error *err);
 /* Registers a shell command: `/bin/sh -c command` in a process group of its own, the payload on
  * stdin, QUERN_TASK_ID, QUERN_TASK_TYPE, QUERN_QUEUE, QUERN_RETRY_COUNT and QUERN_FENCE in its
- * environment, its stdout as result if the task has retention, its exit code as verdict: 0 done,
+ * environment, its stdout as result if the task has retention (cut at stdout_size_max, with a line
+ * that says so, and a warning in the log), its exit code as verdict: 0 done,
  * 75 retry, 65 archive, other failure (retry). When the run is cancelled the group gets SIGTERM,
- * and SIGKILL after kill_after_ms. Death by a signal that nobody sent for us is a crash. */
+ * and SIGKILL after kill_after_ms. Death by a signal that nobody sent for us is a crash. A command
+ * that cannot be started (no process, descriptor or memory) costs its task nothing: the run is
+ * given back, and the worker fetches nothing for a moment. */
 QUERN_NODISCARD static inline quern_status quern_mux_exec(quern_mux *mux, const char *pattern,
                                                           const char *command,
                                                           const quern_exec_options *options,

@@ -43,11 +43,31 @@ enum qn_bug {
     QN_BUG_PROBE_NOT_BEHIND = 40,        /* a probe that died goes back to its old place */
     QN_BUG_LEAVING_WORKER_RELEASES = 41, /* a run of a draining worker releases the brake */
     QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
+    /* What a server says */
+    QN_BUG_DEADLINE_WHILE_IDLE = 81, /* a deadline is looked at only while nothing comes */
+    QN_BUG_LINE_WITHOUT_END = 82,    /* a line may have any length */
+    QN_BUG_ARRAY_BELIEVED = 83,      /* an array gets the room that it announces */
+    QN_BUG_HEAD_BELIEVED = 84,       /* a malformed head of a lease's answer is taken */
+    QN_BUG_MOMENT_BELIEVED = 85,     /* a moment that somebody planted is not clamped */
     /* Leases, clocks, cancellations */
+    QN_BUG_DELAY_ON_WALL = 46,     /* SQLite: delays end when the wall clock says so */
+    QN_BUG_EXTENDED_LATE = 45,     /* leases are prolonged when they are over */
     QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease is over by our clock is started */
-    QN_BUG_EXTENDED_LATE = 45,     /* leases are prolonged when they are nearly over */
     QN_BUG_FIRST_CANCEL_WINS =
-        44 /* an operator's wish for the archive is not heard after another */
+        44, /* an operator's wish for the archive is not heard after another */
+    /* What is not trusted */
+    QN_BUG_SCHEMA_TRUSTED = 51, /* a file is opened whatever its tables look like */
+    QN_BUG_TRIGGERS_RUN = 52,   /* triggers that others put into a file run */
+    QN_BUG_PLACE_TRUSTED = 53,  /* a file that others could change is opened */
+    QN_BUG_MARKS_IN_NAMES = 54, /* a new name may turn the direction of text */
+    /* What a worker says of itself */
+    QN_BUG_STUCK_UNNOTICED = 61, /* a worker without a slot goes on as if nothing were */
+    QN_BUG_LOG_UNESCAPED = 62,   /* values of a log line are written as they are */
+    /* Beside Go */
+    QN_BUG_UNKNOWN_COUNTED = 71,   /* a task of an unknown type fails instead of being left */
+    QN_BUG_DUE_LEFT_BEHIND = 72,   /* an enqueue clears nothing of the index of due moments */
+    QN_BUG_UNUSABLE_AS_IT_IS = 73, /* what cannot be read is archived as nobody can read it */
+    QN_BUG_LOCK_OF_GO_REMOVED = 74 /* doctor removes locks that end by themselves */
 };
 
 #ifdef QN_SEEDED_BUGS

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/str.h"
@@ -100,7 +101,7 @@ static void put_value(struct line *line, const char *text)
 {
     char value[VALUE_SIZE_MAX];
     (void)qn_utf8_sanitize(text, strlen(text), value, sizeof value);
-    if (is_plain(value)) {
+    if (is_plain(value) || QN_BUG(LOG_UNESCAPED)) {
         put(line, value, strlen(value));
         return;
     }

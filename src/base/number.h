@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bug.h"
 #include "base/limits.h"
 
 /* A text that is being read from its start; it needs no NUL at its end. */
@@ -33,7 +34,7 @@ static inline int64_t qn_number_clamp(int64_t value, int64_t min, int64_t max)
 /* From 1970 to QN_MOMENT_MS_MAX. */
 static inline int64_t qn_moment_ms_of(int64_t value_ms)
 {
-    return qn_number_clamp(value_ms, 0, QN_MOMENT_MS_MAX);
+    return QN_BUG(MOMENT_BELIEVED) ? value_ms : qn_number_clamp(value_ms, 0, QN_MOMENT_MS_MAX);
 }
 
 static inline int64_t qn_duration_ms_of(int64_t value_ms)

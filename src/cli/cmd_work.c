@@ -22,6 +22,7 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/work_await.h"
+#include "cli/work_limit.h"
 #include "cli/work_log.h"
 #include "cli/work_signal.h"
 #include "quern/worker.h"
@@ -40,7 +41,8 @@ enum option {
     OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_LOG_FORMAT,
-    OPTION_ON_HUP
+    OPTION_ON_HUP,
+    OPTION_LOG_STDERR
 };
 
 static const struct qn_option options[] = {
@@ -67,6 +69,8 @@ static const struct qn_option options[] = {
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
     [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json",
                            QN_OPTION_TEXT},
+    [OPTION_LOG_STDERR] = {"log-stderr", NULL, "log stderr of commands that succeed, too",
+                           QN_OPTION_FLAG},
     [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT},
 };
 
@@ -156,7 +160,9 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     quern_error err;
     int exit_code = QN_EXIT_OK;
     size_t size = strlen(pattern);
-    if (quern_mux_exec(mux, pattern, equals + 1, NULL, &err) != QUERN_OK) {
+    const quern_exec_options exec_options = {
+        .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR) ? 1 : 0};
+    if (quern_mux_exec(mux, pattern, equals + 1, &exec_options, &err) != QUERN_OK) {
         exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
     } else if (size > 1 && pattern[size - 1] == '*') {
         qn_cli_say(cli,
@@ -296,6 +302,7 @@ static int introduce_with(const struct work *work, quern_inspector *inspector, c
     int exit_code = check_odd_names(work, list);
     if (exit_code == QN_EXIT_OK) {
         say_start(work, url, durability);
+        qn_work_warn_limits(work->cli, work->concurrency);
         warn_of_groups(work, list);
     }
     quern_queue_list_free(list);
@@ -455,8 +462,7 @@ static const struct qn_verb verbs[] = {{
     .summary = "run tasks with shell commands",
     .about = "PATTERN: a type, its beginning, or * for every other. Payload on stdin; exit\n"
              "0: done, 75: retry, 65: archive, else: failure. TERM drains, TSTP, CONT, USR1.",
-    .example = "  quern work --exec 'image:=./resize' --exec 'mail:=./send' \\\n"
-               "      --queue media=3 --queue default --concurrency 4",
+    .example = "  quern work --exec 'image:=./resize' --queue media=3 --queue default",
     .options = options,
     .option_count = QN_COUNT_OF(options),
     .run = run,

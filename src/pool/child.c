@@ -79,9 +79,7 @@ static void keep_output(struct watch *watch, const char *data, size_t size)
     if (kept > 0 && qn_buf_append(output, data, kept) != QUERN_OK) {
         kept = 0;
     }
-    if (kept < size) {
-        watch->end->stdout_cut = true;
-    }
+    watch->end->stdout_dropped += size - kept;
 }
 
 /* Keeps the last stderr_size_max bytes (in a buffer of twice that size, so that moving them is
@@ -93,6 +91,7 @@ static void keep_complaint(struct watch *watch, const char *data, size_t size)
     if (size > kept_max) {
         data += size - kept_max;
         size = kept_max;
+        watch->end->stderr_cut = true;
     }
     if (size == 0) {
         return;
@@ -101,6 +100,7 @@ static void keep_complaint(struct watch *watch, const char *data, size_t size)
         size_t drop = complaint->size + size - kept_max;
         memmove(complaint->data, complaint->data + drop, complaint->size - drop);
         complaint->size -= drop;
+        watch->end->stderr_cut = true;
     }
     if (qn_buf_append(complaint, data, size) != QUERN_OK) {
         return; /* without memory the older lines are all there is */
@@ -252,6 +252,19 @@ static void restore_sigpipe(const sigset_t *before, bool was_pending)
     (void)pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
+/* The errno with which the guard got no process for the shell; 0: the shell ran. */
+static int refusal_of(const struct qn_spawned *child, const struct qn_buf *complaint)
+{
+    int code = 0;
+    const size_t size = sizeof child->refusal + sizeof code;
+    if (complaint->size != size ||
+        memcmp(complaint->data, &child->refusal, sizeof child->refusal) != 0) {
+        return 0;
+    }
+    memcpy(&code, complaint->data + sizeof child->refusal, sizeof code);
+    return code;
+}
+
 quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end *ret_end,
                           quern_error *err)
 {
@@ -287,6 +300,12 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
         memmove(complaint->data, complaint->data + drop, spec->stderr_size_max);
         complaint->size = spec->stderr_size_max;
         complaint->data[complaint->size] = '\0';
+        ret_end->stderr_cut = true;
+    }
+    int code = refusal_of(&child, complaint);
+    if (code != 0) {
+        qn_child_end_finish(ret_end);
+        return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(code));
     }
     return QUERN_OK;
 }

@@ -31,14 +31,15 @@ struct qn_child_end {
     bool exited; /* else killed by `signal` */
     int code;
     int signal;
-    bool cancelled; /* we sent the signal */
-    bool stdout_cut;
+    bool cancelled;          /* we sent the signal */
+    uint64_t stdout_dropped; /* bytes beyond stdout_size_max */
+    bool stderr_cut;         /* only its end was kept */
     struct qn_buf output;    /* finish both with qn_child_end_finish */
     struct qn_buf complaint; /* the end of stderr */
 };
 
 /* QUERN_E_BROKER is never returned; QUERN_E_NOMEM or QUERN_E_FULL (no process, no descriptor): the
- * child did not run. */
+ * command did not run. */
 QUERN_NODISCARD quern_status qn_child_run(const struct qn_child_spec *spec,
                                           struct qn_child_end *ret_end, quern_error *err);
 void qn_child_end_finish(struct qn_child_end *end);

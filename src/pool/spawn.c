@@ -12,6 +12,8 @@
  * ends as the shell ended. It ignores what the group is sent. A SIGTERM that we send to the guard
  * it hands to the group, and to a shell that left the group: so none comes before there is a shell.
  *
+ * A guard that gets no process for the shell says so on stderr, by a word that only we know.
+ *
  * The shell starts with default signal dispositions, an empty mask and no descriptor but 0, 1 and
  * 2. If /bin/sh cannot be run it exits with 127, as a shell does for a missing command. */
 #include "pool/spawn.h"
@@ -28,6 +30,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/random.h"
 
 enum { FIRST_FREE_FD = 3, FD_SCAN_MAX = 65536, EXIT_NOT_FOUND = 127 };
 
@@ -146,18 +149,36 @@ static void die_with(pid_t parent, int number)
     }
 }
 
-_Noreturn static void become_shell(const struct ends *ends, pid_t guard, int fd_max,
-                                   char *const *arguments, char *const *environment)
+/* What both sides of the fork know. */
+struct plan {
+    struct ends ends[FIRST_FREE_FD];
+    struct qn_refusal refusal;
+    int fd_max;
+    char *const *arguments;
+    char *const *environment;
+};
+
+/* In the child, whose stderr is still where it was made. */
+_Noreturn static void refuse(const struct plan *plan, int code)
+{
+    char text[sizeof plan->refusal + sizeof code];
+    memcpy(text, &plan->refusal, sizeof plan->refusal);
+    memcpy(text + sizeof plan->refusal, &code, sizeof code);
+    (void)!write(plan->ends[STDERR_FILENO].child, text, sizeof text);
+    _exit(EXIT_NOT_FOUND);
+}
+
+_Noreturn static void become_shell(const struct plan *plan, pid_t guard)
 {
     die_with(guard, SIGKILL);
     for (int i = 0; i < FIRST_FREE_FD; i++) {
-        if (dup2(ends[i].child, i) < 0) {
+        if (dup2(plan->ends[i].child, i) < 0) {
             _exit(EXIT_NOT_FOUND);
         }
     }
-    close_from(FIRST_FREE_FD, fd_max);
+    close_from(FIRST_FREE_FD, plan->fd_max);
     reset_signals();
-    (void)execve("/bin/sh", arguments, environment);
+    (void)execve("/bin/sh", plan->arguments, plan->environment);
     _exit(EXIT_NOT_FOUND);
 }
 
@@ -196,26 +217,41 @@ _Noreturn static void guard_shell(pid_t parent, pid_t shell)
     }
 }
 
-_Noreturn static void become_guard(const struct ends *ends, pid_t parent, int fd_max,
-                                   char *const *arguments, char *const *environment)
+/* Until the parent can watch us: else it would have to kill a command that has begun. */
+static void await_go(pid_t parent)
+{
+    sigset_t all;
+    siginfo_t info = {0};
+    sigfillset(&all);
+    int number = 0;
+    while (number != SIGUSR1 || info.si_pid != parent) {
+        number = sigwaitinfo(&all, &info);
+        if (getppid() != parent) {
+            _exit(EXIT_NOT_FOUND);
+        }
+    }
+}
+
+_Noreturn static void become_guard(const struct plan *plan, pid_t parent)
 {
     (void)setpgid(0, 0);
     die_with(parent, SIGHUP);
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would throw the exit code away */
+    await_go(parent);
     pid_t guard = getpid();
     pid_t shell = _Fork();
     if (shell == 0) {
-        become_shell(ends, guard, fd_max, arguments, environment);
+        become_shell(plan, guard);
     }
     if (shell < 0) {
-        _exit(EXIT_NOT_FOUND);
+        refuse(plan, errno);
     }
-    close_from(0, fd_max); /* the ends of the pipes are the shell's alone */
+    close_from(0, plan->fd_max); /* the ends of the pipes are the shell's alone */
     guard_shell(parent, shell);
 }
 
 /* The strings of argv and envp are not changed by execve, whatever its prototype says. */
-static pid_t fork_command(const struct ends *ends, const char *command, const char **environment)
+static pid_t fork_command(struct plan *plan, const char *command, const char **environment)
 {
     union {
         const char *borrowed[4];
@@ -226,7 +262,9 @@ static pid_t fork_command(const struct ends *ends, const char *command, const ch
         char **given;
     } variables = {.borrowed = environment};
     long open_max = sysconf(_SC_OPEN_MAX);
-    int fd_max = open_max > 0 && open_max < FD_SCAN_MAX ? (int)open_max : FD_SCAN_MAX;
+    plan->fd_max = open_max > 0 && open_max < FD_SCAN_MAX ? (int)open_max : FD_SCAN_MAX;
+    plan->arguments = arguments.given;
+    plan->environment = variables.given;
     pid_t parent = getpid();
     sigset_t all;
     sigset_t before;
@@ -234,7 +272,7 @@ static pid_t fork_command(const struct ends *ends, const char *command, const ch
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0) {
-        become_guard(ends, parent, fd_max, arguments.given, variables.given);
+        become_guard(plan, parent);
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid > 0) {
@@ -243,10 +281,10 @@ static pid_t fork_command(const struct ends *ends, const char *command, const ch
     return pid;
 }
 
-static quern_status start(struct ends *ends, const char *command, const char **environment,
+static quern_status start(struct plan *plan, const char *command, const char **environment,
                           struct qn_spawned *spawned, quern_error *err)
 {
-    spawned->pid = fork_command(ends, command, environment);
+    spawned->pid = fork_command(plan, command, environment);
     if (spawned->pid < 0) {
         return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(errno));
     }
@@ -258,14 +296,20 @@ static quern_status start(struct ends *ends, const char *command, const char **e
         (void)waitpid(spawned->pid, NULL, 0);
         return status;
     }
+    (void)kill(spawned->pid, SIGUSR1); /* go */
     return QUERN_OK;
 }
 
 quern_status qn_spawn(const char *command, const char *const *environment,
                       struct qn_spawned *ret_spawned, quern_error *err)
 {
-    struct ends ends[3] = {{-1, -1}, {-1, -1}, {-1, -1}};
+    struct plan plan = {.ends = {{-1, -1}, {-1, -1}, {-1, -1}}};
+    struct ends *ends = plan.ends;
     struct qn_spawned spawned = {.pid = -1, .pid_fd = -1};
+    struct qn_random random;
+    qn_random_init(&random);
+    plan.refusal = (struct qn_refusal){{qn_random_next(&random), qn_random_next(&random)}};
+    spawned.refusal = plan.refusal;
     const char **merged = merge_environment(environment);
     if (merged == NULL) {
         return qn_error_nomem(err);
@@ -275,7 +319,7 @@ quern_status qn_spawn(const char *command, const char *const *environment,
         status = open_pipe(&ends[i], i == STDIN_FILENO, err);
     }
     if (status == QUERN_OK) {
-        status = start(ends, command, merged, &spawned, err);
+        status = start(&plan, command, merged, &spawned, err);
     }
     qn_free(merged);
     for (int i = 0; i < 3; i++) {

@@ -3,16 +3,24 @@
 #ifndef QN_POOL_SPAWN_H
 #define QN_POOL_SPAWN_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "quern/status.h"
 
+/* What the guard writes to stderr, followed by errno as an int, when it gets no process for the
+ * shell. */
+struct qn_refusal {
+    uint64_t words[2];
+};
+
 struct qn_spawned {
-    pid_t pid;   /* of its guard, which ends as it ends; also the process group */
-    int pid_fd;  /* readable once it has ended */
-    int input;   /* ours, non-blocking: write its stdin */
-    int output;  /* ours, non-blocking: read its stdout */
-    int failure; /* ours, non-blocking: read its stderr */
+    pid_t pid;                 /* of its guard, which ends as it ends; also the process group */
+    int pid_fd;                /* readable once it has ended */
+    int input;                 /* ours, non-blocking: write its stdin */
+    int output;                /* ours, non-blocking: read its stdout */
+    int failure;               /* ours, non-blocking: read its stderr */
+    struct qn_refusal refusal; /* of this command alone: no output equals it by chance */
 };
 
 /* Starts `/bin/sh -c command` with our environment and `environment` ("NAME=value",

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -99,7 +100,7 @@ quern_status qn_queue_name_check(const char *name, quern_error *err)
 static quern_status check_new_name(const struct preparation *p, const char *what, const char *name)
 {
     quern_status status = qn_name_check(what, name, p->err);
-    if (status == QUERN_OK && qn_str_has_bidi(name)) {
+    if (status == QUERN_OK && qn_str_has_bidi(name) && !QN_BUG(MARKS_IN_NAMES)) {
         char shown[4 * SHOWN_NAME_MAX + 4];
         return qn_error_set(p->err, QUERN_E_INVALID,
                             "%s \"%s\" has marks that turn the direction of text", what,
@@ -236,6 +237,7 @@ static quern_status prepare_moments(struct preparation *p)
     }
     int64_t at_ms = in->delay_ms > 0 ? p->now_ms + in->delay_ms : in->process_at_ms;
     p->task.process_at_ms = at_ms > p->now_ms ? at_ms : 0;
+    p->task.is_delay = in->delay_ms > 0;
     p->task.deadline_at_ms = in->deadline_at_ms;
     p->task.state = in->group == NULL ? QUERN_TASK_PENDING : QUERN_TASK_AGGREGATING;
     if (p->task.process_at_ms != 0) {

@@ -154,6 +154,8 @@ void qn_execute(struct qn_pool_item *item)
     } else {
         qn_run_execute(run, worker->mux);
         run->ended_at_mono_ns = qn_clock_mono_ns();
+        qn_shortage_note(worker, run);
+        qn_report_output(worker, run);
         qn_verdict_judge(worker, run, &verdict);
     }
     finish(worker, run, &verdict);

@@ -31,7 +31,8 @@ void *qn_holder_main(void *argument)
     int64_t until_mono_ns;
     do {
         quern_error error = {0};
-        int64_t pace_ms = worker->options.lease_ms / (QN_BUG(EXTENDED_LATE) ? 1 : 3);
+        int64_t pace_ms =
+            QN_BUG(EXTENDED_LATE) ? 2 * worker->options.lease_ms : worker->options.lease_ms / 3;
         until_mono_ns = qn_clock_mono_ns() + pace_ms * QN_NS_PER_MS;
         if (qn_leases_extend(worker, &error) == QUERN_OK) {
             qn_outage_end(&outage);

@@ -24,6 +24,7 @@
 #include "worker/mux.h"
 #include "worker/outage.h"
 #include "worker/run.h"
+#include "worker/shortage.h"
 #include "worker/solo.h"
 #include "worker/unknown.h"
 
@@ -146,12 +147,13 @@ struct quern_worker {
     quern_worker_stats stats;
     quern_error lost;        /* why it has to end; code QUERN_OK: it has not */
     struct qn_random random; /* for retry delays */
-    bool *paused;            /* per queue: what the last exchange said */
-    bool *queue_braked;      /* the same: on this host */
-    bool look;               /* there may be something to fetch */
-    bool owes;               /* there may be leases of ours that are not in the books */
-    bool braked;             /* all of its queues are */
-    bool clearing;           /* nothing starts: a task that must be alone comes next */
+    struct qn_shortage shortage;
+    bool *paused;       /* per queue: what the last exchange said */
+    bool *queue_braked; /* the same: on this host */
+    bool look;          /* there may be something to fetch */
+    bool owes;          /* there may be leases of ours that are not in the books */
+    bool braked;        /* all of its queues are */
+    bool clearing;      /* nothing starts: a task that must be alone comes next */
     bool pump_asleep;
     bool pump_awaits; /* asleep until the second exchange is back or enough is there for one */
     bool pump_poked;
@@ -189,6 +191,8 @@ void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
 bool qn_ack_early(struct quern_worker *worker, struct quern_run *run);
 
 /* report.c */
+/* Logs what a command wrote: that some was dropped, and stderr where that was asked for. */
+void qn_report_output(struct quern_worker *worker, const struct quern_run *run);
 /* With mutex held: counts an outcome. */
 void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
                      enum qn_applied applied);

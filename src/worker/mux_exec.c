@@ -4,7 +4,9 @@
  * Relies on pool/child.c for the process. Here its end becomes an outcome: the exit code is the
  * verdict, stdout the result of a task that keeps one, the last lines of stderr the error text.
  * Death by a signal that we did not send is a crash of the run, not a failure of the task: it is
- * charged as such by the broker. A command that cannot be started at all is a failed attempt. */
+ * charged as such by the broker. A command that cannot be started at all costs its task nothing:
+ * see shortage.h. Stdout beyond its limit is dropped, which the result and the log say. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +30,7 @@ enum {
     KILL_AFTER_MS = 5000,
     GRACE_SPARE_MS = 2000 /* to reap it and to leave pipes that strangers hold */
 };
+#define MARK_SIZE 64
 #define VERDICT_SIZE 64 /* "killed by signal 11 (SEGV)" and the like */
 
 struct command {
@@ -66,17 +69,46 @@ static void explain(quern_run *run, const struct qn_child_end *end)
                        name != NULL ? name : "?");
     }
     struct qn_str lines = last_lines(&end->complaint);
+    bool is_cut = end->stderr_cut || lines.data != end->complaint.data;
     char text[QN_ERROR_TEXT_SIZE_MAX + 1];
-    int length = snprintf(text, sizeof text, "%s%s%.*s", verdict, lines.size > 0 ? ": " : "",
-                          (int)lines.size, lines.size > 0 ? lines.data : "");
+    int length =
+        snprintf(text, sizeof text, "%s%s%s%.*s", verdict, lines.size > 0 ? ": " : "",
+                 is_cut ? "[cut] " : "", (int)lines.size, lines.size > 0 ? lines.data : "");
     /* %.*s stops at a NUL in the output, which suits an error text. */
     qn_run_set_error(run, text, length > 0 ? strlen(text) : 0);
 }
 
+/* Who reads the result should know that it is not whole. Without memory for that the log says it.
+ */
+static void mark_cut(struct qn_child_end *end)
+{
+    struct qn_buf *output = &end->output;
+    if (end->stdout_dropped > 0) {
+        output->size_max += MARK_SIZE;
+        quern_status status = qn_buf_printf(output, "\n[quern: cut here, %llu bytes more]\n",
+                                            (unsigned long long)end->stdout_dropped);
+        (void)status;
+    }
+}
+
+/* For the log; the last lines, as of a failure. */
+static void keep_complaint(quern_run *run, const struct qn_child_end *end)
+{
+    struct qn_str lines = last_lines(&end->complaint);
+    char *text = lines.size == 0 ? NULL : qn_alloc(lines.size + 1);
+    if (text != NULL) {
+        memcpy(text, lines.data, lines.size);
+        text[lines.size] = '\0';
+        run->complaint = text;
+    }
+}
+
 static quern_outcome judge(quern_run *run, const quern_task *task, struct qn_child_end *end)
 {
+    run->output_dropped = end->stdout_dropped;
     if (end->exited && end->code == EXIT_DONE) {
         if (task->retention_ms > 0) {
+            mark_cut(end);
             run->result = end->output.data; /* the run owns it now */
             run->result_size = end->output.size;
             run->has_result = true;
@@ -118,6 +150,12 @@ static const char **make_environment(struct qn_arena *arena, const quern_run *ru
     return environment;
 }
 
+static quern_outcome not_started(quern_run *run, const char *why)
+{
+    run->not_started = true;
+    return quern_run_fail(run, QUERN_RETRY, "command was not started: %s", why);
+}
+
 static quern_outcome run_command(quern_run *run, const quern_task *task, void *user)
 {
     const struct command *command = user;
@@ -125,7 +163,14 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
     const char **environment = make_environment(&arena, run, task);
     if (environment == NULL) {
         qn_arena_finish(&arena);
-        return quern_run_fail(run, QUERN_RETRY, "command was not started: out of memory");
+        return not_started(run, "out of memory");
+    }
+    int cancel_fd = quern_run_cancel_fd(run);
+    if (cancel_fd < 0) {
+        char why[128];
+        (void)snprintf(why, sizeof why, "no descriptor to cancel it by: %s", strerror(errno));
+        qn_arena_finish(&arena);
+        return not_started(run, why);
     }
     const struct qn_child_spec spec = {
         .command = command->text,
@@ -135,7 +180,7 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
         .stdout_size_max = command->options.stdout_size_max,
         .stderr_size_max = command->options.stderr_size_max,
         .kill_after_ms = command->options.kill_after_ms,
-        .cancel_fd = quern_run_cancel_fd(run),
+        .cancel_fd = cancel_fd,
         .abandoned = &run->abandoned,
     };
     struct qn_child_end end;
@@ -143,9 +188,12 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
     quern_status status = qn_child_run(&spec, &end, &error);
     qn_arena_finish(&arena);
     if (status != QUERN_OK) {
-        return quern_run_fail(run, QUERN_RETRY, "command was not started: %s", error.text);
+        return not_started(run, error.text);
     }
     quern_outcome outcome = judge(run, task, &end);
+    if (outcome == QUERN_DONE && command->options.log_stderr != 0) {
+        keep_complaint(run, &end);
+    }
     qn_child_end_finish(&end);
     return outcome;
 }
@@ -169,6 +217,9 @@ static quern_status fill_options(quern_exec_options *options, quern_error *err)
     }
     if (options->kill_after_ms < 0 || options->kill_after_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "kill_after_ms is negative or over 100 years");
+    }
+    if (options->log_stderr > 1 || options->reserved != 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "exec options: log_stderr is 0 or 1");
     }
     if (options->stdout_size_max == 0) {
         options->stdout_size_max = STDOUT_SIZE_MAX;

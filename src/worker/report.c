@@ -74,7 +74,8 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
         return run->acked ? "run failed after its early ack, it is lost" : "run failed";
     case QN_GIVE_BACK:
         /* What had begun will begin again: its owner should know which it is. */
-        *level = run->started_at_mono_ns != 0 ? QUERN_LOG_INFO : QUERN_LOG_DEBUG;
+        *level =
+            run->started_at_mono_ns != 0 && !run->not_started ? QUERN_LOG_INFO : QUERN_LOG_DEBUG;
         return "run given back";
     case QN_DONE:
     case QN_DROP:
@@ -101,6 +102,21 @@ static void log_run(struct quern_worker *worker, const struct quern_run *run,
     QN_LOG(&worker->log, level, what, QN_LOG_TEXT("queue", task->queue),
            QN_LOG_TEXT("type", task->type), QN_LOG_TEXT("id", task->id),
            QN_LOG_TEXT("error", run->verdict.error == NULL ? NULL : error));
+}
+
+void qn_report_output(struct quern_worker *worker, const struct quern_run *run)
+{
+    const struct qn_task *task = &run->leased->task;
+    if (run->output_dropped > 0) {
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "output of a command was cut",
+               QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
+               QN_LOG_TEXT("id", task->id), QN_LOG_NUMBER("dropped_bytes", run->output_dropped));
+    }
+    if (run->complaint != NULL) {
+        QN_LOG(&worker->log, QUERN_LOG_INFO, "stderr of a command that succeeded",
+               QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("stderr", run->complaint));
+    }
 }
 
 void qn_report_run(struct quern_worker *worker, const struct quern_run *run,

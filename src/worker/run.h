@@ -90,8 +90,11 @@ struct quern_run {
     int64_t again_in_ms;                     /* (h) -1: not said */
     int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
     bool crashed;                            /* (h) the process of its handler died */
-    char *error;                             /* (h) owned; NULL: none */
-    void *result;                            /* (h) owned; written with the outcome */
+    bool not_started;        /* (h) no process could be made for it: not the task's fault */
+    uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
+    char *complaint;         /* (h) owned; what a command that succeeded wrote to stderr */
+    char *error;             /* (h) owned; NULL: none */
+    void *result;            /* (h) owned; written with the outcome */
     size_t result_size;
     bool has_result;
 };

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "worker/internal.h"
 
@@ -164,7 +165,7 @@ size_t qn_worker_hung(struct quern_worker *worker)
 
 bool qn_worker_is_stuck(const struct quern_worker *worker)
 {
-    return worker->books.stuck_count >= worker->options.concurrency;
+    return worker->books.stuck_count >= worker->options.concurrency && !QN_BUG(STUCK_UNNOTICED);
 }
 
 struct stuck {
@@ -233,6 +234,7 @@ quern_status qn_steer_until_stopped(struct quern_worker *worker, quern_error *er
         if (atomic_exchange(&worker->log_runs, false)) {
             log_runs(worker);
         }
+        int64_t pause_ms = qn_shortage_watch(worker);
         int64_t wait_ms = watch_stuck(worker, &stuck);
         if (wait_ms == 0) {
             return qn_error_set(err, QUERN_E_STATE,
@@ -240,7 +242,8 @@ quern_status qn_steer_until_stopped(struct quern_worker *worker, quern_error *er
                                 "cancellation (%zu hang); restart the process",
                                 worker->options.concurrency, qn_worker_hung(worker));
         }
-        qn_worker_wait_bell(worker, wait_ms);
+        qn_worker_wait_bell(worker, wait_ms < 0 || (pause_ms >= 0 && pause_ms < wait_ms) ? pause_ms
+                                                                                         : wait_ms);
     }
     return QUERN_OK;
 }

@@ -89,7 +89,7 @@ uint32_t qn_turn_room(struct quern_worker *worker, const struct qn_turn *turn, i
     *ret_free = (uint32_t)free_slots;
     if (worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet) ||
         !qn_solo_is_idle(&pump->solo) || slots == 0 || pump->unplaced_count > 0 ||
-        now_mono_ns < pump->unknown.hold_until_mono_ns) {
+        now_mono_ns < pump->unknown.hold_until_mono_ns || qn_shortage_pauses(worker, now_mono_ns)) {
         return 0;
     }
     size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns ? 0 : pump->ahead;

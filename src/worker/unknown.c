@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/bug.h"
 #include "worker/internal.h"
 
 enum {
@@ -189,7 +190,7 @@ bool qn_unknown_judge(struct qn_unknown *unknown, struct quern_worker *worker,
     if (level == 0 && leased->retry_count + leased->crash_count == 0) {
         explain(worker, run);
     }
-    run->verdict.kind = QN_ASIDE;
+    run->verdict.kind = QN_BUG(UNKNOWN_COUNTED) ? QN_RETRY : QN_ASIDE;
     run->verdict.delay_ms = delay_ms(unknown, level, now_mono_ns);
     run->verdict.error = run->error;
     tell(unknown, worker, &leased->task, level, now_mono_ns);

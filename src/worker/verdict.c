@@ -56,6 +56,11 @@ static void judge_outcome(struct quern_worker *worker, const struct quern_run *r
                           struct qn_verdict *verdict)
 {
     verdict->error = run->error;
+    if (run->not_started) {
+        verdict->kind = QN_GIVE_BACK;
+        verdict->cause = QUERN_CAUSE_GIVEN_BACK;
+        return;
+    }
     switch (run->outcome) {
     case QUERN_DONE:
         verdict->kind = QN_DONE;

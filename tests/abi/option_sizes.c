@@ -15,7 +15,7 @@ SIZE(quern_client_options, 32);
 SIZE(quern_day, 32);
 SIZE(quern_enqueue_result, 264);
 SIZE(quern_error, 256);
-SIZE(quern_exec_options, 24);
+SIZE(quern_exec_options, 32);
 SIZE(quern_finding, 40);
 SIZE(quern_handler_options, 40);
 SIZE(quern_header, 16);

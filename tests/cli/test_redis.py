@@ -195,6 +195,20 @@ class WordsTest(RedisTest):
                                  f"redis-socket://blind:pw@{self.socket_path}", "enqueue", "t",
                                  "-", stdin="x" * 200000))
 
+    def test_waiting_task_says_that_the_memory_is_full(self):
+        self.start_redis()
+        os.mkfifo(self.path("never"))
+        worker = self.start("work", "--exec", "t=read x < never", "--concurrency", "1")
+        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
+        self.wait_state(self.enqueue("t"), "active")
+        task_id = self.enqueue("t")
+        self.redis("CONFIG", "SET", "maxmemory", "500000")
+        task = self.task(task_id)
+        self.assertIn("the memory of Redis is full", task["waits_because"])
+        self.assertIn("raise maxmemory", task["what_to_do"])
+        self.assertIn("the memory of Redis is full", self.quern("doctor").stdout)
+        self.redis("CONFIG", "SET", "maxmemory", "0")
+
     def test_server_that_is_down_ends_a_command_with_its_own_code(self):
         server = self.start_redis()
         server.kill()

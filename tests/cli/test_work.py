@@ -3,6 +3,7 @@
 """quern work: shell commands as handlers, their verdicts, and the end of a worker."""
 
 import json
+import resource
 import signal
 
 import lib_cli
@@ -146,6 +147,50 @@ class VerdictTest(CliTest):
         outcomes = sorted(run["outcome"] for run in runs)
         self.assertEqual(outcomes, ["archive", "done", "done", "done", "done", "done"])
         self.assertTrue(all(run["applied"] for run in runs))
+
+
+class LimitTest(CliTest):
+    def start_limited(self, files, *options):
+        """A worker that may have only so many open files."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+        try:
+            return self.start("work", *options)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    def test_commands_that_cannot_be_started_cost_their_tasks_nothing(self):
+        text = "".join(f'{{"type":"t","payload":"{n}","retry_max":0}}\n' for n in range(40))
+        self.ok("enqueue", "--from", "-", stdin=text)
+        self.write("ran", "")
+        worker = self.start_limited(64, "--drain", "--concurrency", "20", "--exec",
+                                    "t=echo $QUERN_TASK_ID >> ran; sleep 0.2")
+        self.wait_until(lambda: "commands cannot be started" in self.read(worker.log_name),
+                        "it says so")
+        log = self.read(worker.log_name)
+        self.assertIn("64 open files are allowed (RLIMIT_NOFILE), too few for concurrency 20", log)
+        self.assertEqual(log.count("commands cannot be started"), 1)
+        self.assertIn("Too many open files", log)
+        self.assertEqual(self.end(worker), 0)
+        ran = self.read("ran").split()
+        self.assertEqual((len(ran), len(set(ran))), (40, 40))
+        self.assertEqual(sum(self.counts().values()), 0)
+        self.assertEqual(self.json("stats")["totals"]["failed_today"], 0)
+
+    def test_output_beyond_the_limit_is_marked_and_warned_of(self):
+        task_id = self.enqueue("t", "--retention", "1h")
+        worker = self.quern("work", "--drain", "--exec", "t=head -c 2000000 /dev/zero | tr '\\0' x")
+        self.assertIn("output of a command was cut", worker.stderr)
+        self.assertIn("dropped_bytes=951424", worker.stderr)
+        result = self.task(task_id)["result"]
+        self.assertTrue(result.endswith("x\n[quern: cut here, 951424 bytes more]\n"), result[-60:])
+
+    def test_stderr_of_a_command_that_succeeds_is_logged_on_request(self):
+        for options in ((), ("--log-stderr",)):
+            with self.subTest(options=options):
+                self.enqueue("t")
+                log = self.quern("work", "--drain", "--exec", "t=echo a hint >&2", *options).stderr
+                self.assertEqual('stderr="a hint"' in log, bool(options), log)
 
 
 class EndTest(CliTest):

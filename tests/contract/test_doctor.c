@@ -59,6 +59,27 @@ static void notes_tell_what_is_worth_knowing(struct contract *c)
     doctor_assert_line(&report, "note /: durability D1");
 }
 
+/* --- Clocks ------------------------------------------------------------------------------- */
+
+static void delays_dated_by_a_clock_that_was_set_are_put_right(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    contract_jump(c, 60 * MINUTE_MS);
+    contract_finish(c, run, QN_RETRY); /* due in a minute */
+    contract_jump(c, -60 * MINUTE_MS);
+    doctor_assert_mended(c, "I8 default/: 1 delayed tasks wait for the wall clock as it was");
+    assert_int_equal(contract_see(c, "default", "a").at_ms, CONTRACT_NOW_MS + MINUTE_MS);
+}
+
+static void retry_of_an_older_file_that_failed_in_the_future_is_put_right(struct contract *c)
+{
+    contract_finish(c, contract_start(c, "a"), QN_RETRY);
+    doctor_plant(c, "UPDATE quern_task SET due_boot_ms = 0, at_ms = at_ms + 3600000,"
+                    " failed_at_ms = failed_at_ms + 3600000");
+    doctor_assert_mended(c, "I8 default/a: its failure is dated 3600 s ahead of the clock");
+    assert_int_equal(contract_see(c, "default", "a").at_ms, CONTRACT_NOW_MS + MINUTE_MS);
+}
+
 /* --- Tasks -------------------------------------------------------------------------------- */
 
 static void active_task_without_a_lease_is_pending_again(struct contract *c)
@@ -341,6 +362,8 @@ static void more_damages_than_one_look_holds_are_all_mended(struct contract *c)
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST(busy_broker_is_healthy),
+    CONTRACT_TEST_ONLY("sqlite", delays_dated_by_a_clock_that_was_set_are_put_right),
+    CONTRACT_TEST_ONLY("sqlite", retry_of_an_older_file_that_failed_in_the_future_is_put_right),
     CONTRACT_TEST_ONLY("sqlite", notes_tell_what_is_worth_knowing),
     CONTRACT_TEST_ONLY("sqlite", active_task_without_a_lease_is_pending_again),
     CONTRACT_TEST_ONLY("sqlite", active_task_without_a_token_is_pending_again),

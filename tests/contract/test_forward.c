@@ -163,6 +163,93 @@ static void delayed_task_with_a_group_is_pending_when_it_is_due(struct contract 
     contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
 }
 
+/* Whoever works calls this each second. */
+static void keep_up(struct contract *c)
+{
+    (void)contract_recover(c, "default");
+}
+
+enum { HOUR_MS = 3600000 };
+
+static void delay_stored_while_the_wall_clock_was_ahead_is_not_longer(struct contract *c)
+{
+    struct qn_leased *failed = contract_start(c, "failed");
+    struct qn_leased *snoozed = contract_start(c, "snoozed");
+    contract_jump(c, HOUR_MS);
+    contract_finish(c, failed, QN_RETRY); /* due in 60 000 */
+    contract_finish(c, snoozed, QN_SNOOZE);
+    put_due(c, "default", "delayed", 60000);
+    contract_jump(c, -HOUR_MS);
+    contract_advance(c, 59000);
+    keep_up(c);
+    assert_int_equal(contract_forward(c, "default", NULL), 0);
+    contract_advance(c, 1000);
+    int64_t next_due_at_ms = 0;
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 3);
+    assert_true(next_due_at_ms == INT64_MAX);
+}
+
+static void delay_is_not_shorter_when_the_wall_clock_is_set(struct contract *c)
+{
+    contract_finish(c, contract_start(c, "failed"), QN_RETRY);
+    put_due(c, "default", "delayed", 60000);
+    contract_jump(c, HOUR_MS);
+    assert_int_equal(contract_forward(c, "default", NULL), 0);
+    contract_jump(c, -2 * HOUR_MS);
+    contract_advance(c, 59999);
+    assert_int_equal(contract_forward(c, "default", NULL), 0);
+    contract_advance(c, 1);
+    assert_int_equal(contract_forward(c, "default", NULL), 2);
+}
+
+static void whoever_sleeps_hears_that_a_delay_ends_earlier(struct contract *c)
+{
+    const char *queue = "default";
+    int64_t next_due_at_ms = 0;
+    bool work = false;
+    quern_error err = {0};
+    struct qn_wakeup wakeup = {0};
+    contract_jump(c, HOUR_MS);
+    put_due(c, queue, "delayed", 60000);
+    contract_jump(c, -HOUR_MS);
+    assert_ok(qn_broker_arm(c->broker, &queue, 1, &work, &next_due_at_ms, &err), err);
+    keep_up(c);
+    assert_ok(qn_broker_wait(c->broker, 500, &wakeup, &err), err);
+    assert_true(wakeup.work);
+    assert_ok(qn_broker_arm(c->broker, &queue, 1, &work, &next_due_at_ms, &err), err);
+    assert_int_equal(next_due_at_ms, qn_clock_wall_ms(&c->clock) + 60000);
+}
+
+static void thousands_of_delays_are_put_right_in_steps(struct contract *c)
+{
+    enum { COUNT = 1200 };
+    char id[16];
+    contract_jump(c, HOUR_MS);
+    for (int i = 0; i < COUNT; i++) {
+        (void)snprintf(id, sizeof id, "a%d", i);
+        put_due(c, "default", id, 60000);
+    }
+    contract_jump(c, -HOUR_MS);
+    contract_advance(c, 60000);
+    size_t moved = 0;
+    for (int i = 0; i < 40 && moved < COUNT; i++) {
+        int64_t next_due_at_ms = 0;
+        moved += contract_forward(c, "default", &next_due_at_ms);
+        assert_true(moved == COUNT || next_due_at_ms <= qn_clock_wall_ms(&c->clock));
+    }
+    assert_int_equal(moved, COUNT);
+}
+
+static void moment_of_the_day_follows_the_wall_clock(struct contract *c)
+{
+    contract_enqueue(
+        c, &(quern_task){.type = "t", .id = "a", .process_at_ms = CONTRACT_NOW_MS + HOUR_MS});
+    contract_jump(c, HOUR_MS - 1);
+    assert_int_equal(contract_forward(c, "default", NULL), 0);
+    contract_jump(c, 1);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(delayed_task_is_never_early),
     CONTRACT_TEST(delayed_task_is_not_leased_before_it_is_forwarded),
@@ -176,5 +263,10 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(paused_queue_is_forwarded_but_not_leased),
     CONTRACT_TEST(aggregating_task_is_not_forwarded),
     CONTRACT_TEST(delayed_task_with_a_group_is_pending_when_it_is_due),
+    CONTRACT_TEST_ONLY("sqlite", delay_stored_while_the_wall_clock_was_ahead_is_not_longer),
+    CONTRACT_TEST_ONLY("sqlite", delay_is_not_shorter_when_the_wall_clock_is_set),
+    CONTRACT_TEST_ONLY("sqlite", whoever_sleeps_hears_that_a_delay_ends_earlier),
+    CONTRACT_TEST_ONLY("sqlite", thousands_of_delays_are_put_right_in_steps),
+    CONTRACT_TEST_ONLY("sqlite", moment_of_the_day_follows_the_wall_clock),
 };
 CONTRACT_MAIN(tests)

@@ -11,9 +11,9 @@
 
 #define SOAK_LEASE_MS 5000
 
-/* The wall clock of this process and of the workers; where it is made known stands with the book.
- */
-void soak_clock_open(const char *book);
+/* The wall clock of the workers and, if `ours`, of this process; where it is made known stands
+ * with the book. */
+void soak_clock_open(const char *book, bool ours);
 void soak_clock_close(void);
 void soak_clock_jump(int64_t ms); /* so far from the real one; 0: back */
 

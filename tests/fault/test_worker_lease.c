@@ -173,6 +173,25 @@ static void a_clock_that_jumps_neither_kills_nor_loses_runs(void **state)
     stage_free(stage);
 }
 
+static void a_retry_that_was_stored_while_the_clock_was_ahead_comes_in_time(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put_task(stage, &(quern_task){.id = "a",
+                                        .payload = "retry",
+                                        .payload_size = 5,
+                                        .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 60000}});
+    struct stage_worker worker;
+    quern_clock_jump(&stage->clock, 3600000);
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "a", QUERN_TASK_RETRY);
+    quern_clock_jump(&stage->clock, -3600000);
+    stage_advance(stage, 60000);
+    stage_wait_starts(stage, 2);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
 static void a_timeout_follows_the_time_that_passes(void **state)
 {
     (void)state;
@@ -389,6 +408,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_lost_lease_cancels_its_run),
     cmocka_unit_test(leases_are_prolonged_while_a_handler_runs),
     cmocka_unit_test(a_clock_that_jumps_neither_kills_nor_loses_runs),
+    cmocka_unit_test(a_retry_that_was_stored_while_the_clock_was_ahead_comes_in_time),
     cmocka_unit_test(a_timeout_follows_the_time_that_passes),
     cmocka_unit_test(an_early_ack_is_confirmed_before_the_handler_starts),
     cmocka_unit_test(an_early_ack_of_an_overtaken_run_is_refused),

@@ -139,7 +139,7 @@ static void loosen(void)
                        take_table, NULL, NULL);
     for (size_t i = 0; i < table_count; i++) {
         char sql[256];
-        (void)snprintf(sql, sizeof sql, "SELECT name FROM pragma_table_info('%.99s')",
+        (void)snprintf(sql, sizeof sql, "SELECT name FROM pragma_table_info('%.64s')",
                        tables[i].name);
         (void)sqlite3_exec(db, sql, take_column, &tables[i], NULL);
     }

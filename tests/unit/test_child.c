@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -51,6 +53,39 @@ static void exit_codes_are_told(void **state)
     }
 }
 
+/* As a user of its own, who may have one process beside this one: the guard, but no shell. */
+static int run_without_a_process_for_the_shell(void)
+{
+    const uid_t uid = 54321;
+    const struct rlimit limit = {.rlim_cur = 2, .rlim_max = 2};
+    struct qn_child_spec spec = command("true");
+    struct qn_child_end end;
+    quern_error error = {0};
+    if (setresuid(uid, uid, uid) != 0 || setrlimit(RLIMIT_NPROC, &limit) != 0) {
+        return 1;
+    }
+    if (qn_child_run(&spec, &end, &error) != QUERN_E_FULL) {
+        return 2;
+    }
+    return strstr(error.text, "no process for a command") != NULL ? 0 : 3;
+}
+
+static void a_command_whose_shell_gets_no_process_did_not_run(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        skip(); /* nobody else can be another user */
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(run_without_a_process_for_the_shell());
+    }
+    int code = -1;
+    assert_int_equal(waitpid(pid, &code, 0), pid);
+    assert_true(WIFEXITED(code));
+    assert_int_equal(WEXITSTATUS(code), 0);
+}
+
 static void a_missing_command_is_127(void **state)
 {
     (void)state;
@@ -87,7 +122,7 @@ static void input_and_environment_arrive_and_output_comes_back(void **state)
     struct qn_child_end end = run(&spec);
     assert_int_equal(end.output.size, 7 + strlen(" kept new a b"));
     assert_memory_equal(end.output.data, "one\0two kept new a b", end.output.size);
-    assert_false(end.stdout_cut);
+    assert_int_equal(end.stdout_dropped, 0);
     qn_child_end_finish(&end);
 }
 
@@ -98,7 +133,7 @@ static void huge_output_is_cut_and_the_child_runs_on(void **state)
     struct qn_child_end end = run(&spec);
     assert_int_equal(end.code, 3);
     assert_int_equal(end.output.size, 4096);
-    assert_true(end.stdout_cut);
+    assert_true(end.stdout_dropped > 0);
     qn_child_end_finish(&end);
 }
 
@@ -324,6 +359,7 @@ static void a_child_starts_with_default_signals(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exit_codes_are_told),
     cmocka_unit_test(a_missing_command_is_127),
+    cmocka_unit_test(a_command_whose_shell_gets_no_process_did_not_run),
     cmocka_unit_test(death_by_a_signal_is_told),
     cmocka_unit_test(input_and_environment_arrive_and_output_comes_back),
     cmocka_unit_test(huge_output_is_cut_and_the_child_runs_on),

@@ -298,7 +298,7 @@ static void the_last_lines_of_a_long_complaint_become_the_error(void **state)
     assert_int_equal(run->outcome, QUERN_RETRY);
     size_t size = strlen(run->error);
     assert_true(size <= 4096 && size > 3500);
-    assert_memory_equal(run->error, "exit status 1: 1", strlen("exit status 1: 1"));
+    assert_memory_equal(run->error, "exit status 1: [cut] 1", strlen("exit status 1: [cut] 1"));
     const char *end = "20000\n\xef\xbf\xbdlast";
     assert_string_equal(run->error + size - strlen(end), end);
     qn_run_free(run);

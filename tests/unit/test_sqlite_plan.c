@@ -14,6 +14,7 @@
 #include "broker/sqlite/lease_sql.h"
 #include "broker/sqlite/prune_sql.h"
 #include "broker/sqlite/recover_sql.h"
+#include "broker/sqlite/redate_sql.h"
 #include "broker/sqlite/solo_sql.h"
 #include "broker/sqlite/wait_sql.h"
 #include "broker/sqlite/worker_death_sql.h"
@@ -49,6 +50,10 @@ static const struct plan_case {
     {"recover_of_worker", sql_recover_of_worker, true},
     {"recover_expired", sql_recover_expired, false},
     {"recover_remove_worker", sql_recover_remove_worker, false},
+    {"redate_look", sql_redate_look, false},
+    {"redate_behind", sql_redate_behind, false},
+    {"redate_ahead", sql_redate_ahead, false},
+    {"redate_forget", sql_redate_forget, false},
     {"queue_has_pending", sql_queue_has_pending, false},
 };
 

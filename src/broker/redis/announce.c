@@ -329,7 +329,11 @@ quern_status qn_worker_record_read(struct qn_arena *arena, const char *id,
 {
     const char *lines[LINE_COUNT];
     char *text = qn_arena_strdup(arena, qn_reply_text(reply));
-    const char **queues = qn_arena_alloc(arena, (reply->size + 1) * sizeof *queues);
+    size_t line_count = 1;
+    for (const char *at = qn_reply_text(reply); (at = strchr(at, '\n')) != NULL; at++) {
+        line_count++;
+    }
+    const char **queues = qn_arena_alloc(arena, line_count * sizeof *queues);
     if (text == NULL || queues == NULL) {
         return qn_error_nomem(err);
     }

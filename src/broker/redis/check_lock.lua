@@ -30,6 +30,7 @@ for i = 2, #ARGV do
         reply[#reply + 1] = text
         reply[#reply + 1] = redis.call('TTL', ARGV[i])
         if reply[#reply] < 0 then
+            -- bug LOCK_OF_GO_REMOVED: if true then
             gone[#gone + 1] = ARGV[i]
         end
     end

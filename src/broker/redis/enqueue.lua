@@ -97,6 +97,7 @@ if delayed_count > 0 then
         if redis.pcall('ZSCORE', Q .. 'scheduled', past[i]) ~= second and
             redis.pcall('ZSCORE', Q .. 'retry', past[i]) ~= second then
             leftovers[#leftovers + 1] = past[i]
+            -- bug DUE_LEFT_BEHIND: leftovers = {}
         end
     end
 end

@@ -409,7 +409,7 @@ static bool read_head(struct qn_taking *taking, const struct qn_reply *head, int
         exchange->solo_queue = solo > 0 ? (uint32_t)solo - 1 : (uint32_t)exchange->queue_count;
     }
     *ret_now_ms = (int64_t)now_ms;
-    return good;
+    return good || QN_BUG(HEAD_BELIEVED);
 }
 
 static void undo(struct qn_taking *taking, size_t first_run)

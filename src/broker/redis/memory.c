@@ -33,6 +33,7 @@ static uint64_t ask_limit(struct qn_redis *self)
     uint64_t limit = 0;
     qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
     qn_talk_command(&talk, "INFO");
+    qn_talk_limit(&talk, QN_REPLY_BRIEF_MAX);
     qn_talk_text(&talk, "memory");
     if (qn_talk_run(&talk, NULL) == QUERN_OK && qn_talk_reply(&talk, 0, &reply, NULL) == QUERN_OK) {
         const char *line = strstr(qn_reply_text(reply), LINE_START);

@@ -369,6 +369,9 @@ quern_status qn_unreadable_add(struct qn_talk *talk, const struct qn_exchange *e
                                                    .why = tasks[i].why};
         struct qn_asynq_bytes bytes;
         status = qn_asynq_task_excuse(talk->arena, &unusable, &bytes, err);
+        if (QN_BUG(UNUSABLE_AS_IT_IS)) {
+            bytes = (struct qn_asynq_bytes){.data = unusable.data, .size = unusable.size};
+        }
         if (status == QUERN_OK) {
             begin_queue(talk, &alone, tasks[i].queue, 0, &plan);
             qn_talk_text(talk, "a");

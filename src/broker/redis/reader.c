@@ -14,6 +14,7 @@
 #include <hiredis/hiredis.h>
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 
 #define KEPT_SIZE_MAX ((size_t)1 << 20) /* of the reader's buffer between replies */
@@ -36,7 +37,7 @@ static bool make_room(struct qn_reading *reading, struct qn_reply *array, size_t
     }
     size_t arrived = (reading->reader->len - reading->reader->pos) / ITEM_SIZE_MIN + 1;
     size_t room = 2 * array->room > arrived ? 2 * array->room : arrived;
-    room = room < array->count ? room : array->count;
+    room = room < array->count && !QN_BUG(ARRAY_BELIEVED) ? room : array->count;
     struct qn_reply **items = qn_arena_alloc(reading->arena, room * sizeof(struct qn_reply *));
     if (items == NULL) {
         reading->nomem = true;
@@ -241,7 +242,7 @@ static bool is_within_limits(struct qn_link *link, bool whole)
     size_t size = reading->bytes - (whole ? unread(link) : 0);
     if (size > reading->size_max) {
         reading->refused_at = reading->size_max;
-    } else if (!whole && unread(link) > LINE_SIZE_MAX &&
+    } else if (!whole && unread(link) > LINE_SIZE_MAX && !QN_BUG(LINE_WITHOUT_END) &&
                memmem(reader->buf + reader->pos, LINE_SIZE_MAX, "\r\n", 2) == NULL) {
         reading->refused_at = LINE_SIZE_MAX;
     }

@@ -44,6 +44,19 @@ static quern_status forward(struct qn_check *check, const char *queue, size_t *r
     return status;
 }
 
+static quern_status redate(struct qn_check *check, const char *queue, size_t *ret_done,
+                           quern_error *err)
+{
+    (void)queue; /* of all queues */
+    bool more = true;
+    quern_status status = QUERN_OK;
+    while (status == QUERN_OK && more) {
+        status = qn_sqlite_redate(check->self, &more, err);
+    }
+    *ret_done = status == QUERN_OK ? 1 : 0;
+    return status;
+}
+
 static const struct qn_rule rules[] = {
     {"I9", QN_SEVERITY_VIOLATED, sql_find_wrong_version, NULL, NULL},
     {"I7", QN_SEVERITY_VIOLATED, sql_find_counter_behind, sql_mend_counter_behind, NULL},
@@ -65,6 +78,8 @@ static const struct qn_rule rules[] = {
     {"I8", QN_SEVERITY_WARNING, sql_find_past_lock, sql_mend_past_lock, NULL},
     {"I8", QN_SEVERITY_WARNING, sql_find_lapsed, NULL, recover},
     {"I8", QN_SEVERITY_WARNING, sql_find_overdue, NULL, forward},
+    {"I8", QN_SEVERITY_WARNING, sql_find_misdated, NULL, redate},
+    {"I8", QN_SEVERITY_WARNING, sql_find_failed_later, sql_mend_failed_later, NULL},
     {"I8", QN_SEVERITY_WARNING, sql_find_overkept, NULL, NULL},
     {"I8", QN_SEVERITY_WARNING, sql_find_full_archive, NULL, NULL},
     {"note", QN_SEVERITY_NOTE, sql_find_unserved, NULL, NULL},
@@ -100,6 +115,7 @@ quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
     if (status == QUERN_OK) {
         status = read_leases_over(&check, err);
     }
+    check.shift_ms = check.leases_over_ms == INT64_MAX ? 0 : qn_sqlite_shift_ms(check.self);
     check.repair = repair && safe;
     for (size_t i = 0; status == QUERN_OK && i < sizeof rules / sizeof rules[0]; i++) {
         status = qn_check_rule(&check, &rules[i], err);

@@ -14,6 +14,7 @@ struct qn_check {
     void (*on_finding)(const quern_finding *finding, void *user);
     void *user;
     int64_t now_ms;
+    int64_t shift_ms;       /* qn_sqlite_shift_ms; 0 also while the data are of another boot */
     int64_t leases_over_ms; /* boot clock; see qn_sqlite_leases_over */
 };
 

@@ -262,6 +262,29 @@ WHERE EXISTS (SELECT 1 FROM quern_worker AS w
     WHERE quern_worker_lives(w.owner, w.heartbeat_at_ms)
         AND instr(' ' || w.queues, ' ' || q.name || '=') > 0);
 
+-- ?6: how far the wall clock is ahead of the boot clock, 0: not known. A minute is nothing to worry
+-- about; the next forward or recover puts it right.
+-- name: find_misdated
+SELECT q.name, '',
+    printf('%d delayed tasks wait for the wall clock as it was before it was set by %d s', n.count,
+        n.off / 1000), 0, NULL
+FROM quern_queue AS q JOIN (
+    SELECT queue, count(*) AS count, max(abs(at_ms - due_boot_ms - ?6)) AS off FROM quern_task
+    WHERE state IN (3, 4) AND due_boot_ms > 0 AND ?6 <> 0
+        AND abs(at_ms - due_boot_ms - ?6) > 60000 GROUP BY queue) AS n ON n.queue = q.no;
+
+-- Stored by an older quern, or before a reboot, while the wall clock was ahead.
+-- name: find_failed_later
+SELECT q.name, t.id,
+    printf('its failure is dated %d s ahead of the clock, and its retry waits so much too long',
+        (t.failed_at_ms - ?1) / 1000), t.seq, NULL
+FROM quern_task AS t JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state IN (3, 4) AND t.state = 4 AND t.due_boot_ms = 0 AND t.failed_at_ms > ?1 + 60000;
+
+-- name: mend_failed_later
+UPDATE quern_task SET at_ms = max(?3, at_ms - failed_at_ms + ?3), failed_at_ms = ?3
+WHERE seq = ?1 AND state = 4 AND due_boot_ms = 0 AND failed_at_ms > ?3 + 60000;
+
 -- name: find_overkept
 SELECT q.name, '', printf('%d completed tasks are past their retention', n.count), 0, NULL
 FROM quern_queue AS q JOIN (

@@ -118,8 +118,9 @@ static void bind_known(struct qn_query *query, const int64_t *values, int count)
 static quern_status find_rows(struct qn_check *check, struct qn_conn *conn, const char *sql,
                               struct look *look, quern_error *err)
 {
-    const int64_t values[] = {check->now_ms, check->leases_over_ms, QN_SQLITE_SCHEMA_VERSION,
-                              QN_ARCHIVE_SIZE_MAX, COUNT_MAX};
+    const int64_t values[] = {
+        check->now_ms, check->leases_over_ms, QN_SQLITE_SCHEMA_VERSION, QN_ARCHIVE_SIZE_MAX,
+        COUNT_MAX,     check->shift_ms};
     struct qn_query query = qn_query_start_once(conn, sql);
     bind_known(&query, values, (int)(sizeof values / sizeof values[0]));
     bool memory = true;

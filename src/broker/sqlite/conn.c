@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/number.h"
@@ -66,12 +67,14 @@ void qn_conn_limit(struct qn_conn *conn, int64_t timeout_ms)
 /* The file may come from anywhere, and others may have written to it. */
 static int distrust(struct qn_conn *conn)
 {
-    static const struct {
+    const struct {
         int setting;
         int value;
     } settings[] = {
-        {SQLITE_DBCONFIG_DEFENSIVE, 1},      {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
-        {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+        {SQLITE_DBCONFIG_DEFENSIVE, 1},
+        {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+        {SQLITE_DBCONFIG_ENABLE_TRIGGER, QN_BUG(TRIGGERS_RUN)},
+        {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
         {SQLITE_DBCONFIG_ENABLE_FKEY, 0},
     };
     int code = SQLITE_OK;

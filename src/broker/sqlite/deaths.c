@@ -55,6 +55,7 @@ static quern_status write_task(struct qn_ledger *ledger, const struct qn_end *en
     qn_query_int(&query, fate->deaths.life_ms);
     qn_query_int(&query, fate->deaths.first_at_ms);
     qn_query_int(&query, fate->deaths.died_at_ms);
+    qn_query_int(&query, ledger->shift_ms);
     return qn_query_run(&query, NULL, err);
 }
 

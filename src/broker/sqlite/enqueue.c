@@ -22,6 +22,7 @@
 struct batch {
     struct qn_conn *conn;
     int64_t now_ms;
+    int64_t shift_ms; /* qn_sqlite_shift_ms */
     int64_t next_number;
     const char *queue; /* of the task before */
     int64_t queue_no;
@@ -107,6 +108,16 @@ static int64_t at_ms_of(const struct batch *batch, const struct qn_task *task)
     return 0;
 }
 
+/* A delay ends on the boot clock, a moment of the day does not. */
+static int64_t due_boot_ms_of(const struct batch *batch, const struct qn_task *task)
+{
+    if (task->state != QUERN_TASK_SCHEDULED || !task->is_delay || batch->shift_ms == 0) {
+        return 0;
+    }
+    int64_t due_boot_ms = task->process_at_ms - batch->shift_ms;
+    return due_boot_ms > 0 ? due_boot_ms : 1;
+}
+
 static quern_status insert(struct batch *batch, const struct qn_task *task, const char *headers,
                            size_t headers_size, bool *ret_stored, quern_error *err)
 {
@@ -129,6 +140,7 @@ static quern_status insert(struct batch *batch, const struct qn_task *task, cons
     qn_query_text(&query, task->group);
     qn_query_blob(&query, headers, headers_size);
     qn_query_blob(&query, task->payload, task->payload_size);
+    qn_query_int(&query, due_boot_ms_of(batch, task));
     int64_t changes = 0;
     quern_status status = qn_query_run(&query, &changes, err);
     if (status == QUERN_OK) {
@@ -220,7 +232,8 @@ quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
     if (count == 0) {
         return QUERN_OK;
     }
-    struct batch batch = {.now_ms = qn_clock_wall_ms(broker->clock)};
+    struct batch batch = {.now_ms = qn_clock_wall_ms(broker->clock),
+                          .shift_ms = qn_sqlite_shift_ms(qn_sqlite_of(broker))};
     quern_status status = qn_sqlite_begin(self, false, &batch.conn, err);
     if (status != QUERN_OK) {
         return status;
@@ -295,7 +308,9 @@ quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx, const stru
         return qn_error_nomem(err);
     }
     qn_conn_borrow(conn, db, self->path);
-    struct batch batch = {.conn = conn, .now_ms = qn_clock_wall_ms(broker->clock)};
+    struct batch batch = {.conn = conn,
+                          .now_ms = qn_clock_wall_ms(broker->clock),
+                          .shift_ms = qn_sqlite_shift_ms(qn_sqlite_of(broker))};
     status = check_meta(conn, err);
     if (status == QUERN_OK) {
         status = run(conn, sql_savepoint, err);

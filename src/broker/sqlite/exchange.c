@@ -195,6 +195,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     ledger.host = exchange->host;
     ledger.worker_id = exchange->worker_id;
     ledger.is_leaving = exchange->is_leaving;
+    ledger.shift_ms = qn_sqlite_shift_ms(self);
     bool known = false;
     status = find_reply(&ledger, exchange, &terms, reply, &known, err);
     if (status == QUERN_OK && known) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* forward.c - moves due scheduled and retry tasks to the tail of pending.
  *
- * A look on the reading connection comes first, so that nothing is locked while nothing is due. The
+ * Delays are first put right where the wall clock was set (redate.c). A look on the reading
+ * connection comes first, so that nothing is locked while nothing is due. The
  * tasks are moved in the order of their due times, each with a new place. When the limit was hit,
  * the next due moment that is told lies in the past: call again. */
 #include "base/alloc.h"
@@ -116,8 +117,14 @@ quern_status qn_sqlite_forward(struct qn_broker *broker, const char *const *queu
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct forwarding forwarding = {.now_ms = qn_clock_wall_ms(broker->clock), .limit = limit};
     int64_t due_at_ms = INT64_MAX;
-    quern_status status = peek(self, queues, queue_count, &due_at_ms, err);
-    if (status == QUERN_OK && due_at_ms <= forwarding.now_ms && limit > 0) {
+    bool more = false;
+    quern_status status = qn_sqlite_redate(self, &more, err);
+    if (status == QUERN_OK) {
+        status = peek(self, queues, queue_count, &due_at_ms, err);
+    }
+    if (more) { /* delays may look due that are not: call again */
+        due_at_ms = forwarding.now_ms;
+    } else if (status == QUERN_OK && due_at_ms <= forwarding.now_ms && limit > 0) {
         forwarding.seqs = qn_alloc_zero(limit, sizeof forwarding.seqs[0]);
         if (forwarding.seqs == NULL) {
             return qn_error_nomem(err);

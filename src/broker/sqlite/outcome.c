@@ -158,6 +158,7 @@ static quern_status apply_later(struct qn_ledger *ledger, struct qn_ledger_queue
     qn_query_int(&query, cause_of_later(outcome));
     qn_query_text(&query, outcome->error);
     qn_query_int(&query, ledger->now_ms);
+    qn_query_int(&query, ledger->shift_ms);
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "broker/sqlite/sqlite.h"
 
@@ -86,6 +87,9 @@ quern_status qn_sqlite_place_check(const char *path, bool trust_owner, quern_err
 {
     struct stat info;
     quern_status status = QUERN_OK;
+    if (QN_BUG(PLACE_TRUSTED)) {
+        return QUERN_OK;
+    }
     if (!trust_owner) {
         status = check_directories(path, err);
     }

@@ -22,6 +22,7 @@
 #include "broker/sqlite/brake.h"
 #include "broker/sqlite/deaths.h"
 #include "broker/sqlite/recover_sql.h"
+#include "broker/sqlite/redate_sql.h"
 #include "broker/sqlite/solo.h"
 #include "broker/sqlite/worker_death.h"
 
@@ -199,6 +200,10 @@ static quern_status enter_boot(struct recovering *recovering, quern_error *err)
     struct qn_query query = qn_query_start(recovering->conn, sql_recover_set_boot);
     qn_query_text(&query, recovering->boot_id);
     status = qn_query_run(&query, NULL, err);
+    if (status == QUERN_OK) {
+        query = qn_query_start(recovering->conn, sql_redate_forget);
+        status = qn_query_run(&query, NULL, err);
+    }
     if (status == QUERN_OK && !unset) {
         query = qn_query_start(recovering->conn, sql_recover_void);
         qn_query_text(&query, recovering->boot_id);
@@ -431,8 +436,13 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
                                     .now_boot_ms = qn_clock_boot_ms(broker->clock),
                                     .limit = limit};
     qn_ledger_init(&recovering.ledger, NULL, qn_clock_wall_ms(broker->clock));
+    recovering.ledger.shift_ms = qn_sqlite_shift_ms(recovering.self);
     bool work = false;
-    quern_status status = peek(&recovering, &work, err);
+    bool more = false; /* the next call puts them right */
+    quern_status status = qn_sqlite_redate(recovering.self, &more, err);
+    if (status == QUERN_OK) {
+        status = peek(&recovering, &work, err);
+    }
     if (status == QUERN_OK && work && limit > 0) {
         status = run(&recovering, queues, queue_count, err);
     }

@@ -14,7 +14,8 @@
 #include "broker/sqlite/sqlite.h"
 
 /* migrations[n] leads from version n to n + 1. */
-static const char *const migrations[QN_SQLITE_SCHEMA_VERSION] = {sql_schema_1, sql_schema_2};
+static const char *const migrations[QN_SQLITE_SCHEMA_VERSION] = {sql_schema_1, sql_schema_2,
+                                                                 sql_schema_3};
 
 /* *ret_version is 0 when our tables are missing. */
 static quern_status read_version(struct qn_conn *conn, int64_t *ret_version, bool *ret_others,

@@ -142,6 +142,11 @@ QUERN_NODISCARD quern_status qn_sqlite_numbers(struct qn_conn *conn, size_t coun
 /* When the next scheduled or retry task of the queue is due; INT64_MAX: none. */
 QUERN_NODISCARD quern_status qn_sqlite_next_due(struct qn_conn *conn, int64_t queue_no,
                                                 int64_t *ret_due_at_ms, quern_error *err);
+/* How far the wall clock is ahead of the boot clock; 0: delays are not kept on that (redate.c). */
+int64_t qn_sqlite_shift_ms(const struct qn_sqlite *self);
+/* Dates delays by the boot clock that the wall clock has left behind, a batch of them. */
+QUERN_NODISCARD quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more,
+                                              quern_error *err);
 /* Frees the lock if it is held by this task. key NULL: nothing. */
 QUERN_NODISCARD quern_status qn_sqlite_lock_free(struct qn_conn *conn, const char *key,
                                                  int64_t queue_no, const char *id,
@@ -196,7 +201,7 @@ QUERN_NODISCARD quern_status qn_sqlite_schema_make(struct qn_conn *conn, int64_t
 /* Whether our tables are those of this version, as our own statements make them (trust.c). */
 QUERN_NODISCARD quern_status qn_sqlite_schema_trust(struct qn_conn *conn, int64_t version,
                                                     quern_error *err);
-#define QN_SQLITE_SCHEMA_VERSION 2
+#define QN_SQLITE_SCHEMA_VERSION 3
 
 /* --- The sync thread (sync.c) ------------------------------------------------------------ */
 

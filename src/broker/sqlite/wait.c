@@ -184,10 +184,12 @@ static quern_status prepare(struct qn_sqlite *self, quern_error *err)
             return QUERN_OK;
         }
         close_waiter(&self->waiter);
-        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: cannot make a socket in %s: %s",
-                            self->path, self->wake_path,
-                            is_foreign ? "it belongs to another user, or others may write to it"
-                                       : strerror(reason));
+        return qn_error_set(
+            err, QUERN_E_CONNECT, "sqlite %s: cannot make a socket in %s: %s", self->path,
+            self->wake_path,
+            is_foreign ? "it belongs to another user, or others may write to it; remove it, or add "
+                         "?trust_owner=1"
+                       : strerror(reason));
     }
     self->waiter.ready = true;
     return QUERN_OK;
