@@ -460,8 +460,7 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
     .summary = "run tasks with shell commands",
-    .about = "PATTERN: a type, its beginning, or * for every other. Payload on stdin; exit\n"
-             "0: done, 75: retry, 65: archive, else: failure. TERM drains, TSTP, CONT, USR1.",
+    .about = "PATTERN: a type, its beginning, or *. Exit 0: done, 75: retry, 65: archive.",
     .example = "  quern work --exec 'image:=./resize' --queue media=3 --queue default",
     .options = options,
     .option_count = QN_COUNT_OF(options),
