@@ -110,6 +110,7 @@ end
 
 -- Takes, keeps or returns the lock. Returns true where nothing is to be leased then.
 function rare.step(kept)
+    rare.solo_out = not kept and 0 or nil
     if letter == 'a' and not kept then
         for i = 1, queue_count do
             if may_ask(i) then
@@ -235,8 +236,8 @@ local function wait_ms(i, odd)
     return wait
 end
 
--- The rest of the head, behind `early`: of which queue the solo lock is held, and what is to be said
--- of queues.
+-- The rest of the head, behind `early`: of which queue the solo lock is held (for a replay that is
+-- looked up), and what is to be said of queues.
 function rare.head(early)
     local held = rare.solo_out or 0
     for i = 1, rare.solo_out and 0 or queue_count do
