@@ -80,6 +80,29 @@ static void given_back_run_leaves_the_row(struct contract *c)
     assert_int_equal(c->deaths, 3);
 }
 
+/* Its type is known to other workers only: that it is put aside says nothing of the host. */
+static void run_that_is_put_aside_leaves_the_row(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    die_many(c, "bad", 3);
+    contract_finish(c, run, QN_ASIDE);
+    assert_int_equal(c->deaths, 3);
+}
+
+static void probe_that_is_put_aside_makes_room_for_the_next(struct contract *c)
+{
+    brake(c);
+    contract_put_many(c, "default", "a", 3);
+    contract_advance(c, SECOND_MS);
+    for (int i = 0; i < 3; i++) {
+        struct qn_leased *probe = contract_take(c, "default");
+        assert_non_null(probe);
+        assert_null(contract_take(c, "default"));
+        contract_finish(c, probe, QN_ASIDE);
+        assert_true(c->braked);
+    }
+}
+
 static void success_that_came_too_late_leaves_the_row(struct contract *c)
 {
     quern_error err = {0};
@@ -353,6 +376,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(deaths_in_a_row_are_counted),
     CONTRACT_TEST(any_other_outcome_ends_the_row),
     CONTRACT_TEST(given_back_run_leaves_the_row),
+    CONTRACT_TEST(run_that_is_put_aside_leaves_the_row),
+    CONTRACT_TEST(probe_that_is_put_aside_makes_room_for_the_next),
     CONTRACT_TEST(success_that_came_too_late_leaves_the_row),
     CONTRACT_TEST(salvaged_success_ends_the_row),
     CONTRACT_TEST(tenth_death_in_a_row_brakes_the_queue_on_that_host_only),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_kill_poison.c - one task among 1 000 kills every worker that runs it, with the runs around
- * it: it gets ever less company, is convicted when it has died alone twice, and all others are
- * completed. */
+/* test_kill_poison.c - one task among 1 000 kills every worker that runs it, with others around it:
+ * it alone is convicted, when it has died alone twice, and all others are completed. */
 #include "lib_fault.h"
 
 #include <stdlib.h>

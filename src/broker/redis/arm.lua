@@ -34,7 +34,8 @@ end
 
 local function look(pending, paused, skip, braked)
     local size = redis.call('EXISTS', paused) == 0 and redis.call('LLEN', pending) or 0
-    if size > 0 and redis.pcall('HEXISTS', braked, ARGV[1]) ~= 1 and size > skipped(pending, skip) then
+    if size > 0 and redis.pcall('HEXISTS', braked, ARGV[1]) ~= 1 and
+        size > skipped(pending, skip) then
         work = 1
     end
     due_ms = math.min(due_ms, next_due_ms(string.sub(pending, 1, -1 - #'pending')))

@@ -126,7 +126,8 @@ local function check_record(field, what, text, pattern)
         end
     end
 end
-local meta = damaged['quern:meta'] and {} or redis.call('HRANDFIELD', Q .. 'quern:meta', 1000, 'WITHVALUES')
+local meta = damaged['quern:meta'] and {} or
+    redis.call('HRANDFIELD', Q .. 'quern:meta', 1000, 'WITHVALUES')
 for i = 1, #meta, 2 do
     local host = string.match(meta[i], '^h:(.*)$')
     if host then

@@ -3,9 +3,9 @@
 -- KEYS: prefixes of the queues. The session is kept at the first.
 -- ARGV: session, sequence, how many parts of this request came before (-1: perhaps all of it, it is
 --   sent again), room, lease_ms, start_count, three random digits, worker id, the field of
---   the brake on its host, and "solo slots held held held": what of the solo lock ("0", "a" ask, or "k"
---   keep, "r" run, "e" end with the number of the queue), and isolation; then, unless the queues count
---   in their order, for each queue: quota, weight.
+--   the brake on its host, and "solo slots held held held": what of the solo lock ("0", "a" ask, or
+--   "k" keep, "r" run, "e" end with the number of the queue), and isolation; then, unless the
+--   queues count in their order, for each queue: quota, weight.
 -- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
 --   their since_ns, and of each run what it holds}.
 --   Head: "now_ms early solo", early 1: there may be more; solo: of which queue the solo lock was
@@ -21,9 +21,9 @@
 --
 -- Of each queue `want` tasks are read, from the head on; what a queue could not give is redrawn
 -- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A charged task
--- that may not run now is passed over (lib_lease.lua); where nobody has noted yet that there are any
--- the part ends before it. A task past its deadline, where our own fields tell it, does not count for
--- the room: the caller archives it.
+-- that may not run now is passed over (lib_charged.lua); where nobody has noted yet that there are
+-- any the part ends before it. A task past its deadline, where our own fields tell it, does not
+-- count for the room: the caller archives it.
 -- When the messages come to BYTES_MAX the part ends, with the one that passes it.
 -- A queue with a key of the wrong type gives nothing, and does not keep the others from giving.
 --
@@ -85,6 +85,7 @@ local rare, solo = nil, string.byte(ARGV[10])
 if odd_queues or solo ~= 48 and solo ~= 97 then
     local now_ms = tonumber(now_text)
 -- include: lib_deaths.lua
+-- include: lib_charged.lua
 -- include: lib_lease.lua
 end
 if room == 0 and not rare or kept == '' then
@@ -151,9 +152,9 @@ local function begin(i, prefix)
         return false
     end
     -- read: ids looked at, behind the `skip` at the head that are known to be charged; cut: up to
-    -- where some of them leave pending; ids and held have places for what the reply has before them.
-    return {skip = 0, read = 0, cut = 0, count = 0, ids = {'', 0, i, 0}, names = {}, sinces = {}, seen = {},
-        held = {'', '', '', ''}, held_count = 3, is_read = false}
+    -- where some of them leave pending; ids and held have places for what the reply has before.
+    return {skip = 0, read = 0, cut = 0, count = 0, ids = {'', 0, i, 0}, names = {}, sinces = {},
+        seen = {}, held = {'', '', '', ''}, held_count = 3, is_read = false}
 end
 
 -- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
@@ -334,7 +335,7 @@ for i = 1, queue_count do
                 since = is_odd.since
             end
             local is_put_by = is_odd and is_odd.charges
-            -- bug CHARGE_NOT_MARKED: local is_put_by, starts_left = nil, is_odd and is_odd.charges and 0 or starts_left
+            -- bug CHARGE_NOT_MARKED: local is_put_by = nil; if is_odd then is_odd.late = true end
             if starts_left <= 0 and not is_put_by or is_odd and is_odd.late then
                 head = '0 0 '
             elseif not is_put_by then

@@ -1,8 +1,8 @@
 -- outcome.lua - applies how runs of one queue ended, and notes which runs have started.
 --
 -- KEYS: prefix of the queue. ARGV: session, sequence, how many plain outcomes, how many starts, the
--- worker's host behind "h:" ("H:": it is leaving); id and token of each plain outcome: done, nothing is
--- kept, no lock; id and token of each start; then for each other outcome a letter, id, token and
+-- worker's host behind "h:" ("H:": it is leaving); id and token of each plain outcome: done, nothing
+-- is kept, no lock; id and token of each start; then for each other outcome a letter, id, token and
 --   u: done; lock
 --   e: dropped; lock
 --   c: completed; lock, retention in ms, 1 if there is a result, the result
@@ -40,8 +40,9 @@ end
 local brake_field, is_leaving = ARGV[5], false
 -- bug BRAKE_EVERYWHERE: local brake_field, is_leaving = 'h:', false
 if string.byte(brake_field) == 72 then
-    brake_field, is_leaving = 'h' .. string.sub(brake_field, 2), true
-    -- bug LEAVING_WORKER_RELEASES: brake_field, is_leaving = 'h' .. string.sub(brake_field, 2), false
+    brake_field = 'h' .. string.sub(brake_field, 2)
+    is_leaving = true
+    -- bug LEAVING_WORKER_RELEASES: is_leaving = false
 end
 local brake_old = redis.call('HGET', Q .. 'quern:meta', brake_field) or ''
 local brake = nil

@@ -63,7 +63,8 @@ local function find_brakes()
     local rows = redis.call('HRANDFIELD', Q .. 'quern:meta', 20, 'WITHVALUES')
     for i = 1, #rows, 2 do
         local touched = string.match(rows[i + 1], '^%d+ %d+ %d+ %d+ (%d+) %d+ ')
-        if string.sub(rows[i], 1, 2) == 'h:' and touched and now_ms - tonumber(touched) > 259200000 then
+        if string.sub(rows[i], 1, 2) == 'h:' and touched and
+            now_ms - tonumber(touched) > 259200000 then
             old[#old + 1] = rows[i]
             hosts[#hosts + 1] = string.sub(rows[i], 3)
         end

@@ -91,8 +91,8 @@ end
 -- As in limits.h of those whose process we cannot see: silent for longer is dead.
 local SILENT_MS = 15000
 
--- What is known of a worker: host, whether it died, and for a death that is to be charged `runs`, how many it had
--- started, or `asks` where that is not noted yet. `paid`: its brake has counted it.
+-- What is known of a worker: host, whether it died, and for a death that is to be charged `runs`,
+-- how many it had started, or `asks` where that is not noted yet. `paid`: its brake has counted it.
 local workers, asked = {}, {}
 local function worker_of(id)
     if workers[id] then
@@ -102,7 +102,8 @@ local function worker_of(id)
         redis.call('HGET', Q .. 'quern:workers', id) or '', '^(%d+) (%S+) (%S+) ?(.*)$')
     local worker = {id = id, dead = letters[id] == 'd', heartbeat = heartbeat, owner = owner,
         host = host}
-    local lives = letters[id] == 'l' or not worker.dead and number_of(heartbeat) + SILENT_MS >= now_ms
+    local is_heard = number_of(heartbeat) + SILENT_MS >= now_ms
+    local lives = letters[id] == 'l' or not worker.dead and is_heard
     -- bug LIVING_OWNER_CHARGED: local lives = false
     worker.died = worker.dead or heartbeat and not lives
     local noted, runs = string.match(status or '', '^(%a+)%-(%d+)$')

@@ -176,14 +176,15 @@ static bool is_open(const struct qn_taking *taking, uint32_t level)
     return level == 0 || room(taking, level) > 0;
 }
 
-/* The level whose task comes next; false: none does, or *ret_more: nobody knows. */
-static bool find_next(const struct qn_taking *taking, const struct streams *streams,
+/* Of the levels up to `top`, the one whose task comes next; false: none does, or *ret_more: nobody
+ * knows. */
+static bool find_next(const struct qn_taking *taking, const struct streams *streams, uint32_t top,
                       uint32_t *ret_level, bool *ret_more)
 {
     bool found = false;
     int64_t place = 0;
     *ret_more = false;
-    for (uint32_t level = 0; level < QN_LEVELS; level++) {
+    for (uint32_t level = 0; level <= top; level++) {
         const struct stream *stream = &streams->levels[level];
         bool read_out = stream->at == stream->count;
         if (!is_open(taking, level) || (read_out && !stream->more)) {
@@ -212,7 +213,7 @@ static quern_status merge(struct qn_taking *taking, size_t turn, struct qn_ledge
     bool more = true;
     bool done = false;
     while (status == QUERN_OK && kept < want && !qn_taking_ends_early(taking) &&
-           find_next(taking, streams, &level, &more)) {
+           find_next(taking, streams, state->top_level, &level, &more)) {
         struct stream *stream = &streams->levels[level];
         size_t at = stream->at++;
         state->places[level] = stream->spots[at].place;

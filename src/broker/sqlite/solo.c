@@ -6,6 +6,7 @@
 #include "broker/sqlite/solo.h"
 
 #include "base/bug.h"
+#include "base/number.h"
 #include "broker/sqlite/solo_sql.h"
 
 quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no, uint32_t *ret_level,
@@ -15,7 +16,9 @@ quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no, uint32_t *ret
     struct qn_query query = qn_query_start(conn, sql_solo_level);
     qn_query_int(&query, queue_no);
     if (qn_query_row(&query)) {
-        *ret_level = (uint32_t)sqlite3_column_int(query.statement, 0);
+        /* It is read from an index, in which anything can stand. */
+        *ret_level = (uint32_t)qn_number_clamp(sqlite3_column_int64(query.statement, 0), 0,
+                                               QN_ALONE_CHARGES);
     }
     return qn_query_finish(&query, err);
 }
