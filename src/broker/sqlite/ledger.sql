@@ -3,15 +3,17 @@
 -- name: ledger_read
 SELECT no, paused_at_ms, crash_streak, streak_id FROM quern_queue WHERE name = ?1;
 
+-- A counter that somebody has set to the largest number must not keep runs from ending: beyond it
+-- SQLite counts in floating point, which the column refuses. 1 << 62 leaves room to count on.
 -- name: ledger_write
-UPDATE quern_queue SET processed = processed + ?2, failed = failed + ?3, crash_streak = ?4,
-    streak_id = ?5
+UPDATE quern_queue SET processed = min(processed, 1 << 62) + ?2,
+    failed = min(failed, processed, 1 << 62) + ?3, crash_streak = ?4, streak_id = ?5
 WHERE no = ?1;
 
 -- name: ledger_day
 INSERT INTO quern_day (queue, day, processed, failed) VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT (queue, day) DO UPDATE SET processed = processed + excluded.processed,
-    failed = failed + excluded.failed;
+ON CONFLICT (queue, day) DO UPDATE SET processed = min(processed, 1 << 62) + excluded.processed,
+    failed = min(failed, 1 << 62) + excluded.failed;
 
 -- name: crash_read
 SELECT crash_count, crashed_at_ms FROM quern_task WHERE seq = ?1 AND token = ?2 AND state = 1;
