@@ -64,6 +64,9 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
         qn_cli_say_made(cli, makes, url);
         return QN_EXIT_OK;
     }
+    if (status == QUERN_E_TIMEOUT) {
+        err.code = QUERN_E_CONNECT; /* for the exit code: it is not there */
+    }
     if (!wait || !qn_broker_may_come(url, status)) {
         return qn_cli_open_failed(cli, &err);
     }

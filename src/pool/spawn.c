@@ -251,7 +251,7 @@ _Noreturn static void become_guard(const struct plan *plan, pid_t parent)
 }
 
 /* The strings of argv and envp are not changed by execve, whatever its prototype says. */
-static pid_t fork_command(struct plan *plan, const char *command, const char **environment)
+static pid_t fork_command(const struct plan *given, const char *command, const char **environment)
 {
     union {
         const char *borrowed[4];
@@ -262,9 +262,10 @@ static pid_t fork_command(struct plan *plan, const char *command, const char **e
         char **given;
     } variables = {.borrowed = environment};
     long open_max = sysconf(_SC_OPEN_MAX);
-    plan->fd_max = open_max > 0 && open_max < FD_SCAN_MAX ? (int)open_max : FD_SCAN_MAX;
-    plan->arguments = arguments.given;
-    plan->environment = variables.given;
+    struct plan plan = *given;
+    plan.fd_max = open_max > 0 && open_max < FD_SCAN_MAX ? (int)open_max : FD_SCAN_MAX;
+    plan.arguments = arguments.given;
+    plan.environment = variables.given;
     pid_t parent = getpid();
     sigset_t all;
     sigset_t before;
@@ -272,7 +273,7 @@ static pid_t fork_command(struct plan *plan, const char *command, const char **e
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0) {
-        become_guard(plan, parent);
+        become_guard(&plan, parent);
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid > 0) {
@@ -281,7 +282,7 @@ static pid_t fork_command(struct plan *plan, const char *command, const char **e
     return pid;
 }
 
-static quern_status start(struct plan *plan, const char *command, const char **environment,
+static quern_status start(const struct plan *plan, const char *command, const char **environment,
                           struct qn_spawned *spawned, quern_error *err)
 {
     spawned->pid = fork_command(plan, command, environment);

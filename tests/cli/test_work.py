@@ -7,7 +7,7 @@ import resource
 import signal
 
 import lib_cli
-from lib_cli import CliTest, EXIT_USAGE
+from lib_cli import CliTest, EXIT_USAGE, only
 
 
 def alive(pid):
@@ -177,6 +177,7 @@ class LimitTest(CliTest):
         self.assertEqual(sum(self.counts().values()), 0)
         self.assertEqual(self.json("stats")["totals"]["failed_today"], 0)
 
+    @only("sqlite")
     def test_output_beyond_the_limit_is_marked_and_warned_of(self):
         task_id = self.enqueue("t", "--retention", "1h")
         worker = self.quern("work", "--drain", "--exec", "t=head -c 2000000 /dev/zero | tr '\\0' x")
@@ -185,6 +186,7 @@ class LimitTest(CliTest):
         result = self.task(task_id)["result"]
         self.assertTrue(result.endswith("x\n[quern: cut here, 951424 bytes more]\n"), result[-60:])
 
+    @only("sqlite")
     def test_stderr_of_a_command_that_succeeds_is_logged_on_request(self):
         for options in ((), ("--log-stderr",)):
             with self.subTest(options=options):
@@ -211,6 +213,7 @@ class EndTest(CliTest):
         self.assertIn("queue=mial", log)
         self.assertNotIn("queue=mail\n", log)
 
+    @only("sqlite")
     def test_lists_and_patterns_of_queues_are_refused_unless_a_queue_is_named_so(self):
         for name in ("a,b", "*", "mail*=3"):
             with self.subTest(name=name):
@@ -256,6 +259,7 @@ class EndTest(CliTest):
         task = self.task(task_id)
         self.assertEqual((task["state"], task["retry_count"]), ("pending", 0))
 
+    @only("sqlite")
     def test_hup_and_quit_drain_as_term_does(self):
         for number in (signal.SIGHUP, signal.SIGQUIT):
             with self.subTest(number=number):
@@ -271,6 +275,7 @@ class EndTest(CliTest):
                 self.assertEqual(self.end(worker), 0)
                 self.assertEqual(self.state(task_id), "gone")
 
+    @only("sqlite")
     def test_hup_can_be_kept_for_reloading_which_says_that_there_is_nothing(self):
         self.ok("db", "init")
         worker = self.start("work", "--exec", "t=true", "--on-hup", "reload")
@@ -280,6 +285,7 @@ class EndTest(CliTest):
         self.wait_state(self.enqueue("t"), "gone")
         self.assertEqual(self.stop(worker), 0)
 
+    @only("sqlite")
     def test_cont_takes_tasks_again_after_tstp(self):
         self.ok("db", "init")
         worker = self.start("work", "--exec", "t=true")
@@ -292,6 +298,7 @@ class EndTest(CliTest):
         self.assertIn("worker takes tasks again", self.read(worker.log_name))
         self.assertEqual(self.stop(worker), 0)
 
+    @only("sqlite")
     def test_usr1_logs_what_runs(self):
         self.fifo("never")
         task_id = self.enqueue("t")

@@ -8,15 +8,17 @@
 
 #include "lib_doctor.h"
 
-static void missing_index_and_wrong_version_are_reported(struct contract *c)
+static void missing_index_changed_table_and_wrong_version_are_reported(struct contract *c)
 {
     quern_inspector *inspector = NULL;
     quern_error err = {0};
     struct doctor_report report = {0};
     assert_ok(quern_inspector_open(c->url, NULL, &inspector, &err), err);
-    doctor_plant(c, "DROP INDEX quern_lock_until; UPDATE quern_meta SET schema_version = 99");
+    doctor_plant(c, "DROP INDEX quern_lock_until; UPDATE quern_meta SET schema_version = 99;"
+                    "ALTER TABLE quern_worker ADD COLUMN price INTEGER");
     assert_ok(quern_inspector_check(inspector, false, doctor_keep, &report, &err), err);
     doctor_assert_line(&report, "I9 /: the index quern_lock_until is missing");
+    doctor_assert_line(&report, "I9 /: the table quern_worker is not as quern made it any more");
     doctor_assert_line(&report, "I9 /: quern_meta says schema 99, this library has 3");
     quern_inspector_free(inspector);
 }
@@ -109,7 +111,7 @@ static void log_that_grew_too_large_is_noted(struct contract *c)
 }
 
 static const struct contract_test tests[] = {
-    CONTRACT_TEST_ONLY("sqlite", missing_index_and_wrong_version_are_reported),
+    CONTRACT_TEST_ONLY("sqlite", missing_index_changed_table_and_wrong_version_are_reported),
     CONTRACT_TEST_ONLY("sqlite", what_others_put_on_our_tables_is_named),
     CONTRACT_TEST_ONLY("sqlite", damaged_pages_are_reported_and_nothing_is_written),
     CONTRACT_TEST_ONLY("sqlite", sockets_of_the_dead_are_noted_and_removed),

@@ -145,6 +145,29 @@ static void numbers_in_other_tables_overflow_nowhere(struct contract *c)
     (void)sqlite3_close(db);
 }
 
+static void largest_counters_keep_no_run_from_ending(struct contract *c)
+{
+    static const char *const counters[] = {
+        "quern_queue SET processed = 9223372036854775807",
+        "quern_queue SET processed = 9223372036854775807, failed = 9223372036854775807",
+        "quern_queue SET processed = 1, failed = 9223372036854775807",
+        "quern_day SET processed = 9223372036854775807, failed = 9223372036854775807",
+    };
+    static const enum qn_outcome_kind ends[] = {QN_DONE, QN_RETRY};
+    sqlite3 *db = open_beside(c);
+    char sql[256];
+    for (size_t i = 0; i < TEST_COUNT(counters); i++) {
+        for (size_t end = 0; end < TEST_COUNT(ends); end++) {
+            empty(db);
+            assert_int_equal(contract_finish(c, contract_start(c, "a"), QN_DONE), QN_APPLIED);
+            (void)snprintf(sql, sizeof sql, "UPDATE %s", counters[i]);
+            execute(db, sql);
+            assert_int_equal(contract_finish(c, contract_start(c, "b"), ends[end]), QN_APPLIED);
+        }
+    }
+    (void)sqlite3_close(db);
+}
+
 /* --- Redis ------------------------------------------------------------------------------ */
 
 static const char *const numbers[] = {
@@ -305,6 +328,7 @@ static void numbers_in_messages_overflow_nowhere(struct contract *c)
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", numbers_in_columns_overflow_nowhere),
     CONTRACT_TEST_ONLY("sqlite", numbers_in_other_tables_overflow_nowhere),
+    CONTRACT_TEST_ONLY("sqlite", largest_counters_keep_no_run_from_ending),
     CONTRACT_TEST_ONLY("redis", numbers_in_fields_overflow_nowhere),
     CONTRACT_TEST_ONLY("redis", numbers_in_scores_overflow_nowhere),
     CONTRACT_TEST_ONLY("redis", numbers_in_counters_overflow_nowhere),

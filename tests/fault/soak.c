@@ -409,13 +409,14 @@ static void judge(struct soak *soak)
                   " by themselves, %zu extra starts, %zu tasks convicted by our kills\n",
                   soak->site.place.broker, stored, soak->kills, soak->stops, soak->jumps,
                   soak->restarts, soak->ends, verdict.extra, (size_t)left.archived);
-    soak_print_times("  dead worker to running again", &verdict.worker);
+    soak_print_times("  dead worker to running again", &verdict.worker[0]);
+    soak_print_times("  the same, task charged twice", &verdict.worker[1]);
+    soak_print_times("  the same, charged more often", &verdict.worker[2]);
     soak_print_times("  Redis back to first start", &soak->server_times);
     print_message("%s: %zu lost, %zu stuck, %zu unexplained\n", soak->site.place.broker, lost,
                   (size_t)left.open, verdict.unexplained);
     assert_int_equal(lost + left.open + verdict.unexplained, 0);
     free(ends);
-    free(verdict.worker.ms);
     free(records);
 }
 
@@ -458,7 +459,6 @@ static void soak_close(struct soak *soak)
     }
     soak_clock_close();
     fault_site_close(&soak->site);
-    free(soak->server_times.ms);
     free(soak->events);
     free(soak);
 }

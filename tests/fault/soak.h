@@ -38,6 +38,8 @@ struct soak_times {
     size_t room;
 };
 
+#define SOAK_CHARGES 3
+
 struct soak_book {
     const struct fault_record *records;
     size_t count;
@@ -48,13 +50,14 @@ struct soak_book {
 
 struct soak_verdict {
     size_t unexplained;
-    size_t extra;             /* starts after the first of a task */
-    size_t ended;             /* tasks */
-    struct soak_times worker; /* a worker died: until each of its runs ran again */
+    size_t extra; /* starts after the first of a task */
+    size_t ended; /* tasks */
+    /* A worker died: until each of its runs ran again; by the charges of the task: 1, 2, more. */
+    struct soak_times worker[SOAK_CHARGES];
 };
 
 void soak_note_ms(struct soak_times *times, int64_t ms);
-/* Prints p50, p99 and the greatest. */
+/* Prints p50, p99 and the greatest, and forgets them. */
 void soak_print_times(const char *what, struct soak_times *times);
 /* ends: by task, whether it has ended well; of task_count entries. */
 void soak_judge(const struct soak_book *book, bool *ends, struct soak_verdict *ret_verdict);

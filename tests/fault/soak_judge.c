@@ -45,6 +45,8 @@ void soak_print_times(const char *what, struct soak_times *times)
                   (long long)times->ms[(times->count - 1) / 2],
                   (long long)times->ms[(times->count - 1) * 99 / 100],
                   (long long)times->ms[times->count - 1], times->count);
+    free(times->ms);
+    *times = (struct soak_times){0};
 }
 
 /* The event that explains that this run was followed by another at that moment. */
@@ -97,7 +99,9 @@ static void judge_start(const struct soak_book *book, struct run *run,
         verdict->unexplained++;
     }
     if (run->lost_at_ms != 0) {
-        soak_note_ms(&verdict->worker, record->at_ms - run->lost_at_ms);
+        int charges = record->crash_count < 1 ? 1 : record->crash_count;
+        charges = charges > SOAK_CHARGES ? SOAK_CHARGES : charges;
+        soak_note_ms(&verdict->worker[charges - 1], record->at_ms - run->lost_at_ms);
     }
     verdict->extra += run->starts > 0 ? 1 : 0;
     *run = (struct run){.fence = record->fence,

@@ -266,7 +266,7 @@ static const char *const strange[] = {
     "$-1\r\n",
     "*0\r\n",
     "*2\r\n$1\r\n0\r\n*16\r\n" MANY("*2\r\n" MAX_INT MAX_INT),
-    "-ERR " MAX_TEXT,
+    ("-ERR " MAX_TEXT),
 };
 
 /* Without those that name ids: their pages go on until walks_that_never_end_are_ended. */

@@ -105,6 +105,46 @@ static void leases_are_held_when_the_broker_stands_still_for_half_a_lease(void *
     stage_free(stage);
 }
 
+static bool kill_channel_of_leases(void *user)
+{
+    struct test_redis *server = user;
+    char list[16384];
+    (void)snprintf(list, sizeof list, "%s", test_redis_do(server, "CLIENT LIST"));
+    char *rest = NULL;
+    for (char *line = strtok_r(list, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        long long id = 0;
+        if (strstr(line, "name=quern-leases ") != NULL && sscanf(line, "id=%lld", &id) == 1) {
+            return test_redis_count(server, "CLIENT KILL ID %lld", id) == 1;
+        }
+    }
+    return false;
+}
+
+static void leases_are_held_where_the_server_has_no_connection_for_them_alone(void **state)
+{
+    (void)state;
+    struct size size = size_of_test();
+    struct test_redis *server = test_place_server();
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    put_runs(stage, &size, "hold");
+    stage_start(
+        stage, &worker,
+        &(quern_worker_options){.concurrency = (uint32_t)size.runs, .lease_ms = size.lease_ms});
+    stage_wait_starts(stage, size.runs);
+    (void)test_redis_do(server, "CONFIG SET maxclients 1"); /* those that are there stay */
+    assert_true(test_until(kill_channel_of_leases, server));
+    int64_t end_ms = test_now_ms() + size.hold_ms;
+    while (test_now_ms() < end_ms) {
+        expect_nothing_lapsed(stage);
+        test_pause_ms(10);
+    }
+    (void)test_redis_do(server, "CONFIG SET maxclients 10000");
+    end_all(stage, &worker, &size);
+    stage_free(stage);
+}
+
 struct spin {
     struct stage *stage;
     _Atomic bool ends;
@@ -151,6 +191,7 @@ static void leases_are_held_beside_handlers_that_use_up_all_cpus(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", leases_are_held_while_each_answer_is_late_by_up_to_half_a_lease),
+    TEST_ONLY_OVER("redis", leases_are_held_where_the_server_has_no_connection_for_them_alone),
     cmocka_unit_test(leases_are_held_when_the_broker_stands_still_for_half_a_lease),
     cmocka_unit_test(leases_are_held_beside_handlers_that_use_up_all_cpus),
 };

@@ -30,6 +30,7 @@ static void unknown_task_waits_unchanged_and_says_why(void **state)
                    &(quern_task){.id = "x", .type = "unserved", .retry_max = QUERN_RETRY_NEVER});
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
+    stage_wait_given_back(&worker, 1); /* an idle worker might have taken it */
     stage_wait_state(stage, "x", QUERN_TASK_RETRY);
     quern_task_info *info = stage_see(stage, "x");
     assert_int_equal(quern_task_info_retry_count(info), 0);

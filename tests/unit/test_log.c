@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "lib_test.h"
 
@@ -87,9 +88,30 @@ static void a_line_that_is_too_long_stays_whole_field_by_field(void **state)
     qn_log_finish(&log);
 }
 
+static void without_a_sink_warnings_go_to_stderr(void **state)
+{
+    (void)state;
+    int ends[2];
+    char text[512] = "";
+    assert_int_equal(pipe(ends), 0);
+    int before = dup(STDERR_FILENO);
+    assert_true(before >= 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+    qn_log_to_stderr(QUERN_LOG_INFO, "msg=nothing", NULL);
+    qn_log_to_stderr(QUERN_LOG_WARN, "msg=\"run failed\" id=1", NULL);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    assert_true(read(ends[0], text, sizeof text - 1) > 0);
+    assert_int_equal(strncmp(text, "ts=20", 5), 0);
+    assert_non_null(strstr(text, "Z level=warn msg=\"run failed\" id=1\n"));
+    assert_null(strstr(text, "nothing"));
+    (void)close(before);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_event_is_a_line_of_logfmt),
     cmocka_unit_test(no_text_forges_a_field_or_a_line),
+    cmocka_unit_test(without_a_sink_warnings_go_to_stderr),
     cmocka_unit_test(a_line_that_is_too_long_stays_whole_field_by_field),
 };
 

@@ -64,9 +64,11 @@ static quern_status lost(struct qn_link *link, const char *words, quern_error *e
 
 static quern_status too_slow(struct qn_link *link, quern_error *err)
 {
-    return give_up(link, qn_error_set(err, QUERN_E_TIMEOUT, "%s: no answer within %lld ms",
-                                      link->target->address,
-                                      (long long)link->target->command_timeout_ms));
+    return give_up(
+        link,
+        qn_error_set(err, QUERN_E_TIMEOUT, "%s: no answer within %lld ms", link->target->address,
+                     (long long)(link->timeout_ms > 0 ? link->timeout_ms
+                                                      : link->target->command_timeout_ms)));
 }
 
 quern_status qn_link_open(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)

@@ -76,6 +76,7 @@ struct qn_link {
     struct qn_reading reading;
     int64_t attentive_until_mono_ns; /* until when a read looks without sleeping; 0: it sleeps */
     uint32_t in_vain_count; /* looks in a row that found nothing; beyond some, requests since */
+    int64_t timeout_ms;     /* of the talk under way, for texts; 0: the target's */
     uint64_t opened_count;  /* grows with each connection: what was said on an older one is void */
 };
 void qn_link_init(struct qn_link *link, const struct qn_link_target *target);

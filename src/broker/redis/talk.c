@@ -313,6 +313,7 @@ static quern_status send_rest(struct qn_talk *talk, quern_error *err)
         int64_t timeout_ms =
             talk->timeout_ms > 0 ? talk->timeout_ms : talk->self->target.command_timeout_ms;
         talk->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
+        talk->self->lanes[talk->lane].link.timeout_ms = timeout_ms;
         talk->maybe_done = false;
     }
     quern_status status = talk->failed ? qn_error_nomem(err) : QUERN_OK;

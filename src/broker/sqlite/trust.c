@@ -317,8 +317,11 @@ quern_status qn_check_schema(struct qn_check *check, quern_error *err)
         qn_sqlite_read_end(check->self);
     }
     for (const struct object *at = wanted; status == QUERN_OK && at != NULL; at = at->next) {
-        if (find_object(objects, at) == NULL) {
+        const struct object *found = find_object(objects, at);
+        if (found == NULL) {
             tell(check, "I9", QN_SEVERITY_VIOLATED, at, "is missing");
+        } else if (strcmp(found->text, at->text) != 0) { /* since the file was opened */
+            tell(check, "I9", QN_SEVERITY_VIOLATED, at, "is not as quern made it any more");
         }
     }
     for (const struct object *at = objects; status == QUERN_OK && at != NULL; at = at->next) {
