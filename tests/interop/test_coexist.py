@@ -44,12 +44,16 @@ class RecoverTest(InteropTest):
         self.orphan(self.go_server(), "x")
         self.release("x")
         worker = self.quern_worker()
+        self.until_state("retry", "x")
+        # As asynq's recoverer: a failure, after 15 to 44 s, which are turned forward.
+        self.assertEqual(self.counts(), (1, 1))
+        self.redis.do("ZADD", "asynq:{default}:retry", "1", "x")
         self.until_state("completed", "x")
         [first, second] = self.read_book("start")
         self.assertEqual((first["worker"], second["worker"]), ("go", "quern"))
         self.assertEqual((second["cause"], second["crashes"], second["retried"]),
-                         ("lease expired", 1, 0))
-        self.assertEqual(self.counts(), (1, 0))
+                         ("lease expired", 0, 1))
+        self.assertEqual(self.counts(), (2, 1))
         self.stop(worker)
         self.assert_clean()
 
@@ -63,10 +67,11 @@ class RecoverTest(InteropTest):
         ends = int(self.redis.do("ZSCORE", LEASE, "x"))
         self.release("x")
         worker = self.quern_worker()
-        self.until(lambda: self.state("x") == "gone", "quern runs it", patience_s=100)
+        self.until(lambda: self.state("x") == "gone", "quern runs it", patience_s=150)
         [_, second] = self.read_book("start")
-        self.assertGreaterEqual(second["at_ns"] / 1e9, ends + 30)
-        self.assertLess(second["at_ns"] / 1e9, ends + 40)
+        # asynq's delay of a first retry is 15 to 44 s.
+        self.assertGreaterEqual(second["at_ns"] / 1e9, ends + 30 + 15)
+        self.assertLess(second["at_ns"] / 1e9, ends + 40 + 45)
         self.stop(worker)
         self.assert_clean()
 
