@@ -82,7 +82,6 @@ struct work {
     uint32_t concurrency;
     bool strict;
     bool drain;
-    bool reload_on_hup;
     struct qn_work_log log;
 };
 
@@ -375,7 +374,7 @@ static int run_worker(struct work *work, const char *url, const quern_mux *mux)
     if (quern_worker_new(url, mux, &worker_opts, &worker, &err) != QUERN_OK) {
         return qn_cli_open_failed(work->cli, &err);
     }
-    qn_work_signal_start(worker, work->reload_on_hup);
+    qn_work_signal_start(worker);
     quern_status status = quern_worker_run(worker, &err);
     qn_work_signal_stop();
     say_end(work, worker);
@@ -439,8 +438,11 @@ static int run(struct qn_cli *cli)
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
     int exit_code = QN_EXIT_OK;
-    work->reload_on_hup = on_hup != NULL && strcmp(on_hup, "reload") == 0;
-    if (on_hup != NULL && !work->reload_on_hup && strcmp(on_hup, "drain") != 0) {
+    bool reloads = on_hup != NULL && strcmp(on_hup, "reload") == 0;
+    if (reloads) {
+        qn_work_signal_reload_on_hup();
+    }
+    if (on_hup != NULL && !reloads && strcmp(on_hup, "drain") != 0) {
         exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
     } else if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
         exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);

@@ -87,13 +87,21 @@ static void install(int number, void (*handler)(int))
     (void)sigaction(number, &action, NULL);
 }
 
-void qn_work_signal_start(quern_worker *worker, bool reload_on_hup)
+void qn_work_signal_reload_on_hup(void)
 {
+    install(SIGHUP, on_reload);
+}
+
+void qn_work_signal_start(quern_worker *worker)
+{
+    struct sigaction now;
+    bool reloads = sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == on_reload;
     atomic_store(&steered, worker);
     for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
         int number = signals[i].number;
-        if (!signals[i].unless_ignored || !is_ignored(number)) {
-            install(number, number == SIGHUP && reload_on_hup ? on_reload : signals[i].handler);
+        bool kept = number == SIGHUP && reloads;
+        if (!kept && (!signals[i].unless_ignored || !is_ignored(number))) {
+            install(number, signals[i].handler);
         }
     }
 }
@@ -115,7 +123,8 @@ void qn_work_signal_ends(sigset_t *ret_set)
     (void)sigaddset(ret_set, SIGTERM);
     (void)sigaddset(ret_set, SIGINT);
     (void)sigaddset(ret_set, SIGQUIT);
-    if (!is_ignored(SIGHUP)) {
+    struct sigaction now;
+    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
         (void)sigaddset(ret_set, SIGHUP);
     }
 }

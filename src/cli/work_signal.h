@@ -6,12 +6,12 @@
 #define QN_CLI_WORK_SIGNAL_H
 
 #include <signal.h>
-#include <stdbool.h>
 
 #include "quern/worker.h"
 
-/* reload_on_hup: HUP does not stop; it says that there is nothing to reload. */
-void qn_work_signal_start(quern_worker *worker, bool reload_on_hup);
+/* From now on HUP does not stop or end; it says that there is nothing to reload. */
+void qn_work_signal_reload_on_hup(void);
+void qn_work_signal_start(quern_worker *worker);
 void qn_work_signal_stop(void); /* before the worker is freed */
 /* The signals that end a program that still waits for its broker. */
 void qn_work_signal_ends(sigset_t *ret_set);

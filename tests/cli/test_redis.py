@@ -136,11 +136,18 @@ class StartTest(RedisTest):
         self.assertEqual(log.count("the broker is there"), 1)
 
     def test_work_ends_while_it_waits(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             with self.subTest(number=number):
                 worker = self.start("work", "--exec", "t=true")
                 self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
                 self.assertEqual(self.stop(worker, number), 0)
+
+    def test_work_that_reloads_on_hup_goes_on_waiting(self):
+        worker = self.start("work", "--exec", "t=true", "--on-hup", "reload")
+        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        worker.send_signal(signal.SIGHUP)
+        self.wait_until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
+        self.assertEqual(self.stop(worker), 0)
 
     def test_work_does_not_wait_for_a_password_to_become_right(self):
         self.start_redis("--requirepass", "right")

@@ -42,6 +42,7 @@ struct listing {
     quern_worker_run_info *infos; /* of the runs, in the same order */
     size_t run_count;
     size_t run_capacity;
+    size_t run_bytes; /* of the pages that they came in */
     const char **ids; /* of the records, in order */
     size_t id_count;
     bool (*on_worker)(const quern_worker_info *worker, void *user);
@@ -151,7 +152,12 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
         return status;
     }
     *ret_count = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
-    status = qn_reply_expect(talk, reply->count <= 1 + ITEMS_PER_RUN * PAGE_SIZE, "runs", err);
+    for (size_t i = 0; i < reply->count; i++) {
+        listing->run_bytes += qn_reply_at(reply, i)->size;
+    }
+    bool fits = reply->count <= 1 + ITEMS_PER_RUN * PAGE_SIZE &&
+                listing->run_bytes <= QN_REPLY_TASKS_MAX; /* all pages live until the end */
+    status = qn_reply_expect(talk, fits, "runs", err);
     for (size_t i = 1; status == QUERN_OK && i + ITEMS_PER_RUN <= reply->count;
          i += ITEMS_PER_RUN) {
         status = keep_run(listing, queue, reply, i, err);
