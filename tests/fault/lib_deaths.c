@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_deaths.c - the supervisor, the worker program that dies, and the reader of its book.
+ *
+ * One thread does all: a step looks for dead workers, reads what is new in the book, and turns the
+ * clock. The clock of a turned test lies in a file that all processes map, so that they agree. */
+#include "lib_deaths.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "quern/testing.h"
+
+#define NOW_MS INT64_C(1800000000000)
+/* Of workers with a turned clock: no lease is to lapse because its owner sleeps in real time. */
+#define TURNED_LEASE_MS INT64_C(3600000)
+#define GOOD_MS 10
+#define SECOND_MS 1000
+#define PATH_SIZE 320
+
+/* --- The worker --------------------------------------------------------------------- */
+
+static struct deaths *last; /* the one that is open */
+static const char *host_name = "host";
+static char broken_path[PATH_SIZE];
+
+/* Instead of the C library's: what the worker takes for its host. */
+int gethostname(char *name, size_t size)
+{
+    if (strlen(host_name) >= size) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    (void)snprintf(name, size, "%s", host_name);
+    return 0;
+}
+
+static quern_outcome rest(quern_run *run, const quern_task *task, int book, int ms)
+{
+    uint64_t number = fault_number(task);
+    fault_write(book, FAULT_START, run, number);
+    struct pollfd cancelled = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
+    if (poll(&cancelled, 1, ms) != 0) {
+        return QUERN_RETRY;
+    }
+    fault_write(book, FAULT_END, run, number);
+    return QUERN_DONE;
+}
+
+static quern_outcome run_good(quern_run *run, const quern_task *task, void *user)
+{
+    return rest(run, task, *(const int *)user, GOOD_MS);
+}
+
+static quern_outcome run_second(quern_run *run, const quern_task *task, void *user)
+{
+    return rest(run, task, *(const int *)user, SECOND_MS);
+}
+
+static quern_outcome run_fatal(quern_run *run, const quern_task *task, void *user)
+{
+    fault_write(*(const int *)user, FAULT_START, run, fault_number(task));
+    (void)kill(getpid(), SIGKILL);
+    return QUERN_DONE;
+}
+
+static quern_outcome run_deploy(quern_run *run, const quern_task *task, void *user)
+{
+    if (access(broken_path, F_OK) == 0) {
+        return run_fatal(run, task, user);
+    }
+    return rest(run, task, *(const int *)user, 1);
+}
+
+/* Beside the book: where it exists, that host is broken. */
+static void path_of_broken(const char *book, const char *host, char out[PATH_SIZE])
+{
+    (void)snprintf(out, PATH_SIZE, "%s.broken.%s", book, host);
+}
+
+static struct quern_clock *map_clock(const char *path, int flags)
+{
+    int fd = open(path, flags | O_RDWR | O_CLOEXEC, 0600);
+    TEST_REQUIRE(fd >= 0);
+    TEST_REQUIRE(ftruncate(fd, sizeof(struct quern_clock)) == 0);
+    void *map = mmap(NULL, sizeof(struct quern_clock), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    TEST_REQUIRE(map != MAP_FAILED);
+    (void)close(fd);
+    return map;
+}
+
+static quern_mux *make_mux(int *book)
+{
+    quern_mux *mux = NULL;
+    quern_error err = {0};
+    TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "good", run_good, book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "second", run_second, book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "fatal", run_fatal, book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "deploy", run_deploy, book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_exec(mux, "command", "kill -9 $$", NULL, &err) == QUERN_OK);
+    return mux;
+}
+
+/* argv: URL, book, host, queues, concurrency, clock or "-". */
+int deaths_worker(int argc, char **argv)
+{
+    TEST_REQUIRE(argc == 6);
+    int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
+    TEST_REQUIRE(book >= 0);
+    host_name = argv[2];
+    path_of_broken(argv[1], host_name, broken_path);
+    quern_queue queues[2] = {{.name = argv[3]}};
+    char *comma = strchr(argv[3], ',');
+    if (comma != NULL) {
+        *comma = '\0';
+        queues[1].name = comma + 1;
+    }
+    quern_worker_options options = {.queues = queues,
+                                    .queue_count = comma == NULL ? 1 : 2,
+                                    .concurrency = (uint32_t)strtoul(argv[4], NULL, 10)};
+    if (strcmp(argv[5], "-") != 0) {
+        options.clock = map_clock(argv[5], 0);
+        options.lease_ms = TURNED_LEASE_MS;
+    }
+    quern_mux *mux = make_mux(&book);
+    int code = fault_serve(argv[0], mux, &options);
+    quern_mux_free(mux);
+    (void)close(book);
+    return code;
+}
+
+/* --- Supervision -------------------------------------------------------------------- */
+
+static void spawn(struct deaths *deaths, struct deaths_member *member)
+{
+    char concurrency[16];
+    char clock[PATH_SIZE];
+    (void)snprintf(concurrency, sizeof concurrency, "%u", member->concurrency);
+    (void)snprintf(clock, sizeof clock, "%s.clock", deaths->site.book);
+    const char *args[] = {deaths->site.url,
+                          deaths->site.book,
+                          member->host,
+                          member->queues,
+                          concurrency,
+                          deaths->clock == NULL ? "-" : clock,
+                          NULL};
+    member->child = test_spawn("mortal", args);
+}
+
+void deaths_add(struct deaths *deaths, const struct deaths_member *member)
+{
+    assert_true(deaths->member_count < DEATHS_MEMBERS_MAX);
+    struct deaths_member *mine = &deaths->members[deaths->member_count++];
+    *mine = *member;
+    spawn(deaths, mine);
+}
+
+void deaths_kill(struct deaths *deaths, size_t member)
+{
+    fault_kill(&deaths->site, &deaths->members[member].child);
+    spawn(deaths, &deaths->members[member]);
+}
+
+static void supervise(struct deaths *deaths)
+{
+    for (size_t i = 0; i < deaths->member_count; i++) {
+        struct deaths_member *member = &deaths->members[i];
+        pid_t pid = member->child.pid;
+        int code = test_child_poll(&member->child);
+        if (code < 0) {
+            continue;
+        }
+        if (code != 128 + SIGKILL) {
+            fail_msg("worker %d ended with %d", (int)pid, code);
+        }
+        fault_lose(&deaths->site, pid);
+        deaths->died++;
+        spawn(deaths, member);
+    }
+}
+
+void deaths_break(struct deaths *deaths, const char *host, bool broken)
+{
+    char path[PATH_SIZE];
+    path_of_broken(deaths->site.book, host, path);
+    if (!broken) {
+        (void)unlink(path);
+        return;
+    }
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+}
+
+/* --- The book ----------------------------------------------------------------------- */
+
+static void take_record(struct deaths *deaths, const struct fault_record *record)
+{
+    assert_true(record->task < deaths->site.task_count);
+    struct deaths_task *task = &deaths->tasks[record->task];
+    if (record->kind == FAULT_END) {
+        task->end_at_ms = task->ends == 0 ? record->at_ms : task->end_at_ms;
+        task->ends++;
+        return;
+    }
+    task->first_at_ms = task->starts == 0 ? record->at_ms : task->first_at_ms;
+    task->last_at_ms = record->at_ms;
+    task->starts++;
+}
+
+static void read_book(struct deaths *deaths)
+{
+    struct fault_record records[64];
+    size_t count;
+    do {
+        ssize_t size = pread(deaths->book, records, sizeof records, deaths->book_offset);
+        assert_true(size >= 0);
+        count = (size_t)size / sizeof records[0];
+        for (size_t i = 0; i < count; i++) {
+            take_record(deaths, &records[i]);
+        }
+        deaths->book_offset += (int64_t)(count * sizeof records[0]);
+    } while (count > 0);
+}
+
+static void turn_clock(struct deaths *deaths)
+{
+    int64_t now_ms = test_now_ms();
+    int64_t ms = (now_ms - deaths->turned_at_ms) * (int64_t)deaths->pace;
+    deaths->turned_at_ms = now_ms;
+    deaths->passed_ms += ms;
+    if (deaths->clock != NULL && ms > 0) {
+        quern_clock_advance(deaths->clock, ms);
+        test_place_advance(&deaths->site.place, ms);
+    }
+}
+
+void deaths_step(struct deaths *deaths)
+{
+    test_pause_ms(1);
+    turn_clock(deaths);
+    supervise(deaths);
+    read_book(deaths);
+}
+
+bool deaths_until(struct deaths *deaths, bool (*condition)(struct deaths *deaths, void *user),
+                  void *user, int64_t within_ms)
+{
+    int64_t end_ms = test_now_ms() + within_ms;
+    while (!condition(deaths, user)) {
+        if (test_now_ms() >= end_ms) {
+            return false;
+        }
+        deaths_step(deaths);
+    }
+    return true;
+}
+
+/* --- Tasks -------------------------------------------------------------------------- */
+
+size_t deaths_put(struct deaths *deaths, const char *queue, const char *type, size_t count)
+{
+    quern_error err = {0};
+    size_t first = deaths->site.task_count;
+    quern_task *tasks = calloc(count + 1, sizeof *tasks);
+    char(*numbers)[16] = calloc(count + 1, sizeof *numbers);
+    assert_non_null(tasks);
+    assert_non_null(numbers);
+    assert_true(first + count <= DEATHS_TASKS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(numbers[i], sizeof numbers[i], "%zu", first + i);
+        tasks[i] = (quern_task){.type = type,
+                                .queue = queue,
+                                .id = numbers[i],
+                                .payload = numbers[i],
+                                .payload_size = strlen(numbers[i]),
+                                .retention_ms = 24 * 3600 * INT64_C(1000)};
+        deaths->tasks[first + i] = (struct deaths_task){.type = type, .queue = queue};
+    }
+    deaths->site.task_count += count;
+    if (count > 0) {
+        assert_ok(quern_client_enqueue_batch(deaths->client, tasks, count, NULL, &err), err);
+    }
+    for (size_t i = 0; i < count; i++) {
+        deaths->tasks[first + i].put_at_ms = test_now_ms();
+    }
+    free(numbers);
+    free(tasks);
+    return first;
+}
+
+static bool is_kind(const struct deaths_task *task, const char *queue, const char *type)
+{
+    return (queue == NULL || strcmp(task->queue, queue) == 0) &&
+           (type == NULL || strcmp(task->type, type) == 0);
+}
+
+size_t deaths_count(const struct deaths *deaths, const char *queue, const char *type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < deaths->site.task_count; i++) {
+        count += is_kind(&deaths->tasks[i], queue, type) ? 1 : 0;
+    }
+    return count;
+}
+
+size_t deaths_ended(const struct deaths *deaths, const char *queue, const char *type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < deaths->site.task_count; i++) {
+        count += is_kind(&deaths->tasks[i], queue, type) && deaths->tasks[i].ends > 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* How many are archived with such an error. */
+static size_t count_archived(struct deaths *deaths, const char *queue, const char *type,
+                             const char *text)
+{
+    const quern_task_filter filter = {
+        .queue = queue, .type = type, .state = QUERN_TASK_ARCHIVED, .text = text, .limit = 10000};
+    quern_task_list *list = NULL;
+    quern_error err = {0};
+    assert_ok(quern_inspector_tasks(deaths->inspector, &filter, &list, &err), err);
+    size_t count = quern_task_list_size(list);
+    quern_task_list_free(list);
+    return count;
+}
+
+size_t deaths_archived(struct deaths *deaths, const char *queue, const char *type)
+{
+    return count_archived(deaths, queue, type, NULL);
+}
+
+size_t deaths_poisoned(struct deaths *deaths, const char *queue, const char *type)
+{
+    return count_archived(deaths, queue, type, "poison");
+}
+
+size_t deaths_charged(struct deaths *deaths, const char *queue, const char *type)
+{
+    const quern_task_filter filter = {.queue = queue, .type = type, .limit = 10000};
+    quern_task_list *list = NULL;
+    quern_error err = {0};
+    size_t count = 0;
+    assert_ok(quern_inspector_tasks(deaths->inspector, &filter, &list, &err), err);
+    for (size_t i = 0; i < quern_task_list_size(list); i++) {
+        count += quern_task_info_crash_count(quern_task_list_at(list, i)) > 0 ? 1 : 0;
+    }
+    quern_task_list_free(list);
+    return count;
+}
+
+static int compare_ms(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left;
+    int64_t b = *(const int64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+int64_t deaths_late_ms(const struct deaths *deaths, size_t from, size_t to, unsigned percent)
+{
+    assert_true(from < to);
+    int64_t *late = calloc(to - from, sizeof *late);
+    assert_non_null(late);
+    for (size_t i = from; i < to; i++) {
+        const struct deaths_task *task = &deaths->tasks[i];
+        late[i - from] = (task->starts > 0 ? task->first_at_ms : test_now_ms()) - task->put_at_ms;
+    }
+    qsort(late, to - from, sizeof *late, compare_ms);
+    int64_t answer = late[(to - from - 1) * percent / 100];
+    free(late);
+    return answer;
+}
+
+/* --- Beginning and end -------------------------------------------------------------- */
+
+/* What a failed test has left running must not disturb the next. */
+static void end_last(void)
+{
+    for (size_t i = 0; last != NULL && i < last->member_count; i++) {
+        test_child_kill(&last->members[i].child);
+    }
+    last = NULL;
+}
+
+struct deaths *deaths_open(unsigned pace)
+{
+    quern_error err = {0};
+    end_last();
+    struct deaths *deaths = calloc(1, sizeof *deaths);
+    assert_non_null(deaths);
+    last = deaths;
+    fault_site_open_at(&deaths->site, pace == 0 ? 0 : NOW_MS);
+    deaths->pace = pace;
+    deaths->turned_at_ms = test_now_ms();
+    if (pace != 0) {
+        char path[PATH_SIZE];
+        (void)snprintf(path, sizeof path, "%s.clock", deaths->site.book);
+        deaths->clock = map_clock(path, O_CREAT);
+        qn_clock_init(deaths->clock, NOW_MS, NOW_MS);
+    }
+    deaths->book = open(deaths->site.book, O_RDONLY | O_CLOEXEC);
+    assert_true(deaths->book >= 0);
+    const quern_client_options client = {.clock = deaths->clock};
+    const quern_inspector_options inspector = {.clock = deaths->clock, .create = 1};
+    assert_ok(quern_client_open(deaths->site.url, &client, &deaths->client, &err), err);
+    assert_ok(quern_inspector_open(deaths->site.url, &inspector, &deaths->inspector, &err), err);
+    return deaths;
+}
+
+static bool is_to_die(uint64_t task, const void *user)
+{
+    const struct deaths *deaths = user;
+    const char *type = deaths->tasks[task].type;
+    return strcmp(type, "fatal") == 0 || strcmp(type, "command") == 0;
+}
+
+static void show_violation(const quern_finding *finding, void *user)
+{
+    size_t *violated = user;
+    if (finding->severity >= 2) {
+        print_error("%s %s/%s: %s\n", finding->invariant, finding->queue, finding->id,
+                    finding->text);
+        *violated += 1;
+    }
+}
+
+void deaths_close(struct deaths *deaths)
+{
+    quern_error err = {0};
+    size_t violated = 0;
+    for (size_t i = 0; i < deaths->member_count; i++) {
+        test_child_say(&deaths->members[i].child, 'q');
+    }
+    for (size_t i = 0; i < deaths->member_count; i++) {
+        assert_int_equal(test_child_join(&deaths->members[i].child), 0);
+    }
+    (void)fault_book_judge_but(&deaths->site, is_to_die, deaths);
+    assert_ok(quern_inspector_check(deaths->inspector, false, show_violation, &violated, &err),
+              err);
+    assert_int_equal(violated, 0);
+    quern_inspector_free(deaths->inspector);
+    quern_client_free(deaths->client);
+    if (deaths->clock != NULL) {
+        (void)munmap(deaths->clock, sizeof *deaths->clock);
+    }
+    (void)close(deaths->book);
+    last = NULL;
+    fault_site_close(&deaths->site);
+    free(deaths);
+}

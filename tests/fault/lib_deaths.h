@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_deaths.h - workers that die and are started again at once, as by a supervisor, what they
+ * write into the book (lib_fault.h), and questions about it.
+ *
+ * Tasks are numbered from 0 and have one of these types:
+ *
+ *   good     rests 10 ms
+ *   second   rests 1 s
+ *   fatal    its handler kills the worker
+ *   command  is a command that kills itself
+ *   deploy   a good one, but kills the worker on a host that is broken (deaths_break)
+ *
+ * Two hosts on one machine: the workers' gethostname answers as they are told. */
+#ifndef TESTS_FAULT_LIB_DEATHS_H
+#define TESTS_FAULT_LIB_DEATHS_H
+
+#include "lib_fault.h"
+
+struct quern_clock;
+
+#define DEATHS_MEMBERS_MAX 8
+#define DEATHS_TASKS_MAX 16384
+
+struct deaths_member {
+    const char *host;
+    const char *queues; /* "a" or "a,b" */
+    unsigned concurrency;
+    struct test_child child;
+};
+
+struct deaths_task {
+    const char *type;
+    const char *queue;
+    int64_t put_at_ms;   /* when enqueue had returned; real, monotonic, as all below */
+    int64_t first_at_ms; /* 0: not yet; its first start */
+    int64_t last_at_ms;  /* its last start */
+    int64_t end_at_ms;   /* its first end */
+    uint32_t starts;
+    uint32_t ends;
+};
+
+struct deaths {
+    struct fault_site site;
+    quern_client *client;
+    quern_inspector *inspector;
+    struct quern_clock *clock; /* of all workers, in a shared file; NULL: the system's */
+    unsigned pace;             /* so much faster it goes */
+    int64_t turned_at_ms;      /* real */
+    int64_t passed_ms;         /* turned */
+    struct deaths_member members[DEATHS_MEMBERS_MAX];
+    size_t member_count;
+    size_t died; /* workers */
+    int book;
+    int64_t book_offset;
+    struct deaths_task tasks[DEATHS_TASKS_MAX];
+};
+
+/* pace: 0 for the real time, else a clock that goes so much faster, for workers and broker. */
+struct deaths *deaths_open(unsigned pace);
+/* Ends the workers, which must end well, and judges the book and the queues: fences, causes, every
+ * task ended but those that are to die; no invariant is violated. */
+void deaths_close(struct deaths *deaths);
+
+/* Enqueues tasks; the number of the first. */
+size_t deaths_put(struct deaths *deaths, const char *queue, const char *type, size_t count);
+void deaths_add(struct deaths *deaths, const struct deaths_member *member);
+/* SIGKILL; it is started again by the next step. */
+void deaths_kill(struct deaths *deaths, size_t member);
+void deaths_break(struct deaths *deaths, const char *host, bool broken);
+
+/* Starts again who has died, reads the book, lets turned time pass. Takes a millisecond. */
+void deaths_step(struct deaths *deaths);
+/* Steps until the condition holds, for at most so many ms of real time; whether it holds. */
+bool deaths_until(struct deaths *deaths, bool (*condition)(struct deaths *deaths, void *user),
+                  void *user, int64_t within_ms);
+
+/* How many tasks of this type (NULL: any) were put into this queue (NULL: any), and how many of
+ * them have ended. */
+size_t deaths_count(const struct deaths *deaths, const char *queue, const char *type);
+size_t deaths_ended(const struct deaths *deaths, const char *queue, const char *type);
+/* How many are archived, and of these as poison. */
+size_t deaths_archived(struct deaths *deaths, const char *queue, const char *type);
+size_t deaths_poisoned(struct deaths *deaths, const char *queue, const char *type);
+/* How many have a death on record, wherever they are now. */
+size_t deaths_charged(struct deaths *deaths, const char *queue, const char *type);
+/* Of tasks [from, to): how late the given share (percent) of them first started after its put; such
+ * as have not started count from now. */
+int64_t deaths_late_ms(const struct deaths *deaths, size_t from, size_t to, unsigned percent);
+
+/* The role of the workers. */
+int deaths_worker(int argc, char **argv);
+#define DEATHS_MAIN(group_name, tests)                                                             \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        static const struct test_role roles[] = {{.name = "mortal", .main = deaths_worker}};       \
+        const struct test_group group = {(group_name), (tests), TEST_COUNT(tests), roles,          \
+                                         TEST_COUNT(roles)};                                       \
+        return test_main_over_brokers(argc, argv, &group);                                         \
+    }
+
+#endif

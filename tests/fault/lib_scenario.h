@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_scenario.h - tasks that kill what runs them, among good ones: the good ones are done soon,
+ * the bad ones are archived as poison once a run of their queue has ended well, and nobody else is.
+ *
+ * What is asked is the promise and no rule by which it is kept. */
+#ifndef TESTS_FAULT_LIB_SCENARIO_H
+#define TESTS_FAULT_LIB_SCENARIO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct scenario {
+    const char *type; /* of the bad ones */
+    size_t bad;
+    size_t good;
+    unsigned workers;
+    unsigned slots;
+    bool other; /* another queue has a stream of good tasks meanwhile */
+    /* When the good ones are to be done; 0: the promised 30 s. More where the model of these rules
+     * says more: good tasks that died beside several bad ones wait with them. */
+    unsigned good_within_s;
+    unsigned pace; /* of the clock; 0: the real one. For what takes the brake long */
+};
+
+void scenario_play(const struct scenario *scenario);
+/* All that QUERN_TEST_FULL asks for, with bad ones of this type. */
+void scenario_play_all(const char *type);
+
+#endif
