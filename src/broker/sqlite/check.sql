@@ -2,8 +2,8 @@
 --
 -- A "find" gives the rows that break a rule: queue, id, text, and a number and a text that name
 -- the row to its "mend". ?1 is now (wall clock), ?2 the moment up to which leases are over (boot
--- clock), ?3 the version of the schema, ?4 the size of a full archive, ?5
--- a number that nothing can be counted to. A "mend" is given ?1 the
+-- clock), ?3 the version of the schema, ?4 the size of a full archive, ?5 a number that nothing can
+-- be counted to, ?6 how far the wall clock is ahead of the boot clock. A "mend" is given ?1 the
 -- number, ?2 the text, ?3 now, ?4 the moment of leases; it looks at the condition again, since time
 -- has passed. No mend deletes a task.
 --
