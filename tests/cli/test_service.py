@@ -96,6 +96,17 @@ class ServiceTest(CliTest):
         later = self.enqueue("t", "--in", "1h")
         self.assertIn("it is due at 20", self.why(later)[0])
 
+    def test_braked_queue_is_said(self):
+        text = "".join(f'{{"type":"t","payload":"{n}"}}\n' for n in range(40))
+        self.ok("enqueue", "--from", "-", stdin=text)
+        self.start("work", "--exec", "t=kill -SEGV $$", "--concurrency", "1")
+        self.wait_until(lambda: "run after run of queue default dies on 1 host" in
+                        self.quern("doctor").stdout, "the doctor says so")
+        waiting = self.json("task", "list", "--state", "pending")[-1]["id"]
+        because, advice = self.why(waiting)
+        self.assertIn("run after run of queue default dies", because)
+        self.assertIn("mend the program", advice)
+
     def test_dead_worker_whose_lease_must_run_out_is_said(self):
         self.fifo("never")
         worker = self.start_worker()
