@@ -128,6 +128,24 @@ static void numbers_in_columns_overflow_nowhere(struct contract *c)
     (void)sqlite3_close(db);
 }
 
+static void task_that_a_check_would_refuse_holds_up_no_other(struct contract *c)
+{
+    static const char *const damage[] = {"retry_count = 7, retry_max = 3", "retry_max = -1",
+                                         "cancel = 9"};
+    sqlite3 *db = open_beside(c);
+    char sql[256];
+    for (size_t i = 0; i < TEST_COUNT(damage); i++) {
+        empty(db);
+        contract_put(c, "default", "bad");
+        contract_put(c, "default", "good");
+        (void)snprintf(sql, sizeof sql, "UPDATE quern_task SET %s WHERE id = 'bad'", damage[i]);
+        execute(db, sql);
+        contract_finish(c, contract_take_id(c, "default", "bad"), QN_DONE);
+        contract_finish(c, contract_take_id(c, "default", "good"), QN_DONE);
+    }
+    (void)sqlite3_close(db);
+}
+
 static void numbers_in_other_tables_overflow_nowhere(struct contract *c)
 {
     sqlite3 *db = open_beside(c);
@@ -327,6 +345,7 @@ static void numbers_in_messages_overflow_nowhere(struct contract *c)
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", numbers_in_columns_overflow_nowhere),
+    CONTRACT_TEST_ONLY("sqlite", task_that_a_check_would_refuse_holds_up_no_other),
     CONTRACT_TEST_ONLY("sqlite", numbers_in_other_tables_overflow_nowhere),
     CONTRACT_TEST_ONLY("sqlite", largest_counters_keep_no_run_from_ending),
     CONTRACT_TEST_ONLY("redis", numbers_in_fields_overflow_nowhere),
