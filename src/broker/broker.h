@@ -192,7 +192,7 @@ struct qn_exchange {
     size_t start_count;
     const char *worker_id; /* announced before */
     const char *host;      /* as announced: whose brakes hold */
-    bool is_leaving;       /* the worker drains: its ends prove nothing, and release no brake */
+    bool is_leaving;       /* the worker drains: its ends prove nothing, and charge nobody */
     int64_t lease_ms;
     struct qn_queue_turn *queues; /* in and out */
     size_t queue_count;

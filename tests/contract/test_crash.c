@@ -44,6 +44,23 @@ static void end_one_well(struct contract *c, const char *host)
     qn_leased_free(run);
 }
 
+/* As where a service manager signals all processes of a worker that it stops. */
+static void command_that_dies_while_its_worker_leaves_charges_nobody(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    struct qn_outcome outcome = {
+        .run = run, .kind = QN_CRASH, .started = true, .cause = QUERN_CAUSE_CHILD_DIED};
+    struct qn_exchange exchange = {.outcomes = &outcome, .outcome_count = 1, .is_leaving = true};
+    enum qn_applied applied = QN_STALE;
+    assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);
+    assert_int_equal(applied, QN_APPLIED);
+    qn_leased_free(run);
+    struct contract_view view = contract_see(c, "default", "a");
+    assert_int_equal(view.state, QUERN_TASK_PENDING);
+    assert_int_equal(view.crash_count, 0);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+}
+
 static void first_death_returns_the_task_at_once(struct contract *c)
 {
     contract_put(c, "default", "a");
@@ -265,6 +282,7 @@ static void task_run_by_an_operator_begins_anew(struct contract *c)
 }
 
 static const struct contract_test tests[] = {
+    CONTRACT_TEST(command_that_dies_while_its_worker_leaves_charges_nobody),
     CONTRACT_TEST(first_death_returns_the_task_at_once),
     CONTRACT_TEST(crash_before_the_start_is_not_charged),
     CONTRACT_TEST(second_death_waits_two_seconds_later_ones_ten),

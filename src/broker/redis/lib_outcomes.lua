@@ -129,12 +129,13 @@ function ends.x(id, token, first, past, run, place)
     local started = ARGV[first + 1] == '1'
     -- bug UNSTARTED_CHARGED: local started = true
     local message = ARGV[first + 2]
-    local is_probe = started and brake.token == token
-    if started then
+    local charged = started and not is_leaving
+    local is_probe = charged and brake.token == token
+    if charged then
         brake_death(brake, is_probe)
     end
     local archived = plan_loss(id, {past = past, run = run, place = place, token = token,
-        fence = fence_of(token), started = started, charged = started,
+        fence = fence_of(token), started = started, charged = charged,
         cause = tonumber(ARGV[first]), message = message ~= '' and message or nil,
         last = ARGV[first + 3], started_ms = now_ms - number_of(ARGV[first + 4]),
         spent = ARGV[first + 5] == '1', lone = true, is_probe = is_probe,

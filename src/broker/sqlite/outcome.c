@@ -223,7 +223,7 @@ static quern_status apply_crash(struct qn_ledger *ledger, struct qn_ledger_queue
 {
     struct qn_end end = {.seq = outcome->run->row,
                          .started = outcome->started,
-                         .is_death = true,
+                         .is_death = !ledger->is_leaving,
                          .is_lone = true,
                          .started_at_ms = ledger->now_ms - outcome->lived_ms,
                          .ok_at_ms = queue->brake.ok_at_ms,
@@ -240,7 +240,7 @@ static quern_status apply_crash(struct qn_ledger *ledger, struct qn_ledger_queue
         return status;
     }
     *ret_applied = ended.archived ? QN_ARCHIVED : QN_APPLIED;
-    if (!outcome->started) {
+    if (!outcome->started || !end.is_death) {
         return QUERN_OK;
     }
     bool is_probe = end.token == queue->brake.probe_token;
