@@ -12,10 +12,13 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* What ended well at a moment that is still to come did so before the clock was set back: that
+ * proves nothing of today. */
 static bool is_poison(const struct qn_deaths *deaths, const struct qn_death *death)
 {
     return death->is_lone && deaths->charges >= QN_POISON_CHARGES &&
-           deaths->lone >= QN_POISON_LONE && death->ok_at_ms > deaths->first_at_ms;
+           deaths->lone >= QN_POISON_LONE && death->ok_at_ms > deaths->first_at_ms &&
+           death->ok_at_ms <= death->now_ms;
 }
 
 enum qn_death_verdict qn_deaths_charge(struct qn_deaths *deaths, const struct qn_death *death,
@@ -26,6 +29,8 @@ enum qn_death_verdict qn_deaths_charge(struct qn_deaths *deaths, const struct qn
         deaths->charges > 0 && death->now_ms - deaths->first_at_ms > QN_CHARGE_WINDOW_MS;
     if (deaths->charges <= 0 || is_forgotten) {
         *deaths = (struct qn_deaths){.first_at_ms = death->now_ms - lived_ms};
+    } else if (deaths->first_at_ms > death->now_ms) { /* the clock was set back */
+        deaths->first_at_ms = death->now_ms - lived_ms;
     }
     deaths->charges++;
     deaths->lone += death->is_lone ? 1 : 0;

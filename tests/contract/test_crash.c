@@ -182,6 +182,18 @@ static void success_on_another_host_convicts_nobody(struct contract *c)
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
 }
 
+/* It was noted an hour ahead, and so seems to have come after every death of the next hour. */
+static void success_while_the_clock_was_ahead_convicts_nobody(struct contract *c)
+{
+    contract_jump(c, HOUR_MS);
+    end_one_well(c, CONTRACT_HOST);
+    contract_jump(c, -HOUR_MS);
+    crash(c, contract_start(c, "a"), true);
+    crash(c, contract_take_id(c, "default", "a"), true);
+    assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_APPLIED);
+    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
+}
+
 static void success_in_another_queue_convicts_nobody(struct contract *c)
 {
     crash(c, contract_start(c, "a"), true);
@@ -290,6 +302,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(third_lone_death_is_poison_where_a_run_has_ended_well_since),
     CONTRACT_TEST(where_nothing_has_ended_well_no_task_is_poison),
     CONTRACT_TEST(success_on_another_host_convicts_nobody),
+    CONTRACT_TEST(success_while_the_clock_was_ahead_convicts_nobody),
     CONTRACT_TEST(success_in_another_queue_convicts_nobody),
     CONTRACT_TEST(success_before_the_first_charged_run_convicts_nobody),
     CONTRACT_TEST(success_of_a_leaving_worker_convicts_nobody),

@@ -34,12 +34,14 @@ local function deaths_charge(past, death)
     if past.crashes <= 0 or now_ms - past.crashed_ms > CHARGE_WINDOW_MS then
         past.crashes, past.lone, past.life_ms = 0, 0, 0
         past.crashed_ms = now_ms - lived_ms
+    elseif past.crashed_ms > now_ms then -- the clock was set back
+        past.crashed_ms = now_ms - lived_ms
     end
     past.crashes = past.crashes + 1
     past.lone = past.lone + (death.lone and 1 or 0)
     past.life_ms, past.died_ms = math.max(past.life_ms, lived_ms), now_ms
     if death.lone and past.crashes >= POISON_CHARGES and past.lone >= POISON_LONE and
-        death.ok_at > past.crashed_ms then
+        death.ok_at > past.crashed_ms and death.ok_at <= now_ms then
         return 'poison'
     elseif death.spent then
         return 'spent'
