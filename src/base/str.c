@@ -122,6 +122,13 @@ bool qn_str_blank(const char *text)
     return true;
 }
 
+bool qn_str_is_plain(const char *text)
+{
+    for (; *text > ' ' && *text < 0x7f; text++) {
+    }
+    return *text == '\0';
+}
+
 bool qn_str_has_control(const char *text)
 {
     const unsigned char *byte = (const unsigned char *)text;
@@ -138,6 +145,9 @@ bool qn_str_has_bidi(const char *text)
 {
     const unsigned char *byte = (const unsigned char *)text;
     for (; *byte != 0; byte++) {
+        if (*byte < 0x80) {
+            continue;
+        }
         bool is_letter_mark = byte[0] == 0xd8 && byte[1] == 0x9c; /* U+061C */
         bool is_mark = byte[0] == 0xe2 && byte[1] == 0x80 &&
                        (byte[2] == 0x8e || byte[2] == 0x8f ||   /* U+200E, U+200F */

@@ -16,7 +16,9 @@ bool qn_utf8_valid(const char *data, size_t size);
 /* Copies text to `out` (size >= 1), replacing invalid sequences by U+FFFD and cutting it at a
  * character; always terminates. Returns the length written. */
 size_t qn_utf8_sanitize(const char *data, size_t size, char *out, size_t out_size);
-bool qn_str_blank(const char *text);       /* empty, or white space only (ASCII and Unicode) */
+bool qn_str_blank(const char *text); /* empty, or white space only (ASCII and Unicode) */
+/* Nothing but visible ASCII. */
+bool qn_str_is_plain(const char *text);
 bool qn_str_has_control(const char *text); /* C0, DEL or C1 */
 /* A mark that turns the direction of the text around it (Unicode's Bidi_Control): with one in it a
  * name can look like another. */

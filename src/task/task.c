@@ -71,6 +71,9 @@ quern_status qn_name_check(const char *what, const char *name, quern_error *err)
         return qn_error_set(err, QUERN_E_INVALID, "%s \"%s\" has %zu bytes, at most %d are allowed",
                             what, show_name(name, shown), size, QN_NAME_SIZE_MAX);
     }
+    if (qn_str_is_plain(name)) {
+        return QUERN_OK; /* as nearly all are */
+    }
     if (!qn_utf8_valid(name, size)) {
         return qn_error_set(err, QUERN_E_INVALID, "%s \"%s\" is not valid UTF-8", what,
                             show_name(name, shown));

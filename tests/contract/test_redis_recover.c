@@ -115,10 +115,8 @@ static void deaths_of_go_workers_convict_nobody(struct contract *c)
 /* Bytes that no decoder takes are left to who leases them. */
 static void message_that_cannot_be_read_comes_back_as_it_is(struct contract *c)
 {
-    static const char *const messages[] = {"\x28", "\x0a\x7f",
-                                           "\x28\xff\xff\xff\xff\xff\xff\xff\xff"
-                                           "\xff\xff\xff\xff",
-                                           "\x0f", "x"};
+    static const char *const messages[] = {
+        "\x28", "\x0a\x7f", "\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "\x0f", "x"};
     for (size_t i = 0; i < TEST_COUNT(messages); i++) {
         contract_put(c, "default", "a");
         go_takes("a");

@@ -327,10 +327,10 @@ static size_t count_odd(quern_inspector *inspector, const bool *ends, size_t sto
             continue;
         }
         assert_non_null(info);
-        int state = quern_task_info_state(info);
+        quern_task_state state = quern_task_info_state(info);
         bool poison = strstr(quern_task_info_error(info), "poison") != NULL;
         if (state == QUERN_TASK_COMPLETED || (state == QUERN_TASK_ARCHIVED && !poison)) {
-            print_error("task %s never ended, but is in state %d: %s\n", id, state,
+            print_error("task %s never ended, but is in state %d: %s\n", id, (int)state,
                         quern_task_info_error(info));
             odd++;
         }

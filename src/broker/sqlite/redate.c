@@ -6,6 +6,10 @@
  * much, and is put right here: by whoever forwards or recovers, so within a second, in batches.
  * What was given as a moment has no end on the boot clock, and follows the wall clock.
  *
+ * To find what is wrong all delayed tasks are looked through, in an index. So that is done when
+ * this process saw the clock change, and else as often as it costs little, each second where they
+ * are few: another process may have seen the clock ahead for a moment only.
+ *
  * After a reboot, and where several hosts share the file (unsafe_fs=1), only at_ms counts. */
 #include <string.h>
 
@@ -17,11 +21,30 @@
 /* Less is the wall clock being slewed, and no reason to write. */
 #define TOLERANCE_MS 250
 #define BATCH 500
+#define PAUSE_NS_MIN INT64_C(1000000000)
+#define PAUSE_FACTOR 200 /* times as long as a look took */
 
-int64_t qn_sqlite_shift_ms(const struct qn_sqlite *self)
+int64_t qn_sqlite_shift_ms(struct qn_sqlite *self)
 {
+    if (self->unsafe_fs || QN_BUG(DELAY_ON_WALL)) {
+        return 0;
+    }
     int64_t shift_ms = qn_clock_wall_ms(self->base.clock) - qn_clock_boot_ms(self->base.clock);
-    return self->unsafe_fs || QN_BUG(DELAY_ON_WALL) ? 0 : shift_ms;
+    int64_t off_ms = shift_ms - atomic_load(&self->dated_shift_ms);
+    if (off_ms > TOLERANCE_MS / 2 || off_ms < -TOLERANCE_MS / 2) {
+        atomic_store(&self->redate_at_mono_ns, 0); /* what is dated now may be wrong soon */
+    }
+    return shift_ms;
+}
+
+/* After a look that began then and found nothing wrong. */
+static void pause_looks(struct qn_sqlite *self, int64_t shift_ms, int64_t begun_mono_ns)
+{
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    int64_t pause_ns = (now_mono_ns - begun_mono_ns) * PAUSE_FACTOR;
+    atomic_store(&self->dated_shift_ms, shift_ms);
+    atomic_store(&self->redate_at_mono_ns,
+                 now_mono_ns + (pause_ns > PAUSE_NS_MIN ? pause_ns : PAUSE_NS_MIN));
 }
 
 /* *ret_wrong: there are delays that are dated wrongly, on this boot's clock. */
@@ -77,8 +100,9 @@ quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more, quern_erro
     struct qn_conn *conn = NULL;
     int64_t shift_ms = qn_sqlite_shift_ms(self);
     bool wrong = false;
+    int64_t begun_mono_ns = qn_clock_mono_ns();
     *ret_more = false;
-    if (shift_ms == 0) {
+    if (shift_ms == 0 || begun_mono_ns < atomic_load(&self->redate_at_mono_ns)) {
         return QUERN_OK;
     }
     quern_status status = qn_sqlite_read_begin(self, &conn, err);
@@ -88,6 +112,9 @@ quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more, quern_erro
     status = look(conn, shift_ms, &wrong, err);
     qn_sqlite_read_end(self);
     if (status != QUERN_OK || !wrong) {
+        if (status == QUERN_OK) {
+            pause_looks(self, shift_ms, begun_mono_ns);
+        }
         return status;
     }
     status = put_batch_right(self, shift_ms, err);

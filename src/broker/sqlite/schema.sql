@@ -178,7 +178,6 @@ ALTER TABLE quern_worker ADD COLUMN died_with INTEGER NOT NULL DEFAULT -1;
 -- A delay (state 3 or 4) has its end on the boot clock, too, in ms; 0: at_ms was given as a moment,
 -- or that boot is over. See redate.c.
 ALTER TABLE quern_task ADD COLUMN due_boot_ms INTEGER NOT NULL DEFAULT 0;
--- How far the wall clock was ahead of the boot clock when a delay was dated: those that are dated
--- wrongly stand at its ends.
-CREATE INDEX quern_task_delay ON quern_task (at_ms - due_boot_ms)
-    WHERE state IN (3, 4) AND due_boot_ms > 0;
+-- With the end on the boot clock, so that what is dated wrongly is found without reading rows.
+DROP INDEX quern_task_due;
+CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state, due_boot_ms) WHERE state IN (3, 4);

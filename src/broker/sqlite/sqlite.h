@@ -10,6 +10,7 @@
 #define QN_BROKER_SQLITE_SQLITE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -90,8 +91,10 @@ struct qn_sqlite {
     pthread_mutex_t read_mutex;
     struct qn_conn reader; /* guarded by read_mutex, as the next three; opened when first needed */
     bool clock_seen;       /* by prune */
-    int64_t clock_offset_ms;    /* wall clock minus boot clock */
-    int64_t clock_jumped_at_ms; /* when that changed by much; boot clock */
+    int64_t clock_offset_ms;           /* wall clock minus boot clock */
+    int64_t clock_jumped_at_ms;        /* when that changed by much; boot clock */
+    _Atomic int64_t dated_shift_ms;    /* redate.c: with it all delays were dated rightly */
+    _Atomic int64_t redate_at_mono_ns; /* when to look at that again */
     struct qn_syncer syncer;
     struct qn_waiter waiter;
     struct qn_roster roster;
@@ -143,7 +146,7 @@ QUERN_NODISCARD quern_status qn_sqlite_numbers(struct qn_conn *conn, size_t coun
 QUERN_NODISCARD quern_status qn_sqlite_next_due(struct qn_conn *conn, int64_t queue_no,
                                                 int64_t *ret_due_at_ms, quern_error *err);
 /* How far the wall clock is ahead of the boot clock; 0: delays are not kept on that (redate.c). */
-int64_t qn_sqlite_shift_ms(const struct qn_sqlite *self);
+int64_t qn_sqlite_shift_ms(struct qn_sqlite *self);
 /* Dates delays by the boot clock that the wall clock has left behind, a batch of them. */
 QUERN_NODISCARD quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more,
                                               quern_error *err);
