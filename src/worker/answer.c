@@ -277,6 +277,8 @@ static void take_off(struct quern_worker *worker, struct qn_turn *turn)
     if (!fetches && !turn->in_doubt) {
         turn->exchange.room = 0;
         turn->exchange.start_count_now = 0;
+        turn->exchange.solo =
+            turn->exchange.solo == QN_SOLO_ASK ? QN_SOLO_NONE : turn->exchange.solo;
     }
     turn->sent_again = turn->in_doubt;
     if (!turn->sent_again) {

@@ -84,6 +84,7 @@ struct qn_pump {
     int64_t armed_at_mono_ns;   /* when arm was last called */
     int64_t look_at_mono_ns;    /* after a fruitless look: when to look again; 0: not */
     int64_t wait_until_mono_ns; /* until what may not be leased yet may be: look then; 0: nothing */
+    int64_t starts_at_mono_ns;  /* when there was last a free slot to lease for */
     int64_t no_ahead_until_mono_ns; /* runs had to be taken back: do not fetch ahead until then */
     int64_t forwarded_at_mono_ns;   /* when forward was last called */
     int64_t due_known_at_mono_ns;   /* up to when next_due_at_ms was known to be true */

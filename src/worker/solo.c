@@ -27,8 +27,10 @@ static void request(struct qn_turn *turn, enum qn_solo what, uint32_t queue)
 
 static void rest(struct qn_solo_state *solo, int64_t now_mono_ns)
 {
+    bool gave_up = solo->phase == QN_SOLO_CLEARING;
     *solo = (struct qn_solo_state){.rest_until_mono_ns =
-                                       now_mono_ns + (now_mono_ns - solo->taken_at_mono_ns)};
+                                       now_mono_ns + (now_mono_ns - solo->taken_at_mono_ns),
+                                   .patience_ms = gave_up ? 2 * solo->patience_ms : QN_SOLO_MS};
 }
 
 /* What is next; QN_SOLO_NONE: to wait. */
@@ -41,7 +43,7 @@ static enum qn_solo choose(struct quern_worker *worker, bool other_is_open, int6
     case QN_SOLO_IDLE:
         return QN_SOLO_NONE;
     case QN_SOLO_CLEARING:
-        if (is_over) {
+        if (is_over || now_mono_ns - solo->taken_at_mono_ns > solo->patience_ms * QN_NS_PER_MS) {
             return QN_SOLO_END;
         }
         if (books->held_count == 0 && !other_is_open && worker->pump.unplaced_count == 0) {
@@ -96,11 +98,13 @@ static void set_clearing(struct quern_worker *worker, bool clearing)
 
 static void begin_clearing(struct quern_worker *worker, uint32_t queue, int64_t now_mono_ns)
 {
+    int64_t patience_ms = worker->pump.solo.patience_ms;
     worker->pump.solo =
         (struct qn_solo_state){.phase = QN_SOLO_CLEARING,
                                .queue = queue,
                                .taken_at_mono_ns = now_mono_ns,
-                               .keep_at_mono_ns = now_mono_ns + KEEP_MS * QN_NS_PER_MS};
+                               .keep_at_mono_ns = now_mono_ns + KEEP_MS * QN_NS_PER_MS,
+                               .patience_ms = patience_ms > 0 ? patience_ms : QN_SOLO_MS};
     set_clearing(worker, true);
     QN_LOG(&worker->log, QUERN_LOG_INFO, "a task that saw several processes die runs alone next",
            QN_LOG_TEXT("queue", worker->queue_names[queue]));

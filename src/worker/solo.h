@@ -8,8 +8,9 @@
  *    |                    v                     |
  *    '----- end ------ ending <-----------------'
  *
- * After each time with the lock the worker does without it for as long. All of it is planned with
- * each exchange of the pump's first turn. */
+ * After each time with the lock the worker does without it for as long. When
+ * its other runs do not end within a minute it gives up, and waits twice as long the next time. All
+ * of it is planned with each exchange of the pump's first turn. */
 #ifndef QN_WORKER_SOLO_H
 #define QN_WORKER_SOLO_H
 
@@ -26,6 +27,7 @@ struct qn_solo_state {
     int64_t keep_at_mono_ns;    /* when to prolong the lock */
     int64_t company_at_mono_ns; /* running: from then on it is not what kills its process */
     int64_t rest_until_mono_ns; /* idle: ask again then; 0: at once */
+    int64_t patience_ms;        /* how long to wait for the other runs to end; 0: not yet known */
 };
 
 struct quern_worker;

@@ -92,7 +92,9 @@ uint32_t qn_turn_room(struct quern_worker *worker, const struct qn_turn *turn, i
         now_mono_ns < pump->unknown.hold_until_mono_ns || qn_shortage_pauses(worker, now_mono_ns)) {
         return 0;
     }
-    size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns ? 0 : pump->ahead;
+    /* What is fetched ahead takes all slots, and a charged task or a probe must start at once. */
+    bool starved = now_mono_ns - pump->starts_at_mono_ns > QN_SAFETY_NET_MS * QN_NS_PER_MS;
+    size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns || starved ? 0 : pump->ahead;
     size_t room = slots + ahead > taken ? slots + ahead - taken : 0;
     room = room < QN_BATCH_MAX ? room : QN_BATCH_MAX;
     return (uint32_t)room;
@@ -239,10 +241,9 @@ static void settle_silent(struct quern_worker *worker, struct qn_list *silent)
     }
 }
 
-/* With mutex held. How many runs of charged tasks it has besides those that this exchange ends;
- * while the other turn may bring some there is no room for more. */
+/* With mutex held. How many runs of charged tasks it has besides those that this exchange ends. */
 static struct qn_isolation isolation_of(const struct quern_worker *worker,
-                                        const struct qn_turn *turn, const struct qn_turn *other)
+                                        const struct qn_turn *turn)
 {
     struct qn_isolation isolation = {0};
     if (!worker->shares_process) {
@@ -255,8 +256,8 @@ static struct qn_isolation isolation_of(const struct quern_worker *worker,
         for (size_t i = 0; i < turn->exchange.outcome_count; i++) {
             *held -= turn->ended[i] != NULL && turn->ended[i]->leased->crash_count >= c ? 1 : 0;
         }
-        if (other->open && other->exchange.room > 0) {
-            *held = isolation.slots;
+        if (turn == &worker->pump.second) {
+            *held = isolation.slots; /* only the pump's own turn brings runs of charged tasks */
         }
     }
     return isolation;
@@ -286,8 +287,11 @@ static void add_room(struct quern_worker *worker, struct qn_turn *turn, int64_t 
         exchange->room = room;
         exchange->start_count_now = free_slots < room ? free_slots : room;
     }
-    exchange->isolation = isolation_of(worker, turn, other);
-    if (exchange->room > 0 && !other->open) {
+    exchange->isolation = isolation_of(worker, turn);
+    if (exchange->start_count_now > 0) {
+        pump->starts_at_mono_ns = now_mono_ns;
+    }
+    if (exchange->room > 0) {
         qn_solo_ask(worker, turn, now_mono_ns);
     }
 }
@@ -312,7 +316,7 @@ void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t no
     (void)pthread_mutex_lock(&worker->mutex);
     add_unplaced(&worker->pump, turn);
     add_outcomes(worker, turn, &silent);
-    turn->exchange.is_leaving = worker->state != QN_WORKER_RUNNING;
+    turn->exchange.is_leaving = worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet);
     add_room(worker, turn, now_mono_ns);
     (void)pthread_mutex_unlock(&worker->mutex);
     settle_silent(worker, &silent);

@@ -230,7 +230,9 @@ end
 function rare.close(i, queue)
     local prefix, passed = KEYS[i], queue.passed or {}
     for _, id in ipairs(queue.out or {}) do
-        call('LREM', prefix .. 'pending', '-1', id)
+        -- From the end at which it stands: the newest is a probe, too, and a list may be long.
+        local is_newest = call('LINDEX', prefix .. 'pending', '0') == id
+        call('LREM', prefix .. 'pending', is_newest and '1' or '-1', id)
     end
     drop_stale(prefix)
     local odd = odd_queues and odd_queues[i]

@@ -30,6 +30,8 @@
 #define CLOCK_JUMP_MS 5000 /* less takes no lease from a worker that prolongs at a third of it */
 #define CLOCK_REST_MS QN_LEASE_MS
 #define LOOK_ANYWAY_MS (600 * INT64_C(1000))
+#define SILENCE_NS INT64_C(10000000000)
+#define BACK_REST_NS INT64_C(3000000000)
 
 struct qn_sweep {
     struct qn_sweep *next;
@@ -232,12 +234,26 @@ static quern_status keep_report(struct recovering *recovering, const char *queue
 /* The latest that the server's clock may show; nothing was ever due before 1970. */
 static void put_latest(struct qn_talk *talk, const struct qn_clock_watch *clock, int64_t boot_ms)
 {
+    bool is_back =
+        clock->back_at_mono_ns != 0 && qn_clock_mono_ns() - clock->back_at_mono_ns < BACK_REST_NS;
     if (!clock->seen) {
         qn_talk_text(talk, "");
+    } else if (is_back) {
+        qn_talk_int(talk, 0);
     } else if (clock->jumped && boot_ms - clock->jumped_at_boot_ms < CLOCK_REST_MS) {
         qn_talk_int(talk, 0);
     } else {
         qn_talk_int(talk, boot_ms + clock->offset_ms + CLOCK_JUMP_MS);
+    }
+}
+
+/* After a silence of the server every worker may be alive and unheard: it is given a moment to
+ * prolong its leases, so that none is taken for dead. */
+static void note_silence(struct qn_clock_watch *clock)
+{
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    if (clock->heard_at_mono_ns != 0 && now_mono_ns - clock->heard_at_mono_ns > SILENCE_NS) {
+        clock->back_at_mono_ns = now_mono_ns;
     }
 }
 
@@ -250,6 +266,7 @@ static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t se
     }
     clock->offset_ms = offset_ms;
     clock->seen = true;
+    clock->heard_at_mono_ns = qn_clock_mono_ns();
 }
 
 static quern_status ask_page(struct recovering *recovering, const struct qn_sweep *sweep,
@@ -406,6 +423,7 @@ static quern_status recover_queues(struct recovering *recovering, const char *co
     }
     memcpy(chosen, queues, queue_count * sizeof *chosen);
     qn_talk_begin(&recovering->talk, recovering->self, QN_LANE_REST, QN_TALK_WRITES);
+    note_silence(&recovering->self->recover_clock);
     quern_status status = choose(recovering, chosen, &queue_count, err);
     if (status == QUERN_OK && queue_count > 0) {
         status = recover_chosen(recovering, chosen, queue_count, err);

@@ -38,6 +38,8 @@ struct qn_clock_watch {
     bool jumped;
     int64_t offset_ms; /* against our clock since boot */
     int64_t jumped_at_boot_ms;
+    int64_t heard_at_mono_ns; /* recover: when the server last answered; 0: never */
+    int64_t back_at_mono_ns;  /* and when it did so after a silence; 0: never */
 };
 
 struct qn_redis {

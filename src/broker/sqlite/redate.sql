@@ -1,7 +1,7 @@
 -- redate.sql - delays follow the clock since boot, whatever happens to the wall clock.
 --
--- at_ms - due_boot_ms is how far the wall clock was ahead of that clock when the row was dated. All of
--- it stands in the index quern_task_due.
+-- at_ms - due_boot_ms is how far the wall clock was ahead of that clock when the row was dated. All
+-- of it stands in the index quern_task_due.
 
 -- ?1, ?2: between these it is as now.
 -- name: redate_look

@@ -146,7 +146,7 @@ ALTER TABLE quern_task ADD COLUMN died_at_ms INTEGER NOT NULL DEFAULT 0;
 -- Pending tasks that are charged, by how much company they may have (4: QN_ALONE_CHARGES), so that
 -- those for which there is no room are not walked through. With died_at_ms no row need be read to
 -- find the one that died longest ago.
-DROP INDEX quern_task_suspect;
+DROP INDEX IF EXISTS quern_task_suspect;
 CREATE INDEX quern_task_charged ON quern_task (queue, min(crash_count, 4), place, died_at_ms)
     WHERE state = 2 AND crash_count > 0;
 
@@ -179,5 +179,5 @@ ALTER TABLE quern_worker ADD COLUMN died_with INTEGER NOT NULL DEFAULT -1;
 -- or that boot is over. See redate.c.
 ALTER TABLE quern_task ADD COLUMN due_boot_ms INTEGER NOT NULL DEFAULT 0;
 -- With the end on the boot clock, so that what is dated wrongly is found without reading rows.
-DROP INDEX quern_task_due;
+DROP INDEX IF EXISTS quern_task_due;
 CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state, due_boot_ms) WHERE state IN (3, 4);

@@ -9,6 +9,8 @@
 #include "base/number.h"
 #include "broker/sqlite/solo_sql.h"
 
+#define REST_MS_MAX (24 * 3600 * INT64_C(1000)) /* the clock was ahead when it was stored */
+
 quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no, uint32_t *ret_level,
                            quern_error *err)
 {
@@ -25,7 +27,7 @@ quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no, uint32_t *ret
 
 int64_t qn_solo_wait_ms(const struct qn_solo_lock *lock, int64_t now_ms)
 {
-    bool went_back = now_ms < lock->since_ms;
+    bool went_back = now_ms < lock->since_ms || lock->rest_ms > now_ms + REST_MS_MAX;
     int64_t until_ms = lock->rest_ms;
     if (lock->state == QN_SOLO_OTHERS) {
         until_ms = lock->until_ms;
