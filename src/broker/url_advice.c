@@ -3,12 +3,14 @@
  *
  * A text without a scheme is the path of a file, so "localhost:6379" or ":memory:" would make a
  * file of that name: a client stores its tasks there, and no worker ever looks. Such a text is
- * refused with the right way to write it; a file that really has such a name is written ./NAME. */
+ * refused with the right way to write it; a file that really has such a name is written ./NAME.
+ * Parameters behind a path would be part of the name, too, and make a second, empty database. */
 #include "broker/url_advice.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -27,6 +29,14 @@ static bool is_host_and_port(const char *text)
     const char *rest = colon + 1 + digits;
     rest += rest[0] == '/' ? 1 + strspn(rest + 1, "0123456789") : 0;
     return digits > 0 && digits <= 5 && rest[0] == '\0';
+}
+
+/* "tasks.db?sync=full", unless there is such a file. */
+static bool has_parameters(const char *path)
+{
+    return (strstr(path, "?trust_owner=") != NULL || strstr(path, "?sync=") != NULL ||
+            strstr(path, "?unsafe_fs=") != NULL) &&
+           access(path, F_OK) != 0;
 }
 
 static quern_status check_path(const char *text, quern_error *err)
@@ -48,8 +58,15 @@ static quern_status check_path(const char *text, quern_error *err)
         return qn_error_set(err, QUERN_E_INVALID,
                             "broker \"file:\": write the path alone or sqlite:///path/file.db");
     }
+    char shown[SHOWN_SIZE];
+    if (has_parameters(text)) {
+        qn_url_redact(text, shown, sizeof shown);
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "a path takes no parameters; with them the broker is written "
+                            "sqlite://%s%s",
+                            text[0] == '/' ? "" : "/DIRECTORY/", shown);
+    }
     if (is_host_and_port(text)) {
-        char shown[SHOWN_SIZE];
         qn_url_redact(text, shown, sizeof shown);
         return qn_error_set(err, QUERN_E_INVALID,
                             "broker \"%s\" is the path of a file here; a server is written "

@@ -42,6 +42,21 @@ class BrokerTest(CliTest):
         self.ok("--broker", "./localhost:6379", "enqueue", "t")
 
     @only("sqlite")
+    def test_parameters_behind_a_path_make_no_second_database(self):
+        task_id = self.enqueue("t")
+        os.chmod(self.broker, 0o666)
+        url = f"sqlite://{self.broker}?trust_owner=1"
+        self.assertIn(f"write {url} if you trust", self.fails(EXIT_BROKER, "stats"))
+        error = self.fails(EXIT_CONFIG, "--broker", f"{self.broker}?trust_owner=1", "enqueue", "t")
+        self.assertIn(url, error)
+        for name in ("a.db?sync=full", "a.db?unsafe_fs=1"):
+            self.fails(EXIT_CONFIG, "--broker", name, "enqueue", "t")
+        self.assertFalse([name for name in os.listdir(self.home) if "?" in name])
+        self.assertIn(task_id, self.ok("--broker", url, "task", "list"))
+        self.write("odd?sync=full", "")
+        self.ok("--broker", "odd?sync=full", "enqueue", "t")
+
+    @only("sqlite")
     def test_database_that_is_made_says_so_once(self):
         for args in (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"]):
             with self.subTest(args=args):

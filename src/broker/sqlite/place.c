@@ -18,9 +18,16 @@
 #include "base/error.h"
 #include "broker/sqlite/sqlite.h"
 
-#define ADVICE "or add ?trust_owner=1 if you trust "
+#define ADVICE "or write sqlite://%s?trust_owner=1 if you trust "
+#define SHOWN_PATH_MAX 40 /* the text of an error has room for three of them */
 #define WRITABLE_BY_ALL(info) (((info)->st_mode & S_IWOTH) != 0)
 #define WRITABLE_BY_GROUP(info) (((info)->st_mode & S_IWGRP) != 0)
+
+const char *qn_sqlite_place_shown(const char *path)
+{
+    bool is_long = strlen(path) > SHOWN_PATH_MAX;
+    return is_long || path[strcspn(path, "%?#")] != '\0' ? "/PATH" : path;
+}
 
 /* Each directory above the path, whose owner is free to rename what is in it. */
 static quern_status check_directories(const char *path, quern_error *err)
@@ -36,7 +43,7 @@ static quern_status check_directories(const char *path, quern_error *err)
             return qn_error_set(err, QUERN_E_CONNECT,
                                 "sqlite %s: every user may write to the directory %s: take that "
                                 "right away (chmod o-w), " ADVICE "them all",
-                                path, directory);
+                                path, directory, qn_sqlite_place_shown(path));
         }
         if (is_root) {
             break;
@@ -45,19 +52,22 @@ static quern_status check_directories(const char *path, quern_error *err)
     return QUERN_OK;
 }
 
-static quern_status check_file(const char *path, const struct stat *info, quern_error *err)
+/* The database, or what lies beside it. */
+static quern_status check_file(const char *name, const struct stat *info, const char *path,
+                               quern_error *err)
 {
     if (info->st_uid != geteuid()) {
         return qn_error_set(err, QUERN_E_CONNECT,
                             "sqlite %s: belongs to another user (uid %lu; this process runs as "
                             "%lu): run as that user, " ADVICE "that one",
-                            path, (unsigned long)info->st_uid, (unsigned long)geteuid());
+                            name, (unsigned long)info->st_uid, (unsigned long)geteuid(),
+                            qn_sqlite_place_shown(path));
     }
     if (WRITABLE_BY_ALL(info)) {
         return qn_error_set(err, QUERN_E_CONNECT,
                             "sqlite %s: every user may write to it: take that right away (chmod "
                             "o-w), " ADVICE "them all",
-                            path);
+                            name, qn_sqlite_place_shown(path));
     }
     return QUERN_OK;
 }
@@ -77,7 +87,7 @@ static quern_status check_neighbours(const char *path, bool trust_owner, quern_e
         if (!S_ISREG(info.st_mode)) {
             status = qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: not a regular file", name);
         } else if (!trust_owner) {
-            status = check_file(name, &info, err);
+            status = check_file(name, &info, path, err);
         }
     }
     return status;
@@ -94,7 +104,7 @@ quern_status qn_sqlite_place_check(const char *path, bool trust_owner, quern_err
         status = check_directories(path, err);
     }
     if (status == QUERN_OK && !trust_owner && stat(path, &info) == 0) {
-        status = check_file(path, &info, err);
+        status = check_file(path, &info, path, err);
     }
     return status == QUERN_OK ? check_neighbours(path, trust_owner, err) : status;
 }

@@ -185,6 +185,8 @@ QUERN_NODISCARD quern_status qn_sqlite_file_prepare(struct qn_sqlite *self, cons
 /* Refuses a file that others could change (place.c); there may be none yet. */
 QUERN_NODISCARD quern_status qn_sqlite_place_check(const char *path, bool trust_owner,
                                                    quern_error *err);
+/* The path as the text of an error may name it in a URL: "/PATH" for a long or odd one. */
+const char *qn_sqlite_place_shown(const char *path);
 /* True: who may write to the file although it is allowed, in words. */
 bool qn_sqlite_place_warning(const struct qn_sqlite *self, char *out, size_t out_size);
 uid_t qn_sqlite_place_owner(const struct qn_sqlite *self);

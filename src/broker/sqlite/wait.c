@@ -184,12 +184,14 @@ static quern_status prepare(struct qn_sqlite *self, quern_error *err)
             return QUERN_OK;
         }
         close_waiter(&self->waiter);
-        return qn_error_set(
-            err, QUERN_E_CONNECT, "sqlite %s: cannot make a socket in %s: %s", self->path,
-            self->wake_path,
-            is_foreign ? "it belongs to another user, or others may write to it; remove it, or add "
-                         "?trust_owner=1"
-                       : strerror(reason));
+        if (is_foreign) {
+            return qn_error_set(err, QUERN_E_CONNECT,
+                                "sqlite: no socket in %s: it belongs to another user, or others "
+                                "may write to it; remove it, or write sqlite://%s?trust_owner=1",
+                                self->wake_path, qn_sqlite_place_shown(self->path));
+        }
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: cannot make a socket in %s: %s",
+                            self->path, self->wake_path, strerror(reason));
     }
     self->waiter.ready = true;
     return QUERN_OK;
