@@ -84,14 +84,27 @@ static void check_workers(const struct qn_service *service, struct findings *fin
     }
 }
 
+static bool is_told(const struct findings *findings, const char *queue, const char *text)
+{
+    for (size_t i = 0; i < json_array_size(findings->list); i++) {
+        const json_t *finding = json_array_get(findings->list, i);
+        const char *told_of = json_string_value(json_object_get(finding, "queue"));
+        const char *told = json_string_value(json_object_get(finding, "text"));
+        if (told_of != NULL && told != NULL && strcmp(told_of, queue) == 0 &&
+            strcmp(told, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Each type of the first page once; more would only say the same. */
 static void check_types(quern_inspector *inspector, const struct qn_service *service,
-                        const char *queue, struct findings *findings)
+                        const quern_task_filter *filter, struct findings *findings)
 {
+    const char *queue = filter->queue;
     quern_task_list *list = NULL;
-    const quern_task_filter filter = {
-        .queue = queue, .state = QUERN_TASK_PENDING, .limit = TYPES_LOOKED_AT};
-    if (quern_inspector_tasks(inspector, &filter, &list, NULL) != QUERN_OK) {
+    if (quern_inspector_tasks(inspector, filter, &list, NULL) != QUERN_OK) {
         return;
     }
     const char *told = NULL;
@@ -101,7 +114,9 @@ static void check_types(quern_inspector *inspector, const struct qn_service *ser
         if ((told == NULL || strcmp(told, type) != 0) &&
             qn_service_why_queue(service, queue, type, &reason)) {
             told = type;
-            warn(findings, queue, reason.because);
+            if (!is_told(findings, queue, reason.because)) {
+                warn(findings, queue, reason.because);
+            }
         }
     }
     quern_task_list_free(list);
@@ -121,8 +136,16 @@ static void check_service(quern_inspector *inspector, struct findings *findings)
         struct qn_reason reason;
         if (waiting > 0 && qn_service_why_queue(&service, queue->name, NULL, &reason)) {
             warn(findings, queue->name, reason.because);
-        } else if (queue->counts[QUERN_TASK_PENDING] > 0) {
-            check_types(inspector, &service, queue->name, findings);
+            continue;
+        }
+        /* A worker that cannot run a task puts it aside into retry. */
+        static const quern_task_state states[] = {QUERN_TASK_PENDING, QUERN_TASK_RETRY};
+        for (size_t j = 0; j < QN_COUNT_OF(states); j++) {
+            const quern_task_filter filter = {
+                .queue = queue->name, .state = states[j], .limit = TYPES_LOOKED_AT};
+            if (queue->counts[states[j]] > 0) {
+                check_types(inspector, &service, &filter, findings);
+            }
         }
     }
     qn_service_finish(&service);

@@ -247,8 +247,9 @@ static bool is_braked(const quern_queue_info *queue, struct qn_reason *reason)
     return true;
 }
 
-bool qn_service_why_queue(const struct qn_service *service, const char *queue, const char *type,
-                          struct qn_reason *ret_reason)
+/* What holds up a task whether or not it is due. */
+static bool is_held_up(const struct qn_service *service, const char *queue, const char *type,
+                       struct qn_reason *ret_reason)
 {
     const quern_queue_info *info = find_queue(service, queue);
     struct census census = count_workers(service, queue, type);
@@ -264,7 +265,14 @@ bool qn_service_why_queue(const struct qn_service *service, const char *queue, c
                        queue);
         return true;
     }
-    return lacks_workers(&census, queue, type, ret_reason) ||
+    return lacks_workers(&census, queue, type, ret_reason);
+}
+
+bool qn_service_why_queue(const struct qn_service *service, const char *queue, const char *type,
+                          struct qn_reason *ret_reason)
+{
+    const quern_queue_info *info = find_queue(service, queue);
+    return is_held_up(service, queue, type, ret_reason) ||
            (info != NULL && is_braked(info, ret_reason)) || memory_is_full(service, ret_reason);
 }
 
@@ -345,7 +353,9 @@ bool qn_service_why_task(const struct qn_service *service, const quern_task_info
         return why_active(service, info, ret_reason);
     case QUERN_TASK_SCHEDULED:
     case QUERN_TASK_RETRY:
-        return why_later(info, ret_reason) ||
+        /* What nobody serves is put aside into retry, again and again: its moment is no reason. */
+        return is_held_up(service, queue, quern_task_info_type(info), ret_reason) ||
+               why_later(info, ret_reason) ||
                qn_service_why_queue(service, queue, quern_task_info_type(info), ret_reason);
     case QUERN_TASK_PENDING:
         return qn_service_why_queue(service, queue, quern_task_info_type(info), ret_reason) ||

@@ -133,10 +133,12 @@ static quern_status check_network(const char *path, bool exists, bool unsafe_fs,
     }
     const char *name = unsafe_fs ? NULL : qn_sqlite_network_fs(place);
     if (name != NULL) {
-        return qn_error_set(err, QUERN_E_CONNECT,
-                            "sqlite %s: on a network file system (%s), whose locks cannot be "
-                            "trusted; use a local disk, or ?unsafe_fs=1 if only one host uses it",
-                            path, name);
+        return qn_error_set(
+            err, QUERN_E_CONNECT,
+            "sqlite %s: on a network file system (%s), whose locks cannot be "
+            "trusted; use a local disk, or write sqlite://%s?unsafe_fs=1 if only one "
+            "host uses it",
+            path, name, qn_sqlite_place_shown(path));
     }
     return QUERN_OK;
 }
