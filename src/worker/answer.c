@@ -128,6 +128,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
         }
         run->leased_at_mono_ns = now_mono_ns;
         run->lease_until_boot_ms = lease_until_boot_ms(worker, turn, leased);
+        run->lease_unsure = turn->sent_again;
         run->unknown = qn_unknown_judge(&pump->unknown, worker, run, now_mono_ns);
         run->item.execute = qn_execute;
         qn_list_append(&queues[leased->queue_index], &run->item.node);

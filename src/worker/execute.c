@@ -25,13 +25,14 @@ static quern_status write_progress(struct quern_run *run, int32_t percent, const
 const struct qn_run_sink qn_worker_sink = {.write_result = write_result,
                                            .write_progress = write_progress};
 
-/* With mutex held. True, with the verdict, when the run must not start. */
+/* With mutex held. True, with the verdict, when the run must not start. A lease that may be new
+ * goes back, so that its task need not wait for recovery; if it was over, the broker says so. */
 static bool is_refused(struct quern_worker *worker, struct quern_run *run, int64_t wall_ms,
                        struct qn_verdict *verdict)
 {
     const struct qn_task *task = &run->leased->task;
     bool is_over = qn_clock_boot_ms(worker->clock) >= run->lease_until_boot_ms;
-    if (is_over && !run->lost && !QN_BUG(LEASE_END_IGNORED)) {
+    if (is_over && !run->lease_unsure && !run->lost && !QN_BUG(LEASE_END_IGNORED)) {
         run->lost = true;
         worker->stats.lost_leases++;
     }
@@ -40,8 +41,9 @@ static bool is_refused(struct quern_worker *worker, struct quern_run *run, int64
         return true;
     }
     enum qn_cancel_reason reason = qn_run_cancel_reason(run);
-    if (reason != QN_REASON_NONE || worker->state != QN_WORKER_RUNNING || worker->clearing ||
-        worker->paused[run->leased->queue_index]) {
+    bool may_be_over = is_over && run->lease_unsure;
+    if (may_be_over || reason != QN_REASON_NONE || worker->state != QN_WORKER_RUNNING ||
+        worker->clearing || worker->paused[run->leased->queue_index]) {
         qn_verdict_interrupt(worker, run, reason, verdict);
         return true;
     }

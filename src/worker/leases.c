@@ -53,6 +53,7 @@ static bool take_in(struct quern_worker *worker, struct quern_run *run,
         return true;
     }
     run->lease_until_boot_ms = until_boot_ms;
+    run->lease_unsure = false;
     switch (extension->cancel) {
     case QN_CANCEL_NONE:
         break;

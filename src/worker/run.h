@@ -67,6 +67,7 @@ struct quern_run {
     enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
     uint64_t extend_round;   /* of the holder: which extension it was part of last */
     bool lost;               /* the broker says that the lease is lost */
+    bool lease_unsure;       /* it may end later than lease_until_boot_ms says */
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */
     bool unknown;            /* nobody here can run it: it has its verdict before it waits */

@@ -359,6 +359,48 @@ static void a_run_whose_lease_is_nearly_over_is_started(void **state)
     stage_free(stage);
 }
 
+static bool has_finished_one(void *user)
+{
+    quern_worker *worker = user;
+    pthread_mutex_lock(&worker->mutex);
+    bool has = worker->books.finished_count == 1;
+    pthread_mutex_unlock(&worker->mutex);
+    return has;
+}
+
+/* The first sending never arrived, so the lease is new. The worker cannot know that. */
+static void a_lease_that_may_be_over_goes_back_to_its_queue(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    const quern_worker_options options = {.clock = &stage->clock};
+    assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
+    assert_ok(qn_keeper_announce(worker, &error), error);
+    assert_ok(qn_pool_new(1, &worker->pool, &error), error);
+    qn_mux_freeze(worker->mux); /* ending the pool thaws it */
+    stage_put(stage, "a", "done");
+    struct qn_turn *turn = &worker->pump.first;
+    worker->state = QN_WORKER_RUNNING;
+    pthread_mutex_lock(&worker->plan_mutex);
+    qn_turn_build(worker, turn, qn_clock_mono_ns());
+    assert_true(turn->open);
+    turn->in_doubt = true;
+    turn->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
+    stage_advance(stage, LEASE_MS);
+    assert_ok(qn_turn_exchange(worker, turn, 0, &error), error);
+    pthread_mutex_unlock(&worker->plan_mutex);
+    assert_true(test_until(has_finished_one, worker));
+    tell_outcomes(worker);
+    assert_int_equal(stage->start_count, 0);
+    assert_int_equal(worker->stats.lost_leases, 0);
+    assert_int_equal(worker->stats.given_back, 1);
+    assert_int_equal(stage_state(stage, "a"), QUERN_TASK_PENDING);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
 static void a_run_that_is_cancelled_before_its_start_uses_up_nothing(void **state)
 {
     (void)state;
@@ -414,6 +456,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_early_ack_of_an_overtaken_run_is_refused),
     cmocka_unit_test(a_run_whose_lease_is_over_is_not_started),
     cmocka_unit_test(a_run_whose_lease_is_nearly_over_is_started),
+    cmocka_unit_test(a_lease_that_may_be_over_goes_back_to_its_queue),
     cmocka_unit_test(a_run_that_is_cancelled_before_its_start_uses_up_nothing),
     cmocka_unit_test(progress_and_result_are_stored_while_the_handler_runs),
 };
