@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define PAIRS_MAX 32
+#define RULES_MAX 64
 #define ANSWER_MS 10000 /* how long the real server may take */
 
 static const char greeting[] = "*4\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n"
@@ -43,7 +44,7 @@ struct peer {
     int stop_fds[2];
     pthread_t thread;
     pthread_mutex_t mutex; /* guards the rules */
-    const struct peer_rule *rules;
+    struct peer_rule rules[RULES_MAX];
     size_t rule_count;
     struct pair pairs[PAIRS_MAX];
     _Atomic size_t answered;
@@ -332,8 +333,11 @@ const char *peer_url(const struct peer *peer)
 
 void peer_rules(struct peer *peer, const struct peer_rule *rules, size_t count)
 {
+    TEST_REQUIRE(count <= RULES_MAX);
     pthread_mutex_lock(&peer->mutex);
-    peer->rules = rules;
+    for (size_t i = 0; i < count; i++) {
+        peer->rules[i] = rules[i];
+    }
     peer->rule_count = count;
     pthread_mutex_unlock(&peer->mutex);
 }

@@ -30,7 +30,7 @@ struct peer;
 struct peer *peer_start(const struct test_redis *redis, const char *user);
 void peer_stop(struct peer *peer);
 const char *peer_url(const struct peer *peer);
-/* What it does with requests that come from now on; borrowed until the next call. count 0: it
+/* What it does with requests that come from now on; copied, but for their texts. count 0: it
  * passes all on. What is under way goes on until that connection ends. */
 void peer_rules(struct peer *peer, const struct peer_rule *rules, size_t count);
 /* How many requests a rule has answered so far. */
