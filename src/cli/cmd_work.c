@@ -438,6 +438,7 @@ static int run(struct qn_cli *cli)
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
     int exit_code = QN_EXIT_OK;
+    qn_work_signal_await();
     bool reloads = on_hup != NULL && strcmp(on_hup, "reload") == 0;
     if (reloads) {
         qn_work_signal_reload_on_hup();

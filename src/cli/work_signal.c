@@ -92,6 +92,14 @@ void qn_work_signal_reload_on_hup(void)
     install(SIGHUP, on_reload);
 }
 
+/* Handlers, which do nothing without a worker, not SIG_IGN: commands would inherit that. */
+void qn_work_signal_await(void)
+{
+    install(SIGTSTP, on_quiet);
+    install(SIGCONT, on_resume);
+    install(SIGUSR1, on_log_runs);
+}
+
 void qn_work_signal_start(quern_worker *worker)
 {
     struct sigaction now;

@@ -11,6 +11,8 @@
 
 /* From now on HUP does not stop or end; it says that there is nothing to reload. */
 void qn_work_signal_reload_on_hup(void);
+/* TSTP, CONT and USR1 do no harm until there is a worker for them. */
+void qn_work_signal_await(void);
 void qn_work_signal_start(quern_worker *worker);
 void qn_work_signal_stop(void); /* before the worker is freed */
 /* The signals that end a program that still waits for its broker. */

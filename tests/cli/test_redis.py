@@ -142,6 +142,17 @@ class StartTest(RedisTest):
                 self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
                 self.assertEqual(self.stop(worker, number), 0)
 
+    def test_signals_that_steer_a_worker_do_no_harm_while_it_waits(self):
+        worker = self.start("work", "--exec", "t=true")
+        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        for number in (signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT, signal.SIGTSTP):
+            worker.send_signal(number)
+        self.start_redis("--appendonly", "yes")
+        self.wait_state(self.enqueue("t"), "gone")
+        worker.send_signal(signal.SIGUSR1)
+        self.wait_until(lambda: "worker state" in self.read(worker.log_name), "it is steered")
+        self.assertEqual(self.stop(worker), 0)
+
     def test_work_that_reloads_on_hup_goes_on_waiting(self):
         worker = self.start("work", "--exec", "t=true", "--on-hup", "reload")
         self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
