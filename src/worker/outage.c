@@ -81,9 +81,8 @@ void qn_outage_finish(struct qn_outage *outage)
         at = &(*at)->next;
     }
     *at = outage->next;
-    struct end end = end_if_over(all);
+    (void)end_if_over(all); /* said is nothing: nobody was answered */
     (void)pthread_mutex_unlock(&all->mutex);
-    tell_end(all, end);
 }
 
 /* With the mutex held. */
@@ -119,7 +118,11 @@ void qn_outage_fail(struct qn_outage *outage, const quern_error *error)
     int64_t since_ms = (now_mono_ns - all->since_mono_ns) / NS_PER_MS;
     back_off(outage, error, now_mono_ns);
     (void)pthread_mutex_unlock(&all->mutex);
-    if (tells) {
+    if (begins) { /* without a time: the call that failed may itself have waited long */
+        QN_LOG(all->log, QUERN_LOG_ERROR, "broker does not answer",
+               QN_LOG_TEXT("status", quern_status_name(error->code)),
+               QN_LOG_TEXT("error", error->text));
+    } else if (tells) {
         QN_LOG(all->log, QUERN_LOG_ERROR, "broker does not answer",
                QN_LOG_NUMBER("since_ms", since_ms),
                QN_LOG_TEXT("status", quern_status_name(error->code)),

@@ -47,7 +47,7 @@ void qn_outages_init(struct qn_outages *outages, struct qn_log *log, void (*wake
                      void *user);
 void qn_outages_finish(struct qn_outages *outages);
 
-/* A party from now on, until finish. */
+/* A party from now on, until finish; one that leaves while it fails says nothing of an end. */
 void qn_outage_init(struct qn_outage *outage, struct qn_outages *all);
 void qn_outage_finish(struct qn_outage *outage);
 /* A call failed: sets retry_at_mono_ns. */

@@ -2,6 +2,7 @@
 /* test_outage.c - one outage for the threads of a worker: backoff, waking, what is logged. */
 #include "lib_test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -17,12 +18,14 @@ struct world {
     size_t wakes;
     size_t begins;
     size_t ends;
+    char line[256]; /* the latest */
 };
 
 static void on_log(quern_log_level level, const char *line, void *user)
 {
     (void)level;
     struct world *world = user;
+    (void)snprintf(world->line, sizeof world->line, "%s", line);
     world->begins += strstr(line, "broker does not answer") != NULL ? 1 : 0;
     world->ends += strstr(line, "broker answers again") != NULL ? 1 : 0;
 }
@@ -116,7 +119,26 @@ static void a_party_that_leaves_holds_no_outage_open(void **state)
     qn_outage_fail(&ack, &error);
     qn_outage_finish(&ack);
     assert_int_equal(world.begins, 1);
+    assert_int_equal(world.ends, 0); /* nobody was answered */
+    qn_outage_fail(&world.pump, &error);
+    assert_int_equal(world.begins, 2);
+    qn_outage_end(&world.pump);
     assert_int_equal(world.ends, 1);
+    close_world(&world);
+}
+
+static void only_a_later_line_says_how_long_an_outage_lasts(void **state)
+{
+    (void)state;
+    struct world world;
+    const quern_error error = {.code = QUERN_E_CONNECT};
+    open_world(&world);
+    qn_outage_fail(&world.pump, &error);
+    assert_null(strstr(world.line, "since_ms"));
+    world.all.told_mono_ns -= INT64_C(60000000000);
+    qn_outage_fail(&world.pump, &error);
+    assert_int_equal(world.begins, 2);
+    assert_non_null(strstr(world.line, "since_ms"));
     close_world(&world);
 }
 
@@ -125,5 +147,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_first_answer_ends_the_waiting_of_all),
     cmocka_unit_test(an_outage_is_told_once_for_all_threads),
     cmocka_unit_test(a_party_that_leaves_holds_no_outage_open),
+    cmocka_unit_test(only_a_later_line_says_how_long_an_outage_lasts),
 };
 TEST_MAIN(tests)
