@@ -137,6 +137,7 @@ static void finish(struct quern_worker *worker, struct quern_run *run, struct qn
         revise(run, verdict);
         qn_books_finish(&worker->books, run, verdict);
         qn_pump_note_finished(worker);
+        qn_worker_note_settled(worker);
     }
     qn_run_release(run);
     (void)pthread_mutex_unlock(&worker->mutex);

@@ -301,7 +301,7 @@ bool qn_worker_is_stuck(const struct quern_worker *worker);
 
 /* steer.c, shutdown.c */
 void qn_worker_ring(struct quern_worker *worker); /* async-signal-safe */
-/* With mutex held, after runs left the books: a shutdown may be waiting for the last one. */
+/* With mutex held, after runs ended or left the books: a shutdown may be waiting for the last. */
 void qn_worker_note_settled(struct quern_worker *worker);
 /* Drains: returns when every run is settled or given up. */
 void qn_worker_shut_down(struct quern_worker *worker);

@@ -7,6 +7,7 @@
  *   4. wait until the broker has all of that, or until it is clear that it does not answer: then
  *      the leases run out, and the tasks come back by themselves
  *
+ * Where no handler runs, step 4 follows at once.
  * Another quern_worker_stop skips the wait of step 1, a third one all of them. Runs on the thread
  * that called quern_worker_run. */
 #include <errno.h>
@@ -42,7 +43,7 @@ static bool is_settled(const struct quern_worker *worker)
 
 void qn_worker_note_settled(struct quern_worker *worker)
 {
-    if (worker->state == QN_WORKER_DRAINING && is_settled(worker)) {
+    if (worker->state == QN_WORKER_DRAINING && worker->books.running_count == 0) {
         qn_worker_ring(worker);
     }
 }
@@ -66,21 +67,27 @@ static void tell_left(struct quern_worker *worker, int64_t left_ms)
     }
 }
 
-/* Waits until no run is held or under way to us, so many calls of stop were made, or the time is
- * over (-1: never). */
-static bool wait_settled(struct quern_worker *worker, int64_t timeout_ms, int stops_max)
+/* Until what is waited for, besides so many calls of stop. */
+struct goal {
+    bool settled; /* no run is held or under way to us; else: no handler runs */
+    int stops_max;
+};
+
+/* Waits for the goal, or until the time is over (-1: never). */
+static bool wait_for(struct quern_worker *worker, int64_t timeout_ms, struct goal goal)
 {
-    bool tells = stops_max == 2; /* the first wait, which another signal ends */
+    bool tells = goal.stops_max == 2; /* the first wait, which another signal ends */
     int64_t tell_at_mono_ns = 0;
     int64_t end_mono_ns =
         timeout_ms < 0 ? INT64_MAX : qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
     for (;;) {
         (void)pthread_mutex_lock(&worker->mutex);
-        bool settled = is_settled(worker);
+        bool reached = goal.settled ? is_settled(worker) : worker->books.running_count == 0;
         (void)pthread_mutex_unlock(&worker->mutex);
         int64_t now_mono_ns = qn_clock_mono_ns();
-        if (settled || atomic_load(&worker->stops) >= stops_max || now_mono_ns >= end_mono_ns) {
-            return settled;
+        if (reached || atomic_load(&worker->stops) >= goal.stops_max ||
+            now_mono_ns >= end_mono_ns) {
+            return reached;
         }
         int64_t left_ms = timeout_ms < 0 ? -1 : (end_mono_ns - now_mono_ns) / QN_NS_PER_MS;
         int64_t nap_ms = left_ms < 0 ? -1 : left_ms + 1;
@@ -168,19 +175,18 @@ void qn_worker_shut_down(struct quern_worker *worker)
     }
     begin_drain(worker); /* first: what the log says is so */
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker drains", QN_LOG_TEXT("worker", worker->id));
-    bool settled = wait_settled(worker, worker->options.shutdown_timeout_ms, 2);
-    if (!settled) {
+    bool ended = wait_for(worker, worker->options.shutdown_timeout_ms, (struct goal){false, 2});
+    if (!ended) {
         cancel_all(worker);
         bool at_once = atomic_load(&worker->stops) >= 2;
-        settled = wait_settled(worker, at_once ? GRACE_AT_ONCE_MS : GRACE_MS, 3);
+        ended = wait_for(worker, at_once ? GRACE_AT_ONCE_MS : GRACE_MS, (struct goal){false, 3});
     }
-    if (!settled) {
-        size_t count = give_up_all(worker);
+    size_t count = ended ? 0 : give_up_all(worker);
+    if (count > 0) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "runs given back at shutdown",
                QN_LOG_NUMBER("count", count));
-        settled = wait_settled(worker, DELIVER_MS, 4);
     }
-    if (!settled) {
+    if (!wait_for(worker, DELIVER_MS, (struct goal){true, 4})) {
         qn_log_write(&worker->log, QUERN_LOG_ERROR,
                      "broker did not take all outcomes, their leases will run out");
     }

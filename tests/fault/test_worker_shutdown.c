@@ -97,6 +97,37 @@ static void done_during_shutdown_counts(void **state)
     stage_free(stage);
 }
 
+static bool runs_nothing(void *user)
+{
+    return stage_stats(user).running == 0;
+}
+
+/* Only an outcome is left, and nobody takes it. */
+static void a_worker_that_runs_nothing_does_not_wait_for_runs(void **state)
+{
+    (void)state;
+    enum { DELIVER_MS = 5000, SHUTDOWN_MS = 60000, SLACK_MS = 3000 };
+    struct test_redis *server = test_place_server();
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    stage_put(stage, "a", "hold");
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = SHUTDOWN_MS});
+    stage_wait_starts(stage, 1);
+    test_redis_kill(server);
+    stage_open_gate(stage);
+    assert_true(test_until(runs_nothing, &worker));
+    int64_t stopped_at_ms = test_now_ms();
+    stage_stop(&worker);
+    assert_true(test_now_ms() - stopped_at_ms < DELIVER_MS + SLACK_MS);
+    assert_false(stage_logged(stage, "runs given back at shutdown"));
+    assert_true(stage_logged(stage, "broker did not take all outcomes"));
+    assert_false(stage_logged(stage, "broker answers again"));
+    test_redis_launch(server);
+    test_redis_await(server);
+    stage_free(stage);
+}
+
 static void the_second_stop_ends_the_wait_at_once(void **state)
 {
     (void)state;
@@ -264,6 +295,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_stopped_worker_lets_runs_finish),
     cmocka_unit_test(runs_that_do_not_end_in_time_go_back_without_using_a_retry),
     cmocka_unit_test(done_during_shutdown_counts),
+    TEST_ONLY_OVER("redis", a_worker_that_runs_nothing_does_not_wait_for_runs),
     cmocka_unit_test(the_second_stop_ends_the_wait_at_once),
     cmocka_unit_test(a_quiet_worker_fetches_nothing_more),
     cmocka_unit_test(a_worker_announces_itself_and_withdraws),
