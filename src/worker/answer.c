@@ -130,6 +130,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
         run->lease_until_boot_ms = lease_until_boot_ms(worker, turn, leased);
         run->lease_unsure = turn->sent_again;
         run->unknown = qn_unknown_judge(&pump->unknown, worker, run, now_mono_ns);
+        pump->tell_at_mono_ns = run->unknown ? pump->tell_at_mono_ns : 0;
         run->item.execute = qn_execute;
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
@@ -333,7 +334,6 @@ quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn,
         take_runs(worker, turn);
         take_shortfall(worker, turn);
         pump->leased_count += turn->reply.run_count;
-        pump->tell_at_mono_ns = turn->reply.run_count > 0 ? 0 : pump->tell_at_mono_ns;
     }
     land(worker, turn, lane);
     return status;

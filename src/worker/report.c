@@ -13,6 +13,9 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
                      enum qn_applied applied)
 {
     quern_worker_stats *stats = &worker->stats;
+    if (run->unknown) {
+        return; /* never a run of ours: it stayed whose it was */
+    }
     if (applied == QN_STALE) {
         stats->stale += run->started_at_mono_ns != 0 ? 1 : 0; /* else it has no outcome */
         return;

@@ -99,6 +99,16 @@ class VerdictTest(CliTest):
         self.assertEqual(self.stop(worker), 0)
         self.assertIn('worker serves types=t others=left', self.read(worker.log_name))
 
+    def test_drain_says_that_nobody_here_serves_what_is_left_and_how_to_end(self):
+        self.enqueue("other")
+        self.enqueue("t")
+        worker = self.start("work", "--drain", "--exec", "t=true")
+        self.wait_until(lambda: "retry=1 unserved=1" in self.read(worker.log_name), "it says so")
+        self.assertEqual(self.stop(worker), 0)
+        log = self.read(worker.log_name)
+        self.assertIn("--unknown archive", log)
+        self.assertIn("done 1, retried 0, archived 0, given back 0, crashed 0", log)
+
     def test_type_without_pattern_fails_where_that_is_wanted(self):
         for what in ("retry", "archive"):
             task_id = self.enqueue("other", "--retry", "0")

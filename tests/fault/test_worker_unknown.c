@@ -30,7 +30,6 @@ static void unknown_task_waits_unchanged_and_says_why(void **state)
                    &(quern_task){.id = "x", .type = "unserved", .retry_max = QUERN_RETRY_NEVER});
     struct stage_worker worker;
     stage_start(stage, &worker, NULL);
-    stage_wait_given_back(&worker, 1); /* an idle worker might have taken it */
     stage_wait_state(stage, "x", QUERN_TASK_RETRY);
     quern_task_info *info = stage_see(stage, "x");
     assert_int_equal(quern_task_info_retry_count(info), 0);
@@ -38,6 +37,8 @@ static void unknown_task_waits_unchanged_and_says_why(void **state)
     assert_int_equal(quern_task_info_failed_at_ms(info), 0);
     assert_non_null(strstr(quern_task_info_error(info), "no handler for type \"unserved\""));
     quern_task_info_free(info);
+    assert_int_equal(stage_stats(&worker).given_back, 0); /* nor snoozed: it was no run here */
+    assert_int_equal(stage_stats(&worker).snoozed, 0);
     stage_stop(&worker);
     stage_free(stage);
 }
