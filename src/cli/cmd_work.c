@@ -136,11 +136,23 @@ static int read_queues(struct work *work)
     return work->queue_count == 0 ? add_queue(work, "default") : QN_EXIT_OK;
 }
 
-/* Before anything is opened, or made. */
+static int refuse_odd_name(const struct work *work, const char *name)
+{
+    return qn_cli_usage(work->cli,
+                        "--queue: there is no queue '%s'; give each queue its own --queue, "
+                        "without commas and patterns",
+                        name);
+}
+
+/* Before anything is opened, or made: a file that is not there holds no queue. */
 static int check_queues(const struct work *work, const char *url)
 {
+    bool makes = qn_cli_will_make_file(url);
     for (size_t i = 0; i < work->queue_count; i++) {
         quern_error err;
+        if (makes && qn_queue_name_is_odd(work->queues[i].name)) {
+            return refuse_odd_name(work, work->queues[i].name);
+        }
         if (qn_broker_check_queue(url, work->queues[i].name, &err) != QUERN_OK) {
             return qn_cli_fail(work->cli, &err);
         }
@@ -262,10 +274,7 @@ static int check_odd_names(const struct work *work, const quern_queue_list *list
     for (size_t i = 0; i < work->queue_count; i++) {
         const char *name = work->queues[i].name;
         if (qn_queue_name_is_odd(name) && !is_listed(list, name)) {
-            return qn_cli_usage(work->cli,
-                                "--queue: there is no queue '%s'; give each queue its own --queue, "
-                                "without commas and patterns",
-                                name);
+            return refuse_odd_name(work, name);
         }
     }
     return QN_EXIT_OK;

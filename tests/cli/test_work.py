@@ -3,6 +3,7 @@
 """quern work: shell commands as handlers, their verdicts, and the end of a worker."""
 
 import json
+import os
 import resource
 import signal
 
@@ -229,6 +230,7 @@ class EndTest(CliTest):
             with self.subTest(name=name):
                 error = self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--queue", name)
                 self.assertIn("each queue its own --queue", error)
+                self.assertEqual(os.listdir(self.home), [])  # nor is a database made for it
         self.enqueue("t", "--queue", "a,b")
         self.drain("t=echo ran > seen", options=["--queue", "a,b"])
         self.assertEqual(self.read("seen"), "ran\n")
