@@ -12,6 +12,16 @@
 #include "base/error.h"
 #include "worker/internal.h"
 
+/* Somebody may want the worker to end meanwhile. */
+enum { HURRY_MS = 1000 };
+
+void qn_worker_hurry(struct quern_worker *worker, bool hurry)
+{
+    int64_t usual_ms = worker->options.lease_ms / 3;
+    atomic_store(&worker->broker->command_timeout_ms,
+                 hurry ? qn_earlier(usual_ms, HURRY_MS) : usual_ms);
+}
+
 static quern_status open_broker(struct quern_worker *worker, const char *url, quern_error *err)
 {
     const struct qn_broker_options options = {
@@ -62,6 +72,7 @@ static quern_status try(struct quern_worker *worker, bool *ret_waits, quern_erro
         }
         qn_worker_forget_url(worker);
     }
+    qn_worker_hurry(worker, true);
     status = qn_keeper_announce(worker, err);
     if (status == QUERN_E_CORRUPT) {
         (void)pthread_mutex_lock(&worker->mutex);
@@ -93,6 +104,7 @@ quern_status qn_worker_begin(struct quern_worker *worker, bool *ret_stopped, que
         status = *ret_stopped ? QUERN_OK : try(worker, &waits, &error);
     }
     if (status == QUERN_OK && !*ret_stopped) {
+        qn_worker_hurry(worker, false);
         qn_outage_end(&outage);
     }
     qn_outage_finish(&outage);

@@ -258,6 +258,8 @@ QUERN_NODISCARD quern_status qn_worker_open(struct quern_worker *worker, const c
 QUERN_NODISCARD quern_status qn_worker_begin(struct quern_worker *worker, bool *ret_stopped,
                                              quern_error *err);
 void qn_worker_forget_url(struct quern_worker *worker);
+/* While it begins and ends, waiting for locks of other processes must be short. */
+void qn_worker_hurry(struct quern_worker *worker, bool hurry);
 
 /* lost.c */
 /* Ends the worker when its data are gone for good; always QUERN_OK. */

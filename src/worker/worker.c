@@ -209,6 +209,7 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
         status = qn_steer_until_stopped(worker, err);
     }
     qn_worker_shut_down(worker);
+    qn_worker_hurry(worker, true);
     end_threads(worker, threads, count);
     return status;
 }
@@ -296,6 +297,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     }
 
 withdraw:
+    qn_worker_hurry(worker, true);
     /* If this fails the record stays until somebody finds that its process is gone. */
     if (qn_broker_withdraw(worker->broker, worker->id, NULL) != QUERN_OK) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "heartbeat could not be withdrawn",

@@ -39,6 +39,44 @@ static void a_worker_that_waits_for_its_broker_can_be_stopped(void **state)
     stage_free(stage);
 }
 
+/* With the usual lease: a call may wait for locks for 10 s, but not here. */
+static void a_worker_that_waits_for_a_locked_file_ends_soon(void **state)
+{
+    (void)state;
+    enum { TOLD_MS = 3000, ENDS_MS = 2500 };
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    test_place_block(&stage->place);
+    int64_t started_at_ms = test_now_ms();
+    stage_start(stage, &worker, NULL);
+    stage_wait_log(stage, "broker does not answer");
+    assert_true(test_now_ms() - started_at_ms < TOLD_MS);
+    int64_t stopped_at_ms = test_now_ms();
+    stage_stop(&worker);
+    assert_true(test_now_ms() - stopped_at_ms < ENDS_MS);
+    assert_false(stage_logged(stage, "broker answers again"));
+    test_place_unblock(&stage->place);
+    stage_free(stage);
+}
+
+static void a_worker_whose_file_is_locked_at_its_end_ends_soon(void **state)
+{
+    (void)state;
+    enum { ENDS_MS = 4000 };
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    stage_put(stage, "a", "done");
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "a", 0);
+    test_place_block(&stage->place);
+    int64_t stopped_at_ms = test_now_ms();
+    stage_stop(&worker);
+    assert_true(test_now_ms() - stopped_at_ms < ENDS_MS);
+    assert_true(stage_logged(stage, "heartbeat could not be withdrawn"));
+    test_place_unblock(&stage->place);
+    stage_free(stage);
+}
+
 static void a_worker_that_starts_before_its_server_waits(void **state)
 {
     (void)state;
@@ -96,6 +134,8 @@ static void each_thread_uses_a_server_that_is_back_within_a_second(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worker_that_starts_while_its_broker_is_busy_waits),
     cmocka_unit_test(a_worker_that_waits_for_its_broker_can_be_stopped),
+    TEST_ONLY_OVER("sqlite", a_worker_that_waits_for_a_locked_file_ends_soon),
+    TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_locked_at_its_end_ends_soon),
     TEST_ONLY_OVER("redis", a_worker_that_starts_before_its_server_waits),
     TEST_ONLY_OVER("redis", each_thread_uses_a_server_that_is_back_within_a_second),
 };

@@ -34,7 +34,8 @@ static int wait_for_lock(void *user, int tries)
     if (tries == 0) {
         conn->busy_since_ns = now_ns;
     }
-    if (now_ns - conn->busy_since_ns >= conn->busy_max_ms * 1000000) {
+    int64_t max_ms = conn->patience_ms != NULL ? atomic_load(conn->patience_ms) : conn->busy_max_ms;
+    if (now_ns - conn->busy_since_ns >= max_ms * 1000000) {
         return 0;
     }
     uint64_t nap_us = BUSY_NAP_US_MIN;

@@ -16,6 +16,7 @@
 
 #include <sqlite3.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,12 +29,13 @@
 
 struct qn_conn {
     sqlite3 *db;
-    const char *path;        /* for the texts of errors; borrowed */
-    int64_t busy_max_ms;     /* how long to wait for the locks of other processes */
-    int64_t busy_since_ns;   /* of the wait under way */
-    struct qn_random jitter; /* so that waiting processes do not march in step */
-    int64_t deadline_ns;     /* CLOCK_MONOTONIC; statements are given up then; 0: never */
-    bool reopen;             /* a commit failed half-way: not to be used again as it is */
+    const char *path;                   /* for the texts of errors; borrowed */
+    int64_t busy_max_ms;                /* how long to wait for the locks of other processes */
+    const _Atomic int64_t *patience_ms; /* if not NULL: instead of busy_max_ms, from now on */
+    int64_t busy_since_ns;              /* of the wait under way */
+    struct qn_random jitter;            /* so that waiting processes do not march in step */
+    int64_t deadline_ns; /* CLOCK_MONOTONIC; statements are given up then; 0: never */
+    bool reopen;         /* a commit failed half-way: not to be used again as it is */
     struct {
         const char *sql;
         sqlite3_stmt *statement;

@@ -129,6 +129,7 @@ quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
         qn_conn_close(&self->writer);
         return status;
     }
+    self->writer.patience_ms = &self->base.command_timeout_ms; /* it may change meanwhile */
     qn_syncer_watch(self);
     return status;
 }
