@@ -65,6 +65,8 @@ typedef struct quern_worker_options {
     int64_t stuck_timeout_ms; /* how long all slots may be held by handlers that ignore their
                                * cancellation until run ends, with QUERN_E_TIMEOUT, so that the
                                * process is started again; 0: 1 minute; -1: it never ends by that */
+    uint32_t no_wait;         /* 1: a broker that is not there or busy at the start is an error */
+    uint32_t reserved2;       /* 0 */
 } quern_worker_options;
 
 QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
@@ -74,7 +76,8 @@ QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, c
                                                               quern_error *err);
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
  * outlive the worker. options may be NULL. A broker that is not there or busy (a server that is
- * down or loading, a locked file, a full disk) is no error: quern_worker_run waits for it. */
+ * down or loading, a locked file, a full disk) is no error, unless no_wait is set:
+ * quern_worker_run waits for it. */
 QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, const quern_mux *mux,
                                                             const quern_worker_options *options,
                                                             quern_worker **ret_worker,
@@ -85,7 +88,8 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
 
 /* Runs tasks until quern_worker_stop or, with drain, until the queues are empty; or until it was
  * stuck for stuck_timeout_ms. Waits for the broker first, as it does when that goes away later:
- * until it is there, or until quern_worker_stop. Returns QUERN_OK after a clean stop;
+ * until it is there, or until quern_worker_stop; with no_wait it returns QUERN_E_CONNECT (a full
+ * disk: QUERN_E_FULL) instead of waiting at the start. Returns QUERN_OK after a clean stop;
  * QUERN_E_TIMEOUT means one thing only: handlers were still running at the end (after
  * shutdown_timeout_ms), their tasks were given back, their threads still use the worker, so the
  * process should exit and not free it. A file that was removed, replaced or damaged under the

@@ -357,6 +357,7 @@ static quern_worker_options worker_options(struct work *work)
         .host = qn_args_text(args, OPTION_HOST),
         .shutdown_timeout_ms = shutdown_ms,
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
+        .no_wait = qn_args_given(args, OPTION_NO_WAIT) ? 1 : 0,
         .on_log = qn_work_log_line,
         .on_run = qn_work_log_run,
         .user = &work->log,

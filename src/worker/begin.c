@@ -4,8 +4,8 @@
  * Opening tells at once what stays wrong: a URL, a password, a file that is none of ours. What may
  * be right a moment later (a server that is down or loading, a database that somebody has locked, a
  * full disk) is waited for by quern_worker_run, as a running worker would, until somebody calls
- * quern_worker_stop. Damaged data stop no worker that runs and none that starts: the keeper
- * announces again at once, and tells. */
+ * quern_worker_stop; or it is an error, with no_wait. Damaged data stop no worker that runs and
+ * none that starts: the keeper announces again at once, and tells. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -48,7 +48,7 @@ void qn_worker_forget_url(struct quern_worker *worker)
 quern_status qn_worker_open(struct quern_worker *worker, const char *url, quern_error *err)
 {
     quern_status status = open_broker(worker, url, err);
-    if (status == QUERN_OK || !qn_broker_may_come(url, status)) {
+    if (status == QUERN_OK || worker->options.no_wait != 0 || !qn_broker_may_come(url, status)) {
         return status;
     }
     qn_broker_close(worker->broker); /* the queues could not be listed */
@@ -93,6 +93,12 @@ quern_status qn_worker_begin(struct quern_worker *worker, bool *ret_stopped, que
     qn_outage_init(&outage, &worker->outages);
     quern_status status = try(worker, &waits, &error);
     *ret_stopped = false;
+    if (waits && worker->options.no_wait != 0) {
+        waits = false;
+        /* QUERN_E_TIMEOUT would mean that handlers still run. */
+        status = status == QUERN_E_FULL ? status : QUERN_E_CONNECT;
+        error.code = status;
+    }
     while (status != QUERN_OK && waits && !*ret_stopped) {
         qn_outage_fail(&outage, &error);
         int64_t left_ns = atomic_load(&outage.retry_at_mono_ns) - qn_clock_mono_ns();

@@ -28,7 +28,7 @@ SIZE(quern_task, 144);
 SIZE(quern_task_filter, 64);
 SIZE(quern_test_run_options, 40);
 SIZE(quern_worker_info, 96);
-SIZE(quern_worker_options, 128);
+SIZE(quern_worker_options, 136);
 SIZE(quern_worker_run_info, 40);
 SIZE(quern_worker_stats, 96);
 

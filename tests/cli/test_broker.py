@@ -108,6 +108,8 @@ class BrokerTest(CliTest):
         try:
             self.assertIn("locked", self.fails(EXIT_TEMPORARY, "enqueue", "t"))
             self.assertEqual(self.json("queue", "list"), [])
+            self.assertIn("locked",
+                          self.fails(EXIT_BROKER, "work", "--no-wait", "--exec", "t=true"))
         finally:
             db.close()
         self.ok("enqueue", "t")

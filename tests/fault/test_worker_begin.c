@@ -59,6 +59,22 @@ static void a_worker_that_waits_for_a_locked_file_ends_soon(void **state)
     stage_free(stage);
 }
 
+static void a_worker_that_must_not_wait_says_that_its_broker_is_busy(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    const quern_worker_options options = {.lease_ms = 1000, .no_wait = 1};
+    assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
+    test_place_block(&stage->place);
+    assert_int_equal(quern_worker_run(worker, &error), QUERN_E_CONNECT);
+    assert_int_equal(error.code, QUERN_E_CONNECT);
+    test_place_unblock(&stage->place);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
 static void a_worker_whose_file_is_locked_at_its_end_ends_soon(void **state)
 {
     (void)state;
@@ -134,6 +150,7 @@ static void each_thread_uses_a_server_that_is_back_within_a_second(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worker_that_starts_while_its_broker_is_busy_waits),
     cmocka_unit_test(a_worker_that_waits_for_its_broker_can_be_stopped),
+    cmocka_unit_test(a_worker_that_must_not_wait_says_that_its_broker_is_busy),
     TEST_ONLY_OVER("sqlite", a_worker_that_waits_for_a_locked_file_ends_soon),
     TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_locked_at_its_end_ends_soon),
     TEST_ONLY_OVER("redis", a_worker_that_starts_before_its_server_waits),
