@@ -238,9 +238,7 @@ static void put_latest(struct qn_talk *talk, const struct qn_clock_watch *clock,
         clock->back_at_mono_ns != 0 && qn_clock_mono_ns() - clock->back_at_mono_ns < BACK_REST_NS;
     if (!clock->seen) {
         qn_talk_text(talk, "");
-    } else if (is_back) {
-        qn_talk_int(talk, 0);
-    } else if (clock->jumped && boot_ms - clock->jumped_at_boot_ms < CLOCK_REST_MS) {
+    } else if (is_back || (clock->jumped && boot_ms - clock->jumped_at_boot_ms < CLOCK_REST_MS)) {
         qn_talk_int(talk, 0);
     } else {
         qn_talk_int(talk, boot_ms + clock->offset_ms + CLOCK_JUMP_MS);
