@@ -8,9 +8,9 @@ WHERE no = ?1;
 UPDATE quern_queue SET solo_until_ms = ?2 WHERE no = ?1;
 
 -- All that this worker has; it is held against the queue that a death costs ?3 more. A clock that
--- went back says nothing about how long that was.
+-- went back says nothing about how long that was; when it goes back later, the rest is over.
 -- name: solo_return
-UPDATE quern_queue SET solo_owner = '', solo_until_ms = 0,
+UPDATE quern_queue SET solo_owner = '', solo_since_ms = ?2, solo_until_ms = 0,
     solo_rest_ms = ?2 + iif(solo_since_ms BETWEEN 1 AND ?2, ?2 - solo_since_ms, 0) + ?3
 WHERE solo_owner = ?1;
 
