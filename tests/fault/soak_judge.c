@@ -3,7 +3,11 @@
  *
  * A start after the first of its task is explained when it says a cause, has a greater fence than
  * all before, and the run before it failed as it was asked to, was in a process that was lost or
- * stood still too long, or had its lease ended by a jump of the server's clock. */
+ * stood still too long, or had its lease ended by a jump of the server's clock.
+ *
+ * Not each run is in the book: its process can be lost between the lease and the handler's first
+ * word. Where the run before was lost, too, that makes no difference. Where it had failed, the
+ * start after the unwritten one says that a worker died, and not that it is a retry. */
 #include "soak.h"
 
 #include <stdlib.h>
@@ -16,6 +20,7 @@ struct run {
     size_t starts;
     bool over; /* it ended or failed; what it waits for then is no recovery */
     bool failed;
+    int64_t over_at_ms;
 };
 
 void soak_note_ms(struct soak_times *times, int64_t ms)
@@ -63,6 +68,23 @@ static const struct soak_event *find_event(const struct soak_book *book, const s
     return NULL;
 }
 
+/* Whether somebody was lost, stood still or was turned after the run had failed and before the task
+ * started again: who had leased it meanwhile, and never came to write that. */
+static bool may_be_unwritten(const struct soak_book *book, const struct run *run,
+                             const struct fault_record *record)
+{
+    bool by_loss =
+        record->cause == QUERN_CAUSE_WORKER_DIED || record->cause == QUERN_CAUSE_LEASE_EXPIRED;
+    for (size_t i = 0; run->failed && by_loss && i < book->event_count; i++) {
+        const struct soak_event *event = &book->events[i];
+        int64_t until_ms = event->kind == SOAK_LOST ? event->from_ms : event->until_ms;
+        if (until_ms >= run->over_at_ms && event->from_ms <= record->at_ms) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static const char *find_fault(const struct soak_book *book, struct run *run,
                               const struct fault_record *record)
 {
@@ -79,11 +101,39 @@ static const char *find_fault(const struct soak_book *book, struct run *run,
         return NULL;
     }
     const struct soak_event *event = find_event(book, run, record->at_ms);
+    if (event == NULL && may_be_unwritten(book, run, record)) {
+        return NULL;
+    }
     if (event == NULL) {
         return "nothing was done to the worker of the run before it";
     }
     run->lost_at_ms = event->kind == SOAK_LOST && !run->over ? event->from_ms : 0;
     return NULL;
+}
+
+/* All that is known of a task, and what was done while it lived: for who has to find out. */
+static void show_history(const struct soak_book *book, uint64_t task, int64_t until_ms)
+{
+    static const char *const kinds[] = {"", "starts", "ends", "fails"};
+    static const char *const events[] = {"was lost", "stood still", "clock was turned"};
+    int64_t from_ms = INT64_MAX;
+    for (size_t i = 0; i < book->count && book->records[i].at_ms <= until_ms; i++) {
+        const struct fault_record *record = &book->records[i];
+        if (record->task != task) {
+            continue;
+        }
+        from_ms = record->at_ms < from_ms ? record->at_ms : from_ms;
+        print_error("  at %lld: %s in %d, fence %llu, cause %d, crashed %d\n",
+                    (long long)record->at_ms, kinds[record->kind], record->pid,
+                    (unsigned long long)record->fence, record->cause, record->crash_count);
+    }
+    for (size_t i = 0; i < book->event_count; i++) {
+        const struct soak_event *event = &book->events[i];
+        if (event->from_ms >= from_ms - SOAK_LEASE_MS && event->from_ms <= until_ms) {
+            print_error("  at %lld: %d %s\n", (long long)event->from_ms, event->pid,
+                        events[event->kind]);
+        }
+    }
 }
 
 static void judge_start(const struct soak_book *book, struct run *run,
@@ -96,6 +146,7 @@ static void judge_start(const struct soak_book *book, struct run *run,
                     (unsigned long long)record->task, run->starts + 1, record->pid,
                     (long long)record->at_ms, record->cause, run->pid, (long long)run->at_ms,
                     fault);
+        show_history(book, record->task, record->at_ms);
         verdict->unexplained++;
     }
     if (run->lost_at_ms != 0) {
@@ -125,6 +176,7 @@ void soak_judge(const struct soak_book *book, bool *ends, struct soak_verdict *r
         if (record->fence == run->fence) { /* else a run that was fenced off */
             run->over = true;
             run->failed = record->kind == SOAK_FAILED;
+            run->over_at_ms = record->at_ms;
         }
         if (record->kind == FAULT_END && !ends[record->task]) {
             ends[record->task] = true;
