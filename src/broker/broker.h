@@ -129,8 +129,9 @@ enum qn_outcome_kind {
                    * death for the brake of its queue on the worker's host; see task/deaths.h for
                    * what becomes of the task. Not started: as give-back. */
     QN_CANCEL,    /* cancelled by an operator who chose archive: as QN_ARCHIVE */
-    QN_ASIDE      /* nobody here can run it: to retry at delay_ms, as it was: its cause stays, too;
+    QN_ASIDE,     /* nobody here can run it: to retry at delay_ms, as it was: its cause stays, too;
                    * nothing counted, no brake is released; lock kept */
+    QN_ENDED      /* it was acked early, and has ended now: a brake is released, no more */
 };
 
 struct qn_outcome {
@@ -213,8 +214,7 @@ struct qn_exchange {
      * be NULL. It must not use the broker. */
     void (*on_unusable)(const struct qn_unusable *unusable, void *user);
     void *user;
-    /* Left by the broker where the exchange failed, for whoever sends it again with its stamp: an
-     * earlier copy may be on its way still. */
+    /* Left by the broker where the exchange failed: an earlier copy may be on its way still. */
     bool again;
 };
 

@@ -38,6 +38,7 @@ static enum ack confirm(struct quern_worker *worker, struct quern_run *run)
         .stamp = worker->ack_stamp,
         .outcomes = &outcome,
         .outcome_count = 1,
+        .is_leaving = true, /* it has not even begun: no brake is released */
         .worker_id = worker->id,
         .lease_ms = worker->options.lease_ms,
     };

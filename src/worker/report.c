@@ -48,6 +48,8 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
         stats->crashed++;
         stats->archived += applied == QN_ARCHIVED ? 1 : 0;
         break;
+    case QN_ENDED: /* no verdict, see add_outcome */
+        break;
     }
 }
 
@@ -84,6 +86,7 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
     case QN_DROP:
     case QN_SNOOZE:
     case QN_ASIDE:
+    case QN_ENDED:
         return NULL;
     }
     return NULL;

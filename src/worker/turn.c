@@ -126,7 +126,7 @@ static void add_outcome(struct qn_turn *turn, struct quern_run *run)
     turn->ended[i] = run;
     turn->outcomes[i] = (struct qn_outcome){
         .run = run->leased,
-        .kind = verdict->kind,
+        .kind = verdict->offered ? verdict->kind : QN_ENDED,
         .started = started,
         .lived_ms = verdict->kind == QN_CRASH
                         ? (run->ended_at_mono_ns - run->started_at_mono_ns) / QN_NS_PER_MS
@@ -164,6 +164,15 @@ static size_t size_of(const struct qn_outcome *outcome)
     return outcome->result_size + (is_success ? 0 : outcome->run->raw_size);
 }
 
+/* With mutex held. The broker holds nothing of a run that was acked early. It hears all the same
+ * that the run has ended, and was no death; a worker that drains does not wait for that. */
+static bool is_told(const struct quern_worker *worker, const struct quern_run *run)
+{
+    bool died = run->verdict.kind == QN_CRASH || run->verdict.kind == QN_GIVE_BACK;
+    bool is_news = run->acked && !died && worker->state == QN_WORKER_RUNNING;
+    return run->verdict.offered || is_news;
+}
+
 /* With mutex held. Runs of which the broker hears nothing are moved to `silent`. */
 static void add_outcomes(struct quern_worker *worker, struct qn_turn *turn, struct qn_list *silent)
 {
@@ -172,7 +181,7 @@ static void add_outcomes(struct quern_worker *worker, struct qn_turn *turn, stru
     while (turn->exchange.outcome_count < QN_BATCH_MAX && bytes < QN_BATCH_BYTES_MAX &&
            books->finished_count > 0) {
         struct quern_run *run = qn_books_take_finished(books);
-        if (run->verdict.offered) {
+        if (is_told(worker, run)) {
             add_outcome(turn, run);
             bytes += size_of(&turn->outcomes[turn->exchange.outcome_count - 1]);
         } else {

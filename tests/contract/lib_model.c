@@ -118,6 +118,8 @@ static enum qn_applied apply(struct model *m, size_t index, enum qn_outcome_kind
         task->state = QUERN_TASK_PENDING;
         task->token = 0;
         return QN_APPLIED;
+    case QN_ENDED: /* no word about a task */
+        break;
     }
     return QN_STALE;
 }

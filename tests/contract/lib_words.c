@@ -186,6 +186,7 @@ static quern_cause cause_of(enum qn_outcome_kind kind)
     case QN_ASIDE:
     case QN_ARCHIVE:
     case QN_CANCEL:
+    case QN_ENDED:
         break;
     }
     return QUERN_CAUSE_NONE;

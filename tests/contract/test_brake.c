@@ -72,6 +72,19 @@ static void any_other_outcome_ends_the_row(struct contract *c)
     }
 }
 
+/* Acknowledged early, its task has left long ago. */
+static void run_whose_task_was_settled_before_ends_the_row(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "early");
+    assert_int_equal(contract_tell(c, run, QN_DONE), QN_APPLIED);
+    die_many(c, "bad", 3);
+    contract_put(c, "default", "early"); /* another task of this name is left alone */
+    assert_int_equal(contract_finish(c, run, QN_ENDED), QN_APPLIED);
+    assert_int_equal(c->deaths, 0);
+    assert_int_equal(contract_state(c, "default", "early"), QUERN_TASK_PENDING);
+    contract_assert_counted(c, "default", 1, 0);
+}
+
 static void given_back_run_leaves_the_row(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
@@ -375,6 +388,7 @@ static void broken_deploy_empties_no_queue_into_the_archive(struct contract *c)
 static const struct contract_test tests[] = {
     CONTRACT_TEST(deaths_in_a_row_are_counted),
     CONTRACT_TEST(any_other_outcome_ends_the_row),
+    CONTRACT_TEST(run_whose_task_was_settled_before_ends_the_row),
     CONTRACT_TEST(given_back_run_leaves_the_row),
     CONTRACT_TEST(run_that_is_put_aside_leaves_the_row),
     CONTRACT_TEST(probe_that_is_put_aside_makes_room_for_the_next),

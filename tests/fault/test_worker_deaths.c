@@ -251,6 +251,28 @@ static void a_run_that_ends_well_releases_the_brake(void **state)
     stage_free(stage);
 }
 
+/* Its task is done for the broker before it starts. */
+static void an_early_acked_run_releases_the_brake_when_it_has_ended(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    const quern_handler_options early = {.ack = QUERN_ACK_EARLY};
+    assert_ok(quern_mux_handle(stage->mux, "early", stage_handler(), stage, &early, &error), error);
+    struct stage_worker worker;
+    start_braked(stage, &worker, 12);
+    stage_put_task(
+        stage,
+        &(quern_task){
+            .id = "good", .type = "early", .queue = "bad", .payload = "hold", .payload_size = 4});
+    stage_wait_state(stage, "good", 0);
+    assert_int_equal(stage_queue(stage, "bad").braked_hosts, 1); /* it may still die */
+    stage_open_gate(stage);
+    stage_wait_log(stage, "runs no longer die here\" queue=bad");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
 static int64_t cpu_ms(void)
 {
     struct timespec used;
@@ -282,6 +304,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worker_that_drains_returns_the_solo_lock),
     cmocka_unit_test(a_braked_queue_is_tried_slowly_and_stops_no_other_queue),
     cmocka_unit_test(a_run_that_ends_well_releases_the_brake),
+    cmocka_unit_test(an_early_acked_run_releases_the_brake_when_it_has_ended),
     cmocka_unit_test(a_quiet_worker_rests_also_when_its_brake_was_on),
 };
 TEST_MAIN_OVER_BROKERS(tests)

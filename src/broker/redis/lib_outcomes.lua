@@ -1,7 +1,7 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
 -- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua, lib_end.lua,
 -- `brake` (of the worker's host) and the set `ended`.
-local words = {u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 6}
+local words = {u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 6, n = 0}
 
 local function leave(id)
     leaving[#leaving + 1] = id
@@ -146,7 +146,10 @@ end
 
 -- Applies one that is not plain; what is to be answered.
 local function apply(kind, id, token, first)
-    if ended[id] then
+    if kind == 'n' then
+        count(0, 0)
+        return '0'
+    elseif ended[id] then
         return '1'
     end
     if finishes[kind] then

@@ -196,6 +196,9 @@ static quern_status put_outcome(struct qn_talk *talk, const struct qn_outcome *o
         return QUERN_OK;
     case QN_CRASH:
         return put_crash(talk, outcome, err);
+    case QN_ENDED:
+        put_head(talk, "n", outcome->run);
+        return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_INVALID, "no such outcome");
 }

@@ -10,6 +10,7 @@
 --      ("": as it is)
 --   a: archived; message
 --   g: given back; cause
+--   n: it ended, its task was done before it began: nothing but the brake is concerned
 --   x: crashed; cause, 1 if it had started, message ("": as it is), in words, how long it lived in
 --      ms, 1 if no attempts are left
 -- Reply: for each outcome, the plain ones first, 0 applied, 1 stale, 2 salvaged, 3 archived. Starts

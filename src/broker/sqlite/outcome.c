@@ -274,6 +274,10 @@ quern_status qn_outcome_apply(struct qn_ledger *ledger, const struct qn_outcome 
         return apply_give_back(ledger, outcome, ret_applied, err);
     case QN_CRASH:
         return apply_crash(ledger, queue, outcome, ret_applied, err);
+    case QN_ENDED:
+        qn_ledger_count(ledger, queue, 0, 0);
+        *ret_applied = QN_APPLIED;
+        return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_INVALID, "no such outcome");
 }
