@@ -125,6 +125,7 @@ local function solo_read(text)
         lock.rest = 0
     end
     if lock.since > now_ms then -- the clock went back
+        lock.until_ms = math.max(lock.until_ms - (lock.since - now_ms), 0)
         lock.since, lock.rest = now_ms, 0
     end
     return lock
@@ -134,8 +135,21 @@ local function solo_text(lock)
     return string.format('%.0f %.0f %.0f ', lock.since, lock.until_ms, lock.rest) .. lock.owner
 end
 
+-- How long ago it was last taken or kept; and how much of that counts: none where the clock went back
+-- or on by more than the lock lasts, since then it was set.
+local function solo_age(lock)
+    local age = now_ms - (lock.until_ms - SOLO_MS)
+    return age, age >= 0 and age <= SOLO_MS and age or 0
+end
+
+local function solo_keep(lock)
+    local age, counted = solo_age(lock)
+    lock.since, lock.until_ms = lock.since + age - counted, now_ms + SOLO_MS
+end
+
 -- It is returned, and the queue rests as long as it was held, and so much longer.
 local function solo_return(lock, more_ms)
-    lock.rest = now_ms + now_ms - lock.since + more_ms
+    local _, counted = solo_age(lock)
+    lock.rest = now_ms + math.max(lock.until_ms - SOLO_MS - lock.since, 0) + counted + more_ms
     lock.since, lock.until_ms, lock.owner = now_ms, 0, ''
 end

@@ -134,7 +134,7 @@ function rare.step(kept)
             try('ZREM', KEYS[number] .. 'lease', '')
             return true
         end
-        lock.until_ms = now_ms + SOLO_MS
+        solo_keep(lock)
         rare.solo_out = number
         put_lock(number)
         rare.solo = number

@@ -59,7 +59,8 @@ quern_status qn_solo_keep(struct qn_ledger *ledger, struct qn_ledger_queue *queu
     queue->solo.until_ms = ledger->now_ms + QN_SOLO_MS;
     struct qn_query query = qn_query_start(ledger->conn, sql_solo_keep);
     qn_query_int(&query, queue->no);
-    qn_query_int(&query, queue->solo.until_ms);
+    qn_query_int(&query, ledger->now_ms);
+    qn_query_int(&query, QN_SOLO_MS);
     return qn_query_run(&query, NULL, err);
 }
 
@@ -70,6 +71,7 @@ quern_status qn_solo_return(struct qn_conn *conn, const char *worker_id, int64_t
     qn_query_text(&query, worker_id);
     qn_query_int(&query, now_ms);
     qn_query_int(&query, extra_ms);
+    qn_query_int(&query, QN_SOLO_MS);
     return qn_query_run(&query, NULL, err);
 }
 
@@ -79,9 +81,15 @@ quern_status qn_solo_end(struct qn_ledger *ledger, struct qn_ledger_queue *queue
     if (lock->state != QN_SOLO_OURS) {
         return QUERN_OK;
     }
-    int64_t held_ms = ledger->now_ms - lock->since_ms;
     lock->state = QN_SOLO_FREE;
-    lock->rest_ms = ledger->now_ms + (held_ms > 0 ? held_ms : 0);
+    lock->since_ms = ledger->now_ms;
     ledger->wake = true;
-    return qn_solo_return(ledger->conn, ledger->worker_id, ledger->now_ms, 0, err);
+    quern_status status = qn_solo_return(ledger->conn, ledger->worker_id, ledger->now_ms, 0, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_query query = qn_query_start(ledger->conn, sql_solo_rest);
+    qn_query_int(&query, queue->no);
+    lock->rest_ms = qn_query_row(&query) ? qn_query_column_sane(&query, 0) : 0;
+    return qn_query_finish(&query, err);
 }

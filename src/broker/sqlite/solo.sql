@@ -4,15 +4,23 @@
 UPDATE quern_queue SET solo_owner = ?2, solo_since_ms = ?3, solo_until_ms = ?4, solo_rest_ms = 0
 WHERE no = ?1;
 
+-- The lock was last taken or kept at solo_until_ms - ?3. Where the clock went back since, or on by
+-- more than ?3, it was set, and solo_since_ms goes with it: else the queue would rest that long.
 -- name: solo_keep
-UPDATE quern_queue SET solo_until_ms = ?2 WHERE no = ?1;
+UPDATE quern_queue SET solo_until_ms = ?2 + ?3, solo_since_ms = solo_since_ms +
+    iif(?2 - (solo_until_ms - ?3) BETWEEN 0 AND ?3, 0, ?2 - (solo_until_ms - ?3))
+WHERE no = ?1;
 
--- All that this worker has; it is held against the queue that a death costs ?3 more. A clock that
--- went back says nothing about how long that was; when it goes back later, the rest is over.
+-- All that this worker has; it is held against the queue that a death costs ?3 more. What a clock
+-- says that was set (see solo_keep) is not counted; when it goes back later, the rest is over.
 -- name: solo_return
 UPDATE quern_queue SET solo_owner = '', solo_since_ms = ?2, solo_until_ms = 0,
-    solo_rest_ms = ?2 + iif(solo_since_ms BETWEEN 1 AND ?2, ?2 - solo_since_ms, 0) + ?3
+    solo_rest_ms = ?2 + ?3 + max(solo_until_ms - ?4 - solo_since_ms, 0) +
+        iif(?2 - (solo_until_ms - ?4) BETWEEN 0 AND ?4, ?2 - (solo_until_ms - ?4), 0)
 WHERE solo_owner = ?1;
+
+-- name: solo_rest
+SELECT solo_rest_ms FROM quern_queue WHERE no = ?1;
 
 -- How much the most charged pending task is charged, 4 at most.
 -- name: solo_level

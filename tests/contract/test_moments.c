@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* test_moments.c - every moment that a broker keeps, while the wall clock is an hour ahead or
+ * behind for a moment and comes back: nothing waits for that hour, nothing is early by it.
+ *
+ * Delays stand in test_forward.c, leases in test_extend.c, the brake in test_brake.c, the archive
+ * in test_prune.c. */
+#include "lib_contract.h"
+
+enum { HOUR_MS = 3600000, SLOTS = 8 };
+
+/* --- The solo lock --------------------------------------------------------------------- */
+
+/* Leaves task "alone" pending, charged so often that it must run alone. */
+static void charge(struct contract *c)
+{
+    const struct contract_worker dead = {.id = "doomed", .is_dead = true};
+    contract_put(c, "default", "alone");
+    for (int i = 0; i < 3; i++) {
+        struct qn_leased *run = NULL;
+        contract_announce_as(c->broker, &dead);
+        assert_int_equal(contract_lease_as(c, &dead, "default", 1, &run), 1);
+        qn_leased_free(run);
+        assert_int_equal(contract_recover(c, "default"), 1);
+        contract_advance(c, QN_CHARGED_MORE_MS);
+        (void)contract_forward(c, "default", NULL);
+    }
+}
+
+/* True: the solo lock is the worker's. */
+static bool ask(struct contract *c, const char *worker_id, enum qn_solo solo)
+{
+    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_exchange exchange = {.queues = &turn,
+                                   .queue_count = 1,
+                                   .worker_id = worker_id,
+                                   .isolation.slots = SLOTS,
+                                   .solo = solo};
+    (void)contract_exchange(c, &exchange, NULL, NULL);
+    return solo != QN_SOLO_END && exchange.solo_queue == 0;
+}
+
+/* Asks for the lock, holds it for 2 s and returns it, while the wall clock is set at each step. */
+static void rest_after(struct contract *c, int64_t before_ms, int64_t kept_ms, int64_t after_ms)
+{
+    contract_jump(c, before_ms);
+    assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_ASK));
+    contract_jump(c, kept_ms);
+    contract_advance(c, 1000);
+    assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_KEEP));
+    contract_jump(c, after_ms);
+    contract_advance(c, 1000);
+    (void)ask(c, CONTRACT_WORKER, QN_SOLO_END);
+    contract_jump(c, -before_ms - kept_ms - after_ms);
+    contract_advance(c, 2000);
+    assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_ASK));
+    (void)ask(c, CONTRACT_WORKER, QN_SOLO_END);
+    contract_advance(c, 2000);
+}
+
+static void clock_that_was_wrong_for_a_moment_makes_no_rest_longer(struct contract *c)
+{
+    charge(c);
+    for (int sign = -1; sign <= 1; sign += 2) {
+        rest_after(c, sign * HOUR_MS, 0, 0);
+        rest_after(c, 0, sign * HOUR_MS, 0);
+        rest_after(c, 0, 0, sign * HOUR_MS);
+        rest_after(c, sign * HOUR_MS, -sign * HOUR_MS, 0);
+        rest_after(c, sign * HOUR_MS, 0, -sign * HOUR_MS);
+        rest_after(c, 0, sign * HOUR_MS, -sign * HOUR_MS);
+    }
+}
+
+static void lock_whose_dead_owner_nobody_saw_for_hours_makes_no_longer_rest(struct contract *c)
+{
+    const struct contract_worker dead = {.id = "dead", .is_dead = true};
+    charge(c);
+    contract_announce_as(c->broker, &dead);
+    assert_true(ask(c, "dead", QN_SOLO_ASK));
+    contract_advance(c, 5 * HOUR_MS);
+    (void)contract_recover(c, "default");
+    contract_advance(c, QN_SOLO_MS + QN_SOLO_DEATH_MS);
+    assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_ASK));
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST(clock_that_was_wrong_for_a_moment_makes_no_rest_longer),
+    CONTRACT_TEST(lock_whose_dead_owner_nobody_saw_for_hours_makes_no_longer_rest),
+};
+
+CONTRACT_MAIN(tests)
