@@ -61,40 +61,47 @@ static void put(struct line *line, const char *data, size_t size)
     }
 }
 
-/* C1 in UTF-8: a terminal may obey it as it obeys an escape. */
-static bool is_c1(const char *at)
+/* How the character is written between quotes; its size if it needs no escape, and then *out is
+ * empty. Invalid UTF-8 has been replaced. */
+static size_t escape(const char *at, char out[8])
 {
-    return (unsigned char)at[0] == 0xc2 && (unsigned char)at[1] >= 0x80 &&
-           (unsigned char)at[1] < 0xa0;
+    uint32_t code = 0;
+    size_t size = qn_utf8_at(at, &code);
+    const char *letter = code == '\n' ? "n" : code == '\r' ? "r" : code == '\t' ? "t" : NULL;
+    out[0] = '\0';
+    if (letter != NULL) {
+        (void)snprintf(out, 8, "\\%s", letter);
+    } else if (code == '"' || code == '\\') {
+        (void)snprintf(out, 8, "\\%c", (char)code);
+    } else if (qn_code_is_unsafe(code)) {
+        (void)snprintf(out, 8, "\\u%04x", (unsigned)code);
+    }
+    return size > 0 ? size : 1;
 }
 
+/* Cut at VALUE_SIZE_MAX also where escapes make it longer: the fields behind it need room, too. */
 static void put_escaped(struct line *line, const char *text)
 {
-    for (const char *at = text; *at != '\0'; at++) {
-        unsigned char byte = (unsigned char)*at;
-        char escape[8] = {'\\', *at};
-        if (byte == '\n' || byte == '\r' || byte == '\t') {
-            escape[1] = byte == '\n' ? 'n' : byte == '\r' ? 'r' : 't';
-            put(line, escape, 2);
-        } else if (byte == '"' || byte == '\\') {
-            put(line, escape, 2);
-        } else if (byte < ' ' || byte == 0x7f || is_c1(at)) {
-            at += byte == 0xc2 ? 1 : 0;
-            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned char)*at);
-            put(line, escape, 6);
-        } else {
-            put(line, at, 1);
+    size_t left = VALUE_SIZE_MAX;
+    char escaped[8];
+    while (*text != '\0') {
+        size_t size = escape(text, escaped);
+        const char *shown = escaped[0] != '\0' ? escaped : text;
+        size_t shown_size = escaped[0] != '\0' ? strlen(escaped) : size;
+        if (shown_size > left) {
+            return;
         }
+        put(line, shown, shown_size);
+        left -= shown_size;
+        text += size;
     }
 }
 
+/* What no reader can take for anything but a text: so no blanks of other scripts either. */
 static bool is_plain(const char *text)
 {
-    bool plain = text[0] != '\0' && text[strspn(text, "-0123456789")] != '\0';
-    for (const char *at = text; *at != '\0' && plain; at++) {
-        plain = (unsigned char)*at > ' ' && strchr("\"\\=\x7f", *at) == NULL && !is_c1(at);
-    }
-    return plain;
+    return qn_str_is_plain(text) && strpbrk(text, "\"\\=") == NULL &&
+           text[strspn(text, "-0123456789")] != '\0';
 }
 
 static void put_value(struct line *line, const char *text)

@@ -97,6 +97,19 @@ size_t qn_utf8_sanitize(const char *data, size_t size, char *out, size_t out_siz
     return written;
 }
 
+size_t qn_utf8_at(const char *text, uint32_t *ret_code)
+{
+    size_t bad;
+    return decode((const unsigned char *)text, strnlen(text, 4), ret_code, &bad);
+}
+
+bool qn_code_is_unsafe(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
+           code == 0x061c || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
 /* White space as Unicode's White_Space property lists it. */
 static bool is_space(uint32_t code)
 {

@@ -29,14 +29,20 @@ static size_t unescape(const char **at, char *out)
     if (kind == 'u' && strlen(*at) >= 4) {
         memcpy(digits, *at, 4);
         *at += 4;
-        unsigned long point = strtoul(digits, NULL, 16); /* of C0, DEL or C1 */
+        unsigned long point = strtoul(digits, NULL, 16); /* never NUL, below 0x10000 */
         if (point < 0x80) {
             out[0] = (char)point;
             return 1;
         }
-        out[0] = (char)(0xc0 | (point >> 6 & 0x1f));
-        out[1] = (char)(0x80 | (point & 0x3f));
-        return 2;
+        if (point < 0x800) {
+            out[0] = (char)(0xc0 | point >> 6);
+            out[1] = (char)(0x80 | (point & 0x3f));
+            return 2;
+        }
+        out[0] = (char)(0xe0 | (point >> 12 & 0x0f));
+        out[1] = (char)(0x80 | (point >> 6 & 0x3f));
+        out[2] = (char)(0x80 | (point & 0x3f));
+        return 3;
     }
     out[0] = (char)(kind == 'n' ? '\n' : kind == 'r' ? '\r' : kind == 't' ? '\t' : kind);
     return 1;

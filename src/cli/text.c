@@ -33,14 +33,6 @@ static size_t decode(const char *text, size_t size, uint32_t *ret_point)
     return length;
 }
 
-/* Control characters, line separators and the marks that turn the reading direction. */
-static bool is_unsafe(uint32_t point)
-{
-    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x200e || point == 0x200f ||
-           point == 0x061c || (point >= 0x2028 && point <= 0x202e) ||
-           (point >= 0x2066 && point <= 0x2069);
-}
-
 static quern_status append_escape(struct qn_buf *out, uint32_t point)
 {
     switch (point) {
@@ -65,7 +57,7 @@ static quern_status append_safe(struct qn_buf *out, const char *data, size_t siz
         if (length == 0) {
             status = qn_buf_printf(out, "\\x%02x", (unsigned char)data[at]);
             length = 1;
-        } else if (is_unsafe(point)) {
+        } else if (qn_code_is_unsafe(point)) {
             status = append_escape(out, point);
         } else {
             status = qn_buf_append(out, data + at, length);

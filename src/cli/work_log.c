@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/str.h"
 #include "cli/logfmt.h"
 #include "cli/output.h"
 
@@ -117,6 +118,22 @@ static void add_text(struct qn_buf *out, const struct qn_work_log *log, const ch
     qn_free(rest);
 }
 
+/* JSON itself escapes C0 only; the others could break or turn the line, and stand in strings. */
+static void add_json_text(struct qn_buf *out, const char *text)
+{
+    while (*text != '\0') {
+        uint32_t code = 0;
+        size_t size = qn_utf8_at(text, &code);
+        quern_status status = size > 0 && qn_code_is_unsafe(code)
+                                  ? qn_buf_printf(out, "\\u%04x", (unsigned)code)
+                                  : qn_buf_append(out, text, size > 0 ? size : 1);
+        if (status != QUERN_OK) {
+            qn_cli_nomem();
+        }
+        text += size > 0 ? size : 1;
+    }
+}
+
 static void add_json(struct qn_buf *out, const char *at, const char *level, const char *line)
 {
     json_t *object = qn_cli_must(json_pack("{s:s,s:s}", "ts", at, "level", level));
@@ -129,7 +146,7 @@ static void add_json(struct qn_buf *out, const char *at, const char *level, cons
         qn_free(field.value);
     }
     char *text = qn_cli_must(json_dumps(object, JSON_COMPACT));
-    add(out, text);
+    add_json_text(out, text);
     free(text);
     json_decref(object);
 }

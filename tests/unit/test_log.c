@@ -55,8 +55,12 @@ static void no_text_forges_a_field_or_a_line(void **state)
         {"\x1b[31mred", "\"\\u001b[31mred\""},
         {"\x7f", "\"\\u007f\""},
         {"c1 \xc2\x9b", "\"c1 \\u009b\""},
-        {"\xc3\xa4\xe2\x82\xac", "\xc3\xa4\xe2\x82\xac"},
-        {"\xff", "\xef\xbf\xbd"},
+        {"\xc3\xa4\xe2\x82\xac", "\"\xc3\xa4\xe2\x82\xac\""},
+        {"x\xc2\xa0z", "\"x\xc2\xa0z\""}, /* a blank for some readers */
+        {"\xff", "\"\xef\xbf\xbd\""},
+        {"\xe2\x80\xa8next", "\"\\u2028next\""}, /* many readers break a line there */
+        {"\xe2\x80\xaegnp", "\"\\u202egnp\""},
+        {"\xe2\x81\xa6-\xd8\x9c", "\"\\u2066-\\u061c\""},
     };
     struct seen seen = {.count = 0};
     struct qn_log log;
@@ -79,12 +83,18 @@ static void a_line_that_is_too_long_stays_whole_field_by_field(void **state)
     qn_log_init(&log, keep, &seen);
     memset(text, '\x01', sizeof text - 1); /* six bytes each when shown */
     text[sizeof text - 1] = '\0';
-    QN_LOG(&log, QUERN_LOG_INFO, "m", QN_LOG_TEXT("first", "1st"), QN_LOG_TEXT("long", text));
-    assert_string_equal(seen.line, "msg=m first=1st cut=1");
+    QN_LOG(&log, QUERN_LOG_INFO, "m", QN_LOG_TEXT("long", text), QN_LOG_TEXT("b", "end"));
+    assert_non_null(strstr(seen.line, " b=end"));
+    assert_true(strlen(seen.line) < 1100); /* of whole escapes */
+    assert_non_null(strstr(seen.line, "\\u0001\" b=end"));
     memset(text, 'x', sizeof text - 1);
     QN_LOG(&log, QUERN_LOG_INFO, "m", QN_LOG_TEXT("a", text), QN_LOG_TEXT("b", "end"));
     assert_non_null(strstr(seen.line, " b=end"));
     assert_true(strlen(seen.line) < 1100);
+    QN_LOG(&log, QUERN_LOG_INFO, "m", QN_LOG_TEXT("a", text), QN_LOG_TEXT("b", text),
+           QN_LOG_TEXT("c", text), QN_LOG_TEXT("d", text), QN_LOG_TEXT("e", "end"));
+    assert_non_null(strstr(seen.line, "x cut=1"));
+    assert_null(strstr(seen.line, " d="));
     qn_log_finish(&log);
 }
 
