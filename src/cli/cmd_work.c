@@ -451,15 +451,16 @@ static int run(struct qn_cli *cli)
     qn_work_signal_await();
     bool reloads = on_hup != NULL && strcmp(on_hup, "reload") == 0;
     if (reloads) {
-        qn_work_signal_reload_on_hup();
+        qn_work_signal_reload_on_hup(&work->log);
     }
-    if (on_hup != NULL && !reloads && strcmp(on_hup, "drain") != 0) {
-        exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
-    } else if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
+    if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
         exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
+    } else if (on_hup != NULL && !reloads && strcmp(on_hup, "drain") != 0) {
+        exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
     } else {
         exit_code = work_with(work);
     }
+    qn_work_signal_reload_end();
     cli->on_say = NULL;
     qn_work_log_finish(&work->log);
     for (size_t i = 0; i < work->queue_count; i++) {

@@ -67,6 +67,10 @@ int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
     (void)vsnprintf(line, sizeof line, format, list);
     va_end(list);
     qn_cli_hide_passwords(cli, line, shown, sizeof shown);
+    if (cli->on_say != NULL) { /* one line of a log, whatever its format */
+        say_fault(cli, "%s; see: quern %s --help", shown, cli->where);
+        return QN_EXIT_USAGE;
+    }
     say_fault(cli, "%s", shown);
     (void)fprintf(stderr, "see: quern%s%s --help\n", cli->where[0] == '\0' ? "" : " ", cli->where);
     return QN_EXIT_USAGE;
@@ -84,7 +88,11 @@ void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err)
 {
     say_fault(cli, "%s", err->text);
     if (err->code == QUERN_E_BROKER && strstr(err->text, "NOPERM") != NULL) {
-        (void)fprintf(stderr, "this is enough: %s\n", acl_advice);
+        if (cli->on_say != NULL) {
+            say_fault(cli, "this is enough: %s", acl_advice);
+        } else {
+            (void)fprintf(stderr, "this is enough: %s\n", acl_advice);
+        }
     }
 }
 

@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /* work_signal.c - hands signals to the worker.
  *
- * A handler has no argument, so the worker it steers is the one static of the program. It is set
+ * A handler has no argument, so the worker it steers is a static of the program. It is set
  * before the handlers are installed and cleared after they are removed; what is called of the
  * worker is async-signal-safe. HUP and QUIT that were ignored when the program was started (nohup)
  * stay ignored. */
 #include "cli/work_signal.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 
 static quern_worker *_Atomic steered;
+
+/* With --on-hup reload. */
+static struct {
+    sem_t asked;
+    atomic_bool ended;
+    pthread_t thread;
+    bool runs;
+} reload;
 
 /* Only if there is a worker, and errno as it was. */
 static void steer(void (*act)(quern_worker *worker))
@@ -55,13 +64,27 @@ static void on_log_runs(int number)
 
 static void on_reload(int number)
 {
-    static const char text[] =
-        "quern: work: nothing to reload: no file that was given is read again;"
-        " start it anew to change its options\n";
     (void)number;
     int saved = errno;
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    (void)sem_post(&reload.asked);
     errno = saved;
+}
+
+/* A line of the log in its format, which a signal handler could not write. */
+static void *tell_reloads(void *user)
+{
+    struct qn_work_log *log = user;
+    for (;;) {
+        while (sem_wait(&reload.asked) != 0) {
+        }
+        if (atomic_load(&reload.ended)) {
+            return NULL;
+        }
+        qn_work_log_say(QUERN_LOG_INFO,
+                        "nothing to reload: no file that was given is read again; start it anew to "
+                        "change its options",
+                        log);
+    }
 }
 
 static const struct {
@@ -87,9 +110,26 @@ static void install(int number, void (*handler)(int))
     (void)sigaction(number, &action, NULL);
 }
 
-void qn_work_signal_reload_on_hup(void)
+/* The thread takes no signals: those that end the program are waited for by another one. */
+void qn_work_signal_reload_on_hup(struct qn_work_log *log)
 {
-    install(SIGHUP, on_reload);
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)sem_init(&reload.asked, 0, 0);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    reload.runs = pthread_create(&reload.thread, NULL, tell_reloads, log) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    install(SIGHUP, on_reload); /* without a thread it is only ignored */
+}
+
+void qn_work_signal_reload_end(void)
+{
+    if (reload.runs) {
+        atomic_store(&reload.ended, true);
+        (void)sem_post(&reload.asked);
+        (void)pthread_join(reload.thread, NULL);
+    }
 }
 
 /* Handlers, which do nothing without a worker, not SIG_IGN: commands would inherit that. */

@@ -7,10 +7,12 @@
 
 #include <signal.h>
 
+#include "cli/work_log.h"
 #include "quern/worker.h"
 
 /* From now on HUP does not stop or end; it says that there is nothing to reload. */
-void qn_work_signal_reload_on_hup(void);
+void qn_work_signal_reload_on_hup(struct qn_work_log *log);
+void qn_work_signal_reload_end(void); /* before the log is finished */
 /* TSTP, CONT and USR1 do no harm until there is a worker for them. */
 void qn_work_signal_await(void);
 void qn_work_signal_start(quern_worker *worker);

@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 
@@ -45,6 +46,34 @@ class LogTest(CliTest):
         line = [line for line in lines if "attempts are used up" in line["msg"]][0]
         self.assertEqual((line["type"], line["id"], line["level"]), (HOSTILE, "real", "warn"))
         self.assertIn("one\ntwo=2", line["error"])
+
+    def test_nothing_stored_breaks_or_turns_a_line_in_any_format(self):
+        self.enqueue("t\u2028level=error", "--retry", "0")
+        for name in ("json", "logfmt", "text"):
+            self.enqueue("t", "--retry", "0", "--id", f"of-{name}")
+            command = "*=printf 'a\\342\\200\\256b\\302\\233c\\342\\200\\251d\\177' >&2; exit 1"
+            text = self.quern("work", "--drain", "--exec", command, "--log-format", name).stderr
+            self.assertNotRegex(text, "[\x7f-\x9f\u2028-\u202e]", name)
+            self.assertEqual(text.splitlines(), text.rstrip("\n").split("\n"), name)
+            self.assertIn("of-" + name, text)
+            if name == "json":
+                lines = [json.loads(line) for line in text.splitlines()]
+                self.assertIn("t\u2028level=error", [line.get("type") for line in lines])
+                self.assertTrue([line for line in lines
+                                 if line.get("error", "").endswith("a\u202eb\x9bc\u2029d\x7f")])
+
+    def test_what_the_program_says_by_itself_is_a_line_of_the_format_too(self):
+        self.ok("db", "init") if lib_cli.BROKER == "sqlite" else None
+        worker = self.start("work", "--exec", "t=true", "--on-hup", "reload", "--log-format",
+                            "json")
+        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
+        worker.send_signal(signal.SIGHUP)
+        self.wait_until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
+        self.assertEqual(self.stop(worker), 0)
+        wrong = self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--log-format", "json",
+                           "--on-hup", "no")
+        for line in (self.read(worker.log_name) + wrong).splitlines():
+            self.assertIn("msg", json.loads(line))
 
     def test_unknown_format_is_a_usage_error(self):
         self.assertIn("logfmt", self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--log-format",
