@@ -9,9 +9,10 @@
  *              library copies what it needs before it returns.
  *   Ownership  _new and _open give you an object, _free takes it back; _free(NULL) does nothing.
  *              const char * results belong to the object they were read from.
- *   Threads    Said at each type. The library has no global state, prints nothing, reads no
- *              environment and sets no signal handler. After fork() the child opens its own
- * objects. Times      Durations are *_ms; moments are *_at_ms, milliseconds since the Unix epoch.
+ *   Threads    Said at each type. The library has no global state, prints nothing (but for the
+ *              warnings of a worker without on_log), reads no environment and sets no signal
+ *              handler. After fork() the child opens objects of its own.
+ *   Times      Durations are *_ms; moments are *_at_ms, milliseconds since the Unix epoch.
  */
 #ifndef QUERN_QUERN_H
 #define QUERN_QUERN_H

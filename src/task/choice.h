@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* choice.h - which queues the free slots of a worker are filled from (design.md 4.2). No I/O.
+/* choice.h - which queues the free slots of a worker are filled from. No I/O.
  *
  * Weighted: every slot draws a queue with P = weight / sum. The draws follow a smooth weighted
  * round robin that starts at a random point and goes on from exchange to exchange, so the first

@@ -6,8 +6,8 @@
  *               v            due                     v                             v
  *   +------> pending <------------------------- scheduled                     aggregating
  *   |           |  ^                                                                |
- *   | give-back |  +---------------- run by hand ---(scheduled, retry, archived, completed,
- * aggregating) | or crash  v
+ *   | give-back |  +-- run by hand -- (scheduled, retry, archived, completed, aggregating)
+ *   | or death  v
  *   +-------- active ---- failed or snoozed ----> retry ---- due ----> pending
  *               |  \------ out of attempts, poison, deadline -----> archived
  *               |---------- done, with retention -----------------> completed

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_worker_outcomes.c - what a handler says ends where design.md 4.1 says. */
+/* test_worker_outcomes.c - what a handler returns takes its task where enum
+ * qn_outcome_kind (broker.h) says. */
 #include "lib_worker.h"
 
 #include <stdlib.h>

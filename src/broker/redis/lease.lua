@@ -20,7 +20,7 @@
 --   both, and then with 2 "quern_opts;quern_past".
 --
 -- Of each queue `want` tasks are read, from the head on; what a queue could not give is redrawn
--- among the others (src/task/choice.c, design.md 4.2). Ids without task are dropped. A charged task
+-- among the others (src/task/choice.c). Ids without task are dropped. A charged task
 -- that may not run now is passed over (lib_charged.lua); where nobody has noted yet that there are
 -- any the part ends before it. A task past its deadline, where our own fields tell it, does not
 -- count for the room: the caller archives it.

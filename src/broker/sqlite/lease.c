@@ -2,9 +2,10 @@
 /* lease.c - takes runs for a worker: the second half of an exchange.
  *
  * First all runs are picked (pick.c), queue by queue, each queue from where the last reading ended:
- * its quota, then what other queues could not fill (design.md 4.2). When many tasks were past their
- * deadline, taking ends early, so that the transaction stays short, and the caller is told so. Then
- * the runs, in the order in which the caller gets them, are given their tokens and written. */
+ * its quota, then what other queues could not fill (src/task/choice.h). When many tasks were past
+ * their deadline, taking ends early, so that the transaction stays short, and the caller is told
+ * so. Then the runs, in the order in which the caller gets them, are given their tokens and
+ * written. */
 #include <string.h>
 
 #include "base/assert.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* outcome.c - applies the outcome of one finished run (design.md 4.1).
+/* outcome.c - applies the outcome of one finished run (enum qn_outcome_kind, broker.h).
  *
  * Each kind is one statement that names row, token and state: where it changes nothing the lease
  * was lost, and the outcome is stale. Only success is worth salvaging then, and only if the task
