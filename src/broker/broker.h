@@ -137,7 +137,7 @@ enum qn_outcome_kind {
 struct qn_outcome {
     const struct qn_leased *run;
     enum qn_outcome_kind kind;
-    bool started;       /* crash: whether the handler had started */
+    bool started;       /* its handler was called; else its end releases no brake */
     quern_cause cause;  /* give-back and crash: why the next run will happen */
     int64_t delay_ms;   /* retry, snooze and aside */
     int64_t lived_ms;   /* crash: how long the run lived */

@@ -102,6 +102,23 @@ static void run_that_is_put_aside_leaves_the_row(struct contract *c)
     assert_int_equal(c->deaths, 3);
 }
 
+/* Cancelled, or past its deadline, before its handler was called: that says nothing of the host. */
+static void run_that_never_started_leaves_the_row(struct contract *c)
+{
+    const enum qn_outcome_kind kinds[] = {QN_SNOOZE, QN_ARCHIVE, QN_CANCEL};
+    struct qn_leased *runs[TEST_COUNT(kinds)];
+    contract_put_many(c, "default", "a", TEST_COUNT(kinds));
+    assert_int_equal(contract_lease(c, "default", TEST_COUNT(kinds), runs), TEST_COUNT(kinds));
+    die_many(c, "bad", 3);
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
+        const struct qn_outcome outcome = {
+            .run = runs[i], .kind = kinds[i], .delay_ms = 60000, .error = "cancelled"};
+        assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
+        assert_int_equal(c->deaths, 3);
+        qn_leased_free(runs[i]);
+    }
+}
+
 static void probe_that_is_put_aside_makes_room_for_the_next(struct contract *c)
 {
     brake(c);
@@ -158,7 +175,7 @@ static void success_elsewhere_leaves_the_brake(struct contract *c)
     brake(c);
     contract_put_many(c, "default", "a", 2);
     struct qn_leased *run = take_on(c, ELSEWHERE);
-    struct qn_outcome outcome = {.run = run, .kind = QN_DONE};
+    struct qn_outcome outcome = {.run = run, .kind = QN_DONE, .started = true};
     struct qn_exchange exchange = {.outcomes = &outcome, .outcome_count = 1, .host = ELSEWHERE};
     enum qn_applied applied = QN_STALE;
     assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);
@@ -225,7 +242,7 @@ static void run_of_a_leaving_worker_leaves_the_brake(struct contract *c)
 {
     struct qn_leased *old = contract_start(c, "old");
     brake(c);
-    struct qn_outcome outcome = {.run = old, .kind = QN_DONE};
+    struct qn_outcome outcome = {.run = old, .kind = QN_DONE, .started = true};
     struct qn_exchange exchange = {.outcomes = &outcome, .outcome_count = 1, .is_leaving = true};
     enum qn_applied applied = QN_STALE;
     assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);
@@ -391,6 +408,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(run_whose_task_was_settled_before_ends_the_row),
     CONTRACT_TEST(given_back_run_leaves_the_row),
     CONTRACT_TEST(run_that_is_put_aside_leaves_the_row),
+    CONTRACT_TEST(run_that_never_started_leaves_the_row),
     CONTRACT_TEST(probe_that_is_put_aside_makes_room_for_the_next),
     CONTRACT_TEST(success_that_came_too_late_leaves_the_row),
     CONTRACT_TEST(salvaged_success_ends_the_row),

@@ -36,7 +36,7 @@ static void end_one_well(struct contract *c, const char *host)
     contract_put(c, "default", "good");
     assert_int_equal(contract_lease_as(c, &worker, "default", 1, &run), 1);
     assert_string_equal(run->task.id, "good");
-    struct qn_outcome outcome = {.run = run, .kind = QN_DONE};
+    struct qn_outcome outcome = {.run = run, .kind = QN_DONE, .started = true};
     struct qn_exchange exchange = {
         .outcomes = &outcome, .outcome_count = 1, .worker_id = worker.id, .host = host};
     assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);
@@ -219,7 +219,7 @@ static void success_of_a_leaving_worker_convicts_nobody(struct contract *c)
     crash(c, contract_take_id(c, "default", "a"), true);
     contract_advance(c, 1);
     struct qn_leased *good = contract_start(c, "good");
-    struct qn_outcome outcome = {.run = good, .kind = QN_DONE};
+    struct qn_outcome outcome = {.run = good, .kind = QN_DONE, .started = true};
     struct qn_exchange exchange = {.outcomes = &outcome, .outcome_count = 1, .is_leaving = true};
     enum qn_applied applied = QN_STALE;
     assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);

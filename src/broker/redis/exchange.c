@@ -73,9 +73,7 @@ static quern_status add_cleanup(struct qn_talk *talk, const struct qn_taking *ta
                                 quern_error *err)
 {
     const struct qn_leased *starts[QN_BATCH_MAX];
-    /* What is put away here says nothing of the host. */
-    struct qn_exchange part = {
-        .worker_id = taking->exchange->worker_id, .starts = starts, .is_leaving = true};
+    struct qn_exchange part = {.starts = starts};
     struct qn_outcomes outcomes;
     size_t done = 0;
     part.start_count = find_starts(taking, starts);

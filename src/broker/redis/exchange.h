@@ -17,7 +17,8 @@ struct qn_outcomes {
     const void *plan;     /* which outcome is where; in the talk's arena, outcome.c knows */
 };
 /* Appends one script `outcome` per queue that has outcomes or starts in the exchange; only
- * exchange->stamp, outcomes, starts and worker_id are looked at. Sequence 0: not remembered. */
+ * exchange->stamp, outcomes, starts, host and is_leaving are looked at. Sequence 0: not remembered.
+ */
 QUERN_NODISCARD quern_status qn_outcomes_add(struct qn_talk *talk,
                                              const struct qn_exchange *exchange,
                                              struct qn_outcomes *ret_outcomes, quern_error *err);
@@ -42,7 +43,7 @@ struct qn_unreadable {
 };
 /* Appends one script per task that archives it, where Go can read it, if the token is still valid;
  * the replies do not matter: what stays keeps its lease until that lapses. Of the exchange its
- * stamp is looked at, which is 0, and what it says of the worker. */
+ * stamp is looked at, which is 0, and the host of the worker. */
 QUERN_NODISCARD quern_status qn_unreadable_add(struct qn_talk *talk,
                                                const struct qn_exchange *exchange,
                                                const struct qn_unreadable *tasks, size_t count,

@@ -12,7 +12,7 @@ local processed, failed = 0, 0
 -- Fields of quern:meta and their new texts, brakes and the solo lock; and commands for what only
 -- helps: one that fails stops nothing.
 local meta_sets, notes = nil, nil
--- Whether any run ended otherwise than by the death of its process.
+-- Whether any run that had started ended otherwise than by the death of its process.
 local any_ended = false
 
 local function count(processed_more, failed_more)

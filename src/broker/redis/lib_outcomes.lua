@@ -1,7 +1,7 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
 -- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua, lib_end.lua,
 -- `brake` (of the worker's host) and the set `ended`.
-local words = {u = 1, e = 1, c = 4, r = 4, a = 1, g = 1, x = 6, n = 0}
+local words = {u = 1, e = 1, c = 4, r = 4, a = 1, o = 1, g = 1, x = 6, n = 0}
 
 local function leave(id)
     leaving[#leaving + 1] = id
@@ -120,6 +120,11 @@ function ends.a(id, _, first, past)
     count(1, 1)
     return '0'
 end
+function ends.o(...)
+    local answer = ends.a(...)
+    any_ended = false
+    return answer
+end
 function ends.g(id, token, first, past, run, place)
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first]), 0, '0'
     plan_back(id, place, fence_of(token), past, run.since ~= '0' and run.since or token)
@@ -163,8 +168,8 @@ local function apply(kind, id, token, first)
     return ends[kind](id, token, first, past, run, place)
 end
 
--- In the order in which they are told, a run that ended otherwise releases the brake, unless the
--- worker is leaving.
+-- In the order in which they are told, a run that had started and ended otherwise than by a death
+-- releases the brake, unless the worker is leaving.
 local function apply_next(kind, id, token, first)
     any_ended = false
     local answer = apply(kind, id, token, first)

@@ -105,7 +105,7 @@ static quern_status put_later(struct qn_talk *talk, const struct qn_outcome *out
     qn_talk_int(talk, failed  ? QUERN_CAUSE_RETRY
                       : aside ? outcome->run->cause
                               : QUERN_CAUSE_SNOOZE);
-    qn_talk_text(talk, failed ? "1" : aside ? "2" : "0");
+    qn_talk_text(talk, failed ? "1" : aside || !outcome->started ? "2" : "0");
     if (failed || outcome->error != NULL) {
         return put_message(talk, outcome, err);
     }
@@ -169,7 +169,7 @@ static quern_status put_archive(struct qn_talk *talk, const struct qn_outcome *o
 {
     struct qn_outcome archive = *outcome;
     archive.kind = QN_ARCHIVE; /* no retry follows that would be counted */
-    put_head(talk, "a", outcome->run);
+    put_head(talk, outcome->started ? "a" : "o", outcome->run);
     return put_message(talk, &archive, err);
 }
 
@@ -377,7 +377,7 @@ quern_status qn_unreadable_add(struct qn_talk *talk, const struct qn_exchange *e
         }
         if (status == QUERN_OK) {
             begin_queue(talk, &alone, tasks[i].queue, 0, &plan);
-            qn_talk_text(talk, "a");
+            qn_talk_text(talk, "o");
             qn_talk_bytes(talk, tasks[i].id, tasks[i].id_size);
             qn_talk_uint(talk, tasks[i].token);
             qn_talk_bytes(talk, bytes.data, bytes.size);

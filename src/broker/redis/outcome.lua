@@ -6,9 +6,10 @@
 --   u: done; lock
 --   e: dropped; lock
 --   c: completed; lock, retention in ms, 1 if there is a result, the result
---   r: to retry; delay in ms, cause, 1 if it counts as failed, 2 if it was only put aside, message
---      ("": as it is)
+--   r: to retry; delay in ms, cause, 1 if it counts as failed, 2 if it was put aside or had not
+--      started, message ("": as it is)
 --   a: archived; message
+--   o: archived before it had started; message
 --   g: given back; cause
 --   n: it ended, its task was done before it began: nothing but the brake is concerned
 --   x: crashed; cause, 1 if it had started, message ("": as it is), in words, how long it lived in

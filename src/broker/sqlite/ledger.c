@@ -97,12 +97,15 @@ quern_status qn_ledger_queue(struct qn_ledger *ledger, const char *name,
     return status;
 }
 
-void qn_ledger_count(struct qn_ledger *ledger, struct qn_ledger_queue *queue, int64_t processed,
-                     int64_t failed)
+void qn_ledger_count(struct qn_ledger_queue *queue, int64_t processed, int64_t failed)
 {
     queue->processed += processed;
     queue->failed += failed;
     queue->changed = queue->changed || processed > 0;
+}
+
+void qn_ledger_release(struct qn_ledger *ledger, struct qn_ledger_queue *queue)
+{
     if (ledger->is_leaving && !QN_BUG(LEAVING_WORKER_RELEASES)) {
         return;
     }

@@ -48,9 +48,10 @@ void qn_ledger_finish(struct qn_ledger *ledger);
 /* Finds the queue or reads it in. *ret_queue is valid until the next call. */
 QUERN_NODISCARD quern_status qn_ledger_queue(struct qn_ledger *ledger, const char *name,
                                              struct qn_ledger_queue **ret_queue, quern_error *err);
-/* A run ended otherwise than by a death, which releases the brake; counts may be 0. */
-void qn_ledger_count(struct qn_ledger *ledger, struct qn_ledger_queue *queue, int64_t processed,
-                     int64_t failed);
+/* Adds to the counters of the queue. */
+void qn_ledger_count(struct qn_ledger_queue *queue, int64_t processed, int64_t failed);
+/* A run that had started ended otherwise than by a death: the brake is released. */
+void qn_ledger_release(struct qn_ledger *ledger, struct qn_ledger_queue *queue);
 /* A task will become due; wakes sleepers if it is before all others of its queue. */
 QUERN_NODISCARD quern_status qn_ledger_due(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
                                            int64_t at_ms, quern_error *err);

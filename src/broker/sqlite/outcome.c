@@ -50,6 +50,17 @@ static quern_status finish(struct qn_query *query, bool *ret_changed, quern_erro
     return status;
 }
 
+/* Counts an end that is no death. One before the start says nothing of the host. */
+static void count(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+                  const struct qn_outcome *outcome, bool failed)
+{
+    bool counts = outcome->kind != QN_SNOOZE && outcome->kind != QN_ASIDE;
+    qn_ledger_count(queue, counts ? 1 : 0, failed ? 1 : 0);
+    if (outcome->started && outcome->kind != QN_ASIDE) {
+        qn_ledger_release(ledger, queue);
+    }
+}
+
 static quern_status delete_task(struct qn_ledger *ledger, const struct qn_outcome *outcome,
                                 const char *sql, bool *ret_changed, quern_error *err)
 {
@@ -87,7 +98,7 @@ static quern_status finish_task(struct qn_ledger *ledger, struct qn_ledger_queue
              : delete_task(ledger, outcome, salvage ? sql_salvage_delete : sql_outcome_delete,
                            ret_changed, err);
     if (status == QUERN_OK && *ret_changed) {
-        qn_ledger_count(ledger, queue, 1, 0);
+        count(ledger, queue, outcome, false);
         if (!QN_BUG(UNIQUE_LOCK_WRONG)) {
             status = qn_sqlite_lock_free(ledger->conn, task->unique_key, queue->no, task->id, err);
         }
@@ -124,7 +135,7 @@ static quern_status apply_archive(struct qn_ledger *ledger, struct qn_ledger_que
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
-        qn_ledger_count(ledger, queue, 1, 1);
+        count(ledger, queue, outcome, true);
         *ret_applied = outcome->kind == QN_RETRY ? QN_ARCHIVED : QN_APPLIED;
     }
     return status;
@@ -162,9 +173,7 @@ static quern_status apply_later(struct qn_ledger *ledger, struct qn_ledger_queue
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
-        if (outcome->kind != QN_ASIDE) {
-            qn_ledger_count(ledger, queue, failed ? 1 : 0, failed ? 1 : 0);
-        }
+        count(ledger, queue, outcome, failed);
         *ret_applied = QN_APPLIED;
         if (failed && QN_BUG(UNIQUE_LOCK_WRONG)) {
             const struct qn_task *task = &outcome->run->task;
@@ -275,7 +284,7 @@ quern_status qn_outcome_apply(struct qn_ledger *ledger, const struct qn_outcome 
     case QN_CRASH:
         return apply_crash(ledger, queue, outcome, ret_applied, err);
     case QN_ENDED:
-        qn_ledger_count(ledger, queue, 0, 0);
+        qn_ledger_release(ledger, queue);
         *ret_applied = QN_APPLIED;
         return QUERN_OK;
     }
