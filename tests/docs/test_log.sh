@@ -1,0 +1,51 @@
+#!/bin/sh
+# Every event that a worker logs is in the table of docs/guide/supervise.md, with its level, and
+# every event of the table is logged somewhere.
+set -eu
+cd "$QUERN_SOURCE"
+exec python3 - <<'END'
+import pathlib
+import re
+import sys
+
+PAGE = "docs/guide/supervise.md"
+documented = {}
+for line in pathlib.Path(PAGE).read_text(encoding="utf-8").splitlines():
+    row = re.match(r"\| ([a-z, ]+) \| `([^`]+)` \|([^|]*)\|", line)
+    if row:
+        documented[row.group(2)] = (row.group(1), set(row.group(3).replace(",", " ").split()))
+
+logged = {}
+sources = [*sorted(pathlib.Path("src/worker").glob("*.c")), pathlib.Path("src/cli/work_log.c")]
+for source in sources:
+    text = source.read_text(encoding="utf-8")
+    for call in re.findall(r"\bQN_LOG\((.*?)\);\n", text, re.DOTALL):
+        head = call.split("QN_LOG_", 1)[0]
+        for message in re.findall(r'"([^"]+)"', head):
+            logged.setdefault(message, set()).update(re.findall(r'QN_LOG_\w+\(\s*"(\w+)"', call))
+    for message in re.findall(r'qn_log_write\([^"]*"([^"]+)"', text):
+        logged.setdefault(re.sub(r"%\w*d", "8", message.replace("%zu %s", "2 runs")), set())
+for function in re.findall(r"\*describe\(.*?\n}\n",
+                           pathlib.Path("src/worker/report.c").read_text(encoding="utf-8"),
+                           re.DOTALL):
+    for message in re.findall(r'"([^"]+)"', function):
+        logged.setdefault(message, set())
+
+logged.pop("2 runs left, no limit; again to stop now", None)  # the same without a time
+failed = 0
+for message, fields in sorted(logged.items()):
+    if message not in documented:
+        print(f"{PAGE}: says nothing of {message!r}")
+        failed += 1
+    elif not fields <= documented[message][1]:
+        missing = ", ".join(sorted(fields - documented[message][1]))
+        print(f"{PAGE}: {message!r} has other fields, too: {missing}")
+        failed += 1
+for message in sorted(set(documented) - set(logged)):
+    print(f"{PAGE}: nothing logs {message!r}")
+    failed += 1
+if len(logged) < 30:
+    print(f"only {len(logged)} events found: is the pattern still right?")
+    failed += 1
+sys.exit(1 if failed else 0)
+END
