@@ -493,7 +493,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(first_queue_that_needs_it_gives_the_lock),
     CONTRACT_TEST(replayed_request_for_the_lock_gets_the_same_answer),
     CONTRACT_TEST(lock_of_a_dead_worker_is_free_after_a_rest),
-    CONTRACT_TEST_ONLY("sqlite", lock_of_a_worker_that_left_is_free),
+    CONTRACT_TEST(lock_of_a_worker_that_left_is_free),
     CONTRACT_TEST(braked_queue_probes_what_must_be_alone_by_the_lock),
     CONTRACT_TEST(braked_queue_with_another_probe_to_run_keeps_its_lock),
 };

@@ -186,7 +186,13 @@ static void task_that_must_be_alone_is_found_though_go_forwarded_it(struct contr
     assert_int_equal(test_redis_count(server(), "ZCARD " Q "quern:charged:4"), 0);
 }
 
-/* Whoever did not get its answer to the return of a lock may still own it. */
+static const char *lock_owner(void)
+{
+    return strrchr(ask("HGET " Q "quern:meta solo"), ' ') + 1;
+}
+
+/* Whoever did not get its answer to the return of a lock may still own it. Its next request returns
+ * it, so that others need not wait for the end of it. */
 static void lock_that_was_kept_by_mistake_is_not_taken_without_need(struct contract *c)
 {
     struct qn_leased *run = NULL;
@@ -200,8 +206,29 @@ static void lock_that_was_kept_by_mistake_is_not_taken_without_need(struct contr
     struct qn_leased *good = NULL;
     assert_int_equal(exchange_solo(c, QN_SOLO_ASK, 1, &queue, &good), 1);
     assert_int_equal(queue, 1);
+    assert_string_equal(lock_owner(), "");
     contract_finish(c, good, QN_DONE);
     contract_finish(c, run, QN_DONE);
+}
+
+/* The worker left, or it was dead and forgotten before its last request was carried out. */
+static void lock_of_a_worker_without_a_record_is_returned_by_recovery(struct contract *c)
+{
+    struct qn_leased *run = NULL;
+    uint32_t queue = 9;
+    plant("bad", 1, 4);
+    assert_int_equal(lease(c, 1, &run), 0);
+    contract_announce(c->broker, CONTRACT_WORKER);
+    assert_int_equal(exchange_solo(c, QN_SOLO_ASK, 1, &queue, &run), 0);
+    assert_int_equal(queue, 0);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_string_equal(lock_owner(), CONTRACT_WORKER);
+    (void)ask("HDEL " Q "quern:workers " CONTRACT_WORKER);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_string_equal(lock_owner(), "");
+    contract_advance(c, QN_SOLO_DEATH_MS);
+    assert_int_equal(exchange_solo(c, QN_SOLO_ASK, 1, &queue, &run), 0);
+    assert_int_equal(queue, 0);
 }
 
 /* --- Sleeping ------------------------------------------------------------------------ */
@@ -320,6 +347,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", uncharged_task_that_go_gave_back_before_charged_ones_is_found),
     CONTRACT_TEST_ONLY("redis", task_that_must_be_alone_is_found_though_go_forwarded_it),
     CONTRACT_TEST_ONLY("redis", lock_that_was_kept_by_mistake_is_not_taken_without_need),
+    CONTRACT_TEST_ONLY("redis", lock_of_a_worker_without_a_record_is_returned_by_recovery),
     CONTRACT_TEST_ONLY("redis", charged_tasks_that_nobody_could_take_are_no_work),
     CONTRACT_TEST_ONLY("redis", brake_that_cannot_be_read_is_none),
     CONTRACT_TEST_ONLY("redis", brake_beyond_all_numbers_ends),

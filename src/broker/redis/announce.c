@@ -17,6 +17,7 @@
 #include "message/asynq.h"
 
 #include "broker/redis/announce_lua.h"
+#include "broker/redis/withdraw_lua.h"
 
 /* Of a run, to people; and of all of them, so that heartbeats stay bounded. Who looks at a payload
  * may want to read it (JSON, ...), so it is shown whole or not at all. */
@@ -374,7 +375,7 @@ static void add_removal(struct qn_talk *talk, const char *command, const char *k
     qn_talk_text(talk, member);
 }
 
-/* Removals are allowed without memory, so they are plain commands. */
+/* Removals are allowed without memory, and the script begins with one. */
 static quern_status build_end(struct qn_talk *talk, const struct qn_worker_record *record,
                               quern_error *err)
 {
@@ -388,8 +389,8 @@ static quern_status build_end(struct qn_talk *talk, const struct qn_worker_recor
     add_removal(talk, "ZREM", "asynq:workers", runs_key);
     add_removal(talk, "DEL", server_key, runs_key);
     for (size_t i = 0; i < record->queue_count; i++) {
-        qn_talk_command(talk, "HDEL");
-        qn_talk_key(talk, record->queues[i], "quern:workers");
+        qn_talk_script(talk, &qn_lua_withdraw, 1);
+        qn_talk_prefix(talk, record->queues[i]);
         qn_talk_text(talk, info->id);
     }
     return QUERN_OK;

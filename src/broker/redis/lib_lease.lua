@@ -108,19 +108,34 @@ local function put_lock(i)
     try('HSET', KEYS[i] .. 'quern:meta', 'solo', solo_text(locks[i]))
 end
 
+-- Who asks has no lock by its own books. One that it has all the same was given by an answer that it
+-- never got, and would keep all others waiting until it ends.
+local function return_forgotten(i)
+    local odd = odd_queues and odd_queues[i]
+    local lock = odd and odd.charged and lock_of(i)
+    if lock and lock.owner == me then
+        solo_return(lock, 0)
+        put_lock(i)
+    end
+end
+
 -- Takes, keeps or returns the lock. Returns true where nothing is to be leased then.
 function rare.step(kept)
     rare.solo_out = not kept and 0 or nil
     if letter == 'a' and not kept then
         for i = 1, queue_count do
-            if may_ask(i) then
+            if rare.solo_out == 0 and may_ask(i) then
                 local lock = lock_of(i)
                 lock.since, lock.until_ms, lock.rest = now_ms, now_ms + SOLO_MS, 0
                 lock.owner, rare.solo_out = me, i
                 put_lock(i)
-                return true
+            else
+                return_forgotten(i)
             end
             drop_stale(KEYS[i])
+        end
+        if rare.solo_out > 0 then
+            return true
         end
     elseif letter == 'e' then
         local lock = lock_of(number)

@@ -38,8 +38,14 @@ for i = 5, #ARGV, 2 do
     letters[ARGV[i + 1]] = ARGV[i]
     dead_ids[#dead_ids + 1] = ARGV[i] == 'd' and ARGV[i + 1] or nil
 end
+-- The solo lock of a dead worker is returned for it, and that of one without a record: it has left, or
+-- was dead and forgotten before its last request came to be carried out.
+local solo_field = redis.pcall('HGET', Q .. 'quern:meta', 'solo')
+local solo = solo_read(type(solo_field) == 'string' and solo_field or '')
+local is_solo_lost = solo.owner ~= '' and (letters[solo.owner] == 'd' or
+    redis.call('HEXISTS', Q .. 'quern:workers', solo.owner) == 0)
 local active_size = redis.call('LLEN', Q .. 'active')
-if #dead_ids == 0 and redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0 and
+if #dead_ids == 0 and not is_solo_lost and redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0 and
     active_size == redis.call('ZCARD', Q .. 'lease') then
     -- Others pass over keys of the wrong type, so that other queues do not suffer: told here.
     redis.call('LLEN', Q .. 'pending')
@@ -279,13 +285,10 @@ local function end_lease(entry)
     reply[#reply + 1] = archived and 1 or 0
 end
 
--- The solo lock of a dead worker is returned for it.
 local function end_solo()
-    local text = redis.call('HGET', Q .. 'quern:meta', 'solo')
-    local lock = solo_read(text)
-    if text and lock.owner ~= '' and letters[lock.owner] == 'd' then
-        solo_return(lock, SOLO_DEATH_MS)
-        meta_sets = {'solo', solo_text(lock)}
+    if is_solo_lost then
+        solo_return(solo, SOLO_DEATH_MS)
+        meta_sets = {'solo', solo_text(solo)}
     end
 end
 
