@@ -8,11 +8,11 @@
 #include "broker/broker.h"
 
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/limits.h"
-#include "base/str.h"
 #include "base/url.h"
 #include "broker/redis/redis.h"
 #include "broker/sqlite/sqlite.h"
@@ -46,17 +46,21 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     return status;
 }
 
+/* A file may be named redis.db. */
+static bool is_server(const char *url)
+{
+    return strncasecmp(url, "redis", strlen("redis")) == 0 && strstr(url, "://") != NULL;
+}
+
 quern_status qn_broker_check_queue(const char *url, const char *name, quern_error *err)
 {
-    bool is_shared = strncmp(url, "redis", strlen("redis")) == 0 && strstr(url, "://") != NULL;
-    return is_shared ? qn_served_name_check(name, err) : qn_queue_name_check(name, err);
+    return is_server(url) ? qn_served_name_check(name, err) : qn_queue_name_check(name, err);
 }
 
 bool qn_broker_may_come(const char *url, quern_status status)
 {
-    bool is_server = qn_str_starts_with(url, "redis");
     bool unreached = status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;
-    return status == QUERN_E_BUSY || status == QUERN_E_FULL || (is_server && unreached);
+    return status == QUERN_E_BUSY || status == QUERN_E_FULL || (unreached && is_server(url));
 }
 
 bool qn_broker_is_gone(struct qn_broker *broker, quern_error *err)

@@ -7,6 +7,7 @@
  * Parameters behind a path would be part of the name, too, and make a second, empty database. */
 #include "broker/url_advice.h"
 
+#include <arpa/inet.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,26 +18,47 @@
 
 #define SHOWN_SIZE 128
 
-/* "host:6379", "user:password@host:6379", with or without "/0" behind it. */
+/* "?name=value" at the end, and all of that from here on. */
+static bool is_parameter(const char *text)
+{
+    size_t name = text[0] == '?' ? strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_") : 0;
+    return name > 0 && text[1 + name] == '=' && strchr(text, '/') == NULL;
+}
+
+/* "host:6379", "user:password@host:6379", with or without "/0" and "?db=0" behind it. */
 static bool is_host_and_port(const char *text)
 {
-    const char *colon = strrchr(text, ':');
-    const char *slash = strchr(text, '/');
+    size_t size = strcspn(text, "?");
+    const char *colon = memrchr(text, ':', size);
+    const char *slash = memchr(text, '/', size);
     if (colon == NULL || colon == text || (slash != NULL && slash < colon)) {
         return false;
     }
     size_t digits = strspn(colon + 1, "0123456789");
     const char *rest = colon + 1 + digits;
     rest += rest[0] == '/' ? 1 + strspn(rest + 1, "0123456789") : 0;
-    return digits > 0 && digits <= 5 && rest[0] == '\0';
+    return digits > 0 && digits <= 5 && (rest[0] == '\0' || is_parameter(rest));
+}
+
+/* "localhost", "10.0.0.7": nobody names a file so. */
+static bool is_host(const char *text)
+{
+    unsigned char address[sizeof(struct in6_addr)];
+    return strcmp(text, "localhost") == 0 || inet_pton(AF_INET, text, address) == 1;
 }
 
 /* "tasks.db?sync=full", unless there is such a file. */
 static bool has_parameters(const char *path)
 {
-    return (strstr(path, "?trust_owner=") != NULL || strstr(path, "?sync=") != NULL ||
-            strstr(path, "?unsafe_fs=") != NULL) &&
-           access(path, F_OK) != 0;
+    const char *mark = strrchr(path, '?');
+    return mark != NULL && is_parameter(mark) && access(path, F_OK) != 0;
+}
+
+static quern_status refuse_memory(quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_INVALID,
+                        "broker \":memory:\": tasks in the memory of one process cannot be "
+                        "shared or survive it: name a file, for a test a temporary one");
 }
 
 static quern_status check_path(const char *text, quern_error *err)
@@ -50,28 +72,26 @@ static quern_status check_path(const char *text, quern_error *err)
         }
     }
     if (strcmp(text, ":memory:") == 0) {
-        return qn_error_set(err, QUERN_E_INVALID,
-                            "broker \":memory:\": tasks in the memory of one process cannot be "
-                            "shared or survive it: name a file, for a test a temporary one");
+        return refuse_memory(err);
     }
     if (qn_str_starts_with(text, "file:")) {
         return qn_error_set(err, QUERN_E_INVALID,
                             "broker \"file:\": write the path alone or sqlite:///path/file.db");
     }
     char shown[SHOWN_SIZE];
+    if (is_host_and_port(text) || (is_host(text) && access(text, F_OK) != 0)) {
+        qn_url_redact(text, shown, sizeof shown);
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "broker \"%s\" is the path of a file here; a server is written "
+                            "redis://%s, a file of such a name ./%s",
+                            shown, shown, shown);
+    }
     if (has_parameters(text)) {
         qn_url_redact(text, shown, sizeof shown);
         return qn_error_set(err, QUERN_E_INVALID,
                             "a path takes no parameters; with them the broker is written "
                             "sqlite://%s%s",
                             text[0] == '/' ? "" : "/DIRECTORY/", shown);
-    }
-    if (is_host_and_port(text)) {
-        qn_url_redact(text, shown, sizeof shown);
-        return qn_error_set(err, QUERN_E_INVALID,
-                            "broker \"%s\" is the path of a file here; a server is written "
-                            "redis://%s, a file of such a name ./%s",
-                            shown, shown, shown);
     }
     return QUERN_OK;
 }
@@ -97,6 +117,9 @@ quern_status qn_url_advice(const struct qn_url *url, quern_error *err)
     };
     if (url->scheme[0] == '\0') {
         return check_path(url->path, err);
+    }
+    if (strcmp(url->scheme, "sqlite") == 0 && strcmp(url->path, "/:memory:") == 0) {
+        return refuse_memory(err); /* as some libraries spell it */
     }
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         if (strcmp(url->scheme, schemes[i].scheme) == 0) {

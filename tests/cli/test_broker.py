@@ -29,7 +29,9 @@ class BrokerTest(CliTest):
     def test_urls_that_mean_something_else_are_refused_with_the_right_way(self):
         for url, way in (("localhost:6379", "redis://localhost:6379"),
                          ("me:s3cret@10.0.0.7:6379/0", "redis://me:***@10.0.0.7:6379/0"),
-                         (":memory:", "name a file"),
+                         ("localhost", "redis://localhost,"), ("10.0.0.7", "redis://10.0.0.7,"),
+                         ("db.lan:6379/0?db=1", "redis://db.lan:6379/0?db=1,"),
+                         (":memory:", "name a file"), ("sqlite:///:memory:", "name a file"),
                          ("file:q.db", "sqlite:///path"), ("file:///q.db", "sqlite:///path"),
                          ("rediss://localhost", "TLS is not supported yet"),
                          ("redis:localhost", "lacks //")):
@@ -49,12 +51,16 @@ class BrokerTest(CliTest):
         self.assertIn(f"write {url} if you trust", self.fails(EXIT_BROKER, "stats"))
         error = self.fails(EXIT_CONFIG, "--broker", f"{self.broker}?trust_owner=1", "enqueue", "t")
         self.assertIn(url, error)
-        for name in ("a.db?sync=full", "a.db?unsafe_fs=1"):
+        for name in ("a.db?sync=full", "a.db?unsafe_fs=1", "a.db?mode=ro", "b/a.db?foo=1"):
             self.fails(EXIT_CONFIG, "--broker", name, "enqueue", "t")
         self.assertFalse([name for name in os.listdir(self.home) if "?" in name])
         self.assertIn(task_id, self.ok("--broker", url, "task", "list"))
         self.write("odd?sync=full", "")
         self.ok("--broker", "odd?sync=full", "enqueue", "t")
+
+    @only("sqlite")
+    def test_file_whose_name_begins_as_a_server_is_not_waited_for(self):
+        self.fails(EXIT_BROKER, "--broker", "redis/no/q.db", "work", "--drain", "--exec", "t=true")
 
     @only("sqlite")
     def test_database_that_is_made_says_so_once(self):
