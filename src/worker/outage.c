@@ -44,6 +44,14 @@ static size_t count_failing(const struct qn_outages *all)
     return count;
 }
 
+/* With the mutex held. Whether a failure begins an outage. One of lazy parties only may have ended
+ * without any of them calling again: after a minute without a failure it is over. */
+static bool is_new(const struct qn_outages *all, int64_t now_mono_ns)
+{
+    bool is_old = now_mono_ns - all->failed_mono_ns >= TELL_EACH_MS * NS_PER_MS;
+    return all->since_mono_ns == 0 || (is_old && count_failing(all) == 0);
+}
+
 /* What is to be said of the end of an outage; after_ms < 0: nothing, it goes on. */
 struct end {
     int64_t after_ms;
@@ -81,7 +89,7 @@ void qn_outage_finish(struct qn_outage *outage)
         at = &(*at)->next;
     }
     *at = outage->next;
-    (void)end_if_over(all); /* said is nothing: nobody was answered */
+    (void)end_if_over(all); /* not logged: nobody was answered */
     (void)pthread_mutex_unlock(&all->mutex);
 }
 
@@ -110,11 +118,12 @@ void qn_outage_fail(struct qn_outage *outage, const quern_error *error)
     struct qn_outages *all = outage->all;
     int64_t now_mono_ns = qn_clock_mono_ns();
     (void)pthread_mutex_lock(&all->mutex);
-    bool begins = all->since_mono_ns == 0;
+    bool begins = is_new(all, now_mono_ns);
     bool tells = begins || now_mono_ns - all->told_mono_ns >= TELL_EACH_MS * NS_PER_MS;
     all->since_mono_ns = begins ? now_mono_ns : all->since_mono_ns;
     all->told_mono_ns = tells ? now_mono_ns : all->told_mono_ns;
-    all->failures++;
+    all->failed_mono_ns = now_mono_ns;
+    all->failures = begins ? 1 : all->failures + 1;
     int64_t since_ms = (now_mono_ns - all->since_mono_ns) / NS_PER_MS;
     back_off(outage, error, now_mono_ns);
     (void)pthread_mutex_unlock(&all->mutex);

@@ -40,6 +40,7 @@ struct qn_outages {
     struct qn_outage *parties;
     int64_t since_mono_ns; /* 0: none */
     int64_t told_mono_ns;
+    int64_t failed_mono_ns; /* the latest failure */
     uint32_t failures;
 };
 

@@ -142,11 +142,31 @@ static void only_a_later_line_says_how_long_an_outage_lasts(void **state)
     close_world(&world);
 }
 
+/* The lazy one failed, and was not called again: nobody knows when the broker answered. */
+static void an_outage_that_nobody_saw_end_is_not_part_of_the_next(void **state)
+{
+    (void)state;
+    struct world world;
+    const quern_error error = {.code = QUERN_E_CONNECT};
+    open_world(&world);
+    qn_outage_fail(&world.forward, &error);
+    world.all.since_mono_ns -= INT64_C(3600000000000);
+    world.all.told_mono_ns -= INT64_C(3600000000000);
+    world.all.failed_mono_ns -= INT64_C(3600000000000);
+    qn_outage_fail(&world.pump, &error);
+    assert_int_equal(world.begins, 2);
+    assert_null(strstr(world.line, "since_ms"));
+    qn_outage_end(&world.pump);
+    assert_non_null(strstr(world.line, "failures=1"));
+    close_world(&world);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nobody_waits_for_more_than_a_second),
     cmocka_unit_test(the_first_answer_ends_the_waiting_of_all),
     cmocka_unit_test(an_outage_is_told_once_for_all_threads),
     cmocka_unit_test(a_party_that_leaves_holds_no_outage_open),
     cmocka_unit_test(only_a_later_line_says_how_long_an_outage_lasts),
+    cmocka_unit_test(an_outage_that_nobody_saw_end_is_not_part_of_the_next),
 };
 TEST_MAIN(tests)
