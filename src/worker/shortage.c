@@ -33,15 +33,17 @@ static void note_refusal(struct quern_worker *worker, const struct quern_run *ru
     }
 }
 
-static void note_start(struct quern_worker *worker)
+/* A command that was started before the latest refusal says nothing of what can be started now. */
+static void note_start(struct quern_worker *worker, const struct quern_run *run)
 {
     struct qn_shortage *shortage = &worker->shortage;
     int64_t now_mono_ns = qn_clock_mono_ns();
     (void)pthread_mutex_lock(&worker->mutex);
-    bool ends = atomic_load(&shortage->active) && !shortage->pauses &&
+    bool is_news = run->started_at_mono_ns > shortage->failed_at_mono_ns;
+    bool ends = is_news && atomic_load(&shortage->active) && !shortage->pauses &&
                 now_mono_ns - shortage->failed_at_mono_ns >= CALM_MS * QN_NS_PER_MS;
     uint64_t given_back = shortage->given_back;
-    shortage->pause_ms = 0;
+    shortage->pause_ms = is_news ? 0 : shortage->pause_ms;
     if (ends) {
         atomic_store(&shortage->active, false);
         shortage->given_back = 0;
@@ -58,7 +60,7 @@ void qn_shortage_note(struct quern_worker *worker, const struct quern_run *run)
     if (run->not_started) {
         note_refusal(worker, run);
     } else if (atomic_load(&worker->shortage.active)) {
-        note_start(worker);
+        note_start(worker, run);
     }
 }
 

@@ -177,7 +177,7 @@ static void judge_interrupted(struct quern_worker *worker, struct quern_run *run
 {
     char what[QN_INTERRUPTION_SIZE];
     const char *words = interruption(run, reason, what);
-    struct qn_verdict verdict = interrupted(worker, run, reason, true);
+    struct qn_verdict verdict = interrupted(worker, run, reason, !run->not_started);
     if (words != NULL) {
         char text[QN_ERROR_TEXT_SIZE_MAX + 1];
         int size = snprintf(text, sizeof text, "%s%s%s", words, run->error != NULL ? ": " : "",
