@@ -25,12 +25,19 @@ static void request(struct qn_turn *turn, enum qn_solo what, uint32_t queue)
     turn->exchange.solo_queue = queue;
 }
 
+/* Whether the other runs have not ended for as long as it waits for them. */
+static bool is_in_vain(const struct qn_solo_state *solo, int64_t now_mono_ns)
+{
+    return solo->phase == QN_SOLO_CLEARING &&
+           now_mono_ns - solo->taken_at_mono_ns > solo->patience_ms * QN_NS_PER_MS;
+}
+
 static void rest(struct qn_solo_state *solo, int64_t now_mono_ns)
 {
-    bool gave_up = solo->phase == QN_SOLO_CLEARING;
+    int64_t patience_ms = is_in_vain(solo, now_mono_ns) ? 2 * solo->patience_ms : QN_SOLO_MS;
     *solo = (struct qn_solo_state){.rest_until_mono_ns =
                                        now_mono_ns + (now_mono_ns - solo->taken_at_mono_ns),
-                                   .patience_ms = gave_up ? 2 * solo->patience_ms : QN_SOLO_MS};
+                                   .patience_ms = patience_ms};
 }
 
 /* What is next; QN_SOLO_NONE: to wait. */
@@ -43,7 +50,7 @@ static enum qn_solo choose(struct quern_worker *worker, bool other_is_open, int6
     case QN_SOLO_IDLE:
         return QN_SOLO_NONE;
     case QN_SOLO_CLEARING:
-        if (is_over || now_mono_ns - solo->taken_at_mono_ns > solo->patience_ms * QN_NS_PER_MS) {
+        if (is_over || is_in_vain(solo, now_mono_ns)) {
             return QN_SOLO_END;
         }
         if (books->held_count == 0 && !other_is_open && worker->pump.unplaced_count == 0) {
