@@ -6,10 +6,8 @@
  * full disk) is waited for by quern_worker_run, as a running worker would, until somebody calls
  * quern_worker_stop; or it is an error, with no_wait. Damaged data stop no worker that runs and
  * none that starts: the keeper announces again at once, and tells. */
-#include <string.h>
-
-#include "base/alloc.h"
 #include "base/error.h"
+#include "base/secret.h"
 #include "worker/internal.h"
 
 /* Somebody may want the worker to end meanwhile. */
@@ -38,11 +36,8 @@ static quern_status open_broker(struct quern_worker *worker, const char *url, qu
 
 void qn_worker_forget_url(struct quern_worker *worker)
 {
-    if (worker->url != NULL) {
-        explicit_bzero(worker->url, strlen(worker->url)); /* it may hold a password */
-        qn_free(worker->url);
-        worker->url = NULL;
-    }
+    qn_secret_free(worker->url);
+    worker->url = NULL;
 }
 
 quern_status qn_worker_open(struct quern_worker *worker, const char *url, quern_error *err)
@@ -53,7 +48,7 @@ quern_status qn_worker_open(struct quern_worker *worker, const char *url, quern_
     }
     qn_broker_close(worker->broker); /* the queues could not be listed */
     worker->broker = NULL;
-    worker->url = qn_strdup(url);
+    worker->url = qn_secret_strdup(url); /* it may hold a password */
     return worker->url != NULL ? QUERN_OK : qn_error_nomem(err);
 }
 
