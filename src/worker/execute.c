@@ -96,15 +96,15 @@ static bool start(struct quern_worker *worker, struct quern_run *run)
 {
     int64_t wall_ms = qn_clock_wall_ms(worker->clock);
     set_limits(worker, run, wall_ms);
-    run->started_at_mono_ns = qn_clock_mono_ns();
+    int64_t now_mono_ns = qn_clock_mono_ns();
     struct qn_verdict verdict;
     (void)pthread_mutex_lock(&worker->mutex);
     bool refused = is_refused(worker, run, wall_ms, &verdict);
     if (refused) {
-        run->started_at_mono_ns = 0;
         qn_books_finish(&worker->books, run, &verdict);
         qn_pump_note_finished(worker);
     } else {
+        run->started_at_mono_ns = now_mono_ns;
         qn_books_start(&worker->books, run);
         hurry_keeper(worker, run);
     }
