@@ -99,7 +99,8 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
 /* Any thread; async-signal-safe. The first call drains: stops fetching, lets runs finish within
- * shutdown_timeout_ms. The second call ends that wait at once. */
+ * shutdown_timeout_ms. The second call ends that wait at once. A broker that does not answer is
+ * given 5 s more for outcomes, else about 2 s. */
 QUERN_API void quern_worker_stop(quern_worker *worker);
 /* Stops fetching without stopping (SIGTSTP in the CLI). Any thread; async-signal-safe. */
 QUERN_API void quern_worker_quiet(quern_worker *worker);

@@ -493,7 +493,7 @@ struct qn_broker_ops {
 struct qn_broker {
     const struct qn_broker_ops *ops;
     const struct quern_clock *clock;
-    _Atomic int64_t command_timeout_ms; /* may change; a wait for a file lock heeds it */
+    _Atomic int64_t command_timeout_ms; /* may change; waits that are under way heed it */
     int64_t opener_pid;
 };
 

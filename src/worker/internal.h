@@ -307,6 +307,8 @@ void qn_worker_ring(struct quern_worker *worker); /* async-signal-safe */
 void qn_worker_note_settled(struct quern_worker *worker);
 /* Drains: returns when every run is settled or given up. */
 void qn_worker_shut_down(struct quern_worker *worker);
+/* Logs what the broker has not been told, once nobody tries any more. */
+void qn_worker_tell_untold(struct quern_worker *worker);
 /* Waits for the bell, at most this long (-1: for ever). */
 void qn_worker_wait_bell(struct quern_worker *worker, int64_t timeout_ms);
 

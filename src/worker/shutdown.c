@@ -5,15 +5,16 @@
  *   2. cancel what still runs, and give it a moment
  *   3. give it up: its task goes back to its queue, its handler's later word is thrown away
  *   4. wait until the broker has all of that, or until it is clear that it does not answer: then
- *      the leases run out, and the tasks come back by themselves
+ *      the leases run out, and the tasks come back by themselves; the log names what it has not
  *
- * Where no handler runs, step 4 follows at once.
+ * Where no handler runs, step 4 follows at once; where no outcome is to be told, it is short.
  * Another quern_worker_stop skips the wait of step 1, a third one all of them. Runs on the thread
  * that called quern_worker_run. */
 #include <errno.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "worker/internal.h"
 
 enum {
@@ -21,6 +22,7 @@ enum {
     GRACE_MS = 1000,
     GRACE_AT_ONCE_MS = 250,
     DELIVER_MS = 5000,
+    OWED_MS = 1000, /* for the answer to a request for tasks, when there is nothing to deliver */
     TELL_AGAIN_MS = 10000
 };
 
@@ -167,6 +169,19 @@ static void break_off(struct quern_worker *worker)
     (void)give_up_all(worker);
 }
 
+/* Waits until the broker has taken all. A request for tasks that it does not answer is no reason to
+ * wait for long: tasks that it gave come back by themselves, and none of them was begun. */
+static void deliver(struct quern_worker *worker)
+{
+    bool settled = wait_for(worker, OWED_MS, (struct goal){true, 4});
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool has_more = worker->books.held_count > 0;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (!settled && has_more) {
+        (void)wait_for(worker, DELIVER_MS - OWED_MS, (struct goal){true, 4});
+    }
+}
+
 void qn_worker_shut_down(struct quern_worker *worker)
 {
     if (qn_worker_is_lost(worker, NULL)) {
@@ -186,8 +201,55 @@ void qn_worker_shut_down(struct quern_worker *worker)
         QN_LOG(&worker->log, QUERN_LOG_WARN, "runs given back at shutdown",
                QN_LOG_NUMBER("count", count));
     }
-    if (!wait_for(worker, DELIVER_MS, (struct goal){true, 4})) {
-        qn_log_write(&worker->log, QUERN_LOG_ERROR,
-                     "broker did not take all outcomes, their leases will run out");
+    deliver(worker);
+}
+
+/* The runs that the broker has not heard the end of, each with a reference; NULL: none, or out of
+ * memory. *ret_count: how many there are; *ret_owes: whether it owes an answer. */
+static struct quern_run **note_untold(struct quern_worker *worker, size_t *ret_count,
+                                      bool *ret_owes)
+{
+    size_t count = 0;
+    (void)pthread_mutex_lock(&worker->mutex);
+    struct qn_list *held = &worker->books.held;
+    size_t held_count = worker->books.held_count;
+    struct quern_run **runs =
+        held_count == 0 ? NULL : qn_alloc_zero(held_count, sizeof(struct quern_run *));
+    for (struct qn_list *node = held->next; runs != NULL && node != held; node = node->next) {
+        runs[count] = QN_CONTAINER_OF(node, struct quern_run, node);
+        runs[count++]->references++;
     }
+    *ret_count = held_count;
+    *ret_owes = worker->owes;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return runs;
+}
+
+void qn_worker_tell_untold(struct quern_worker *worker)
+{
+    size_t count = 0;
+    bool owes = false;
+    struct quern_run **runs = note_untold(worker, &count, &owes);
+    for (size_t i = 0; runs != NULL && i < count; i++) {
+        const struct qn_task *task = &runs[i]->leased->task;
+        if (runs[i]->started_at_mono_ns != 0 && runs[i]->verdict.offered) {
+            QN_LOG(&worker->log, QUERN_LOG_WARN, "outcome not told, the task will run again",
+                   QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
+                   QN_LOG_TEXT("id", task->id));
+        }
+    }
+    if (count > 0) {
+        QN_LOG(&worker->log, QUERN_LOG_ERROR,
+               "broker did not take all outcomes, their leases will run out",
+               QN_LOG_NUMBER("count", count));
+    } else if (owes) {
+        qn_log_write(&worker->log, QUERN_LOG_WARN,
+                     "broker did not answer a request for tasks, their leases will run out");
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    for (size_t i = 0; runs != NULL && i < count; i++) {
+        qn_run_release(runs[i]);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    qn_free(runs);
 }

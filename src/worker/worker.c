@@ -211,6 +211,9 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
     qn_worker_shut_down(worker);
     qn_worker_hurry(worker, true);
     end_threads(worker, threads, count);
+    if (!qn_worker_is_lost(worker, NULL)) {
+        qn_worker_tell_untold(worker);
+    }
     return status;
 }
 
@@ -299,9 +302,10 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
 withdraw:
     qn_worker_hurry(worker, true);
     /* If this fails the record stays until somebody finds that its process is gone. */
-    if (qn_broker_withdraw(worker->broker, worker->id, NULL) != QUERN_OK) {
+    quern_error refused = {0};
+    if (qn_broker_withdraw(worker->broker, worker->id, &refused) != QUERN_OK) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "heartbeat could not be withdrawn",
-               QN_LOG_TEXT("worker", worker->id));
+               QN_LOG_TEXT("worker", worker->id), QN_LOG_TEXT("error", refused.text));
     }
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker ends", QN_LOG_TEXT("worker", worker->id));
     return status;

@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -24,6 +25,7 @@
 
 #define RACE_MAX 8 /* addresses of one name that are tried */
 #define HEAD_START_MS 250
+#define PATIENCE_LOOK_MS 100 /* how often a wait looks whether it is to end early */
 /* A peer that is gone without a word is noticed after about 30 s, with or without data under way.
  */
 #define KEEPALIVE_IDLE_S 15
@@ -33,6 +35,7 @@
 
 struct race {
     const struct qn_link_target *target;
+    int64_t begun_mono_ns;
     const struct addrinfo *next;
     struct pollfd runners[RACE_MAX];
     nfds_t count;
@@ -50,11 +53,32 @@ static int until_ms(int64_t deadline_mono_ns)
     return left_ms > 3600000 ? 3600000 : (int)left_ms;
 }
 
-bool qn_connect_wait(int fd, short events, int64_t deadline_mono_ns)
+int64_t qn_connect_end(const struct qn_link_target *target, int64_t begun_mono_ns,
+                       int64_t deadline_mono_ns)
+{
+    int64_t patience_ms =
+        target->patience_ms != NULL ? atomic_load(target->patience_ms) : INT64_MAX;
+    if (patience_ms >= target->command_timeout_ms) {
+        return deadline_mono_ns; /* as it was reckoned with */
+    }
+    int64_t end_mono_ns = begun_mono_ns + patience_ms * 1000000;
+    return end_mono_ns < deadline_mono_ns ? end_mono_ns : deadline_mono_ns;
+}
+
+/* How long to sleep until the next look at the clock; 0: the wait is over. */
+static int nap_ms(const struct qn_link_target *target, int64_t begun_mono_ns,
+                  int64_t deadline_mono_ns)
+{
+    int left_ms = until_ms(qn_connect_end(target, begun_mono_ns, deadline_mono_ns));
+    return left_ms < PATIENCE_LOOK_MS || target->patience_ms == NULL ? left_ms : PATIENCE_LOOK_MS;
+}
+
+bool qn_connect_wait(const struct qn_link_target *target, int fd, short events,
+                     int64_t begun_mono_ns, int64_t deadline_mono_ns)
 {
     struct pollfd poller = {.fd = fd, .events = events};
     while (true) {
-        int timeout_ms = until_ms(deadline_mono_ns);
+        int timeout_ms = nap_ms(target, begun_mono_ns, deadline_mono_ns);
         int ready = poll(&poller, 1, timeout_ms);
         if (ready > 0 || (ready < 0 && errno != EINTR)) {
             return true; /* what is wrong with it, the next call on it tells */
@@ -157,7 +181,7 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
         int64_t next_at_ns = qn_clock_mono_ns() + INT64_C(1000000) * HEAD_START_MS;
         /* Until the head start is over, one has failed or one has won. */
         while (winner < 0 && race->count == running) {
-            int left_ms = until_ms(deadline_mono_ns);
+            int left_ms = nap_ms(race->target, race->begun_mono_ns, deadline_mono_ns);
             int head_start_ms = race->next != NULL ? until_ms(next_at_ns) : left_ms;
             int timeout_ms = head_start_ms < left_ms ? head_start_ms : left_ms;
             if (left_ms == 0) {
@@ -190,7 +214,7 @@ static quern_status connect_tcp(const struct qn_link_target *target, int64_t dea
         return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", target->address,
                             code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
     }
-    struct race race = {.target = target, .next = addresses};
+    struct race race = {.target = target, .begun_mono_ns = qn_clock_mono_ns(), .next = addresses};
     quern_status status = run_race(&race, deadline_mono_ns, ret_fd, err);
     for (nfds_t i = 0; i < race.count; i++) {
         (void)close(race.runners[i].fd);
@@ -202,6 +226,7 @@ static quern_status connect_tcp(const struct qn_link_target *target, int64_t dea
 static quern_status connect_unix(const struct qn_link_target *target, int64_t deadline_mono_ns,
                                  int *ret_fd, quern_error *err)
 {
+    int64_t begun_mono_ns = qn_clock_mono_ns();
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, target->path, strlen(target->path) + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -211,7 +236,7 @@ static quern_status connect_unix(const struct qn_link_target *target, int64_t de
     int code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
     while (code < 0 && errno == EAGAIN) {
         /* Its backlog is full, and poll does not tell when there is room. */
-        if (until_ms(deadline_mono_ns) == 0) {
+        if (nap_ms(target, begun_mono_ns, deadline_mono_ns) == 0) {
             (void)close(fd);
             return too_slow(target, err);
         }

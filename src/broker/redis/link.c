@@ -64,11 +64,10 @@ static quern_status lost(struct qn_link *link, const char *words, quern_error *e
 
 static quern_status too_slow(struct qn_link *link, quern_error *err)
 {
-    return give_up(
-        link,
-        qn_error_set(err, QUERN_E_TIMEOUT, "%s: no answer within %lld ms", link->target->address,
-                     (long long)(link->timeout_ms > 0 ? link->timeout_ms
-                                                      : link->target->command_timeout_ms)));
+    int64_t ms = link->timeout_ms > 0 ? link->timeout_ms : link->target->command_timeout_ms;
+    int64_t end_mono_ns = qn_connect_end(link->target, 0, ms * 1000000);
+    return give_up(link, qn_error_set(err, QUERN_E_TIMEOUT, "%s: no answer within %lld ms",
+                                      link->target->address, (long long)(end_mono_ns / 1000000)));
 }
 
 quern_status qn_link_open(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
@@ -127,6 +126,7 @@ quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
                            int64_t deadline_mono_ns, bool *ret_sent, quern_error *err)
 {
     size_t sent = 0;
+    int64_t begun_mono_ns = 0; /* to wait */
     *ret_sent = false;
     while (sent < size) {
         ssize_t count = send(link->fd, (const char *)data + sent, size - sent, MSG_NOSIGNAL);
@@ -137,7 +137,9 @@ quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
                 return too_slow(link, err);
             }
         } else if (count < 0 && errno == EAGAIN) {
-            if (!qn_connect_wait(link->fd, POLLOUT, deadline_mono_ns)) {
+            begun_mono_ns = begun_mono_ns == 0 ? qn_clock_mono_ns() : begun_mono_ns;
+            if (!qn_connect_wait(link->target, link->fd, POLLOUT, begun_mono_ns,
+                                 deadline_mono_ns)) {
                 return too_slow(link, err);
             }
         } else if (errno != EINTR) {
@@ -193,12 +195,17 @@ quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena, int64_t 
                           struct qn_reply **ret_reply, quern_error *err)
 {
     struct qn_reply *reply = NULL;
+    int64_t begun_mono_ns = 0; /* to wait */
     quern_status status = qn_reader_next(link, arena, &reply, err);
     while (status == QUERN_OK && reply == NULL) {
         bool empty = false;
         bool attentive = is_attentive(link);
-        bool late = qn_clock_mono_ns() >= deadline_mono_ns && !QN_BUG(DEADLINE_WHILE_IDLE);
-        if (!attentive && !qn_connect_wait(link->fd, POLLIN, deadline_mono_ns)) {
+        int64_t now_mono_ns = qn_clock_mono_ns();
+        begun_mono_ns = begun_mono_ns == 0 ? now_mono_ns : begun_mono_ns;
+        bool late = now_mono_ns >= qn_connect_end(link->target, begun_mono_ns, deadline_mono_ns) &&
+                    !QN_BUG(DEADLINE_WHILE_IDLE);
+        if (!attentive &&
+            !qn_connect_wait(link->target, link->fd, POLLIN, begun_mono_ns, deadline_mono_ns)) {
             return too_slow(link, err);
         }
         if (attentive) {

@@ -48,6 +48,8 @@ struct qn_link_target {
     int64_t db;
     int64_t connect_timeout_ms;
     int64_t command_timeout_ms;
+    const _Atomic int64_t *patience_ms; /* shorter than that: a worker ends, and so do waits that
+                                         * are under way; NULL: never */
 };
 /* QUERN_E_INVALID: the text names the part of the URL that is wrong. */
 QUERN_NODISCARD quern_status qn_link_target_init(struct qn_link_target *target,

@@ -103,6 +103,7 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     self->base.ops = &ops;
     self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
     self->base.command_timeout_ms = self->target.command_timeout_ms;
+    self->target.patience_ms = &self->base.command_timeout_ms;
     self->base.opener_pid = getpid();
     init_lanes(self);
     status = qn_watch_init(&self->watch, &self->target, err);
