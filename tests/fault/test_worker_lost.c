@@ -105,6 +105,65 @@ static void a_worker_whose_file_is_damaged_ends(void **state)
     stage_free(stage);
 }
 
+static void cut_to_nothing(const char *path)
+{
+    assert_int_equal(truncate(path, 0), 0);
+}
+
+static void remove_log(const char *path)
+{
+    char name[300];
+    (void)snprintf(name, sizeof name, "%s-wal", path);
+    assert_int_equal(unlink(name), 0);
+}
+
+static void remove_index_of_log(const char *path)
+{
+    char name[300];
+    (void)snprintf(name, sizeof name, "%s-shm", path);
+    assert_int_equal(unlink(name), 0);
+}
+
+static void drop_table(const char *path)
+{
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    (void)sqlite3_busy_timeout(db, 5000);
+    assert_int_equal(sqlite3_exec(db, "DROP TABLE quern_task", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* An idle worker looks at its tasks only every few seconds. All wait at the same time. */
+static void idle_workers_end_whatever_is_done_to_their_files(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*harm)(const char *path);
+        quern_status status;
+        const char *says;
+    } cases[] = {
+        {cut_to_nothing, QUERN_E_CORRUPT, "was cut to 0 bytes"},
+        {remove_log, QUERN_E_CONNECT, "-wal was removed"},
+        {remove_index_of_log, QUERN_E_CONNECT, "-shm was removed"},
+        {drop_table, QUERN_E_CORRUPT, "no such table: quern_task"},
+    };
+    enum { COUNT = sizeof cases / sizeof cases[0] };
+    struct stage *stages[COUNT];
+    struct stage_worker workers[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        stages[i] = open_stage();
+        stage_start(stages[i], &workers[i], NULL);
+        stage_put(stages[i], "a", "done");
+        stage_wait_state(stages[i], "a", 0);
+        cases[i].harm(path_of(stages[i]));
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(stage_join(&workers[i]), cases[i].status);
+        assert_non_null(strstr(workers[i].error.text, cases[i].says));
+        stage_free(stages[i]);
+    }
+}
+
 static void a_file_that_was_damaged_for_a_moment_does_not_end_its_worker(void **state)
 {
     (void)state;
@@ -143,6 +202,7 @@ static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_removed_ends),
     TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_replaced_ends),
     TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_damaged_ends),
+    TEST_ONLY_OVER("sqlite", idle_workers_end_whatever_is_done_to_their_files),
     TEST_ONLY_OVER("sqlite", a_file_that_was_damaged_for_a_moment_does_not_end_its_worker),
     TEST_ONLY_OVER("sqlite", a_worker_starts_on_a_full_disk_says_what_is_missing_and_waits),
 };

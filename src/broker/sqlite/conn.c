@@ -144,8 +144,19 @@ quern_status qn_conn_exec(struct qn_conn *conn, const char *sql, quern_error *er
                              : qn_conn_fail(conn, sqlite3_extended_errcode(conn->db), err);
 }
 
+/* Our statements are constant: what they do not find was changed behind our back. */
+static bool is_schema_lost(int code, const char *words)
+{
+    return (code & 0xff) == SQLITE_ERROR &&
+           (strncmp(words, "no such table", strlen("no such table")) == 0 ||
+            strncmp(words, "no such column", strlen("no such column")) == 0);
+}
+
 static quern_status status_of(int code, int system_error)
 {
+    if (code == SQLITE_IOERR_SHORT_READ || code == SQLITE_IOERR_CORRUPTFS) {
+        return QUERN_E_CORRUPT; /* pages that were there no longer are */
+    }
     if (system_error == ENOSPC || system_error == EDQUOT) {
         return QUERN_E_FULL;
     }
@@ -192,7 +203,9 @@ quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
 {
     bool io = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
     int system_error = io && conn->db != NULL ? sqlite3_system_errno(conn->db) : 0;
-    quern_status status = status_of(code, system_error);
+    const char *words = conn->db != NULL ? sqlite3_errmsg(conn->db) : sqlite3_errstr(code);
+    quern_status status =
+        is_schema_lost(code, words) ? QUERN_E_CORRUPT : status_of(code, system_error);
     conn->reopen = conn->reopen || status == QUERN_E_CORRUPT; /* what it has cached may be wrong */
     if (status == QUERN_E_NOMEM) {
         return qn_error_nomem(err);
@@ -206,7 +219,6 @@ quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
                              ? "; keep a copy, then try .recover of the sqlite3 shell"
                          : status == QUERN_E_TIMEOUT ? ": it took too long; try quern doctor"
                                                      : "";
-    const char *words = conn->db != NULL ? sqlite3_errmsg(conn->db) : sqlite3_errstr(code);
     return qn_error_set(err, status, "sqlite %s%s: %s%s%s%s", cut ? "..." : "",
                         cut ? conn->path + size - PATH_SHOWN_MAX : conn->path, words,
                         system_error != 0 ? ": " : "",

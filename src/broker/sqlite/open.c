@@ -6,10 +6,8 @@
  * Closing syncs what was committed, removes the sockets of a waiter and closes the connections. In
  * a fork of the process nothing of that may happen, since the file, its locks and the sockets
  * belong to the parent: there the object is left alone. */
-#include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -115,6 +113,7 @@ static quern_status read_parameters(const struct qn_url *url, struct parameters 
 
 quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
 {
+    atomic_fetch_add(&self->presence.openings, 1);
     quern_status status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
                                        self->base.command_timeout_ms, err);
     if (status != QUERN_OK) {
@@ -237,25 +236,7 @@ static quern_status open_file(struct qn_sqlite *self, const struct qn_url *url,
         qn_conn_close(&self->writer);
         status = qn_sqlite_open_writer(self, err);
     }
-    if (status == QUERN_OK && stat(self->path, &self->place) != 0) {
-        status = qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: %s", self->path, strerror(errno));
-    }
-    return status;
-}
-
-/* While a connection has it open, no other file gets its number. */
-bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err)
-{
-    struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct stat now;
-    bool exists = stat(self->path, &now) == 0;
-    bool same = exists && now.st_ino == self->place.st_ino && now.st_dev == self->place.st_dev;
-    if (same || (!exists && errno != ENOENT && errno != ENOTDIR)) {
-        return false;
-    }
-    (void)qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: the file was %s while in use", self->path,
-                       exists ? "replaced" : "removed");
-    return true;
+    return status == QUERN_OK ? qn_sqlite_presence_note(self, err) : status;
 }
 
 quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_options *options,

@@ -77,11 +77,20 @@ struct qn_roster {
     size_t capacity;
 };
 
+/* By which files on the disk this process would notice that its own were taken away (gone.c). */
+struct qn_presence {
+    dev_t device;
+    ino_t file;
+    ino_t beside[2];           /* -wal and -shm; the keeper's, 0: not seen with this writer */
+    uint32_t seen_openings;    /* the keeper's */
+    _Atomic uint32_t openings; /* of the writer: SQLite may have made both anew */
+};
+
 struct qn_sqlite {
     struct qn_broker base;
-    char *path;        /* absolute, symbolic links resolved */
-    struct stat place; /* of the file when it was opened */
+    char *path; /* absolute, symbolic links resolved */
     char *wal_path;
+    struct qn_presence presence;
     char *wake_path; /* the directory of sockets */
     bool full_sync;
     bool unsafe_fs;
@@ -254,7 +263,10 @@ quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, 
 quern_status qn_sqlite_wait(struct qn_broker *broker, int64_t timeout_ms,
                             struct qn_wakeup *ret_wakeup, quern_error *err);
 void qn_sqlite_interrupt(struct qn_broker *broker);
+/* For one thread at a time. err: QUERN_E_CORRUPT for a file that was cut to nothing. */
 bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err);
+/* Notes which file was opened. */
+QUERN_NODISCARD quern_status qn_sqlite_presence_note(struct qn_sqlite *self, quern_error *err);
 quern_status qn_sqlite_announce(struct qn_broker *broker,
                                 const struct qn_announcement *announcement, quern_error *err);
 quern_status qn_sqlite_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* gone.c - is the file that this process works on still the one under its name?
+ *
+ * SQLite goes on with a file that was removed or replaced, and what is written then is lost. The
+ * same holds for the log and its index beside it: other processes would make new ones, and neither
+ * side would see what the other writes. All three keep their numbers as long as somebody has the
+ * database open. A file that was cut to nothing shows itself only as locked to those who open it
+ * anew, so its size is looked at, too. Only by name: closing another descriptor of the file would
+ * drop the locks that SQLite has on it. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "broker/sqlite/sqlite.h"
+
+#define HEADER_SIZE 100 /* no database is smaller */
+
+quern_status qn_sqlite_presence_note(struct qn_sqlite *self, quern_error *err)
+{
+    struct stat now;
+    if (stat(self->path, &now) != 0) {
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: %s", self->path, strerror(errno));
+    }
+    self->presence.device = now.st_dev;
+    self->presence.file = now.st_ino;
+    return QUERN_OK;
+}
+
+/* Whether the name stands for no file or for another one than it did; known may be 0 for neither.
+ */
+static bool has_moved(const struct qn_sqlite *self, const char *suffix, ino_t known,
+                      struct stat *ret_now, quern_error *err)
+{
+    char name[PATH_MAX + 8];
+    (void)snprintf(name, sizeof name, "%s%s", self->path, suffix);
+    *ret_now = (struct stat){0};
+    bool exists = stat(name, ret_now) == 0;
+    bool same = exists && ret_now->st_ino == known && ret_now->st_dev == self->presence.device;
+    if (known == 0 || same || (!exists && errno != ENOENT && errno != ENOTDIR)) {
+        return false;
+    }
+    (void)qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: the file%s%s was %s while in use",
+                       self->path, suffix[0] != '\0' ? " beside it, " : "", suffix,
+                       exists ? "replaced" : "removed");
+    return true;
+}
+
+bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err)
+{
+    static const char *const suffixes[] = {"-wal", "-shm"};
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct qn_presence *presence = &self->presence;
+    struct stat now;
+    uint32_t openings = atomic_load(&presence->openings);
+    if (has_moved(self, "", presence->file, &now, err)) {
+        return true;
+    }
+    if (now.st_ino != 0 && now.st_size < HEADER_SIZE) {
+        (void)qn_error_set(err, QUERN_E_CORRUPT,
+                           "sqlite %s: the file was cut to %lld bytes while in use; restore a copy",
+                           self->path, (long long)now.st_size);
+        return true;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        ino_t known = openings == presence->seen_openings ? presence->beside[i] : 0;
+        if (has_moved(self, suffixes[i], known, &now, err)) {
+            return true;
+        }
+        presence->beside[i] = now.st_ino;
+    }
+    presence->seen_openings = openings;
+    return false;
+}
