@@ -11,6 +11,7 @@
 #include "broker/sqlite/brake_sql.h"
 #include "broker/sqlite/doors_sql.h"
 #include "broker/sqlite/forward_sql.h"
+#include "broker/sqlite/inspect_sql.h"
 #include "broker/sqlite/lease_sql.h"
 #include "broker/sqlite/prune_sql.h"
 #include "broker/sqlite/recover_sql.h"
@@ -55,6 +56,7 @@ static const struct plan_case {
     {"redate_ahead", sql_redate_ahead, false},
     {"redate_forget", sql_redate_forget, false},
     {"queue_has_pending", sql_queue_has_pending, false},
+    {"pending_since", sql_pending_since, false},
 };
 
 static bool is_narrow(const char *step, bool sorts)

@@ -22,15 +22,17 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
     (SELECT min(probe_at_ms) FROM quern_host WHERE queue = q.no AND streak >= ?2)
 FROM quern_queue AS q ORDER BY q.name;
 
--- Since when the first of each kind of pending tasks waits.
+-- Since when the first of each kind of pending tasks waits: uncharged, or charged so often. Each
+-- kind is asked for by itself, since only then it is in order in its index.
 -- name: pending_since
 SELECT since FROM (
     SELECT max(due_at_ms, enqueued_at_ms) AS since FROM quern_task
     WHERE queue = ?1 AND state = 2 AND crash_count = 0 ORDER BY place LIMIT 1)
 UNION ALL
-SELECT since FROM (
-    SELECT max(due_at_ms, enqueued_at_ms) AS since FROM quern_task
-    WHERE queue = ?1 AND state = 2 AND crash_count > 0 ORDER BY place LIMIT 1);
+SELECT max(t.due_at_ms, t.enqueued_at_ms) FROM (VALUES (1), (2), (3), (4)) AS level
+    JOIN quern_task AS t ON t.seq = (SELECT seq FROM quern_task
+        WHERE queue = ?1 AND state = 2 AND crash_count > 0
+            AND min(crash_count, 4) = level.column1 ORDER BY place LIMIT 1);
 
 -- name: history
 SELECT day, processed, failed FROM quern_day WHERE queue = ?1 AND day BETWEEN ?2 AND ?3;
