@@ -99,6 +99,11 @@ static void no_frequent_statement_walks_through_a_whole_queue(void **state)
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         check_plan(db, &cases[i]);
     }
+    char *page = sqlite3_mprintf("%s%s%s%s", sql_page_select, sql_page_state_2_suspect,
+                                 sql_page_filter, sql_page_order_place);
+    assert_non_null(page);
+    check_plan(db, &(struct plan_case){"a page of charged tasks", page, .sorts = true});
+    sqlite3_free(page);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
     lib_sqlite_remove(&place);
 }

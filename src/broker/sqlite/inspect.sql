@@ -79,8 +79,9 @@ AND state = 1
 -- name: page_state_2_plain
 AND state = 2 AND crash_count = 0
 
+-- The levels: without them SQLite walks through all tasks of the queue by id.
 -- name: page_state_2_suspect
-AND state = 2 AND crash_count > 0
+AND state = 2 AND crash_count > 0 AND min(crash_count, 4) BETWEEN 1 AND 4
 
 -- name: page_state_3
 AND state IN (3, 4) AND state = 3
