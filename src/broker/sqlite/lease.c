@@ -121,10 +121,24 @@ static quern_status note_probe(struct qn_taking *taking, const struct qn_leased 
     return status;
 }
 
+static quern_status mend(struct qn_taking *taking, const struct qn_leased *run, quern_error *err)
+{
+    if (run->retry_count <= run->task.retry_max) {
+        return QUERN_OK;
+    }
+    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_mend);
+    qn_query_int(&query, run->row);
+    return qn_query_run(&query, NULL, err);
+}
+
 static quern_status write_lease(struct qn_taking *taking, struct qn_leased *run, int64_t worker_no,
                                 quern_error *err)
 {
     const struct qn_lease_terms *terms = taking->terms;
+    quern_status status = mend(taking, run, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
     run->fence = run->token;
     run->leased_at_boot_ms = terms->now_boot_ms;
     struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_write);
@@ -134,7 +148,7 @@ static quern_status write_lease(struct qn_taking *taking, struct qn_leased *run,
     qn_query_int(&query, worker_no);
     qn_query_int(&query, run->started ? 1 : 0);
     qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
-    quern_status status = qn_query_run(&query, NULL, err);
+    status = qn_query_run(&query, NULL, err);
     if (status == QUERN_OK && taking->turns[run->queue_index].probe) {
         status = note_probe(taking, run, err);
     }

@@ -34,10 +34,15 @@ SELECT seq FROM quern_task
 WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND min(crash_count, 4) >= ?2
 ORDER BY place LIMIT 1;
 
--- What only damage makes, and a CHECK would refuse, must not keep a queue from giving its tasks.
+-- Names no column that a CHECK ties to another one, if it can: each costs every task.
 -- name: lease_write
 UPDATE quern_task SET state = 1, token = ?2, lease_until = ?3, worker = ?4, started = ?5,
-    started_at_ms = ?6, cancel = 0, retry_max = max(retry_max, 0),
+    started_at_ms = ?6
+WHERE seq = ?1;
+
+-- What only damage makes, and a CHECK would refuse, must not keep a queue from giving its tasks.
+-- name: lease_mend
+UPDATE quern_task SET cancel = 0, retry_max = max(retry_max, 0),
     retry_count = min(retry_count, max(retry_max, 0))
 WHERE seq = ?1;
 
