@@ -112,18 +112,6 @@ static bool start(struct quern_worker *worker, struct quern_run *run)
     return !refused;
 }
 
-/* With mutex held. What happened while the verdict was being made. */
-static void revise(const struct quern_run *run, struct qn_verdict *verdict)
-{
-    if (run->lost && verdict->kind != QN_DONE) {
-        verdict->offered = false;
-        verdict->refused = true;
-    }
-    if (run->acked) {
-        verdict->offered = false; /* the broker holds nothing of it any more */
-    }
-}
-
 static void finish(struct quern_worker *worker, struct quern_run *run, struct qn_verdict *verdict)
 {
     (void)pthread_mutex_lock(&worker->mutex);
@@ -134,7 +122,7 @@ static void finish(struct quern_worker *worker, struct quern_run *run, struct qn
             qn_pump_poke(worker); /* a slot is free again */
         }
     } else {
-        revise(run, verdict);
+        qn_verdict_revise(run, verdict);
         qn_books_finish(&worker->books, run, verdict);
         qn_pump_note_finished(worker);
         qn_worker_note_settled(worker);

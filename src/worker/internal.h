@@ -187,6 +187,9 @@ void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
  * mutex held, but for a run that is to be given back. */
 void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
                           enum qn_cancel_reason reason, struct qn_verdict *ret_verdict);
+/* With mutex held, before it goes into the books: what a lost lease or an early ack, which may have
+ * come while the verdict was made, leaves of it. */
+void qn_verdict_revise(const struct quern_run *run, struct qn_verdict *verdict);
 
 /* ack_early.c: true when done is confirmed; else the run must not start. */
 bool qn_ack_early(struct quern_worker *worker, struct quern_run *run);

@@ -141,8 +141,7 @@ static size_t give_up_all(struct quern_worker *worker)
         }
         struct qn_verdict verdict;
         qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
-        verdict.offered = verdict.offered && !run->acked && !run->lost;
-        verdict.refused = run->lost;
+        qn_verdict_revise(run, &verdict);
         qn_books_fence(&worker->books, run, &verdict);
         count++;
     }

@@ -199,3 +199,14 @@ void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
         judge_interrupted(worker, run, reason, ret_verdict);
     }
 }
+
+void qn_verdict_revise(const struct quern_run *run, struct qn_verdict *verdict)
+{
+    if (run->lost && verdict->kind != QN_DONE) {
+        verdict->offered = false;
+        verdict->refused = true;
+    }
+    if (run->acked) {
+        verdict->offered = false; /* the broker holds nothing of it any more */
+    }
+}

@@ -42,10 +42,7 @@ static void give_up(struct quern_worker *worker, struct quern_run *run, struct g
 {
     struct qn_verdict verdict;
     qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
-    if (run->acked || run->lost) {
-        verdict.offered = false;
-        verdict.refused = run->lost;
-    }
+    qn_verdict_revise(run, &verdict);
     qn_books_fence(&worker->books, run, &verdict);
     size_t limit = worker->options.concurrency / 4;
     run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit > 0 ? limit : 1);
