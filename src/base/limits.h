@@ -32,17 +32,13 @@
 #define QN_ALONE_CHARGES 4 /* a task charged so often runs alone; before that in less company */
 #define QN_SOLO_MS 60000   /* a worker that has the solo lock and is silent so long has lost it */
 #define QN_SOLO_DEATH_MS 1000 /* a solo run that died counts so much longer: the restart */
-#define QN_BRAKE_DEATHS                                                                            \
-    10 /* in a row on one host, no run that ended otherwise: a broken deploy                       \
-        */
+#define QN_BRAKE_DEATHS 10    /* in a row on one host, with no other end between: a broken deploy */
 #define QN_BRAKE_MS_MIN 1000
 #define QN_BRAKE_MS_MAX 60000
-#define QN_BRAKE_EVEN_PROBES                                                                       \
-    20                      /* so many come after QN_BRAKE_MS_MIN each, later ones double it       \
-                             */
-#define QN_OK_NOTE_MS 1000  /* that a run ended well is written at most so often */
-#define QN_TAKE_BACK_MS 100 /* a leased run that has not started is taken back after this */
-#define QN_PREFETCH_MAX 64  /* fewer waste round trips, more keep tasks from other workers */
+#define QN_BRAKE_EVEN_PROBES 20    /* wait QN_BRAKE_MS_MIN each; each later one twice as long */
+#define QN_OK_NOTE_MS 1000         /* that a run ended well is written at most so often */
+#define QN_TAKE_BACK_MS 100        /* a leased run that has not started is taken back after this */
+#define QN_PREFETCH_MAX 64         /* fewer waste round trips, more keep tasks from other workers */
 #define QN_PREFETCH_SAMPLES_MIN 32 /* measured runs of a type before anything is fetched ahead */
 #define QN_PREFETCH_MEAN_NS_MAX INT64_C(10000000) /* slower types are not fetched ahead */
 #define QN_PREFETCH_DEEP 3 /* times as many where that is soon over: with 64 slots two batches */

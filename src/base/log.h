@@ -49,7 +49,7 @@ void qn_log_write(struct qn_log *log, quern_log_level level, const char *format,
 /* "warn"; NULL for a level that is none. A static string. */
 const char *qn_log_level_name(quern_log_level level);
 
-/* A sink for who gave none: warnings and errors to stderr, with their time. */
+/* The sink where the user gave none: warnings and errors to stderr, with their time. */
 void qn_log_to_stderr(quern_log_level level, const char *line, void *user);
 
 #endif

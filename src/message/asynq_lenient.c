@@ -3,9 +3,9 @@
  *
  * Go's decoder passes over what it does not expect: a group, or a known field with another type on
  * the wire. protobuf-c gives up on both, so a task would be lost for us that every Go worker runs.
- * Only what was refused comes here. The fields that are left are copied as they are; a message
- * inside of the message becomes shorter when something in it is left out. What Go refuses, too,
- * stays refused: a number or a length that does not end, field 0, a group without its end. */
+ * Only messages that protobuf-c refused come here. The fields that are kept are copied as they are;
+ * a message within the message becomes shorter when one of its fields is left out. What Go refuses,
+ * too, stays refused: a number or a length that does not end, field 0, a group without its end. */
 #include "message/asynq_lenient.h"
 
 #include <string.h>

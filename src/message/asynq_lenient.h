@@ -5,8 +5,8 @@
 
 #include "message/asynq_wire.h"
 
-/* What Go's decoder makes nothing of left out: groups, and fields of ours with another type on the
- * wire. `out` has `size` bytes. False: Go does not read it, either. */
+/* Copies a message without what Go's decoder skips: groups, and known fields with another type on
+ * the wire. `out` has `size` bytes. False: Go does not read it, either. */
 bool qn_lenient_copy(const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t size,
                      uint8_t *out, size_t *ret_size);
 

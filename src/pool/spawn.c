@@ -12,7 +12,8 @@
  * ends as the shell ended. It ignores what the group is sent. A SIGTERM that we send to the guard
  * it hands to the group, and to a shell that left the group: so none comes before there is a shell.
  *
- * A guard that gets no process for the shell says so on stderr, by a word that only we know.
+ * A guard that gets no process for the shell says so on stderr, with a random word in front that no
+ * command can know.
  *
  * The shell starts with default signal dispositions, an empty mask and no descriptor but 0, 1 and
  * 2. If /bin/sh cannot be run it exits with 127, as a shell does for a missing command. */

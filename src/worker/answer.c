@@ -46,7 +46,8 @@ static void take_applied(struct quern_worker *worker, struct qn_turn *turn)
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-/* Which queues are braked on this host, and when what waits for its moment may be had. */
+/* Takes in which queues are braked on this host, and when the next probe, or a task that waits for
+ * the solo lock, may be leased. */
 static void take_brakes(struct quern_worker *worker, const struct qn_turn *turn)
 {
     size_t braked_count = 0;
@@ -297,7 +298,7 @@ static void take_off(struct quern_worker *worker, struct qn_turn *turn)
 /* Whether there may be leases of it that are not in the books. */
 static bool owes(const struct qn_turn *turn)
 {
-    /* What could not be placed comes first among the outcomes. */
+    /* Leases without a run come first among the outcomes. */
     bool returns = turn->open && turn->exchange.outcome_count > 0 && turn->ended[0] == NULL;
     return returns || turn->in_doubt || (turn->in_flight && turn->exchange.room > 0);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* begin.c - from a URL to a worker whose record is in the broker, however long that takes.
  *
- * Opening tells at once what stays wrong: a URL, a password, a file that is none of ours. What may
- * be right a moment later (a server that is down or loading, a database that somebody has locked, a
- * full disk) is waited for by quern_worker_run, as a running worker would, until somebody calls
- * quern_worker_stop; or it is an error, with no_wait. Damaged data stop no worker that runs and
- * none that starts: the keeper announces again at once, and tells. */
+ * Opening fails at once for what will stay wrong: a URL, a password, a file that is not ours. For
+ * what may be right a moment later (a server that is down or loading, a database that somebody has
+ * locked, a full disk) quern_worker_run waits, as a running worker would, until somebody calls
+ * quern_worker_stop; with no_wait it is an error. Damaged data stop neither a running worker nor
+ * one that starts: the keeper announces again at once, and logs the failure. */
 #include "base/error.h"
 #include "base/secret.h"
 #include "worker/internal.h"
 
-/* Somebody may want the worker to end meanwhile. */
+/* Short, since somebody may stop the worker meanwhile. */
 enum { HURRY_MS = 1000 };
 
 void qn_worker_hurry(struct quern_worker *worker, bool hurry)
@@ -52,7 +52,7 @@ quern_status qn_worker_open(struct quern_worker *worker, const char *url, quern_
     return worker->url != NULL ? QUERN_OK : qn_error_nomem(err);
 }
 
-/* One attempt. *ret_waits: what is wrong may be right a moment later. */
+/* One attempt. *ret_waits: it failed, and may succeed a moment later. */
 static quern_status try(struct quern_worker *worker, bool *ret_waits, quern_error *err)
 {
     quern_status status = QUERN_OK;

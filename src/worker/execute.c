@@ -25,8 +25,9 @@ static quern_status write_progress(struct quern_run *run, int32_t percent, const
 const struct qn_run_sink qn_worker_sink = {.write_result = write_result,
                                            .write_progress = write_progress};
 
-/* With mutex held. True, with the verdict, when the run must not start. A lease that may be new
- * goes back, so that its task need not wait for recovery; if it was over, the broker says so. */
+/* With mutex held. True, with the verdict, when the run must not start. Where the lease may be over
+ * (its request was sent twice, and the first may have been the one that counted) the run is given
+ * back, so that its task need not wait for recovery; the broker knows whether it was. */
 static bool is_refused(struct quern_worker *worker, struct quern_run *run, int64_t wall_ms,
                        struct qn_verdict *verdict)
 {

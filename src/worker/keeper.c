@@ -2,11 +2,11 @@
 /* keeper.c - the timers of a worker.
  *
  * A thread of its own, so that no handler and no slow exchange delays them; leases are not among
- * them, see holder.c. The order of the table is the order of their importance. One that the broker
- * does not answer waits for a backoff, and the look at the timers begins again. The outage is over
- * when none of them fails any more: some calls only read, and work where others do not. Damaged
- * data are no reason to wait: the rest of the data was served, and goes on being served at the
- * usual pace. */
+ * them, see holder.c. The order of the table is the order of their importance. A timer that the
+ * broker does not answer waits for a backoff, and the others are looked at again, from the first
+ * on. The outage is over when none of them fails any more: some calls only read, and work where
+ * others do not. After damaged data there is no backoff: the sound data was served, and goes on
+ * being served at the usual pace. */
 #include "worker/internal.h"
 
 struct timer {
@@ -66,7 +66,7 @@ static void ring_timer(struct keeper *keeper, size_t index)
     }
 }
 
-/* What has failed need not wait any longer: somebody else was answered. */
+/* The broker has answered somebody else: timers that failed are due at once. */
 static void hurry_what_fails(struct keeper *keeper)
 {
     bool waits = atomic_load(&keeper->outage.retry_at_mono_ns) != 0;

@@ -7,14 +7,14 @@
  * same answer carries cancellations whose message did not reach the listener. */
 #include "worker/internal.h"
 
-/* One request: where answers are late the leases of a second one would be later. */
+/* In one request: where answers come late, those of a second one would come later still. */
 enum { EXTENSIONS_MAX = 1024 };
 
 struct batch {
     struct quern_run *runs[EXTENSIONS_MAX]; /* each with a reference */
     struct qn_extension extensions[EXTENSIONS_MAX];
     size_t count;
-    int64_t until_boot_ms; /* when it was asked for, the leases were to end then or later */
+    int64_t until_boot_ms; /* leases that were prolonged hold at least until then */
 };
 
 /* Runs that have not been part of this round. A run that is acked early has no lease. */

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* lost.c - ends a worker whose data are gone for good, so that whoever supervises it starts it
- * anew.
+/* lost.c - ends a worker whose data are gone for good, so that its supervisor starts it again.
  *
- * A file that was removed or replaced never comes back by itself, and what is written to it is
- * lost; a database whose exchange says again and again that it is damaged serves nobody. The first
- * has to be seen a few times in a row (somebody may be moving files), the second for a few seconds.
- * On a server damaged keys can be mended while the worker runs, so there nothing of this is done.
- */
+ * A file that was removed or replaced never comes back by itself, and all that is written to it is
+ * lost; a database whose exchange fails again and again as damaged serves nobody. The first has to
+ * be seen twice in a row (somebody may be moving files), the second for two seconds. On a server
+ * damaged keys can be mended while the worker runs, so there nothing of this is done. */
 #include "worker/internal.h"
 
 enum { LOOKS = 2, CORRUPT_MS = 2000 };

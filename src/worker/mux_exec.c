@@ -78,8 +78,7 @@ static void explain(quern_run *run, const struct qn_child_end *end)
     qn_run_set_error(run, text, length > 0 ? strlen(text) : 0);
 }
 
-/* Who reads the result should know that it is not whole. Without memory for that the log says it.
- */
+/* Says at the end of a result that it is incomplete. Out of memory only the log says so. */
 static void mark_cut(struct qn_child_end *end)
 {
     struct qn_buf *output = &end->output;

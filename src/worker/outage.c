@@ -52,7 +52,7 @@ static bool is_new(const struct qn_outages *all, int64_t now_mono_ns)
     return all->since_mono_ns == 0 || (is_old && count_failing(all) == 0);
 }
 
-/* What is to be said of the end of an outage; after_ms < 0: nothing, it goes on. */
+/* How an outage ended, for the log; after_ms < 0: it goes on. */
 struct end {
     int64_t after_ms;
     uint32_t failures;

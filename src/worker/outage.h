@@ -35,7 +35,7 @@ struct qn_outage {
 struct qn_outages {
     pthread_mutex_t mutex; /* guards the rest; never held while somebody is called */
     struct qn_log *log;
-    void (*wake)(void *user); /* somebody is answered again: who waits may try */
+    void (*wake)(void *user); /* the broker answers again: waiting threads may try */
     void *user;
     struct qn_outage *parties;
     int64_t since_mono_ns; /* 0: none */

@@ -78,7 +78,7 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
     case QN_RETRY:
         return run->acked ? "run failed after its early ack, it is lost" : "run failed";
     case QN_GIVE_BACK:
-        /* What had begun will begin again: its owner should know which it is. */
+        /* A handler that had begun will be called again: the log names its task. */
         *level =
             run->started_at_mono_ns != 0 && !run->not_started ? QUERN_LOG_INFO : QUERN_LOG_DEBUG;
         return "run given back";

@@ -69,7 +69,7 @@ static void tell_left(struct quern_worker *worker, int64_t left_ms)
     }
 }
 
-/* Until what is waited for, besides so many calls of stop. */
+/* What a wait ends with; so many calls of quern_worker_stop end it, too. */
 struct goal {
     bool settled; /* no run is held or under way to us; else: no handler runs */
     int stops_max;

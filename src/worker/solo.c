@@ -40,7 +40,7 @@ static void rest(struct qn_solo_state *solo, int64_t now_mono_ns)
                                    .patience_ms = patience_ms};
 }
 
-/* What is next; QN_SOLO_NONE: to wait. */
+/* What to ask of the broker next; QN_SOLO_NONE: nothing yet. */
 static enum qn_solo choose(struct quern_worker *worker, bool other_is_open, int64_t now_mono_ns)
 {
     const struct qn_solo_state *solo = &worker->pump.solo;

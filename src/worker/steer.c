@@ -68,7 +68,7 @@ static const char *phase_name(const struct quern_run *run)
     return NULL;
 }
 
-/* What is said of a run, as it was under the mutex. */
+/* A run for the log: its phase and moment are copied under the mutex. */
 struct noted_run {
     struct quern_run *run; /* with a reference */
     const char *phase;
@@ -132,7 +132,7 @@ static void log_runs(struct quern_worker *worker)
 
 /* --- Quiet ------------------------------------------------------------------------------- */
 
-/* Follows worker->quiet; *was is what was last said of it. */
+/* Acts on a change of worker->quiet; *was: its value at the call before. */
 static void follow_quiet(struct quern_worker *worker, bool *was)
 {
     bool quiet = atomic_load(&worker->quiet);

@@ -92,7 +92,8 @@ uint32_t qn_turn_room(struct quern_worker *worker, const struct qn_turn *turn, i
         now_mono_ns < pump->unknown.hold_until_mono_ns || qn_shortage_pauses(worker, now_mono_ns)) {
         return 0;
     }
-    /* What is fetched ahead takes all slots, and a charged task or a probe must start at once. */
+    /* Charged tasks and probes are leased only into a free slot. Where there was none for a second,
+     * runs that were fetched ahead have filled them all: then nothing is fetched ahead. */
     bool starved = now_mono_ns - pump->starts_at_mono_ns > QN_SAFETY_NET_MS * QN_NS_PER_MS;
     size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns || starved ? 0 : pump->ahead;
     size_t room = slots + ahead > taken ? slots + ahead - taken : 0;
@@ -157,7 +158,7 @@ static void add_unplaced(struct qn_pump *pump, struct qn_turn *turn)
     }
 }
 
-/* What goes to the broker with an outcome: brokers write the message of a failed run anew. */
+/* Bytes that go to the broker with an outcome: it writes the message of a failed run anew. */
 static size_t size_of(const struct qn_outcome *outcome)
 {
     bool is_success = outcome->kind == QN_DONE || outcome->kind == QN_DROP;

@@ -10,9 +10,9 @@
  *     so on up to 30 s. So thousands that nobody can run cost little, and known tasks behind them
  *     are reached soon. One that never failed gets a text that says why it waits.
  *
- * Which tasks were here before is kept in a table without order: who finds his place taken begins
- * anew. That the table is too small, or out of memory, costs only work: at most BACK_PER_S of them
- * come back in a second. */
+ * A table by hash remembers which tasks were here before. A task has one place in it, and starts
+ * anew when another has taken that. A table that is too small, or missing because memory is out,
+ * costs only work: about BACK_PER_S tasks come back in a second at most. */
 #include "worker/unknown.h"
 
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 /* upkeep.c - what the keeper does at the broker besides leases: heartbeat, recovery, due tasks,
  * pruning, and a warning about groups that nobody serves.
  *
- * Every call is bounded by a batch and a number of rounds, so that the next extension of leases is
- * never late because of them; what is left over is done by the next call. */
+ * Every call is bounded by a batch and a number of rounds, so that none of them holds up the other
+ * timers for long; the next call does the rest. */
 #include <stdio.h>
 #include <string.h>
 

@@ -108,7 +108,7 @@ static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct qu
     return qn_retry_delay_ms(&policy, run->leased->retry_count, &random);
 }
 
-/* What cut the run short, for the error text; NULL: nothing that is told of the task. */
+/* What cut the run short, for the error text; NULL: nothing to be said there. */
 static const char *interruption(const struct quern_run *run, enum qn_cancel_reason reason,
                                 char out[QN_INTERRUPTION_SIZE])
 {
@@ -170,8 +170,8 @@ void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
     *ret_verdict = verdict;
 }
 
-/* Its handler has ended: what it gave as a reason stands behind what cut it short. Out of memory
- * only its own words are kept. */
+/* The handler has ended: its own reason follows what cut it short. Out of memory only its own
+ * reason is kept. */
 static void judge_interrupted(struct quern_worker *worker, struct quern_run *run,
                               enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
 {

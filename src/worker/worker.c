@@ -242,8 +242,8 @@ static struct qn_pool *swap_pool(struct quern_worker *worker, struct qn_pool *po
     return before;
 }
 
-/* Ends the pool; false: handlers still run, and use the worker. Meanwhile nobody finds the pool:
- * whoever asks for statistics would use what is freed here. */
+/* Ends the pool; false: handlers still run, and use the worker. Meanwhile the worker has
+ * none: statistics must not look at a pool that is being freed. */
 static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
 {
     struct qn_pool *pool = swap_pool(worker, NULL);
