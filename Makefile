@@ -7,7 +7,8 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= $(shell expr $$(nproc) \* 2)
 MINUTES ?= 30
 
-.PHONY: help demo release check check-full soak fuzz bench bench-peers lint format install clean
+.PHONY: help demo release check check-full soak fuzz bench bench-peers lint format install \
+	uninstall clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -55,6 +56,10 @@ format: ## lay out the sources by .clang-format
 
 install: release ## install under PREFIX (/usr/local), below DESTDIR when it is set
 	@DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)'
+	@DESTDIR='$(DESTDIR)' scripts/after_install '$(PREFIX)'
+
+uninstall: ## remove what the last install from here has installed, below DESTDIR when it is set
+	@DESTDIR='$(DESTDIR)' scripts/uninstall build/release/install_manifest.txt
 
 clean: ## remove all that was built
 	rm -rf build

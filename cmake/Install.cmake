@@ -1,4 +1,4 @@
-# What is installed: headers, both libraries, the program with its completion, man pages, and how
+# What is installed: headers, both libraries, the program with its completion, all pages, and how
 # others find them (pkg-config and CMake). tests/package builds a program against the result in each
 # way.
 include(CMakePackageConfigHelpers)
@@ -16,13 +16,36 @@ endif()
 install(DIRECTORY include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 file(GLOB QUERN_MAN_PAGES CONFIGURE_DEPENDS man/*.1)
 install(FILES ${QUERN_MAN_PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Every page that README leads to, and the examples as sources.
+file(GLOB QUERN_PAGES CONFIGURE_DEPENDS *.md)
+install(FILES ${QUERN_PAGES} LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.c"
+    PATTERN "*.cpp" PATTERN "expected" EXCLUDE)
 
-# pkg-config --static names the libraries that libquern.a needs, the shared library has its own.
-# The folders are relative to the file, so the prefix may be moved.
-file(RELATIVE_PATH QUERN_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+# pkg-config --static names the libraries that libquern.a needs, the shared library has its own. Not
+# by Requires.private, which would also hand their compiler flags to everyone.
+set(private -pthread)
+foreach(library SQLITE CRYPTO PROTOBUFC HIREDIS)
+    list(APPEND private ${${library}_STATIC_LDFLAGS})
+endforeach()
+list(REMOVE_DUPLICATES private)
+list(FILTER private EXCLUDE REGEX "^-L/usr/lib")
+list(JOIN private " " QUERN_PC_PRIVATE)
+# The folders are relative to the file, so the prefix may be moved; under /usr they are written out,
+# as pkg-config then leaves away what every compiler looks through.
+file(RELATIVE_PATH QUERN_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+set(QUERN_PC_PREFIX "\${pcfiledir}/${QUERN_PC_UP}")
 configure_file(cmake/quern.pc.in quern.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(QUERN_PC_PREFIX /usr)
+configure_file(cmake/quern.pc.in usr/quern.pc @ONLY)
+install(CODE "
+    set(folder \"${CMAKE_CURRENT_BINARY_DIR}\")
+    if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+        string(APPEND folder /usr)
+    endif()
+    file(INSTALL \"\${folder}/quern.pc\"
+        DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\")")
 
 # find_package(quern) gives quern::quern; with COMPONENTS static also quern::static.
 set_target_properties(quern_static PROPERTIES EXPORT_NAME static)

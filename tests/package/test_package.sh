@@ -74,3 +74,20 @@ if [ -n "$CXX" ]; then
         runs "cmake/$name"
     done
 fi
+
+# As a part of another project: the same name for the library, and nothing else is built.
+mkdir "$work/whole"
+cat >"$work/whole/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(whole LANGUAGES C)
+add_subdirectory($QUERN_SOURCE part)
+add_executable(program $program)
+target_link_libraries(program PRIVATE quern::quern)
+END
+cmake -S "$work/whole" -B "$work/parts" -G Ninja -DCMAKE_C_COMPILER="$CC" >"$work/log" 2>&1 ||
+    fail "add_subdirectory: $(cat "$work/log")"
+if grep -oE 'part/(tests|examples)/[^ ]*\.o:' "$work/parts/build.ninja" | head -n 3 | grep .; then
+    fail "add_subdirectory builds what is quern's own"
+fi
+grep -q '^CMAKE_BUILD_TYPE:STRING=$' "$work/parts/CMakeCache.txt" ||
+    fail "add_subdirectory changes the build type of the project"
