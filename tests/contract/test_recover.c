@@ -302,6 +302,23 @@ static void death_is_shared_however_many_calls_its_leases_take(struct contract *
     }
 }
 
+/* A call that may end no more has seen a lease of a worker whose death nobody had noted. */
+static void death_that_a_full_call_met_is_not_forgotten(struct contract *c)
+{
+    contract_put_many(c, "default", "a", 3);
+    hold(c, &(struct contract_worker){.id = "late"}, "default", 1);
+    hold(c, &dead, "default", 2);
+    assert_int_equal(recover(c, 1).count, 1);
+    contract_announce_as(c->broker, &(struct contract_worker){.id = "late", .is_dead = true});
+    for (int i = 0; i < 2; i++) {
+        struct recoveries all = recover(c, 1);
+        assert_int_equal(all.count, 1);
+        assert_int_equal(all.charged, 1);
+        assert_int_equal(all.cause, QUERN_CAUSE_WORKER_DIED);
+    }
+    assert_int_equal(contract_see(c, "default", "a0000").crash_count, 1);
+}
+
 static void death_of_a_worker_is_one_for_the_brake_of_each_queue(struct contract *c)
 {
     contract_put_many(c, "default", "a", 4);
@@ -445,6 +462,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(deaths_that_were_shared_convict_nobody),
     CONTRACT_TEST(lone_deaths_of_workers_make_poison),
     CONTRACT_TEST(death_is_shared_however_many_calls_its_leases_take),
+    CONTRACT_TEST_ONLY("redis", death_that_a_full_call_met_is_not_forgotten),
     CONTRACT_TEST(death_of_a_worker_is_one_for_the_brake_of_each_queue),
     CONTRACT_TEST(death_is_counted_on_the_host_of_the_dead),
     CONTRACT_TEST(end_of_a_leaving_worker_charges_nobody),

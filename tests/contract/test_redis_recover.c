@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/redis/count_runs_lua.h"
 #include "lib_place.h"
 
 #define Q "asynq:{default}:"
@@ -330,6 +331,74 @@ static void many_expired_leases_are_recovered_in_bounded_steps(struct contract *
     print_message("%zu calls, at most %lld commands each\n", calls, most);
 }
 
+/* --- Pages ---------------------------------------------------------------------------- */
+
+/* Started runs "PREFIX0", "PREFIX1", .. of this worker, whose leases last for an hour. */
+static void plant_runs(const char *prefix, int count, const char *worker)
+{
+    static const char script[] =
+        "local Q, now = KEYS[1], redis.call('TIME')[1] for i = 0, ARGV[2] - 1 do "
+        "local id = ARGV[1] .. i redis.call('HSET', Q .. 't:' .. id, 'msg', "
+        "'\\10\\1t\\26' .. string.char(#id) .. id .. '\\34\\7default\\40\\25', "
+        "'state', 'active', 'pending_since', string.format('17999999%%011d', i), 'quern_run', "
+        "'1 1799999960000 1799999960000000000 ' .. (now + 3600) * 1000 .. ' ' .. ARGV[3]) "
+        "redis.call('LPUSH', Q .. 'active', id) redis.call('ZADD', Q .. 'lease', now + 3600, id) "
+        "end";
+    (void)test_redis_do(server(), "EVAL %s 1 " Q " %s %d %s", script, prefix, count, worker);
+}
+
+static void end_runs(const char *prefix, int first, int count)
+{
+    static const char script[] =
+        "local Q = KEYS[1] for i = ARGV[2], ARGV[2] + ARGV[3] - 1 do local id = ARGV[1] .. i "
+        "redis.call('LREM', Q .. 'active', -1, id) redis.call('ZREM', Q .. 'lease', id) "
+        "redis.call('DEL', Q .. 't:' .. id) end";
+    (void)test_redis_do(server(), "EVAL %s 1 " Q " %s %d %d", script, prefix, first, count);
+}
+
+/* One call looks at 4000 leases. What moves up between two calls must not be passed over, or it is
+ * found out once the record of its worker is gone. */
+static void runs_that_end_meanwhile_hide_no_lease_of_a_dead_worker(struct contract *c)
+{
+    static const int first_ended[] = {0, 3900};
+    for (size_t i = 0; i < TEST_COUNT(first_ended); i++) {
+        contract_announce(c->broker, "other");
+        contract_announce_as(c->broker, &(struct contract_worker){.id = "dead", .is_dead = true});
+        plant_runs("old", 4000, "other");
+        plant_runs("lost", 1, "dead");
+        plant_runs("new", 100, "other");
+        assert_int_equal(contract_recover(c, "default"), 0);
+        end_runs("old", first_ended[i], 100);
+        size_t found = 0;
+        for (int call = 0; call < 3; call++) {
+            found += contract_recover(c, "default");
+        }
+        assert_int_equal(found, 1);
+        assert_int_equal(contract_see(c, "default", "lost0").crash_count, 1);
+        assert_string_equal(ask("HEXISTS " Q "quern:workers dead"), "0");
+        assert_string_equal(ask("HEXISTS " Q "quern:workers other"), "1");
+        (void)ask("FLUSHALL");
+    }
+}
+
+/* The same while a page of 500 is counted after the other: two runs are not one. */
+static void runs_that_end_meanwhile_make_no_shared_death_a_lone_one(struct contract *c)
+{
+    char script[8000];
+    (void)c;
+    (void)snprintf(script, sizeof script,
+                   "local function count_runs(KEYS, ARGV) %s end "
+                   "local Q, count, reply = KEYS[1], 0, {0, 0, '', 0} "
+                   "for page = 1, 3 do reply = count_runs({Q}, {'dead', reply[2], reply[3], 500}) "
+                   "count = count + reply[1] "
+                   "if reply[4] ~= 0 or reply[2] == 0 then break end "
+                   "redis.call('LREM', Q .. 'active', -1, 'old7') end return {count, reply[4]}",
+                   qn_lua_count_runs.text);
+    plant_runs("old", 499, "other");
+    plant_runs("lost", 2, "dead");
+    assert_string_equal(test_redis_do(server(), "EVAL %s 1 " Q, script), "2\n0\n");
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", lease_of_a_go_worker_has_thirty_seconds_more),
     CONTRACT_TEST_ONLY("redis", run_of_a_dead_go_worker_is_retried_with_its_count_and_delay),
@@ -343,6 +412,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", ghosts_go),
     CONTRACT_TEST_ONLY("redis", task_in_active_whose_state_is_wrong_comes_back),
     CONTRACT_TEST_ONLY("redis", damaged_queue_stops_no_other),
+    CONTRACT_TEST_ONLY("redis", runs_that_end_meanwhile_hide_no_lease_of_a_dead_worker),
+    CONTRACT_TEST_ONLY("redis", runs_that_end_meanwhile_make_no_shared_death_a_lone_one),
     CONTRACT_TEST_ONLY("redis", many_expired_leases_are_recovered_in_bounded_steps),
 };
 CONTRACT_MAIN(tests)

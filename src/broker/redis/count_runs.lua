@@ -1,10 +1,14 @@
 -- count_runs.lua - how many runs a worker has started among a page of those that are active in a
 -- queue; it stops at two, as more make no difference. Writes nothing.
 --
--- KEYS: prefix of the queue. ARGV: worker id, where the page begins (from the oldest on), its size.
--- Reply: {how many, how many ids were looked at}.
+-- KEYS: prefix of the queue. ARGV: worker id, where the page begins (from the oldest on), what the page
+-- before said of that (lib_pages.lua), its size.
+-- Reply: {how many, where the next page begins (0: there is none), what to say with it, 1 if something
+-- before this page may have been passed over}.
 local Q, worker = KEYS[1], ARGV[1]
-local from, size = tonumber(ARGV[2]), tonumber(ARGV[3])
+-- include: lib_pages.lua
+local from, is_sure = page_begin(tonumber(ARGV[2]), ARGV[3])
+local size = tonumber(ARGV[4])
 local ids = redis.call('LRANGE', Q .. 'active', -(from + size), -(from + 1))
 local count = 0
 for _, id in ipairs(ids) do
@@ -17,4 +21,9 @@ for _, id in ipairs(ids) do
         break
     end
 end
-return {count, #ids}
+local function is_gone()
+    return false
+end
+local is_last = #ids < size
+return {count, is_last and 0 or from + #ids,
+    is_last and '' or page_anchors(ids, #ids, is_gone, ''), is_sure and 0 or 1}

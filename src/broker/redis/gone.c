@@ -18,36 +18,66 @@
 #include "broker/redis/gone_lua.h"
 
 #define PAGE 500
-#define PAGES_MAX 64 /* of one queue; where more is active two are assumed */
+#define PAGES_MAX 64 /* of one queue; where it takes more two are assumed */
 #define MANY 2       /* more than one: how many more makes no difference */
 
-/* Up to MANY, of one queue. */
+/* Counts page by page; where the next one begins the one before has said. */
+struct counting {
+    const char *queue;
+    const char *worker_id;
+    int64_t from;                   /* 0: the first, or there is none any more */
+    const struct qn_reply *anchors; /* NULL: none */
+    bool is_lost;                   /* something may have been passed over */
+    int64_t count;
+};
+
+static quern_status count_page(struct qn_talk *talk, struct counting *counting, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    const struct qn_reply *anchors = counting->anchors;
+    size_t command = talk->command_count;
+    qn_talk_script(talk, &qn_lua_count_runs, 1);
+    qn_talk_prefix(talk, counting->queue);
+    qn_talk_text(talk, counting->worker_id);
+    qn_talk_int(talk, counting->from);
+    qn_talk_bytes(talk, anchors != NULL ? anchors->data : "", anchors != NULL ? anchors->size : 0);
+    qn_talk_int(talk, PAGE);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        anchors = qn_reply_at(reply, 2);
+        counting->count += qn_reply_int(qn_reply_at(reply, 0), MANY);
+        counting->from = qn_reply_int(qn_reply_at(reply, 1), 0);
+        counting->anchors = anchors->type == QN_REPLY_TEXT ? anchors : NULL;
+        counting->is_lost = qn_reply_int(qn_reply_at(reply, 3), 1) != 0;
+    }
+    return status;
+}
+
+/* Up to MANY, of one queue. When runs end so fast that the place between two pages is lost, it
+ * begins anew. */
 static quern_status count_queue(struct qn_talk *talk, const char *queue, const char *worker_id,
                                 int64_t *count, quern_error *err)
 {
-    bool at_end = false;
+    const struct counting start = {.queue = queue, .worker_id = worker_id};
+    struct counting counting = start;
     quern_status status = QUERN_OK;
-    for (int page = 0; status == QUERN_OK && !at_end && *count < MANY; page++) {
-        const struct qn_reply *reply = NULL;
-        size_t command = talk->command_count;
+    bool at_end = false;
+    for (int page = 0; status == QUERN_OK && !at_end && *count + counting.count < MANY; page++) {
         if (page == PAGES_MAX) {
-            *count = MANY;
-            return QUERN_OK;
+            counting.count = MANY;
+            break;
         }
-        qn_talk_script(talk, &qn_lua_count_runs, 1);
-        qn_talk_prefix(talk, queue);
-        qn_talk_text(talk, worker_id);
-        qn_talk_int(talk, (int64_t)page * PAGE);
-        qn_talk_int(talk, PAGE);
-        status = qn_talk_run(talk, err);
-        if (status == QUERN_OK) {
-            status = qn_talk_reply(talk, command, &reply, err);
-        }
-        if (status == QUERN_OK) {
-            *count += qn_reply_int(qn_reply_at(reply, 0), MANY);
-            at_end = qn_reply_int(qn_reply_at(reply, 1), 0) < PAGE;
+        status = count_page(talk, &counting, err);
+        at_end = counting.from <= 0;
+        if (status == QUERN_OK && counting.is_lost && *count + counting.count < MANY) {
+            counting = start;
+            at_end = false;
         }
     }
+    *count += counting.count;
     if (status == QUERN_E_CORRUPT) { /* recovery of that queue will say so */
         *count = MANY;
         status = QUERN_OK;

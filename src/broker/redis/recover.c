@@ -7,7 +7,7 @@
  * pages of the leases (recover.lua). Leases that may not be touched yet, those of Go workers in
  * their grace, are paged past: the next call goes on behind them, so that a hundred thousand of
  * them delay ours by some calls, and no script takes long. The record of a dead worker goes after a
- * whole round in which it was known to be dead.
+ * whole round in which it was known to be dead, and which passed over nothing (lib_pages.lua).
  *
  * Leases end by the server's clock. When that is set forward, or another server with another clock
  * takes over, all of them seem to be over at once; so for a while after such a jump against our
@@ -30,6 +30,7 @@
 #define CLOCK_JUMP_MS 5000 /* less takes no lease from a worker that prolongs at a third of it */
 #define CLOCK_REST_MS QN_LEASE_MS
 #define LOOK_ANYWAY_MS (600 * INT64_C(1000))
+#define REPLY_HEAD 6 /* what the reply has before the leases that it ended */
 #define SILENCE_NS INT64_C(10000000000)
 #define BACK_REST_NS INT64_C(3000000000)
 
@@ -37,7 +38,10 @@ struct qn_sweep {
     struct qn_sweep *next;
     int64_t looked_at_mono_ns; /* when its workers were last read; 0: never */
     int64_t from;              /* the rank where the next page begins */
-    uint64_t dead_mark;        /* whom this round knew to be dead from its beginning on */
+    char *anchors; /* what the page before said of that (lib_pages.lua); NULL: nothing */
+    size_t anchors_size;
+    bool is_unsure;     /* this round may have passed over some */
+    uint64_t dead_mark; /* whom this round knew to be dead from its beginning on */
     char queue[];
 };
 
@@ -65,6 +69,7 @@ void qn_sweep_free(struct qn_sweep *sweep)
 {
     while (sweep != NULL) {
         struct qn_sweep *next = sweep->next;
+        qn_free(sweep->anchors);
         qn_free(sweep);
         sweep = next;
     }
@@ -215,7 +220,7 @@ static quern_status read_workers(struct qn_talk *talk, const char *const *queues
 static quern_status keep_report(struct recovering *recovering, const char *queue,
                                 const struct qn_reply *reply, quern_error *err)
 {
-    for (size_t i = 4; i + 3 < reply->count && recovering->left > 0; i += 4) {
+    for (size_t i = REPLY_HEAD; i + 3 < reply->count && recovering->left > 0; i += 4) {
         const char *id = qn_arena_strdup(&recovering->arena, qn_reply_text(reply->items[i]));
         if (id == NULL) {
             return qn_error_nomem(err);
@@ -280,6 +285,7 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_swee
     qn_talk_uint(talk, recovering->left);
     qn_talk_int(talk, PAGE);
     qn_talk_int(talk, sweep->from);
+    qn_talk_bytes(talk, sweep->anchors != NULL ? sweep->anchors : "", sweep->anchors_size);
     put_latest(talk, &recovering->self->recover_clock, sent_ms);
     for (size_t i = 0; i < known->count; i++) {
         qn_talk_bytes(talk, &known->letters[i], 1);
@@ -290,21 +296,42 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_swee
         status = qn_talk_reply(talk, command, ret_reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(talk, (*ret_reply)->count >= 4, "recover", err);
+        status = qn_reply_expect(talk, (*ret_reply)->count >= REPLY_HEAD, "recover", err);
     }
     return status;
 }
 
+/* Where the next page begins. */
+static quern_status move_on(struct qn_sweep *sweep, const struct qn_reply *reply, quern_error *err)
+{
+    const struct qn_reply *anchors = qn_reply_at(reply, 4);
+    size_t size = anchors->type == QN_REPLY_TEXT ? anchors->size : 0;
+    char *copy = NULL;
+    if (size > 0) {
+        copy = qn_alloc(size);
+        if (copy == NULL) {
+            return qn_error_nomem(err);
+        }
+        memcpy(copy, anchors->data, size);
+    }
+    qn_free(sweep->anchors);
+    sweep->anchors = copy;
+    sweep->anchors_size = size;
+    sweep->from = qn_reply_int(qn_reply_at(reply, 0), 0);
+    return QUERN_OK;
+}
+
+/* A page with leases of workers whose death was not noted is looked at again, at once or, where no
+ * more may be ended, by the next call. */
 static quern_status look_at_page(struct recovering *recovering, struct qn_sweep *sweep,
                                  const struct known *known, bool *ret_end, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    const struct qn_reply *asked = NULL;
     quern_status status = ask_page(recovering, sweep, known, &reply, err);
     if (status == QUERN_OK) {
         status = keep_report(recovering, sweep->queue, reply, err);
-        asked = reply->items[3];
     }
+    const struct qn_reply *asked = status == QUERN_OK ? qn_reply_at(reply, 3) : NULL;
     for (size_t i = 0; status == QUERN_OK && i < asked->count; i++) {
         status = qn_gone_note(&recovering->talk, sweep->queue, qn_reply_text(asked->items[i]), err);
     }
@@ -314,13 +341,17 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
             status = keep_report(recovering, sweep->queue, reply, err);
         }
     }
-    if (status == QUERN_OK) {
-        sweep->from = qn_reply_int(reply->items[0], 0);
-        *ret_end = qn_reply_int(reply->items[1], 0) != 0;
-        note_clock(&recovering->self->recover_clock, qn_clock_boot_ms(recovering->self->base.clock),
-                   qn_reply_moment_ms(reply->items[2]));
+    if (status != QUERN_OK) {
+        return status;
     }
-    return status;
+    note_clock(&recovering->self->recover_clock, qn_clock_boot_ms(recovering->self->base.clock),
+               qn_reply_moment_ms(reply->items[2]));
+    sweep->is_unsure = sweep->is_unsure || qn_reply_int(reply->items[5], 1) != 0;
+    if (qn_reply_at(reply, 3)->count > 0) {
+        return QUERN_OK;
+    }
+    *ret_end = qn_reply_int(reply->items[1], 0) != 0;
+    return move_on(sweep, reply, err);
 }
 
 /* They hold no lease any more, and cannot get another one. */
@@ -342,6 +373,7 @@ static quern_status recover_queue(struct recovering *recovering, struct qn_sweep
 {
     if (known->dead_count > 0 && sweep->dead_mark != known->mark) {
         sweep->from = 0; /* a new round, in which all of them are known */
+        sweep->is_unsure = false;
     }
     sweep->dead_mark = known->mark;
     quern_status status = QUERN_OK;
@@ -349,9 +381,10 @@ static quern_status recover_queue(struct recovering *recovering, struct qn_sweep
     for (int i = 0; status == QUERN_OK && i < PAGES_MAX && !end && recovering->left > 0; i++) {
         status = look_at_page(recovering, sweep, known, &end, err);
     }
-    if (status == QUERN_OK && end && known->dead_count > 0) {
+    if (status == QUERN_OK && end && known->dead_count > 0 && !sweep->is_unsure) {
         status = forget_dead(&recovering->talk, sweep->queue, known, err);
     }
+    sweep->is_unsure = sweep->is_unsure && !end;
     return status;
 }
 

@@ -2,14 +2,16 @@
 -- what is in `active` or `lease` and should not be. It looks at a page of `active`.
 --
 -- KEYS: prefix of the queue. ARGV: 1 how many leases may be ended, 2 the size of a page, 3 where it
--- begins (a rank in `active`, from the oldest on), 4 the latest that the clock may show, in ms (later:
--- it was turned, and no lease is over; "": any time), then pairs of a letter and a worker's id:
+-- begins (a rank in `active`, from the oldest on), 4 what the page before said of that (lib_pages.lua),
+-- 5 the latest that the clock may show, in ms (later: it was turned, and no lease is over; "": any
+-- time), then pairs of a letter and a worker's id:
 --   d  its process is dead: all its leases end
 --   l  its process lives
 --   b  its host has rebooted: nobody is charged
 -- Reply: {where the next page begins, 1 if the end was reached, the clock in ms, ids of workers whose
--- death nobody has noted yet: what is theirs stays until that is done (gone.lua), then for each ended
--- lease: id, cause, 1 if it was charged, 1 if it is archived}.
+-- death nobody has noted yet: what is theirs stays until that is done (gone.lua), what to say with the
+-- next page, 1 if something before this page may have been passed over, then for each ended lease: id,
+-- cause, 1 if it was charged, 1 if it is archived}.
 --
 -- A task with a token was leased by us: its lease is over at the moment in quern_run, or, where that
 -- does not fit the score (somebody mended the lease), at the score. One without is a Go worker's,
@@ -31,10 +33,12 @@ local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_deaths.lua
 -- include: lib_end.lua
 -- include: lib_attempts.lua
-local limit, page, from = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local is_turned = ARGV[4] ~= '' and now_ms > tonumber(ARGV[4])
+-- include: lib_pages.lua
+local limit, page = tonumber(ARGV[1]), tonumber(ARGV[2])
+local from, is_sure = page_begin(tonumber(ARGV[3]), ARGV[4])
+local is_turned = ARGV[5] ~= '' and now_ms > tonumber(ARGV[5])
 local letters, dead_ids = {}, {}
-for i = 5, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
     letters[ARGV[i + 1]] = ARGV[i]
     dead_ids[#dead_ids + 1] = ARGV[i] == 'd' and ARGV[i + 1] or nil
 end
@@ -52,7 +56,7 @@ if #dead_ids == 0 and not is_solo_lost and redis.call('ZCOUNT', Q .. 'lease', '-
     for _, key in ipairs({'scheduled', 'retry', 'quern:due'}) do
         redis.call('ZCARD', Q .. key)
     end
-    return {0, 1, whole_number(now_ms), {}}
+    return {0, 1, whole_number(now_ms), {}, '', 0}
 end
 
 local function has_message(id)
@@ -196,11 +200,11 @@ local function sort_page()
     local scores = #ids > 0 and redis.call('ZMSCORE', Q .. 'lease', unpack(ids))
     for i = #ids, 1, -1 do
         if ending >= limit then
-            return #ids - i
+            return #ids - i, ids
         end
         sort_entry(-(from + #ids - i + 1), ids[i], tonumber(scores[i] or ''))
     end
-    return #ids
+    return #ids, ids
 end
 
 -- Leases without an id in `active`; few, since each costs a walk along the list.
@@ -270,7 +274,7 @@ local function end_of_ours(entry)
         is_probe = worker.probe and worker.probe == entry.token})
 end
 
-local reply = {0, 0, whole_number(now_ms), asked}
+local reply = {0, 0, whole_number(now_ms), asked, '', is_sure and 0 or 1}
 local function end_lease(entry)
     local charged, archived = false, nil
     leaving[#leaving + 1] = entry.id
@@ -293,10 +297,7 @@ local function end_solo()
 end
 
 redis.call('HLEN', Q .. 'quern:workers')
-if from >= active_size then
-    from = 0
-end
-local looked = sort_page()
+local looked, page_ids = sort_page()
 local at_end = from + looked >= active_size
 if at_end and not is_turned then
     find_lost()
@@ -330,6 +331,16 @@ if #stubs > 0 then
 end
 write_to('ZADD', Q .. 'lease', adopted)
 write_to('HSET', Q .. 'quern:workers', gone)
-reply[1] = at_end and 0 or from + looked - #marks
-reply[2] = at_end and 1 or 0
+if at_end then
+    reply[2] = 1
+else
+    local gone_at = {}
+    for _, index in ipairs(marks) do
+        gone_at[-from - index] = true
+    end
+    reply[1] = from + looked - #marks
+    reply[5] = page_anchors(page_ids, looked, function(k)
+        return gone_at[k]
+    end, ARGV[4])
+end
 return reply
