@@ -17,6 +17,7 @@
 #include "base/duration.h"
 #include "cli/cli.h"
 
+#define MEMORY_FREE_MIN ((uint64_t)64 << 10) /* the refused request is gone when we look */
 #define DISK_FREE_MIN ((uint64_t)1 << 20) /* less than that: a commit may fail at any moment */
 
 static void add_fact(const char *name, const char *text, void *user)
@@ -131,7 +132,7 @@ static bool memory_is_full(const struct qn_service *service, struct qn_reason *r
 {
     uint64_t limit = fact_number(service, "memory_max");
     uint64_t used = fact_number(service, "memory_used");
-    if (limit == 0 || used < limit) {
+    if (limit == 0 || used + MEMORY_FREE_MIN < limit) {
         return false;
     }
     (void)snprintf(reason->because, sizeof reason->because,

@@ -3,11 +3,12 @@
 """Who serves what: why a task waits, what to do, queues without workers, and what doctor says."""
 
 import contextlib
+import re
 import signal
 import sqlite3
 
 import lib_cli
-from lib_cli import CliTest, EXIT_FAILURE, only
+from lib_cli import CliTest, EXIT_FAILURE, EXIT_TEMPORARY, only
 
 
 class ServiceTest(CliTest):
@@ -100,6 +101,24 @@ class ServiceTest(CliTest):
         self.assertIn("all slots of the workers", self.why(self.enqueue("t"))[0])
         later = self.enqueue("t", "--in", "1h")
         self.assertIn("it is due at 20", self.why(later)[0])
+
+    @only("redis")
+    def test_full_memory_is_said_and_the_queue_can_still_be_paused(self):
+        self.fifo("never")
+        self.start_worker("--concurrency", "1")
+        self.wait_state(self.enqueue("t"), "active")
+        waiting = self.enqueue("t")
+        info = self.redis.do("INFO", "memory").decode()
+        used = int(re.search(r"used_memory:(\d+)", info).group(1))
+        for limit in (used + 20000, 100000):  # what was refused is gone, or it is worse
+            self.redis.do("CONFIG", "SET", "maxmemory", limit)
+            self.assertIn("the memory of Redis is full", self.why(waiting)[0])
+            self.assertIn("raise maxmemory", self.why(waiting)[1])
+            self.assertIn("the memory of Redis is full", self.ok("doctor"))
+        self.assertIn("memory is full (maxmemory", self.fails(EXIT_TEMPORARY, "enqueue", "t"))
+        self.ok("queue", "pause", "default")
+        self.redis.do("CONFIG", "SET", "maxmemory", 0)
+        self.assertIn("is paused since", self.why(waiting)[0])
 
     def test_braked_queue_is_said(self):
         text = "".join(f'{{"type":"t","payload":"{n}"}}\n' for n in range(40))
