@@ -15,6 +15,8 @@
 #include "quern/testing.h"
 
 #define NS_PER_MS INT64_C(1000000)
+#define BOTH_MS 10 /* between two readings of one moment at most */
+#define BOTH_TRIES 10
 #define UNTIL_MS_MAX (INT64_C(366) * 24 * 3600 * 1000)
 
 static const struct quern_clock system_clock = {.is_system = 1};
@@ -66,6 +68,18 @@ int64_t qn_clock_wall_in_us(const struct quern_clock *clock, int64_t us)
 int64_t qn_clock_boot_ms(const struct quern_clock *clock)
 {
     return clock->is_system ? read_ns(CLOCK_BOOTTIME) / 1000000 : atomic_load(&clock->boot_ms);
+}
+
+void qn_clock_both_ms(const struct quern_clock *clock, int64_t *ret_wall_ms, int64_t *ret_boot_ms)
+{
+    int64_t before_ms = 0;
+    int tries = 0;
+    do {
+        before_ms = qn_clock_boot_ms(clock);
+        *ret_wall_ms = qn_clock_wall_ms(clock);
+        *ret_boot_ms = qn_clock_boot_ms(clock);
+        tries++;
+    } while (*ret_boot_ms - before_ms > BOTH_MS && tries < BOTH_TRIES);
 }
 
 int64_t qn_clock_mono_ns(void)

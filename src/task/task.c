@@ -240,7 +240,7 @@ static quern_status prepare_moments(struct preparation *p)
     }
     int64_t at_ms = in->delay_ms > 0 ? p->now_ms + in->delay_ms : in->process_at_ms;
     p->task.process_at_ms = at_ms > p->now_ms ? at_ms : 0;
-    p->task.is_delay = in->delay_ms > 0;
+    p->task.delay_ms = in->delay_ms;
     p->task.deadline_at_ms = in->deadline_at_ms;
     p->task.state = in->group == NULL ? QUERN_TASK_PENDING : QUERN_TASK_AGGREGATING;
     if (p->task.process_at_ms != 0) {

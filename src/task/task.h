@@ -29,7 +29,7 @@ struct qn_task {
     const quern_header *headers;
     size_t header_count;
     quern_task_state state; /* where it is stored: scheduled, aggregating or pending */
-    bool is_delay;          /* process_at_ms is so long from now, and not a moment of the day */
+    int64_t delay_ms;       /* process_at_ms is so long from now; 0: it is a moment of the day */
 };
 
 /* Checks `in` and fills `ret_task`, whose strings are borrowed from `in` or live in `arena`. `ids`

@@ -3,6 +3,9 @@
  * and whoever forwards knows when to come again. */
 #include "lib_contract.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 static void put_due(struct contract *c, const char *queue, const char *id, int64_t delay_ms)
 {
     contract_enqueue(c, &(quern_task){.type = "t", .queue = queue, .id = id, .delay_ms = delay_ms});
@@ -170,6 +173,8 @@ static void keep_up(struct contract *c)
 }
 
 enum { HOUR_MS = 3600000 };
+static _Atomic bool set_enough;
+static _Atomic int set_count;
 
 static void delay_stored_while_the_wall_clock_was_ahead_is_not_longer(struct contract *c)
 {
@@ -200,6 +205,74 @@ static void delay_is_not_shorter_when_the_wall_clock_is_set(struct contract *c)
     assert_int_equal(contract_forward(c, "default", NULL), 0);
     contract_advance(c, 1);
     assert_int_equal(contract_forward(c, "default", NULL), 2);
+}
+
+/* The other worker, which looked at the clock before, need not look again so soon. */
+static void delay_is_not_shorter_because_another_worker_saw_the_clock_behind(struct contract *c)
+{
+    struct qn_broker *other = contract_open(c);
+    const char *queue = "default";
+    int64_t next_due_at_ms = 0;
+    size_t moved = 0;
+    quern_error err = {0};
+    contract_finish(c, contract_start(c, "failed"), QN_RETRY); /* due in 60 000 */
+    put_due(c, queue, "delayed", 60000);
+    assert_ok(qn_broker_forward(other, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
+    contract_jump(c, -HOUR_MS);
+    keep_up(c);
+    contract_jump(c, HOUR_MS);
+    for (int i = 0; i < 3; i++) {
+        contract_advance(c, 19000);
+        assert_ok(qn_broker_forward(other, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
+        assert_int_equal(moved, 0);
+    }
+    contract_advance(c, 3000);
+    assert_ok(qn_broker_forward(other, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
+    assert_int_equal(moved, 2);
+    qn_broker_close(other);
+}
+
+static void *set_clock(void *argument)
+{
+    struct contract *c = argument;
+    while (!atomic_load(&set_enough)) {
+        contract_jump(c, -HOUR_MS);
+        contract_jump(c, HOUR_MS);
+        atomic_fetch_add(&set_count, 1);
+    }
+    return NULL;
+}
+
+static void delays_are_right_however_often_the_clock_is_set_meanwhile(struct contract *c)
+{
+    enum { COUNT = 100 };
+    pthread_t thread;
+    char id[16];
+    size_t moved = 0;
+    atomic_store(&set_enough, false);
+    assert_int_equal(pthread_create(&thread, NULL, set_clock, c), 0);
+    for (int i = 0; i < COUNT; i++) {
+        int before = atomic_load(&set_count);
+        while (atomic_load(&set_count) == before) {
+            (void)sched_yield();
+        }
+        (void)snprintf(id, sizeof id, "f%d", i);
+        contract_finish(c, contract_start(c, id), QN_RETRY);
+        (void)snprintf(id, sizeof id, "d%d", i);
+        put_due(c, "default", id, 60000);
+    }
+    atomic_store(&set_enough, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    contract_advance(c, 59000);
+    for (int i = 0; i < 4; i++) {
+        keep_up(c);
+        assert_int_equal(contract_forward(c, "default", NULL), 0);
+    }
+    contract_advance(c, 2000);
+    for (int i = 0; i < 10; i++) {
+        moved += contract_forward(c, "default", NULL);
+    }
+    assert_int_equal(moved, 2 * COUNT);
 }
 
 static void whoever_sleeps_hears_that_a_delay_ends_earlier(struct contract *c)
@@ -265,6 +338,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(delayed_task_with_a_group_is_pending_when_it_is_due),
     CONTRACT_TEST_ONLY("sqlite", delay_stored_while_the_wall_clock_was_ahead_is_not_longer),
     CONTRACT_TEST_ONLY("sqlite", delay_is_not_shorter_when_the_wall_clock_is_set),
+    CONTRACT_TEST_ONLY("sqlite", delay_is_not_shorter_because_another_worker_saw_the_clock_behind),
+    CONTRACT_TEST_ONLY("sqlite", delays_are_right_however_often_the_clock_is_set_meanwhile),
     CONTRACT_TEST_ONLY("sqlite", whoever_sleeps_hears_that_a_delay_ends_earlier),
     CONTRACT_TEST_ONLY("sqlite", thousands_of_delays_are_put_right_in_steps),
     CONTRACT_TEST_ONLY("sqlite", moment_of_the_day_follows_the_wall_clock),

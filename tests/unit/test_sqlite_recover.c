@@ -157,6 +157,29 @@ static void lease_taken_after_the_reboot_is_kept(void **state)
     scene_remove(&scene);
 }
 
+/* Its end on the clock of that boot says nothing any more, also before anybody has noticed. */
+static void delay_of_before_the_reboot_ends_by_the_wall_clock(void **state)
+{
+    (void)state;
+    struct scene scene;
+    const char *queue = "q";
+    size_t moved = 0;
+    int64_t next_due_at_ms = 0;
+    quern_error err = {0};
+    scene_make(&scene, "");
+    lib_sqlite_exec(scene.place.path,
+                    "INSERT INTO quern_queue (name) VALUES ('q') ON CONFLICT DO NOTHING");
+    lib_sqlite_exec(
+        scene.place.path,
+        "INSERT INTO quern_task (queue, id, state, place, at_ms, due_boot_ms, retry_max,"
+        " timeout_ms, enqueued_at_ms, type) SELECT no, 'late', 3, 1, 1, 1 << 60, 0, 0, 1,"
+        " 't' FROM quern_queue WHERE name = 'q'");
+    reboot(&scene);
+    assert_ok(qn_broker_forward(scene.broker, &queue, 1, 10, &moved, &next_due_at_ms, &err), err);
+    assert_int_equal(moved, 1);
+    scene_remove(&scene);
+}
+
 static void shared_file_judges_other_hosts_by_their_heartbeat(void **state)
 {
     (void)state;
@@ -201,6 +224,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(reboot_voids_the_leases_of_before),
     cmocka_unit_test(lease_of_a_vanished_worker_ends_with_its_boot),
     cmocka_unit_test(lease_taken_after_the_reboot_is_kept),
+    cmocka_unit_test(delay_of_before_the_reboot_ends_by_the_wall_clock),
     cmocka_unit_test(shared_file_judges_other_hosts_by_their_heartbeat),
     cmocka_unit_test(silent_record_goes_when_it_holds_nothing),
 };

@@ -115,7 +115,8 @@ quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
     if (status == QUERN_OK) {
         status = read_leases_over(&check, err);
     }
-    check.shift_ms = check.leases_over_ms == INT64_MAX ? 0 : qn_sqlite_shift_ms(check.self);
+    int64_t shift_ms = qn_sqlite_shift_ms(check.self, &check.now_ms);
+    check.shift_ms = check.leases_over_ms == INT64_MAX ? 0 : shift_ms;
     check.repair = repair && safe;
     for (size_t i = 0; status == QUERN_OK && i < sizeof rules / sizeof rules[0]; i++) {
         status = qn_check_rule(&check, &rules[i], err);

@@ -111,10 +111,11 @@ static int64_t at_ms_of(const struct batch *batch, const struct qn_task *task)
 /* A delay ends on the boot clock, a moment of the day does not. */
 static int64_t due_boot_ms_of(const struct batch *batch, const struct qn_task *task)
 {
-    if (task->state != QUERN_TASK_SCHEDULED || !task->is_delay || batch->shift_ms == 0) {
+    bool is_delay = task->state == QUERN_TASK_SCHEDULED && task->delay_ms > 0;
+    if (!is_delay || batch->shift_ms == 0) {
         return 0;
     }
-    int64_t due_boot_ms = task->process_at_ms - batch->shift_ms;
+    int64_t due_boot_ms = batch->now_ms - batch->shift_ms + task->delay_ms;
     return due_boot_ms > 0 ? due_boot_ms : 1;
 }
 
@@ -232,8 +233,8 @@ quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
     if (count == 0) {
         return QUERN_OK;
     }
-    struct batch batch = {.now_ms = qn_clock_wall_ms(broker->clock),
-                          .shift_ms = qn_sqlite_shift_ms(qn_sqlite_of(broker))};
+    struct batch batch = {0};
+    batch.shift_ms = qn_sqlite_shift_ms(self, &batch.now_ms);
     quern_status status = qn_sqlite_begin(self, false, &batch.conn, err);
     if (status != QUERN_OK) {
         return status;
@@ -308,9 +309,8 @@ quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx, const stru
         return qn_error_nomem(err);
     }
     qn_conn_borrow(conn, db, self->path);
-    struct batch batch = {.conn = conn,
-                          .now_ms = qn_clock_wall_ms(broker->clock),
-                          .shift_ms = qn_sqlite_shift_ms(qn_sqlite_of(broker))};
+    struct batch batch = {.conn = conn};
+    batch.shift_ms = qn_sqlite_shift_ms(self, &batch.now_ms);
     status = check_meta(conn, err);
     if (status == QUERN_OK) {
         status = run(conn, sql_savepoint, err);

@@ -181,9 +181,8 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
-    struct qn_lease_terms terms = {.now_wall_ms = qn_clock_wall_ms(broker->clock),
-                                   .now_boot_ms = qn_clock_boot_ms(broker->clock),
-                                   .solo_turn = (uint32_t)exchange->queue_count};
+    struct qn_lease_terms terms = {.solo_turn = (uint32_t)exchange->queue_count};
+    qn_clock_both_ms(broker->clock, &terms.now_wall_ms, &terms.now_boot_ms);
     struct qn_conn *conn = NULL;
     qn_exchange_clear(exchange, reply);
     quern_status status = qn_sqlite_begin(self, false, &conn, err);
@@ -195,7 +194,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     ledger.host = exchange->host;
     ledger.worker_id = exchange->worker_id;
     ledger.is_leaving = exchange->is_leaving;
-    ledger.shift_ms = qn_sqlite_shift_ms(self);
+    ledger.shift_ms = qn_sqlite_shift_of(self, terms.now_wall_ms, terms.now_boot_ms);
     bool known = false;
     status = find_reply(&ledger, exchange, &terms, reply, &known, err);
     if (status == QUERN_OK && known) {

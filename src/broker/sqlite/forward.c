@@ -5,15 +5,22 @@
  * connection comes first, so that nothing is locked while nothing is due. The
  * tasks are moved in the order of their due times, each with a new place. When the limit was hit,
  * the next due moment that is told lies in the past: call again. */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
+#include "broker/owner.h"
 #include "broker/sqlite/forward_sql.h"
 #include "broker/sqlite/sqlite.h"
+
+#define NO_BOOT "none" /* delays are not kept on a boot clock */
 
 struct forwarding {
     struct qn_conn *conn;
     int64_t now_ms;
-    int64_t *seqs; /* room for `limit` */
+    int64_t now_boot_ms;
+    char boot_id[QN_BOOT_ID_SIZE]; /* or NO_BOOT */
+    int64_t *seqs;                 /* room for `limit` */
     size_t limit;
     size_t moved;
 };
@@ -58,6 +65,8 @@ static quern_status find(struct forwarding *forwarding, int64_t queue_no, size_t
     qn_query_int(&query, queue_no);
     qn_query_int(&query, forwarding->now_ms);
     qn_query_int(&query, (int64_t)(forwarding->limit - forwarding->moved));
+    qn_query_text(&query, forwarding->boot_id);
+    qn_query_int(&query, forwarding->now_boot_ms + QN_DATE_TOLERANCE_MS);
     while (qn_query_row(&query)) {
         forwarding->seqs[count++] = sqlite3_column_int64(query.statement, 0);
     }
@@ -91,6 +100,9 @@ static quern_status move_due(struct qn_sqlite *self, struct forwarding *forwardi
                              const char *const *queues, size_t queue_count, int64_t *ret_due_at_ms,
                              quern_error *err)
 {
+    if (self->unsafe_fs || !qn_owner_boot_id(forwarding->boot_id)) {
+        (void)memcpy(forwarding->boot_id, NO_BOOT, sizeof NO_BOOT);
+    }
     quern_status status = qn_sqlite_begin(self, false, &forwarding->conn, err);
     if (status != QUERN_OK) {
         return status;
@@ -115,8 +127,9 @@ quern_status qn_sqlite_forward(struct qn_broker *broker, const char *const *queu
                                int64_t *ret_next_due_at_ms, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct forwarding forwarding = {.now_ms = qn_clock_wall_ms(broker->clock), .limit = limit};
+    struct forwarding forwarding = {.limit = limit};
     int64_t due_at_ms = INT64_MAX;
+    qn_clock_both_ms(broker->clock, &forwarding.now_ms, &forwarding.now_boot_ms);
     bool more = false;
     quern_status status = qn_sqlite_redate(self, &more, err);
     if (status == QUERN_OK) {
@@ -131,6 +144,9 @@ quern_status qn_sqlite_forward(struct qn_broker *broker, const char *const *queu
         }
         status = move_due(self, &forwarding, queues, queue_count, &due_at_ms, err);
         qn_free(forwarding.seqs);
+        if (forwarding.moved < limit && due_at_ms <= forwarding.now_ms) {
+            atomic_store(&self->redate_at_mono_ns, 0); /* it is dated wrongly: at the next call */
+        }
     }
     if (status != QUERN_OK) {
         return status;

@@ -432,11 +432,12 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
                                void (*on_recovery)(const struct qn_recovery *recovery, void *user),
                                void *user, size_t *ret_recovered, quern_error *err)
 {
-    struct recovering recovering = {.self = qn_sqlite_of(broker),
-                                    .now_boot_ms = qn_clock_boot_ms(broker->clock),
-                                    .limit = limit};
-    qn_ledger_init(&recovering.ledger, NULL, qn_clock_wall_ms(broker->clock));
-    recovering.ledger.shift_ms = qn_sqlite_shift_ms(recovering.self);
+    struct recovering recovering = {.self = qn_sqlite_of(broker), .limit = limit};
+    int64_t now_ms = 0;
+    qn_clock_both_ms(broker->clock, &now_ms, &recovering.now_boot_ms);
+    qn_ledger_init(&recovering.ledger, NULL, now_ms);
+    recovering.ledger.shift_ms =
+        qn_sqlite_shift_of(recovering.self, now_ms, recovering.now_boot_ms);
     bool work = false;
     bool more = false; /* the next call puts them right */
     quern_status status = qn_sqlite_redate(recovering.self, &more, err);

@@ -19,17 +19,24 @@
 #include "broker/sqlite/sqlite.h"
 
 /* Less is the wall clock being slewed, and no reason to write. */
-#define TOLERANCE_MS 250
+#define TOLERANCE_MS QN_DATE_TOLERANCE_MS
 #define BATCH 500
 #define PAUSE_NS_MIN INT64_C(1000000000)
 #define PAUSE_FACTOR 200 /* times as long as a look took */
 
-int64_t qn_sqlite_shift_ms(struct qn_sqlite *self)
+int64_t qn_sqlite_shift_ms(struct qn_sqlite *self, int64_t *ret_wall_ms)
+{
+    int64_t boot_ms = 0;
+    qn_clock_both_ms(self->base.clock, ret_wall_ms, &boot_ms);
+    return qn_sqlite_shift_of(self, *ret_wall_ms, boot_ms);
+}
+
+int64_t qn_sqlite_shift_of(struct qn_sqlite *self, int64_t wall_ms, int64_t boot_ms)
 {
     if (self->unsafe_fs || QN_BUG(DELAY_ON_WALL)) {
         return 0;
     }
-    int64_t shift_ms = qn_clock_wall_ms(self->base.clock) - qn_clock_boot_ms(self->base.clock);
+    int64_t shift_ms = wall_ms - boot_ms;
     int64_t off_ms = shift_ms - atomic_load(&self->dated_shift_ms);
     if (off_ms > TOLERANCE_MS / 2 || off_ms < -TOLERANCE_MS / 2) {
         atomic_store(&self->redate_at_mono_ns, 0); /* what is dated now may be wrong soon */
@@ -98,7 +105,8 @@ static quern_status put_batch_right(struct qn_sqlite *self, int64_t shift_ms, qu
 quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more, quern_error *err)
 {
     struct qn_conn *conn = NULL;
-    int64_t shift_ms = qn_sqlite_shift_ms(self);
+    int64_t now_ms = 0;
+    int64_t shift_ms = qn_sqlite_shift_ms(self, &now_ms);
     bool wrong = false;
     int64_t begun_mono_ns = qn_clock_mono_ns();
     *ret_more = false;

@@ -154,8 +154,14 @@ QUERN_NODISCARD quern_status qn_sqlite_numbers(struct qn_conn *conn, size_t coun
 /* When the next scheduled or retry task of the queue is due; INT64_MAX: none. */
 QUERN_NODISCARD quern_status qn_sqlite_next_due(struct qn_conn *conn, int64_t queue_no,
                                                 int64_t *ret_due_at_ms, quern_error *err);
-/* How far the wall clock is ahead of the boot clock; 0: delays are not kept on that (redate.c). */
-int64_t qn_sqlite_shift_ms(struct qn_sqlite *self);
+/* How far the wall clock, which is read, is ahead of the boot clock; 0: delays are not kept on that
+ * (redate.c). */
+int64_t qn_sqlite_shift_ms(struct qn_sqlite *self, int64_t *ret_wall_ms);
+/* The same for two moments that were read together (qn_clock_both_ms). */
+int64_t qn_sqlite_shift_of(struct qn_sqlite *self, int64_t wall_ms, int64_t boot_ms);
+/* A delay that ends later than this on the boot clock is not over, whatever its date says. Where it
+ * is dated as if, it is dated anew soon. */
+#define QN_DATE_TOLERANCE_MS 250
 /* Dates delays by the boot clock that the wall clock has left behind, a batch of them. */
 QUERN_NODISCARD quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more,
                                               quern_error *err);
