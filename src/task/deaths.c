@@ -21,20 +21,33 @@ static bool is_poison(const struct qn_deaths *deaths, const struct qn_death *dea
            death->ok_at_ms <= death->now_ms;
 }
 
+/* Where nobody saw the death for long, no longer than until a heartbeat is missing. */
+static int64_t lived_ms(const struct qn_death *death, int64_t started_at_ms)
+{
+    int64_t until_ms = death->now_ms;
+    if (death->seen_at_ms > 0 && death->seen_at_ms < until_ms - QN_HEARTBEAT_MS) {
+        until_ms = death->seen_at_ms + QN_HEARTBEAT_MS;
+    }
+    return longer(until_ms - started_at_ms, 0);
+}
+
 enum qn_death_verdict qn_deaths_charge(struct qn_deaths *deaths, const struct qn_death *death,
                                        int64_t *ret_delay_ms)
 {
-    int64_t lived_ms = longer(death->now_ms - death->started_at_ms, 0);
+    int64_t started_at_ms =
+        death->started_at_ms < death->now_ms ? death->started_at_ms : death->now_ms;
+    /* What ended well before, and seems to be still to come, was before this death. */
+    int64_t first_at_ms = death->ok_at_ms > death->now_ms ? death->ok_at_ms : started_at_ms;
     bool is_forgotten =
         deaths->charges > 0 && death->now_ms - deaths->first_at_ms > QN_CHARGE_WINDOW_MS;
     if (deaths->charges <= 0 || is_forgotten) {
-        *deaths = (struct qn_deaths){.first_at_ms = death->now_ms - lived_ms};
+        *deaths = (struct qn_deaths){.first_at_ms = first_at_ms};
     } else if (deaths->first_at_ms > death->now_ms) { /* the clock was set back */
-        deaths->first_at_ms = death->now_ms - lived_ms;
+        deaths->first_at_ms = started_at_ms;
     }
     deaths->charges++;
     deaths->lone += death->is_lone ? 1 : 0;
-    deaths->life_ms = longer(deaths->life_ms, lived_ms);
+    deaths->life_ms = longer(deaths->life_ms, lived_ms(death, started_at_ms));
     deaths->died_at_ms = death->now_ms;
     *ret_delay_ms = 0;
     if (is_poison(deaths, death)) {

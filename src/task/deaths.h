@@ -32,6 +32,7 @@ struct qn_deaths {
 struct qn_death {
     int64_t now_ms;
     int64_t started_at_ms; /* the run */
+    int64_t seen_at_ms;    /* its process last told that it lives; 0: it has died just now */
     int64_t ok_at_ms;      /* when a run of the queue last ended well on the same host; 0: never */
     bool is_lone;
     bool is_spent; /* the task has no attempts left */

@@ -82,7 +82,25 @@ static void lock_whose_dead_owner_nobody_saw_for_hours_makes_no_longer_rest(stru
     assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_ASK));
 }
 
+/* --- Deaths ---------------------------------------------------------------------------- */
+
+static void run_whose_death_nobody_saw_for_hours_lived_for_seconds(struct contract *c)
+{
+    const struct contract_worker dead = {.id = "dead", .is_dead = true};
+    struct qn_leased *run = NULL;
+    contract_put(c, "default", "a");
+    contract_announce_as(c->broker, &dead);
+    assert_int_equal(contract_lease_as(c, &dead, "default", 1, &run), 1);
+    qn_leased_free(run);
+    contract_advance(c, 5 * HOUR_MS);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    run = contract_take_id(c, "default", "a");
+    assert_int_equal(run->life_ms, run->crash_count == 0 ? 0 : QN_HEARTBEAT_MS);
+    contract_finish(c, run, QN_DONE);
+}
+
 static const struct contract_test tests[] = {
+    CONTRACT_TEST(run_whose_death_nobody_saw_for_hours_lived_for_seconds),
     CONTRACT_TEST(clock_that_was_wrong_for_a_moment_makes_no_rest_longer),
     CONTRACT_TEST(lock_whose_dead_owner_nobody_saw_for_hours_makes_no_longer_rest),
 };

@@ -95,6 +95,51 @@ static void run_that_started_in_the_future_lived_for_no_time(void **state)
     assert_int_equal(facts.first_at_ms, NOW_MS);
 }
 
+static void life_ends_when_a_heartbeat_is_missing(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t started_ms, seen_ms, life_ms; /* ago; seen 0: it died now */
+    } cases[] = {
+        {300, 0, 300},
+        {3000, 5000, 3000},
+        {2 * HOUR_MS, 2 * HOUR_MS - 2000, 2000 + QN_HEARTBEAT_MS},
+        {2 * HOUR_MS, 2 * HOUR_MS + 2000, QN_HEARTBEAT_MS - 2000},
+        {HOUR_MS, 2 * HOUR_MS, 0},
+        {300, -HOUR_MS, 300},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qn_deaths facts = {0};
+        int64_t delay_ms = 0;
+        const struct qn_death death = {.now_ms = NOW_MS,
+                                       .started_at_ms = NOW_MS - cases[i].started_ms,
+                                       .seen_at_ms =
+                                           cases[i].seen_ms == 0 ? 0 : NOW_MS - cases[i].seen_ms};
+        (void)qn_deaths_charge(&facts, &death, &delay_ms);
+        assert_int_equal(facts.life_ms, cases[i].life_ms);
+        assert_int_equal(facts.first_at_ms, death.started_at_ms);
+    }
+}
+
+/* The clock is an hour behind at the first death, and what ended well half an hour before looks as
+ * if it came after that, when the clock is right again. */
+static void success_before_the_first_death_convicts_nobody(void **state)
+{
+    (void)state;
+    struct qn_deaths facts = {0};
+    int64_t delay_ms = 0;
+    struct qn_death death = {.now_ms = NOW_MS - HOUR_MS,
+                             .started_at_ms = NOW_MS - HOUR_MS,
+                             .ok_at_ms = NOW_MS - HOUR_MS / 2,
+                             .is_lone = true};
+    (void)qn_deaths_charge(&facts, &death, &delay_ms);
+    death.now_ms = death.started_at_ms = NOW_MS;
+    assert_int_equal(qn_deaths_charge(&facts, &death, &delay_ms), QN_DEATH_RETRY);
+    assert_int_equal(qn_deaths_charge(&facts, &death, &delay_ms), QN_DEATH_RETRY);
+    death.ok_at_ms = NOW_MS;
+    assert_int_equal(qn_deaths_charge(&facts, &death, &delay_ms), QN_DEATH_POISON);
+}
+
 /* --- Isolation -------------------------------------------------------------------------- */
 
 struct room_case {
@@ -249,6 +294,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_death_has_its_verdict),
     cmocka_unit_test(charges_and_the_longest_life_are_kept),
     cmocka_unit_test(run_that_started_in_the_future_lived_for_no_time),
+    cmocka_unit_test(life_ends_when_a_heartbeat_is_missing),
+    cmocka_unit_test(success_before_the_first_death_convicts_nobody),
     cmocka_unit_test(charged_tasks_have_their_room),
     cmocka_unit_test(run_counts_for_all_that_were_charged_less),
     cmocka_unit_test(tenth_death_puts_the_brake_on),

@@ -24,6 +24,7 @@ static void numbers_of_scripts_are_those_of_limits(void **state)
         {&qn_lua_outcome, "CHARGED_TWICE_MS", QN_CHARGED_TWICE_MS},
         {&qn_lua_outcome, "CHARGED_MORE_MS", QN_CHARGED_MORE_MS},
         {&qn_lua_outcome, "ALONE_CHARGES", QN_ALONE_CHARGES},
+        {&qn_lua_outcome, "HEARTBEAT_MS", QN_HEARTBEAT_MS},
         {&qn_lua_outcome, "SOLO_MS", QN_SOLO_MS},
         {&qn_lua_outcome, "SOLO_DEATH_MS", QN_SOLO_DEATH_MS},
         {&qn_lua_outcome, "BRAKE_DEATHS", QN_BRAKE_DEATHS},

@@ -11,6 +11,7 @@ local POISON_LONE = 2
 local CHARGE_WINDOW_MS = 259200000
 local CHARGED_TWICE_MS = 2000
 local CHARGED_MORE_MS = 10000
+local HEARTBEAT_MS = 5000
 local ALONE_CHARGES = 4
 local SOLO_MS = 60000
 local SOLO_DEATH_MS = 1000
@@ -28,14 +29,18 @@ end
 -- --- One task ---
 
 -- Charges the task and says what becomes of it: "back", "retry" and after how many ms, "spent" or
--- "poison". death: started_ms, ok_at (on the same host), lone, spent.
+-- "poison". death: started_ms, seen_ms (its process last told that it lives; nil: it has died just
+-- now), ok_at (on the same host), lone, spent.
 local function deaths_charge(past, death)
-    local lived_ms = math.max(now_ms - death.started_ms, 0)
+    local started_ms = math.min(death.started_ms, now_ms)
+    local until_ms = math.min((death.seen_ms or now_ms) + HEARTBEAT_MS, now_ms)
+    local lived_ms = math.max(until_ms - started_ms, 0)
     if past.crashes <= 0 or now_ms - past.crashed_ms > CHARGE_WINDOW_MS then
         past.crashes, past.lone, past.life_ms = 0, 0, 0
-        past.crashed_ms = now_ms - lived_ms
+        -- What ended well before, and seems to be still to come, was before this death.
+        past.crashed_ms = death.ok_at > now_ms and death.ok_at or started_ms
     elseif past.crashed_ms > now_ms then -- the clock was set back
-        past.crashed_ms = now_ms - lived_ms
+        past.crashed_ms = started_ms
     end
     past.crashes = past.crashes + 1
     past.lone = past.lone + (death.lone and 1 or 0)

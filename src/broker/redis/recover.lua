@@ -267,7 +267,7 @@ local function end_of_ours(entry)
     return charged, plan_loss(entry.id, {past = entry.past, run = entry.run, place = entry.place,
         token = entry.token, fence = entry.fence, started = entry.started, charged = charged,
         cause = worker.died and 6 or 4, last = text, spent = retry_max and retried >= retry_max,
-        started_ms = number_of(entry.run.started_ms),
+        started_ms = number_of(entry.run.started_ms), seen_ms = number_of(worker.heartbeat),
         lone = worker.runs == 1,
         -- bug SHARED_IS_LONE: lone = true,
         ok_at = charged and brake_of(worker.host).ok_at or 0,

@@ -71,6 +71,7 @@ static void charge(const struct qn_ledger *ledger, const struct qn_end *end, str
 {
     const struct qn_death death = {.now_ms = ledger->now_ms,
                                    .started_at_ms = end->started_at_ms,
+                                   .seen_at_ms = end->seen_at_ms,
                                    .ok_at_ms = end->ok_at_ms,
                                    .is_lone = end->is_lone || QN_BUG(SHARED_IS_LONE),
                                    .is_spent = fate->is_spent};

@@ -40,6 +40,7 @@ struct worker {
     struct qn_worker_death death; /* its host is in the arena */
     const char *id;               /* in the arena */
     enum fate fate;
+    int64_t heartbeat_at_ms;
     bool lives;      /* a lease of it that is over is just late */
     bool is_leaving; /* nobody is charged with its end */
 };
@@ -122,6 +123,7 @@ static bool add_worker(struct recovering *recovering, const struct qn_query *que
     struct worker *worker = &recovering->workers[count];
     *worker = (struct worker){.death = {.no = sqlite3_column_int64(query->statement, 0)},
                               .fate = judge(recovering, owner, heartbeat_at_ms),
+                              .heartbeat_at_ms = heartbeat_at_ms,
                               .lives = lives(recovering, owner, heartbeat_at_ms),
                               .is_leaving = is_leaving(qn_query_column_text(query, 5))};
     worker->id = qn_arena_strdup(&recovering->arena, qn_query_column_text(query, 3));
@@ -253,6 +255,7 @@ static quern_status describe_death(struct recovering *recovering,
     }
     end->is_death = true;
     end->is_lone = worker->death.is_lone;
+    end->seen_at_ms = worker->heartbeat_at_ms;
     end->ok_at_ms = brake.ok_at_ms;
     return status;
 }
