@@ -180,6 +180,12 @@ static void delay_of_before_the_reboot_ends_by_the_wall_clock(void **state)
     scene_remove(&scene);
 }
 
+static void pass(struct scene *scene, int64_t ms)
+{
+    atomic_fetch_add(&scene->clock.wall_ms, ms);
+    atomic_fetch_add(&scene->clock.boot_ms, ms);
+}
+
 static void shared_file_judges_other_hosts_by_their_heartbeat(void **state)
 {
     (void)state;
@@ -190,16 +196,61 @@ static void shared_file_judges_other_hosts_by_their_heartbeat(void **state)
     /* Its lease may be over on our clock: that says nothing. */
     atomic_fetch_add(&scene.clock.boot_ms, 10 * LEASE_MS);
     assert_int_equal(recover(&scene).count, 0);
-    atomic_fetch_add(&scene.clock.wall_ms, 59000);
+    pass(&scene, 59000);
     assert_int_equal(recover(&scene).count, 0);
     announce(&scene, "far", OTHER_BOOT);
-    atomic_fetch_add(&scene.clock.wall_ms, 59000);
     assert_int_equal(recover(&scene).count, 0);
-    atomic_fetch_add(&scene.clock.wall_ms, 2000);
+    pass(&scene, 59000);
+    assert_int_equal(recover(&scene).count, 0);
+    pass(&scene, 2000);
     struct recovered recovered = recover(&scene);
     assert_int_equal(recovered.count, 1);
     assert_int_equal(recovered.cause, QUERN_CAUSE_WORKER_DIED);
+    /* All of that host are silent: it may have been rebooted. */
+    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT crash_count FROM quern_task"), 0);
+    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_host"), 0);
     assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_worker"), 0);
+    scene_remove(&scene);
+}
+
+static void worker_of_a_host_that_lives_is_charged_with_its_death(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_make(&scene, "?unsafe_fs=1");
+    announce(&scene, "far", OTHER_BOOT);
+    lease(&scene, "far", "a");
+    assert_int_equal(recover(&scene).count, 0);
+    pass(&scene, 61000);
+    announce(&scene, "mate", OTHER_BOOT);
+    assert_int_equal(recover(&scene).count, 1);
+    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT crash_count FROM quern_task"), 1);
+    scene_remove(&scene);
+}
+
+/* An hour ahead or behind, for a moment or for good, here or there: only what changes counts. */
+static void shared_file_needs_no_right_wall_clock(void **state)
+{
+    (void)state;
+    static const int64_t jumps_ms[] = {3600000, -7200000, 3600000};
+    struct scene scene;
+    scene_make(&scene, "?unsafe_fs=1");
+    announce(&scene, "far", OTHER_BOOT);
+    lease(&scene, "far", "a");
+    for (size_t i = 0; i < TEST_COUNT(jumps_ms); i++) {
+        atomic_fetch_add(&scene.clock.wall_ms, jumps_ms[i]);
+        assert_int_equal(recover(&scene).count, 0);
+        pass(&scene, 30000);
+        assert_int_equal(recover(&scene).count, 0);
+        announce(&scene, "far", OTHER_BOOT);
+        assert_int_equal(recover(&scene).count, 0);
+    }
+    atomic_fetch_add(&scene.clock.wall_ms, 3600000);
+    announce(&scene, "far", OTHER_BOOT);
+    atomic_fetch_add(&scene.clock.wall_ms, -3600000);
+    assert_int_equal(recover(&scene).count, 0);
+    pass(&scene, 61000);
+    assert_int_equal(recover(&scene).count, 1);
     scene_remove(&scene);
 }
 
@@ -226,6 +277,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lease_taken_after_the_reboot_is_kept),
     cmocka_unit_test(delay_of_before_the_reboot_ends_by_the_wall_clock),
     cmocka_unit_test(shared_file_judges_other_hosts_by_their_heartbeat),
+    cmocka_unit_test(worker_of_a_host_that_lives_is_charged_with_its_death),
+    cmocka_unit_test(shared_file_needs_no_right_wall_clock),
     cmocka_unit_test(silent_record_goes_when_it_holds_nothing),
 };
 TEST_MAIN(tests)

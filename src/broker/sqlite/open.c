@@ -178,6 +178,7 @@ static void free_parts(struct qn_sqlite *self)
     pthread_mutex_destroy(&self->gate.mutex);
     pthread_cond_destroy(&self->gate.freed);
     pthread_mutex_destroy(&self->read_mutex);
+    qn_heard_finish(&self->heard);
     pthread_mutex_destroy(&self->syncer.mutex);
     pthread_cond_destroy(&self->syncer.changed);
     pthread_mutex_destroy(&self->waiter.mutex);

@@ -8,9 +8,8 @@
  * nobody is to blame: the worker was leaving, or it is alive, and only its lease is over.
  *
  * Leases are on the clock of this boot. After a reboot the first call finds another boot id in
- * quern_meta and voids all that workers of this boot do not hold; nobody is charged with that. A
- * file that several hosts share (unsafe_fs=1) has leases on several clocks: those of another boot
- * are judged by the heartbeat on the wall clock instead. */
+ * quern_meta and voids all that workers of this boot do not hold; nobody is charged with that.
+ * Where several hosts share the file, see judge.c. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -21,29 +20,13 @@
 #include "broker/owner.h"
 #include "broker/sqlite/brake.h"
 #include "broker/sqlite/deaths.h"
+#include "broker/sqlite/judge.h"
 #include "broker/sqlite/recover_sql.h"
 #include "broker/sqlite/redate_sql.h"
 #include "broker/sqlite/solo.h"
 #include "broker/sqlite/worker_death.h"
 
-#define SILENT_AFTER_MS 60000
 #define LEASE_VOID 1 /* quern_task.lease_until */
-
-enum fate {
-    KEEP,    /* alive, or only its lease can tell */
-    GONE,    /* its leases end now */
-    SILENT,  /* cannot be judged, no heartbeat for long: its record goes once it holds nothing */
-    FOREIGN, /* its leases are on another clock: not to be judged yet */
-};
-
-struct worker {
-    struct qn_worker_death death; /* its host is in the arena */
-    const char *id;               /* in the arena */
-    enum fate fate;
-    int64_t heartbeat_at_ms;
-    bool lives;      /* a lease of it that is over is just late */
-    bool is_leaving; /* nobody is charged with its end */
-};
 
 struct lease {
     int64_t seq;
@@ -60,9 +43,7 @@ struct recovering {
     struct qn_conn *conn;
     struct qn_ledger ledger;
     struct qn_arena arena; /* ids and hosts */
-    struct worker *workers;
-    size_t worker_count;
-    size_t worker_capacity;
+    struct qn_judging judging;
     bool new_boot;
     char boot_id[QN_BOOT_ID_SIZE];
     int64_t now_boot_ms;
@@ -71,77 +52,6 @@ struct recovering {
     size_t limit;
     size_t count;
 };
-
-static enum fate judge(const struct recovering *recovering, const char *owner,
-                       int64_t heartbeat_at_ms)
-{
-    bool silent = recovering->ledger.now_ms - heartbeat_at_ms > SILENT_AFTER_MS;
-    if (!qn_owner_same_boot(owner)) {
-        if (recovering->self->unsafe_fs) {
-            return silent ? GONE : FOREIGN;
-        }
-        return silent ? SILENT : KEEP;
-    }
-    switch (qn_owner_judge(owner)) {
-    case QN_OWNER_DEAD:
-        return GONE;
-    case QN_OWNER_ALIVE:
-        return KEEP;
-    case QN_OWNER_UNKNOWN:
-        break;
-    }
-    return silent ? SILENT : KEEP;
-}
-
-static bool lives(const struct recovering *recovering, const char *owner, int64_t heartbeat_at_ms)
-{
-    return qn_owner_judge(owner) == QN_OWNER_ALIVE ||
-           recovering->ledger.now_ms - heartbeat_at_ms <= QN_HEARTBEAT_MS_LAPSED;
-}
-
-static bool is_leaving(const char *status)
-{
-    return (strcmp(status, "draining") == 0 || strcmp(status, "quiet") == 0) &&
-           !QN_BUG(LEAVING_WORKER_CHARGED);
-}
-
-static bool add_worker(struct recovering *recovering, const struct qn_query *query)
-{
-    size_t count = recovering->worker_count;
-    if (count == recovering->worker_capacity) {
-        size_t capacity = count == 0 ? 8 : count * 2;
-        struct worker *workers =
-            qn_realloc(recovering->workers, capacity * sizeof recovering->workers[0]);
-        if (workers == NULL) {
-            return false;
-        }
-        recovering->workers = workers;
-        recovering->worker_capacity = capacity;
-    }
-    const char *owner = qn_query_column_text(query, 1);
-    int64_t heartbeat_at_ms = qn_query_column_sane(query, 2);
-    struct worker *worker = &recovering->workers[count];
-    *worker = (struct worker){.death = {.no = sqlite3_column_int64(query->statement, 0)},
-                              .fate = judge(recovering, owner, heartbeat_at_ms),
-                              .heartbeat_at_ms = heartbeat_at_ms,
-                              .lives = lives(recovering, owner, heartbeat_at_ms),
-                              .is_leaving = is_leaving(qn_query_column_text(query, 5))};
-    worker->id = qn_arena_strdup(&recovering->arena, qn_query_column_text(query, 3));
-    worker->death.host = qn_arena_strdup(&recovering->arena, qn_query_column_text(query, 4));
-    recovering->worker_count++;
-    return worker->id != NULL && worker->death.host != NULL;
-}
-
-static quern_status read_workers(struct recovering *recovering, quern_error *err)
-{
-    bool memory = true;
-    struct qn_query query = qn_query_start(recovering->conn, sql_recover_workers);
-    while (memory && qn_query_row(&query)) {
-        memory = add_worker(recovering, &query);
-    }
-    quern_status status = qn_query_finish(&query, err);
-    return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
-}
 
 static quern_status read_boot(struct recovering *recovering, bool *ret_unset, quern_error *err)
 {
@@ -175,7 +85,8 @@ static quern_status peek(struct recovering *recovering, bool *ret_work, quern_er
     if (status != QUERN_OK) {
         return status;
     }
-    status = read_workers(recovering, err);
+    recovering->judging.conn = recovering->conn;
+    status = qn_judge_workers(&recovering->judging, err);
     if (status == QUERN_OK) {
         status = read_boot(recovering, &unset, err);
     }
@@ -184,9 +95,9 @@ static quern_status peek(struct recovering *recovering, bool *ret_work, quern_er
     }
     qn_sqlite_read_end(recovering->self);
     bool work = expired || recovering->new_boot;
-    for (size_t i = 0; i < recovering->worker_count; i++) {
-        enum fate fate = recovering->workers[i].fate;
-        work = work || fate == GONE || fate == SILENT;
+    for (size_t i = 0; i < recovering->judging.count; i++) {
+        enum qn_fate fate = recovering->judging.workers[i].fate;
+        work = work || fate == QN_FATE_GONE || fate == QN_FATE_SILENT;
     }
     *ret_work = work;
     return status;
@@ -245,7 +156,7 @@ static quern_status read_leases(struct recovering *recovering, struct qn_query *
 
 /* What is known of the moment and the company in which the run died. */
 static quern_status describe_death(struct recovering *recovering,
-                                   const struct qn_ledger_queue *queue, struct worker *worker,
+                                   const struct qn_ledger_queue *queue, struct qn_judged *worker,
                                    struct qn_end *end, quern_error *err)
 {
     struct qn_brake brake = {0};
@@ -262,8 +173,8 @@ static quern_status describe_death(struct recovering *recovering,
 
 /* worker: who died with it; NULL: nobody did. */
 static quern_status end_lease(struct recovering *recovering, struct qn_ledger_queue *queue,
-                              const struct lease *lease, quern_cause cause, struct worker *worker,
-                              quern_error *err)
+                              const struct lease *lease, quern_cause cause,
+                              struct qn_judged *worker, quern_error *err)
 {
     struct qn_end end = {.seq = lease->seq,
                          .token = lease->token,
@@ -289,7 +200,7 @@ static quern_status end_lease(struct recovering *recovering, struct qn_ledger_qu
 
 /* The leases of one dead worker in one queue. */
 static quern_status end_worker(struct recovering *recovering, struct qn_ledger_queue *queue,
-                               struct worker *worker, quern_error *err)
+                               struct qn_judged *worker, quern_error *err)
 {
     size_t count = 0;
     struct qn_query query = qn_query_start(recovering->conn, sql_recover_of_worker);
@@ -299,16 +210,16 @@ static quern_status end_worker(struct recovering *recovering, struct qn_ledger_q
     quern_status status = read_leases(recovering, &query, &count, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         status = end_lease(recovering, queue, &recovering->leases[i], QUERN_CAUSE_WORKER_DIED,
-                           worker->is_leaving ? NULL : worker, err);
+                           worker->is_excused ? NULL : worker, err);
     }
     return status;
 }
 
-static struct worker *find_worker(const struct recovering *recovering, int64_t no)
+static struct qn_judged *find_worker(const struct recovering *recovering, int64_t no)
 {
-    for (size_t i = 0; i < recovering->worker_count; i++) {
-        if (recovering->workers[i].death.no == no) {
-            return &recovering->workers[i];
+    for (size_t i = 0; i < recovering->judging.count; i++) {
+        if (recovering->judging.workers[i].death.no == no) {
+            return &recovering->judging.workers[i];
         }
     }
     return NULL;
@@ -319,14 +230,14 @@ static struct worker *find_worker(const struct recovering *recovering, int64_t n
 static quern_status end_if_ours(struct recovering *recovering, struct qn_ledger_queue *queue,
                                 const struct lease *lease, quern_error *err)
 {
-    struct worker *worker = find_worker(recovering, lease->worker);
-    if (worker != NULL && worker->fate == FOREIGN) {
+    struct qn_judged *worker = find_worker(recovering, lease->worker);
+    if (worker != NULL && worker->fate == QN_FATE_FOREIGN) {
         return QUERN_OK;
     }
     bool is_void = lease->lease_until == LEASE_VOID;
     bool died = worker != NULL && !is_void && (!worker->lives || QN_BUG(LIVING_OWNER_CHARGED));
     quern_cause cause = is_void || died ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
-    return end_lease(recovering, queue, lease, cause, died && !worker->is_leaving ? worker : NULL,
+    return end_lease(recovering, queue, lease, cause, died && !worker->is_excused ? worker : NULL,
                      err);
 }
 
@@ -355,7 +266,7 @@ static quern_status end_expired(struct recovering *recovering, struct qn_ledger_
 }
 
 /* The record goes when nothing is left that belongs to it. */
-static quern_status remove_worker(struct recovering *recovering, const struct worker *worker,
+static quern_status remove_worker(struct recovering *recovering, const struct qn_judged *worker,
                                   quern_error *err)
 {
     quern_status status = qn_solo_return(recovering->conn, worker->id, recovering->ledger.now_ms,
@@ -372,17 +283,19 @@ static quern_status end_dead_workers(struct recovering *recovering, const char *
                                      size_t queue_count, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    for (size_t w = 0; status == QUERN_OK && w < recovering->worker_count && left(recovering) > 0;
+    for (size_t w = 0; status == QUERN_OK && w < recovering->judging.count && left(recovering) > 0;
          w++) {
-        struct worker *worker = &recovering->workers[w];
-        for (size_t i = 0; status == QUERN_OK && worker->fate == GONE && i < queue_count; i++) {
+        struct qn_judged *worker = &recovering->judging.workers[w];
+        for (size_t i = 0; status == QUERN_OK && worker->fate == QN_FATE_GONE && i < queue_count;
+             i++) {
             struct qn_ledger_queue *queue = NULL;
             status = qn_ledger_queue(&recovering->ledger, queues[i], &queue, err);
             if (status == QUERN_OK) {
                 status = end_worker(recovering, queue, worker, err);
             }
         }
-        if (status == QUERN_OK && (worker->fate == GONE || worker->fate == SILENT)) {
+        if (status == QUERN_OK &&
+            (worker->fate == QN_FATE_GONE || worker->fate == QN_FATE_SILENT)) {
             status = remove_worker(recovering, worker, err);
         }
     }
@@ -438,6 +351,10 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
     struct recovering recovering = {.self = qn_sqlite_of(broker), .limit = limit};
     int64_t now_ms = 0;
     qn_clock_both_ms(broker->clock, &now_ms, &recovering.now_boot_ms);
+    recovering.judging = (struct qn_judging){.self = recovering.self,
+                                             .arena = &recovering.arena,
+                                             .now_ms = now_ms,
+                                             .now_boot_ms = recovering.now_boot_ms};
     qn_ledger_init(&recovering.ledger, NULL, now_ms);
     recovering.ledger.shift_ms =
         qn_sqlite_shift_of(recovering.self, now_ms, recovering.now_boot_ms);
@@ -461,7 +378,7 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
     }
     qn_free(recovering.report);
     qn_free(recovering.leases);
-    qn_free(recovering.workers);
+    qn_free(recovering.judging.workers);
     qn_arena_finish(&recovering.arena);
     qn_ledger_finish(&recovering.ledger);
     return status;

@@ -19,6 +19,7 @@
 #include "base/url.h"
 #include "broker/broker.h"
 #include "broker/sqlite/conn.h"
+#include "broker/sqlite/heard.h"
 
 /* How long the statements of one transaction may take. No honest file needs a fraction of that; in
  * a crafted one the pages can form a maze. */
@@ -98,9 +99,10 @@ struct qn_sqlite {
     struct qn_gate gate;
     struct qn_conn writer; /* used with the gate held */
     pthread_mutex_t read_mutex;
-    struct qn_conn reader; /* guarded by read_mutex, as the next three; opened when first needed */
-    bool clock_seen;       /* by prune */
-    int64_t clock_offset_ms;           /* wall clock minus boot clock */
+    struct qn_conn reader;   /* guarded by read_mutex, as the next four; opened when first needed */
+    bool clock_seen;         /* by prune */
+    struct qn_heard heard;   /* workers on other hosts; by recover */
+    int64_t clock_offset_ms; /* wall clock minus boot clock */
     int64_t clock_jumped_at_ms;        /* when that changed by much; boot clock */
     _Atomic int64_t dated_shift_ms;    /* redate.c: with it all delays were dated rightly */
     _Atomic int64_t redate_at_mono_ns; /* when to look at that again */
