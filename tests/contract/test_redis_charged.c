@@ -231,6 +231,23 @@ static void lock_of_a_worker_without_a_record_is_returned_by_recovery(struct con
     assert_int_equal(queue, 0);
 }
 
+/* Each looks at 512 tasks from one end. */
+static void probe_is_found_between_many_charged_tasks(struct contract *c)
+{
+    struct qn_leased *run = NULL;
+    plant("bad", 1100, 4);
+    contract_put(c, "default", "good");
+    plant("worse", 600, 4);
+    /* Ten deaths in a row, one of them a probe's; the next is due, and is to be the oldest. */
+    (void)test_redis_do(server(), "HSET " Q "quern:meta h:" HOST " %s", "0 10 1 1 1 0 ");
+    for (int i = 0; i < 5 && run == NULL; i++) {
+        (void)lease(c, 1, &run);
+    }
+    assert_non_null(run);
+    assert_string_equal(run->task.id, "good");
+    contract_finish(c, run, QN_DONE);
+}
+
 /* --- Sleeping ------------------------------------------------------------------------ */
 
 static bool arm(struct contract *c)
@@ -348,6 +365,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", task_that_must_be_alone_is_found_though_go_forwarded_it),
     CONTRACT_TEST_ONLY("redis", lock_that_was_kept_by_mistake_is_not_taken_without_need),
     CONTRACT_TEST_ONLY("redis", lock_of_a_worker_without_a_record_is_returned_by_recovery),
+    CONTRACT_TEST_ONLY("redis", probe_is_found_between_many_charged_tasks),
     CONTRACT_TEST_ONLY("redis", charged_tasks_that_nobody_could_take_are_no_work),
     CONTRACT_TEST_ONLY("redis", brake_that_cannot_be_read_is_none),
     CONTRACT_TEST_ONLY("redis", brake_beyond_all_numbers_ends),

@@ -128,13 +128,13 @@ local function add(queue, prefix, task)
 end
 
 -- How many at the head are known to be charged, and the greatest of their places.
-local function skip_of(prefix)
+local function skip_of(prefix, age_max_s)
     local text = try('GET', prefix .. 'quern:skip')
     local count, at_s, place, id =
         string.match(type(text) == 'string' and text or '', '^(%d+) (%d+) (%d+) (.*)$')
     count = number_of(count)
     local age_s = now_s - number_of(at_s)
-    if not id or count == 0 or count > 1e6 or age_s < 0 or age_s > SKIP_S then
+    if not id or count == 0 or count > 1e6 or age_s < 0 or age_s > (age_max_s or SKIP_S) then
         return 0, 0
     end
     local last = string.format('%d', -count)

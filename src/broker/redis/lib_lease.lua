@@ -27,9 +27,27 @@ local function probe_is_due(i)
     return not probe_lives(i) and brake_wait_ms(brakes[i]) == 0
 end
 
--- The first uncharged task from one end of pending on; behind what is known to be charged.
+-- So many at the head were found to be charged: the next search, and others' leases, begin behind.
+local function note_skip(i, count, place, passed)
+    local prefix = KEYS[i]
+    local last = try('LINDEX', prefix .. 'pending', string.format('%d', -count))
+    try('ZREM', prefix .. 'lease', '') -- lets the others happen when memory is out
+    place = math.max(place, index_passed(prefix, passed))
+    try('HSET', prefix .. 'quern:meta', 'charged', '1')
+    if type(last) == 'string' then
+        try('SET', prefix .. 'quern:skip',
+            string.format('%d %.0f %.0f ', count, now_s, place) .. last)
+    end
+end
+
+-- The first uncharged task from one end of pending on. Where many charged ones lie at the head, each
+-- search goes on where the one before ended. It begins anew when that was so long ago.
+local SEARCH_S = 120
 local function uncharged_at(i, is_newest)
-    local prefix, from = KEYS[i], 0
+    local prefix, from, place, passed = KEYS[i], 0, 0, {}
+    if not is_newest then
+        from, place = skip_of(prefix, SEARCH_S)
+    end
     for _ = 1, 4 do
         local ids
         if is_newest then
@@ -42,11 +60,15 @@ local function uncharged_at(i, is_newest)
             if task and task.charges == 0 then
                 return task
             end
+            passed[#passed + 1] = task
         end
         if #ids < WINDOW then
             return nil
         end
         from = from + WINDOW
+    end
+    if not is_newest then
+        note_skip(i, from, place, passed)
     end
 end
 
