@@ -142,9 +142,10 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_act(quern_inspector *insp
                                                            quern_action action, const char *queue,
                                                            const char *id, quern_error *err);
 /* Does it to every task that the filter matches (offset and limit are not used; queue and state
- * must be given), in bounded transactions; *ret_count says to how many, also on failure.
- * QUERN_E_STATE: the state does not allow it, or the archive would grow beyond its limit, and its
- * oldest tasks would be deleted. */
+ * must be given), in bounded transactions; *ret_count says to how many, also on failure: others
+ * that match may be left then. QUERN_E_STATE: the state does not allow it, or the archive would
+ * grow beyond its limit, and its oldest tasks would be deleted. QUERN_E_BUSY: it took twice what
+ * there was, and more came meanwhile; the same call goes on with those. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_act_all_sized(
     quern_inspector *inspector, quern_action action, const quern_task_filter *filter,
     size_t filter_size, uint64_t *ret_count, quern_error *err);

@@ -78,13 +78,16 @@ int qn_task_read_state(const struct qn_cli *cli, const char *name, int32_t *ret_
                         name);
 }
 
-static int report(const struct qn_cli *cli, const struct action *action, uint64_t count)
+static int report(const struct qn_cli *cli, const struct action *action, uint64_t count,
+                  bool complete)
 {
     if (cli->json) {
-        return qn_json_print(
-            json_pack("{s:s,s:I}", "done", action->done, "count", (json_int_t)count));
+        return qn_json_print(json_pack("{s:s,s:I,s:o*}", "done", action->done, "count",
+                                       (json_int_t)count, "complete",
+                                       complete ? NULL : json_false()));
     }
-    printf("%" PRIu64 " %s %s\n", count, count == 1 ? "task" : "tasks", action->done);
+    printf("%" PRIu64 " %s %s%s\n", count, count == 1 ? "task" : "tasks", action->done,
+           complete ? "" : "; others that match are left, the same command goes on with them");
     return QN_EXIT_OK;
 }
 
@@ -96,7 +99,7 @@ static int act_one(const struct qn_cli *cli, quern_inspector *inspector,
                             qn_args_operand(&cli->args, 0), &err) != QUERN_OK) {
         return qn_cli_fail(cli, &err);
     }
-    return report(cli, action, 1);
+    return report(cli, action, 1, true);
 }
 
 /* --- All that match -------------------------------------------------------------------- */
@@ -189,7 +192,7 @@ static int act_all(const struct qn_cli *cli, quern_inspector *inspector,
     }
     struct bulk bulk = {.action = action};
     exit_code = for_each_queue(cli, inspector, filter, act_on_queue, &bulk);
-    int reported = report(cli, action, bulk.count);
+    int reported = report(cli, action, bulk.count, exit_code == QN_EXIT_OK);
     return exit_code != QN_EXIT_OK ? exit_code : reported;
 }
 

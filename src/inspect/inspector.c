@@ -5,6 +5,8 @@
  * workers) is copied into lists by the files of those names. */
 #include "inspect/inspector.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -12,7 +14,7 @@
 
 #define LIST_CAPACITY_MIN 16
 #define ACT_STEP 500
-#define ACT_STEPS_MAX 10000000 /* Redis holds no more tasks in one state */
+#define ACT_FREE 50000 /* tasks, before a bulk action asks how many there are */
 
 static quern_status check_options(const quern_inspector_options *options, quern_error *err)
 {
@@ -55,6 +57,7 @@ quern_status quern_inspector_open_sized(const char *url, const quern_inspector_o
         qn_free(inspector);
         return status;
     }
+    inspector->act_free = ACT_FREE;
     *ret_inspector = inspector;
     return QUERN_OK;
 }
@@ -194,6 +197,50 @@ static quern_status check_bulk(const quern_task_filter *filter, quern_error *err
     return QUERN_OK;
 }
 
+struct stock {
+    const quern_task_filter *filter;
+    uint64_t count;
+};
+
+static bool note_stock(const quern_queue_info *queue, void *user)
+{
+    struct stock *stock = user;
+    bool is_it = strcmp(queue->name, stock->filter->queue) == 0;
+    stock->count = is_it ? queue->counts[stock->filter->state] : stock->count;
+    return !is_it;
+}
+
+/* Where tasks come as fast as they are taken (archived ones that fail again as soon as they are
+ * made pending), this would never end: it takes twice what there is, and says that there is more.
+ */
+static quern_status act_on_all(quern_inspector *inspector, quern_action action,
+                               const quern_task_filter *filter, uint64_t *count, quern_error *err)
+{
+    uint64_t most = inspector->act_free;
+    bool is_known = false;
+    size_t step = ACT_STEP;
+    quern_status status = QUERN_OK;
+    while (status == QUERN_OK && step == ACT_STEP) {
+        if (*count >= most && is_known) {
+            return qn_error_set(err, QUERN_E_BUSY,
+                                "queue \"%s\": stopped after %llu tasks, as others that match came "
+                                "meanwhile; the same again goes on with those",
+                                filter->queue, (unsigned long long)*count);
+        }
+        if (*count >= most) {
+            struct stock stock = {.filter = filter};
+            status = qn_broker_queues(inspector->broker, note_stock, &stock, err);
+            most = *count + 2 * stock.count + ACT_STEP;
+            is_known = true;
+        }
+        if (status == QUERN_OK) {
+            status = qn_broker_act_all(inspector->broker, action, filter, ACT_STEP, &step, err);
+        }
+        *count += status == QUERN_OK ? step : 0;
+    }
+    return status;
+}
+
 quern_status quern_inspector_act_all_sized(quern_inspector *inspector, quern_action action,
                                            const quern_task_filter *filter, size_t filter_size,
                                            uint64_t *ret_count, quern_error *err)
@@ -213,10 +260,8 @@ quern_status quern_inspector_act_all_sized(quern_inspector *inspector, quern_act
     if (status == QUERN_OK) {
         status = check_bulk(&ours, err);
     }
-    size_t step = ACT_STEP;
-    for (int i = 0; status == QUERN_OK && step == ACT_STEP && i < ACT_STEPS_MAX; i++) {
-        status = qn_broker_act_all(inspector->broker, action, &ours, ACT_STEP, &step, err);
-        count += status == QUERN_OK ? step : 0;
+    if (status == QUERN_OK) {
+        status = act_on_all(inspector, action, &ours, &count, err);
     }
     if (ret_count != NULL) {
         *ret_count = count;

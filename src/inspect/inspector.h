@@ -8,6 +8,7 @@
 /* Nothing here changes after opening, and the broker is thread-safe: so there is no lock. */
 struct quern_inspector {
     struct qn_broker *broker;
+    uint64_t act_free; /* how many tasks a bulk action takes before it asks how many there are */
 };
 
 /* An array that doubles: makes room for one more element of `size` bytes; false: no memory, and

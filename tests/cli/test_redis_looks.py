@@ -3,6 +3,7 @@
 """Looking at what Go programs wrote into Redis, and acting on it: tasks with none of our fields,
 damaged ones, queues with many of them, and users who may only look."""
 
+import json
 import time
 
 import lib_cli
@@ -145,8 +146,13 @@ class GoTaskTest(LookTest):
         self.assertEqual(self.redis.do("EXISTS", Q + "t:old0", Q + "t:old1"), 1)
         self.assertEqual(self.json("queue", "inspect", "default")["trimmed_total"], 1)
         self.put("more", "retry", 60)
-        error = self.fails(EXIT_FAILURE, "task", "archive", "--all", "--state", "retry", "--yes")
+        everything = ("task", "archive", "--all", "--state", "retry", "--yes")
+        error = self.fails(EXIT_FAILURE, *everything)
         self.assertIn("would delete its oldest 1", error)
+        self.assertEqual(self.quern(*everything).stdout.strip(), "0 tasks archived; others that "
+                         "match are left, the same command goes on with them")
+        self.assertEqual(json.loads(self.quern(*everything, "--json").stdout),
+                         {"done": "archived", "count": 0, "complete": False})
         self.assertEqual(self.state("more"), "retry")
 
     def test_a_removed_queue_leaves_nothing(self):

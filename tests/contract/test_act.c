@@ -2,6 +2,7 @@
 /* test_act.c - what an operator does to tasks and queues, through the public inspector. */
 #include <string.h>
 
+#include "inspect/inspector.h"
 #include "lib_contract.h"
 #include "quern/inspector.h"
 
@@ -309,6 +310,45 @@ static void bulk_archive_beyond_the_limit_is_refused(struct contract *c)
     quern_inspector_free(inspector);
 }
 
+/* A broker in which more tasks come than are taken. */
+static size_t endless_calls;
+
+static quern_status take_endlessly(struct qn_broker *broker, quern_action action,
+                                   const quern_task_filter *filter, size_t limit, size_t *ret_count,
+                                   quern_error *err)
+{
+    (void)broker;
+    (void)action;
+    (void)filter;
+    (void)err;
+    endless_calls++;
+    *ret_count = limit;
+    return QUERN_OK;
+}
+
+static void bulk_action_that_finds_ever_more_stops_and_says_so(struct contract *c)
+{
+    contract_put_many(c, "default", "t", 3);
+    quern_inspector *inspector = inspect(c);
+    const struct qn_broker_ops *ops = inspector->broker->ops;
+    struct qn_broker_ops endless = *ops;
+    endless.act_all = take_endlessly;
+    inspector->broker->ops = &endless;
+    inspector->act_free = 1000;
+    endless_calls = 0;
+    const quern_task_filter filter = {.queue = "default", .state = QUERN_TASK_PENDING};
+    uint64_t count = 0;
+    quern_error err = {0};
+    assert_int_equal(quern_inspector_act_all(inspector, QUERN_ACTION_RUN, &filter, &count, &err),
+                     QUERN_E_BUSY);
+    assert_non_null(strstr(err.text, "stopped after 2000 tasks"));
+    assert_non_null(strstr(err.text, "the same again"));
+    assert_int_equal(count, 2000);
+    assert_int_equal(endless_calls, 4);
+    inspector->broker->ops = ops;
+    quern_inspector_free(inspector);
+}
+
 /* --- Queues ----------------------------------------------------------------------------------- */
 
 static void paused_queue_gives_nothing_until_it_is_resumed(struct contract *c)
@@ -399,6 +439,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(action_on_all_heeds_the_filter),
     CONTRACT_TEST(cancel_of_all_ends_and_counts_only_new_marks),
     CONTRACT_TEST(action_on_all_needs_a_queue_and_a_state_that_allows_it),
+    CONTRACT_TEST(bulk_action_that_finds_ever_more_stops_and_says_so),
     CONTRACT_TEST(bulk_archive_beyond_the_limit_is_refused),
     CONTRACT_TEST(paused_queue_gives_nothing_until_it_is_resumed),
     CONTRACT_TEST(queue_with_tasks_is_removed_only_by_force),
