@@ -3,6 +3,7 @@
  * holes leave behind, and that no call does more than its share, however much there is. */
 #include "lib_contract.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,6 +180,29 @@ static void clock_that_is_set_forward_takes_no_lease_from_the_living(struct cont
     assert_int_equal(contract_state(c, "default", "b"), QUERN_TASK_PENDING);
     assert_int_equal(contract_finish(c, alive, QN_DONE), QN_APPLIED);
     qn_leased_free(lost);
+}
+
+/* Whoever could not be heard meanwhile, since the server stood still, has a moment to speak. */
+static void silence_of_the_server_is_nobody_s_death(struct contract *c)
+{
+    const struct contract_worker far = {.id = "far", .is_far = true};
+    struct qn_leased *run = NULL;
+    if (!test_full()) {
+        return; /* it takes as long as the silence */
+    }
+    contract_announce_as(c->broker, &far);
+    contract_put(c, "default", "a");
+    assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_int_equal(kill(server()->pid, SIGSTOP), 0);
+    test_pause_ms(5100);
+    assert_int_equal(kill(server()->pid, SIGCONT), 0);
+    contract_advance(c, CONTRACT_LEASE_MS + 1);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    test_pause_ms(3100);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    assert_int_equal(contract_see(c, "default", "a").crash_count, 1);
+    qn_leased_free(run);
 }
 
 /* --- What should not be there -------------------------------------------------------- */
@@ -407,6 +431,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", message_that_cannot_be_read_comes_back_as_it_is),
     CONTRACT_TEST_ONLY("redis", run_that_a_go_worker_took_over_changes_nothing),
     CONTRACT_TEST_ONLY("redis", clock_that_is_set_forward_takes_no_lease_from_the_living),
+    CONTRACT_TEST_ONLY("redis", silence_of_the_server_is_nobody_s_death),
     CONTRACT_TEST_ONLY("redis", task_without_a_lease_gets_one_and_comes_back),
     CONTRACT_TEST_ONLY("redis", lease_of_a_task_that_is_in_no_list_is_ended),
     CONTRACT_TEST_ONLY("redis", ghosts_go),

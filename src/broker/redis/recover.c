@@ -31,7 +31,9 @@
 #define CLOCK_REST_MS QN_LEASE_MS
 #define LOOK_ANYWAY_MS (600 * INT64_C(1000))
 #define REPLY_HEAD 6 /* what the reply has before the leases that it ended */
-#define SILENCE_NS INT64_C(10000000000)
+/* Who beats each 5 s and is dead when unheard for 15 s has this much, and as much again to come
+ * back. */
+#define SILENCE_NS INT64_C(5000000000)
 #define BACK_REST_NS INT64_C(3000000000)
 
 struct qn_sweep {
@@ -252,12 +254,13 @@ static void put_latest(struct qn_talk *talk, const struct qn_clock_watch *clock,
 
 /* After a silence of the server every worker may be alive and unheard: it is given a moment to
  * prolong its leases, so that none is taken for dead. */
-static void note_silence(struct qn_clock_watch *clock)
+static void note_heard(struct qn_clock_watch *clock)
 {
     int64_t now_mono_ns = qn_clock_mono_ns();
     if (clock->heard_at_mono_ns != 0 && now_mono_ns - clock->heard_at_mono_ns > SILENCE_NS) {
         clock->back_at_mono_ns = now_mono_ns;
     }
+    clock->heard_at_mono_ns = now_mono_ns;
 }
 
 static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t server_ms)
@@ -269,7 +272,7 @@ static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t se
     }
     clock->offset_ms = offset_ms;
     clock->seen = true;
-    clock->heard_at_mono_ns = qn_clock_mono_ns();
+    note_heard(clock);
 }
 
 static quern_status ask_page(struct recovering *recovering, const struct qn_sweep *sweep,
@@ -454,7 +457,6 @@ static quern_status recover_queues(struct recovering *recovering, const char *co
     }
     memcpy(chosen, queues, queue_count * sizeof *chosen);
     qn_talk_begin(&recovering->talk, recovering->self, QN_LANE_REST, QN_TALK_WRITES);
-    note_silence(&recovering->self->recover_clock);
     quern_status status = choose(recovering, chosen, &queue_count, err);
     if (status == QUERN_OK && queue_count > 0) {
         status = recover_chosen(recovering, chosen, queue_count, err);
