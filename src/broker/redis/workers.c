@@ -8,6 +8,7 @@
  *
  * All is read at slightly different moments; what cannot be read is not shown. Workers and runs are
  * sorted once and found by halving, since both may be thousands. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -307,17 +308,26 @@ static int compare_queues(const void *left, const void *right)
 /* "critical=6 default=3"; NULL when memory is out. */
 static const char *write_queues(struct qn_arena *arena, const struct qn_asynq_server *server)
 {
-    const char *text = "";
+    size_t size = 1;
+    for (size_t i = 0; i < server->queue_count; i++) {
+        size += strlen(server->queues[i].name) + sizeof " =-2147483648";
+    }
     struct qn_asynq_queue *queues =
         qn_arena_copy(arena, server->queues, server->queue_count * sizeof *queues);
-    if (server->queue_count > 0 && queues != NULL) {
+    char *text = qn_arena_alloc(arena, size);
+    if (text == NULL || (queues == NULL && server->queue_count > 0)) {
+        return NULL;
+    }
+    if (server->queue_count > 0) {
         qsort(queues, server->queue_count, sizeof *queues, compare_queues);
     }
-    for (size_t i = 0; queues != NULL && text != NULL && i < server->queue_count; i++) {
-        text = qn_arena_printf(arena, "%s%s%s=%d", text, i == 0 ? "" : " ", queues[i].name,
-                               (int)queues[i].weight);
+    char *at = text;
+    *at = '\0';
+    for (size_t i = 0; i < server->queue_count; i++) {
+        at += snprintf(at, size - (size_t)(at - text), "%s%s=%d", i == 0 ? "" : " ", queues[i].name,
+                       (int)queues[i].weight);
     }
-    return queues == NULL && server->queue_count > 0 ? NULL : text;
+    return text;
 }
 
 static quern_status read_go_runs(struct qn_arena *arena, const struct qn_reply *values,
