@@ -5,6 +5,7 @@
 #include "base/limits.h"
 
 #define ROOM 8
+#define HOST "host-a"
 
 static const char *const queues[] = {"default"};
 
@@ -53,6 +54,7 @@ static bool look_at_queue(const quern_queue_info *info, void *user)
 {
     note(user, "latency_ms", info->latency_ms, QN_MOMENT_MS_MAX);
     note_moment(user, "paused_at_ms", info->paused_at_ms);
+    note_moment(user, "probe_at_ms", info->probe_at_ms);
     note(user, "memory_bytes", info->memory_bytes < 0 ? 0 : info->memory_bytes, INT64_MAX);
     return true;
 }
@@ -102,7 +104,7 @@ static void announce(struct test_round *round)
     const struct qn_queue_turn turn = {.name = "default", .weight = 1};
     const struct qn_announcement announcement = {.worker_id = round->worker_id,
                                                  .owner = "nowhere",
-                                                 .host = "host",
+                                                 .host = HOST,
                                                  .status = "active",
                                                  .queues = "default=1",
                                                  .concurrency = ROOM,
@@ -112,23 +114,28 @@ static void announce(struct test_round *round)
     (void)!qn_broker_announce(round->broker, &announcement, &err);
 }
 
-static size_t lease(struct test_round *round, struct qn_leased **runs)
+static size_t lease(struct test_round *round, enum qn_solo solo, struct qn_leased **runs)
 {
     struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = ROOM};
     struct qn_exchange exchange = {.stamp = {3, ++round->sequence},
                                    .worker_id = round->worker_id,
+                                   .host = HOST,
                                    .lease_ms = QN_LEASE_MS,
                                    .queues = &turn,
                                    .queue_count = 1,
                                    .room = ROOM,
-                                   .start_count_now = ROOM};
+                                   .start_count_now = ROOM,
+                                   .isolation = {.slots = ROOM},
+                                   .solo = solo};
     struct qn_exchange_reply reply = {.runs = runs};
     quern_error err;
     if (qn_broker_exchange(round->broker, &exchange, &reply, &err) != QUERN_OK) {
         return 0;
     }
+    note(round, "wait_ms", turn.wait_ms, QN_DURATION_MS_MAX);
     for (size_t i = 0; i < reply.run_count; i++) {
         note_task(round, &runs[i]->task);
+        note(round, "life_ms", runs[i]->life_ms, QN_DURATION_MS_MAX);
         note(round, "leased retry_count", runs[i]->retry_count, INT32_MAX);
         note(round, "leased crash_count", runs[i]->crash_count, INT32_MAX);
     }
@@ -165,6 +172,7 @@ static void end(struct test_round *round, struct qn_leased **runs, size_t count)
     }
     struct qn_exchange exchange = {.stamp = {3, ++round->sequence},
                                    .worker_id = round->worker_id,
+                                   .host = HOST,
                                    .lease_ms = QN_LEASE_MS,
                                    .outcomes = outcomes,
                                    .outcome_count = count};
@@ -221,18 +229,21 @@ static void steer(struct test_round *round)
 
 void test_round(struct test_round *round)
 {
+    static const enum qn_solo solos[] = {QN_SOLO_ASK, QN_SOLO_RUN, QN_SOLO_END, QN_SOLO_NONE};
     struct qn_leased *runs[ROOM];
     quern_error err;
     look(round);
     announce(round);
-    size_t count = lease(round, runs);
+    size_t count = lease(round, QN_SOLO_NONE, runs);
     hold(round, runs, count);
     look(round);
     end(round, runs, count);
     keep_up(round);
     steer(round);
-    count = lease(round, runs);
-    end(round, runs, count);
+    for (size_t i = 0; i < sizeof solos / sizeof *solos; i++) {
+        count = lease(round, solos[i], runs);
+        end(round, runs, count);
+    }
     look(round);
     (void)!qn_broker_withdraw(round->broker, round->worker_id, &err);
     (void)!qn_broker_remove_queue(round->broker, "default", true, &err);

@@ -76,16 +76,15 @@ struct qn_pump {
     struct qn_outage forward_outage; /* of forward: others need not wait for it */
     struct qn_outage second_outage;  /* of the second pump: how long it stays away */
     struct qn_solo_state solo;
-    bool plenty;              /* the latest look found all it had room for, and that was much */
-    bool armed;               /* since the last exchange that had room */
-    uint32_t ahead;           /* how many of the types seen last may be fetched ahead */
-    uint64_t leased_count;    /* runs, of all exchanges */
-    uint32_t fruitless;       /* times in a row that arm saw work and exchange found none */
-    int64_t armed_at_mono_ns; /* when arm was last called */
-    int64_t look_at_mono_ns;  /* after a fruitless look: when to look again; 0: not */
-    int64_t
-        wait_until_mono_ns;    /* when a probe or a task for the solo lock may be leased; 0: none */
-    int64_t starts_at_mono_ns; /* when there was last a free slot to lease for */
+    bool plenty;                /* the latest look found all it had room for, and that was much */
+    bool armed;                 /* since the last exchange that had room */
+    uint32_t ahead;             /* how many of the types seen last may be fetched ahead */
+    uint64_t leased_count;      /* runs, of all exchanges */
+    uint32_t fruitless;         /* times in a row that arm saw work and exchange found none */
+    int64_t armed_at_mono_ns;   /* when arm was last called */
+    int64_t look_at_mono_ns;    /* after a fruitless look: when to look again; 0: not */
+    int64_t wait_until_mono_ns; /* when a probe or a solo task may be leased; 0: none waits */
+    int64_t starts_at_mono_ns;  /* when there was last a free slot to lease for */
     int64_t no_ahead_until_mono_ns; /* runs had to be taken back: do not fetch ahead until then */
     int64_t forwarded_at_mono_ns;   /* when forward was last called */
     int64_t due_known_at_mono_ns;   /* up to when next_due_at_ms was known to be true */

@@ -395,7 +395,7 @@ static bool read_head(struct qn_taking *taking, const struct qn_reply *head, int
             good = qn_number_take_char(&cursor, ' ') && qn_number_take(&cursor, &values[i]);
         }
         good = good && values[0] >= 1 && values[0] <= exchange->queue_count &&
-               values[4] <= QN_MOMENT_MS_MAX;
+               values[4] <= (uint64_t)QN_DURATION_MS_MAX;
         if (good) {
             struct qn_queue_turn *queue = &exchange->queues[values[0] - 1];
             queue->paused = values[1] != 0;

@@ -5,7 +5,6 @@
  * sample of its tasks, from which the memory is reckoned, and the oldest pending one. Plain
  * commands of reading, none of which walks a queue. What each talk sees is one moment only within a
  * command, so counts of a busy queue may be off by what moved in between. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -78,18 +77,18 @@ static void ask_counts(struct qn_talk *talk, const struct counting *counting)
 static void take_brakes(quern_queue_info *info, const struct qn_reply *meta)
 {
     for (size_t i = 0; i + 1 < meta->count; i += 2) {
-        const char *at = qn_reply_text(qn_reply_at(meta, i + 1));
-        int64_t numbers[4] = {0}; /* ok_at, streak, probes, probe_at */
+        const char *text = qn_reply_text(qn_reply_at(meta, i + 1));
+        struct qn_cursor cursor = {text, text + strlen(text)};
+        uint64_t numbers[4] = {0}; /* ok_at, streak, probes, probe_at */
         bool is_brake = strncmp(qn_reply_text(qn_reply_at(meta, i)), "h:", 2) == 0;
         for (size_t k = 0; is_brake && k < 4; k++) {
-            char *end = NULL;
-            numbers[k] = strtoll(at, &end, 10);
-            is_brake = end != at && *end == ' ' && numbers[k] >= 0;
-            at = end + 1;
+            is_brake = qn_number_take(&cursor, &numbers[k]) && qn_number_take_char(&cursor, ' ');
         }
         if (is_brake && numbers[1] >= QN_BRAKE_DEATHS) {
-            bool is_first = info->braked_hosts == 0 || numbers[3] < info->probe_at_ms;
-            info->probe_at_ms = is_first ? numbers[3] : info->probe_at_ms;
+            bool is_late = numbers[3] > (uint64_t)QN_MOMENT_MS_MAX;
+            int64_t probe_at_ms = is_late ? QN_MOMENT_MS_MAX : (int64_t)numbers[3];
+            bool is_first = info->braked_hosts == 0 || probe_at_ms < info->probe_at_ms;
+            info->probe_at_ms = is_first ? probe_at_ms : info->probe_at_ms;
             info->braked_hosts++;
         }
     }
