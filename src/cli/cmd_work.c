@@ -48,7 +48,7 @@ enum option {
 static const struct qn_option options[] = {
     [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run such tasks by /bin/sh -c COMMAND",
                      QN_OPTION_TEXT, .repeats = true},
-    [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "serve this queue, so often (default=1)",
+    [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
     [OPTION_STRICT] = {"strict", NULL, "a lower weight only when higher ones are empty",
                        QN_OPTION_FLAG},

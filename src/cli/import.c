@@ -71,6 +71,11 @@ static void drop_batch(struct import *import)
     import->bytes = 0;
 }
 
+static const char *noun(uint64_t count)
+{
+    return count == 1 ? "task" : "tasks";
+}
+
 /* Counts what became of the batch. Returns the index of the first failure that is not "it is there
  * already", or count. */
 static size_t count_results(struct import *import)
@@ -109,9 +114,10 @@ static int store_batch(struct import *import)
     if (failed < import->count) {
         quern_status reason = import->results[failed].status;
         qn_progress_stop(&import->progress);
-        qn_cli_say(import->cli, "line %" PRIu64 ": %s (%" PRIu64 " tasks were stored)",
+        qn_cli_say(import->cli, "line %" PRIu64 ": %s (stored %" PRIu64 " %s)",
                    import->batch[failed].number,
-                   status == reason ? err.text : quern_status_name(reason), import->stored);
+                   status == reason ? err.text : quern_status_name(reason), import->stored,
+                   noun(import->stored));
         exit_code = qn_cli_exit_code(reason);
     }
     drop_batch(import);
@@ -128,9 +134,8 @@ static int bad_line(struct import *import, const char *text)
     }
     qn_progress_stop(&import->progress);
     qn_cli_say(import->cli,
-               "line %" PRIu64 ": %s (%" PRIu64 " tasks of the lines before were stored, nothing "
-               "after it was read)",
-               number, text, import->stored);
+               "line %" PRIu64 ": %s (stored %" PRIu64 " %s before it; the rest was not read)",
+               number, text, import->stored, noun(import->stored));
     return QN_EXIT_DATA;
 }
 
@@ -166,9 +171,9 @@ static int end_interrupted(struct import *import)
     qn_progress_stop(&import->progress);
     if (exit_code == QN_EXIT_OK) {
         qn_cli_say(import->cli,
-                   "interrupted after line %" PRIu64 ": %" PRIu64 " tasks were stored, nothing "
-                   "after it was read",
-                   import->lines.line_number, import->stored);
+                   "interrupted after line %" PRIu64 ": stored %" PRIu64
+                   " %s; the rest was not read",
+                   import->lines.line_number, import->stored, noun(import->stored));
         exit_code = QN_EXIT_FAILURE;
     }
     return exit_code;
@@ -187,8 +192,8 @@ static int read_lines(struct import *import)
         }
         if (status != QUERN_OK) {
             qn_progress_stop(&import->progress);
-            qn_cli_say(import->cli, "reading: %s (%" PRIu64 " tasks were stored)", strerror(errno),
-                       import->stored);
+            qn_cli_say(import->cli, "cannot read on: %s (stored %" PRIu64 " %s)", strerror(errno),
+                       import->stored, noun(import->stored));
             return QN_EXIT_FAILURE;
         }
         if (!more) {
@@ -206,6 +211,23 @@ static int read_lines(struct import *import)
     }
 }
 
+static void say_skipped(const struct import *import)
+{
+    const char *ids = import->conflicts == 1 ? "id already exists" : "ids already exist";
+    const char *equal =
+        import->duplicates == 1 ? "equal unique task exists" : "equal unique tasks exist";
+    if (import->duplicates == 0 || import->conflicts == 0) {
+        qn_cli_say(import->cli, "skipped %" PRIu64 ": %s (first: line %" PRIu64 ")",
+                   import->duplicates + import->conflicts, import->duplicates == 0 ? ids : equal,
+                   import->refused_line);
+    } else {
+        qn_cli_say(import->cli,
+                   "skipped %" PRIu64 ": %" PRIu64 " %s, %" PRIu64 " %s (first: line %" PRIu64 ")",
+                   import->duplicates + import->conflicts, import->conflicts, ids,
+                   import->duplicates, equal, import->refused_line);
+    }
+}
+
 static int report(const struct import *import, int exit_code)
 {
     if (import->cli->json) {
@@ -213,13 +235,10 @@ static int report(const struct import *import, int exit_code)
                                       "duplicates", (json_int_t)import->duplicates, "conflicts",
                                       (json_int_t)import->conflicts));
     } else {
-        printf("%" PRIu64 " %s stored\n", import->stored, import->stored == 1 ? "task" : "tasks");
+        printf("%" PRIu64 " %s stored\n", import->stored, noun(import->stored));
     }
     if (exit_code == QN_EXIT_OK && import->refused_line != 0) {
-        qn_cli_say(import->cli,
-                   "%" PRIu64 " not stored because an equal unique task is there, %" PRIu64
-                   " because the id is; the first is line %" PRIu64,
-                   import->duplicates, import->conflicts, import->refused_line);
+        say_skipped(import);
         return QN_EXIT_FAILURE;
     }
     return exit_code;

@@ -94,7 +94,7 @@ static int run_verb(struct qn_cli *cli)
         return qn_cli_usage(cli, "wants: %s", verb->operands);
     }
     if (args->operand_count > verb->operand_max) {
-        return qn_cli_usage(cli, "'%s' is one word too many",
+        return qn_cli_usage(cli, "unexpected argument '%s'",
                             qn_args_operand(args, verb->operand_max));
     }
     cli->json = args->globals[QN_GLOBAL_JSON].text != NULL;

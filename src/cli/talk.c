@@ -139,7 +139,7 @@ bool qn_cli_confirm(const struct qn_cli *cli, int *ret_exit, const char *format,
     (void)vsnprintf(question, sizeof question, format, list);
     va_end(list);
     if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) {
-        *ret_exit = qn_cli_usage(cli, "%s Nobody can be asked here: say --yes", question);
+        *ret_exit = qn_cli_usage(cli, "%s (not a terminal: use --yes)", question);
         return false;
     }
     char *safe = qn_text_safe(question, strlen(question));

@@ -180,7 +180,7 @@ class ImportTest(CliTest):
                                    stdin=lines)
                 self.assertIn("line 17: ", error)
                 self.assertIn(text, error)
-                self.assertIn("16 tasks", error)
+                self.assertIn("(stored 16 tasks before it; the rest was not read)", error)
                 self.assertEqual(len(self.json("task", "list", "--broker", broker)), 16)
 
     def test_lines_that_are_there_already_do_not_end_the_import(self):
@@ -191,8 +191,13 @@ class ImportTest(CliTest):
         self.assertEqual(result.returncode, EXIT_FAILURE)
         self.assertEqual(json.loads(result.stdout),
                          {"stored": 4, "duplicates": 1, "conflicts": 1})
-        self.assertIn("line 3", result.stderr)
+        self.assertIn("skipped 2: 1 id already exists, 1 equal unique task exists (first: line 3)",
+                      result.stderr)
         self.assertEqual(self.state("c"), "pending")
+        again = self.fails(EXIT_FAILURE, "enqueue", "--from", "-", stdin='{"type":"t","id":"c"}')
+        self.assertIn("skipped 1: id already exists (first: line 1)", again)
+        stopped = self.fails(EXIT_DATA, "enqueue", "--from", "-", stdin='{"type":"t"}\nbad\n')
+        self.assertIn("(stored 1 task before it; the rest was not read)", stopped)
 
     def test_interrupt_stores_what_was_read_and_says_how_much(self):
         self.fifo("lines")
@@ -207,7 +212,8 @@ class ImportTest(CliTest):
             self.assertEqual(self.stop(process, signal.SIGINT), EXIT_FAILURE)
         said = self.read(process.log_name)
         stored = self.counts()["pending"]
-        self.assertIn(f"interrupted after line {stored}: {stored} tasks were stored", said)
+        self.assertIn(f"interrupted after line {stored}: stored {stored} tasks; the rest was not "
+                      "read", said)
 
     def test_empty_lines_and_a_missing_last_line_end_are_fine(self):
         self.assertEqual(self.ok("enqueue", "--from", "-", stdin='\n{"type":"t"}\n\n{"type":"t"}'),

@@ -88,7 +88,7 @@ class HelpTest(CliTest):
             (["enqueue", "t", "--queue", "--id", "a"], "--queue needs a value"),
             (["enqueue", "t", "--in", "5", "--at", "@5"], "exclude each other"),
             (["enqueue"], "TYPE"),
-            (["enqueue", "t", "p", "q"], "'q' is one word too many"),
+            (["enqueue", "t", "p", "q"], "unexpected argument 'q'"),
             (["work", "--concurrency", "0"], "--concurrency"),
             (["work", "--exec", "nocommand"], "PATTERN=COMMAND"),
             (["work", "--exec", "=true"], "PATTERN=COMMAND"),

@@ -63,7 +63,7 @@ class QueueTest(CliTest):
 
     def test_remove_wants_yes_and_for_tasks_force(self):
         self.enqueue("t", "--queue", "a")
-        self.assertIn("--yes", self.fails(EXIT_USAGE, "queue", "remove", "a"))
+        self.assertIn("not a terminal: use --yes", self.fails(EXIT_USAGE, "queue", "remove", "a"))
         self.fails(EXIT_FAILURE, "queue", "remove", "a", "--yes")
         self.ok("queue", "remove", "a", "--yes", "--force")
         self.assertEqual(self.json("queue", "list"), [])
@@ -199,7 +199,9 @@ class TaskTest(CliTest):
         self.assertEqual(self.stop(worker), 0)
 
     def test_cancel_of_a_task_that_does_not_run_is_refused(self):
-        self.fails(EXIT_FAILURE, "task", "cancel", self.enqueue("t"))
+        task_id = self.enqueue("t")
+        self.assertIn(f"cannot cancel task {task_id}: it is not running (state: pending)",
+                      self.fails(EXIT_FAILURE, "task", "cancel", task_id))
 
     def test_stored_text_cannot_steer_the_terminal(self):
         hostile = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"

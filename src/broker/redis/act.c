@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "broker/redis/act_lua.h"
 #include "message/asynq.h"
+#include "task/lifecycle.h"
 
 static const char *word_of(quern_action action)
 {
@@ -102,6 +103,11 @@ static quern_status refuse(quern_action action, const char *queue, const char *i
         return qn_error_set(err, QUERN_E_STATE,
                             "cannot %s task %s: it is being aggregated with its group",
                             qn_act_verb(action), id);
+    }
+    bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
+    if (cancels && strcmp(why, "active") != 0 && qn_state_parse(why) != 0) {
+        return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is not running (state: %s)",
+                            qn_act_verb(action), id, why);
     }
     const char *advice = strcmp(why, "active") == 0    ? "; cancel it instead"
                          : strcmp(why, "damaged") == 0 ? "; delete it instead"

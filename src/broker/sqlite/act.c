@@ -115,6 +115,11 @@ static quern_status apply(struct qn_conn *conn, quern_action action, const struc
 static quern_status refuse(quern_action action, const struct target *target, quern_error *err)
 {
     const char *state = quern_task_state_name(target->state);
+    bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
+    if (cancels && state != NULL) {
+        return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is not running (state: %s)",
+                            verb_of(action), target->id, state);
+    }
     const char *advice = target->state == QUERN_TASK_ACTIVE ? "; cancel it instead" : "";
     return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is %s%s", verb_of(action),
                         target->id, state == NULL ? "damaged" : state, advice);
