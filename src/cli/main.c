@@ -6,6 +6,7 @@
  * SIGPIPE keeps its default: a reader of stdout that goes away ends the program, as in every pipe;
  * only `quern work` ignores it, because tasks matter more than their log. */
 #include <locale.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -143,6 +144,8 @@ static int run(struct qn_cli *cli)
 int main(int argc, char **argv)
 {
     (void)setlocale(LC_CTYPE, "C.UTF-8");
+    /* Or each piece of memory is counted under a lock of all threads, and nobody asks. */
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     struct qn_cli cli = {.nouns = nouns, .noun_count = QN_COUNT_OF(nouns)};
     qn_args_init(&cli.args, argc, argv);
     int exit_code = qn_output_finish(&cli, run(&cli));
