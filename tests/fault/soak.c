@@ -3,13 +3,10 @@
  * stand still, the wall clock jumps, the server restarts or stands still, connections are cut.
  * At the end: is every task done, once or with a cause for each extra run?
  *
- * Short in `make check`; QUERN_SOAK_SECONDS says for how long else (scripts/soak). Tasks come from
- * a thread of their own, which enqueues again what it was not told to be stored. */
+ * Short in `make check`; QUERN_SOAK_SECONDS says for how long else (scripts/soak). */
 #include "soak.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,15 +14,10 @@
 #include "lib_proxy.h"
 
 #define WORKERS ((size_t)4)
-/* Prolonged each third of it: who stands still for longer than this may lose a lease. */
-#define CARELESS_MS (SOAK_LEASE_MS / 2)
-#define BATCH 5
-#define BATCH_GAP_MS 80
 #define EVENTS_MAX 100000
-#define TASKS_MAX ((size_t)1 << 20)
 #define PATIENCE_MS 180000
-#define KEPT_MS (24 * 3600 * INT64_C(1000)) /* so that an id that was stored can be told */
 #define SHORT_S 3
+#define LATE_MS 200 /* a pause of 5 ms that takes so long */
 
 /* --- The site --------------------------------------------------------------------------- */
 
@@ -44,14 +36,13 @@ struct soak {
     int64_t turned_back_at_ms;
     int64_t uncut_at_ms;
     int64_t server_at_ms; /* when the server that is down comes back; 0: it is there */
+    int64_t server_gone_ms;
     bool server_stopped;
     struct soak_times server_times; /* back, until the first start */
     int64_t server_back_ms;         /* 0: somebody has started something since */
     size_t book_size;
     size_t kills, stops, jumps, restarts, ends;
-    pthread_t feeder;
-    _Atomic bool feeding;
-    _Atomic size_t stored;
+    struct soak_feeder feeder;
 };
 
 static void note_event(struct soak *soak, struct soak_event event)
@@ -66,53 +57,6 @@ static void spawn(struct soak *soak, size_t index)
     soak->workers[index] = test_spawn("worker", args);
 }
 
-/* --- Tasks ------------------------------------------------------------------------------- */
-
-/* Whether all of them are known to be stored; a task that was stored before is a conflict. */
-static bool put_batch(quern_client *client, size_t first)
-{
-    quern_task tasks[BATCH];
-    char numbers[BATCH][24];
-    quern_enqueue_result results[BATCH];
-    quern_error err = {0};
-    bool all = true;
-    for (size_t i = 0; i < BATCH; i++) {
-        size_t number = first + i;
-        (void)snprintf(numbers[i], sizeof numbers[i], "%zu", number);
-        tasks[i] = (quern_task){.type = "any",
-                                .id = numbers[i],
-                                .payload = numbers[i],
-                                .payload_size = strlen(numbers[i]),
-                                .retention_ms = KEPT_MS,
-                                .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1500},
-                                .delay_ms = number % 10 == 2 ? 1 + (int64_t)(number % 3000) : 0};
-    }
-    quern_status status = quern_client_enqueue_batch(client, tasks, BATCH, results, &err);
-    for (size_t i = 0; status != QUERN_OK && i < BATCH; i++) {
-        all = all && (results[i].status == QUERN_OK || results[i].status == QUERN_E_CONFLICT);
-    }
-    return all;
-}
-
-static void *feed(void *argument)
-{
-    struct soak *soak = argument;
-    quern_client *client = NULL;
-    quern_error err = {0};
-    while (quern_client_open(soak->url, NULL, &client, &err) != QUERN_OK) {
-        test_pause_ms(BATCH_GAP_MS);
-    }
-    while (atomic_load(&soak->feeding) && atomic_load(&soak->stored) + BATCH <= TASKS_MAX) {
-        while (!put_batch(client, atomic_load(&soak->stored))) {
-            test_pause_ms(BATCH_GAP_MS);
-        }
-        (void)atomic_fetch_add(&soak->stored, BATCH);
-        test_pause_ms(BATCH_GAP_MS);
-    }
-    quern_client_free(client);
-    return NULL;
-}
-
 /* --- Faults ------------------------------------------------------------------------------ */
 
 static uint64_t dice(struct soak *soak, uint64_t below)
@@ -123,13 +67,22 @@ static uint64_t dice(struct soak *soak, uint64_t below)
 /* It stood still until now; it may take a moment until it sees that its leases are gone. */
 static void note_stop(struct soak *soak, size_t index, int64_t now_ms)
 {
-    if (soak->stopped_at_ms[index] != 0 && now_ms - soak->stopped_at_ms[index] >= CARELESS_MS) {
-        note_event(soak, (struct soak_event){.kind = SOAK_STOPPED,
+    int64_t from_ms = soak->stopped_at_ms[index];
+    bool careless = now_ms - from_ms >= SOAK_CARELESS_MS;
+    if (from_ms != 0) {
+        note_event(soak, (struct soak_event){.kind = careless ? SOAK_STOPPED : SOAK_HINDERED,
                                              .pid = soak->workers[index].pid,
-                                             .from_ms = soak->stopped_at_ms[index],
+                                             .from_ms = from_ms,
                                              .until_ms = now_ms});
     }
     soak->stopped_at_ms[index] = 0;
+}
+
+/* The server, or all processes here, for want of a processor. */
+static void note_hindrance(struct soak *soak, int64_t from_ms, int64_t now_ms)
+{
+    note_event(soak,
+               (struct soak_event){.kind = SOAK_HINDERED, .from_ms = from_ms, .until_ms = now_ms});
 }
 
 static void kill_one(struct soak *soak, int64_t now_ms)
@@ -195,6 +148,7 @@ static void end_server(struct soak *soak, int64_t now_ms)
     } else {
         test_redis_end(redis);
     }
+    soak->server_gone_ms = now_ms;
     soak->server_at_ms = now_ms + 50 + (int64_t)dice(soak, 1500);
     soak->restarts++;
 }
@@ -210,6 +164,7 @@ static void start_server(struct soak *soak)
     test_redis_await(redis);
     soak->server_at_ms = 0;
     soak->server_back_ms = test_now_ms();
+    note_hindrance(soak, soak->server_gone_ms, soak->server_back_ms);
     soak->book_size = fault_book_size(&soak->site);
 }
 
@@ -389,14 +344,14 @@ static void judge(struct soak *soak)
 {
     size_t count = 0;
     struct fault_record *records = fault_book_read(&soak->site, &count);
-    size_t stored = atomic_load(&soak->stored);
+    size_t stored = atomic_load(&soak->feeder.stored);
     const struct soak_book book = {.records = records,
                                    .count = count,
                                    .events = soak->events,
                                    .event_count = soak->event_count,
-                                   .task_count = TASKS_MAX};
+                                   .task_count = SOAK_TASKS_MAX};
     struct soak_verdict verdict = {0};
-    bool *ends = calloc(TASKS_MAX, sizeof *ends);
+    bool *ends = calloc(SOAK_TASKS_MAX, sizeof *ends);
     assert_non_null(ends);
     soak_judge(&book, ends, &verdict);
     struct remainder left = look(soak);
@@ -443,8 +398,7 @@ static struct soak *soak_open(void)
     for (size_t i = 0; i < WORKERS; i++) {
         spawn(soak, i);
     }
-    atomic_store(&soak->feeding, true);
-    assert_int_equal(pthread_create(&soak->feeder, NULL, feed, soak), 0);
+    soak_feed_start(&soak->feeder, soak->url);
     return soak;
 }
 
@@ -470,8 +424,13 @@ static void nothing_is_lost_stuck_or_unexplained_whatever_happens(void **state)
     int64_t end_ms = test_now_ms() + 1000 * (text == NULL ? SHORT_S : strtol(text, NULL, 10));
     struct soak *soak = soak_open();
     int64_t next_ms = test_now_ms() + 500;
+    int64_t before_ms = test_now_ms();
     while (test_now_ms() < end_ms) {
         int64_t now_ms = test_now_ms();
+        if (now_ms - before_ms >= LATE_MS) {
+            note_hindrance(soak, before_ms, now_ms);
+        }
+        before_ms = now_ms;
         if (now_ms >= next_ms) {
             do_something(soak, now_ms);
             next_ms = now_ms + 100 + (int64_t)dice(soak, 1200);
@@ -480,8 +439,7 @@ static void nothing_is_lost_stuck_or_unexplained_whatever_happens(void **state)
         test_pause_ms(5);
     }
     heal(soak, test_now_ms(), true);
-    atomic_store(&soak->feeding, false);
-    assert_int_equal(pthread_join(soak->feeder, NULL), 0);
+    soak_feed_stop(&soak->feeder);
     settle(soak);
     judge(soak);
     soak_close(soak);

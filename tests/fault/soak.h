@@ -4,18 +4,34 @@
 #ifndef TESTS_FAULT_SOAK_H
 #define TESTS_FAULT_SOAK_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "lib_fault.h"
 
 /* A run that failed as it was asked to; follows enum fault_kind. */
 #define SOAK_FAILED 3
 
 #define SOAK_LEASE_MS 5000
+/* Prolonged each third of it: who stands still for longer than this may lose a lease. */
+#define SOAK_CARELESS_MS (SOAK_LEASE_MS / 2)
+#define SOAK_TASKS_MAX ((size_t)1 << 20)
 
 /* The wall clock of the workers and, if `ours`, of this process; where it is made known stands
  * with the book. */
 void soak_clock_open(const char *book, bool ours);
 void soak_clock_close(void);
 void soak_clock_jump(int64_t ms); /* so far from the real one; 0: back */
+
+/* The client. */
+struct soak_feeder {
+    const char *url;
+    pthread_t thread;
+    _Atomic bool feeding;
+    _Atomic size_t stored; /* tasks 0 .. stored - 1 are known to be there */
+};
+void soak_feed_start(struct soak_feeder *feeder, const char *url);
+void soak_feed_stop(struct soak_feeder *feeder);
 
 /* The role of the workers: argv: URL, book. */
 int soak_worker(int argc, char **argv);
@@ -25,7 +41,8 @@ struct soak_event {
     enum {
         SOAK_LOST,    /* the process was killed, or ended by itself */
         SOAK_STOPPED, /* it stood still for longer than its lease lasts without care */
-        SOAK_TURNED   /* the server's clock jumped: all its leases are over */
+        SOAK_TURNED,  /* the server's clock jumped: all its leases are over */
+        SOAK_HINDERED /* it stood still, or the server for all: too much of it loses a lease */
     } kind;
     int pid; /* 0: all */
     int64_t from_ms;

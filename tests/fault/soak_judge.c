@@ -3,7 +3,8 @@
  *
  * A start after the first of its task is explained when it says a cause, has a greater fence than
  * all before, and the run before it failed as it was asked to, was in a process that was lost or
- * stood still too long, or had its lease ended by a jump of the server's clock.
+ * stood still too long, or had its lease ended by a jump of the server's clock. Or it says that a
+ * lease expired, and what kept its worker from prolonging that was too long when taken together.
  *
  * Not each run is in the book: its process can be lost between the lease and the handler's first
  * word. Where the run before was lost, too, that makes no difference. Where it had failed, the
@@ -60,12 +61,35 @@ static const struct soak_event *find_event(const struct soak_book *book, const s
 {
     for (size_t i = 0; i < book->event_count; i++) {
         const struct soak_event *event = &book->events[i];
-        bool meets = event->until_ms >= run->at_ms && event->from_ms <= at_ms;
+        bool meets = event->kind != SOAK_HINDERED && event->until_ms >= run->at_ms &&
+                     event->from_ms <= at_ms;
         if (meets && (event->pid == 0 || event->pid == run->pid)) {
             return event;
         }
     }
     return NULL;
+}
+
+static int64_t min_ms(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A worker that stood still for two seconds, and a server that then was down for one. */
+static bool was_hindered(const struct soak_book *book, const struct run *run,
+                         const struct fault_record *record)
+{
+    int64_t sum_ms = 0;
+    for (size_t i = 0; i < book->event_count; i++) {
+        const struct soak_event *event = &book->events[i];
+        bool ours = event->pid == 0 || event->pid == run->pid;
+        int64_t from_ms = -min_ms(-event->from_ms, -run->at_ms);
+        int64_t until_ms = min_ms(event->until_ms, record->at_ms);
+        if (event->kind == SOAK_HINDERED && ours && until_ms > from_ms) {
+            sum_ms += until_ms - from_ms;
+        }
+    }
+    return record->cause == QUERN_CAUSE_LEASE_EXPIRED && sum_ms >= SOAK_CARELESS_MS;
 }
 
 /* Whether somebody was lost, stood still or was turned after the run had failed and before the task
@@ -101,7 +125,7 @@ static const char *find_fault(const struct soak_book *book, struct run *run,
         return NULL;
     }
     const struct soak_event *event = find_event(book, run, record->at_ms);
-    if (event == NULL && may_be_unwritten(book, run, record)) {
+    if (event == NULL && (may_be_unwritten(book, run, record) || was_hindered(book, run, record))) {
         return NULL;
     }
     if (event == NULL) {
@@ -115,7 +139,8 @@ static const char *find_fault(const struct soak_book *book, struct run *run,
 static void show_history(const struct soak_book *book, uint64_t task, int64_t until_ms)
 {
     static const char *const kinds[] = {"", "starts", "ends", "fails"};
-    static const char *const events[] = {"was lost", "stood still", "clock was turned"};
+    static const char *const events[] = {"was lost", "stood still", "clock was turned",
+                                         "was hindered"};
     int64_t from_ms = INT64_MAX;
     for (size_t i = 0; i < book->count && book->records[i].at_ms <= until_ms; i++) {
         const struct fault_record *record = &book->records[i];
@@ -130,8 +155,9 @@ static void show_history(const struct soak_book *book, uint64_t task, int64_t un
     for (size_t i = 0; i < book->event_count; i++) {
         const struct soak_event *event = &book->events[i];
         if (event->from_ms >= from_ms - SOAK_LEASE_MS && event->from_ms <= until_ms) {
-            print_error("  at %lld: %d %s\n", (long long)event->from_ms, event->pid,
-                        events[event->kind]);
+            int64_t last_ms = event->kind == SOAK_LOST ? event->from_ms : event->until_ms;
+            print_error("  at %lld: %d %s for %lld ms\n", (long long)event->from_ms, event->pid,
+                        events[event->kind], (long long)(last_ms - event->from_ms));
         }
     }
 }

@@ -111,11 +111,37 @@ static void retry_whose_worker_died_before_it_wrote_is_explained(void **state)
     assert_int_equal(unexplained(&trial), 1);
 }
 
+static struct soak_event hindrance(int pid, int64_t from_ms, int64_t until_ms)
+{
+    return (struct soak_event){
+        .kind = SOAK_HINDERED, .pid = pid, .from_ms = from_ms, .until_ms = until_ms};
+}
+
+/* Neither the stop of the worker nor the outage after it was long enough alone. */
+static void lease_that_nobody_could_prolong_for_too_long_is_explained(void **state)
+{
+    (void)state;
+    struct trial trial = {.records = {begin(ALIVE, 10000, 1, QUERN_CAUSE_NONE),
+                                      begin(OTHER, 16000, 2, QUERN_CAUSE_LEASE_EXPIRED)},
+                          .count = 2,
+                          .events = {hindrance(ALIVE, 11000, 13000), hindrance(0, 13100, 14000)},
+                          .event_count = 2};
+    assert_int_equal(unexplained(&trial), 0);
+    trial.records[1] = begin(OTHER, 16000, 2, QUERN_CAUSE_WORKER_DIED);
+    assert_int_equal(unexplained(&trial), 1);
+    trial.records[1] = begin(OTHER, 16000, 2, QUERN_CAUSE_LEASE_EXPIRED);
+    trial.events[0] = hindrance(DEAD, 11000, 13000);
+    assert_int_equal(unexplained(&trial), 1);
+    trial.events[0] = hindrance(ALIVE, 8000, 10500); /* most of it before the lease */
+    assert_int_equal(unexplained(&trial), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(start_after_the_death_of_its_worker_is_explained),
     cmocka_unit_test(start_while_the_run_before_it_lives_is_not),
     cmocka_unit_test(start_needs_a_cause_and_a_greater_fence),
     cmocka_unit_test(retry_of_a_run_that_failed_is_explained),
+    cmocka_unit_test(lease_that_nobody_could_prolong_for_too_long_is_explained),
     cmocka_unit_test(retry_whose_worker_died_before_it_wrote_is_explained),
 };
 
