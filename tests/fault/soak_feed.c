@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* soak_feed.c - the client of the soak test: a thread that enqueues tasks without end, again what it
- * was not told to be stored. */
+/* soak_feed.c - the client of the soak test: a thread that enqueues tasks without end, and again
+ * what it was not told to be stored. */
 #include "soak.h"
 
 #include <string.h>
