@@ -18,7 +18,7 @@
 #include "cli/cli.h"
 
 #define MEMORY_FREE_MIN ((uint64_t)64 << 10) /* the refused request is gone when we look */
-#define DISK_FREE_MIN ((uint64_t)1 << 20) /* less than that: a commit may fail at any moment */
+#define DISK_FREE_MIN ((uint64_t)1 << 20)    /* less than that: a commit may fail at any moment */
 
 static void add_fact(const char *name, const char *text, void *user)
 {
