@@ -94,6 +94,37 @@ static void a_command_that_was_started_before_it_says_nothing_of_the_shortage(vo
     assert_true(world->worker.shortage.pause_ms > 100); /* longer than the first one */
 }
 
+static void a_system_that_lets_some_commands_start_gets_short_pauses(void **state)
+{
+    struct world *world = *state;
+    struct qn_shortage *shortage = &world->worker.shortage;
+    for (size_t round = 0; round < 6; round++) {
+        refuse(world);
+        assert_int_equal(shortage->pause_ms, 100);
+        shortage->until_mono_ns = qn_clock_mono_ns();
+        assert_int_equal(qn_shortage_watch(&world->worker), -1);
+        struct quern_run started = {.started_at_mono_ns = qn_clock_mono_ns()};
+        refuse(world);                              /* of the same round, so behind it in time */
+        qn_shortage_note(&world->worker, &started); /* it ended well */
+        shortage->until_mono_ns = qn_clock_mono_ns();
+        assert_int_equal(qn_shortage_watch(&world->worker), -1);
+    }
+    assert_int_equal(world->begins, 1);
+    assert_int_equal(world->ends, 0);
+}
+
+static void a_shortage_that_lasts_is_said_each_minute(void **state)
+{
+    struct world *world = *state;
+    refuse(world);
+    pass(world, SECOND_NS);
+    refuse(world);
+    assert_int_equal(world->begins, 1);
+    world->worker.shortage.told_at_mono_ns -= 60 * SECOND_NS;
+    refuse(world);
+    assert_int_equal(world->begins, 2);
+}
+
 static void a_cancelled_run_that_was_not_started_uses_up_nothing(void **state)
 {
     struct world *world = *state;
@@ -112,6 +143,8 @@ static void a_cancelled_run_that_was_not_started_uses_up_nothing(void **state)
 static const struct CMUnitTest tests[] = {
     CASE(a_command_that_was_started_since_ends_the_shortage),
     CASE(a_command_that_was_started_before_it_says_nothing_of_the_shortage),
+    CASE(a_system_that_lets_some_commands_start_gets_short_pauses),
+    CASE(a_shortage_that_lasts_is_said_each_minute),
     CASE(a_cancelled_run_that_was_not_started_uses_up_nothing),
 };
 TEST_MAIN(tests)
