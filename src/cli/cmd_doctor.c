@@ -125,8 +125,13 @@ static void check_types(quern_inspector *inspector, const struct qn_service *ser
 static void check_service(quern_inspector *inspector, struct findings *findings)
 {
     struct qn_service service;
-    if (!qn_service_look(inspector, &service)) {
-        return; /* the checks of the broker have told why */
+    quern_error error = {0};
+    if (!qn_service_look(inspector, &service, &error)) {
+        char text[sizeof error.text + 64];
+        (void)snprintf(text, sizeof text, "whether somebody serves what waits is not known: %s",
+                       error.text);
+        warn(findings, "", text);
+        return;
     }
     check_workers(&service, findings);
     for (size_t i = 0; i < quern_queue_list_size(service.queues); i++) {

@@ -227,7 +227,7 @@ static int show_task(const struct qn_cli *cli, quern_inspector *inspector,
 {
     struct qn_service service;
     struct qn_reason reason = {.because = ""};
-    if (qn_service_look(inspector, &service)) {
+    if (qn_service_look(inspector, &service, NULL)) {
         if (!qn_service_why_task(&service, info, &reason)) {
             reason = (struct qn_reason){.because = ""};
         }

@@ -25,12 +25,12 @@ static void add_fact(const char *name, const char *text, void *user)
     (void)json_object_set_new(user, name, json_string(text));
 }
 
-bool qn_service_look(quern_inspector *inspector, struct qn_service *ret_service)
+bool qn_service_look(quern_inspector *inspector, struct qn_service *ret_service, quern_error *err)
 {
     struct qn_service service = {.facts = qn_cli_must(json_object())};
-    if (quern_inspector_queues(inspector, &service.queues, NULL) != QUERN_OK ||
-        quern_inspector_workers(inspector, &service.workers, NULL) != QUERN_OK ||
-        quern_inspector_broker(inspector, add_fact, service.facts, NULL) != QUERN_OK) {
+    if (quern_inspector_queues(inspector, &service.queues, err) != QUERN_OK ||
+        quern_inspector_workers(inspector, &service.workers, err) != QUERN_OK ||
+        quern_inspector_broker(inspector, add_fact, service.facts, err) != QUERN_OK) {
         qn_service_finish(&service);
         return false;
     }

@@ -16,7 +16,7 @@ struct qn_service {
 };
 
 /* Reads it all; false: something could not be read, and nothing is held. */
-bool qn_service_look(quern_inspector *inspector, struct qn_service *ret_service);
+bool qn_service_look(quern_inspector *inspector, struct qn_service *ret_service, quern_error *err);
 void qn_service_finish(struct qn_service *service);
 
 /* The live workers, to be freed by the caller; NULL: they could not be read. */

@@ -99,6 +99,14 @@ class UrlTest(RedisTest):
                 self.assertIn("login refused, user or password is wrong", error)
                 self.assertNotIn("wr0ng", error)
 
+    def test_doctor_says_when_it_could_not_look_who_serves(self):
+        self.start_redis()
+        self.enqueue("t")
+        self.redis("ACL", "SETUSER", "half", "on", ">pw", "~asynq:*", "&*", "+@all", "-sscan")
+        report = self.json("--broker", f"redis-socket://half:pw@{self.socket_path}", "doctor")
+        said = [finding["text"] for finding in report["findings"]]
+        self.assertTrue(any("is not known: " in text and "SSCAN" in text for text in said), said)
+
     def test_missing_permission_names_the_command_and_an_acl_that_works(self):
         self.start_redis()
         self.redis("ACL", "SETUSER", "poor", "on", ">pw", "~asynq:*", "-@all", "+ping")

@@ -348,6 +348,12 @@ static void walks_that_never_end_are_ended(void **state)
     peer_rules(scene.peer, &scans[1], 1);
     note_status(&scene, "check",
                 qn_broker_check(scene.broker, false, pass_finding, NULL, &scene.err));
+    const struct peer_rule numbers[] = {{.to = "SCAN", .reply = ":9223372036854775807\r\n"},
+                                        {.to = "DBSIZE", .reply = ":9223372036854775807\r\n"}};
+    peer_rules(scene.peer, numbers, 2);
+    assert_int_equal(qn_broker_check(scene.broker, false, pass_finding, NULL, &scene.err),
+                     QUERN_E_BROKER);
+    assert_non_null(strstr(scene.err.text, "SCAN answered what it should not"));
     peer_rules(scene.peer, &pages, 1);
     note_status(&scene, "pages",
                 qn_broker_check(scene.broker, false, pass_finding, NULL, &scene.err));

@@ -188,8 +188,13 @@ static quern_status scan(struct qn_talk *talk, char cursor[32], const struct qn_
         status = qn_talk_reply(talk, index, &reply, err);
     }
     if (status == QUERN_OK) {
-        (void)snprintf(cursor, 32, "%s", qn_reply_text(qn_reply_at(reply, 0)));
+        const struct qn_reply *next = qn_reply_at(reply, 0);
         *ret_keys = qn_reply_at(reply, 1);
+        status = qn_reply_expect(talk,
+                                 next->type == QN_REPLY_TEXT && next->size > 0 && next->size < 32 &&
+                                     (*ret_keys)->type == QN_REPLY_ARRAY,
+                                 "SCAN", err);
+        (void)snprintf(cursor, 32, "%s", qn_reply_text(next));
     }
     return status;
 }
