@@ -46,7 +46,7 @@ bench-peers: release ## the same workload on quern, asynq, BullMQ, Sidekiq, Cele
 	@scripts/bootstrap --peers
 	@tests/bench/peers/run build/release
 
-lint: ## clang-tidy, clang-format, layers, lengths, words and man pages
+lint: ## clang-tidy, clang-format, layers, lengths, words, Lua and man pages
 	@scripts/bootstrap --lint
 	@JOBS=$(JOBS) scripts/lint --tidy
 

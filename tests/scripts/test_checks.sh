@@ -110,8 +110,25 @@ if grep -q -e fine.c -e speak.c:3: "$root/said"; then
     fail "check_words looks into comments and strings where it should not"
 fi
 
+# Scripts for Redis: what is unknown, never used or set for nothing, where the script is whole.
+if command -v luacheck >/dev/null; then
+    clean_tree
+    mkdir "$root/tree/src/broker/redis"
+    printf 'local function greet(name)\n    return name\nend\nlocal function other() end\n' \
+        >"$root/tree/src/broker/redis/lib_greet.lua"
+    printf -- '-- include: lib_greet.lua\nreturn greet(KEYS[1])\n' \
+        >"$root/tree/src/broker/redis/fine.lua"
+    passes check_lua
+    printf -- '-- include: lib_greet.lua\nlocal unused = 1\nreturn gret(KEYS[1])\n' \
+        >"$root/tree/src/broker/redis/slip.lua"
+    printf 'return redis.call(\n' >"$root/tree/src/broker/redis/broken.lua"
+    names check_lua src/broker/redis/slip.lua:2: "src/broker/redis/slip.lua:3: accessing undefined" \
+        src/broker/redis/broken.lua:
+fi
+
 # A tree without sources is not a clean one.
 rm -rf "$root/tree/src" "$root/tree/include" "$root/tree/examples" "$root/tree/tests"
 for check in check_layers check_lengths check_words; do
     names "$check" "no sources"
 done
+names check_lua "no scripts"

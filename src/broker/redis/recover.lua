@@ -276,7 +276,7 @@ end
 
 local reply = {0, 0, whole_number(now_ms), asked, '', is_sure and 0 or 1}
 local function end_lease(entry)
-    local charged, archived = false, nil
+    local charged, archived = false
     leaving[#leaving + 1] = entry.id
     if not entry.token then
         archived = end_of_go(entry)
