@@ -494,6 +494,7 @@ struct qn_broker {
     const struct qn_broker_ops *ops;
     const struct quern_clock *clock;
     _Atomic int64_t command_timeout_ms; /* may change; waits that are under way heed it */
+    _Atomic bool hurries; /* somebody waits for the end: nothing takes longer than a second or so */
     int64_t opener_pid;
 };
 

@@ -18,6 +18,7 @@ void qn_worker_hurry(struct quern_worker *worker, bool hurry)
     int64_t usual_ms = worker->options.lease_ms / 3;
     atomic_store(&worker->broker->command_timeout_ms,
                  hurry ? qn_earlier(usual_ms, HURRY_MS) : usual_ms);
+    atomic_store(&worker->broker->hurries, hurry);
 }
 
 static quern_status open_broker(struct quern_worker *worker, const char *url, quern_error *err)

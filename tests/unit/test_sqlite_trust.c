@@ -3,6 +3,7 @@
  * refused by name, triggers and views do not run, and no statement runs for ever. */
 #include "lib_sqlite.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,11 +100,12 @@ static void triggers_of_others_do_not_run(void **state)
     lib_sqlite_remove(&place);
 }
 
+static const char endless[] =
+    "WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+
 static void a_statement_ends_at_its_deadline(void **state)
 {
     (void)state;
-    static const char endless[] =
-        "WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
     struct qn_conn *conn = calloc(1, sizeof *conn);
     quern_error err = {0};
     assert_non_null(conn);
@@ -115,6 +117,39 @@ static void a_statement_ends_at_its_deadline(void **state)
     assert_ok(qn_conn_exec(conn, "SELECT 1", &err), err);
     qn_conn_close(conn);
     free(conn);
+}
+
+static void *hurry(void *argument)
+{
+    struct qn_sqlite *self = argument;
+    atomic_store(&self->base.hurries, true);
+    return NULL;
+}
+
+/* It has a minute, but somebody wants the worker to end. */
+static void a_statement_ends_when_somebody_is_in_a_hurry(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    pthread_t thread;
+    struct qn_conn *conn = NULL;
+    quern_error err = {0};
+    lib_sqlite_make(&place);
+    struct qn_broker *broker = lib_sqlite_open(place.path);
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    assert_ok(qn_sqlite_read_begin(self, &conn, &err), err);
+    qn_sqlite_read_end(self);
+    assert_ptr_equal(self->reader.hurries, &self->base.hurries);
+    assert_ok(qn_sqlite_begin(self, false, &conn, &err), err);
+    int64_t begun_at_ms = test_now_ms();
+    assert_int_equal(pthread_create(&thread, NULL, hurry, self), 0);
+    assert_int_equal(qn_conn_exec(conn, endless, &err), QUERN_E_TIMEOUT);
+    assert_true(test_now_ms() - begun_at_ms < 4000);
+    qn_sqlite_rollback(self);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err); /* what is short goes on */
+    qn_broker_close(broker);
+    lib_sqlite_remove(&place);
 }
 
 static void connections_trust_nothing_in_the_file(void **state)
@@ -151,6 +186,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(comments_spaces_and_quotes_make_no_other_table),
     cmocka_unit_test(triggers_of_others_do_not_run),
     cmocka_unit_test(a_statement_ends_at_its_deadline),
+    cmocka_unit_test(a_statement_ends_when_somebody_is_in_a_hurry),
     cmocka_unit_test(connections_trust_nothing_in_the_file),
 };
 TEST_MAIN(tests)

@@ -22,6 +22,7 @@
 #define BUSY_NAP_US_MIN 50
 #define BUSY_NAP_US_MAX 800
 #define PATH_SHOWN_MAX 120
+#define HURRY_MS 1000
 #define STEPS_PER_LOOK 5000 /* of SQLite's machine, between two looks at the clock */
 /* The longest row that is read: a payload of 512 MiB, which a client may allow, and the rest. */
 #define ROW_SIZE_MAX (576 << 20)
@@ -57,12 +58,17 @@ void qn_conn_give_way(void)
 static int look_at_clock(void *user)
 {
     const struct qn_conn *conn = user;
-    return conn->deadline_ns != 0 && qn_clock_mono_ns() > conn->deadline_ns ? 1 : 0;
+    bool hurries = conn->hurries != NULL && atomic_load(conn->hurries);
+    int64_t deadline_ns = hurries ? conn->hurried_ns : conn->deadline_ns;
+    return conn->deadline_ns != 0 && qn_clock_mono_ns() > deadline_ns ? 1 : 0;
 }
 
 void qn_conn_limit(struct qn_conn *conn, int64_t timeout_ms)
 {
-    conn->deadline_ns = timeout_ms == 0 ? 0 : qn_clock_mono_ns() + timeout_ms * INT64_C(1000000);
+    int64_t now_ns = timeout_ms == 0 ? 0 : qn_clock_mono_ns();
+    int64_t hurried_ms = timeout_ms < HURRY_MS ? timeout_ms : HURRY_MS;
+    conn->deadline_ns = timeout_ms == 0 ? 0 : now_ns + timeout_ms * INT64_C(1000000);
+    conn->hurried_ns = now_ns + hurried_ms * INT64_C(1000000);
 }
 
 /* The file may come from anywhere, and others may have written to it. */

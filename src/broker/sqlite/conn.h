@@ -34,8 +34,10 @@ struct qn_conn {
     const _Atomic int64_t *patience_ms; /* if not NULL: instead of busy_max_ms, from now on */
     int64_t busy_since_ns;              /* of the wait under way */
     struct qn_random jitter;            /* so that waiting processes do not march in step */
-    int64_t deadline_ns; /* CLOCK_MONOTONIC; statements are given up then; 0: never */
-    bool reopen;         /* a commit failed half-way: not to be used again as it is */
+    int64_t deadline_ns;         /* CLOCK_MONOTONIC; statements are given up then; 0: never */
+    int64_t hurried_ns;          /* the same, while *hurries */
+    const _Atomic bool *hurries; /* NULL: never */
+    bool reopen;                 /* a commit failed half-way: not to be used again as it is */
     struct {
         const char *sql;
         sqlite3_stmt *statement;
@@ -46,7 +48,8 @@ struct qn_conn {
  * it run, nor functions that its schema calls. */
 QUERN_NODISCARD quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags,
                                           int64_t busy_max_ms, quern_error *err);
-/* Statements that still run so long from now are given up (QUERN_E_TIMEOUT); 0: never. */
+/* Statements that still run so long from now are given up (QUERN_E_TIMEOUT); 0: never. While the
+ * connection's broker is in a hurry that is a second at most. */
 void qn_conn_limit(struct qn_conn *conn, int64_t timeout_ms);
 /* Forgets the statements and closes. A zeroed struct is fine. */
 void qn_conn_close(struct qn_conn *conn);

@@ -129,6 +129,7 @@ quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
         return status;
     }
     self->writer.patience_ms = &self->base.command_timeout_ms; /* it may change meanwhile */
+    self->writer.hurries = &self->base.hurries;
     qn_syncer_watch(self);
     return status;
 }
@@ -143,7 +144,9 @@ quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err)
     status = qn_conn_exec(&self->reader, sql_reader_settings, err);
     if (status != QUERN_OK) {
         qn_conn_close(&self->reader);
+        return status;
     }
+    self->reader.hurries = &self->base.hurries;
     return status;
 }
 
