@@ -44,8 +44,7 @@ struct qn_broker_options {
 
 /* url: "sqlite:///path?..." or a plain path. QUERN_E_INVALID: unknown scheme or parameter;
  * QUERN_E_NOT_FOUND: no such file and create is false; QUERN_E_CONNECT: cannot be opened;
- * QUERN_E_CORRUPT: not a database, or damaged, or made by a newer version; nothing is overwritten.
- */
+ * QUERN_E_CORRUPT: not a database, damaged, or of a newer version; nothing is overwritten. */
 QUERN_NODISCARD quern_status qn_broker_open(const char *url,
                                             const struct qn_broker_options *options,
                                             struct qn_broker **ret_broker, quern_error *err);
