@@ -311,8 +311,8 @@ QUERN_NODISCARD quern_status qn_broker_arm(struct qn_broker *broker, const char 
 struct qn_wakeup {
     bool work;             /* something changed since arm: look */
     enum qn_cancel cancel; /* not QN_CANCEL_NONE: cancel this run */
-    char queue[257];
-    char id[257];
+    char queue[QN_SERVED_NAME_SIZE_MAX + 1];
+    char id[QN_NAME_SIZE_MAX + 1];
 };
 /* Blocks the listener until a wake-up, a cancellation, qn_broker_interrupt, or timeout_ms of real
  * time have passed (then an empty wake-up). One thread at a time. */

@@ -219,6 +219,37 @@ static void cancellation_names_its_run(struct contract *c)
     contract_finish(c, run, QN_CANCEL);
 }
 
+/* Go makes queues with names that are longer than ours. */
+static void cancellation_names_its_run_in_a_queue_with_a_long_name(struct contract *c)
+{
+    char queue[QN_SERVED_NAME_SIZE_MAX + 1];
+    const char *const served[] = {queue};
+    struct qn_arena arena = {0};
+    struct qn_task task = {0};
+    quern_error err = {0};
+    quern_status result = QUERN_OK;
+    memset(queue, 'q', sizeof queue - 1);
+    queue[sizeof queue - 1] = '\0';
+    assert_ok(qn_task_prepare(&(quern_task){.type = "t", .id = "a"}, qn_clock_wall_ms(&c->clock),
+                              QN_PAYLOAD_SIZE_MAX, &c->ids, &arena, &task, &err),
+              err);
+    task.queue = queue;
+    assert_ok(qn_broker_enqueue(c->broker, (struct qn_stamp){71, 1}, &task, 1, &result, &err), err);
+    qn_arena_finish(&arena);
+    bool work = false;
+    int64_t next_due_at_ms = 0;
+    assert_ok(qn_broker_arm(c->broker, served, 1, &work, &next_due_at_ms, &err), err);
+    struct qn_leased *run = contract_take_id(c, queue, "a");
+    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_CANCEL_RETRY, queue, "a", &err), err);
+    struct qn_wakeup wakeup = wait_ms(c, BRIEFLY_MS);
+    for (int i = 0; i < 10 && wakeup.cancel == QN_CANCEL_NONE; i++) {
+        wakeup = wait_ms(c, BRIEFLY_MS);
+    }
+    assert_int_equal(wakeup.cancel, QN_CANCEL_RETRY);
+    assert_string_equal(wakeup.queue, queue);
+    contract_finish(c, run, QN_DONE);
+}
+
 static void wake_wakes(struct contract *c)
 {
     struct qn_broker *other = contract_open(c);
@@ -347,6 +378,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(forwarded_task_wakes),
     CONTRACT_TEST(task_run_by_hand_wakes),
     CONTRACT_TEST(cancellation_names_its_run),
+    CONTRACT_TEST_ONLY("redis", cancellation_names_its_run_in_a_queue_with_a_long_name),
     CONTRACT_TEST(wake_wakes),
     CONTRACT_TEST(interrupt_ends_a_wait),
     CONTRACT_TEST(interrupt_before_the_wait_is_not_lost),
