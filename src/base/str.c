@@ -103,11 +103,18 @@ size_t qn_utf8_at(const char *text, uint32_t *ret_code)
     return decode((const unsigned char *)text, strnlen(text, 4), ret_code, &bad);
 }
 
+/* Unicode's Bidi_Control. */
+static bool is_bidi_mark(uint32_t code)
+{
+    return code == 0x061c || code == 0x200e || code == 0x200f ||
+           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
 bool qn_code_is_unsafe(uint32_t code)
 {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
-           code == 0x061c || (code >= 0x2028 && code <= 0x202e) ||
-           (code >= 0x2066 && code <= 0x2069);
+    bool is_control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+    bool is_separator = code == 0x2028 || code == 0x2029;
+    return is_control || is_separator || is_bidi_mark(code);
 }
 
 /* White space as Unicode's White_Space property lists it. */
@@ -156,20 +163,13 @@ bool qn_str_has_control(const char *text)
 
 bool qn_str_has_bidi(const char *text)
 {
-    const unsigned char *byte = (const unsigned char *)text;
-    for (; *byte != 0; byte++) {
-        if (*byte < 0x80) {
-            continue;
-        }
-        bool is_letter_mark = byte[0] == 0xd8 && byte[1] == 0x9c; /* U+061C */
-        bool is_mark = byte[0] == 0xe2 && byte[1] == 0x80 &&
-                       (byte[2] == 0x8e || byte[2] == 0x8f ||   /* U+200E, U+200F */
-                        (byte[2] >= 0xaa && byte[2] <= 0xae));  /* U+202A to U+202E */
-        bool is_isolate = byte[0] == 0xe2 && byte[1] == 0x81 && /* U+2066 to U+2069 */
-                          byte[2] >= 0xa6 && byte[2] <= 0xa9;
-        if (is_letter_mark || is_mark || is_isolate) {
+    while (*text != '\0') {
+        uint32_t code = 0;
+        size_t size = qn_utf8_at(text, &code);
+        if (size > 0 && is_bidi_mark(code)) {
             return true;
         }
+        text += size > 0 ? size : 1;
     }
     return false;
 }
