@@ -22,8 +22,16 @@
 
 enum { SNOOZE_MS = 1000 };
 
-/* The handler's word for this run, else the task's policy, else what the handler was registered
- * with, else the worker's, else asynq's. */
+/* The task's, else what its handler was registered with, else the worker's, else asynq's. */
+static quern_retry_policy policy_of(const struct quern_worker *worker, const struct quern_run *run)
+{
+    const struct qn_task *task = &run->leased->task;
+    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, task->type);
+    return qn_retry_policy_resolve(&task->retry, entry != NULL ? &entry->options.retry : NULL,
+                                   &worker->options.retry);
+}
+
+/* The handler's word for this run, else its function where the task has no policy, else that. */
 static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_run *run)
 {
     const struct qn_leased *leased = run->leased;
@@ -37,10 +45,7 @@ static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_ru
             entry->options.retry_delay_ms(leased->retry_count, &run->view, entry->user);
         return delay_ms < 0 ? 0 : delay_ms < QN_DURATION_MS_MAX ? delay_ms : QN_DURATION_MS_MAX;
     }
-    static const quern_retry_policy silent = {.kind = QUERN_RETRY_DEFAULT};
-    quern_retry_policy policy = qn_retry_policy_resolve(
-        &leased->task.retry, entry != NULL ? &entry->options.retry : &silent,
-        &worker->options.retry);
+    quern_retry_policy policy = policy_of(worker, run);
     (void)pthread_mutex_lock(&worker->mutex);
     int64_t delay_ms = qn_retry_delay_ms(&policy, leased->retry_count, &worker->random);
     (void)pthread_mutex_unlock(&worker->mutex);
@@ -97,14 +102,9 @@ static bool is_final(int outcome)
 /* The delay is not the handler's to say here: it may still be running. */
 static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct quern_run *run)
 {
-    static const quern_retry_policy silent = {.kind = QUERN_RETRY_DEFAULT};
-    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, run->leased->task.type);
-    quern_retry_policy policy = qn_retry_policy_resolve(
-        &run->leased->task.retry, entry != NULL ? &entry->options.retry : &silent,
-        &worker->options.retry);
-    struct qn_random random;
-    qn_random_init(
-        &random); /* rare, and the caller may hold the mutex that guards the shared one */
+    quern_retry_policy policy = policy_of(worker, run);
+    struct qn_random random; /* the caller may hold the mutex that guards the worker's */
+    qn_random_init(&random);
     return qn_retry_delay_ms(&policy, run->leased->retry_count, &random);
 }
 
