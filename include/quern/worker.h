@@ -63,8 +63,9 @@ typedef struct quern_worker_options {
      * one host is slowed down there only. NULL: its host name; at most 255 bytes. */
     const char *host;
     int64_t stuck_timeout_ms; /* how long all slots may be held by handlers that ignore their
-                               * cancellation until run ends, with QUERN_E_TIMEOUT, so that the
-                               * process is started again; 0: 1 minute; -1: it never ends by that */
+                               * cancellation until run ends, with QUERN_E_TIMEOUT (QUERN_E_STATE if
+                               * they have ended at last), so that the process is started again; 0:
+                               * 1 minute; -1: it never ends by that */
     uint32_t no_wait;         /* 1: a broker that is not there or busy at the start is an error */
     uint32_t reserved2;       /* 0 */
 } quern_worker_options;
@@ -93,8 +94,7 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
  * QUERN_E_TIMEOUT means one thing only: handlers were still running at the end (after
  * shutdown_timeout_ms), their tasks were given back, their threads still use the worker, so the
  * process should exit and not free it. A file that was removed, replaced or damaged under the
- * worker ends it with QUERN_E_CONNECT or QUERN_E_CORRUPT, so that whoever supervises it can start
- * it anew.
+ * worker ends it with QUERN_E_CONNECT or QUERN_E_CORRUPT, so that its supervisor starts it again.
  */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
