@@ -99,7 +99,56 @@ static void run_whose_death_nobody_saw_for_hours_lived_for_seconds(struct contra
     contract_finish(c, run, QN_DONE);
 }
 
+/* Nobody here can see its process. It has told each 5 s that it lives, until its lease is over. */
+static void leave_a_late_lease(struct contract *c)
+{
+    const struct contract_worker far = {.id = "far", .is_far = true};
+    struct qn_leased *run = NULL;
+    contract_put(c, "default", "a");
+    contract_announce_as(c->broker, &far);
+    assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
+    qn_leased_free(run);
+    for (int64_t ms = 0; ms < CONTRACT_LEASE_MS; ms += QN_HEARTBEAT_MS) {
+        assert_int_equal(contract_recover(c, "default"), 0);
+        contract_advance(c, QN_HEARTBEAT_MS);
+        contract_announce_as(c->broker, &far);
+    }
+    contract_advance(c, 1000); /* some brokers keep whole seconds */
+}
+
+static void worker_that_lives_is_not_dead_while_the_clock_is_wrong(struct contract *c)
+{
+    leave_a_late_lease(c);
+    contract_jump(c, HOUR_MS);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    contract_jump(c, -HOUR_MS);
+    struct contract_view task = contract_see(c, "default", "a");
+    assert_int_equal(task.cause, QUERN_CAUSE_LEASE_EXPIRED);
+    assert_int_equal(task.crash_count, 0);
+}
+
+/* Its last heartbeat was dated while the clock was an hour ahead. */
+static void dead_worker_does_not_live_for_an_hour(struct contract *c)
+{
+    const struct contract_worker far = {.id = "far", .is_far = true};
+    struct qn_leased *run = NULL;
+    contract_put(c, "default", "a");
+    contract_jump(c, HOUR_MS);
+    contract_announce_as(c->broker, &far);
+    assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
+    qn_leased_free(run);
+    contract_jump(c, -HOUR_MS);
+    assert_int_equal(contract_recover(c, "default"), 0);
+    contract_advance(c, CONTRACT_LEASE_MS + 1000);
+    assert_int_equal(contract_recover(c, "default"), 1);
+    struct contract_view task = contract_see(c, "default", "a");
+    assert_int_equal(task.cause, QUERN_CAUSE_WORKER_DIED);
+    assert_int_equal(task.crash_count, 1);
+}
+
 static const struct contract_test tests[] = {
+    CONTRACT_TEST(worker_that_lives_is_not_dead_while_the_clock_is_wrong),
+    CONTRACT_TEST(dead_worker_does_not_live_for_an_hour),
     CONTRACT_TEST(run_whose_death_nobody_saw_for_hours_lived_for_seconds),
     CONTRACT_TEST(clock_that_was_wrong_for_a_moment_makes_no_rest_longer),
     CONTRACT_TEST(lock_whose_dead_owner_nobody_saw_for_hours_makes_no_longer_rest),

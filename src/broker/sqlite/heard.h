@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* heard.h - for how long the records of workers that nobody here can judge have stayed as they are,
+/* heard.h - for how long the records of workers that nobody here can see have stayed as they are,
  * by our own clock since boot: what they say of the moment, another host's clock has said, and ours
  * may be wrong for a moment, too. */
 #ifndef QN_BROKER_SQLITE_HEARD_H
@@ -13,21 +13,27 @@ struct qn_heard_record {
     int64_t worker_no;
     int64_t heartbeat_at_ms; /* as the worker wrote it */
     int64_t since_boot_ms;   /* when it was first seen so */
-    uint64_t pass;
+    bool changed;            /* that was a heartbeat; else our first look at it */
 };
 
-struct qn_heard {
+struct qn_heard_list {
     struct qn_heard_record *records;
     size_t count;
     size_t capacity;
-    uint64_t pass;
+};
+
+struct qn_heard {
+    struct qn_heard_list before; /* of the look before */
+    size_t at;                   /* in that */
+    struct qn_heard_list now;
 };
 
 /* A look at all records begins: those that the look before did not find are forgotten. */
 void qn_heard_begin(struct qn_heard *heard);
-/* *ret_age_ms: for how long it has not changed. False: memory is out. */
-bool qn_heard_note(struct qn_heard *heard, int64_t worker_no, int64_t heartbeat_at_ms,
-                   int64_t now_boot_ms, int64_t *ret_age_ms);
+/* What is known of the record now, valid until the next call; NULL: memory is out. In a look, the
+ * numbers grow. */
+const struct qn_heard_record *qn_heard_note(struct qn_heard *heard, int64_t worker_no,
+                                            int64_t heartbeat_at_ms, int64_t now_boot_ms);
 void qn_heard_finish(struct qn_heard *heard);
 
 #endif

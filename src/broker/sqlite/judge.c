@@ -2,11 +2,10 @@
 /* judge.c - see judge.h.
  *
  * A process of this kernel and pid namespace is looked for in /proc (owner.h); of all others only
- * the heartbeat tells. A file that several hosts share (unsafe_fs=1) has leases on several boot
- * clocks: those of another boot end when their worker's record has not changed for a minute of our
- * clock (heard.h), whatever the wall clocks say. Where all of that boot are silent, the host is
- * down, cut off or was rebooted, and nobody is charged: of a worker that died alone, another one on
- * its host knows within a second. */
+ * the record tells: for how long it has stayed as it is (heard.h). A file that several hosts share
+ * (unsafe_fs=1) has leases on several boot clocks: those of another boot end when that is a minute.
+ * Where all of that boot are silent, the host is down, cut off or was rebooted, and nobody is
+ * charged: of a worker that died alone, another one on its host knows within a second. */
 #include "broker/sqlite/judge.h"
 
 #include <string.h>
@@ -25,42 +24,48 @@ static bool is_foreign(const struct qn_judging *judging, const char *owner)
     return judging->self->unsafe_fs && !qn_owner_same_boot(owner);
 }
 
-/* False: memory is out. */
-static bool find_silence(struct qn_judging *judging, struct qn_judged *worker)
+/* Of a worker that nobody here can see. Its heartbeat was dated by a wall clock that may have been
+ * wrong for a moment, as ours may be now: what we have heard and for how long it is silent, by the
+ * clock since boot, counts more. Where several hosts share the file nothing else does. */
+static void judge_by_record(const struct qn_judging *judging, const struct qn_heard_record *heard,
+                            struct qn_judged *worker)
 {
+    int64_t quiet_ms = judging->now_boot_ms - heard->since_boot_ms;
     int64_t age_ms = judging->now_ms - worker->heartbeat_at_ms;
-    bool memory = true;
-    if (is_foreign(judging, worker->owner)) {
-        memory = qn_heard_note(&judging->self->heard, worker->death.no, worker->heartbeat_at_ms,
-                               judging->now_boot_ms, &age_ms);
+    bool foreign = is_foreign(judging, worker->owner);
+    bool is_dated_well = age_ms >= -QN_HEARTBEAT_MS_LAPSED;
+    bool old = !foreign && age_ms > SILENT_AFTER_MS && !heard->changed;
+    worker->is_silent = old || quiet_ms > SILENT_AFTER_MS;
+    worker->lives = heard->changed || !is_dated_well ? quiet_ms <= QN_HEARTBEAT_MS_LAPSED
+                                                     : age_ms <= QN_HEARTBEAT_MS_LAPSED;
+    if (foreign) {
+        worker->fate = worker->is_silent ? QN_FATE_GONE : QN_FATE_FOREIGN;
+    } else {
+        worker->fate = worker->is_silent ? QN_FATE_SILENT : QN_FATE_KEEP;
     }
-    worker->is_silent = age_ms > SILENT_AFTER_MS;
-    return memory;
 }
 
-static enum qn_fate judge(const struct qn_judging *judging, const char *owner, bool silent)
+/* False: memory is out. */
+static bool judge(struct qn_judging *judging, struct qn_judged *worker)
 {
-    if (is_foreign(judging, owner)) {
-        return silent ? QN_FATE_GONE : QN_FATE_FOREIGN;
-    }
-    if (!qn_owner_same_boot(owner)) {
-        return silent ? QN_FATE_SILENT : QN_FATE_KEEP;
-    }
-    switch (qn_owner_judge(owner)) {
+    const struct qn_heard_record *heard = NULL;
+    switch (qn_owner_judge(worker->owner)) {
     case QN_OWNER_DEAD:
-        return QN_FATE_GONE;
+        worker->fate = QN_FATE_GONE;
+        return true;
     case QN_OWNER_ALIVE:
-        return QN_FATE_KEEP;
+        worker->fate = QN_FATE_KEEP;
+        worker->lives = true;
+        return true;
     case QN_OWNER_UNKNOWN:
         break;
     }
-    return silent ? QN_FATE_SILENT : QN_FATE_KEEP;
-}
-
-static bool lives(const struct qn_judging *judging, const char *owner, int64_t heartbeat_at_ms)
-{
-    return qn_owner_judge(owner) == QN_OWNER_ALIVE ||
-           judging->now_ms - heartbeat_at_ms <= QN_HEARTBEAT_MS_LAPSED;
+    heard = qn_heard_note(&judging->self->heard, worker->death.no, worker->heartbeat_at_ms,
+                          judging->now_boot_ms);
+    if (heard != NULL) {
+        judge_by_record(judging, heard, worker);
+    }
+    return heard != NULL;
 }
 
 static bool is_leaving(const char *status)
@@ -87,18 +92,13 @@ static bool add_worker(struct qn_judging *judging, const struct qn_query *query)
     struct qn_judged *worker = &judging->workers[count];
     *worker = (struct qn_judged){.death = {.no = sqlite3_column_int64(query->statement, 0)},
                                  .heartbeat_at_ms = heartbeat_at_ms,
-                                 .lives = lives(judging, owner, heartbeat_at_ms),
-                                 .is_excused = is_leaving(qn_query_column_text(query, 5))};
+                                 .was_leaving = is_leaving(qn_query_column_text(query, 5))};
     worker->id = qn_arena_strdup(judging->arena, qn_query_column_text(query, 3));
     worker->death.host = qn_arena_strdup(judging->arena, qn_query_column_text(query, 4));
     worker->owner = qn_arena_strdup(judging->arena, owner);
     judging->count++;
-    if (worker->id == NULL || worker->death.host == NULL || worker->owner == NULL ||
-        !find_silence(judging, worker)) {
-        return false;
-    }
-    worker->fate = judge(judging, worker->owner, worker->is_silent);
-    return true;
+    return worker->id != NULL && worker->death.host != NULL && worker->owner != NULL &&
+           judge(judging, worker);
 }
 
 /* Whether no worker of its boot is heard of. */
@@ -114,14 +114,10 @@ static bool host_is_silent(const struct qn_judging *judging, const struct qn_jud
     return true;
 }
 
-static void excuse_silent_hosts(struct qn_judging *judging)
+bool qn_judge_excuses(const struct qn_judging *judging, const struct qn_judged *worker)
 {
-    for (size_t i = 0; i < judging->count; i++) {
-        struct qn_judged *worker = &judging->workers[i];
-        if (worker->fate == QN_FATE_GONE && is_foreign(judging, worker->owner)) {
-            worker->is_excused = worker->is_excused || host_is_silent(judging, worker);
-        }
-    }
+    return worker->was_leaving ||
+           (is_foreign(judging, worker->owner) && host_is_silent(judging, worker));
 }
 
 quern_status qn_judge_workers(struct qn_judging *judging, quern_error *err)
@@ -132,7 +128,6 @@ quern_status qn_judge_workers(struct qn_judging *judging, quern_error *err)
     while (memory && qn_query_row(&query)) {
         memory = add_worker(judging, &query);
     }
-    excuse_silent_hosts(judging);
     quern_status status = qn_query_finish(&query, err);
     return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }

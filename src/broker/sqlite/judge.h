@@ -22,7 +22,7 @@ struct qn_judged {
     int64_t heartbeat_at_ms;
     bool lives; /* a lease of it that is over is just late */
     bool is_silent;
-    bool is_excused; /* nobody is charged with its end: it was leaving, or its host is silent */
+    bool was_leaving;
 };
 
 struct qn_judging {
@@ -38,5 +38,7 @@ struct qn_judging {
 
 /* Reads and judges all of them; between qn_sqlite_read_begin and read_end. */
 QUERN_NODISCARD quern_status qn_judge_workers(struct qn_judging *judging, quern_error *err);
+/* Nobody is charged with its end: it was leaving, or its host is silent. */
+bool qn_judge_excuses(const struct qn_judging *judging, const struct qn_judged *worker);
 
 #endif

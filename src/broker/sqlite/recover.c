@@ -171,7 +171,7 @@ static quern_status describe_death(struct recovering *recovering,
     return status;
 }
 
-/* worker: who died with it; NULL: nobody did. */
+/* worker: who has died; NULL: nobody. */
 static quern_status end_lease(struct recovering *recovering, struct qn_ledger_queue *queue,
                               const struct lease *lease, quern_cause cause,
                               struct qn_judged *worker, quern_error *err)
@@ -182,8 +182,9 @@ static quern_status end_lease(struct recovering *recovering, struct qn_ledger_qu
                          .started_at_ms = lease->started_at_ms,
                          .cause = cause};
     struct qn_ended ended = {0};
+    bool is_charged = worker != NULL && !qn_judge_excuses(&recovering->judging, worker);
     quern_status status =
-        worker != NULL ? describe_death(recovering, queue, worker, &end, err) : QUERN_OK;
+        is_charged ? describe_death(recovering, queue, worker, &end, err) : QUERN_OK;
     if (status == QUERN_OK) {
         status = qn_deaths_end(&recovering->ledger, queue, &end, &ended, err);
     }
@@ -210,7 +211,7 @@ static quern_status end_worker(struct recovering *recovering, struct qn_ledger_q
     quern_status status = read_leases(recovering, &query, &count, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         status = end_lease(recovering, queue, &recovering->leases[i], QUERN_CAUSE_WORKER_DIED,
-                           worker->is_excused ? NULL : worker, err);
+                           worker, err);
     }
     return status;
 }
@@ -237,8 +238,7 @@ static quern_status end_if_ours(struct recovering *recovering, struct qn_ledger_
     bool is_void = lease->lease_until == LEASE_VOID;
     bool died = worker != NULL && !is_void && (!worker->lives || QN_BUG(LIVING_OWNER_CHARGED));
     quern_cause cause = is_void || died ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
-    return end_lease(recovering, queue, lease, cause, died && !worker->is_excused ? worker : NULL,
-                     err);
+    return end_lease(recovering, queue, lease, cause, died ? worker : NULL, err);
 }
 
 /* The leases of a queue that are over, whoever held them; foreign ones are paged past. */

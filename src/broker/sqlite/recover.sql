@@ -1,7 +1,7 @@
 -- recover.sql - ending leases whose worker is gone.
 
 -- name: recover_workers
-SELECT no, owner, heartbeat_at_ms, id, host, status FROM quern_worker;
+SELECT no, owner, heartbeat_at_ms, id, host, status FROM quern_worker ORDER BY no;
 
 -- name: recover_boot
 SELECT boot_id FROM quern_meta WHERE one = 1;
