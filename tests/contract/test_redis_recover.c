@@ -399,10 +399,36 @@ static void runs_that_end_meanwhile_hide_no_lease_of_a_dead_worker(struct contra
         }
         assert_int_equal(found, 1);
         assert_int_equal(contract_see(c, "default", "lost0").crash_count, 1);
+        contract_advance(c, 10001);
+        assert_int_equal(contract_recover(c, "default"), 0);
         assert_string_equal(ask("HEXISTS " Q "quern:workers dead"), "0");
         assert_string_equal(ask("HEXISTS " Q "quern:workers other"), "1");
         (void)ask("FLUSHALL");
     }
+}
+
+/* It was sent before the worker died, and carried out when all that was known to be its had ended. */
+static void lease_that_came_too_late_for_a_dead_worker_is_ended_at_once(struct contract *c)
+{
+    const struct contract_worker dead = {.id = "dead", .is_dead = true};
+    struct qn_leased *runs[2];
+    contract_announce(c->broker, "other");
+    contract_announce_as(c->broker, &dead);
+    plant_runs("old", 1, "other");
+    assert_int_equal(contract_recover(c, "default"), 0);
+    contract_put_many(c, "default", "a", 2);
+    assert_int_equal(contract_lease_as(c, &dead, "default", 2, runs), 2);
+    assert_int_equal(contract_recover(c, "default"), 2);
+    struct contract_view view = contract_see(c, "default", "a0000");
+    assert_int_equal(view.state, QUERN_TASK_PENDING);
+    assert_int_equal(view.crash_count, 0);
+    contract_advance(c, 10001);
+    assert_string_equal(ask("HEXISTS " Q "quern:workers dead"), "1");
+    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_string_equal(ask("HEXISTS " Q "quern:workers dead"), "0");
+    assert_int_equal(contract_tell(c, runs[0], QN_DONE), QN_SALVAGED);
+    qn_leased_free(runs[0]);
+    qn_leased_free(runs[1]);
 }
 
 /* The same while a page of 500 is counted after the other: two runs are not one. */
@@ -438,6 +464,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", task_in_active_whose_state_is_wrong_comes_back),
     CONTRACT_TEST_ONLY("redis", damaged_queue_stops_no_other),
     CONTRACT_TEST_ONLY("redis", runs_that_end_meanwhile_hide_no_lease_of_a_dead_worker),
+    CONTRACT_TEST_ONLY("redis", lease_that_came_too_late_for_a_dead_worker_is_ended_at_once),
     CONTRACT_TEST_ONLY("redis", runs_that_end_meanwhile_make_no_shared_death_a_lone_one),
     CONTRACT_TEST_ONLY("redis", many_expired_leases_are_recovered_in_bounded_steps),
 };

@@ -7,7 +7,8 @@
  * pages of the leases (recover.lua). Leases that may not be touched yet, those of Go workers in
  * their grace, are paged past: the next call goes on behind them, so that a hundred thousand of
  * them delay ours by some calls, and no script takes long. The record of a dead worker goes after a
- * whole round in which it was known to be dead, and which passed over nothing (lib_pages.lua).
+ * whole round in which it was known to be dead, and which passed over nothing (lib_pages.lua), and
+ * not within seconds (forget.lua).
  *
  * Leases end by the server's clock. When that is set forward, or another server with another clock
  * takes over, all of them seem to be over at once; so for a while after such a jump against our
@@ -20,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "broker/owner.h"
+#include "broker/redis/forget_lua.h"
 #include "broker/redis/glance.h"
 #include "broker/redis/gone.h"
 #include "broker/redis/recover_lua.h"
@@ -357,12 +359,12 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
     return move_on(sweep, reply, err);
 }
 
-/* They hold no lease any more, and cannot get another one. */
+/* They hold no lease any more, and cannot get another one but by what is still on its way. */
 static quern_status forget_dead(struct qn_talk *talk, const char *queue, const struct known *known,
                                 quern_error *err)
 {
-    qn_talk_command(talk, "HDEL");
-    qn_talk_key(talk, queue, "quern:workers");
+    qn_talk_script(talk, &qn_lua_forget, 1);
+    qn_talk_prefix(talk, queue);
     for (size_t i = 0; i < known->count; i++) {
         if (known->letters[i] == 'd') {
             qn_talk_bytes(talk, known->ids[i]->data, known->ids[i]->size);
