@@ -66,8 +66,10 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
         return "outcome salvaged after the lease was lost";
     }
     if (applied == QN_ARCHIVED) {
-        return run->verdict.kind == QN_CRASH ? "task archived as poison"
-                                             : "task archived, its attempts are used up";
+        bool is_spent = run->leased->retry_count >= run->leased->task.retry_max;
+        return run->verdict.kind == QN_CRASH && !is_spent
+                   ? "task archived as poison"
+                   : "task archived, its attempts are used up";
     }
     switch (run->verdict.kind) {
     case QN_ARCHIVE:

@@ -28,6 +28,12 @@ class LogTest(CliTest):
                                r'queue=default type="x\\" level=error id=forged" id=real error=')
         self.assertIn(r"one\ntwo=2", line)
 
+    def test_death_of_a_task_without_attempts_is_no_poison(self):
+        self.enqueue("t", "--retry", "0", "--id", "a")
+        text = self.quern("work", "--drain", "--exec", "t=kill -9 $$").stderr
+        self.assertIn("task archived, its attempts are used up", text)
+        self.assertNotIn("poison", text)
+
     def test_logfmt_has_a_pair_for_everything_on_every_line(self):
         lines = self.failing_run("--log-format", "logfmt")
         value = r'(?:[^\s"=\\]+|"(?:[^"\\]|\\.)*")'
