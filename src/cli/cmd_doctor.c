@@ -98,6 +98,17 @@ static bool is_told(const struct findings *findings, const char *queue, const ch
     return false;
 }
 
+static bool is_first_of_its_type(const quern_task_list *list, size_t index)
+{
+    const char *type = quern_task_info_type(quern_task_list_at(list, index));
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(quern_task_info_type(quern_task_list_at(list, i)), type) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Each type of the first page once; more would only say the same. */
 static void check_types(quern_inspector *inspector, const struct qn_service *service,
                         const quern_task_filter *filter, struct findings *findings)
@@ -107,16 +118,12 @@ static void check_types(quern_inspector *inspector, const struct qn_service *ser
     if (quern_inspector_tasks(inspector, filter, &list, NULL) != QUERN_OK) {
         return;
     }
-    const char *told = NULL;
     for (size_t i = 0; i < quern_task_list_size(list); i++) {
         const char *type = quern_task_info_type(quern_task_list_at(list, i));
         struct qn_reason reason;
-        if ((told == NULL || strcmp(told, type) != 0) &&
-            qn_service_why_queue(service, queue, type, &reason)) {
-            told = type;
-            if (!is_told(findings, queue, reason.because)) {
-                warn(findings, queue, reason.because);
-            }
+        if (is_first_of_its_type(list, i) && qn_service_why_queue(service, queue, type, &reason) &&
+            !is_told(findings, queue, reason.because)) {
+            warn(findings, queue, reason.because);
         }
     }
     quern_task_list_free(list);

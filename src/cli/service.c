@@ -158,11 +158,13 @@ struct census {
     const char *host;
 };
 
+/* to_end: else the first one that can take the task is enough, and the figures are too small. */
 static struct census count_workers(const struct qn_service *service, const char *queue,
-                                   const char *type)
+                                   const char *type, bool to_end)
 {
     struct census census = {.all = 0};
-    for (size_t i = 0; i < quern_worker_list_size(service->workers); i++) {
+    size_t count = quern_worker_list_size(service->workers);
+    for (size_t i = 0; i < count && (to_end || census.able == 0); i++) {
         const quern_worker_info *worker = quern_worker_list_at(service->workers, i);
         if (!qn_worker_serves(worker, queue)) {
             continue;
@@ -253,7 +255,7 @@ static bool is_held_up(const struct qn_service *service, const char *queue, cons
                        struct qn_reason *ret_reason)
 {
     const quern_queue_info *info = find_queue(service, queue);
-    struct census census = count_workers(service, queue, type);
+    struct census census = count_workers(service, queue, type, false);
     if (disk_is_full(service, ret_reason)) {
         return true;
     }
@@ -333,7 +335,7 @@ static bool why_busy(const struct qn_service *service, const quern_task_info *in
                      struct qn_reason *reason)
 {
     struct census census =
-        count_workers(service, quern_task_info_queue(info), quern_task_info_type(info));
+        count_workers(service, quern_task_info_queue(info), quern_task_info_type(info), true);
     if (census.able == 0 || census.free_slots > 0) {
         return false;
     }

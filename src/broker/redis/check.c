@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "broker/served.h"
 
 quern_status qn_check_keep(struct qn_redis_check *check, const char *invariant, const char *queue,
                            const char *id, const char *text, bool repaired, quern_error *err)
@@ -55,20 +56,21 @@ void qn_check_tell(struct qn_redis_check *check)
     qn_arena_reset(&check->page);
 }
 
-/* Marks the queues that somebody fetches from, a Go server included. */
+/* Notes who lives, and marks the queues that somebody fetches from, a Go server included. This is
+ * the one time that a check looks at processes: that takes long where there are many. */
 static bool mark_fetched(const quern_worker_info *worker, void *user)
 {
     struct qn_redis_check *check = user;
-    for (size_t i = 0; i < check->queue_count; i++) {
-        struct qn_checked_queue *queue = check->queues[i];
-        size_t size = strlen(queue->name);
-        for (const char *at = worker->queues; !queue->fetched && at != NULL && at[0] != '\0';) {
-            queue->fetched = strncmp(at, queue->name, size) == 0 && at[size] == '=';
-            at = strchr(at, ' ');
-            at = at == NULL ? NULL : at + 1;
+    check->no_memory = !qn_id_set_add(&check->living, worker->id, strlen(worker->id));
+    const char *at = worker->queues;
+    struct qn_str name;
+    while (qn_served_next(&at, &name)) {
+        struct qn_checked_queue *queue = qn_check_find_queue(check, name.data, name.size);
+        if (queue != NULL) {
+            queue->fetched = true;
         }
     }
-    return true;
+    return !check->no_memory;
 }
 
 static quern_status check_queues(struct qn_redis_check *check, quern_error *err)
@@ -90,6 +92,7 @@ static void finish(struct qn_redis_check *check)
         qn_id_set_finish(&check->queues[i]->ids);
         qn_id_set_finish(&check->queues[i]->active);
     }
+    qn_id_set_finish(&check->living);
     qn_arena_finish(&check->names);
     qn_arena_finish(&check->page);
 }
@@ -104,6 +107,8 @@ quern_status qn_redis_check(struct qn_broker *broker, bool repair,
     quern_status status = qn_check_find_queues(&check, err);
     if (status == QUERN_OK) {
         status = qn_redis_workers(broker, mark_fetched, &check, err);
+        status = status == QUERN_OK && check.no_memory ? qn_error_nomem(err) : status;
+        qn_id_set_sort(&check.living);
     }
     if (status == QUERN_OK) {
         status = check_queues(&check, err);

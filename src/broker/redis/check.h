@@ -57,6 +57,8 @@ struct qn_redis_check {
     struct qn_checked_queue **queues; /* in order of their names */
     size_t queue_count;
     size_t queue_capacity;
+    struct qn_id_set living;                  /* workers, by their ids */
+    bool no_memory;                           /* for that */
     struct qn_kept_finding *findings, **last; /* of this step, told when no lane is held */
 };
 
@@ -92,6 +94,9 @@ QUERN_NODISCARD quern_status qn_check_suspects(struct qn_redis_check *check, con
 
 /* Queues and their groups: those that are listed, and those that have keys (check_scan.c). */
 QUERN_NODISCARD quern_status qn_check_find_queues(struct qn_redis_check *check, quern_error *err);
+/* The queue of this name; NULL: there is none. */
+struct qn_checked_queue *qn_check_find_queue(const struct qn_redis_check *check, const char *name,
+                                             size_t size);
 /* All hashes of tasks and all locks, wherever they are; after the sweeps. */
 QUERN_NODISCARD quern_status qn_check_keys(struct qn_redis_check *check, quern_error *err);
 /* All that the containers of a queue list (check_sweep.c). */

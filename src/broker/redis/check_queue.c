@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/number.h"
-#include "broker/owner.h"
 #include "broker/redis/check.h"
 #include "broker/redis/look.h"
 
@@ -28,22 +26,13 @@ struct facts {
     int64_t corrupt;
 };
 
-/* Values are "heartbeat_ms status owner host". */
-static bool is_served(const struct qn_reply *workers, int64_t now_ms)
+/* workers: ids and records of those that serve the queue. */
+static bool is_served(const struct qn_redis_check *check, const struct qn_reply *workers)
 {
-    for (size_t i = 1; i < workers->count; i += 2) {
-        uint64_t heartbeat_ms = 0;
-        const char *text = qn_reply_text(qn_reply_at(workers, i));
-        struct qn_cursor cursor = {text, text + strlen(text)};
-        bool is_record =
-            qn_number_take(&cursor, &heartbeat_ms) && qn_number_take_char(&cursor, ' ');
-        const char *space = is_record ? strchr(cursor.at, ' ') : NULL;
-        char owner[QN_OWNER_SIZE] = "";
-        if (space != NULL && heartbeat_ms <= QN_MOMENT_MS_MAX) {
-            (void)snprintf(owner, sizeof owner, "%.*s", (int)strcspn(space + 1, " "), space + 1);
-            if (qn_owner_lives(owner, (int64_t)heartbeat_ms, now_ms)) {
-                return true;
-            }
+    for (size_t i = 0; i + 1 < workers->count; i += 2) {
+        const struct qn_reply *id = qn_reply_at(workers, i);
+        if (id->type == QN_REPLY_TEXT && qn_id_set_has(&check->living, id->data, id->size)) {
+            return true;
         }
     }
     return false;
@@ -107,7 +96,7 @@ static quern_status look(struct qn_redis_check *check, struct qn_checked_queue *
         status = take(check, queue, reply, ret_facts, err);
     }
     if (status == QUERN_OK && qn_talk_reply(&talk, 1, &workers, NULL) == QUERN_OK) {
-        queue->served = is_served(workers, check->now_ms);
+        queue->served = is_served(check, workers);
     }
     qn_talk_end(&talk);
     return status;

@@ -77,6 +77,14 @@ static size_t place_of(const struct qn_redis_check *check, const char *name, siz
     return low;
 }
 
+struct qn_checked_queue *qn_check_find_queue(const struct qn_redis_check *check, const char *name,
+                                             size_t size)
+{
+    bool found;
+    size_t place = place_of(check, name, size, &found);
+    return found ? check->queues[place] : NULL;
+}
+
 /* NULL when memory is out. */
 static struct qn_checked_queue *queue_of(struct qn_redis_check *check, const char *name,
                                          size_t size)

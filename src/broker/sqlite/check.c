@@ -10,6 +10,7 @@
  * planted damage in tests/contract/test_doctor.c. */
 #include "broker/sqlite/check.h"
 
+#include "base/error.h"
 #include "broker/sqlite/check_sql.h"
 #include "broker/sqlite/inspect.h"
 
@@ -115,6 +116,12 @@ quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
     if (status == QUERN_OK) {
         status = read_leases_over(&check, err);
     }
+    if (status == QUERN_OK) {
+        /* Where they cannot be read, the rules that concern them tell nothing. */
+        status = qn_served_read(&check.served, check.self, NULL) == QUERN_E_NOMEM
+                     ? qn_error_nomem(err)
+                     : QUERN_OK;
+    }
     int64_t shift_ms = qn_sqlite_shift_ms(check.self, &check.now_ms);
     check.shift_ms = check.leases_over_ms == INT64_MAX ? 0 : shift_ms;
     check.repair = repair && safe;
@@ -130,5 +137,6 @@ quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
     if (status == QUERN_OK) {
         qn_check_notes(&check);
     }
+    qn_served_finish(&check.served);
     return status;
 }

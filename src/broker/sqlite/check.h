@@ -8,8 +8,23 @@
 
 enum qn_severity { QN_SEVERITY_NOTE = 0, QN_SEVERITY_WARNING = 1, QN_SEVERITY_VIOLATED = 2 };
 
+/* The queues that living workers serve, sorted. */
+struct qn_served {
+    struct qn_arena arena;
+    const char **names;
+    size_t count;
+    size_t capacity;
+    const char *last; /* what the last worker serves */
+    bool any;         /* a worker lives */
+};
+QUERN_NODISCARD quern_status qn_served_read(struct qn_served *served, struct qn_sqlite *self,
+                                            quern_error *err);
+bool qn_served_has(const struct qn_served *served, const char *queue);
+void qn_served_finish(struct qn_served *served);
+
 struct qn_check {
     struct qn_sqlite *self;
+    struct qn_served served;
     bool repair;
     void (*on_finding)(const quern_finding *finding, void *user);
     void *user;

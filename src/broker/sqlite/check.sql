@@ -7,8 +7,8 @@
 -- number, ?2 the text, ?3 now, ?4 the moment of leases; it looks at the condition again, since time
 -- has passed. No mend deletes a task.
 --
--- Functions: quern_worker_lives(owner, heartbeat), quern_name_sound(name),
--- quern_headers_whole(headers); see check_rule.c.
+-- Functions: quern_any_worker() and quern_queue_served(name), by living workers as they were when
+-- the check began; quern_name_sound(name), quern_headers_whole(headers); see check_rule.c.
 
 -- --- The file --------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ SELECT coalesce(q.name, ''), l.id,
     printf('the lock %s is over since %d s', l.key, (?1 - l.until_ms) / 1000), 0, l.key
 FROM quern_lock AS l LEFT JOIN quern_queue AS q ON q.no = l.queue
 WHERE l.until_ms < ?1 - 60000
-    AND EXISTS (SELECT 1 FROM quern_worker WHERE quern_worker_lives(owner, heartbeat_at_ms));
+    AND quern_any_worker();
 
 -- name: mend_past_lock
 DELETE FROM quern_lock WHERE key = ?2 AND until_ms < ?3;
@@ -249,9 +249,7 @@ DELETE FROM quern_lock WHERE key = ?2 AND until_ms < ?3;
 SELECT q.name, '', printf('%d leases are over, and their tasks not recovered', count(*)), 0, NULL
 FROM quern_task AS t JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state = 1 AND t.lease_until > 0 AND t.lease_until <= ?2 - 2000
-    AND EXISTS (SELECT 1 FROM quern_worker AS w
-        WHERE quern_worker_lives(w.owner, w.heartbeat_at_ms)
-            AND instr(' ' || w.queues, ' ' || q.name || '=') > 0)
+    AND quern_queue_served(q.name)
 GROUP BY t.queue;
 
 -- name: find_overdue
@@ -259,9 +257,7 @@ SELECT q.name, '', printf('%d tasks are due and not pending', n.count), 0, NULL
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state IN (3, 4) AND at_ms <= ?1 - 2000 GROUP BY queue) AS n ON n.queue = q.no
-WHERE EXISTS (SELECT 1 FROM quern_worker AS w
-    WHERE quern_worker_lives(w.owner, w.heartbeat_at_ms)
-        AND instr(' ' || w.queues, ' ' || q.name || '=') > 0);
+WHERE quern_queue_served(q.name);
 
 -- ?6: how far the wall clock is ahead of the boot clock, 0: not known. A minute is nothing to worry
 -- about; the next forward or recover puts it right.
@@ -291,18 +287,14 @@ SELECT q.name, '', printf('%d completed tasks are past their retention', n.count
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state >= 5 AND state = 6 AND at_ms <= ?1 - 60000 GROUP BY queue) AS n ON n.queue = q.no
-WHERE EXISTS (SELECT 1 FROM quern_worker AS w
-    WHERE quern_worker_lives(w.owner, w.heartbeat_at_ms)
-        AND instr(' ' || w.queues, ' ' || q.name || '=') > 0);
+WHERE quern_queue_served(q.name);
 
 -- name: find_full_archive
 SELECT q.name, '', printf('the archive holds %d tasks, its limit is %d', n.count, ?4), 0, NULL
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state >= 5 AND state = 5 GROUP BY queue) AS n ON n.queue = q.no
-WHERE n.count > ?4 AND EXISTS (SELECT 1 FROM quern_worker AS w
-    WHERE quern_worker_lives(w.owner, w.heartbeat_at_ms)
-        AND instr(' ' || w.queues, ' ' || q.name || '=') > 0);
+WHERE n.count > ?4 AND quern_queue_served(q.name);
 
 -- --- Notes -------------------------------------------------------------------------------------
 
@@ -315,9 +307,7 @@ FROM quern_queue AS q JOIN (
         UNION ALL
         SELECT queue, count(*) FROM quern_task
         WHERE state = 2 AND crash_count > 0 GROUP BY queue) GROUP BY queue) AS n ON n.queue = q.no
-WHERE NOT EXISTS (SELECT 1 FROM quern_worker AS w
-    WHERE quern_worker_lives(w.owner, w.heartbeat_at_ms)
-        AND instr(' ' || w.queues, ' ' || q.name || '=') > 0);
+WHERE NOT quern_queue_served(q.name);
 
 -- name: find_no_aggregator
 SELECT q.name, '', printf('%d tasks are aggregating, and nothing aggregates them: run them by hand',

@@ -11,7 +11,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "broker/owner.h"
 #include "broker/sqlite/check.h"
 #include "broker/sqlite/inspect.h"
 
@@ -43,12 +42,19 @@ static const char *argument_text(sqlite3_value *value)
     return text == NULL ? "" : (const char *)text;
 }
 
-static void tell_worker_lives(sqlite3_context *context, int count, sqlite3_value **values)
+static void tell_any_worker(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    (void)count;
+    (void)values;
+    const struct qn_check *check = sqlite3_user_data(context);
+    sqlite3_result_int(context, check->served.any);
+}
+
+static void tell_queue_served(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
     const struct qn_check *check = sqlite3_user_data(context);
-    sqlite3_result_int(context, qn_owner_lives(argument_text(values[0]),
-                                               sqlite3_value_int64(values[1]), check->now_ms));
+    sqlite3_result_int(context, qn_served_has(&check->served, argument_text(values[0])));
 }
 
 static void tell_name_sound(sqlite3_context *context, int count, sqlite3_value **values)
@@ -72,7 +78,8 @@ static const struct function {
     int argument_count;
     void (*call)(sqlite3_context *context, int count, sqlite3_value **values);
 } functions[] = {
-    {"quern_worker_lives", 2, tell_worker_lives},
+    {"quern_any_worker", 0, tell_any_worker},
+    {"quern_queue_served", 1, tell_queue_served},
     {"quern_name_sound", 1, tell_name_sound},
     {"quern_headers_whole", 1, tell_headers_whole},
 };
