@@ -10,35 +10,37 @@
 #include "task/task.h"
 #include "worker/internal.h"
 
-static bool note_queue(const quern_queue_info *queue, void *user)
+/* Its history is the least that tells whether there is a queue: listing all queues counts their tasks,
+ * of which there may be millions. */
+static quern_status look_for(struct quern_worker *worker, size_t i, quern_error *err)
 {
-    struct quern_worker *worker = user;
-    for (size_t i = 0; i < worker->queue_count; i++) {
-        if (strcmp(worker->queue_names[i], queue->name) == 0) {
-            worker->queue_found[i] = true;
-        }
-    }
-    return true;
+    quern_day today;
+    quern_status status = qn_broker_history(worker->broker, worker->queue_names[i], 1, &today, err);
+    worker->queue_found[i] = status == QUERN_OK;
+    return status == QUERN_E_NOT_FOUND ? QUERN_OK : status;
 }
 
 quern_status qn_worker_check_queues(struct quern_worker *worker, quern_error *err)
 {
-    quern_status listed = qn_broker_queues(worker->broker, note_queue, worker, err);
-    worker->queues_known = listed == QUERN_OK;
+    quern_status looked = QUERN_OK;
+    for (size_t i = 0; looked == QUERN_OK && i < worker->queue_count; i++) {
+        looked = look_for(worker, i, err);
+    }
+    worker->queues_known = looked == QUERN_OK;
     for (size_t i = 0; i < worker->queue_count; i++) {
         const char *name = worker->queue_names[i];
         if (!qn_queue_name_is_odd(name) || worker->queue_found[i]) {
             continue;
         }
-        if (listed != QUERN_OK) {
-            return listed;
+        if (looked != QUERN_OK) {
+            return looked;
         }
         return qn_error_set(err, QUERN_E_INVALID,
                             "there is no queue \"%.60s\": each queue is named by itself, without "
                             "commas and patterns",
                             name);
     }
-    return QUERN_OK; /* nothing else needs the list: damaged data stop no worker */
+    return QUERN_OK; /* nothing else needs to know it: damaged data stop no worker */
 }
 
 void qn_worker_tell_queues(struct quern_worker *worker)
