@@ -27,13 +27,12 @@
 #define QN_POISON_CHARGES 3 /* so many charges, so many of them alone: poison */
 #define QN_POISON_LONE 2
 #define QN_CHARGE_WINDOW_MS (72 * 3600 * INT64_C(1000)) /* then charges are forgotten */
-#define QN_CHARGED_TWICE_MS 2000                        /* how long the task waits then */
-#define QN_CHARGED_MORE_MS 10000
-#define QN_HEARTBEAT_MS 5000 /* a worker tells so often that it lives */
+#define QN_CHARGED_WAIT_MS 2000 /* how long a task waits that was charged twice or more */
+#define QN_HEARTBEAT_MS 5000    /* a worker tells so often that it lives */
 #define QN_ALONE_CHARGES 4   /* a task charged so often runs alone; before that in less company */
 #define QN_SOLO_MS 60000     /* a worker that has the solo lock and is silent so long has lost it */
-#define QN_SOLO_DEATH_MS 1000 /* a solo run that died counts so much longer: the restart */
-#define QN_BRAKE_DEATHS 10    /* in a row on one host, with no other end between: a broken deploy */
+#define QN_SOLO_DEATH_MS 250 /* the queue rests so much longer where a solo run died */
+#define QN_BRAKE_DEATHS 10   /* in a row on one host, with no other end between: a broken deploy */
 #define QN_BRAKE_MS_MIN 1000
 #define QN_BRAKE_MS_MAX 60000
 #define QN_BRAKE_EVEN_PROBES 20    /* wait QN_BRAKE_MS_MIN each; each later one twice as long */

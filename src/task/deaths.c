@@ -59,7 +59,7 @@ enum qn_death_verdict qn_deaths_charge(struct qn_deaths *deaths, const struct qn
     if (deaths->charges == 1) {
         return QN_DEATH_BACK;
     }
-    *ret_delay_ms = deaths->charges == 2 ? QN_CHARGED_TWICE_MS : QN_CHARGED_MORE_MS;
+    *ret_delay_ms = QN_CHARGED_WAIT_MS;
     return QN_DEATH_RETRY;
 }
 

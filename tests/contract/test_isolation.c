@@ -77,7 +77,7 @@ static void charge(struct contract *c, const char *queue, const char *prefix, si
             qn_leased_free(runs[k]);
         }
         assert_int_equal(contract_recover(c, queue), count + 1);
-        contract_advance(c, QN_CHARGED_MORE_MS);
+        contract_advance(c, QN_CHARGED_WAIT_MS);
         (void)contract_forward(c, queue, NULL);
     }
     assert_ok(qn_broker_act(c->broker, QUERN_ACTION_DELETE, queue, "mate", &err), err);

@@ -21,7 +21,7 @@ static void charge(struct contract *c)
         assert_int_equal(contract_lease_as(c, &dead, "default", 1, &run), 1);
         qn_leased_free(run);
         assert_int_equal(contract_recover(c, "default"), 1);
-        contract_advance(c, QN_CHARGED_MORE_MS);
+        contract_advance(c, QN_CHARGED_WAIT_MS);
         (void)contract_forward(c, "default", NULL);
     }
 }

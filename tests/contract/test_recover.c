@@ -248,7 +248,7 @@ static void end_one_well(struct contract *c)
 /* All that waits for its moment is pending again. */
 static void wait_for_all(struct contract *c)
 {
-    contract_advance(c, QN_CHARGED_MORE_MS);
+    contract_advance(c, QN_CHARGED_WAIT_MS);
     (void)contract_forward(c, "default", NULL);
 }
 

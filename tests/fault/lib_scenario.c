@@ -86,9 +86,7 @@ static void put_all(struct deaths *deaths, const struct scenario *scenario)
 static void play_good(struct deaths *deaths, struct play *play)
 {
     play->good_wanted = deaths_count(deaths, "default", "good");
-    unsigned within_s = play->scenario->good_within_s;
-    if (!deaths_until(deaths, good_are_done, play,
-                      within_s == 0 ? GOOD_WITHIN_MS : 1000 * (int64_t)within_s)) {
+    if (!deaths_until(deaths, good_are_done, play, GOOD_WITHIN_MS)) {
         fail_msg("%zu of %zu good tasks are done in time; %zu workers died",
                  deaths_ended(deaths, "default", "good"), play->good_wanted, deaths->died);
     }
@@ -170,8 +168,8 @@ void scenario_play_all(const char *type)
         {.bad = 20, .good = 0, .workers = 1, .slots = 8, .pace = 20},
         {.bad = 20, .good = 5, .workers = 1, .slots = 1},
         {.bad = 20, .good = 5, .workers = 2, .slots = 8, .other = true},
-        {.bad = 20, .good = 5000, .workers = 1, .slots = 8, .other = true, .good_within_s = 60},
-        {.bad = 20, .good = 5000, .workers = 2, .slots = 8, .good_within_s = 60},
+        {.bad = 20, .good = 5000, .workers = 1, .slots = 8, .other = true},
+        {.bad = 20, .good = 5000, .workers = 2, .slots = 8},
     };
     for (size_t i = 0; i < TEST_COUNT(full); i++) {
         struct scenario one = full[i];

@@ -15,10 +15,7 @@ struct scenario {
     size_t good;
     unsigned workers;
     unsigned slots;
-    bool other; /* another queue has a stream of good tasks meanwhile */
-    /* When the good ones are to be done; 0: the promised 30 s. More where the model of these rules
-     * says more: good tasks that died beside several bad ones wait with them. */
-    unsigned good_within_s;
+    bool other;    /* another queue has a stream of good tasks meanwhile */
     unsigned pace; /* of the clock; 0: the real one. For what takes the brake long */
 };
 

@@ -63,7 +63,7 @@ static void charge(struct stage *stage, int times, int64_t life_ms)
         }
         size_t moved = 0;
         int64_t next_due_at_ms = 0;
-        stage_advance(stage, QN_CHARGED_MORE_MS);
+        stage_advance(stage, QN_CHARGED_WAIT_MS);
         assert_ok(qn_broker_forward(stage->broker, &queue, 1, QN_BATCH_MAX, &moved, &next_due_at_ms,
                                     &error),
                   error);
@@ -103,7 +103,7 @@ static quern_outcome count_company(quern_run *run, const quern_task *task, quern
     return outcome;
 }
 
-/* Its clock is turned: charged tasks wait for ten seconds. */
+/* Its clock is turned: tasks charged twice wait. */
 static struct stage *stage_that_counts(void)
 {
     struct stage *stage = stage_new(true);

@@ -9,12 +9,11 @@
 local POISON_CHARGES = 3
 local POISON_LONE = 2
 local CHARGE_WINDOW_MS = 259200000
-local CHARGED_TWICE_MS = 2000
-local CHARGED_MORE_MS = 10000
+local CHARGED_WAIT_MS = 2000
 local HEARTBEAT_MS = 5000
 local ALONE_CHARGES = 4
 local SOLO_MS = 60000
-local SOLO_DEATH_MS = 1000
+local SOLO_DEATH_MS = 250
 local BRAKE_DEATHS = 10
 local BRAKE_MS_MIN = 1000
 local BRAKE_MS_MAX = 60000
@@ -53,7 +52,7 @@ local function deaths_charge(past, death)
     elseif past.crashes == 1 then
         return 'back'
     end
-    return 'retry', past.crashes == 2 and CHARGED_TWICE_MS or CHARGED_MORE_MS
+    return 'retry', CHARGED_WAIT_MS
 end
 
 -- --- The brake ---
