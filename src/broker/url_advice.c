@@ -47,6 +47,15 @@ static bool is_host(const char *text)
     return strcmp(text, "localhost") == 0 || inet_pton(AF_INET, text, address) == 1;
 }
 
+/* "user:password@host": such a name would be shown with the password in it. */
+static bool is_login(const char *text)
+{
+    const char *at = strchr(text, '@');
+    const char *colon = strchr(text, ':');
+    const char *slash = strchr(text, '/');
+    return at != NULL && colon != NULL && colon < at && (slash == NULL || at < slash);
+}
+
 /* "tasks.db?sync=full", unless there is such a file. */
 static bool has_parameters(const char *path)
 {
@@ -63,12 +72,15 @@ static quern_status refuse_memory(quern_error *err)
 
 static quern_status check_path(const char *text, quern_error *err)
 {
-    static const char *const starts[] = {"redis:", "rediss:", "redis-socket:", "sqlite:"};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
-        if (qn_str_starts_with(text, starts[i])) {
+    static const char *const schemes[] = {"redis", "rediss", "redis-socket", "sqlite"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        const char *rest = text + strlen(schemes[i]);
+        bool starts = qn_str_starts_with(text, schemes[i]);
+        if (starts && (rest[0] == ':' || qn_str_starts_with(rest, "//"))) {
             return qn_error_set(err, QUERN_E_INVALID,
-                                "the broker URL lacks // behind its scheme (a file of such a name "
-                                "is written ./NAME)");
+                                "the broker URL lacks %s behind its scheme (a file of such a name "
+                                "is written ./NAME)",
+                                rest[0] == ':' ? "//" : ":");
         }
     }
     if (strcmp(text, ":memory:") == 0) {
@@ -79,7 +91,7 @@ static quern_status check_path(const char *text, quern_error *err)
                             "broker \"file:\": write the path alone or sqlite:///path/file.db");
     }
     char shown[SHOWN_SIZE];
-    if (is_host_and_port(text) || (is_host(text) && access(text, F_OK) != 0)) {
+    if (is_host_and_port(text) || ((is_host(text) || is_login(text)) && access(text, F_OK) != 0)) {
         qn_url_redact(text, shown, sizeof shown);
         return qn_error_set(err, QUERN_E_INVALID,
                             "broker \"%s\" is the path of a file here; a server is written "

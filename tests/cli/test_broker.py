@@ -34,7 +34,10 @@ class BrokerTest(CliTest):
                          (":memory:", "name a file"), ("sqlite:///:memory:", "name a file"),
                          ("file:q.db", "sqlite:///path"), ("file:///q.db", "sqlite:///path"),
                          ("rediss://localhost", "TLS is not supported yet"),
-                         ("redis:localhost", "lacks //")):
+                         ("redis:localhost", "lacks //"),
+                         ("redis//:s3cret@db.lan", "lacks : behind"),
+                         (":s3cret@db.lan", "redis://:***@db.lan,"),
+                         ("me:s3cret@db.lan", "redis://me:***@db.lan,")):
             for args in (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"], ["stats"]):
                 with self.subTest(url=url, args=args):
                     error = self.fails(EXIT_CONFIG, "--broker", url, *args)
