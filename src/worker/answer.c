@@ -10,7 +10,7 @@
 
 static void measure(struct qn_pump *pump, const struct quern_run *run)
 {
-    if (run->started_at_mono_ns == 0) {
+    if (!qn_run_began(run)) {
         return;
     }
     int64_t ended_at_ns = run->phase == QN_RUN_FENCED ? qn_clock_mono_ns() : run->ended_at_mono_ns;

@@ -81,8 +81,7 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
         return run->acked ? "run failed after its early ack, it is lost" : "run failed";
     case QN_GIVE_BACK:
         /* A handler that had begun will be called again: the log names its task. */
-        *level =
-            run->started_at_mono_ns != 0 && !run->not_started ? QUERN_LOG_INFO : QUERN_LOG_DEBUG;
+        *level = qn_run_began(run) ? QUERN_LOG_INFO : QUERN_LOG_DEBUG;
         return "run given back";
     case QN_DONE:
     case QN_DROP:
@@ -132,7 +131,7 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
 {
     log_run(worker, run, applied);
     /* A run that never started ended nowhere: only its next one counts. */
-    if (worker->options.on_run == NULL || run->started_at_mono_ns == 0) {
+    if (worker->options.on_run == NULL || !qn_run_began(run)) {
         return;
     }
     const struct qn_task *task = &run->leased->task;

@@ -108,6 +108,12 @@ struct quern_run {
 QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_lot *lot, struct qn_leased *take_leased,
                                              const struct qn_run_sink *sink, void *owner);
 void qn_run_free(struct quern_run *run);
+/* Whether its handler was called and could do something: not so where no process could be made. The
+ * handler of a fenced run may still be writing that. */
+static inline bool qn_run_began(const struct quern_run *run)
+{
+    return run->started_at_mono_ns != 0 && (run->phase == QN_RUN_FENCED || !run->not_started);
+}
 /* The first reason wins, but an operator's wish for the archive is heard later, too, unless the
  * lease is lost. Makes the cancel descriptor readable. Any thread. */
 void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason);

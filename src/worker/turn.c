@@ -122,7 +122,7 @@ static void add_outcome(struct qn_turn *turn, struct quern_run *run)
 {
     const struct qn_verdict *verdict = &run->verdict;
     size_t i = turn->exchange.outcome_count++;
-    bool started = run->started_at_mono_ns != 0;
+    bool started = qn_run_began(run);
     bool own_words = run->phase != QN_RUN_FENCED; /* else its handler may still write them */
     turn->ended[i] = run;
     turn->outcomes[i] = (struct qn_outcome){

@@ -17,6 +17,7 @@ struct world {
     quern_mux *mux;
     size_t begins;
     size_t ends;
+    size_t reports;
 };
 
 static void on_log(quern_log_level level, const char *line, void *user)
@@ -25,6 +26,13 @@ static void on_log(quern_log_level level, const char *line, void *user)
     (void)level;
     world->begins += strstr(line, "commands cannot be started") != NULL ? 1 : 0;
     world->ends += strstr(line, "commands can be started again") != NULL ? 1 : 0;
+}
+
+static void on_run(const quern_run_report *report, void *user)
+{
+    struct world *world = user;
+    (void)report;
+    world->reports++;
 }
 
 static int open_world(void **state)
@@ -37,6 +45,8 @@ static int open_world(void **state)
     (void)pthread_mutex_init(&worker->mutex, NULL);
     qn_random_init(&worker->random);
     qn_log_init(&worker->log, on_log, world);
+    worker->options.on_run = on_run;
+    worker->options.user = world;
     *state = world;
     return 0;
 }
@@ -139,6 +149,22 @@ static void a_cancelled_run_that_was_not_started_uses_up_nothing(void **state)
     qn_free(run.error);
 }
 
+static void a_run_that_was_not_started_is_no_run_for_on_run(void **state)
+{
+    struct world *world = *state;
+    struct qn_leased leased = {.task = {.type = "t", .queue = "q", .id = "a"}};
+    struct quern_run run = {.leased = &leased,
+                            .phase = QN_RUN_FINISHED,
+                            .started_at_mono_ns = 1,
+                            .ended_at_mono_ns = 2,
+                            .verdict = {.offered = true, .kind = QN_GIVE_BACK}};
+    qn_report_run(&world->worker, &run, QN_APPLIED);
+    assert_int_equal(world->reports, 1);
+    run.not_started = true;
+    qn_report_run(&world->worker, &run, QN_APPLIED);
+    assert_int_equal(world->reports, 1);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 static const struct CMUnitTest tests[] = {
     CASE(a_command_that_was_started_since_ends_the_shortage),
@@ -146,5 +172,6 @@ static const struct CMUnitTest tests[] = {
     CASE(a_system_that_lets_some_commands_start_gets_short_pauses),
     CASE(a_shortage_that_lasts_is_said_each_minute),
     CASE(a_cancelled_run_that_was_not_started_uses_up_nothing),
+    CASE(a_run_that_was_not_started_is_no_run_for_on_run),
 };
 TEST_MAIN(tests)
