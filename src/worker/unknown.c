@@ -56,9 +56,11 @@ void qn_unknown_finish(struct qn_unknown *unknown)
 void qn_unknown_say_served(struct quern_worker *worker)
 {
     char types[SERVED_TEXT_SIZE];
+    bool serves_all = qn_mux_find(worker->mux, "") != NULL; /* by the pattern "*" alone */
+    const char *others = qn_mux_takes(worker->mux, "") ? "counted" : "left";
     qn_mux_describe(worker->mux, types, sizeof types);
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker serves", QN_LOG_TEXT("types", types),
-           QN_LOG_TEXT("others", qn_mux_takes(worker->mux, "") ? "counted" : "left"));
+           QN_LOG_TEXT("others", serves_all ? NULL : others));
 }
 
 /* FNV-1a of queue and id, which name a task. */
