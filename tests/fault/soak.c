@@ -89,11 +89,11 @@ static void kill_one(struct soak *soak, int64_t now_ms)
 {
     size_t index = dice(soak, WORKERS);
     note_stop(soak, index, now_ms);
-    note_event(soak, (struct soak_event){.kind = SOAK_LOST,
-                                         .pid = soak->workers[index].pid,
-                                         .from_ms = now_ms,
-                                         .until_ms = INT64_MAX});
+    struct soak_event event = {
+        .kind = SOAK_LOST, .pid = soak->workers[index].pid, .from_ms = now_ms};
     test_child_kill(&soak->workers[index]);
+    event.until_ms = test_now_ms();
+    note_event(soak, event);
     soak->kills++;
     spawn(soak, index);
 }
@@ -189,7 +189,7 @@ static void do_something(struct soak *soak, int64_t now_ms)
 }
 
 /* Who ended by itself is started again, as by a supervisor. */
-static void supervise(struct soak *soak)
+static void supervise(struct soak *soak, int64_t now_ms)
 {
     for (size_t i = 0; i < WORKERS; i++) {
         int pid = soak->workers[i].pid;
@@ -198,8 +198,8 @@ static void supervise(struct soak *soak)
             print_message("worker %d ended by itself with %d\n", pid, code);
             note_event(soak, (struct soak_event){.kind = SOAK_LOST,
                                                  .pid = pid,
-                                                 .from_ms = test_now_ms(),
-                                                 .until_ms = INT64_MAX});
+                                                 .from_ms = now_ms,
+                                                 .until_ms = test_now_ms()});
             soak->ends++;
             spawn(soak, i);
         }
@@ -227,7 +227,7 @@ static void heal(struct soak *soak, int64_t now_ms, bool all)
         soak_note_ms(&soak->server_times, test_now_ms() - soak->server_back_ms);
         soak->server_back_ms = 0;
     }
-    supervise(soak);
+    supervise(soak, now_ms);
 }
 
 /* --- The end ----------------------------------------------------------------------------- */

@@ -39,7 +39,7 @@ int soak_worker(int argc, char **argv);
 /* Something that explains extra starts. All moments are real, monotonic. */
 struct soak_event {
     enum {
-        SOAK_LOST,    /* the process was killed, or ended by itself */
+        SOAK_LOST,    /* the process was killed, or ended by itself; its pid may come again */
         SOAK_STOPPED, /* it stood still for longer than its lease lasts without care */
         SOAK_TURNED,  /* the server's clock jumped: all its leases are over */
         SOAK_HINDERED /* it stood still, or the server for all: too much of it loses a lease */

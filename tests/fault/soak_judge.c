@@ -101,8 +101,7 @@ static bool may_be_unwritten(const struct soak_book *book, const struct run *run
         record->cause == QUERN_CAUSE_WORKER_DIED || record->cause == QUERN_CAUSE_LEASE_EXPIRED;
     for (size_t i = 0; run->failed && by_loss && i < book->event_count; i++) {
         const struct soak_event *event = &book->events[i];
-        int64_t until_ms = event->kind == SOAK_LOST ? event->from_ms : event->until_ms;
-        if (until_ms >= run->over_at_ms && event->from_ms <= record->at_ms) {
+        if (event->until_ms >= run->over_at_ms && event->from_ms <= record->at_ms) {
             return true;
         }
     }
@@ -155,9 +154,8 @@ static void show_history(const struct soak_book *book, uint64_t task, int64_t un
     for (size_t i = 0; i < book->event_count; i++) {
         const struct soak_event *event = &book->events[i];
         if (event->from_ms >= from_ms - SOAK_LEASE_MS && event->from_ms <= until_ms) {
-            int64_t last_ms = event->kind == SOAK_LOST ? event->from_ms : event->until_ms;
             print_error("  at %lld: %d %s for %lld ms\n", (long long)event->from_ms, event->pid,
-                        events[event->kind], (long long)(last_ms - event->from_ms));
+                        events[event->kind], (long long)(event->until_ms - event->from_ms));
         }
     }
 }

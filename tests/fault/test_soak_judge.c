@@ -29,8 +29,7 @@ static struct fault_record failure(int pid, int64_t at_ms, uint64_t fence)
 
 static struct soak_event death(int pid, int64_t at_ms)
 {
-    return (struct soak_event){
-        .kind = SOAK_LOST, .pid = pid, .from_ms = at_ms, .until_ms = INT64_MAX};
+    return (struct soak_event){.kind = SOAK_LOST, .pid = pid, .from_ms = at_ms, .until_ms = at_ms};
 }
 
 static size_t unexplained(const struct trial *trial)
@@ -67,6 +66,17 @@ static void start_while_the_run_before_it_lives_is_not(void **state)
                                             begin(OTHER, 3000, 2, QUERN_CAUSE_WORKER_DIED)},
                                 .count = 2,
                                 .events = {death(DEAD, 2000)},
+                                .event_count = 1};
+    assert_int_equal(unexplained(&trial), 1);
+}
+
+static void death_of_an_earlier_process_with_its_pid_explains_nothing(void **state)
+{
+    (void)state;
+    const struct trial trial = {.records = {begin(DEAD, 1000, 1, QUERN_CAUSE_NONE),
+                                            begin(ALIVE, 3000, 2, QUERN_CAUSE_WORKER_DIED)},
+                                .count = 2,
+                                .events = {death(DEAD, 900)},
                                 .event_count = 1};
     assert_int_equal(unexplained(&trial), 1);
 }
@@ -139,6 +149,7 @@ static void lease_that_nobody_could_prolong_for_too_long_is_explained(void **sta
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(start_after_the_death_of_its_worker_is_explained),
     cmocka_unit_test(start_while_the_run_before_it_lives_is_not),
+    cmocka_unit_test(death_of_an_earlier_process_with_its_pid_explains_nothing),
     cmocka_unit_test(start_needs_a_cause_and_a_greater_fence),
     cmocka_unit_test(retry_of_a_run_that_failed_is_explained),
     cmocka_unit_test(lease_that_nobody_could_prolong_for_too_long_is_explained),
