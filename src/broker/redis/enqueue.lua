@@ -85,8 +85,9 @@ for i = 1, count do
     end
 end
 
--- Where none of our workers forwards, Go does, and leaves the entries of the index behind. So who
--- adds to it takes twice as many away: of those whose moment is over, what is due there no more.
+-- Where no worker of ours forwards, Go does, and leaves the entries of the index behind. So each
+-- enqueue that adds entries removes up to twice as many: those whose moment has passed, and whose
+-- task does not wait for it any more.
 local now_ms = string.format('%.0f', now_s * 1000 + math.floor(now_us / 1000))
 local leftovers = {}
 if delayed_count > 0 then

@@ -3,7 +3,7 @@
 -- KEYS: prefixes of the queues. The session is kept at the first.
 -- ARGV: session, sequence, how many parts of this request came before (-1: perhaps all of it, it is
 --   sent again), room, lease_ms, start_count, three random digits, worker id, the field of
---   the brake on its host, and "solo slots held held held": what of the solo lock ("0", "a" ask, or
+--   the brake on its host, and "solo slots held held held": what to do with the solo lock ("0", "a" ask, or
 --   "k" keep, "r" run, "e" end with the number of the queue), and isolation; then, unless the
 --   queues count in their order, for each queue: quota, weight.
 -- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
@@ -41,8 +41,8 @@ if #micros < 6 then
 end
 local fence, now_text = time[1] .. micros, time[1] .. sub(micros, 1, 3)
 
--- The queues as they are. In `queues` is false for one that gives nothing, nil for one not read; in
--- `odd_queues` what is only to be known of few.
+-- The queues as they are. `queues` has false for one that gives nothing, nil for one not yet read;
+-- `odd_queues` has those that are paused, braked, or have charged tasks.
 local queues, odd_queues = {}, nil
 local brake_field = ARGV[9]
 -- bug BRAKE_EVERYWHERE: local brake_field = 'h:'
@@ -55,7 +55,7 @@ for i = 1, queue_count do
         odd_queues = odd_queues or {}
         odd_queues[i] = {paused = paused, brake = brake, charged = charged}
     end
-    -- What is no number, or more than Lua counts exactly (so late it is in 2255), no lease wrote.
+    -- No lease wrote what is no number, or more than Lua counts exactly (that will be in 2255).
     if last and (#last > #fence or #last == #fence and last >= fence) and
         string.find(last, '^[1-9]%d*$') and tonumber(last) <= 9e15 then
         fence = string.format('%d', last + 1)
@@ -80,7 +80,7 @@ end
 -- request that is sent again it is kept, so that a copy which lingers leases nothing for nobody.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
--- Who asks for the solo lock ("a") gets none where no queue has charged tasks.
+-- A request for the solo lock ("a") is in vain where no queue has charged tasks.
 local rare, solo = nil, string.byte(ARGV[10])
 if odd_queues or solo ~= 48 and solo ~= 97 then
     local now_ms = tonumber(now_text)

@@ -3,10 +3,11 @@
 -- which lib_lease.lua goes on with.
 --
 -- Charged tasks stay in pending, where Go sees them. An index finds them: quern:charged:<level>, by
--- their places. Who leaves pending by another hand stays in the index, is found stale there and
--- dropped. Of charged ones at the head that nobody could take, quern:skip says how many there are,
--- "count at_s place id": the greatest of their places, and the id of the last of them, so that a
--- lease begins behind them. It counts for ten seconds, in case somebody put another one among them.
+-- their places. A task that Go or an operator took out of pending stays in the index until it is
+-- found stale there and dropped. quern:skip says how many tasks at the head are charged ones that
+-- nobody could take, "count at_s place id" (the greatest of their places, the id of the last of
+-- them), so that a lease begins behind them. It counts for ten seconds, in case somebody put another
+-- task among them.
 local STALE_MAX, WINDOW, SKIP_S = 16, 128, 10
 rare = {taken = 0, solo = nil, solo_out = nil, stale = {}}
 
@@ -151,7 +152,7 @@ local function skip_of(prefix, age_max_s)
     return 0, 0
 end
 
--- Of those at the head that are known to be charged, who may run by now.
+-- Takes those of the charged tasks at the head that may run by now.
 local function take_known(i, queue, want, place_max)
     local tasks = {}
     for level = 1, ALONE_CHARGES do
@@ -182,7 +183,7 @@ local function drop_stale(prefix)
     rare.stale = {}
 end
 
--- What was read leaves pending, but for who was passed over.
+-- The tasks that were read leave pending, except those that were passed over.
 function rare.cut(prefix, queue)
     local stays, passed = {}, queue.passed or {}
     if queue.skip == 0 then
@@ -246,7 +247,7 @@ function rare.close(i, queue)
     local skip = queue.skip - #(queue.out or {}) + #passed
     local last = skip > 0 and try('LINDEX', prefix .. 'pending', string.format('%d', -skip))
     if type(last) == 'string' then
-        -- Not written when it is no news: who sleeps is woken by it.
+        -- Written only when it has changed, since that wakes sleeping workers.
         local _, at_s = string.match(queue.skip_text or '', '^(%d+) (%d+)')
         local text = string.format('%d %.0f %.0f ', skip, number_of(at_s), place) .. last
         if text ~= queue.skip_text then

@@ -18,8 +18,8 @@ local function due_moment_ms(Q, id, score)
 end
 
 -- When the next task of the queue is due; math.huge: there is none. Of the index it looks at some
--- entries only: behind that many stale ones the answer is too early, and who comes then, to
--- forward, clears them away.
+-- entries only: behind that many stale ones the answer is too early; the call of forward that comes
+-- then clears them away.
 local function next_due_ms(Q)
     local best = math.huge
     for _, container in ipairs({'scheduled', 'retry'}) do

@@ -9,7 +9,7 @@ local ARCHIVE_SIZE_MAX = 10000
 -- What it may grow beyond that between two prunes, and what is then taken away at once.
 local ARCHIVE_SLACK = 500
 
--- The plan. behind: who goes to the tail of pending.
+-- The plan. behind: the ids that go to the tail of pending.
 local changes = {}
 local removals = {}
 local back, behind = {}, {}
