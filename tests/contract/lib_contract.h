@@ -43,7 +43,8 @@ struct contract {
     bool braked;     /* the same, as the next two */
     bool paused;
     int64_t wait_ms;
-    bool more; /* the latest exchange ended early */
+    bool more;               /* the latest exchange ended early */
+    int64_t recovered_at_ms; /* real, monotonic; 0: never */
 };
 
 /* --- The frame of a test program ---------------------------------------------------- */
