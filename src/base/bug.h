@@ -64,10 +64,15 @@ enum qn_bug {
     QN_BUG_STUCK_UNNOTICED = 61, /* a worker without a slot goes on as if nothing were */
     QN_BUG_LOG_UNESCAPED = 62,   /* values of a log line are written as they are */
     /* Beside Go */
-    QN_BUG_UNKNOWN_COUNTED = 71,   /* a task of an unknown type fails instead of being left */
-    QN_BUG_DUE_LEFT_BEHIND = 72,   /* an enqueue clears nothing of the index of due moments */
-    QN_BUG_UNUSABLE_AS_IT_IS = 73, /* what cannot be read is archived as nobody can read it */
-    QN_BUG_LOCK_OF_GO_REMOVED = 74 /* doctor removes locks that end by themselves */
+    QN_BUG_UNKNOWN_COUNTED = 71,    /* a task of an unknown type fails instead of being left */
+    QN_BUG_DUE_LEFT_BEHIND = 72,    /* an enqueue clears nothing of the index of due moments */
+    QN_BUG_UNUSABLE_AS_IT_IS = 73,  /* what cannot be read is archived as nobody can read it */
+    QN_BUG_LOCK_OF_GO_REMOVED = 74, /* doctor removes locks that end by themselves */
+    /* Dead workers on Redis */
+    QN_BUG_PAGE_NOT_SOUGHT = 75,   /* a page begins where it would if no run had ended */
+    QN_BUG_FORGOTTEN_AT_ONCE = 76, /* the record of a dead worker goes with its last lease */
+    QN_BUG_LOCK_UNKNOWN_KEPT = 77, /* a solo lock is kept that its owner never heard of */
+    QN_BUG_LOCK_OF_GONE_KEPT = 78  /* the same where its owner has no record any more */
 };
 
 #ifdef QN_SEEDED_BUGS

@@ -15,6 +15,7 @@ for _, id in ipairs(ARGV) do
         string.match(redis.call('HGET', key, id) or '', '^(%d+) %S+ (%S+ ?.*)$')
     local age_ms = now_ms - (tonumber(heartbeat) or 0)
     if age_ms < 0 or age_ms > KEPT_MS then
+        -- bug FORGOTTEN_AT_ONCE: if true then
         redis.call('HDEL', key, id)
     else
         redis.call('HSET', key, id, heartbeat .. ' draining ' .. rest)

@@ -136,6 +136,7 @@ local function return_forgotten(i)
     local odd = odd_queues and odd_queues[i]
     local lock = odd and odd.charged and lock_of(i)
     if lock and lock.owner == me then
+        -- bug LOCK_UNKNOWN_KEPT: if false then
         solo_return(lock, 0)
         put_lock(i)
     end

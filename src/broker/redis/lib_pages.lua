@@ -8,6 +8,7 @@ local ANCHORS = 8
 -- Where the page begins, and whether that is known: else something may have been passed over.
 local function page_begin(from, packed)
     if from <= 0 then
+        -- bug PAGE_NOT_SOUGHT: if from >= 0 then if true then return from, true end
         return 0, true
     end
     for _, id in ipairs(packed ~= '' and cmsgpack.unpack(packed) or {}) do

@@ -291,6 +291,7 @@ end
 
 local function end_solo()
     if is_solo_lost then
+        -- bug LOCK_OF_GONE_KEPT: if is_solo_lost and letters[solo.owner] then
         solo_return(solo, SOLO_DEATH_MS)
         meta_sets = {'solo', solo_text(solo)}
     end
