@@ -63,7 +63,7 @@ static const struct qn_option options[] = {
                      QN_OPTION_TEXT},
     [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
                         QN_OPTION_TEXT},
-    [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69) when the broker is not there yet",
+    [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69, 75) when the broker is not there yet",
                         QN_OPTION_FLAG},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},

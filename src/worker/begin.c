@@ -92,7 +92,8 @@ quern_status qn_worker_begin(struct quern_worker *worker, bool *ret_stopped, que
     if (waits && worker->options.no_wait != 0) {
         waits = false;
         /* QUERN_E_TIMEOUT would mean that handlers still run. */
-        status = status == QUERN_E_FULL ? status : QUERN_E_CONNECT;
+        bool is_there = status == QUERN_E_FULL || status == QUERN_E_BUSY;
+        status = is_there ? status : QUERN_E_CONNECT;
         error.code = status;
     }
     while (status != QUERN_OK && waits && !*ret_stopped) {

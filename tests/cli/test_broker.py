@@ -118,10 +118,19 @@ class BrokerTest(CliTest):
             self.assertIn("locked", self.fails(EXIT_TEMPORARY, "enqueue", "t"))
             self.assertEqual(self.json("queue", "list"), [])
             self.assertIn("locked",
-                          self.fails(EXIT_BROKER, "work", "--no-wait", "--exec", "t=true"))
+                          self.fails(EXIT_TEMPORARY, "work", "--no-wait", "--exec", "t=true"))
         finally:
             db.close()
         self.ok("enqueue", "t")
+
+
+    def test_work_that_cannot_begin_ends_with_the_code_of_its_page(self):
+        """docs/guide/supervise.md; a locked file above, refused logins in test_redis.py."""
+        for code, broker in ((EXIT_DATA, self.write("notes.txt", "no database " * 1000)),
+                             (EXIT_BROKER, self.home), (EXIT_BROKER, "/proc/quern.db"),
+                             (EXIT_BROKER, "redis://127.0.0.1:1"), (EXIT_CONFIG, "nats://there")):
+            with self.subTest(broker=broker):
+                self.fails(code, "--broker", broker, "work", "--no-wait", "--exec", "t=true")
 
 
 class PipeTest(CliTest):

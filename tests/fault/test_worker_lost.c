@@ -198,12 +198,30 @@ static void a_worker_starts_on_a_full_disk_says_what_is_missing_and_waits(void *
     stage_free(stage);
 }
 
+static void a_worker_that_must_not_wait_says_that_its_disk_is_full(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    const quern_worker_options options = {.no_wait = 1};
+    assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
+    atomic_store(&disk_full, true);
+    spared = false;
+    assert_int_equal(quern_worker_run(worker, &error), QUERN_E_FULL);
+    spared = true;
+    assert_int_equal(error.code, QUERN_E_FULL);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_removed_ends),
     TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_replaced_ends),
     TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_damaged_ends),
     TEST_ONLY_OVER("sqlite", idle_workers_end_whatever_is_done_to_their_files),
     TEST_ONLY_OVER("sqlite", a_file_that_was_damaged_for_a_moment_does_not_end_its_worker),
+    TEST_ONLY_OVER("sqlite", a_worker_that_must_not_wait_says_that_its_disk_is_full),
     TEST_ONLY_OVER("sqlite", a_worker_starts_on_a_full_disk_says_what_is_missing_and_waits),
 };
 TEST_MAIN_OVER_BROKERS(tests)
