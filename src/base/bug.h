@@ -51,6 +51,9 @@ enum qn_bug {
     QN_BUG_MOMENT_BELIEVED = 85,     /* a moment that somebody planted is not clamped */
     /* Leases, clocks, cancellations */
     QN_BUG_DELAY_ON_WALL = 46,     /* SQLite: delays end when the wall clock says so */
+    QN_BUG_DATED_IS_DUE = 47,      /* SQLite: what is dated as due is due, whoever dated it */
+    QN_BUG_HEARTBEAT_ON_WALL = 48, /* SQLite: the wall clock says how old a heartbeat is */
+    QN_BUG_LIFE_UNTIL_SEEN = 49,   /* a run lived until somebody saw that it was dead */
     QN_BUG_EXTENDED_LATE = 45,     /* leases are prolonged when they are over */
     QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease is over by our clock is started */
     QN_BUG_FIRST_CANCEL_WINS =

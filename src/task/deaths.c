@@ -7,6 +7,8 @@
  * not the task. */
 #include "task/deaths.h"
 
+#include "base/bug.h"
+
 static int64_t longer(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -25,7 +27,8 @@ static bool is_poison(const struct qn_deaths *deaths, const struct qn_death *dea
 static int64_t lived_ms(const struct qn_death *death, int64_t started_at_ms)
 {
     int64_t until_ms = death->now_ms;
-    if (death->seen_at_ms > 0 && death->seen_at_ms < until_ms - QN_HEARTBEAT_MS) {
+    if (death->seen_at_ms > 0 && death->seen_at_ms < until_ms - QN_HEARTBEAT_MS &&
+        !QN_BUG(LIFE_UNTIL_SEEN)) {
         until_ms = death->seen_at_ms + QN_HEARTBEAT_MS;
     }
     return longer(until_ms - started_at_ms, 0);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "broker/owner.h"
 #include "broker/sqlite/forward_sql.h"
@@ -100,7 +101,7 @@ static quern_status move_due(struct qn_sqlite *self, struct forwarding *forwardi
                              const char *const *queues, size_t queue_count, int64_t *ret_due_at_ms,
                              quern_error *err)
 {
-    if (self->unsafe_fs || !qn_owner_boot_id(forwarding->boot_id)) {
+    if (self->unsafe_fs || QN_BUG(DATED_IS_DUE) || !qn_owner_boot_id(forwarding->boot_id)) {
         (void)memcpy(forwarding->boot_id, NO_BOOT, sizeof NO_BOOT);
     }
     quern_status status = qn_sqlite_begin(self, false, &forwarding->conn, err);

@@ -33,11 +33,12 @@ static void judge_by_record(const struct qn_judging *judging, const struct qn_he
     int64_t quiet_ms = judging->now_boot_ms - heard->since_boot_ms;
     int64_t age_ms = judging->now_ms - worker->heartbeat_at_ms;
     bool foreign = is_foreign(judging, worker->owner);
+    bool changed = heard->changed && !QN_BUG(HEARTBEAT_ON_WALL);
     bool is_dated_well = age_ms >= -QN_HEARTBEAT_MS_LAPSED;
-    bool old = !foreign && age_ms > SILENT_AFTER_MS && !heard->changed;
+    bool old = !foreign && age_ms > SILENT_AFTER_MS && !changed;
     worker->is_silent = old || quiet_ms > SILENT_AFTER_MS;
-    worker->lives = heard->changed || !is_dated_well ? quiet_ms <= QN_HEARTBEAT_MS_LAPSED
-                                                     : age_ms <= QN_HEARTBEAT_MS_LAPSED;
+    worker->lives = changed || !is_dated_well ? quiet_ms <= QN_HEARTBEAT_MS_LAPSED
+                                              : age_ms <= QN_HEARTBEAT_MS_LAPSED;
     if (foreign) {
         worker->fate = worker->is_silent ? QN_FATE_GONE : QN_FATE_FOREIGN;
     } else {
