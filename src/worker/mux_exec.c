@@ -30,7 +30,7 @@ enum {
     KILL_AFTER_MS = 5000,
     GRACE_SPARE_MS = 2000 /* to reap it and to leave pipes that strangers hold */
 };
-#define MARK_SIZE 64
+#define MARK_SIZE 64    /* of the line behind an incomplete result */
 #define VERDICT_SIZE 64 /* "killed by signal 11 (SEGV)" and the like */
 
 struct command {
@@ -206,9 +206,10 @@ static void free_command(void *user)
 
 static quern_status fill_options(quern_exec_options *options, quern_error *err)
 {
-    if (options->stdout_size_max > QN_PAYLOAD_SIZE_LIMIT) {
+    const size_t stdout_size_limit = QN_PAYLOAD_SIZE_LIMIT - MARK_SIZE;
+    if (options->stdout_size_max > stdout_size_limit) {
         return qn_error_set(err, QUERN_E_INVALID, "stdout_size_max is over %zu bytes",
-                            QN_PAYLOAD_SIZE_LIMIT);
+                            stdout_size_limit);
     }
     if (options->stderr_size_max > STDERR_SIZE_LIMIT) {
         return qn_error_set(err, QUERN_E_INVALID, "stderr_size_max is over %d bytes",

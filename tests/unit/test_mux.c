@@ -214,6 +214,8 @@ static void bad_registrations_are_refused(void **state)
     assert_int_equal(quern_mux_exec(mux, "b", " ", NULL, &error), QUERN_E_INVALID);
     quern_exec_options exec = {.kill_after_ms = -1};
     assert_int_equal(quern_mux_exec(mux, "b", "true", &exec, &error), QUERN_E_INVALID);
+    exec = (quern_exec_options){.stdout_size_max = QN_PAYLOAD_SIZE_LIMIT}; /* and a line behind */
+    assert_int_equal(quern_mux_exec(mux, "b", "true", &exec, &error), QUERN_E_INVALID);
     assert_int_equal(quern_mux_exec(mux, "a", "true", NULL, &error), QUERN_E_CONFLICT);
     assert_int_equal(quern_mux_use(mux, NULL, NULL, &error), QUERN_E_INVALID);
     quern_mux_free(mux);
