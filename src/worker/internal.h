@@ -275,6 +275,10 @@ void *qn_holder_main(void *worker);
 /* Prolongs the leases of all held runs. One thread. */
 QUERN_NODISCARD quern_status qn_leases_extend(struct quern_worker *worker, quern_error *err);
 
+/* worker.c: returns a reference of each; without mutex. */
+void qn_worker_release_runs(struct quern_worker *worker, struct quern_run *const *runs,
+                            size_t count);
+
 /* keeper.c, upkeep.c, watch.c */
 void *qn_keeper_main(void *worker);
 /* With mutex held: makes the keeper look at its timers again. */

@@ -82,11 +82,7 @@ static void settle(struct quern_worker *worker, struct batch *batch, bool answer
                    QN_LOG_TEXT("id", quern_run_task_id(batch->runs[i])));
         }
     }
-    (void)pthread_mutex_lock(&worker->mutex);
-    for (size_t i = 0; i < batch->count; i++) {
-        qn_run_release(batch->runs[i]);
-    }
-    (void)pthread_mutex_unlock(&worker->mutex);
+    qn_worker_release_runs(worker, batch->runs, batch->count);
 }
 
 quern_status qn_leases_extend(struct quern_worker *worker, quern_error *err)

@@ -245,10 +245,6 @@ void qn_worker_tell_untold(struct quern_worker *worker)
         qn_log_write(&worker->log, QUERN_LOG_WARN,
                      "broker did not answer a request for tasks, their leases will run out");
     }
-    (void)pthread_mutex_lock(&worker->mutex);
-    for (size_t i = 0; runs != NULL && i < count; i++) {
-        qn_run_release(runs[i]);
-    }
-    (void)pthread_mutex_unlock(&worker->mutex);
+    qn_worker_release_runs(worker, runs, runs == NULL ? 0 : count);
     qn_free(runs);
 }

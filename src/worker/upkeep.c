@@ -76,11 +76,7 @@ static void call_roll(struct quern_worker *worker, struct roll *ret_roll)
 
 static void end_roll(struct quern_worker *worker, struct roll *roll)
 {
-    (void)pthread_mutex_lock(&worker->mutex);
-    for (size_t i = 0; i < roll->count; i++) {
-        qn_run_release(roll->held[i]);
-    }
-    (void)pthread_mutex_unlock(&worker->mutex);
+    qn_worker_release_runs(worker, roll->held, roll->count);
     qn_free(roll->held);
     qn_free(roll->runs);
 }

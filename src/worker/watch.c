@@ -92,11 +92,7 @@ static void tell(struct quern_worker *worker, struct given_up *given_up)
                QN_LOG_TEXT("id", quern_run_task_id(run)),
                QN_LOG_TEXT("reason", quern_run_cancel_reason(run)));
     }
-    (void)pthread_mutex_lock(&worker->mutex);
-    for (size_t i = 0; i < given_up->count; i++) {
-        qn_run_release(given_up->runs[i]);
-    }
-    (void)pthread_mutex_unlock(&worker->mutex);
+    qn_worker_release_runs(worker, given_up->runs, given_up->count);
 }
 
 int64_t qn_keeper_watch(struct quern_worker *worker, int64_t now_mono_ns)

@@ -328,6 +328,16 @@ void quern_worker_stats_sized(quern_worker *worker, quern_worker_stats *ret_stat
     memcpy(ret_stats, &stats, stats_size < sizeof stats ? stats_size : sizeof stats);
 }
 
+void qn_worker_release_runs(struct quern_worker *worker, struct quern_run *const *runs,
+                            size_t count)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    for (size_t i = 0; i < count; i++) {
+        qn_run_release(runs[i]);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
 /* Runs that the broker never heard the end of. */
 static void drop_books(struct quern_worker *worker)
 {
