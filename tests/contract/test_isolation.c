@@ -312,6 +312,41 @@ static void queue_rests_as_long_as_its_lock_was_held(struct contract *c)
     assert_true(lease(c, &ask).locked);
 }
 
+/* Its next probe is due, but nobody may have it before the rest is over. */
+static void braked_queue_whose_only_task_must_be_alone_waits_for_the_end_of_its_rest(
+    struct contract *c)
+{
+    const struct want ask = {.room = 8, .solo = QN_SOLO_ASK};
+    charge(c, "default", "alone", 1, SOLO);
+    assert_true(lease(c, &ask).locked);
+    contract_advance(c, 10000);
+    (void)lease(c, &(struct want){.solo = QN_SOLO_END});
+    contract_put_many(c, "default", "bad", QN_BRAKE_DEATHS);
+    struct got got = lease(c, &(struct want){.room = QN_BRAKE_DEATHS});
+    assert_int_equal(got.count, QN_BRAKE_DEATHS);
+    for (size_t i = 0; i < got.count; i++) {
+        quern_error err = {0};
+        char id[32];
+        (void)snprintf(id, sizeof id, "%s", got.runs[i]->task.id);
+        contract_die(c, got.runs[i]);
+        assert_ok(qn_broker_act(c->broker, QUERN_ACTION_DELETE, "default", id, &err), err);
+    }
+    assert_true(c->braked);
+    assert_false(lease(c, &ask).locked);
+    int64_t probe_ms = c->wait_ms;
+    assert_in_range(probe_ms, 1, QN_BRAKE_MS_MIN);
+    contract_advance(c, probe_ms);
+    got = lease(c, &ask);
+    assert_false(got.locked);
+    assert_int_equal(got.count, 0);
+    assert_int_equal(c->wait_ms, 10000 - probe_ms);
+    contract_advance(c, c->wait_ms);
+    assert_true(lease(c, &ask).locked);
+    got = lease(c, &(struct want){.room = 8, .solo = QN_SOLO_RUN});
+    assert_int_equal(got.count, 1);
+    give_back(c, &got);
+}
+
 static void clock_that_went_back_ends_the_rest(struct contract *c)
 {
     const struct want ask = {.solo = QN_SOLO_ASK};
@@ -488,6 +523,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(one_worker_at_a_time_has_the_lock),
     CONTRACT_TEST(worker_that_is_silent_for_a_minute_loses_the_lock),
     CONTRACT_TEST(queue_rests_as_long_as_its_lock_was_held),
+    CONTRACT_TEST(braked_queue_whose_only_task_must_be_alone_waits_for_the_end_of_its_rest),
     CONTRACT_TEST(clock_that_went_back_ends_the_rest),
     CONTRACT_TEST(paused_queue_has_no_lock_to_give),
     CONTRACT_TEST(first_queue_that_needs_it_gives_the_lock),

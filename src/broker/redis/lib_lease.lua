@@ -264,14 +264,15 @@ local function wait_ms(i, odd)
     if type(size) ~= 'number' or size == 0 then
         return 0
     end
-    local wait = 0
-    if is_braked(i) and not probe_lives(i) then
-        wait = brake_wait_ms(brakes[i])
+    if is_braked(i) then
+        local lives = probe_lives(i)
+        local wait = lives and 0 or brake_wait_ms(brakes[i])
+        if lives or wait > 0 then
+            return wait
+        end
     end
-    if not is_braked(i) and odd.charged and any_solo(i) then
-        wait = math.max(lock_of(i).rest - now_ms, 0)
-    end
-    return wait
+    -- A probe that is due and was not had may be a task that must be alone.
+    return odd.charged and any_solo(i) and math.max(lock_of(i).rest - now_ms, 0) or 0
 end
 
 -- The rest of the head, behind `early`: of which queue the solo lock is held (for a replay that is

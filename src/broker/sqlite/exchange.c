@@ -63,20 +63,6 @@ static quern_status has_pending(struct qn_conn *conn, int64_t queue_no, bool *re
     return qn_query_finish(&query, err);
 }
 
-/* When the next probe may go. Of one that is under way, the end is news by itself. */
-static quern_status wait_for_probe(struct qn_ledger *ledger, const struct qn_ledger_queue *queue,
-                                   int64_t *ret_wait_ms, quern_error *err)
-{
-    int64_t probe = 0;
-    bool has = false;
-    quern_status status = qn_brake_probe(ledger->conn, queue->no, &queue->brake, &probe, err);
-    if (status == QUERN_OK && probe == 0) {
-        status = has_pending(ledger->conn, queue->no, &has, err);
-    }
-    *ret_wait_ms = has ? qn_brake_wait_ms(&queue->brake, ledger->now_ms) : 0;
-    return status;
-}
-
 static quern_status wait_for_solo(struct qn_ledger *ledger, const struct qn_exchange *exchange,
                                   const struct qn_ledger_queue *queue, int64_t *ret_wait_ms,
                                   quern_error *err)
@@ -88,6 +74,24 @@ static quern_status wait_for_solo(struct qn_ledger *ledger, const struct qn_exch
         wait_ms > 0 ? qn_solo_level(ledger->conn, queue->no, &level, err) : QUERN_OK;
     *ret_wait_ms = qn_isolation_is_solo(&exchange->isolation, level) ? wait_ms : 0;
     return status;
+}
+
+/* When the next probe may go. Of one that is under way, the end is news by itself. One that is due
+ * and was not had may be a task that must be alone. */
+static quern_status wait_for_probe(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+                                   const struct qn_ledger_queue *queue, int64_t *ret_wait_ms,
+                                   quern_error *err)
+{
+    int64_t probe = 0;
+    bool has = false;
+    quern_status status = qn_brake_probe(ledger->conn, queue->no, &queue->brake, &probe, err);
+    if (status == QUERN_OK && probe == 0) {
+        status = has_pending(ledger->conn, queue->no, &has, err);
+    }
+    *ret_wait_ms = has ? qn_brake_wait_ms(&queue->brake, ledger->now_ms) : 0;
+    return status == QUERN_OK && has && *ret_wait_ms == 0
+               ? wait_for_solo(ledger, exchange, queue, ret_wait_ms, err)
+               : status;
 }
 
 /* What the caller learns of its queues. */
@@ -107,7 +111,7 @@ static quern_status describe_queues(struct qn_ledger *ledger, struct qn_exchange
         out->deaths = queue->brake.streak < UINT32_MAX ? (uint32_t)queue->brake.streak : UINT32_MAX;
         out->wait_ms = 0;
         if (queue->no != 0 && !queue->paused) {
-            status = out->braked ? wait_for_probe(ledger, queue, &out->wait_ms, err)
+            status = out->braked ? wait_for_probe(ledger, exchange, queue, &out->wait_ms, err)
                                  : wait_for_solo(ledger, exchange, queue, &out->wait_ms, err);
         }
     }
