@@ -11,7 +11,7 @@ if not rest then
     return -1
 end
 local noted = string.match(status, '^gone%-(%d+)$') or string.match(status, '^paid%-(%d+)$')
-if not noted then
+if not noted and status ~= 'draining' then -- else all that it had here has ended (forget.lua)
     redis.call('HSET', key, id, heartbeat .. ' gone-' .. ARGV[2] .. ' ' .. rest)
 end
 return tonumber(noted or ARGV[2])
