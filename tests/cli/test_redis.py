@@ -143,6 +143,25 @@ class StartTest(RedisTest):
         self.assertEqual(log.count("waiting for it"), 1)
         self.assertEqual(log.count("the broker is there"), 1)
 
+    def test_work_waits_for_a_server_that_is_full_of_clients_or_lacks_replicas(self):
+        self.start_redis()
+        self.redis("CONFIG", "SET", "maxclients", "8", "min-replicas-to-write", "1")
+        others = [self.hold_connection() for _ in range(9)]
+        worker = self.start("work", "--exec", "t=true")
+        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        for other in others:
+            other.close()
+        self.wait_until(lambda: "NOREPLICAS" in self.read(worker.log_name), "it has connected")
+        self.redis("CONFIG", "SET", "min-replicas-to-write", "0")
+        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it starts")
+        self.assertIn("fewer replicas than it wants", self.read(worker.log_name))
+
+    def hold_connection(self):
+        connection = socket.socket(socket.AF_UNIX)
+        self.addCleanup(connection.close)
+        connection.connect(self.socket_path)
+        return connection
+
     def test_work_ends_while_it_waits(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             with self.subTest(number=number):

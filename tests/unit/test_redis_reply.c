@@ -65,6 +65,8 @@ static const struct {
     {"OOM command not allowed", QUERN_E_FULL, "redis://test: the server's memory is full (OOM)"},
     {"OOMPH", QUERN_E_BROKER, "redis://test: lease: OOMPH"},
     {"LOADING Redis is loading", QUERN_E_BUSY, NULL},
+    {"NOREPLICAS Not enough good replicas to write.", QUERN_E_BUSY, NULL},
+    {"ERR max number of clients reached", QUERN_E_BUSY, NULL},
     {"BUSY Redis is busy", QUERN_E_BUSY, NULL},
     {"READONLY You can't write", QUERN_E_BUSY, NULL},
     {"MISCONF Errors writing", QUERN_E_FULL, NULL},

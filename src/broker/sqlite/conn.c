@@ -155,7 +155,8 @@ static bool is_schema_lost(int code, const char *words)
 {
     return (code & 0xff) == SQLITE_ERROR &&
            (strncmp(words, "no such table", strlen("no such table")) == 0 ||
-            strncmp(words, "no such column", strlen("no such column")) == 0);
+            strncmp(words, "no such column", strlen("no such column")) == 0 ||
+            strncmp(words, "ON CONFLICT clause", strlen("ON CONFLICT clause")) == 0);
 }
 
 static quern_status status_of(int code, int system_error)
