@@ -189,7 +189,12 @@ static void print_notes(const struct findings *findings)
 static void print_faults(const struct findings *findings)
 {
     static const struct qn_column columns[] = {
-        {"INVARIANT"}, {"SEVERITY"}, {"REPAIRED"}, {"QUEUE"}, {"ID"}, {"FINDING", .flexible = true},
+        {"INVARIANT"},
+        {"SEVERITY"},
+        {"REPAIRED"},
+        {"QUEUE", .flexible = true},
+        {"ID", .flexible = true},
+        {"FINDING", .whole = true},
     };
     static const char *const keys[] = {"queue", "id", "text"};
     struct qn_table table;

@@ -148,6 +148,7 @@ static void narrow(const struct qn_table *table, size_t *widths, size_t room)
 {
     size_t total = GAP * (table->column_count - 1);
     for (size_t i = 0; i < table->column_count; i++) {
+        widths[i] = table->columns[i].whole ? qn_text_width(table->columns[i].title) : widths[i];
         total += widths[i];
     }
     while (total > room) {
@@ -164,19 +165,22 @@ static void narrow(const struct qn_table *table, size_t *widths, size_t room)
         widths[widest]--;
         total--;
     }
-    for (size_t last = table->column_count - 1; last > 0 && total > room; last--) {
+    size_t last = table->column_count - 1;
+    for (; last > 0 && total > room && !table->columns[last].whole; last--) {
         total -= widths[last] + GAP;
         widths[last] = 0;
     }
 }
 
-static void print_cell(const char *text, size_t width, bool right)
+static void print_cell(const char *text, size_t width, const struct qn_column *column)
 {
     size_t own = qn_text_width(text);
-    if (own > width) {
+    if (column->whole) {
+        printf("%s", text);
+    } else if (own > width) {
         size_t bytes = qn_text_fit(text, width - 1);
         printf("%.*s…", (int)bytes, text);
-    } else if (right) {
+    } else if (column->right) {
         printf("%*s%s", (int)(width - own), "", text);
     } else {
         printf("%s", text);
@@ -190,7 +194,7 @@ static void print_row(const struct qn_table *table, const size_t *widths, char *
     for (size_t i = 0; i < count && widths[i] > 0; i++) {
         bool last = i + 1 == count || widths[i + 1] == 0;
         const char *text = cells != NULL ? cells[i] : table->columns[i].title;
-        print_cell(text, widths[i], table->columns[i].right);
+        print_cell(text, widths[i], &table->columns[i]);
         size_t own = qn_text_width(text);
         bool full = table->columns[i].right || own >= widths[i];
         if (!last) {

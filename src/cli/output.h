@@ -29,6 +29,7 @@ struct qn_column {
     const char *title;
     bool right;    /* numbers */
     bool flexible; /* cut first when the terminal is too narrow */
+    bool whole;    /* the last one: never cut or left out, the terminal may wrap it */
 };
 
 struct qn_table {

@@ -28,13 +28,14 @@ static const char *workers_text(const quern_worker_list *workers, const char *qu
 
 void qn_queue_list_print(const quern_queue_list *list, const quern_worker_list *workers)
 {
+    /* A terminal of 80 columns leaves out what stands at the right. */
     static const struct qn_column columns[] = {
         {"QUEUE", .flexible = true}, {"STATE"},
         {"WORKERS", .right = true},  {"PENDING", .right = true},
-        {"ACTIVE", .right = true},   {"SCHED", .right = true},
-        {"RETRY", .right = true},    {"ARCH", .right = true},
-        {"COMPL", .right = true},    {"GROUP", .right = true},
-        {"LATENCY", .right = true},
+        {"LATENCY", .right = true},  {"ACTIVE", .right = true},
+        {"SCHED", .right = true},    {"RETRY", .right = true},
+        {"ARCH", .right = true},     {"COMPL", .right = true},
+        {"GROUP", .right = true},
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
@@ -46,8 +47,10 @@ void qn_queue_list_print(const quern_queue_list *list, const quern_worker_list *
         qn_table_text(&table, workers_text(workers, queue->name, text));
         for (size_t j = 0; j < QN_COUNT_OF(states); j++) {
             qn_table_number(&table, queue->counts[states[j]]);
+            if (states[j] == QUERN_TASK_PENDING) {
+                qn_table_duration(&table, queue->latency_ms);
+            }
         }
-        qn_table_duration(&table, queue->latency_ms);
     }
     qn_table_print(&table);
     qn_table_finish(&table);

@@ -46,6 +46,13 @@ class TerminalTest(CliTest):
         self.assertIn("…", self.on_terminal("task", "list", columns=132))
         self.assertIn("x" * 300, self.ok("task", "list"))
 
+    def test_what_counts_is_seen_at_80_columns(self):
+        long = "a-queue-of-a-rather-long-name"
+        self.enqueue("t", "--queue", long)
+        self.assertIn("LATENCY", self.on_terminal("queue", "list").splitlines()[0])
+        page = self.on_terminal("doctor", env={"NO_COLOR": "1"})
+        self.assertIn(f"no live worker serves queue {long}\n", page)
+
     def test_a_huge_payload_makes_no_huge_table(self):
         self.enqueue("t", "ü" * 60_000)
         self.enqueue("t", "\u202e" * 30_000)
