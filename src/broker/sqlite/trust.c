@@ -3,11 +3,11 @@
  *
  * A file may come from anywhere, and others may write to it. A table of ours with another text
  * could hold a CHECK that calls functions, a generated column, or simply lack what our statements
- * rely on, so such a file is refused when it is opened. What the schema should be is not written
- * down a second time: our own statements make it in a database in memory, and both are compared
- * without comments, spaces and quotes. Objects of others are their own business, also triggers,
- * views and indexes on our tables: triggers and views are switched off for our connections
- * (conn.c), and `quern doctor` names them. */
+ * rely on, so such a file is refused when it is opened. What the schema should be our own statements
+ * make in a database in memory (schema_made; of an older version, the migrations), and both are
+ * compared without comments, spaces and quotes. Objects of others are their own business, also
+ * triggers, views and indexes on our tables: triggers and views are switched off for our
+ * connections (conn.c), and `quern doctor` names them. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "broker/sqlite/check.h"
 #include "broker/sqlite/open_sql.h"
+#include "broker/sqlite/schema_sql.h"
 #include "broker/sqlite/sqlite.h"
 
 #define FOREIGN_TEXT_SIZE 400
@@ -163,7 +164,11 @@ static quern_status open_expected(struct qn_conn *conn, int64_t version, quern_e
 {
     quern_status status = qn_conn_open(
         conn, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY, 0, err);
-    return status == QUERN_OK ? qn_sqlite_schema_make(conn, 0, version, err) : status;
+    if (status != QUERN_OK || version != QN_SQLITE_SCHEMA_VERSION) {
+        return status == QUERN_OK ? qn_sqlite_schema_make(conn, 0, version, err) : status;
+    }
+    status = qn_conn_exec(conn, sql_schema_made, err);
+    return status == QUERN_OK ? qn_conn_exec(conn, sql_schema_made_rest, err) : status;
 }
 
 static const struct object *find_object(const struct object *objects, const struct object *wanted)
