@@ -301,6 +301,8 @@ void qn_worker_tell_queues(struct quern_worker *worker);
 void *qn_listener_main(void *worker);
 
 /* steer.c */
+/* Logs what runs, if somebody has asked for it since. */
+void qn_steer_log_runs(struct quern_worker *worker);
 /* Until quern_worker_stop; QUERN_E_STATE: no slot was left for too long. */
 QUERN_NODISCARD quern_status qn_steer_until_stopped(struct quern_worker *worker, quern_error *err);
 /* Handlers that ignore their cancellation and still hold a thread. */

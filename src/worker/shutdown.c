@@ -91,6 +91,7 @@ static bool wait_for(struct quern_worker *worker, int64_t timeout_ms, struct goa
             now_mono_ns >= end_mono_ns) {
             return reached;
         }
+        qn_steer_log_runs(worker); /* who waits for a drain asks just then */
         int64_t left_ms = timeout_ms < 0 ? -1 : (end_mono_ns - now_mono_ns) / QN_NS_PER_MS;
         int64_t nap_ms = left_ms < 0 ? -1 : left_ms + 1;
         if (tells && now_mono_ns >= tell_at_mono_ns) {

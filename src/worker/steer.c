@@ -130,6 +130,13 @@ static void log_runs(struct quern_worker *worker)
     qn_free(noted);
 }
 
+void qn_steer_log_runs(struct quern_worker *worker)
+{
+    if (atomic_exchange(&worker->log_runs, false)) {
+        log_runs(worker);
+    }
+}
+
 /* --- Quiet ------------------------------------------------------------------------------- */
 
 /* Acts on a change of worker->quiet; *was: its value at the call before. */
@@ -231,9 +238,7 @@ quern_status qn_steer_until_stopped(struct quern_worker *worker, quern_error *er
     bool quiet = false;
     while (atomic_load(&worker->stops) == 0) {
         follow_quiet(worker, &quiet);
-        if (atomic_exchange(&worker->log_runs, false)) {
-            log_runs(worker);
-        }
+        qn_steer_log_runs(worker);
         int64_t pause_ms = qn_shortage_watch(worker);
         int64_t wait_ms = watch_stuck(worker, &stuck);
         if (wait_ms == 0) {

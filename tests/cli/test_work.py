@@ -320,6 +320,10 @@ class EndTest(CliTest):
         self.wait_until(lambda: f"id={task_id}" in self.read(worker.log_name), "it is named")
         self.assertIn("worker state", self.read(worker.log_name))
         worker.send_signal(signal.SIGTERM)
+        self.wait_until(lambda: "1 run left" in self.read(worker.log_name), "it drains")
+        worker.send_signal(signal.SIGUSR1)
+        self.wait_until(lambda: self.read(worker.log_name).count("worker state") == 2,
+                        "a worker that drains says what it waits for")
         self.assertEqual(self.stop(worker), 0)
 
     def test_tstp_takes_no_more_tasks(self):
