@@ -164,6 +164,14 @@ static void password_file_that_others_could_change_is_refused(void **state)
     assert_int_equal(chmod(path, 0620), 0);
     assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
     assert_non_null(strstr(err.text, "others may write to it"));
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(chmod(dir, 0777), 0);
+    assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+    assert_non_null(strstr(err.text, "every user may replace it"));
+    assert_int_equal(chmod(dir, 01777), 0);
+    assert_int_equal(read_target(url, &target, &err), QUERN_OK);
+    qn_link_target_finish(&target);
+    assert_int_equal(chmod(dir, 0700), 0);
     if (geteuid() == 0) {
         assert_int_equal(chown(path, 65534, (gid_t)-1), 0);
         assert_int_equal(chmod(path, 0600), 0);

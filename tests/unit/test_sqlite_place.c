@@ -90,6 +90,13 @@ static void file_of_a_group_is_allowed_and_said(void **state)
     assert_int_equal(chmod(place.dir, 0770), 0);
     assert_ok(qn_broker_facts(broker, keep_warning, warning, &err), err);
     assert_non_null(strstr(warning, "the directory of the database"));
+    assert_int_equal(chmod(place.dir, 0700), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(place.dir, SOMEBODY, (gid_t)-1), 0);
+        assert_ok(qn_broker_facts(broker, keep_warning, warning, &err), err);
+        assert_non_null(strstr(warning, "the directory of the database belongs to another user"));
+        assert_int_equal(chown(place.dir, 0, (gid_t)-1), 0);
+    }
     qn_broker_close(broker);
     qn_broker_close(lib_sqlite_open(place.path));
     lib_sqlite_remove(&place);

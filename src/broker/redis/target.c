@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -70,6 +71,18 @@ static const char *what_is_wrong(const struct stat *info)
     return NULL;
 }
 
+/* Whether anybody may put another file in its place. */
+static bool is_replaceable(const char *path)
+{
+    char directory[PATH_MAX];
+    struct stat info;
+    const char *slash = strrchr(path, '/');
+    int size = slash == NULL || slash == path ? 1 : (int)(slash - path);
+    (void)snprintf(directory, sizeof directory, "%.*s", size, slash == NULL ? "." : path);
+    return stat(directory, &info) == 0 && (info.st_mode & S_IWOTH) != 0 &&
+           (info.st_mode & S_ISVTX) == 0;
+}
+
 /* Reads at most size - 1 bytes of the file. NULL: done; else why not. */
 static const char *read_file(const char *path, char *out, size_t size)
 {
@@ -78,7 +91,10 @@ static const char *read_file(const char *path, char *out, size_t size)
     if (fd < 0) {
         return strerror(errno);
     }
-    const char *wrong = fstat(fd, &info) != 0 ? strerror(errno) : what_is_wrong(&info);
+    const char *wrong = fstat(fd, &info) != 0 ? strerror(errno)
+                        : is_replaceable(path)
+                            ? "every user may replace it; chmod o-w its directory"
+                            : what_is_wrong(&info);
     if (wrong != NULL) {
         (void)close(fd);
         return wrong;

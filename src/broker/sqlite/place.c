@@ -7,7 +7,7 @@
  * one such as /tmp is fine). The files that SQLite keeps beside it, and the directory of sockets,
  * are held to the same. Root is no exception: what root leaves beside a user's file would lock that
  * user out, and what a user has put there would run as root. `?trust_owner=1` says that the other
- * users are known; a group that may write is allowed, and said. */
+ * users are known; a group that may write is allowed, and said, and so is a directory of somebody else. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,12 +122,21 @@ bool qn_sqlite_place_warning(const struct qn_sqlite *self, char *out, size_t out
                        (unsigned long)info.st_gid);
         return true;
     }
-    if (stat(path, &directory) == 0 && WRITABLE_BY_GROUP(&directory) &&
-        (directory.st_mode & S_ISVTX) == 0) {
+    if (stat(path, &directory) != 0 || (directory.st_mode & S_ISVTX) != 0) {
+        return false; /* a sticky one, such as /tmp, is of the system */
+    }
+    if (WRITABLE_BY_GROUP(&directory)) {
         (void)snprintf(out, out_size,
                        "every user of the group %lu may write to the directory of the database, "
                        "and so replace it",
                        (unsigned long)directory.st_gid);
+        return true;
+    }
+    if (directory.st_uid != 0 && directory.st_uid != geteuid()) {
+        (void)snprintf(out, out_size,
+                       "the directory of the database belongs to another user (uid %lu), who can "
+                       "replace it",
+                       (unsigned long)directory.st_uid);
         return true;
     }
     return false;
