@@ -34,7 +34,8 @@ static struct qn_leased *charged_run(struct contract *c)
     contract_announce_as(c->broker, &far);
     assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
     assert_string_equal(run->task.id, "a");
-    contract_advance(c, 2000); /* the grace for its clock */
+    assert_int_equal(contract_recover(c, "default"), 0); /* its record is new: seen each second */
+    contract_advance(c, 2000);                           /* the grace for its clock */
     contract_lapse(c, "default");
     return run;
 }
