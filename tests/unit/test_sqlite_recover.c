@@ -180,6 +180,32 @@ static void delay_of_before_the_reboot_ends_by_the_wall_clock(void **state)
     scene_remove(&scene);
 }
 
+/* Somebody stands still with the lock, and nobody can prolong a lease. */
+static void who_lives_has_a_moment_after_a_long_lock(void **state)
+{
+    (void)state;
+    struct scene scene;
+    sqlite3 *other = NULL;
+    const char *queue = "default";
+    size_t count = 0;
+    quern_error err = {0};
+    scene_make(&scene, "");
+    struct qn_sqlite *self = qn_sqlite_of(scene.broker);
+    announce(&scene, "me", NULL);
+    lease(&scene, "me", "a");
+    atomic_store(&scene.broker->command_timeout_ms, 700);
+    assert_int_equal(sqlite3_open(scene.place.path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    atomic_fetch_add(&scene.clock.boot_ms, LEASE_MS + 1);
+    assert_int_equal(qn_broker_recover(scene.broker, &queue, 1, 100, NULL, NULL, &count, &err),
+                     QUERN_E_BUSY);
+    assert_int_equal(sqlite3_close(other), SQLITE_OK);
+    assert_int_equal(recover(&scene).count, 0);
+    atomic_store(&self->rest_until_mono_ns, 1); /* the moment is over */
+    assert_int_equal(recover(&scene).count, 1);
+    scene_remove(&scene);
+}
+
 static void pass(struct scene *scene, int64_t ms)
 {
     atomic_fetch_add(&scene->clock.wall_ms, ms);
@@ -275,6 +301,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(reboot_voids_the_leases_of_before),
     cmocka_unit_test(lease_of_a_vanished_worker_ends_with_its_boot),
     cmocka_unit_test(lease_taken_after_the_reboot_is_kept),
+    cmocka_unit_test(who_lives_has_a_moment_after_a_long_lock),
     cmocka_unit_test(delay_of_before_the_reboot_ends_by_the_wall_clock),
     cmocka_unit_test(shared_file_judges_other_hosts_by_their_heartbeat),
     cmocka_unit_test(worker_of_a_host_that_lives_is_charged_with_its_death),

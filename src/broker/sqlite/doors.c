@@ -17,6 +17,10 @@
 #include "broker/sqlite/doors_sql.h"
 #include "broker/sqlite/sqlite.h"
 
+#define LONG_WAIT_NS INT64_C(100000000) /* few transactions of ours take that long */
+#define REST_NS INT64_C(2000000000)     /* who lives prolongs its leases within it */
+#define REST_AGAIN_NS INT64_C(10000000000)
+
 bool qn_gate_enter(struct qn_gate *gate, bool urgent, int64_t timeout_ms)
 {
     pthread_mutex_lock(&gate->mutex);
@@ -66,9 +70,24 @@ static quern_status check_place(struct qn_sqlite *self, quern_error *err)
     return QUERN_OK;
 }
 
+/* Somebody kept the lock for long. Nobody could prolong a lease meanwhile, so all may look as if
+ * they were over: recovery gives those who live a moment for that. Where locks are slow all the
+ * time, only now and then. */
+static void note_wait(struct qn_sqlite *self, int64_t asked_mono_ns, quern_status status)
+{
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    int64_t until_mono_ns = atomic_load(&self->rest_until_mono_ns);
+    bool is_new =
+        until_mono_ns == 0 || now_mono_ns - until_mono_ns > REST_AGAIN_NS || status == QUERN_E_BUSY;
+    if (now_mono_ns - asked_mono_ns > LONG_WAIT_NS && is_new) {
+        atomic_store(&self->rest_until_mono_ns, now_mono_ns + REST_NS);
+    }
+}
+
 quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn **ret_conn,
                              quern_error *err)
 {
+    int64_t asked_mono_ns = qn_clock_mono_ns();
     if (!qn_gate_enter(&self->gate, urgent, self->base.command_timeout_ms)) {
         return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it",
                             self->path);
@@ -83,6 +102,7 @@ quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn
         qn_conn_limit(&self->writer, 0); /* waiting for locks has a limit of its own */
         struct qn_query begin = qn_query_start(&self->writer, sql_begin_write);
         status = qn_query_run(&begin, NULL, err);
+        note_wait(self, asked_mono_ns, status);
         qn_conn_limit(&self->writer, QN_SQLITE_STEP_MS_MAX);
     }
     if (status != QUERN_OK) {

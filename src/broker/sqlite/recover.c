@@ -7,6 +7,9 @@
  * lease is over. What had started is charged with the death of its worker (worker_death.c), unless
  * nobody is to blame: the worker was leaving, or it is alive, and only its lease is over.
  *
+ * Where somebody has kept the lock for long, nobody could prolong a lease: then only those of dead
+ * workers end, for a moment (note_wait in doors.c).
+ *
  * Leases are on the clock of this boot. After a reboot the first call finds another boot id in
  * quern_meta and voids all that workers of this boot do not hold; nobody is charged with that.
  * Where several hosts share the file, see judge.c. */
@@ -309,7 +312,8 @@ static quern_status end_leases(struct recovering *recovering, const char *const 
     if (status == QUERN_OK) {
         status = end_dead_workers(recovering, queues, queue_count, err);
     }
-    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
+    bool rests = qn_clock_mono_ns() < atomic_load(&recovering->self->rest_until_mono_ns);
+    for (size_t i = 0; status == QUERN_OK && i < queue_count && !rests; i++) {
         struct qn_ledger_queue *queue = NULL;
         status = qn_ledger_queue(&recovering->ledger, queues[i], &queue, err);
         if (status == QUERN_OK) {

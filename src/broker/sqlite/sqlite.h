@@ -103,9 +103,10 @@ struct qn_sqlite {
     bool clock_seen;         /* by prune */
     struct qn_heard heard;   /* workers on other hosts; by recover */
     int64_t clock_offset_ms; /* wall clock minus boot clock */
-    int64_t clock_jumped_at_ms;        /* when that changed by much; boot clock */
-    _Atomic int64_t dated_shift_ms;    /* redate.c: with it all delays were dated rightly */
-    _Atomic int64_t redate_at_mono_ns; /* when to look at that again */
+    int64_t clock_jumped_at_ms;         /* when that changed by much; boot clock */
+    _Atomic int64_t rest_until_mono_ns; /* doors.c: until then no lease that is over is ended */
+    _Atomic int64_t dated_shift_ms;     /* redate.c: with it all delays were dated rightly */
+    _Atomic int64_t redate_at_mono_ns;  /* when to look at that again */
     struct qn_syncer syncer;
     struct qn_waiter waiter;
     struct qn_roster roster;
