@@ -122,7 +122,8 @@ if command -v luacheck >/dev/null; then
     printf -- '-- include: lib_greet.lua\nlocal unused = 1\nreturn gret(KEYS[1])\n' \
         >"$root/tree/src/broker/redis/slip.lua"
     printf 'return redis.call(\n' >"$root/tree/src/broker/redis/broken.lua"
-    names check_lua src/broker/redis/slip.lua:2: "src/broker/redis/slip.lua:3: accessing undefined" \
+    names check_lua src/broker/redis/slip.lua:2: \
+        "src/broker/redis/slip.lua:3: accessing undefined" \
         src/broker/redis/broken.lua:
 fi
 
