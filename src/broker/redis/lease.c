@@ -215,10 +215,9 @@ static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
     }
     struct qn_leased *run = NULL;
     quern_error why;
-    quern_status status = qn_error_set(&why, QUERN_E_CORRUPT, "its id holds a NUL byte");
-    if (memchr(found->id, '\0', found->id_size) == NULL) {
-        status = read_run(talk, taking, found, &run, &why);
-    }
+    bool has_nul = memchr(found->id, '\0', found->id_size) != NULL;
+    quern_status status = has_nul ? qn_error_set(&why, QUERN_E_CORRUPT, "its id holds a NUL byte")
+                                  : read_run(talk, taking, found, &run, &why);
     if (status == QUERN_OK) {
         sort_in(taking, run, found->now_ms);
     } else if (status == QUERN_E_CORRUPT) {
