@@ -2,8 +2,9 @@
 /* work_signal.c - hands signals to the worker.
  *
  * A handler has no argument, so the worker it steers is a static of the program. It is set
- * before the handlers are installed and cleared after they are removed; what is called of the
- * worker is async-signal-safe. HUP and QUIT that were ignored when the program was started (nohup)
+ * before the handlers are installed and cleared when it ends; what is called of the worker is
+ * async-signal-safe. The handlers of signals that end nothing stay until the process is gone: without
+ * them USR1 would kill it, and TSTP stop it. HUP and QUIT that were ignored when the program was started (nohup)
  * stay ignored. */
 #include "cli/work_signal.h"
 
@@ -158,7 +159,7 @@ void qn_work_signal_stop(void)
 {
     for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
         int number = signals[i].number;
-        if (number != SIGPIPE && !is_ignored(number)) {
+        if (signals[i].handler == on_stop && !is_ignored(number)) {
             install(number, SIG_DFL);
         }
     }

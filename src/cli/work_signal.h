@@ -16,7 +16,9 @@ void qn_work_signal_reload_end(void); /* before the log is finished */
 /* TSTP, CONT and USR1 do no harm until there is a worker for them. */
 void qn_work_signal_await(void);
 void qn_work_signal_start(quern_worker *worker);
-void qn_work_signal_stop(void); /* before the worker is freed */
+/* Before the worker is freed. Signals that would have stopped it end the process from now on; the
+ * others do nothing. */
+void qn_work_signal_stop(void);
 /* The signals that end a program that still waits for its broker. */
 void qn_work_signal_ends(sigset_t *ret_set);
 

@@ -6,9 +6,10 @@ import json
 import os
 import resource
 import signal
+import time
 
 import lib_cli
-from lib_cli import CliTest, EXIT_USAGE, only
+from lib_cli import CliTest, DEADLINE_S, EXIT_USAGE, only
 
 
 def alive(pid):
@@ -325,6 +326,20 @@ class EndTest(CliTest):
         self.wait_until(lambda: self.read(worker.log_name).count("worker state") == 2,
                         "a worker that drains says what it waits for")
         self.assertEqual(self.stop(worker), 0)
+
+    def test_signals_that_end_nothing_do_no_harm_until_the_process_is_gone(self):
+        self.ok("db", "init")
+        # The search for leaks at the end stops all threads, and never ends under such a rain.
+        self.env["ASAN_OPTIONS"] = self.env.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+        worker = self.start("work", "--exec", "t=true")
+        self.wait_until(lambda: self.json("worker", "list"), "the worker has announced itself")
+        worker.send_signal(signal.SIGTERM)
+        ends = time.monotonic() + DEADLINE_S
+        while worker.poll() is None and time.monotonic() < ends:
+            for number in (signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT):
+                worker.send_signal(number)
+            time.sleep(0.0005)  # it wants to get on meanwhile
+        self.assertEqual(self.end(worker), 0)
 
     def test_tstp_takes_no_more_tasks(self):
         self.ok("db", "init")
