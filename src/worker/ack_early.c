@@ -65,8 +65,10 @@ static enum ack confirm(struct quern_worker *worker, struct quern_run *run)
 
 bool qn_ack_early(struct quern_worker *worker, struct quern_run *run)
 {
-    set_acked(worker, run, true, false); /* the keeper must not miss its lease */
     (void)pthread_mutex_lock(&worker->ack_mutex);
+    /* From here on its lease is not prolonged, and not missed when it is gone. Not sooner: whoever
+     * waits for the mutex, behind others that get no answer, may wait longer than a lease. */
+    set_acked(worker, run, true, false);
     worker->ack_stamp.sequence++;
     enum ack ack = confirm(worker, run);
     (void)pthread_mutex_unlock(&worker->ack_mutex);
