@@ -165,7 +165,8 @@ bool qn_str_has_bidi(const char *text)
 {
     while (*text != '\0') {
         uint32_t code = 0;
-        size_t size = qn_utf8_at(text, &code);
+        bool is_ascii = (unsigned char)*text < 0x80; /* as no mark is */
+        size_t size = is_ascii ? 1 : qn_utf8_at(text, &code);
         if (size > 0 && is_bidi_mark(code)) {
             return true;
         }
