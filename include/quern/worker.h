@@ -90,12 +90,12 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
 /* Runs tasks until quern_worker_stop or, with drain, until the queues are empty; or until it was
  * stuck for stuck_timeout_ms. Waits for the broker first, as it does when that goes away later:
  * until it is there, or until quern_worker_stop; with no_wait it returns QUERN_E_CONNECT (a full
- * disk: QUERN_E_FULL, a locked file: QUERN_E_BUSY) instead of waiting at the start. Returns QUERN_OK after a clean stop;
- * QUERN_E_TIMEOUT means one thing only: handlers were still running at the end (after
- * shutdown_timeout_ms), their tasks were given back, their threads still use the worker, so the
- * process should exit and not free it. A file that was removed, replaced or damaged under the
- * worker ends it with QUERN_E_CONNECT or QUERN_E_CORRUPT, so that its supervisor starts it again.
- */
+ * disk: QUERN_E_FULL, a locked file: QUERN_E_BUSY) instead of waiting at the start. Returns
+ * QUERN_OK after a clean stop; QUERN_E_TIMEOUT means one thing only: handlers were still running at
+ * the end (after shutdown_timeout_ms), their tasks were given back, their threads still use the
+ * worker, so the process should exit and not free it. A file that was removed, replaced or damaged
+ * under the worker ends it with QUERN_E_CONNECT or QUERN_E_CORRUPT, so that its supervisor starts
+ * it again. */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
 /* Any thread; async-signal-safe. The first call drains: stops fetching, lets runs finish within

@@ -10,8 +10,8 @@
 #include "task/task.h"
 #include "worker/internal.h"
 
-/* Its history is the least that tells whether there is a queue: listing all queues counts their tasks,
- * of which there may be millions. */
+/* Its history is the least that tells whether there is a queue: listing all queues counts their
+ * tasks, of which there may be millions. */
 static quern_status look_for(struct quern_worker *worker, size_t i, quern_error *err)
 {
     quern_day today;

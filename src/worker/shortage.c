@@ -50,7 +50,8 @@ static void note_refusal(struct quern_worker *worker, const struct quern_run *ru
 }
 
 /* A command that was started before the latest refusal says nothing of what can be started now; one
- * that was started since the last pause says that some can, so pauses begin at the shortest again. */
+ * that was started since the last pause says that some can, so pauses begin at the shortest
+ * again. */
 static void note_start(struct quern_worker *worker, const struct quern_run *run)
 {
     struct qn_shortage *shortage = &worker->shortage;

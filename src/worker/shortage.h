@@ -2,9 +2,9 @@
 /* shortage.h - the system refuses processes or descriptors for commands.
  *
  * That is no fault of any task: its run is given back, nothing is counted, and fetching pauses for
- * 100 ms, then twice as long each time, up to 10 s, until a command can be started again: also where
- * the system allows some, but fewer than there are slots. It is said when it begins, each minute,
- * and when it is over. */
+ * 100 ms, then twice as long each time, up to 10 s, until a command can be started again: also
+ * where the system allows some, but fewer than there are slots. It is said when it begins, each
+ * minute, and when it is over. */
 #ifndef QN_WORKER_SHORTAGE_H
 #define QN_WORKER_SHORTAGE_H
 

@@ -407,7 +407,7 @@ static void runs_that_end_meanwhile_hide_no_lease_of_a_dead_worker(struct contra
     }
 }
 
-/* It was sent before the worker died, and carried out when all that was known to be its had ended. */
+/* It was sent before the worker died, and carried out when all that was known of it had ended. */
 static void lease_that_came_too_late_for_a_dead_worker_is_ended_at_once(struct contract *c)
 {
     const struct contract_worker dead = {.id = "dead", .is_dead = true};
