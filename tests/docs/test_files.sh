@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every file that the documentation names exists: relative links, and words in backquotes that look
 # like paths of this repository (a folder of ours first, or the name of a source file alone). So
-# do the tests that a recipe names.
+# do the tests that a recipe names. Patterns of --exec are such as serve something.
 set -eu
 cd "$QUERN_SOURCE"
 exec python3 - <<'END'
@@ -27,6 +27,10 @@ for document in documents:
         # What a recipe runs: a test program, or a test of CTest.
         for net, word in re.findall(r"(?:/|-R )(unit|contract|fault)[._]([a-z_]+)", line):
             names.append((pathlib.Path("."), f"tests/{net}/test_{word}.c"))
+        # A pattern is the beginning of types: with a star at its end it serves nothing.
+        for pattern in re.findall(r"--exec '([^'=]+\*)=", line):
+            print(f"{document}:{number}: --exec {pattern!r} serves types with that star only")
+            failed += 1
         for folder, name in names:
             checked += 1
             # `src/base/arena.{c,h}` and `tests/unit/test_NAME.c` name several.
