@@ -7,7 +7,8 @@
  * one such as /tmp is fine). The files that SQLite keeps beside it, and the directory of sockets,
  * are held to the same. Root is no exception: what root leaves beside a user's file would lock that
  * user out, and what a user has put there would run as root. `?trust_owner=1` says that the other
- * users are known; a group that may write is allowed, and said, and so is a directory of somebody else. */
+ * users are known; a group that may write is allowed, and said, and so is a directory of somebody
+ * else. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
