@@ -157,13 +157,75 @@ local function begin(i, prefix)
         seen = {}, held = {'', '', '', ''}, held_count = 3, is_read = false}
 end
 
--- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
 local late_left, bytes_left = 128, 8388608 -- QN_BATCH_MAX, QN_BATCH_BYTES_MAX
 local unnoted = nil -- a queue with charged tasks of which nobody has noted that there are any
+
+-- Looks at tasks at the head of `pending`: `heads[k]` is the one at place `first` - k, so from the
+-- end on. Returns how many may be leased, and the last k that was looked at.
+local function sort_out(i, heads, first)
+    local try, prefix, queue, found = redis.pcall, KEYS[i], queues[i], 0
+    local task_prefix = prefix .. 't:'
+    local ids, names, sinces, held = queue.ids, queue.names, queue.sinces, queue.held
+    local seen, count, held_count, cut = queue.seen, queue.count, queue.held_count, queue.cut
+    local last = 1
+    for k = #heads, 1, -1 do
+        local id = heads[k]
+        local name = task_prefix .. id
+        local f = try('HMGET', name, 'msg', 'state', 'pending_since', 'quern_opts',
+            'quern_past')
+        local message, state, since, opts, past = f[1], f[2], f[3], f[4], f[5]
+        local is_late, charges
+        if opts or past then
+            is_late, charges, since = look_closer(opts, past, since)
+        end
+        if not message or seen[name] or
+            -- bug GHOST_LEASED: if seen[name] or
+            state ~= 'pending' and state and is_elsewhere(prefix, id, state) then
+            cut = first - k
+        elseif charges and not rare then
+            last, unnoted = k + 1, i
+            break
+        elseif charges and not rare.admit(charges) then
+            queue.passed = queue.passed or {}
+            -- bug CHARGED_NOT_OVERTAKEN: do break end
+            queue.passed[#queue.passed + 1] = {at = first - k, id = id, charges = charges,
+                since = since}
+        else
+            count, cut, held_count = count + 1, first - k, held_count + 1
+            ids[count + 4], names[count], sinces[count] = id, name, since
+            held[held_count], seen[name] = message, true
+            bytes_left = bytes_left - #message
+            if is_late then
+                late_left = late_left - 1
+            else
+                found = found + 1
+            end
+            if opts or past or not state or not since or #since ~= 19 then
+                since = string.match(since or '', '^%d+$') or '0'
+                sinces[count] = since_text(since)
+                queue.odd = queue.odd or {}
+                queue.odd[count] = {late = is_late, since = since, charges = charges,
+                    may_have_run = not f[3] or not state}
+                if opts or past then
+                    held[held_count + 1] = is_late and 3 or 2
+                    held[held_count + 2] = (opts or '') .. ';' .. (past or '')
+                    held_count = held_count + 2
+                end
+            end
+            if bytes_left <= 0 then
+                last = k
+                break
+            end
+        end
+    end
+    queue.cut, queue.count, queue.held_count = cut, count, held_count
+    return found, last
+end
+
+-- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
 local function read(i, want)
     local READ_MAX = 512
     local try, prefix, queue, found = redis.pcall, KEYS[i], queues[i], 0
-    local task_prefix = prefix .. 't:'
     if rare and queue == nil and want > 0 then
         queue = rare.open(i, begin, want)
         queues[i] = queue
@@ -192,60 +254,9 @@ local function read(i, want)
         if not queue then
             return found
         end
-        local ids, names, sinces, held = queue.ids, queue.names, queue.sinces, queue.held
-        local seen, count, held_count, cut = queue.seen, queue.count, queue.held_count, queue.cut
-        local first, last = before + #heads + 1, 1
-        for k = #heads, 1, -1 do
-            local id = heads[k]
-            local name = task_prefix .. id
-            local f = try('HMGET', name, 'msg', 'state', 'pending_since', 'quern_opts',
-                'quern_past')
-            local message, state, since, opts, past = f[1], f[2], f[3], f[4], f[5]
-            local is_late, charges
-            if opts or past then
-                is_late, charges, since = look_closer(opts, past, since)
-            end
-            if not message or seen[name] or
-                -- bug GHOST_LEASED: if seen[name] or
-                state ~= 'pending' and state and is_elsewhere(prefix, id, state) then
-                cut = first - k
-            elseif charges and not rare then
-                last, unnoted = k + 1, i
-                break
-            elseif charges and not rare.admit(charges) then
-                queue.passed = queue.passed or {}
-                -- bug CHARGED_NOT_OVERTAKEN: do break end
-                queue.passed[#queue.passed + 1] = {at = first - k, id = id, charges = charges,
-                    since = since}
-            else
-                count, cut, held_count = count + 1, first - k, held_count + 1
-                ids[count + 4], names[count], sinces[count] = id, name, since
-                held[held_count], seen[name] = message, true
-                bytes_left = bytes_left - #message
-                if is_late then
-                    late_left = late_left - 1
-                else
-                    found = found + 1
-                end
-                if opts or past or not state or not since or #since ~= 19 then
-                    since = string.match(since or '', '^%d+$') or '0'
-                    sinces[count] = since_text(since)
-                    queue.odd = queue.odd or {}
-                    queue.odd[count] = {late = is_late, since = since, charges = charges,
-                        may_have_run = not f[3] or not state}
-                    if opts or past then
-                        held[held_count + 1] = is_late and 3 or 2
-                        held[held_count + 2] = (opts or '') .. ';' .. (past or '')
-                        held_count = held_count + 2
-                    end
-                end
-                if bytes_left <= 0 then
-                    last = k
-                    break
-                end
-            end
-        end
-        queue.cut, queue.count, queue.held_count = cut, count, held_count
+        local first = before + #heads + 1
+        local more, last = sort_out(i, heads, first)
+        found = found + more
         queue.read = first - last - queue.skip
         queue.is_read = queue.read >= READ_MAX
         queue.empty = #heads < n or queue.is_read
