@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* work_signal.c - hands signals to the worker.
  *
- * A handler has no argument, so the worker it steers is a static of the program. It is set
- * before the handlers are installed and cleared when it ends; what is called of the worker is
- * async-signal-safe. The handlers of signals that end nothing stay until the process is gone: without
- * them USR1 would kill it, and TSTP stop it. HUP and QUIT that were ignored when the program was started (nohup)
- * stay ignored. */
+ * A handler has no argument, so the worker it steers is a static of the program. It is set before
+ * the handlers are installed and cleared when it ends; what is called of the worker is
+ * async-signal-safe. The handlers of signals that end nothing stay until the process is gone:
+ * without them USR1 would kill it, and TSTP stop it. HUP and QUIT that were ignored when the
+ * program was started (nohup) stay ignored. */
 #include "cli/work_signal.h"
 
 #include <errno.h>
