@@ -3,10 +3,10 @@
  *
  * A file may come from anywhere, and others may write to it. A table of ours with another text
  * could hold a CHECK that calls functions, a generated column, or simply lack what our statements
- * rely on, so such a file is refused when it is opened. What the schema should be our own statements
- * make in a database in memory (schema_made; of an older version, the migrations), and both are
- * compared without comments, spaces and quotes. Objects of others are their own business, also
- * triggers, views and indexes on our tables: triggers and views are switched off for our
+ * rely on, so such a file is refused when it is opened. What the schema should be our own
+ * statements make in a database in memory (schema_made; of an older version, the migrations), and
+ * both are compared without comments, spaces and quotes. Objects of others are their own business,
+ * also triggers, views and indexes on our tables: triggers and views are switched off for our
  * connections (conn.c), and `quern doctor` names them. */
 #include <ctype.h>
 #include <stdio.h>
