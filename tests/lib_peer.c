@@ -4,6 +4,8 @@
  * answers keep their order; what it says unasked (a listener's news) is passed on as it comes. */
 #include "lib_peer.h"
 
+#include "lib_listener.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,7 +14,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define PAIRS_MAX 32
@@ -40,9 +41,7 @@ struct peer {
     char dir[TEST_DIR_SIZE];
     char url[TEST_DIR_SIZE + 64];
     char server_path[TEST_DIR_SIZE + 16]; /* "": none */
-    int listen_fd;
-    int stop_fds[2];
-    pthread_t thread;
+    struct test_listener listener;
     pthread_mutex_t mutex; /* guards the rules */
     struct peer_rule rules[RULES_MAX];
     size_t rule_count;
@@ -223,14 +222,12 @@ static bool serve(struct peer *peer, struct pair *pair)
 
 static void accept_client(struct peer *peer)
 {
-    int client_fd = accept4(peer->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int client_fd = accept4(peer->listener.listen_fd, NULL, NULL, SOCK_CLOEXEC);
     int server_fd = -1;
     bool connected = client_fd >= 0;
     if (connected && peer->server_path[0] != '\0') {
-        struct sockaddr_un address = {.sun_family = AF_UNIX};
-        (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", peer->server_path);
-        server_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        connected = connect(server_fd, (struct sockaddr *)(void *)&address, sizeof address) == 0;
+        server_fd = test_listener_connect(peer->server_path);
+        connected = server_fd >= 0;
     }
     struct pair pair = {.client_fd = client_fd, .server_fd = server_fd};
     for (size_t i = 0; connected && i < PAIRS_MAX; i++) {
@@ -262,8 +259,9 @@ static void *serve_all(void *argument)
 {
     struct peer *peer = argument;
     for (;;) {
-        struct pollfd fds[2 + 2 * PAIRS_MAX] = {{.fd = peer->stop_fds[0], .events = POLLIN},
-                                                {.fd = peer->listen_fd, .events = POLLIN}};
+        struct pollfd fds[2 + 2 * PAIRS_MAX] = {
+            {.fd = peer->listener.stop_fds[0], .events = POLLIN},
+            {.fd = peer->listener.listen_fd, .events = POLLIN}};
         bool talking = false;
         for (size_t i = 0; i < PAIRS_MAX; i++) {
             struct pair *pair = &peer->pairs[i];
@@ -298,29 +296,21 @@ struct peer *peer_start(const struct test_redis *redis, const char *user)
     for (size_t i = 0; i < PAIRS_MAX; i++) {
         peer->pairs[i] = (struct pair){.client_fd = -1, .server_fd = -1};
     }
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s/peer", peer->dir);
-    peer->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(peer->listen_fd, (struct sockaddr *)(void *)&address, sizeof address), 0);
-    assert_int_equal(listen(peer->listen_fd, PAIRS_MAX), 0);
-    assert_int_equal(pipe(peer->stop_fds), 0);
+    char path[TEST_DIR_SIZE + 8];
+    (void)snprintf(path, sizeof path, "%s/peer", peer->dir);
     (void)pthread_mutex_init(&peer->mutex, NULL);
-    assert_int_equal(pthread_create(&peer->thread, NULL, serve_all, peer), 0);
+    test_listener_start(&peer->listener, path, serve_all, peer);
     return peer;
 }
 
 void peer_stop(struct peer *peer)
 {
-    assert_int_equal(write(peer->stop_fds[1], "", 1), 1);
-    assert_int_equal(pthread_join(peer->thread, NULL), 0);
+    test_listener_stop(&peer->listener);
     for (size_t i = 0; i < PAIRS_MAX; i++) {
         if (peer->pairs[i].client_fd >= 0) {
             hang_up(&peer->pairs[i]);
         }
     }
-    (void)close(peer->stop_fds[0]);
-    (void)close(peer->stop_fds[1]);
-    (void)close(peer->listen_fd);
     (void)pthread_mutex_destroy(&peer->mutex);
     test_dir_remove(peer->dir);
     free(peer);

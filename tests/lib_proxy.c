@@ -6,13 +6,14 @@
  * is known to have executed it. */
 #include "lib_proxy.h"
 
+#include "lib_listener.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/random.h"
@@ -33,9 +34,7 @@ struct test_proxy {
     char path[TEST_DIR_SIZE + 32];
     char url[TEST_DIR_SIZE + 64];
     char server_path[TEST_DIR_SIZE + 16];
-    int listen_fd;
-    int stop_fds[2];
-    pthread_t thread;
+    struct test_listener listener;
     struct qn_random random;
     struct pair pairs[PAIRS_MAX];
     char piece[PIECE_SIZE];
@@ -43,13 +42,6 @@ struct test_proxy {
     _Atomic int64_t delay_ms_max;
     _Atomic size_t counts[TEST_CUT_COUNT];
 };
-
-static struct sockaddr_un address_of(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    return address;
-}
 
 static void hang_up(struct pair *pair)
 {
@@ -60,11 +52,9 @@ static void hang_up(struct pair *pair)
 
 static void accept_client(struct test_proxy *proxy)
 {
-    int client_fd = accept4(proxy->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    int server_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_un address = address_of(proxy->server_path);
-    bool connected = client_fd >= 0 && server_fd >= 0 &&
-                     connect(server_fd, (struct sockaddr *)&address, sizeof address) == 0;
+    int client_fd = accept4(proxy->listener.listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int server_fd = test_listener_connect(proxy->server_path);
+    bool connected = client_fd >= 0 && server_fd >= 0;
     for (size_t i = 0; connected && i < PAIRS_MAX; i++) {
         if (proxy->pairs[i].client_fd < 0) {
             proxy->pairs[i] = (struct pair){.client_fd = client_fd, .server_fd = server_fd};
@@ -160,8 +150,9 @@ static void *move_all(void *argument)
     struct test_proxy *proxy = argument;
     for (;;) {
         int timeout_ms = -1;
-        struct pollfd fds[2 + 2 * PAIRS_MAX] = {{.fd = proxy->stop_fds[0], .events = POLLIN},
-                                                {.fd = proxy->listen_fd, .events = POLLIN}};
+        struct pollfd fds[2 + 2 * PAIRS_MAX] = {
+            {.fd = proxy->listener.stop_fds[0], .events = POLLIN},
+            {.fd = proxy->listener.listen_fd, .events = POLLIN}};
         for (size_t i = 0; i < PAIRS_MAX; i++) {
             fds[2 + 2 * i] = (struct pollfd){.fd = proxy->pairs[i].client_fd, .events = POLLIN};
             bool held = proxy->pairs[i].held_until_ms > test_now_ms();
@@ -199,28 +190,18 @@ struct test_proxy *test_proxy_start(const struct test_redis *redis, uint64_t see
     for (size_t i = 0; i < PAIRS_MAX; i++) {
         proxy->pairs[i] = (struct pair){.client_fd = -1, .server_fd = -1};
     }
-    struct sockaddr_un address = address_of(proxy->path);
-    (void)unlink(proxy->path);
-    proxy->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(proxy->listen_fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(proxy->listen_fd, PAIRS_MAX), 0);
-    assert_int_equal(pipe(proxy->stop_fds), 0);
-    assert_int_equal(pthread_create(&proxy->thread, NULL, move_all, proxy), 0);
+    test_listener_start(&proxy->listener, proxy->path, move_all, proxy);
     return proxy;
 }
 
 void test_proxy_stop(struct test_proxy *proxy)
 {
-    assert_int_equal(write(proxy->stop_fds[1], "", 1), 1);
-    assert_int_equal(pthread_join(proxy->thread, NULL), 0);
+    test_listener_stop(&proxy->listener);
     for (size_t i = 0; i < PAIRS_MAX; i++) {
         if (proxy->pairs[i].client_fd >= 0) {
             hang_up(&proxy->pairs[i]);
         }
     }
-    (void)close(proxy->stop_fds[0]);
-    (void)close(proxy->stop_fds[1]);
-    (void)close(proxy->listen_fd);
     (void)unlink(proxy->path);
     free(proxy);
 }

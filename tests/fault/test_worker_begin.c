@@ -8,15 +8,22 @@
 /* A lease of 1 s lets a call give up after a third of a second. */
 static const quern_worker_options short_lease = {.concurrency = 2, .lease_ms = 1000};
 
+/* A worker that waits for its broker, and a task for that. */
+static struct stage *start_blocked(struct stage_worker *worker)
+{
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "a", "done");
+    test_place_block(&stage->place);
+    stage_start(stage, worker, &short_lease);
+    stage_wait_log(stage, "broker does not answer");
+    return stage;
+}
+
 static void a_worker_that_starts_while_its_broker_is_busy_waits(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
     struct stage_worker worker;
-    stage_put(stage, "a", "done");
-    test_place_block(&stage->place);
-    stage_start(stage, &worker, &short_lease);
-    stage_wait_log(stage, "broker does not answer");
+    struct stage *stage = start_blocked(&worker);
     test_place_unblock(&stage->place);
     stage_wait_state(stage, "a", 0);
     stage_wait_log(stage, "broker answers again");
@@ -27,12 +34,8 @@ static void a_worker_that_starts_while_its_broker_is_busy_waits(void **state)
 static void a_worker_that_waits_for_its_broker_can_be_stopped(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
     struct stage_worker worker;
-    stage_put(stage, "a", "done");
-    test_place_block(&stage->place);
-    stage_start(stage, &worker, &short_lease);
-    stage_wait_log(stage, "broker does not answer");
+    struct stage *stage = start_blocked(&worker);
     stage_stop(&worker); /* a clean end: nothing was begun */
     test_place_unblock(&stage->place);
     assert_int_equal(stage_state(stage, "a"), QUERN_TASK_PENDING);

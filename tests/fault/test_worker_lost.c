@@ -48,6 +48,14 @@ static struct stage *open_stage(void)
     return stage_new(false);
 }
 
+/* Returns when it has run a task. */
+static void start_and_serve(struct stage *stage, struct stage_worker *worker)
+{
+    stage_start(stage, worker, NULL);
+    stage_put(stage, "a", "done");
+    stage_wait_state(stage, "a", 0);
+}
+
 static const char *path_of(const struct stage *stage)
 {
     return stage->place.url + strlen("sqlite://");
@@ -80,9 +88,7 @@ static void a_worker_whose_file_is_replaced_ends(void **state)
     (void)snprintf(other, sizeof other, "%s.other", path_of(stage));
     assert_ok(quern_client_open(other, NULL, &client, &error), error);
     quern_client_free(client);
-    stage_start(stage, &worker, NULL);
-    stage_put(stage, "a", "done");
-    stage_wait_state(stage, "a", 0);
+    start_and_serve(stage, &worker);
     assert_int_equal(rename(other, path_of(stage)), 0);
     assert_int_equal(stage_join(&worker), QUERN_E_CONNECT);
     assert_non_null(strstr(worker.error.text, "replaced"));
@@ -94,9 +100,7 @@ static void a_worker_whose_file_is_damaged_ends(void **state)
     (void)state;
     struct stage *stage = open_stage();
     struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_put(stage, "a", "done");
-    stage_wait_state(stage, "a", 0);
+    start_and_serve(stage, &worker);
     atomic_store(&reads_garbage, true);
     stage_put(stage, "b", "done");
     assert_int_equal(stage_join(&worker), QUERN_E_CORRUPT);
@@ -152,9 +156,7 @@ static void idle_workers_end_whatever_is_done_to_their_files(void **state)
     struct stage_worker workers[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
         stages[i] = open_stage();
-        stage_start(stages[i], &workers[i], NULL);
-        stage_put(stages[i], "a", "done");
-        stage_wait_state(stages[i], "a", 0);
+        start_and_serve(stages[i], &workers[i]);
         cases[i].harm(path_of(stages[i]));
     }
     for (size_t i = 0; i < COUNT; i++) {
@@ -169,9 +171,7 @@ static void a_file_that_was_damaged_for_a_moment_does_not_end_its_worker(void **
     (void)state;
     struct stage *stage = open_stage();
     struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_put(stage, "a", "done");
-    stage_wait_state(stage, "a", 0);
+    start_and_serve(stage, &worker);
     atomic_store(&reads_garbage, true);
     stage_put(stage, "b", "done");
     stage_wait_log(stage, "broker does not answer");

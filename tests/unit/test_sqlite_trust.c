@@ -59,19 +59,25 @@ static void words_hidden_in_quoted_names_are_no_comments(void **state)
         "the table quern_session is not as quern made it");
 }
 
+/* The broker of a file that somebody has changed since it was made. */
+static struct qn_broker *open_changed(struct lib_sqlite *place, const char *sql)
+{
+    lib_sqlite_make(place);
+    qn_broker_close(lib_sqlite_open(place->path));
+    lib_sqlite_exec(place->path, sql);
+    return lib_sqlite_open(place->path);
+}
+
 static void comments_spaces_and_quotes_make_no_other_table(void **state)
 {
     (void)state;
     struct lib_sqlite place;
     quern_error err = {0};
-    lib_sqlite_make(&place);
-    qn_broker_close(lib_sqlite_open(place.path));
-    lib_sqlite_exec(place.path,
-                    "DROP TABLE quern_lock; CREATE TABLE \"quern_lock\" (\"key\" TEXT PRIMARY KEY,"
-                    " -- a word\n [queue] INTEGER NOT NULL,id TEXT NOT\tNULL,/* and another */"
-                    "until_ms INTEGER NOT NULL)STRICT,WITHOUT ROWID;"
-                    "CREATE INDEX quern_lock_until ON quern_lock(until_ms)");
-    struct qn_broker *broker = lib_sqlite_open(place.path);
+    struct qn_broker *broker = open_changed(
+        &place, "DROP TABLE quern_lock; CREATE TABLE \"quern_lock\" (\"key\" TEXT PRIMARY KEY,"
+                " -- a word\n [queue] INTEGER NOT NULL,id TEXT NOT\tNULL,/* and another */"
+                "until_ms INTEGER NOT NULL)STRICT,WITHOUT ROWID;"
+                "CREATE INDEX quern_lock_until ON quern_lock(until_ms)");
     assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
     qn_broker_close(broker);
     lib_sqlite_remove(&place);
@@ -82,16 +88,13 @@ static void triggers_of_others_do_not_run(void **state)
     (void)state;
     struct lib_sqlite place;
     quern_error err = {0};
-    lib_sqlite_make(&place);
-    qn_broker_close(lib_sqlite_open(place.path));
-    lib_sqlite_exec(place.path,
-                    "CREATE TABLE book (id TEXT);"
-                    "CREATE TRIGGER spy AFTER INSERT ON quern_task BEGIN"
-                    " INSERT INTO book VALUES (new.id); END;"
-                    "CREATE TRIGGER eater BEFORE INSERT ON quern_task WHEN new.id = 'b' BEGIN"
-                    " SELECT raise(IGNORE); END;"
-                    "CREATE VIEW quern_report AS SELECT * FROM quern_task");
-    struct qn_broker *broker = lib_sqlite_open(place.path);
+    struct qn_broker *broker = open_changed(
+        &place, "CREATE TABLE book (id TEXT);"
+                "CREATE TRIGGER spy AFTER INSERT ON quern_task BEGIN"
+                " INSERT INTO book VALUES (new.id); END;"
+                "CREATE TRIGGER eater BEFORE INSERT ON quern_task WHEN new.id = 'b' BEGIN"
+                " SELECT raise(IGNORE); END;"
+                "CREATE VIEW quern_report AS SELECT * FROM quern_task");
     assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
     assert_ok(lib_sqlite_enqueue(broker, "b", &err), err);
     assert_int_equal(lib_sqlite_ask(place.path, "SELECT count(*) FROM book"), 0);
