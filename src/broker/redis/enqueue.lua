@@ -32,6 +32,25 @@ local now_s, now_us = now[1], now[2]
 if #now_us < 6 then
     now_us = string.format('%06d', now_us)
 end
+-- Where no worker of ours forwards, Go does, and leaves the entries of the index behind. So each
+-- enqueue removes a few, and twice as many as it adds: those whose moment has passed, and whose task
+-- does not wait for it any more.
+local function find_leftovers(limit)
+    local leftovers = {}
+    local now_ms = string.format('%.0f', now_s * 1000 + math.floor(now_us / 1000))
+    local past = redis.pcall('ZRANGEBYSCORE', Q .. 'quern:due', '-inf', now_ms, 'WITHSCORES',
+        'LIMIT', 0, limit)
+    for i = 1, #past, 2 do
+        local second = string.format('%.0f', math.ceil(past[i + 1] / 1000))
+        if redis.pcall('ZSCORE', Q .. 'scheduled', past[i]) ~= second and
+            redis.pcall('ZSCORE', Q .. 'retry', past[i]) ~= second then
+            leftovers[#leftovers + 1] = past[i]
+            -- bug DUE_LEFT_BEHIND: leftovers = {}
+        end
+    end
+    return leftovers
+end
+
 -- The short way, for nearly all. The first to write is LPUSH, which fails if the key has the wrong
 -- type; nothing after it can. A nanosecond more for each task keeps their order.
 if plain and call('EXISTS', unpack(names)) == 0 then
@@ -47,6 +66,10 @@ if plain and call('EXISTS', unpack(names)) == 0 then
         end
         call('HSET', names[i], 'msg', ARGV[messages + i], 'state', 'pending', 'pending_since',
             tens .. digits[last + 1])
+    end
+    local leftovers = find_leftovers(4)
+    if #leftovers > 0 then
+        call('ZREM', Q .. 'quern:due', unpack(leftovers))
     end
     session_keep(session_key, ARGV[2], 'o')
     return 'o'
@@ -85,23 +108,8 @@ for i = 1, count do
     end
 end
 
--- Where no worker of ours forwards, Go does, and leaves the entries of the index behind. So each
--- enqueue that adds entries removes up to twice as many: those whose moment has passed, and whose
--- task does not wait for it any more.
 local now_ms = string.format('%.0f', now_s * 1000 + math.floor(now_us / 1000))
-local leftovers = {}
-if delayed_count > 0 then
-    local past = call('ZRANGEBYSCORE', Q .. 'quern:due', '-inf', now_ms, 'WITHSCORES', 'LIMIT', 0,
-        2 * delayed_count)
-    for i = 1, #past, 2 do
-        local second = string.format('%.0f', math.ceil(past[i + 1] / 1000))
-        if redis.pcall('ZSCORE', Q .. 'scheduled', past[i]) ~= second and
-            redis.pcall('ZSCORE', Q .. 'retry', past[i]) ~= second then
-            leftovers[#leftovers + 1] = past[i]
-            -- bug DUE_LEFT_BEHIND: leftovers = {}
-        end
-    end
-end
+local leftovers = find_leftovers(2 * delayed_count + 4)
 
 -- Writing.
 local pending = {}
