@@ -85,8 +85,29 @@ clean_tree
 } >"$root/tree/src/base/long.c"
 lines 501 '/* text */' >"$root/tree/src/base/file.h"
 printf '\n/* %s */\n' "$(lines 95 x | tr -d '\n')" >"$root/tree/tests/unit/wide.c"
+mkdir "$root/tree/docs" "$root/tree/scripts"
+plant src/base/wide_one.c 'int six(int a, int b, int c, int (*d)(int, int), int e, int f)' '{' '}' \
+    'int five(int a, int b, int c, int (*d)(int, int), int e)' '{' '}' \
+    'int known(int a, int b, int c, int d, int e, int f)' '{' '}'
+echo "src/base/wide_one.c:known src/base/wide_one.c:mended" >"$root/tree/scripts/many_parameters.txt"
+{
+    printf 'local function long_one()\n'
+    lines 69 '    call()'
+    printf 'end\n'
+} >"$root/tree/src/base/long.lua"
+{
+    printf '%s words\n\n```\n%s words\n```\n' "$(lines 95 x | tr -d '\n')" \
+        "$(lines 95 x | tr -d '\n')"
+    printf '| a | b |\n|---|---|\n| 1 | `x|y` |\n| 1 | 2 | 3 |\n'
+} >"$root/tree/docs/page.md"
 names check_lengths "src/base/long.c:1: long_one has 71 lines" "src/base/file.h:501:" \
-    "tests/unit/wide.c:2: line has 101 columns"
+    "tests/unit/wide.c:2: line has 101 columns" "src/base/wide_one.c:2: six has 6 parameters" \
+    "many_parameters.txt: src/base/wide_one.c:mended" \
+    "src/base/long.lua:1: long_one has 71 lines" \
+    "docs/page.md:1: line has 101 columns" "docs/page.md:9: row has 3 columns, the table 2"
+if grep -q -e five -e :known -e page.md:4 -e page.md:8 "$root/said"; then
+    fail "check_lengths refuses what is right"
+fi
 if grep -q right_one "$root/said"; then
     fail "check_lengths refuses a function of 70 lines"
 fi

@@ -1,8 +1,9 @@
 -- act.lua - what an operator does to tasks of one queue: run, archive, delete, cancel.
 --
--- KEYS: prefix of the queue. ARGV: action ("run", "archive", "delete", "retry" and "stop", which cancel a run);
--- the state that the tasks must be in, or "" for one task in whatever state; the most that the
--- archive may hold; then for each task its id and the lock that its message names, or "".
+-- KEYS: prefix of the queue. ARGV: action ("run", "archive", "delete", "retry" and "stop", which
+-- cancel a run); the state that the tasks must be in, or "" for one task in whatever state; the
+-- most that the archive may hold; then for each task its id and the lock that its message names, or
+-- "".
 --
 -- Reply: for each task "done", or why not: "missing", "damaged" (to be deleted only), "set" (inside
 -- an aggregation set), "marked" (cancelled so before), "moved" (not in that state any more), or the

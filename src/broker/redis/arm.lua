@@ -1,16 +1,16 @@
 -- arm.lua - is there work in these queues, and when does the next delayed task become due?
 --
--- Sent by the tracked connection: every key that is read here wakes the worker when it changes, also
--- one that does not exist yet. Writes nothing. Redis before 7.2 tracks the keys that a script
+-- Sent by the tracked connection: every key that is read here wakes the worker when it changes,
+-- also one that does not exist yet. Writes nothing. Redis before 7.2 tracks the keys that a script
 -- declares, not those that it reads: so all of them are declared, unlike in our other scripts.
 --
--- KEYS: for each queue pending, paused, scheduled, retry, quern:due, quern:skip, quern:braked. ARGV: the
--- worker's host.
+-- KEYS: for each queue pending, paused, scheduled, retry, quern:due, quern:skip, quern:braked.
+-- ARGV: the worker's host.
 -- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none).
 --
 -- What is no work: a queue that is braked on this host, and charged tasks that nobody could take
--- (lib_lease.lua); when that changes, with time or with quern:skip and quern:braked, somebody looks.
--- quern:meta is not read, as each lease writes there.
+-- (lib_lease.lua); when that changes, with time or with quern:skip and quern:braked, somebody
+-- looks. quern:meta is not read, as each lease writes there.
 --
 -- A queue with keys of the wrong type gives what was read before them, and stops no other; what is
 -- wrong is told by recover.lua.

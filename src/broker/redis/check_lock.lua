@@ -1,8 +1,9 @@
--- check_lock.lua - does each lock guard a task? Of those that do not, it removes what never ends, if
--- asked to.
+-- check_lock.lua - does each lock guard a task? Of those that do not, it removes what never ends,
+-- if asked to.
 --
 -- KEYS: prefix of the queue. ARGV: 1 "1" to mend, then keys of locks.
--- Reply: for each that does not: the id it names, text, seconds until it ends by itself (-1: never).
+-- Reply: for each that does not: the id it names, text, seconds until it ends by itself (-1:
+-- never).
 --
 -- Go leaves locks behind that end with their time: when it deletes all tasks of a state, when an id
 -- was taken, when a group was aggregated. That is how asynq works, and no damage.

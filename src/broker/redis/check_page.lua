@@ -1,4 +1,5 @@
--- check_page.lua - a page of what a container lists, with a first look at each task. Writes nothing.
+-- check_page.lua - a page of what a container lists, with a first look at each task. Writes
+-- nothing.
 --
 -- KEYS: prefix of the queue. ARGV: 1 the container: a state, lease, quern:due or g:<group>,
 -- 2 "list" or "zset", 3 cursor ("0" to begin with), 4 how many.

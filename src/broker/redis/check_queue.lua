@@ -22,7 +22,8 @@ end
 
 -- --- Types ---
 
-local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'zset', retry = 'zset',
+local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'zset',
+    retry = 'zset',
     archived = 'zset', completed = 'zset', groups = 'set', aggregation_sets = 'zset',
     processed = 'string', failed = 'string', paused = 'string', ['quern:due'] = 'zset',
     ['quern:meta'] = 'hash', ['quern:workers'] = 'hash', ['quern:corrupt'] = 'hash',
@@ -140,8 +141,8 @@ end
 
 -- --- Groups ---
 
--- A set that somebody aggregates, or did when he died, is named <group>:<its own id>; the tasks in it
--- know their group. Where the set or the group has the wrong type, both are left alone.
+-- A set that somebody aggregates, or did when he died, is named <group>:<its own id>; the tasks in
+-- it know their group. Where the set or the group has the wrong type, both are left alone.
 local function set_of(name)
     local first = not damaged['g:' .. name] and redis.call('ZRANGE', Q .. 'g:' .. name, 0, 0)[1]
     local group = first and redis.pcall('HGET', Q .. 't:' .. first, 'group')
@@ -150,7 +151,8 @@ end
 local function merge(set, group)
     redis.call('ZREM', Q .. 'aggregation_sets', set)
     if redis.call('EXISTS', set) == 1 then
-        redis.call('ZUNIONSTORE', Q .. 'g:' .. group, 2, Q .. 'g:' .. group, set, 'AGGREGATE', 'MIN')
+        redis.call('ZUNIONSTORE', Q .. 'g:' .. group, 2, Q .. 'g:' .. group, set, 'AGGREGATE',
+            'MIN')
         redis.call('SADD', Q .. 'groups', group)
         redis.call('DEL', set)
     end

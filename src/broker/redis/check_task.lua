@@ -2,8 +2,8 @@
 --
 -- KEYS: prefix of the queue. ARGV: 1 id, 2 "1" to mend, 3 its message without payload if that is
 -- wrong (else ""), 4 why, 5 the container in which it was seen or "", 6 the group that its message
--- names or "", 7 when it was archived, or its retention ends, in seconds ("": not known), 8 what has
--- to be put behind the message to make it right; "": nobody can read it.
+-- names or "", 7 when it was archived, or its retention ends, in seconds ("": not known), 8 what
+-- has to be put behind the message to make it right; "": nobody can read it.
 -- Reply: for each finding: invariant, text.
 --
 -- A task that is in several places stays where its state says, else where it comes first: active,
@@ -44,7 +44,8 @@ local function look(name, key, list)
     end
     looked[key] = true
     if list then
-        -- A task that SCAN found is mostly a new one, which is at the left; how often does not matter.
+        -- A task that SCAN found is mostly a new one, which is at the left; how often does not
+        -- matter.
         count = #redis.call('LPOS', key, id, 'COUNT', ARGV[5] == '' and 1 or 0)
     else
         count = redis.call('ZSCORE', key, id) and 1 or 0

@@ -33,8 +33,8 @@ if #now_us < 6 then
     now_us = string.format('%06d', now_us)
 end
 -- Where no worker of ours forwards, Go does, and leaves the entries of the index behind. So each
--- enqueue removes a few, and twice as many as it adds: those whose moment has passed, and whose task
--- does not wait for it any more.
+-- enqueue removes a few, and twice as many as it adds: those whose moment has passed, and whose
+-- task does not wait for it any more.
 local function find_leftovers(limit)
     local leftovers = {}
     local now_ms = string.format('%.0f', now_s * 1000 + math.floor(now_us / 1000))

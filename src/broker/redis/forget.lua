@@ -3,8 +3,8 @@
 -- KEYS: prefix of the queue. ARGV: worker ids. Reply: 1.
 --
 -- A request that such a worker had sent may still be on its way, and lease tasks for nobody: for a
--- while its record stays, so that these come back at once. It then says that the worker was leaving:
--- nobody ran them, so nobody is charged.
+-- while its record stays, so that these come back at once. It then says that the worker was
+-- leaving: nobody ran them, so nobody is charged.
 local KEPT_MS = 10000
 local key = KEYS[1] .. 'quern:workers'
 redis.call('ZREM', KEYS[1] .. 'lease', '')

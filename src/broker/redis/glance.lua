@@ -1,5 +1,5 @@
--- glance.lua - one look at all queues of a worker: is there anything that could have to be recovered,
--- and is there anything that nobody told of? Writes nothing.
+-- glance.lua - one look at all queues of a worker: is there anything that could have to be
+-- recovered, and is there anything that nobody told of? Writes nothing.
 --
 -- KEYS: prefixes of queues.
 -- Reply: {the clock in ms, 1 if there is work, else 0, microseconds until a delayed task is due (0:

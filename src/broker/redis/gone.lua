@@ -1,8 +1,8 @@
 -- gone.lua - notes in one queue that a worker is gone, and how many runs it had started in all its
 -- queues; the first who notes it is right, as later ones may count what is left.
 --
--- KEYS: prefix of the queue. ARGV: worker id, how many. Reply: how many, as it is noted now; -1: the
--- queue has no record of it.
+-- KEYS: prefix of the queue. ARGV: worker id, how many. Reply: how many, as it is noted now; -1:
+-- the queue has no record of it.
 local key, id = KEYS[1] .. 'quern:workers', ARGV[1]
 redis.call('ZREM', KEYS[1] .. 'lease', '')
 local record = redis.call('HGET', key, id)

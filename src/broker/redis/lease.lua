@@ -2,10 +2,10 @@
 --
 -- KEYS: prefixes of the queues. The session is kept at the first.
 -- ARGV: session, sequence, how many parts of this request came before (-1: perhaps all of it, it is
---   sent again), room, lease_ms, start_count, three random digits, worker id, the field of the brake
---   on its host, and "solo slots held held held": what to do with the solo lock ("0": nothing, "a":
---   ask for it, or "k" keep, "r" run, "e" end, with the number of the queue), and isolation; then,
---   unless the queues count in their order, for each queue: quota, weight.
+--   sent again), room, lease_ms, start_count, three random digits, worker id, the field of the
+--   brake on its host, and "solo slots held held held": what to do with the solo lock ("0":
+--   nothing, "a": ask for it, or "k" keep, "r" run, "e" end, with the number of the queue), and
+--   isolation; then, unless the queues count in their order, for each queue: quota, weight.
 -- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
 --   their since_ns, and of each run what it holds}.
 --   Head: "now_ms early solo", early 1: there may be more; solo: of which queue the solo lock was
@@ -292,7 +292,8 @@ else
         for _ = placed + 1, missing do
             local best = 1
             for i = 1, queue_count do
-                if rests[i] > rests[best] or rests[i] == rests[best] and shares[i] > shares[best] then
+                if rests[i] > rests[best] or
+                    rests[i] == rests[best] and shares[i] > shares[best] then
                     best = i
                 end
             end

@@ -1,4 +1,5 @@
--- lib_attempts.lua - how often a task may still be retried, read from its message. Expects number_of.
+-- lib_attempts.lua - how often a task may still be retried, read from its message. Expects
+-- number_of.
 
 -- The number at `at` and where the next thing begins; nil where the bytes end. Of a negative one,
 -- which has ten bytes, -1.

@@ -1,13 +1,13 @@
--- lib_charged.lua - the charged tasks of a queue when lease.lua leases: who may run in whose company,
--- and where they are. Expects lib_deaths.lua and what lease.lua has read; begins the table `rare`,
--- which lib_lease.lua goes on with.
+-- lib_charged.lua - the charged tasks of a queue when lease.lua leases: who may run in whose
+-- company, and where they are. Expects lib_deaths.lua and what lease.lua has read; begins the table
+-- `rare`, which lib_lease.lua goes on with.
 --
 -- Charged tasks stay in pending, where Go sees them. An index finds them: quern:charged:<level>, by
 -- their places. A task that Go or an operator took out of pending stays in the index until it is
 -- found stale there and dropped. quern:skip says how many tasks at the head are charged ones that
 -- nobody could take, "count at_s place id" (the greatest of their places, the id of the last of
--- them), so that a lease begins behind them. It counts for ten seconds, in case somebody put another
--- task among them.
+-- them), so that a lease begins behind them. It counts for ten seconds, in case somebody put
+-- another task among them.
 local STALE_MAX, WINDOW, SKIP_S = 16, 128, 10
 rare = {taken = 0, solo = nil, solo_out = nil, stale = {}}
 

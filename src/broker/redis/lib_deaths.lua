@@ -1,5 +1,5 @@
--- lib_deaths.lua - what the death of a process means: the rules of src/task/deaths.c in Lua. Whoever
--- changes a rule changes both. Expects now_ms.
+-- lib_deaths.lua - what the death of a process means: the rules of src/task/deaths.c in Lua.
+-- Whoever changes a rule changes both. Expects now_ms.
 --
 -- The brake of a queue on a host is the field "h:<host>" of quern:meta: "ok_at streak probes
 -- probe_at touched probe_token probe_id"; moments in ms; touched: when it was last written; token
@@ -119,8 +119,8 @@ end
 
 -- --- The solo lock ---
 
--- The field "solo" of quern:meta: "since until rest owner": since when it is held (or was returned),
--- until when at most, until when the queue rests, the id of the worker ("": nobody's).
+-- The field "solo" of quern:meta: "since until rest owner": since when it is held (or was
+-- returned), until when at most, until when the queue rests, the id of the worker ("": nobody's).
 local function solo_read(text)
     local since, until_ms, rest, owner = string.match(text or '', '^(%d+) (%d+) (%d+) (.*)$')
     local lock = {since = number_of(since), until_ms = number_of(until_ms),
@@ -139,8 +139,8 @@ local function solo_text(lock)
     return string.format('%.0f %.0f %.0f ', lock.since, lock.until_ms, lock.rest) .. lock.owner
 end
 
--- How long ago it was last taken or kept; and how much of that counts: none where the clock went back
--- or on by more than the lock lasts, since then it was set.
+-- How long ago it was last taken or kept; and how much of that counts: none where the clock went
+-- back or on by more than the lock lasts, since then it was set.
 local function solo_age(lock)
     local age = now_ms - (lock.until_ms - SOLO_MS)
     return age, age >= 0 and age <= SOLO_MS and age or 0

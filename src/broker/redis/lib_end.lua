@@ -176,8 +176,8 @@ local function plan_archive(id, past, message, text)
     failed = failed + 1
 end
 
--- Ends a run whose process or lease is no more. `loss`: past, run (as read), place (kept one), token,
--- fence (for its place), started, charged, cause, message (nil: as it is), last (in words),
+-- Ends a run whose process or lease is no more. `loss`: past, run (as read), place (kept one),
+-- token, fence (for its place), started, charged, cause, message (nil: as it is), last (in words),
 -- is_probe; where it is charged what deaths_charge wants. Returns whether it is archived. The token
 -- of a run that may still be alive stays, for the salvage.
 local function plan_loss(id, loss)

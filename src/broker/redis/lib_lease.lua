@@ -1,5 +1,6 @@
--- lib_lease.lua - what else lease.lua needs where tasks were charged with deaths: the solo lock, and
--- the one run at a time of a queue that is braked on the worker's host. Expects lib_charged.lua.
+-- lib_lease.lua - what else lease.lua needs where tasks were charged with deaths: the solo lock,
+-- and the one run at a time of a queue that is braked on the worker's host. Expects
+-- lib_charged.lua.
 
 -- --- The brake ---
 
@@ -40,8 +41,8 @@ local function note_skip(i, count, place, passed)
     end
 end
 
--- The first uncharged task from one end of pending on. Where many charged ones lie at the head, each
--- search goes on where the one before ended. It begins anew when that was so long ago.
+-- The first uncharged task from one end of pending on. Where many charged ones lie at the head,
+-- each search goes on where the one before ended. It begins anew when that was so long ago.
 local SEARCH_S = 120
 local function uncharged_at(i, is_newest)
     local prefix, from, place, passed = KEYS[i], 0, 0, {}
@@ -130,8 +131,8 @@ local function put_lock(i)
     try('HSET', KEYS[i] .. 'quern:meta', 'solo', solo_text(locks[i]))
 end
 
--- Who asks has no lock by its own books. One that it has all the same was given by an answer that it
--- never got, and would keep all others waiting until it ends.
+-- Who asks has no lock by its own books. One that it has all the same was given by an answer that
+-- it never got, and would keep all others waiting until it ends.
 local function return_forgotten(i)
     local odd = odd_queues and odd_queues[i]
     local lock = odd and odd.charged and lock_of(i)

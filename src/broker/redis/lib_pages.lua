@@ -1,8 +1,9 @@
--- lib_pages.lua - walks through `active` page by page, from the oldest on, in several calls. Expects Q.
+-- lib_pages.lua - walks through `active` page by page, from the oldest on, in several calls.
+-- Expects Q.
 --
--- Meanwhile runs end, and what is behind them moves up. So the next call is given some ids of the end
--- of the page before, packed, and begins behind the last of them that is still there; nothing was put
--- between them, as new ones come at the other end.
+-- Meanwhile runs end, and what is behind them moves up. So the next call is given some ids of the
+-- end of the page before, packed, and begins behind the last of them that is still there; nothing
+-- was put between them, as new ones come at the other end.
 local ANCHORS = 8
 
 -- Where the page begins, and whether that is known: else something may have been passed over.

@@ -1,8 +1,9 @@
 -- outcome.lua - applies how runs of one queue ended, and notes which runs have started.
 --
 -- KEYS: prefix of the queue. ARGV: session, sequence, how many plain outcomes, how many starts, the
--- worker's host behind "h:" ("H:": it is leaving); id and token of each plain outcome: done, nothing
--- is kept, no lock; id and token of each start; then for each other outcome a letter, id, token and
+-- worker's host behind "h:" ("H:": it is leaving); id and token of each plain outcome: done,
+-- nothing is kept, no lock; id and token of each start; then for each other outcome a letter, id,
+-- token and
 --   u: done; lock
 --   e: dropped; lock
 --   c: completed; lock, retention in ms, 1 if there is a result, the result

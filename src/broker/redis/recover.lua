@@ -1,29 +1,29 @@
--- recover.lua - ends the leases of one queue that nobody prolonged, and those of dead workers; mends
--- what is in `active` or `lease` and should not be. It looks at a page of `active`.
+-- recover.lua - ends the leases of one queue that nobody prolonged, and those of dead workers;
+-- mends what is in `active` or `lease` and should not be. It looks at a page of `active`.
 --
 -- KEYS: prefix of the queue. ARGV: 1 how many leases may be ended, 2 the size of a page, 3 where it
--- begins (a rank in `active`, from the oldest on), 4 what the page before said of that (lib_pages.lua),
--- 5 the latest that the clock may show, in ms (later: it was turned, and no lease is over; "": any
--- time), then pairs of a letter and a worker's id:
+-- begins (a rank in `active`, from the oldest on), 4 what the page before said of that
+-- (lib_pages.lua), 5 the latest that the clock may show, in ms (later: it was turned, and no lease
+-- is over; "": any time), then pairs of a letter and a worker's id:
 --   d  its process is dead: all its leases end
 --   l  its process lives
 --   b  its host has rebooted: nobody is charged
--- Reply: {where the next page begins, 1 if the end was reached, the clock in ms, ids of workers whose
--- death nobody has noted yet: what is theirs stays until that is done (gone.lua), what to say with the
--- next page, 1 if something before this page may have been passed over, then for each ended lease: id,
--- cause, 1 if it was charged, 1 if it is archived}.
+-- Reply: {where the next page begins, 1 if the end was reached, the clock in ms, ids of workers
+-- whose death nobody has noted yet: what is theirs stays until that is done (gone.lua), what to say
+-- with the next page, 1 if something before this page may have been passed over, then for each
+-- ended lease: id, cause, 1 if it was charged, 1 if it is archived}.
 --
--- A task with a token was leased by us: its lease is over at the moment in quern_run, or, where that
--- does not fit the score (somebody mended the lease), at the score. One without is a Go worker's,
--- which may be 30 s late, and ends as asynq's recoverer ends it. Without dead workers only leases that
--- may be over are looked at. Who is charged: src/task/deaths.h. A record is "heartbeat_ms status
--- owner host"; once noted, the status is "gone-<started runs>", and "paid-.." after the brake of this
--- queue on that host has counted it.
+-- A task with a token was leased by us: its lease is over at the moment in quern_run, or, where
+-- that does not fit the score (somebody mended the lease), at the score. One without is a Go
+-- worker's, which may be 30 s late, and ends as asynq's recoverer ends it. Without dead workers
+-- only leases that may be over are looked at. Who is charged: src/task/deaths.h. A record is
+-- "heartbeat_ms status owner host"; once noted, the status is "gone-<started runs>", and "paid-.."
+-- after the brake of this queue on that host has counted it.
 --
 -- Nothing that works leaves an id in `active` without a lease, since all scripts move both at once.
--- Where one is found it gets a lease, and is treated like all others when that ends. A lease without
--- an id in `active` is ended a minute after its time. An id without a message has no task any more
--- (asynq makes such ghosts when a hash is deleted by hand) and goes.
+-- Where one is found it gets a lease, and is treated like all others when that ends. A lease
+-- without an id in `active` is ended a minute after its time. An id without a message has no task
+-- any more (asynq makes such ghosts when a hash is deleted by hand) and goes.
 local Q = KEYS[1]
 redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_count.lua
@@ -42,14 +42,15 @@ for i = 6, #ARGV, 2 do
     letters[ARGV[i + 1]] = ARGV[i]
     dead_ids[#dead_ids + 1] = ARGV[i] == 'd' and ARGV[i + 1] or nil
 end
--- The solo lock of a dead worker is returned for it, and that of one without a record: it has left, or
--- was dead and forgotten before its last request came to be carried out.
+-- The solo lock of a dead worker is returned for it, and that of one without a record: it has left,
+-- or was dead and forgotten before its last request came to be carried out.
 local solo_field = redis.pcall('HGET', Q .. 'quern:meta', 'solo')
 local solo = solo_read(type(solo_field) == 'string' and solo_field or '')
 local is_solo_lost = solo.owner ~= '' and (letters[solo.owner] == 'd' or
     redis.call('HEXISTS', Q .. 'quern:workers', solo.owner) == 0)
 local active_size = redis.call('LLEN', Q .. 'active')
-if #dead_ids == 0 and not is_solo_lost and redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0 and
+if #dead_ids == 0 and not is_solo_lost and
+    redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0 and
     active_size == redis.call('ZCARD', Q .. 'lease') then
     -- Others pass over keys of the wrong type, so that other queues do not suffer: told here.
     redis.call('LLEN', Q .. 'pending')
@@ -117,7 +118,8 @@ local function worker_of(id)
     -- bug LIVING_OWNER_CHARGED: local lives = false
     worker.died = worker.dead or heartbeat and not lives
     local noted, runs = string.match(status or '', '^(%a+)%-(%d+)$')
-    if lives or not heartbeat or letters[id] == 'b' or status == 'draining' or status == 'quiet' then
+    local leaves = status == 'draining' or status == 'quiet'
+    if lives or not heartbeat or letters[id] == 'b' or leaves then
         -- bug LEAVING_WORKER_CHARGED: if lives or not heartbeat or letters[id] == 'b' then
         worker.runs = nil
     elseif noted then

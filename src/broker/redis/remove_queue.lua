@@ -1,7 +1,7 @@
 -- remove_queue.lua - one bounded step of removing a queue with all that is in it.
 --
--- KEYS: prefix of the queue. ARGV: "1" to remove tasks, too; how many at most in this step; then the days whose
--- counters may exist, as "2026-11-20".
+-- KEYS: prefix of the queue. ARGV: "1" to remove tasks, too; how many at most in this step; then
+-- the days whose counters may exist, as "2026-11-20".
 --
 -- Reply: {"active", how many}: it is in use, {"holds", how many}: it has tasks; nothing was
 -- changed. {"more"}: a step is done and the queue is paused; call again. {"done"}: all is gone, and

@@ -1,8 +1,8 @@
 -- runs.lua - a page of the runs of a queue that workers of ours have started. Writes nothing.
 --
 -- KEYS: prefix of the queue. ARGV: 1 first place in active, 2 how many.
--- Reply: {ids looked at, then for each such run: task id, worker id, started_at_ms, quern_opts or "",
--- message without its payload}.
+-- Reply: {ids looked at, then for each such run: task id, worker id, started_at_ms, quern_opts or
+-- "", message without its payload}.
 local Q = KEYS[1]
 
 -- include: lib_message.lua
@@ -15,7 +15,8 @@ for _, id in ipairs(ids) do
     -- Without a token a worker of Go has it now, and quern_run is of an earlier run.
     if started_at and fields[2] then
         local message = redis.call('HGET', Q .. 't:' .. id, 'msg') or ''
-        for _, item in ipairs({id, worker, started_at, fields[3] or '', without_payload(message)}) do
+        local items = {id, worker, started_at, fields[3] or '', without_payload(message)}
+        for _, item in ipairs(items) do
             reply[#reply + 1] = item
         end
     end
