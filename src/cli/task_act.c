@@ -87,7 +87,7 @@ static int report(const struct qn_cli *cli, const struct action *action, uint64_
                                        complete ? NULL : json_false()));
     }
     printf("%" PRIu64 " %s %s%s\n", count, count == 1 ? "task" : "tasks", action->done,
-           complete ? "" : "; others that match are left, the same command goes on with them");
+           complete ? "" : "; others that match are left as they were");
     return QN_EXIT_OK;
 }
 

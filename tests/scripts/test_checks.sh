@@ -89,7 +89,8 @@ mkdir "$root/tree/docs" "$root/tree/scripts"
 plant src/base/wide_one.c 'int six(int a, int b, int c, int (*d)(int, int), int e, int f)' '{' '}' \
     'int five(int a, int b, int c, int (*d)(int, int), int e)' '{' '}' \
     'int known(int a, int b, int c, int d, int e, int f)' '{' '}'
-echo "src/base/wide_one.c:known src/base/wide_one.c:mended" >"$root/tree/scripts/many_parameters.txt"
+echo "src/base/wide_one.c:known src/base/wide_one.c:mended" \
+    >"$root/tree/scripts/many_parameters.txt"
 {
     printf 'local function long_one()\n'
     lines 69 '    call()'
