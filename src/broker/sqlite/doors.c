@@ -109,6 +109,7 @@ quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent, struct qn_conn
         qn_gate_leave(&self->gate);
         return status;
     }
+    qn_sqlite_presence_note_beside(self);
     *ret_conn = &self->writer;
     return QUERN_OK;
 }

@@ -48,13 +48,36 @@ static bool has_moved(const struct qn_sqlite *self, const char *suffix, ino_t kn
     return true;
 }
 
+#define SUFFIX_COUNT 2
+static const char *const suffixes[SUFFIX_COUNT] = {"-wal", "-shm"};
+
+void qn_sqlite_presence_forget_beside(struct qn_sqlite *self)
+{
+    self->presence.beside_known = false;
+    for (size_t i = 0; i < SUFFIX_COUNT; i++) {
+        atomic_store(&self->presence.beside[i], 0);
+    }
+}
+
+void qn_sqlite_presence_note_beside(struct qn_sqlite *self)
+{
+    if (self->presence.beside_known) {
+        return;
+    }
+    self->presence.beside_known = true;
+    for (size_t i = 0; i < SUFFIX_COUNT; i++) {
+        char name[PATH_MAX + 8];
+        struct stat now = {0};
+        (void)snprintf(name, sizeof name, "%s%s", self->path, suffixes[i]);
+        atomic_store(&self->presence.beside[i], stat(name, &now) == 0 ? now.st_ino : 0);
+    }
+}
+
 bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err)
 {
-    static const char *const suffixes[] = {"-wal", "-shm"};
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_presence *presence = &self->presence;
     struct stat now;
-    uint32_t openings = atomic_load(&presence->openings);
     if (has_moved(self, "", presence->file, &now, err)) {
         return true;
     }
@@ -64,13 +87,10 @@ bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err)
                            self->path, (long long)now.st_size);
         return true;
     }
-    for (size_t i = 0; i < 2; i++) {
-        ino_t known = openings == presence->seen_openings ? presence->beside[i] : 0;
-        if (has_moved(self, suffixes[i], known, &now, err)) {
+    for (size_t i = 0; i < SUFFIX_COUNT; i++) {
+        if (has_moved(self, suffixes[i], atomic_load(&presence->beside[i]), &now, err)) {
             return true;
         }
-        presence->beside[i] = now.st_ino;
     }
-    presence->seen_openings = openings;
     return false;
 }

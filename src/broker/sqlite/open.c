@@ -113,7 +113,6 @@ static quern_status read_parameters(const struct qn_url *url, struct parameters 
 
 quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
 {
-    atomic_fetch_add(&self->presence.openings, 1);
     quern_status status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
                                        self->base.command_timeout_ms, err);
     if (status != QUERN_OK) {
@@ -130,6 +129,7 @@ quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
     }
     self->writer.patience_ms = &self->base.command_timeout_ms; /* it may change meanwhile */
     self->writer.hurries = &self->base.hurries;
+    qn_sqlite_presence_forget_beside(self);
     qn_syncer_watch(self);
     return status;
 }

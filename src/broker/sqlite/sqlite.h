@@ -82,9 +82,8 @@ struct qn_roster {
 struct qn_presence {
     dev_t device;
     ino_t file;
-    ino_t beside[2];           /* -wal and -shm; the keeper's, 0: not seen with this writer */
-    uint32_t seen_openings;    /* the keeper's */
-    _Atomic uint32_t openings; /* of the writer: SQLite may have made both anew */
+    _Atomic ino_t beside[2]; /* -wal and -shm, as the writer has them open; 0: not known */
+    bool beside_known;       /* since the writer was opened; with the gate held */
 };
 
 struct qn_sqlite {
@@ -272,6 +271,10 @@ quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, 
 quern_status qn_sqlite_wait(struct qn_broker *broker, int64_t timeout_ms,
                             struct qn_wakeup *ret_wakeup, quern_error *err);
 void qn_sqlite_interrupt(struct qn_broker *broker);
+/* With the gate held: the writer is opened anew, and has no log yet; a transaction of it has begun,
+ * so it has one. */
+void qn_sqlite_presence_forget_beside(struct qn_sqlite *self);
+void qn_sqlite_presence_note_beside(struct qn_sqlite *self);
 /* For one thread at a time. err: QUERN_E_CORRUPT for a file that was cut to nothing. */
 bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err);
 /* Notes which file was opened. */
