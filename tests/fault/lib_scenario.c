@@ -8,7 +8,7 @@
 #define GOOD_WITHIN_MS 30000
 #define OTHER_WITHIN_MS 1000
 #define STREAM_GAP_MS 50
-/* A hundred tasks at least where it is counted exactly: of fewer the 99th percentile is the last. */
+/* Where it is counted exactly, a hundred tasks at least: of fewer the 99th percentile is last. */
 #define STREAM_MIN_MS (test_full() ? 6000 : 3000)
 #define POISON_WITHIN_MS (test_full() ? 600000 : 60000)
 #define STREAM_QUEUE "other"
