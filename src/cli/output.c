@@ -175,15 +175,12 @@ static void narrow(const struct qn_table *table, size_t *widths, size_t room)
 static void print_cell(const char *text, size_t width, const struct qn_column *column)
 {
     size_t own = qn_text_width(text);
-    if (column->whole) {
-        printf("%s", text);
-    } else if (own > width) {
+    if (own > width && !column->whole) {
         size_t bytes = qn_text_fit(text, width - 1);
         printf("%.*s…", (int)bytes, text);
-    } else if (column->right) {
-        printf("%*s%s", (int)(width - own), "", text);
     } else {
-        printf("%s", text);
+        size_t padding = column->right && own < width ? width - own : 0;
+        printf("%*s%s", (int)padding, "", text);
     }
 }
 
