@@ -135,6 +135,8 @@ size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum 
                          struct qn_leased **runs);
 
 size_t contract_recover(struct contract *c, const char *queue);
+/* Without waiting where the server seems to have been silent. */
+size_t contract_recover_once(struct contract *c, const char *queue);
 size_t contract_forward(struct contract *c, const char *queue, int64_t *ret_next_due_at_ms);
 /* Lets the lease of whatever runs in the queue pass and recovers it. */
 void contract_lapse(struct contract *c, const char *queue);

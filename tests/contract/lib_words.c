@@ -221,7 +221,7 @@ enum qn_applied contract_die(struct contract *c, struct qn_leased *run)
 
 /* --- Upkeep ------------------------------------------------------------------------- */
 
-static size_t recover_once(struct contract *c, const char *queue)
+size_t contract_recover_once(struct contract *c, const char *queue)
 {
     size_t count = 0;
     quern_error err = {0};
@@ -235,10 +235,10 @@ size_t contract_recover(struct contract *c, const char *queue)
 {
     enum { SILENCE_MS = 4000, MOMENT_MS = 3500 };
     int64_t since_ms = c->recovered_at_ms == 0 ? 0 : test_now_ms() - c->recovered_at_ms;
-    size_t count = recover_once(c, queue);
+    size_t count = contract_recover_once(c, queue);
     if (count == 0 && c->maker->has_clock && since_ms > SILENCE_MS) {
         test_pause_ms(MOMENT_MS);
-        count = recover_once(c, queue);
+        count = contract_recover_once(c, queue);
     }
     c->recovered_at_ms = test_now_ms();
     return count;

@@ -193,14 +193,14 @@ static void silence_of_the_server_is_nobody_s_death(struct contract *c)
     contract_announce_as(c->broker, &far);
     contract_put(c, "default", "a");
     assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
-    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_int_equal(contract_recover_once(c, "default"), 0);
     assert_int_equal(kill(server()->pid, SIGSTOP), 0);
     test_pause_ms(5100);
     assert_int_equal(kill(server()->pid, SIGCONT), 0);
     contract_advance(c, CONTRACT_LEASE_MS + 1);
-    assert_int_equal(contract_recover(c, "default"), 0);
+    assert_int_equal(contract_recover_once(c, "default"), 0);
     test_pause_ms(3100);
-    assert_int_equal(contract_recover(c, "default"), 1);
+    assert_int_equal(contract_recover_once(c, "default"), 1);
     assert_int_equal(contract_see(c, "default", "a").crash_count, 1);
     qn_leased_free(run);
 }
