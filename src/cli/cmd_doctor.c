@@ -154,7 +154,7 @@ static void check_service(quern_inspector *inspector, struct findings *findings)
         static const quern_task_state states[] = {QUERN_TASK_PENDING, QUERN_TASK_RETRY};
         for (size_t j = 0; j < QN_COUNT_OF(states); j++) {
             const quern_task_filter filter = {
-                .queue = queue->name, .state = states[j], .limit = TYPES_LOOKED_AT};
+                .queue = queue->name, .state = (int32_t)states[j], .limit = TYPES_LOOKED_AT};
             if (queue->counts[states[j]] > 0) {
                 check_types(inspector, &service, &filter, findings);
             }

@@ -142,13 +142,24 @@ class ServiceTest(CliTest):
         self.assertIn("its worker is dead, and its lease has to run out", because)
         self.assertIn("start a worker for queue default", advice)
 
+    def stop_and_write(self, worker, statement):
+        """Whether the worker stands still, outside of a transaction, and its record is written."""
+        worker.send_signal(signal.SIGSTOP)
+        self.wait_until(lambda: self.read(f"/proc/{worker.pid}/stat").split()[2] == "T", "it stops")
+        with contextlib.closing(sqlite3.connect(self.broker, 0.1, isolation_level=None)) as db:
+            try:
+                db.execute(statement)
+                return True
+            except sqlite3.OperationalError:
+                worker.send_signal(signal.SIGCONT)
+                return False
+
     @only("sqlite")
     def test_stuck_worker_is_shown_and_fails_the_doctor(self):
         worker = self.start_worker("--concurrency", "2")
-        worker.send_signal(signal.SIGSTOP)  # so that its record stays as it is written here
-        with contextlib.closing(sqlite3.connect(self.broker, isolation_level=None)) as db:
-            db.execute("UPDATE quern_worker SET status = 'stuck',"
-                       " queues = 'default=1' || char(31) || '3' || char(31) || 't'")
+        self.wait_until(lambda: self.stop_and_write(
+            worker, "UPDATE quern_worker SET status = 'stuck',"
+            " queues = 'default=1' || char(31) || '3' || char(31) || 't'"), "it is written")
         self.assertIn("0/2, 3 hang", self.ok("worker", "list"))
         self.assertEqual(self.json("worker", "list")[0]["queues"], "default=1")
         report = self.quern("doctor")
