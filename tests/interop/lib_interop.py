@@ -10,6 +10,7 @@ import base64
 import ctypes
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -311,6 +312,13 @@ class InteropTest(unittest.TestCase):
         """processed and failed, as the totals stand in the server."""
         return tuple(int(self.redis.do("GET", f"asynq:{{{queue}}}:{name}") or 0)
                      for name in ("processed", "failed"))
+
+    def freeze(self, process):
+        """Stops a process; what it had sent before that is with the server when this returns."""
+        process.send_signal(signal.SIGSTOP)
+        stat = pathlib.Path(f"/proc/{process.pid}/stat")
+        self.until(lambda: stat.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] == "T",
+                   "the process stands still")
 
     def age_leases(self, queue="default", seconds=90):
         """Turns back the leases of a queue: for Go, which knows no other clock than its own, this
