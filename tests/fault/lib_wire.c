@@ -65,13 +65,30 @@ static bool carry_back(struct wire *wire, int from_fd, int to_fd, long limit)
     return sent && !(over && kind == WIRE_CUT);
 }
 
+/* What the client sent. False: the wire ends here. */
+static bool carry_on(struct wire *wire, int from_fd, int to_fd, long limit)
+{
+    char data[65536];
+    ssize_t count = recv(from_fd, data, sizeof data, 0);
+    if (count <= 0) {
+        return false;
+    }
+    bool over = wire->kind == WIRE_CUT_SENT && limit - wire->sent <= count;
+    long size = over ? limit - wire->sent : count;
+    wire->sent += size;
+    wire->cuts += over ? 1 : 0;
+    const char *canned = wire->canned;
+    return (to_fd < 0 || write_all(to_fd, data, (size_t)size)) && !over &&
+           (canned == NULL || write_all(from_fd, canned, strlen(canned)));
+}
+
 /* Until one side ends it. */
 static void carry(struct wire *wire, int client_fd)
 {
-    char data[65536];
     long limit = wire->limit;
     int server_fd = wire->server_path == NULL ? -1 : to_server(wire);
     wire->carried = 0;
+    wire->sent = 0;
     bool open = wire->kind != WIRE_CUT || limit > 0;
     while (open && !wire->stop) {
         struct pollfd ends[2] = {{.fd = client_fd, .events = POLLIN},
@@ -80,12 +97,7 @@ static void carry(struct wire *wire, int client_fd)
             continue;
         }
         if (ends[0].revents != 0) {
-            ssize_t count = recv(client_fd, data, sizeof data, 0);
-            open = count > 0 && (server_fd < 0 || write_all(server_fd, data, (size_t)count));
-            const char *canned = wire->canned;
-            if (open && canned != NULL) {
-                open = write_all(client_fd, canned, strlen(canned));
-            }
+            open = carry_on(wire, client_fd, server_fd, limit);
         }
         if (open && ends[1].revents != 0) {
             open = carry_back(wire, server_fd, client_fd, limit);

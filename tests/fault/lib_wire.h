@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_wire.h - a wire to a Redis server that is exact to the byte: it carries so many bytes of what
- * the server says and then ends or falls silent, or it carries them one by one. A thread of the
+ * the server sends (WIRE_CUT_SENT: the client) and then ends or falls silent, or it carries them
+ * one by one. A thread of the
  * test program; one connection after the other. Without a server it accepts and never says a word,
  * or what it was told to. */
 #ifndef TESTS_FAULT_LIB_WIRE_H
@@ -11,7 +12,7 @@
 
 #include "lib_redis.h"
 
-enum wire_kind { WIRE_WHOLE, WIRE_CUT, WIRE_SILENT, WIRE_DRIBBLE };
+enum wire_kind { WIRE_WHOLE, WIRE_CUT, WIRE_CUT_SENT, WIRE_SILENT, WIRE_DRIBBLE };
 
 struct wire {
     char dir[TEST_DIR_SIZE];
@@ -23,6 +24,8 @@ struct wire {
     _Atomic int kind;
     _Atomic long limit;   /* bytes until it is cut or silent; read when a connection comes */
     _Atomic long carried; /* bytes of the server on the present connection */
+    _Atomic long sent;    /* and of the client */
+    _Atomic int cuts;     /* how often WIRE_CUT_SENT ended one */
     _Atomic bool stop;
 };
 

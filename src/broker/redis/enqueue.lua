@@ -32,26 +32,6 @@ local now_s, now_us = now[1], now[2]
 if #now_us < 6 then
     now_us = string.format('%06d', now_us)
 end
--- The short way, for nearly all. The first to write is LPUSH, which fails if the key has the wrong
--- type; nothing after it can. A nanosecond more for each task keeps their order.
-if plain and call('EXISTS', unpack(names)) == 0 then
-    call('LPUSH', Q .. 'pending', unpack(ARGV, ids + 1, messages))
-    -- bug WRITE_BEFORE_READ: redis.pcall('LPUSH', Q .. 'pending', unpack(ARGV, ids + 1, messages))
-    -- Formatting each moment would take longer than anything else here.
-    local digits = {'0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
-    local tens = now_s .. now_us .. '00'
-    for i = 1, count do
-        local last = (i - 1) % 10
-        if last == 0 and i > 1 then
-            tens = string.format('%s%s%02d', now_s, now_us, i / 10)
-        end
-        call('HSET', names[i], 'msg', ARGV[messages + i], 'state', 'pending', 'pending_since',
-            tens .. digits[last + 1])
-    end
-    session_keep(session_key, ARGV[2], 'o')
-    return 'o'
-end
-
 -- Where no worker of ours forwards, Go does, and leaves the entries of the index behind. So each
 -- enqueue removes a few, and twice as many as it adds: those whose moment has passed, and whose
 -- task does not wait for it any more.
@@ -69,6 +49,34 @@ local function find_leftovers(limit)
         end
     end
     return leftovers
+end
+
+-- The short way, for nearly all. The first to write is LPUSH, which fails if the key has the wrong
+-- type; nothing after it can. A nanosecond more for each task keeps their order. One EXISTS asks
+-- for the tasks and the index, which mostly is empty: a command more would be felt here.
+local there, leftovers = plain and call('EXISTS', Q .. 'quern:due', unpack(names)), nil
+if there == 1 and call('EXISTS', Q .. 'quern:due') == 1 then
+    there, leftovers = 0, find_leftovers(4)
+end
+if there == 0 then
+    call('LPUSH', Q .. 'pending', unpack(ARGV, ids + 1, messages))
+    -- bug WRITE_BEFORE_READ: redis.pcall('LPUSH', Q .. 'pending', unpack(ARGV, ids + 1, messages))
+    -- Formatting each moment would take longer than anything else here.
+    local digits = {'0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
+    local tens = now_s .. now_us .. '00'
+    for i = 1, count do
+        local last = (i - 1) % 10
+        if last == 0 and i > 1 then
+            tens = string.format('%s%s%02d', now_s, now_us, i / 10)
+        end
+        call('HSET', names[i], 'msg', ARGV[messages + i], 'state', 'pending', 'pending_since',
+            tens .. digits[last + 1])
+    end
+    if leftovers and leftovers[1] then
+        call('ZREM', Q .. 'quern:due', unpack(leftovers))
+    end
+    session_keep(session_key, ARGV[2], 'o')
+    return 'o'
 end
 
 -- Reading. What is neither 'd' nor 'c' afterwards is stored.
@@ -105,7 +113,7 @@ for i = 1, count do
 end
 
 local now_ms = string.format('%.0f', now_s * 1000 + math.floor(now_us / 1000))
-local leftovers = find_leftovers(2 * delayed_count + 4)
+leftovers = find_leftovers(2 * delayed_count + 4)
 
 -- Writing.
 local pending = {}
