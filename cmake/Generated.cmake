@@ -1,8 +1,7 @@
 # What is made at build time: the protobuf messages, and a header for each .sql
 # file (its statements) and each .lua file (the script).
 set(QUERN_GENERATED_DIR ${CMAKE_CURRENT_BINARY_DIR}/generated)
-file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/message ${QUERN_GENERATED_DIR}/broker/sqlite
-    ${QUERN_GENERATED_DIR}/broker/redis)
+file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/message)
 
 add_custom_command(
     OUTPUT ${QUERN_GENERATED_DIR}/message/asynq.pb-c.c ${QUERN_GENERATED_DIR}/message/asynq.pb-c.h
@@ -14,10 +13,12 @@ set(QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/message/asynq.pb-c.h)
 # Its style is the generator's business.
 set_source_files_properties(${QUERN_GENERATED_SOURCES} PROPERTIES COMPILE_OPTIONS "-w")
 
-file(GLOB QUERN_SQL CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src
+file(GLOB_RECURSE QUERN_SQL CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src
     src/broker/sqlite/*.sql)
 foreach(sql ${QUERN_SQL})
     string(REGEX REPLACE "\\.sql$" "_sql.h" header ${sql})
+    cmake_path(GET header PARENT_PATH room)
+    file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/${room})
     add_custom_command(
         OUTPUT ${QUERN_GENERATED_DIR}/${header}
         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/embed_sql
@@ -25,12 +26,12 @@ foreach(sql ${QUERN_SQL})
         DEPENDS src/${sql} scripts/embed_sql VERBATIM)
     list(APPEND QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/${header})
 endforeach()
-# A lib_*.lua is a part that others include; all are rebuilt when one of them changes.
-file(GLOB QUERN_LUA CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src
+# What is in lua/ are parts that others include; all are rebuilt when one of them changes.
+file(GLOB_RECURSE QUERN_LUA CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src
     src/broker/redis/*.lua)
 set(QUERN_LUA_PARTS ${QUERN_LUA})
-list(FILTER QUERN_LUA_PARTS INCLUDE REGEX "/lib_")
-list(FILTER QUERN_LUA EXCLUDE REGEX "/lib_")
+list(FILTER QUERN_LUA_PARTS INCLUDE REGEX "/lua/")
+list(FILTER QUERN_LUA EXCLUDE REGEX "/lua/")
 list(TRANSFORM QUERN_LUA_PARTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/src/)
 # The planted faults that are lines of scripts; see scripts/embed_lua.
 set(QUERN_LUA_BUGS "")
@@ -39,6 +40,8 @@ if(QUERN_SEEDED_BUGS)
 endif()
 foreach(lua ${QUERN_LUA})
     string(REGEX REPLACE "\\.lua$" "_lua.h" header ${lua})
+    cmake_path(GET header PARENT_PATH room)
+    file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/${room})
     add_custom_command(
         OUTPUT ${QUERN_GENERATED_DIR}/${header}
         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/embed_lua

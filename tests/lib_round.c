@@ -2,7 +2,8 @@
 /* lib_round.c - every operation of a broker, and a look at each number that comes out of it. */
 #include "lib_round.h"
 
-#include "base/limits.h"
+#include "base/text/number.h"
+#include "task/limits.h"
 
 #define ROOM 8
 #define HOST "host-a"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int active_bug;

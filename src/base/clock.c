@@ -8,10 +8,10 @@
 
 #include <time.h>
 
-#include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/limits.h"
+#include "base/memory/alloc.h"
+#include "base/text/number.h"
 #include "quern/testing.h"
 
 #define NS_PER_MS INT64_C(1000000)

@@ -15,8 +15,8 @@
 #include "base/assert.h"
 #include "base/bug.h"
 #include "base/clock.h"
-#include "base/duration.h"
-#include "base/str.h"
+#include "base/text/duration.h"
+#include "base/text/str.h"
 
 #define LINE_SIZE_MAX 4096
 #define VALUE_SIZE_MAX 1024

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/limits.h"
-#include "base/url.h"
+#include "base/text/url.h"
 #include "broker/redis/redis.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/url_advice.h"
+#include "task/limits.h"
 
 quern_status qn_broker_open(const char *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err)

@@ -24,7 +24,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/lot.h"
+#include "base/memory/slab.h"
 #include "quern/client.h"
 #include "quern/inspector.h"
 #include "task/deaths.h"

@@ -3,7 +3,7 @@
  * and the runs of an exchange, which both brokers clear and free alike.
  */
 #include "base/assert.h"
-#include "base/lot.h"
+#include "base/memory/slab.h"
 #include "broker/block.h"
 #include "broker/broker.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "base/str.h"
+#include "base/text/str.h"
 
 /* The next name at *at, which begins as "critical=6 default=3" and is moved on; false: there is
  * none. A name may hold blanks and equal signs. */

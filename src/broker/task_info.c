@@ -3,8 +3,8 @@
  *
  * Brokers fill a struct quern_task_info whose strings are borrowed from a row; the copy owns all of
  * it. Accessors read fields and nothing else, so a snapshot may be shared between threads. */
-#include "base/alloc.h"
 #include "base/assert.h"
+#include "base/memory/alloc.h"
 #include "broker/block.h"
 #include "broker/broker.h"
 

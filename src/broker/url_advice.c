@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/str.h"
+#include "base/text/str.h"
 
 #define SHOWN_SIZE 128
 

@@ -3,7 +3,7 @@
 #ifndef QN_BROKER_URL_ADVICE_H
 #define QN_BROKER_URL_ADVICE_H
 
-#include "base/url.h"
+#include "base/text/url.h"
 
 /* QUERN_E_INVALID, QUERN_E_UNSUPPORTED: it means something else than it says; the text tells what
  * to write, and shows no password. A scheme that nobody knows is the caller's business. */

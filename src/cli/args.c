@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/assert.h"
-#include "base/duration.h"
+#include "base/memory/alloc.h"
+#include "base/text/duration.h"
 #include "cli/cli.h"
 
 const struct qn_option qn_global_options[QN_GLOBAL_COUNT] = {

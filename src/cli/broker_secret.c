@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/secret.h"
-#include "base/str.h"
-#include "base/url.h"
+#include "base/memory/alloc.h"
+#include "base/memory/secret.h"
+#include "base/text/str.h"
+#include "base/text/url.h"
 #include "cli/cli.h"
 
 #define URL_SIZE_MAX 65536

@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/buf.h"
-#include "base/secret.h"
-#include "base/url.h"
+#include "base/memory/alloc.h"
+#include "base/memory/secret.h"
+#include "base/text/buf.h"
+#include "base/text/url.h"
 #include "cli/cli.h"
 
 #define PATH_SIZE_MAX 4096

@@ -78,7 +78,7 @@ extern const struct qn_noun qn_noun_worker;
 
 #define QN_COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 
-/* --- Speaking (talk.c) ---------------------------------------------------------------- */
+/* --- Speaking (message.c) ---------------------------------------------------------------- */
 
 /* Writes "quern: <where>: text" to stderr; control characters in the text are escaped. */
 void qn_cli_say(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/secret.h"
+#include "base/memory/secret.h"
 #include "cli/cli.h"
-#include "cli/output.h"
+#include "cli/output/output.h"
 
 static const struct qn_noun *const nouns[] = {
     &qn_noun_enqueue, &qn_noun_work,       &qn_noun_task, &qn_noun_queue,

@@ -9,7 +9,7 @@
 #include "client/client.h"
 
 #include "base/error.h"
-#include "base/sized.h"
+#include "base/memory/sized.h"
 
 /* How many of the tasks fit into one request, at least one; their payload in *ret_bytes. A struct
  * that cannot be read counts as a task, and is refused in its turn. */

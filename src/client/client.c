@@ -9,9 +9,10 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
-#include "base/sized.h"
+#include "base/memory/alloc.h"
+#include "base/memory/sized.h"
+#include "base/text/number.h"
 
 #define COMMAND_TIMEOUT_MS_DEFAULT 10000
 #define CONNECT_TIMEOUT_MS_DEFAULT 5000

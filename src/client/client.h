@@ -5,13 +5,13 @@
 
 #include <pthread.h>
 
-#include "base/arena.h"
 #include "base/assert.h"
-#include "base/limits.h"
-#include "base/list.h"
+#include "base/memory/arena.h"
+#include "base/memory/list.h"
 #include "broker/broker.h"
 #include "message/id.h"
 #include "quern/client.h"
+#include "task/limits.h"
 
 enum qn_request_phase {
     QN_REQUEST_WAITING, /* in the client's list */

@@ -7,8 +7,8 @@
  * it stay in the transaction and the rest is not tried. */
 #include "quern/sqlite.h"
 
-#include "base/alloc.h"
 #include "base/error.h"
+#include "base/memory/alloc.h"
 #include "client/client.h"
 
 /* One part of a call. */

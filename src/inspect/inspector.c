@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
-#include "base/limits.h"
-#include "base/sized.h"
+#include "base/memory/alloc.h"
+#include "base/memory/sized.h"
+#include "task/limits.h"
 
 #define LIST_CAPACITY_MIN 16
 #define ACT_STEP 500

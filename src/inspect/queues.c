@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* queues.c - the list of queues that an inspector hands out. Names live in the list's arena. */
-#include "base/alloc.h"
-#include "base/arena.h"
 #include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/memory/arena.h"
 #include "inspect/inspector.h"
 
 struct quern_queue_list {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* tasks.c - pages of tasks, and one task, as an inspector hands them out. Each task is a snapshot
  * of its own, so one can be taken out of a list. */
-#include "base/alloc.h"
 #include "base/error.h"
-#include "base/sized.h"
+#include "base/memory/alloc.h"
+#include "base/memory/sized.h"
 #include "inspect/inspector.h"
 
 #define LIMIT_MAX 10000

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/arena.h"
 #include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/memory/arena.h"
 #include "inspect/inspector.h"
 
 struct quern_worker_list {

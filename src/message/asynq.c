@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text/number.h"
 #include "message/asynq_wire.h"
 
 #define SECONDS_MAX (INT64_MAX / 1000)

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "quern/task.h"
 
 /* Bytes of a message; in the arena. */

@@ -6,7 +6,7 @@
  * new message; so nothing is lost, and asynq's Inspector lists it like any other. */
 #include <string.h>
 
-#include "base/str.h"
+#include "base/text/str.h"
 #include "message/asynq_wire.h"
 
 #define TIMEOUT_MS 1800000 /* asynq's default: a message wants one */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "quern/status.h"
 
 /* "asynq:{queue}:unique:type:<md5 of the payload in lower-case hex>", in the arena. payload NULL

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/list.h"
+#include "base/memory/list.h"
 #include "quern/status.h"
 
 struct qn_pool;

@@ -16,10 +16,10 @@
 
 #include <pthread.h>
 
-#include "base/alloc.h"
 #include "base/assert.h"
 #include "base/cond.h"
 #include "base/error.h"
+#include "base/memory/alloc.h"
 #include "pool/thread.h"
 
 struct thread {

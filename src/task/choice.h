@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/limits.h"
 #include "base/random.h"
+#include "task/limits.h"
 
 struct qn_choice {
     size_t queue_count;

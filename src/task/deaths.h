@@ -7,15 +7,15 @@
  * queue whose runs all die on one host is slowed down there (brake), so that a broken deploy
  * empties no queue into the archive.
  *
- * Pure: no I/O, no clock. src/broker/redis/lib_deaths.lua says the same in Lua; whoever changes a
- * rule changes both, and the contract suite compares them. */
+ * Pure: no I/O, no clock. src/broker/redis/lua/lib_deaths.lua says the same in Lua; whoever changes
+ * a rule changes both, and the contract suite compares them. */
 #ifndef QN_TASK_DEATHS_H
 #define QN_TASK_DEATHS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/limits.h"
+#include "task/limits.h"
 
 /* --- One task ------------------------------------------------------------------------ */
 

@@ -9,7 +9,8 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/limits.h"
+#include "base/text/number.h"
+#include "task/limits.h"
 
 #define ASYNQ_COUNT_MAX 1000 /* 1000^4 seconds is 31 000 years */
 #define EXPONENT_MAX 50      /* 2^50 ms is 35 000 years */

@@ -12,9 +12,10 @@
 
 #include "base/bug.h"
 #include "base/error.h"
-#include "base/limits.h"
-#include "base/str.h"
+#include "base/text/number.h"
+#include "base/text/str.h"
 #include "message/unique_key.h"
+#include "task/limits.h"
 #include "task/retry.h"
 
 #define RETRY_MAX_DEFAULT 25

@@ -6,8 +6,8 @@
 #ifndef QN_TASK_TASK_H
 #define QN_TASK_TASK_H
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory/arena.h"
 #include "message/id.h"
 #include "quern/task.h"
 

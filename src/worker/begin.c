@@ -7,7 +7,7 @@
  * quern_worker_stop; with no_wait it is an error. Damaged data stop neither a running worker nor
  * one that starts: the keeper announces again at once, and logs the failure. */
 #include "base/error.h"
-#include "base/secret.h"
+#include "base/memory/secret.h"
 #include "worker/internal.h"
 
 /* Short, since somebody may stop the worker meanwhile. */

@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 
 #include "base/cond.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "broker/broker.h"
 #include "broker/owner.h"
@@ -19,14 +18,15 @@
 #include "pool/pool.h"
 #include "quern/worker.h"
 #include "task/choice.h"
-#include "worker/books.h"
-#include "worker/fetch.h"
-#include "worker/mux.h"
-#include "worker/outage.h"
-#include "worker/run.h"
-#include "worker/shortage.h"
-#include "worker/solo.h"
-#include "worker/unknown.h"
+#include "task/limits.h"
+#include "worker/backoff.h"
+#include "worker/fetch/prefetch.h"
+#include "worker/fetch/solo.h"
+#include "worker/fetch/unknown.h"
+#include "worker/run/mux.h"
+#include "worker/run/run.h"
+#include "worker/run/run_table.h"
+#include "worker/run/shortage.h"
 
 #define QN_NS_PER_MS INT64_C(1000000)
 
@@ -65,7 +65,7 @@ struct qn_turn {
 /* Guarded by plan_mutex. */
 struct qn_pump {
     struct qn_turn first;  /* the pump's own */
-    struct qn_turn second; /* the second pump's, see second.c */
+    struct qn_turn second; /* the second pump's, see second_pump.c */
     /* Leased, but memory for a run was out: given back by the next exchange. */
     struct qn_leased *unplaced[QN_EXCHANGES_MAX * QN_BATCH_MAX];
     size_t unplaced_count;
@@ -207,7 +207,7 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
 /* qn_exchange.on_unusable; user: the worker. Logs and counts it. */
 void qn_report_unusable(const struct qn_unusable *unusable, void *user);
 
-/* turn.c, answer.c: with plan_mutex held */
+/* request.c, response.c: with plan_mutex held */
 QUERN_NODISCARD quern_status qn_turns_init(struct quern_worker *worker, quern_error *err);
 void qn_turns_finish(struct quern_worker *worker);
 /* Fills the next exchange; leaves it closed when there is nothing to say and nothing to fetch. */
@@ -247,7 +247,7 @@ void qn_pump_poke(struct quern_worker *worker);
 /* The same after a run was finished; while an exchange is under way many have to be. */
 void qn_pump_note_finished(struct quern_worker *worker);
 
-/* second.c */
+/* second_pump.c */
 void *qn_second_main(void *worker);
 /* With mutex held: there may be enough for a second exchange. */
 void qn_second_poke(struct quern_worker *worker);
@@ -279,7 +279,7 @@ QUERN_NODISCARD quern_status qn_leases_extend(struct quern_worker *worker, quern
 void qn_worker_release_runs(struct quern_worker *worker, struct quern_run *const *runs,
                             size_t count);
 
-/* keeper.c, upkeep.c, watch.c */
+/* keeper.c, upkeep.c, timeouts.c */
 void *qn_keeper_main(void *worker);
 /* With mutex held: makes the keeper look at its timers again. */
 void qn_keeper_poke(struct quern_worker *worker);

@@ -7,10 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/buf.h"
 #include "base/error.h"
-#include "base/sized.h"
+#include "base/memory/alloc.h"
+#include "base/memory/sized.h"
+#include "base/text/buf.h"
+#include "base/text/number.h"
 #include "task/retry.h"
 #include "task/task.h"
 #include "worker/internal.h"

@@ -14,7 +14,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "worker/internal.h"
 
 enum {

@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/bug.h"
 #include "base/error.h"
+#include "base/memory/alloc.h"
 #include "worker/internal.h"
 
 #define STUCK_TELL_MS 60000

@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/arena.h"
 #include "base/error.h"
-#include "base/limits.h"
-#include "base/sized.h"
+#include "base/memory/alloc.h"
+#include "base/memory/arena.h"
+#include "base/memory/sized.h"
+#include "task/limits.h"
 #include "task/task.h"
-#include "worker/mux.h"
-#include "worker/run.h"
+#include "worker/run/mux.h"
+#include "worker/run/run.h"
 
 struct quern_test_run {
     quern_outcome outcome;

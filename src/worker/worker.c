@@ -14,8 +14,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
+#include "base/memory/alloc.h"
 #include "pool/thread.h"
 #include "worker/internal.h"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/redis/enqueue_lua.h"
-#include "broker/redis/lease_lua.h"
-#include "broker/redis/outcome_lua.h"
+#include "broker/redis/run/enqueue_lua.h"
+#include "broker/redis/run/lease_lua.h"
+#include "broker/redis/run/outcome_lua.h"
 
 enum { TOKEN_SIZE = 32, TOKEN_DIGITS = 19 };
 #define ID_PACKED (2 + ID_SIZE)              /* in the reply of lease: a mark, the size, the id */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "broker/owner.h"
 
 #define CONTRACT_FAR_BOOT "01234567-89ab-cdef-0123-456789abcdef"

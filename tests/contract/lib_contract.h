@@ -13,8 +13,8 @@
 
 #include "lib_place.h"
 
-#include "base/limits.h"
 #include "broker/broker.h"
+#include "task/limits.h"
 
 #define CONTRACT_NOW_MS INT64_C(1800000000000)
 #define CONTRACT_LEASE_MS INT64_C(30000)

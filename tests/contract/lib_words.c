@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "task/task.h"
 
 static struct qn_stamp next_stamp(struct contract *c)

@@ -4,6 +4,7 @@
  * Each damage is planted with a bare connection that ignores our constraints. Then it must be found
  * under its invariant, repaired, and gone from the next look, with no task lost. Damage of the file
  * itself is in test_doctor_file.c. */
+#include "base/text/number.h"
 #include "lib_doctor.h"
 
 #define MINUTE_MS INT64_C(60000)

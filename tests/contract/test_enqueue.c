@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 
 static void enqueued_task_keeps_every_field(struct contract *c)
 {

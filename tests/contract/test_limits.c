@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_limits.c - the smallest and the largest of everything goes through the broker unchanged. */
+#include "base/text/number.h"
 #include "lib_contract.h"
 
 #include <stdlib.h>

@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-#include "broker/redis/talk.h"
 #include "lib_place.h"
 #include "quern/inspector.h"
+#include "redis/pipeline.h"
 
 #define Q "asynq:{default}:"
 

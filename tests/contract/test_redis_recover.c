@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/redis/count_runs_lua.h"
+#include "broker/redis/upkeep/count_runs_lua.h"
 #include "lib_place.h"
 
 #define Q "asynq:{default}:"

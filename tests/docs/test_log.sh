@@ -16,7 +16,7 @@ for line in pathlib.Path(PAGE).read_text(encoding="utf-8").splitlines():
         documented[row.group(2)] = (row.group(1), set(row.group(3).replace(",", " ").split()))
 
 logged = {}
-sources = [*sorted(pathlib.Path("src/worker").glob("*.c")), pathlib.Path("src/cli/work_log.c")]
+sources = [*sorted(pathlib.Path("src/worker").rglob("*.c")), pathlib.Path("src/cli/work/log.c")]
 for source in sources:
     text = source.read_text(encoding="utf-8")
     for call in re.findall(r"\bQN_LOG\((.*?)\);\n", text, re.DOTALL):
@@ -26,7 +26,7 @@ for source in sources:
     for message in re.findall(r'qn_log_write\([^"]*"([^"]+)"', text):
         logged.setdefault(re.sub(r"%\w*d", "8", message.replace("%zu %s", "2 runs")), set())
 for function in re.findall(r"\*describe\(.*?\n}\n",
-                           pathlib.Path("src/worker/report.c").read_text(encoding="utf-8"),
+                           pathlib.Path("src/worker/run/report.c").read_text(encoding="utf-8"),
                            re.DOTALL):
     for message in re.findall(r'"([^"]+)"', function):
         logged.setdefault(message, set())

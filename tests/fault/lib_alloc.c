@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_alloc.c - stands between the library and base/alloc.c, and counts down. */
+/* lib_alloc.c - stands between the library and base/memory/alloc.c, and counts down. */
 #include "lib_alloc.h"
 
 #include <stddef.h>

@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/limits.h"
 #include "broker/broker.h"
 #include "lib_redis.h"
+#include "task/limits.h"
 
 #define Q "asynq:{default}:"
 #define NOW_MS INT64_C(1800000000000)

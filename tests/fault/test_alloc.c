@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
 #include "broker/broker.h"
 #include "quern/quern.h"
+#include "task/limits.h"
 
 #define SWEEP_MAX 5000
 

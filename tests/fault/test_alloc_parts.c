@@ -3,9 +3,9 @@
  * says so, leaks nothing, and its outputs are as they were. */
 #include <string.h>
 
-#include "base/arena.h"
-#include "base/buf.h"
-#include "base/url.h"
+#include "base/memory/arena.h"
+#include "base/text/buf.h"
+#include "base/text/url.h"
 #include "lib_alloc.h"
 #include "lib_test.h"
 #include "message/asynq.h"

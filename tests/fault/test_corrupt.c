@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/limits.h"
 #include "base/random.h"
 #include "broker/broker.h"
 #include "quern/quern.h"
+#include "task/limits.h"
 
 struct bytes {
     unsigned char *data;

@@ -13,9 +13,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "base/limits.h"
 #include "broker/broker.h"
 #include "quern/quern.h"
+#include "task/limits.h"
 
 #define WRITES_MAX 2000
 

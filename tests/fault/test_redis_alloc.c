@@ -8,9 +8,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/limits.h"
 #include "broker/redis/redis.h"
 #include "quern/quern.h"
+#include "task/limits.h"
 
 #define SWEEP_MAX 5000
 

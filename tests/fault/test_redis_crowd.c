@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "base/limits.h"
+#include "task/limits.h"
 
 enum { LEASE_S = 30, GRACE_S = 30, STEP = 128 };
 

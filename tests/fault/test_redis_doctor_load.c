@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/limits.h"
 #include "base/random.h"
+#include "task/limits.h"
 
 #define TASKS (QN_BATCH_MAX * 5)
 #define ROOM 8

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
-#include "broker/redis/enqueue_lua.h"
 #include "broker/redis/redis.h"
+#include "broker/redis/run/enqueue_lua.h"
 #include "lib_queue.h"
 #include "lib_wire.h"
+#include "task/limits.h"
 
 static void pending_task_is_stored_as_asynq_does(void **state)
 {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/limits.h"
+#include "task/limits.h"
 
 static struct test_redis *server(void)
 {

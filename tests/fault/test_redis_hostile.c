@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "broker/redis/check_page_lua.h"
-#include "broker/redis/lease_lua.h"
+#include "broker/redis/doctor/check_page_lua.h"
+#include "broker/redis/operate/remove_queue_lua.h"
 #include "broker/redis/redis.h"
-#include "broker/redis/remove_queue_lua.h"
+#include "broker/redis/run/lease_lua.h"
 #include "lib_peer.h"
 #include "lib_round.h"
 #include "lib_worker.h"

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
 #include "broker/redis/redis.h"
 #include "lib_queue.h"
 #include "message/asynq.h"
+#include "task/limits.h"
 
 static struct qn_arena arena;
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
-#include "broker/redis/lease_lua.h"
 #include "broker/redis/redis.h"
-#include "broker/redis/talk.h"
+#include "broker/redis/run/lease_lua.h"
 #include "lib_queue.h"
+#include "redis/pipeline.h"
+#include "task/limits.h"
 
 static void put_large(const char *id, const void *payload, size_t size)
 {

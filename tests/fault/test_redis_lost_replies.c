@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
 #include "base/random.h"
+#include "task/limits.h"
 
 #define PERMILLE 300
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
+#include "task/limits.h"
 #include "worker/internal.h"
 
 /* Two batches of outcomes, and room for two. */

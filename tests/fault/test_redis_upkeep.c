@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "base/limits.h"
 #include "message/asynq.h"
+#include "task/limits.h"
 
 static const char *const queue = "default";
 
@@ -238,7 +238,7 @@ static void key_of_a_wrong_type_does_not_stop_the_rest_of_a_heartbeat(void **sta
         test_redis_empty(&doctor.redis);
         doctor_plant("SET %s x", keys[i]);
         assert_int_equal(try_announce("active", &err), QUERN_E_CORRUPT);
-        assert_non_null(strstr(err.text, "announce: a key is not of the type"));
+        assert_non_null(strstr(err.text, "heartbeat: a key is not of the type"));
         /* All eight keys are there, the damaged one as it was. */
         assert_int_equal(test_redis_count(&doctor.redis,
                                           "EXISTS asynq:{low}:quern:workers asynq:quern:workers "

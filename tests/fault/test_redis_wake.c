@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
 #include "broker/redis/redis.h"
 #include "lib_redis.h"
+#include "task/limits.h"
 
 #define BRIEFLY_MS 500
 #define PUSH                                                                                       \

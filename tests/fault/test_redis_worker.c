@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "message/asynq.h"
 
 #define PUSH                                                                                       \

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/limits.h"
 #include "quern/inspector.h"
+#include "task/limits.h"
 
 /* One exchange of another worker, on another host. */
 static size_t exchange(struct stage *stage, const struct qn_outcome *outcomes, size_t count,

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
 #include "quern/inspector.h"
+#include "task/limits.h"
 
 static void full_queues_get_their_shares_in_every_window(void **state)
 {

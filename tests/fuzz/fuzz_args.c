@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/secret.h"
+#include "base/memory/secret.h"
 #include "cli/cli.h"
 #include "lib_fuzz.h"
 

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/duration.h"
-#include "base/limits.h"
+#include "base/text/duration.h"
+#include "base/text/number.h"
+#include "task/limits.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
  * again. The input: three texts with their lengths before them, and the message. */
 #include <string.h>
 
-#include "broker/redis/fields.h"
+#include "broker/redis/schema/task_fields.h"
 #include "lib_fuzz.h"
 
 #define TEXT_SIZE 256

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
-#include "cli/import.h"
+#include "cli/enqueue/import.h"
 #include "lib_fuzz.h"
+#include "task/limits.h"
 
 static void try_line(const char *text, size_t size)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/redis/reader.h"
+#include "redis/decode.h"
 
 #define REPLY_SIZE_MAX 4096
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/str.h"
-#include "cli/output.h"
+#include "base/memory/alloc.h"
+#include "base/text/str.h"
+#include "cli/output/output.h"
 #include "lib_fuzz.h"
 
 /* U+200E, U+200F, U+202A..E, U+2066..9, U+061C, and the controls of U+0080..9F, as UTF-8. */

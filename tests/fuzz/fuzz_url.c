@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/secret.h"
-#include "base/url.h"
-#include "broker/redis/link.h"
+#include "base/memory/secret.h"
+#include "base/text/url.h"
 #include "cli/cli.h"
 #include "lib_fuzz.h"
+#include "redis/connection.h"
 
 /* Reads every piece, so that the sanitizer sees each byte of it. */
 static size_t read_pieces(const struct qn_url *url)

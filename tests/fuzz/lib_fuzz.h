@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
+#include "base/text/buf.h"
 #include "broker/broker.h"
 
 /* The entry of libFuzzer, which replay.c calls, too. */

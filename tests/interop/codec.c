@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "message/asynq.h"
 
 static void show_bytes(const void *data, size_t size)

@@ -23,7 +23,7 @@ done
 for flag in -z,relro -z,now -z,noexecstack; do
     grep -q -e "$flag" "$work/usual/build.ninja" || fail "the usual build is linked without $flag"
 done
-object=CMakeFiles/quern_objects.dir/src/base/str.c.o
+object=CMakeFiles/quern_objects.dir/src/base/text/str.c.o
 cmake --build "$work/usual" --target "$object" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 if strings -a "$work/usual/$object" | grep -F -e "$QUERN_SOURCE" -e "$work"; then
     fail "an object names the folder of the build"

@@ -20,7 +20,7 @@ clean_tree()
         "$root/tree/include/quern" "$root/tree/examples" "$root/tree/tests/unit"
     printf '/* SPDX-License-Identifier: MIT */\n#include "quern/task.h"\n' \
         >"$root/tree/include/quern/client.h"
-    printf '/* SPDX-License-Identifier: MIT */\n#include <stdio.h>\n\n#include "base/buf.h"\n' \
+    printf '/* SPDX-License-Identifier: MIT */\n#include <stdio.h>\n\n#include "base/error.h"\n' \
         >"$root/tree/src/client/client.c"
 }
 
@@ -67,7 +67,7 @@ done
 plant src/base/up.c '#include "client/client.h"'
 plant src/client/side.c '#include <errno.h>' '#include "inspect/inspector.h"'
 plant src/client/quoted.c '#include "client.h"'
-plant include/quern/inside.h '#include "base/buf.h"'
+plant include/quern/inside.h '#include "base/text/buf.h"'
 plant examples/inside.c '#include "broker/broker.h"'
 plant src/client/database.c '#include <sqlite3.h>'
 plant src/base/kit.c '#include "quern/testing.h"'
@@ -135,18 +135,18 @@ fi
 # Scripts for Redis: what is unknown, never used or set for nothing, where the script is whole.
 if command -v luacheck >/dev/null; then
     clean_tree
-    mkdir "$root/tree/src/broker/redis"
+    mkdir -p "$root/tree/src/broker/redis/lua" "$root/tree/src/broker/redis/run"
     printf 'local function greet(name)\n    return name\nend\nlocal function other() end\n' \
-        >"$root/tree/src/broker/redis/lib_greet.lua"
+        >"$root/tree/src/broker/redis/lua/lib_greet.lua"
     printf -- '-- include: lib_greet.lua\nreturn greet(KEYS[1])\n' \
-        >"$root/tree/src/broker/redis/fine.lua"
+        >"$root/tree/src/broker/redis/run/fine.lua"
     passes check_lua
     printf -- '-- include: lib_greet.lua\nlocal unused = 1\nreturn gret(KEYS[1])\n' \
-        >"$root/tree/src/broker/redis/slip.lua"
-    printf 'return redis.call(\n' >"$root/tree/src/broker/redis/broken.lua"
-    names check_lua src/broker/redis/slip.lua:2: \
-        "src/broker/redis/slip.lua:3: accessing undefined" \
-        src/broker/redis/broken.lua:
+        >"$root/tree/src/broker/redis/run/slip.lua"
+    printf 'return redis.call(\n' >"$root/tree/src/broker/redis/run/broken.lua"
+    names check_lua src/broker/redis/run/slip.lua:2: \
+        "src/broker/redis/run/slip.lua:3: accessing undefined" \
+        src/broker/redis/run/broken.lua:
 fi
 
 # A tree without sources is not a clean one.

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 
 #define TURNS_MAX 4096
 

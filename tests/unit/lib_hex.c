@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "lib_test.h"
 
 struct qn_asynq_bytes test_from_hex(struct qn_arena *arena, const char *hex)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "base/str.h"
+#include "base/text/str.h"
 #include "lib_hex.h"
 #include "lib_test.h"
 

@@ -5,16 +5,16 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/limits.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "base/number.h"
+#include "base/memory/list.h"
+#include "base/memory/sized.h"
 #include "base/random.h"
-#include "base/sized.h"
-#include "base/str.h"
+#include "base/text/number.h"
+#include "base/text/str.h"
 #include "lib_test.h"
 #include "quern/testing.h"
 #include "quern/version.h"
+#include "task/limits.h"
 
 static void error_is_set_cut_and_clean(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_child.c - shell commands as children: their ends, their pipes, their cancellation. */
-#include "pool/child.h"
+#include "pool/exec/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
+#include "base/memory/alloc.h"
 #include "lib_test.h"
 
 #define MIB ((size_t)1 << 20)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
+#include "base/memory/alloc.h"
 
 /* --- Many threads ------------------------------------------------------------------------ */
 

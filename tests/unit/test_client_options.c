@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 
 static void every_option_is_stored_and_read_back(void **state)
 {

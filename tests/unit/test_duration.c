@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* test_duration.c - durations and moments, both ways. */
-#include "base/duration.h"
+#include "base/text/duration.h"
 
 #include <string.h>
 
-#include "base/limits.h"
 #include "base/random.h"
+#include "base/text/number.h"
 #include "lib_test.h"
+#include "task/limits.h"
 
 static void durations_are_read_as_people_and_go_write_them(void **state)
 {

@@ -5,11 +5,11 @@
 #include <stdalign.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/arena.h"
-#include "base/buf.h"
-#include "base/lot.h"
+#include "base/memory/alloc.h"
+#include "base/memory/arena.h"
+#include "base/memory/slab.h"
 #include "base/random.h"
+#include "base/text/buf.h"
 #include "lib_test.h"
 
 /* Absurd sizes are asked for on purpose; the sanitizers shall answer as malloc does. */

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
+#include "base/memory/alloc.h"
 #include "broker/broker.h"
 #include "lib_test.h"
 #include "quern/testing.h"
-#include "worker/mux.h"
-#include "worker/run.h"
+#include "worker/run/mux.h"
+#include "worker/run/run.h"
 
 static char trace[256];
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/limits.h"
-#include "worker/outage.h"
+#include "task/limits.h"
+#include "worker/backoff.h"
 
 struct world {
     struct qn_log log;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_redis_fields.c - a task to asynq's message and our fields, and back: what is exact, what
  * survives, what Go's messages mean, and what damaged fields cost. */
-#include "broker/redis/fields.h"
+#include "base/text/number.h"
+#include "broker/redis/schema/task_fields.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_redis_format.c - commands of any bytes become what the server reads, one behind the other.
  */
-#include "broker/redis/format.h"
+#include "redis/encode.h"
 
 #include <hiredis/hiredis.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_redis_reader.c - bytes of a server become replies, however they are cut, or are refused
  * before they cost memory. */
-#include "broker/redis/reader.h"
+#include "redis/decode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
-#include "broker/redis/talk.h"
+#include "base/memory/alloc.h"
 #include "lib_test.h"
+#include "redis/pipeline.h"
 
 struct bench {
     struct qn_link_target target;

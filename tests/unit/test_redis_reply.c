@@ -2,8 +2,8 @@
 /* test_redis_reply.c - replies read as numbers, and errors of the server as ours. */
 #include <string.h>
 
-#include "broker/redis/talk.h"
 #include "lib_test.h"
+#include "redis/pipeline.h"
 
 static const struct qn_link_target target = {.address = "redis://test"};
 static const struct qn_link test_link = {.target = &target, .fd = -1};

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/limits.h"
-#include "broker/redis/check_queue_lua.h"
-#include "broker/redis/lease_lua.h"
-#include "broker/redis/outcome_lua.h"
-#include "broker/redis/recover_lua.h"
+#include "broker/redis/doctor/check_queue_lua.h"
+#include "broker/redis/run/lease_lua.h"
+#include "broker/redis/run/outcome_lua.h"
+#include "broker/redis/upkeep/recover_lua.h"
 #include "lib_test.h"
+#include "task/limits.h"
 
 static void numbers_of_scripts_are_those_of_limits(void **state)
 {

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "broker/redis/link.h"
 #include "lib_test.h"
+#include "redis/connection.h"
 
 static quern_status read_target(const char *text, struct qn_link_target *target, quern_error *err)
 {

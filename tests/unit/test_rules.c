@@ -2,9 +2,10 @@
 /* test_rules.c - the life cycle as a table, and how long a failed task waits. */
 #include <string.h>
 
-#include "base/limits.h"
+#include "base/text/number.h"
 #include "lib_test.h"
 #include "task/lifecycle.h"
+#include "task/limits.h"
 #include "task/retry.h"
 
 static const quern_task_state all_states[] = {

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "worker/internal.h"
 
 #define SECOND_NS INT64_C(1000000000)

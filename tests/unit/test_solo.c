@@ -2,7 +2,7 @@
 /* test_solo.c - how long a worker waits for its other runs before a task runs alone. */
 #include "lib_test.h"
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "worker/internal.h"
 
 #define SECOND_NS INT64_C(1000000000)

@@ -7,18 +7,18 @@
 
 #include <string.h>
 
-#include "broker/sqlite/announce_sql.h"
-#include "broker/sqlite/brake_sql.h"
-#include "broker/sqlite/doors_sql.h"
-#include "broker/sqlite/forward_sql.h"
-#include "broker/sqlite/inspect_sql.h"
-#include "broker/sqlite/lease_sql.h"
-#include "broker/sqlite/prune_sql.h"
-#include "broker/sqlite/recover_sql.h"
-#include "broker/sqlite/redate_sql.h"
-#include "broker/sqlite/solo_sql.h"
-#include "broker/sqlite/wait_sql.h"
-#include "broker/sqlite/worker_death_sql.h"
+#include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/run/brake_sql.h"
+#include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/run/solo_sql.h"
+#include "broker/sqlite/store/transaction_sql.h"
+#include "broker/sqlite/upkeep/forward_sql.h"
+#include "broker/sqlite/upkeep/heartbeat_sql.h"
+#include "broker/sqlite/upkeep/prune_sql.h"
+#include "broker/sqlite/upkeep/recover_sql.h"
+#include "broker/sqlite/upkeep/redate_sql.h"
+#include "broker/sqlite/upkeep/worker_death_sql.h"
+#include "broker/sqlite/wake/wait_sql.h"
 
 static const struct plan_case {
     const char *name;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* test_str.c - UTF-8 by the tables of RFC 3629, blank and control characters, edit distance. */
-#include "base/str.h"
+#include "base/text/str.h"
 
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "lib_test.h"
 
 static void only_rfc_3629_is_valid_utf8(void **state)

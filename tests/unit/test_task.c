@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-#include "base/limits.h"
-#include "base/str.h"
+#include "base/text/number.h"
+#include "base/text/str.h"
 #include "lib_test.h"
+#include "task/limits.h"
 
 #define NOW_MS INT64_C(1700000000000)
 #define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_url.c - broker URLs piece by piece, what is refused, and that no password is ever shown. */
-#include "base/url.h"
+#include "base/text/url.h"
 
 #include <string.h>
 

@@ -5,9 +5,9 @@
  * start waits for, SECOND under load every other exchange, LEASES what keeps leases alive and
  * nothing else, KEEPER the rest of a worker's upkeep, REST everything else, so that no long look
  * and no large result delays the others. TRACKED and the listener are a pair that hears of news
- * (watch.h).
+ * (listener.h).
  *
- * An operation is one talk (talk.h) on one lane: scripts and commands sent in one write, all
+ * An operation is one talk (pipeline.h) on one lane: scripts and commands sent in one write, all
  * replies read. The scripts are the .lua files beside this one; docs/protocol/redis.md says what
  * they keep where, and is the contract of all files here. */
 #ifndef QN_BROKER_REDIS_REDIS_H
@@ -15,15 +15,15 @@
 
 #include <pthread.h>
 
-#include "base/arena.h"
-#include "base/limits.h"
+#include "base/memory/arena.h"
 #include "base/random.h"
-#include "base/url.h"
+#include "base/text/url.h"
 #include "broker/broker.h"
-#include "broker/redis/link.h"
-#include "broker/redis/recover.h"
-#include "broker/redis/talk.h"
-#include "broker/redis/watch.h"
+#include "broker/redis/upkeep/recover.h"
+#include "broker/redis/wake/listener.h"
+#include "redis/connection.h"
+#include "redis/pipeline.h"
+#include "task/limits.h"
 
 struct qn_redis_lane {
     pthread_mutex_t mutex; /* guards the rest, held for a whole talk */

@@ -15,11 +15,11 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "base/limits.h"
-#include "base/url.h"
+#include "base/text/url.h"
 #include "broker/broker.h"
-#include "broker/sqlite/conn.h"
-#include "broker/sqlite/heard.h"
+#include "broker/sqlite/store/conn.h"
+#include "broker/sqlite/upkeep/heard.h"
+#include "task/limits.h"
 
 /* How long the statements of one transaction may take. No honest file needs a fraction of that; in
  * a crafted one the pages can form a maze. */
@@ -102,10 +102,11 @@ struct qn_sqlite {
     bool clock_seen;         /* by prune */
     struct qn_heard heard;   /* workers on other hosts; by recover */
     int64_t clock_offset_ms; /* wall clock minus boot clock */
-    int64_t clock_jumped_at_ms;         /* when that changed by much; boot clock */
-    _Atomic int64_t rest_until_mono_ns; /* doors.c: until then no lease that is over is ended */
-    _Atomic int64_t dated_shift_ms;     /* redate.c: with it all delays were dated rightly */
-    _Atomic int64_t redate_at_mono_ns;  /* when to look at that again */
+    int64_t clock_jumped_at_ms; /* when that changed by much; boot clock */
+    _Atomic int64_t
+        rest_until_mono_ns;         /* transaction.c: until then no lease that is over is ended */
+    _Atomic int64_t dated_shift_ms; /* redate.c: with it all delays were dated rightly */
+    _Atomic int64_t redate_at_mono_ns; /* when to look at that again */
     struct qn_syncer syncer;
     struct qn_waiter waiter;
     struct qn_roster roster;

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* sized.h - reading a caller's options struct of any known size.
+ *
+ * Programs built against older headers pass a smaller struct (the missing fields are 0), newer ones
+ * a larger one (its unknown bytes must be 0, or they ask for something we do not know). */
+#ifndef QN_BASE_MEMORY_SIZED_H
+#define QN_BASE_MEMORY_SIZED_H
+
+#include <stddef.h>
+
+#include "quern/status.h"
+
+/* Copies the caller's struct (may be NULL: all zero) of theirs_size into ours; QUERN_E_INVALID with
+ * `name` in the text when it asks for what this version does not know. */
+QUERN_NODISCARD quern_status qn_sized_copy(void *ours, size_t ours_size, const void *theirs,
+                                           size_t theirs_size, const char *name, quern_error *err);
+
+#endif

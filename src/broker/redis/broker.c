@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* broker.c - from a URL to a broker object on a Redis server, and back.
+ *
+ * Opening connects one lane and asks one question, so that a wrong password, a server that is too
+ * old or still loading, or a user who may not do anything is told here and not by the first task.
+ * In a fork of the process closing does nothing: the connections belong to the parent. */
+#include "broker/redis/redis.h"
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory/alloc.h"
+
+/* A line each, in the order of broker.h. */
+static const struct qn_broker_ops ops = {
+    .scheme = "redis",
+    .is_remote = true,
+    .enqueue_max = QN_ENQUEUE_MAX,
+    .exchanges_max = QN_EXCHANGES_MAX,
+    .close = qn_redis_close,
+    .enqueue = qn_redis_enqueue,
+    .wake = qn_redis_wake,
+    .exchange = qn_redis_exchange,
+    .extend = qn_redis_extend,
+    .write_result = qn_redis_write_result,
+    .write_progress = qn_redis_write_progress,
+    .forward = qn_redis_forward,
+    .recover = qn_redis_recover,
+    .prune = qn_redis_prune,
+    .arm = qn_redis_arm,
+    .wait = qn_redis_wait,
+    .interrupt = qn_redis_interrupt,
+    .announce = qn_redis_announce,
+    .withdraw = qn_redis_withdraw,
+    .drained = qn_redis_drained,
+    .workers = qn_redis_workers,
+    .queues = qn_redis_queues,
+    .tasks = qn_redis_tasks,
+    .history = qn_redis_history,
+    .facts = qn_redis_facts,
+    .act = qn_redis_act,
+    .act_all = qn_redis_act_all,
+    .pause = qn_redis_pause,
+    .remove_queue = qn_redis_remove_queue,
+    .check = qn_redis_check,
+};
+
+static void init_lanes(struct qn_redis *self)
+{
+    static const char *const roles[QN_LANE_COUNT] = {
+        [QN_LANE_PUMP] = "pump",     [QN_LANE_SECOND] = "second", [QN_LANE_LEASES] = "leases",
+        [QN_LANE_KEEPER] = "keeper", [QN_LANE_REST] = "rest",     [QN_LANE_TRACKED] = "tracked"};
+    for (size_t i = 0; i < QN_LANE_COUNT; i++) {
+        pthread_mutex_init(&self->lanes[i].mutex, NULL);
+        qn_link_init(&self->lanes[i].link, &self->target);
+        self->lanes[i].link.role = roles[i];
+        qn_random_init(&self->lanes[i].random);
+    }
+}
+
+static void finish_lanes(struct qn_redis *self)
+{
+    for (size_t i = 0; i < QN_LANE_COUNT; i++) {
+        qn_link_close(&self->lanes[i].link);
+        qn_arena_finish(&self->lanes[i].arena);
+        pthread_mutex_destroy(&self->lanes[i].mutex);
+    }
+}
+
+/* The lane that is used by all: connects, and asks what any user of ours may ask. */
+static quern_status ask_something(struct qn_redis *self, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply;
+    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_command(&talk, "EXISTS");
+    qn_talk_text(&talk, "asynq:queues");
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_options *options,
+                           struct qn_broker **ret_broker, quern_error *err)
+{
+    struct qn_redis *self = qn_alloc_zero(1, sizeof *self);
+    if (self == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = qn_link_target_init(&self->target, url, err);
+    if (status != QUERN_OK) {
+        goto fail;
+    }
+    if (options->connect_timeout_ms > 0) {
+        self->target.connect_timeout_ms = options->connect_timeout_ms;
+    }
+    if (options->command_timeout_ms > 0) {
+        self->target.command_timeout_ms = options->command_timeout_ms;
+    }
+    self->base.ops = &ops;
+    self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
+    self->base.command_timeout_ms = self->target.command_timeout_ms;
+    self->target.patience_ms = &self->base.command_timeout_ms;
+    self->base.opener_pid = getpid();
+    init_lanes(self);
+    status = qn_watch_init(&self->watch, &self->target, err);
+    if (status == QUERN_OK) {
+        status = ask_something(self, err);
+    }
+    if (status != QUERN_OK) {
+        goto fail_lanes;
+    }
+    *ret_broker = &self->base;
+    return QUERN_OK;
+
+fail_lanes:
+    qn_watch_finish(&self->watch);
+    finish_lanes(self);
+fail:
+    qn_link_target_finish(&self->target);
+    qn_free(self);
+    return status;
+}
+
+void qn_redis_close(struct qn_broker *broker)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    if (getpid() != self->base.opener_pid) {
+        return;
+    }
+    qn_watch_finish(&self->watch);
+    finish_lanes(self);
+    qn_sweep_free(self->sweeps);
+    qn_link_target_finish(&self->target);
+    qn_free(self);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* check_queue.c - what a check says of a queue as a whole: its types, counters, groups
+ * (check_queue.lua), and what is late although a worker of ours serves it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/doctor/doctor.h"
+#include "broker/redis/inspect/inspect.h"
+
+#include "broker/redis/doctor/check_queue_lua.h"
+
+#define UPKEEP_STEP 100
+#define UPKEEP_STEPS_MAX 10000 /* what is left is told by the next check */
+#define TEXT_SIZE 400
+#define FINDING_ITEMS 3
+
+/* The first item of the script's reply. */
+struct facts {
+    int64_t pending;
+    int64_t aggregating;
+    int64_t lapsed;
+    int64_t overdue;
+    int64_t overkept;
+    int64_t archived;
+    int64_t corrupt;
+};
+
+/* workers: ids and records of those that serve the queue. */
+static bool is_served(const struct qn_redis_check *check, const struct qn_reply *workers)
+{
+    for (size_t i = 0; i + 1 < workers->count; i += 2) {
+        const struct qn_reply *id = qn_reply_at(workers, i);
+        if (id->type == QN_REPLY_TEXT && qn_id_set_has(&check->living, id->data, id->size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static quern_status ask(struct qn_talk *talk, const struct qn_redis_check *check,
+                        const struct qn_checked_queue *queue, quern_error *err)
+{
+    qn_talk_script(talk, &qn_lua_check_queue, 1);
+    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
+    qn_talk_prefix(talk, queue->name);
+    qn_talk_text(talk, check->repair ? "1" : "0");
+    qn_talk_uint(talk, queue->token / 1000);
+    qn_talk_uint(talk, queue->group_count);
+    for (const struct qn_checked_group *one = queue->groups; one != NULL; one = one->next) {
+        qn_talk_text(talk, one->container + 2);
+    }
+    for (int64_t day = 0; day <= QN_HISTORY_DAYS; day++) {
+        char date[QN_DATE_SIZE];
+        qn_look_date(check->now_ms - day * QN_DAY_MS, date);
+        qn_talk_text(talk, qn_arena_strdup(talk->arena, date));
+    }
+    qn_talk_command(talk, "HGETALL");
+    qn_talk_key(talk, queue->name, "quern:workers");
+    return qn_talk_run(talk, err);
+}
+
+static quern_status take(struct qn_redis_check *check, const struct qn_checked_queue *queue,
+                         const struct qn_reply *reply, struct facts *ret_facts, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    const struct qn_reply *numbers = qn_reply_at(reply, 0);
+    *ret_facts = (struct facts){.pending = qn_reply_int(qn_reply_at(numbers, 0), 0),
+                                .aggregating = qn_reply_int(qn_reply_at(numbers, 1), 0),
+                                .lapsed = qn_reply_int(qn_reply_at(numbers, 2), 0),
+                                .overdue = qn_reply_int(qn_reply_at(numbers, 3), 0),
+                                .overkept = qn_reply_int(qn_reply_at(numbers, 4), 0),
+                                .archived = qn_reply_int(qn_reply_at(numbers, 5), 0),
+                                .corrupt = qn_reply_int(qn_reply_at(numbers, 6), 0)};
+    for (size_t i = 1; status == QUERN_OK && i + FINDING_ITEMS <= reply->count;
+         i += FINDING_ITEMS) {
+        status = qn_check_keep(check, qn_reply_text(qn_reply_at(reply, i)), queue->name, "",
+                               qn_reply_text(qn_reply_at(reply, i + 1)),
+                               qn_reply_int(qn_reply_at(reply, i + 2), 0) == 1, err);
+    }
+    return status;
+}
+
+static quern_status look(struct qn_redis_check *check, struct qn_checked_queue *queue,
+                         struct facts *ret_facts, quern_error *err)
+{
+    const struct qn_reply *reply;
+    const struct qn_reply *workers;
+    struct qn_talk talk;
+    qn_talk_begin(&talk, check->self, QN_LANE_REST, check->repair ? QN_TALK_WRITES : QN_TALK_READS);
+    quern_status status = ask(&talk, check, queue, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        status = take(check, queue, reply, ret_facts, err);
+    }
+    if (status == QUERN_OK && qn_talk_reply(&talk, 1, &workers, NULL) == QUERN_OK) {
+        queue->served = is_served(check, workers);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* --- What is late -------------------------------------------------------------------------- */
+
+static quern_status recover(struct qn_redis_check *check, const char *queue, size_t *ret_done,
+                            quern_error *err)
+{
+    size_t step = UPKEEP_STEP;
+    quern_status status = QUERN_OK;
+    *ret_done = 0;
+    for (int i = 0; status == QUERN_OK && step == UPKEEP_STEP && i < UPKEEP_STEPS_MAX; i++) {
+        status =
+            qn_redis_recover(&check->self->base, &queue, 1, UPKEEP_STEP, NULL, NULL, &step, err);
+        *ret_done += status == QUERN_OK ? step : 0;
+    }
+    return status;
+}
+
+static quern_status forward(struct qn_redis_check *check, const char *queue, size_t *ret_done,
+                            quern_error *err)
+{
+    size_t step = UPKEEP_STEP;
+    int64_t next_due_at_ms;
+    quern_status status = QUERN_OK;
+    *ret_done = 0;
+    for (int i = 0; status == QUERN_OK && step == UPKEEP_STEP && i < UPKEEP_STEPS_MAX; i++) {
+        status = qn_redis_forward(&check->self->base, &queue, 1, UPKEEP_STEP, &step,
+                                  &next_due_at_ms, err);
+        *ret_done += status == QUERN_OK ? step : 0;
+    }
+    return status;
+}
+
+/* upkeep: what mends it; NULL: left to a worker. */
+static quern_status tell_late(struct qn_redis_check *check, const struct qn_checked_queue *queue,
+                              int64_t count, const char *format,
+                              quern_status (*upkeep)(struct qn_redis_check *check,
+                                                     const char *queue, size_t *ret_done,
+                                                     quern_error *err),
+                              quern_error *err)
+{
+    size_t done = 0;
+    char text[TEXT_SIZE];
+    if (count == 0 || !queue->served) {
+        return QUERN_OK;
+    }
+    quern_status status = QUERN_OK;
+    if (check->repair && upkeep != NULL) {
+        status = upkeep(check, queue->name, &done, err);
+        status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* told by itself */
+    }
+    if (status == QUERN_OK) {
+        (void)snprintf(text, sizeof text, "%lld %s", (long long)count, format);
+        status = qn_check_keep(check, "I8", queue->name, "", text, done > 0, err);
+    }
+    return status;
+}
+
+static quern_status tell_lateness(struct qn_redis_check *check,
+                                  const struct qn_checked_queue *queue, const struct facts *facts,
+                                  quern_error *err)
+{
+    quern_status status = tell_late(check, queue, facts->lapsed,
+                                    "leases are over, and their tasks not recovered", recover, err);
+    if (status == QUERN_OK) {
+        status =
+            tell_late(check, queue, facts->overdue, "tasks are due and not pending", forward, err);
+    }
+    if (status == QUERN_OK) {
+        status = tell_late(check, queue, facts->overkept,
+                           "completed tasks are past their retention", NULL, err);
+    }
+    if (status == QUERN_OK && queue->served && facts->archived > QN_ARCHIVE_SIZE_MAX) {
+        char text[TEXT_SIZE];
+        (void)snprintf(text, sizeof text, "the archive holds %lld tasks, its limit is %d",
+                       (long long)facts->archived, QN_ARCHIVE_SIZE_MAX);
+        status = qn_check_keep(check, "I8", queue->name, "", text, false, err);
+    }
+    return status;
+}
+
+static quern_status tell_notes(struct qn_redis_check *check, const struct qn_checked_queue *queue,
+                               const struct facts *facts, quern_error *err)
+{
+    const struct {
+        bool holds;
+        int64_t count;
+        const char *text;
+    } notes[] = {
+        {!queue->fetched, facts->pending, "tasks are pending, and no worker serves the queue"},
+        {true, facts->aggregating,
+         "tasks are aggregating; only a Go server with an aggregator takes them, or run them by "
+         "hand"},
+        {true, facts->corrupt, "messages that could not be read are kept in quern:corrupt"},
+    };
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < sizeof notes / sizeof notes[0]; i++) {
+        if (notes[i].holds && notes[i].count > 0) {
+            char text[TEXT_SIZE];
+            (void)snprintf(text, sizeof text, "%lld %s", (long long)notes[i].count, notes[i].text);
+            status = qn_check_keep(check, "note", queue->name, "", text, false, err);
+        }
+    }
+    return status;
+}
+
+/* --- The list of queues ---------------------------------------------------------------------- */
+
+static quern_status list_again(struct qn_redis_check *check, const char *queue, quern_error *err)
+{
+    const struct qn_reply *reply;
+    struct qn_talk talk;
+    qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_WRITES);
+    qn_talk_command(&talk, "SADD");
+    qn_talk_text(&talk, "asynq:queues");
+    qn_talk_text(&talk, queue);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_check_queue(struct qn_redis_check *check, struct qn_checked_queue *queue,
+                            quern_error *err)
+{
+    struct facts facts = {0};
+    quern_status status = QUERN_OK;
+    if (!queue->listed && !queue->has_tasks) {
+        return qn_check_keep(check, "note", queue->name, "",
+                             "was removed; some of its keys without tasks are left", false, err);
+    }
+    if (!queue->listed) {
+        status = check->repair ? list_again(check, queue->name, err) : QUERN_OK;
+        if (status == QUERN_OK) {
+            status = qn_check_keep(check, "I6", queue->name, "",
+                                   "it has tasks, but is not in asynq:queues", check->repair, err);
+        }
+    }
+    if (status == QUERN_OK) {
+        status = look(check, queue, &facts, err);
+    }
+    if (status == QUERN_OK) {
+        status = tell_lateness(check, queue, &facts, err);
+    }
+    return status == QUERN_OK ? tell_notes(check, queue, &facts, err) : status;
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+/* scan.c - walks over all keys of the database with SCAN: which queues and groups there are,
+ * whoever has forgotten them, and after the sweeps, which hashes and locks nobody lists.
+ *
+ * SCAN promises to show what is there all the time, at least once; the rest is checked again by the
+ * scripts that look at it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/doctor/doctor.h"
+#include "broker/redis/page_bound.h"
+
+#include "broker/redis/doctor/check_hash_lua.h"
+#include "broker/redis/doctor/check_lock_lua.h"
+
+#define SCAN_COUNT 512
+#define ROOT "asynq:{"
+#define ROOT_SIZE (sizeof ROOT - 1)
+
+/* A key of a queue, taken apart: asynq:{<queue>}:<rest>. */
+struct key {
+    const char *queue;
+    size_t queue_size;
+    const char *rest;
+    size_t rest_size;
+};
+
+static bool split(const struct qn_reply *reply, struct key *key)
+{
+    if (reply->size < ROOT_SIZE || memcmp(reply->data, ROOT, ROOT_SIZE) != 0) {
+        return false;
+    }
+    const char *name = reply->data + ROOT_SIZE;
+    const char *end = memmem(name, reply->size - ROOT_SIZE, "}:", 2);
+    if (end == NULL || end == name) {
+        return false;
+    }
+    *key = (struct key){.queue = name,
+                        .queue_size = (size_t)(end - name),
+                        .rest = end + 2,
+                        .rest_size = (size_t)(reply->data + reply->size - (end + 2))};
+    return true;
+}
+
+static bool begins(const struct key *key, const char *word)
+{
+    size_t size = strlen(word);
+    return key->rest_size > size && memcmp(key->rest, word, size) == 0;
+}
+
+/* --- Queues ------------------------------------------------------------------------------ */
+
+/* Where the queue is, or would be. */
+static size_t place_of(const struct qn_redis_check *check, const char *name, size_t size,
+                       bool *ret_found)
+{
+    size_t low = 0;
+    size_t high = check->queue_count;
+    *ret_found = false;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const char *other = check->queues[middle]->name;
+        int order = strncmp(name, other, size);
+        order = order == 0 && other[size] != '\0' ? -1 : order;
+        if (order == 0) {
+            *ret_found = true;
+            return middle;
+        }
+        if (order < 0) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+struct qn_checked_queue *qn_check_find_queue(const struct qn_redis_check *check, const char *name,
+                                             size_t size)
+{
+    bool found;
+    size_t place = place_of(check, name, size, &found);
+    return found ? check->queues[place] : NULL;
+}
+
+/* NULL when memory is out. */
+static struct qn_checked_queue *queue_of(struct qn_redis_check *check, const char *name,
+                                         size_t size)
+{
+    bool found;
+    size_t place = place_of(check, name, size, &found);
+    if (found) {
+        return check->queues[place];
+    }
+    if (check->queue_count == check->queue_capacity) {
+        size_t capacity = check->queue_capacity == 0 ? 32 : 2 * check->queue_capacity;
+        struct qn_checked_queue **queues = qn_arena_alloc(&check->names, capacity * sizeof *queues);
+        if (queues == NULL) {
+            return NULL;
+        }
+        if (check->queue_count > 0) {
+            memcpy(queues, check->queues, check->queue_count * sizeof *queues);
+        }
+        check->queues = queues;
+        check->queue_capacity = capacity;
+    }
+    struct qn_checked_queue *queue = qn_arena_alloc(&check->names, sizeof *queue);
+    char *copy = qn_arena_alloc(&check->names, size + 1);
+    if (queue == NULL || copy == NULL) {
+        return NULL;
+    }
+    memcpy(copy, name, size);
+    copy[size] = '\0';
+    *queue = (struct qn_checked_queue){.name = copy};
+    memmove(&check->queues[place + 1], &check->queues[place],
+            (check->queue_count - place) * sizeof check->queues[0]);
+    check->queues[place] = queue;
+    check->queue_count++;
+    return queue;
+}
+
+static bool holds_tasks(const struct key *key)
+{
+    static const char *const containers[] = {"pending", "active",   "lease",    "scheduled",
+                                             "retry",   "archived", "completed"};
+    for (size_t i = 0; i < sizeof containers / sizeof containers[0]; i++) {
+        if (key->rest_size == strlen(containers[i]) &&
+            memcmp(key->rest, containers[i], key->rest_size) == 0) {
+            return true;
+        }
+    }
+    return begins(key, "t:") || begins(key, "g:");
+}
+
+static quern_status add_group(struct qn_redis_check *check, struct qn_checked_queue *queue,
+                              const struct key *key, quern_error *err)
+{
+    for (const struct qn_checked_group *one = queue->groups; one != NULL; one = one->next) {
+        if (strlen(one->container) == key->rest_size &&
+            memcmp(one->container, key->rest, key->rest_size) == 0) {
+            return QUERN_OK; /* SCAN may show a key twice */
+        }
+    }
+    struct qn_checked_group *group = qn_arena_alloc(&check->names, sizeof *group);
+    char *container = qn_arena_alloc(&check->names, key->rest_size + 1);
+    if (group == NULL || container == NULL) {
+        return qn_error_nomem(err);
+    }
+    memcpy(container, key->rest, key->rest_size);
+    container[key->rest_size] = '\0';
+    *group = (struct qn_checked_group){.next = queue->groups, .container = container};
+    queue->groups = group;
+    queue->group_count++;
+    return QUERN_OK;
+}
+
+static quern_status note_keys(struct qn_redis_check *check, const struct qn_reply *keys,
+                              quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < keys->count; i++) {
+        struct key key;
+        if (!split(qn_reply_at(keys, i), &key)) {
+            continue;
+        }
+        struct qn_checked_queue *queue = queue_of(check, key.queue, key.queue_size);
+        if (queue == NULL) {
+            return qn_error_nomem(err);
+        }
+        queue->has_tasks = queue->has_tasks || holds_tasks(&key);
+        if (begins(&key, "g:")) {
+            status = add_group(check, queue, &key, err);
+        }
+    }
+    return status;
+}
+
+/* --- Walking ----------------------------------------------------------------------------- */
+
+/* One step of SCAN; *cursor is replaced. The keys live in the talk. */
+static quern_status scan(struct qn_talk *talk, char cursor[32], const struct qn_reply **ret_keys,
+                         quern_error *err)
+{
+    const struct qn_reply *reply;
+    size_t index = talk->command_count;
+    qn_talk_command(talk, "SCAN");
+    qn_talk_text(talk, cursor);
+    qn_talk_text(talk, "MATCH");
+    qn_talk_text(talk, "asynq:{*");
+    qn_talk_text(talk, "COUNT");
+    qn_talk_int(talk, SCAN_COUNT);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, index, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        const struct qn_reply *next = qn_reply_at(reply, 0);
+        *ret_keys = qn_reply_at(reply, 1);
+        status = qn_reply_expect(talk,
+                                 next->type == QN_REPLY_TEXT && next->size > 0 && next->size < 32 &&
+                                     (*ret_keys)->type == QN_REPLY_ARRAY,
+                                 "SCAN", err);
+        (void)snprintf(cursor, 32, "%s", qn_reply_text(next));
+    }
+    return status;
+}
+
+static quern_status note_listed(struct qn_redis_check *check, const struct qn_reply *names,
+                                quern_error *err)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        const struct qn_reply *name = qn_reply_at(names, i);
+        struct qn_checked_queue *queue = queue_of(check, name->data, name->size);
+        if (queue == NULL) {
+            return qn_error_nomem(err);
+        }
+        queue->listed = true;
+    }
+    return QUERN_OK;
+}
+
+static quern_status ask_lists(struct qn_redis_check *check, quern_error *err)
+{
+    const struct qn_reply *time;
+    const struct qn_reply *names;
+    struct qn_talk talk;
+    qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_command(&talk, "TIME");
+    qn_talk_command(&talk, "SMEMBERS");
+    qn_talk_text(&talk, "asynq:queues");
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &time, err);
+    }
+    if (status == QUERN_OK) {
+        check->now_ms = qn_reply_seconds(qn_reply_at(time, 0)) * 1000;
+        status = qn_talk_reply(&talk, 1, &names, err);
+    }
+    if (status == QUERN_OK) {
+        status = note_listed(check, names, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_check_find_queues(struct qn_redis_check *check, quern_error *err)
+{
+    char cursor[32] = "0";
+    struct qn_walk walk = {.self = check->self, .size_command = "DBSIZE"};
+    quern_status status = ask_lists(check, err);
+    do {
+        struct qn_talk talk;
+        const struct qn_reply *keys;
+        if (status != QUERN_OK) {
+            return status;
+        }
+        qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
+        status = scan(&talk, cursor, &keys, err);
+        if (status == QUERN_OK) {
+            qn_walk_add(&walk, keys);
+            status = note_keys(check, keys, err);
+        }
+        qn_talk_end(&talk);
+        if (status == QUERN_OK) {
+            status = qn_walk_check(&walk, err);
+        }
+    } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
+    return status;
+}
+
+/* --- Hashes and locks -------------------------------------------------------------------- */
+
+/* The keys of one page, in order of their queues. */
+struct page {
+    struct qn_redis_check *check;
+    struct key *keys;
+    size_t count;
+};
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct key *a = left;
+    const struct key *b = right;
+    size_t size = a->queue_size < b->queue_size ? a->queue_size : b->queue_size;
+    int order = memcmp(a->queue, b->queue, size);
+    return order != 0 ? order : (a->queue_size > b->queue_size) - (a->queue_size < b->queue_size);
+}
+
+static quern_status take_keys(struct page *page, const struct qn_reply *keys, quern_error *err)
+{
+    page->count = 0;
+    page->keys = qn_arena_alloc(&page->check->page, (keys->count + 1) * sizeof(struct key));
+    if (page->keys == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < keys->count; i++) {
+        const struct qn_reply *reply = qn_reply_at(keys, i);
+        struct qn_reply copy = *reply;
+        struct key key;
+        copy.data = qn_arena_copy(&page->check->page, reply->data, reply->size + 1);
+        if (copy.data == NULL) {
+            return qn_error_nomem(err);
+        }
+        if (split(&copy, &key) && (begins(&key, "t:") || begins(&key, "unique:"))) {
+            page->keys[page->count++] = key;
+        }
+    }
+    if (page->count > 0) {
+        qsort(page->keys, page->count, sizeof page->keys[0], compare_keys);
+    }
+    return QUERN_OK;
+}
+
+/* Whether what this hash says of itself has to be looked at. */
+static bool is_suspect(const struct qn_checked_queue *queue, const struct key *key,
+                       const char *answer)
+{
+    if (answer[0] == 'p') {
+        return !qn_id_set_has(&queue->ids, key->rest + 2, key->rest_size - 2);
+    }
+    return answer[0] != '.';
+}
+
+static quern_status check_hashes(struct page *page, const struct qn_checked_queue *queue,
+                                 const struct key *keys, size_t count, struct qn_suspect *suspects,
+                                 size_t *ret_count, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply;
+    qn_talk_begin(&talk, page->check->self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_script(&talk, &qn_lua_check_hash, 1);
+    qn_talk_limit(&talk, QN_REPLY_ROWS_MAX);
+    qn_talk_prefix(&talk, queue->name);
+    for (size_t i = 0; i < count; i++) {
+        if (begins(&keys[i], "t:")) {
+            qn_talk_bytes(&talk, keys[i].rest + 2, keys[i].rest_size - 2);
+        }
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    size_t at = 0;
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        if (!begins(&keys[i], "t:")) {
+            continue;
+        }
+        const char *answer = qn_reply_text(qn_reply_at(reply, at));
+        const struct qn_reply *message = qn_reply_at(reply, at + 1);
+        at += 2;
+        if (is_suspect(queue, &keys[i], answer)) {
+            struct qn_suspect *suspect = &suspects[(*ret_count)++];
+            *suspect =
+                (struct qn_suspect){.id = keys[i].rest + 2, .id_size = keys[i].rest_size - 2};
+            if (message->size > 0) {
+                (void)qn_check_message(page->check, queue->name, message->data, message->size,
+                                       suspect);
+            }
+        }
+    }
+    qn_talk_end(&talk);
+    return status == QUERN_E_CORRUPT ? QUERN_OK : status;
+}
+
+static quern_status keep_lock(struct qn_redis_check *check, const char *queue, const char *id,
+                              const char *text, int64_t ends_in_s, quern_error *err)
+{
+    if (ends_in_s < 0) {
+        return qn_check_keep(check, "I4", queue, id, text, check->repair, err);
+    }
+    text = qn_arena_printf(&check->page, "%s; it ends in %lld s", text, (long long)ends_in_s);
+    return text == NULL ? qn_error_nomem(err)
+                        : qn_check_keep(check, "lock", queue, id, text, false, err);
+}
+
+static quern_status check_locks(struct page *page, const struct qn_checked_queue *queue,
+                                const struct key *keys, size_t count, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply;
+    qn_talk_begin(&talk, page->check->self, QN_LANE_REST,
+                  page->check->repair ? QN_TALK_WRITES : QN_TALK_READS);
+    qn_talk_script(&talk, &qn_lua_check_lock, 1);
+    qn_talk_limit(&talk, QN_REPLY_ROWS_MAX);
+    qn_talk_prefix(&talk, queue->name);
+    qn_talk_text(&talk, page->check->repair ? "1" : "0");
+    for (size_t i = 0; i < count; i++) {
+        if (begins(&keys[i], "unique:")) {
+            const char *start = keys[i].queue - ROOT_SIZE;
+            qn_talk_bytes(&talk, start, (size_t)(keys[i].rest + keys[i].rest_size - start));
+        }
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    for (size_t i = 0; status == QUERN_OK && i + 2 < reply->count; i += 3) {
+        status = keep_lock(page->check, queue->name, qn_reply_text(qn_reply_at(reply, i)),
+                           qn_reply_text(qn_reply_at(reply, i + 1)),
+                           qn_reply_int(qn_reply_at(reply, i + 2), -1), err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* The keys of one queue in this page. */
+static quern_status check_keys_of(struct page *page, const struct key *keys, size_t count,
+                                  quern_error *err)
+{
+    size_t suspect_count = 0;
+    size_t hash_count = 0;
+    const struct qn_checked_queue *queue = queue_of(page->check, keys[0].queue, keys[0].queue_size);
+    struct qn_suspect *suspects =
+        qn_arena_alloc(&page->check->page, count * sizeof(struct qn_suspect));
+    if (queue == NULL || suspects == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < count; i++) {
+        hash_count += begins(&keys[i], "t:") ? 1 : 0;
+    }
+    quern_status status = QUERN_OK;
+    if (hash_count > 0) {
+        status = check_hashes(page, queue, keys, count, suspects, &suspect_count, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_check_suspects(page->check, queue->name, suspects, suspect_count, err);
+    }
+    if (status == QUERN_OK && hash_count < count) {
+        status = check_locks(page, queue, keys, count, err);
+    }
+    return status;
+}
+
+static quern_status check_page(struct page *page, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < page->count;) {
+        size_t end = i + 1;
+        while (end < page->count && compare_keys(&page->keys[i], &page->keys[end]) == 0) {
+            end++;
+        }
+        status = check_keys_of(page, &page->keys[i], end - i, err);
+        i = end;
+    }
+    return status;
+}
+
+quern_status qn_check_keys(struct qn_redis_check *check, quern_error *err)
+{
+    char cursor[32] = "0";
+    struct page page = {.check = check};
+    struct qn_walk walk = {.self = check->self, .size_command = "DBSIZE"};
+    quern_status status;
+    do {
+        struct qn_talk talk;
+        const struct qn_reply *keys;
+        qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
+        status = scan(&talk, cursor, &keys, err);
+        if (status == QUERN_OK) {
+            qn_walk_add(&walk, keys);
+            status = take_keys(&page, keys, err);
+        }
+        qn_talk_end(&talk);
+        if (status == QUERN_OK) {
+            status = qn_walk_check(&walk, err);
+        }
+        if (status == QUERN_OK) {
+            status = check_page(&page, err);
+        }
+        qn_check_tell(check);
+    } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
+    return status;
+}

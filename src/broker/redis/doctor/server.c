@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* server.c - what of the server itself endangers tasks, or is worth knowing. What the user
+ * may not ask is left out. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text/str.h"
+#include "broker/redis/doctor/doctor.h"
+
+#define TEXT_SIZE 400
+#define LISTPACK_VALUE_ADVISED 1024
+
+/* --- From the facts -------------------------------------------------------------------------- */
+
+struct facts {
+    struct qn_redis_check *check;
+    quern_error *err;
+    quern_status status;
+};
+
+static void tell(struct facts *facts, const char *invariant, const char *text)
+{
+    if (facts->status == QUERN_OK) {
+        facts->status = qn_check_keep(facts->check, invariant, "", "", text, false, facts->err);
+    }
+}
+
+/* Whoever can make Lua run (all who may enqueue can) could leave its sandbox before these. */
+static bool has_lua_hole(int major, int minor, int patch, bool valkey)
+{
+    static const struct fix {
+        int major;
+        int minor;
+        int patch;
+        bool valkey;
+    } fixes[] = {{6, 2, 20, false}, {7, 2, 11, false}, {7, 4, 6, false}, {8, 0, 4, false},
+                 {8, 2, 2, false},  {7, 2, 11, true},  {8, 0, 6, true},  {8, 1, 4, true}};
+    bool newer = true; /* than all that were mended */
+    for (size_t i = 0; i < sizeof fixes / sizeof fixes[0]; i++) {
+        const struct fix *fix = &fixes[i];
+        if (fix->valkey != valkey) {
+            continue;
+        }
+        if (fix->major == major && fix->minor == minor) {
+            return patch < fix->patch;
+        }
+        newer = newer && (major > fix->major || (major == fix->major && minor > fix->minor));
+    }
+    return !newer;
+}
+
+static void tell_version(struct facts *facts, const char *version)
+{
+    int major = 0;
+    int minor = 0;
+    int patch = 0;
+    char text[TEXT_SIZE];
+    bool valkey = qn_str_starts_with(version, "valkey ");
+    if (sscanf(valkey ? version + strlen("valkey ") : version, "%d.%d.%d", &major, &minor,
+               &patch) == 3 &&
+        has_lua_hole(major, minor, patch, valkey)) {
+        (void)snprintf(text, sizeof text,
+                       "version %s is older than the mended ones of CVE-2025-49844, a hole in Lua, "
+                       "unless your distribution has mended it: keep the server updated",
+                       version);
+        tell(facts, "note", text);
+    }
+}
+
+static void take_fact(const char *name, const char *text, void *user)
+{
+    struct facts *facts = user;
+    char line[TEXT_SIZE];
+    if (qn_str_starts_with(name, "warning_")) {
+        tell(facts, "server", text);
+    } else if (strcmp(name, "durability") == 0) {
+        (void)snprintf(line, sizeof line, "durability %s", text);
+        tell(facts, qn_str_starts_with(text, "D0") ? "server" : "note", line);
+    } else if (strcmp(name, "memory_policy") == 0 && strcmp(text, "noeviction") != 0) {
+        (void)snprintf(line, sizeof line,
+                       "maxmemory-policy is %s: set it to noeviction, before a limit is set", text);
+        tell(facts, "note", line);
+    } else if (strcmp(name, "redis_version") == 0) {
+        tell_version(facts, text);
+    }
+}
+
+/* --- By itself -------------------------------------------------------------------------------- */
+
+static bool is_local(const struct qn_link_target *target)
+{
+    return target->host[0] == '\0' || strcmp(target->host, "localhost") == 0 ||
+           strcmp(target->host, "::1") == 0 || qn_str_starts_with(target->host, "127.");
+}
+
+static void tell_open_door(struct facts *facts)
+{
+    const struct qn_link_target *target = &facts->check->self->target;
+    if (target->password[0] == '\0' && target->host[0] != '\0') {
+        tell(facts, is_local(target) ? "note" : "server",
+             "the server asks for no password: whoever reaches it can change tasks");
+    }
+}
+
+static void tell_small_value(struct facts *facts, const char *name, int64_t value)
+{
+    char text[TEXT_SIZE];
+    if (value < LISTPACK_VALUE_ADVISED) {
+        (void)snprintf(text, sizeof text,
+                       "%s is %lld; with %d a small task takes some 40 %% less memory", name,
+                       (long long)value, LISTPACK_VALUE_ADVISED);
+        tell(facts, "note", text);
+    }
+}
+
+static quern_status tell_listpack(struct facts *facts, quern_error *err)
+{
+    /* The name since Redis 7.0, and the one before, which the newer servers know, too. */
+    static const char *const names[] = {"hash-max-listpack-value", "hash-max-ziplist-value"};
+    const size_t count = sizeof names / sizeof *names;
+    struct qn_talk talk;
+    qn_talk_begin(&talk, facts->check->self, QN_LANE_REST, QN_TALK_READS);
+    for (size_t i = 0; i < count; i++) {
+        qn_talk_command(&talk, "CONFIG");
+        qn_talk_text(&talk, "GET");
+        qn_talk_text(&talk, names[i]);
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        const struct qn_reply *reply;
+        if (qn_talk_reply(&talk, i, &reply, NULL) == QUERN_OK && reply->count > 0) {
+            tell_small_value(facts, names[i],
+                             qn_reply_int(qn_reply_at(reply, 1), LISTPACK_VALUE_ADVISED));
+            break;
+        }
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_check_server(struct qn_redis_check *check, quern_error *err)
+{
+    struct facts facts = {.check = check, .err = err};
+    quern_status status = qn_redis_facts(&check->self->base, take_fact, &facts, err);
+    if (status == QUERN_OK) {
+        tell_open_door(&facts);
+        status = tell_listpack(&facts, err);
+    }
+    return status == QUERN_OK ? facts.status : status;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* full.c - adds the server's limit to the error that its memory is full.
+ *
+ * Asked for only when that has happened, as the limit can change at any time. Who may not ask
+ * (INFO), or gets no answer, is told without it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/redis.h"
+
+#define LINE_START "\nmaxmemory:"
+#define SIZE_TEXT_MAX 32
+
+/* 3145728: "3 MB"; 1610612736: "1.5 GB". As Redis, which counts in powers of two. */
+static void format_size(uint64_t bytes, char out[SIZE_TEXT_MAX])
+{
+    static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
+    size_t unit = 0;
+    double size = (double)bytes;
+    while (size >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+        size /= 1024;
+        unit++;
+    }
+    (void)snprintf(out, SIZE_TEXT_MAX, "%.4g %s", size, units[unit]);
+}
+
+static uint64_t ask_limit(struct qn_redis *self)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    uint64_t limit = 0;
+    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_command(&talk, "INFO");
+    qn_talk_limit(&talk, QN_REPLY_BRIEF_MAX);
+    qn_talk_text(&talk, "memory");
+    if (qn_talk_run(&talk, NULL) == QUERN_OK && qn_talk_reply(&talk, 0, &reply, NULL) == QUERN_OK) {
+        const char *line = strstr(qn_reply_text(reply), LINE_START);
+        limit = line == NULL ? 0 : strtoull(line + strlen(LINE_START), NULL, 10);
+    }
+    qn_talk_end(&talk);
+    return limit;
+}
+
+void qn_redis_explain_full(struct qn_redis *self, quern_error *err)
+{
+    if (err == NULL || err->code != QUERN_E_FULL || strstr(err->text, "(OOM)") == NULL) {
+        return;
+    }
+    char size[SIZE_TEXT_MAX];
+    uint64_t limit = ask_limit(self);
+    if (limit > 0) {
+        format_size(limit, size);
+        (void)qn_error_set(err, QUERN_E_FULL, "%s: the server's memory is full (maxmemory %s)",
+                           self->target.address, size);
+    }
+}

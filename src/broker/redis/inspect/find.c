@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* find.c - where a task with a given id is: its hash is asked, and every zset that may hold it, so
+ * that an id whose hash is lost or damaged is found, too. Queues are asked some at a time. */
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/inspect/inspect.h"
+#include "task/lifecycle.h"
+
+#define QUEUES_AT_ONCE 64
+
+/* One command each, in this order. */
+enum { HASH, LEASE, SCHEDULED, RETRY, ARCHIVED, COMPLETED, DUE, COMMAND_COUNT };
+static const struct {
+    const char *key;
+    quern_task_state state;
+} zsets[COMMAND_COUNT] = {[LEASE] = {"lease", QUERN_TASK_ACTIVE},
+                          [SCHEDULED] = {"scheduled", QUERN_TASK_SCHEDULED},
+                          [RETRY] = {"retry", QUERN_TASK_RETRY},
+                          [ARCHIVED] = {"archived", QUERN_TASK_ARCHIVED},
+                          [COMPLETED] = {"completed", QUERN_TASK_COMPLETED},
+                          [DUE] = {"quern:due", (quern_task_state)0}};
+
+struct found {
+    bool found;
+    bool hash; /* it has one that says its state */
+    quern_task_state state;
+    int64_t score;
+    int64_t due_at_ms;
+    const char *group; /* in the talk's arena */
+};
+
+static void ask_queue(struct qn_talk *talk, const char *queue, const struct qn_spot *spot)
+{
+    qn_talk_command(talk, "HMGET");
+    qn_look_task_key(talk, queue, spot);
+    qn_talk_text(talk, "state");
+    qn_talk_text(talk, "group");
+    for (int i = LEASE; i < COMMAND_COUNT; i++) {
+        qn_talk_command(talk, "ZSCORE");
+        qn_talk_key(talk, queue, zsets[i].key);
+        qn_talk_bytes(talk, spot->id, spot->id_size);
+    }
+}
+
+/* The reply, or nil where the key is of a wrong type. */
+static const struct qn_reply *reply_at(const struct qn_talk *talk, size_t index)
+{
+    static const struct qn_reply nil = {.type = QN_REPLY_NIL, .data = ""};
+    const struct qn_reply *reply = NULL;
+    return qn_talk_reply(talk, index, &reply, NULL) == QUERN_OK ? reply : &nil;
+}
+
+static struct found take_queue(const struct qn_talk *talk, size_t first)
+{
+    const struct qn_reply *hash = reply_at(talk, first + HASH);
+    struct found found = {.state = qn_state_parse(qn_reply_text(qn_reply_at(hash, 0))),
+                          .group = qn_reply_text(qn_reply_at(hash, 1))};
+    found.hash = found.state != (quern_task_state)0;
+    found.found = found.hash;
+    found.due_at_ms = qn_reply_moment_ms(reply_at(talk, first + DUE));
+    for (size_t i = LEASE; i <= COMPLETED; i++) {
+        const struct qn_reply *score = reply_at(talk, first + i);
+        bool wanted = found.hash ? zsets[i].state == found.state : !found.found;
+        if (wanted && score->type != QN_REPLY_NIL) {
+            found.state = zsets[i].state;
+            found.score = qn_reply_seconds(score);
+            found.found = true;
+        }
+    }
+    return found;
+}
+
+/* When it was added to its group; 0 in an aggregation set. */
+static quern_status read_group_score(struct qn_talk *talk, const char *queue,
+                                     const struct qn_spot *spot, struct found *found,
+                                     quern_error *err)
+{
+    const char *key = qn_arena_printf(talk->arena, "g:%s", found->group);
+    if (key == NULL) {
+        return qn_error_nomem(err);
+    }
+    qn_talk_command(talk, "ZSCORE");
+    qn_talk_key(talk, queue, key);
+    qn_talk_bytes(talk, spot->id, spot->id_size);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        found->score = qn_reply_seconds(reply_at(talk, talk->command_count - 1));
+    }
+    return status;
+}
+
+struct search {
+    struct qn_redis *self;
+    struct qn_spot spot;
+    bool (*on_place)(const struct qn_place *place, const struct qn_spot *spot, void *user);
+    void *user;
+    int64_t now_ms;
+    bool stopped;
+};
+
+/* Asks some queues; what was found is told after the talk, since the listener may begin its own. */
+static quern_status ask_queues(const struct search *search, const char *const *queues, size_t count,
+                               struct found *found, quern_error *err)
+{
+    struct qn_talk talk;
+    qn_talk_begin(&talk, search->self, QN_LANE_REST, QN_TALK_READS);
+    for (size_t i = 0; i < count; i++) {
+        ask_queue(&talk, queues[i], &search->spot);
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        found[i] = take_queue(&talk, i * COMMAND_COUNT);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        if (found[i].found && found[i].state == QUERN_TASK_AGGREGATING) {
+            status = read_group_score(&talk, queues[i], &search->spot, &found[i], err);
+        }
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+static void tell(struct search *search, const char *queue, const struct found *found)
+{
+    struct qn_place place = {.queue = queue, .state = found->state, .now_ms = search->now_ms};
+    struct qn_spot spot = search->spot;
+    spot.score = found->score;
+    spot.at_ms =
+        (found->due_at_ms + 999) / 1000 == found->score ? found->due_at_ms : found->score * 1000;
+    search->stopped = !search->on_place(&place, &spot, search->user);
+}
+
+quern_status qn_find(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                     const char *id,
+                     bool (*on_place)(const struct qn_place *place, const struct qn_spot *spot,
+                                      void *user),
+                     void *user, quern_error *err)
+{
+    struct search search = {.self = self,
+                            .spot = {.id = id, .id_size = strlen(id)},
+                            .on_place = on_place,
+                            .user = user};
+    struct found found[QUEUES_AT_ONCE];
+    quern_status status = qn_look_now(self, &search.now_ms, err);
+    for (size_t i = 0; status == QUERN_OK && i < queue_count && !search.stopped;
+         i += QUEUES_AT_ONCE) {
+        size_t some = queue_count - i < QUEUES_AT_ONCE ? queue_count - i : QUEUES_AT_ONCE;
+        status = ask_queues(&search, queues + i, some, found, err);
+        for (size_t j = 0; status == QUERN_OK && j < some && !search.stopped; j++) {
+            if (found[j].found) {
+                tell(&search, queues[i + j], &found[j]);
+            }
+        }
+    }
+    return status;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* inspect.c - the small things that every look needs: the time, names of queues and groups. */
+#include "broker/redis/inspect/inspect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/text/number.h"
+
+void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE])
+{
+    time_t at = (time_t)(at_ms / 1000);
+    struct tm parts = {0};
+    (void)gmtime_r(&at, &parts);
+    (void)strftime(out, QN_DATE_SIZE, "%Y-%m-%d", &parts);
+}
+
+int64_t qn_look_time_ms(const struct qn_talk *talk, size_t index)
+{
+    const struct qn_reply *reply = NULL;
+    if (qn_talk_reply(talk, index, &reply, NULL) != QUERN_OK) {
+        return qn_clock_wall_ms(talk->self->base.clock);
+    }
+    int64_t micros = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, 999999);
+    return qn_reply_seconds(qn_reply_at(reply, 0)) * 1000 + micros / 1000;
+}
+
+bool qn_look_forbidden(const struct qn_talk *talk, size_t index)
+{
+    const struct qn_reply *reply = talk->commands[index].reply;
+    return reply->type == QN_REPLY_ERROR && strncmp(reply->data, "NOPERM", 6) == 0;
+}
+
+quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms, quern_error *err)
+{
+    struct qn_talk talk;
+    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_command(&talk, "TIME");
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        *ret_now_ms = qn_look_time_ms(&talk, 0);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* --- Sets of names ---------------------------------------------------------------------- */
+
+struct names {
+    struct qn_arena *arena;
+    const char **items;
+    size_t count;
+    size_t capacity;
+};
+
+/* A name with a NUL in it is nobody's who speaks to us: it is left out. */
+static bool names_add(struct names *names, const struct qn_reply *member)
+{
+    if (strlen(qn_reply_text(member)) != member->size) {
+        return true;
+    }
+    if (names->count == names->capacity) {
+        size_t capacity = names->capacity == 0 ? 64 : 2 * names->capacity;
+        const char **items = qn_arena_alloc(names->arena, capacity * sizeof *items);
+        if (items == NULL) {
+            return false;
+        }
+        if (names->count > 0) {
+            memcpy(items, names->items, names->count * sizeof *items);
+        }
+        names->items = items;
+        names->capacity = capacity;
+    }
+    const char *copy = qn_arena_strdup(names->arena, qn_reply_text(member));
+    names->items[names->count] = copy;
+    names->count += copy != NULL;
+    return copy != NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A scan may name a member twice. */
+static void names_sort(struct names *names)
+{
+    if (names->count < 2) {
+        return;
+    }
+    qsort(names->items, names->count, sizeof *names->items, compare);
+    size_t used = 1;
+    for (size_t i = 1; i < names->count; i++) {
+        if (strcmp(names->items[i], names->items[used - 1]) != 0) {
+            names->items[used++] = names->items[i];
+        }
+    }
+    names->count = used;
+}
+
+/* One step of the scan; *cursor is "0" after the last. */
+static quern_status scan_step(struct qn_walk *walk, struct names *names, char cursor[24],
+                              quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, walk->self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_command(&talk, "SSCAN");
+    if (walk->queue == NULL) {
+        qn_talk_text(&talk, walk->key);
+    } else {
+        qn_talk_key(&talk, walk->queue, walk->key);
+    }
+    qn_talk_text(&talk, cursor);
+    qn_talk_text(&talk, "COUNT");
+    qn_talk_int(&talk, QN_LOOK_BLOCK);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        const struct qn_reply *next = qn_reply_at(reply, 0);
+        const struct qn_reply *members = qn_reply_at(reply, 1);
+        qn_walk_add(walk, members);
+        status =
+            qn_reply_expect(&talk, next->type == QN_REPLY_TEXT && next->size < 24, "SSCAN", err);
+        for (size_t i = 0; status == QUERN_OK && i < members->count; i++) {
+            status = names_add(names, qn_reply_at(members, i)) ? QUERN_OK : qn_error_nomem(err);
+        }
+        if (status == QUERN_OK) {
+            memcpy(cursor, next->data, next->size + 1);
+        }
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_look_set(struct qn_redis *self, const char *queue, const char *key,
+                         struct qn_arena *arena, const char ***ret_names, size_t *ret_count,
+                         quern_error *err)
+{
+    struct names names = {.arena = arena};
+    struct qn_walk walk = {.self = self, .size_command = "SCARD", .queue = queue, .key = key};
+    char cursor[24] = "0";
+    quern_status status = QUERN_OK;
+    do {
+        status = scan_step(&walk, &names, cursor, err);
+        if (status == QUERN_OK) {
+            status = qn_walk_check(&walk, err);
+        }
+    } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
+    if (status == QUERN_OK) {
+        names_sort(&names);
+        *ret_names = names.items;
+        *ret_count = names.count;
+    }
+    return status;
+}
+
+quern_status qn_look_queues(struct qn_redis *self, struct qn_arena *arena, const char ***ret_names,
+                            size_t *ret_count, quern_error *err)
+{
+    return qn_look_set(self, NULL, "asynq:queues", arena, ret_names, ret_count, err);
+}
+
+quern_status qn_look_queue_exists(struct qn_redis *self, const char *queue, bool *ret_exists,
+                                  quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_command(&talk, "SISMEMBER");
+    qn_talk_text(&talk, "asynq:queues");
+    qn_talk_text(&talk, queue);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        *ret_exists = qn_reply_int(reply, 0) == 1;
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+void qn_look_task_key(struct qn_talk *talk, const char *queue, const struct qn_spot *spot)
+{
+    size_t queue_size = strlen(queue);
+    size_t size = sizeof "asynq:{}:t:" - 1 + queue_size + spot->id_size;
+    char *key = qn_arena_alloc(talk->arena, size + 1);
+    if (key == NULL) {
+        talk->failed = true;
+        return;
+    }
+    int head = snprintf(key, size + 1, "asynq:{%s}:t:", queue);
+    memcpy(key + head, spot->id, spot->id_size);
+    qn_talk_bytes(talk, key, size);
+}

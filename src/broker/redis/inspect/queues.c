@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: MIT */
+/* queues.c - the numbers of all queues.
+ *
+ * Three talks a queue: its counters and counts; the groups and aggregation sets that it has; a
+ * sample of its tasks, from which the memory is reckoned, and the oldest pending one. Plain
+ * commands of reading, none of which walks a queue. What each talk sees is one moment only within a
+ * command, so counts of a busy queue may be off by what moved in between. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text/number.h"
+#include "broker/redis/inspect/inspect.h"
+#include "task/limits.h"
+
+/* As many as asynq takes. */
+#define SAMPLE_TASKS 20
+#define SAMPLE_GROUPS 5
+
+struct counting {
+    struct qn_redis *self;
+    const char *queue;
+    struct qn_arena *arena; /* of this queue */
+    quern_queue_info *info;
+    int64_t now_ms;
+    const char *today; /* "2026-11-20" */
+    const char **groups;
+    size_t group_count;
+};
+
+/* --- Counters and counts ------------------------------------------------------------------ */
+
+/* One command each, in this order; the states first. */
+enum {
+    PAUSED = QUERN_TASK_COMPLETED,
+    PROCESSED,
+    FAILED,
+    PROCESSED_TODAY,
+    FAILED_TODAY,
+    TRIMMED,
+    GROUPS,
+    META
+};
+
+static void ask_one(struct qn_talk *talk, const char *command, const char *queue, const char *key)
+{
+    qn_talk_command(talk, command);
+    qn_talk_key(talk, queue, key);
+}
+
+static void ask_day(struct qn_talk *talk, const struct counting *counting, const char *kind)
+{
+    const char *key = qn_arena_printf(talk->arena, "%s:%s", kind, counting->today);
+    talk->failed = talk->failed || key == NULL;
+    ask_one(talk, "GET", counting->queue, key == NULL ? "" : key);
+}
+
+static void ask_counts(struct qn_talk *talk, const struct counting *counting)
+{
+    const char *queue = counting->queue;
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_COMPLETED; state++) {
+        bool list = state == QUERN_TASK_ACTIVE || state == QUERN_TASK_PENDING;
+        ask_one(talk, list ? "LLEN" : "ZCARD", queue,
+                quern_task_state_name((quern_task_state)state));
+    }
+    ask_one(talk, "GET", queue, "paused");
+    ask_one(talk, "GET", queue, "processed");
+    ask_one(talk, "GET", queue, "failed");
+    ask_day(talk, counting, "processed");
+    ask_day(talk, counting, "failed");
+    ask_one(talk, "HGET", queue, "quern:meta");
+    qn_talk_text(talk, "trimmed");
+    ask_one(talk, "SCARD", queue, "groups");
+    ask_one(talk, "HGETALL", queue, "quern:meta");
+}
+
+/* The brakes: fields "h:<host>", as lib_deaths.lua writes them. */
+static void take_brakes(quern_queue_info *info, const struct qn_reply *meta)
+{
+    for (size_t i = 0; i + 1 < meta->count; i += 2) {
+        const char *text = qn_reply_text(qn_reply_at(meta, i + 1));
+        struct qn_cursor cursor = {text, text + strlen(text)};
+        uint64_t numbers[4] = {0}; /* ok_at, streak, probes, probe_at */
+        bool is_brake = strncmp(qn_reply_text(qn_reply_at(meta, i)), "h:", 2) == 0;
+        for (size_t k = 0; is_brake && k < 4; k++) {
+            is_brake = qn_number_take(&cursor, &numbers[k]) && qn_number_take_char(&cursor, ' ');
+        }
+        if (is_brake && numbers[1] >= QN_BRAKE_DEATHS) {
+            bool is_late = numbers[3] > (uint64_t)QN_MOMENT_MS_MAX;
+            int64_t probe_at_ms = is_late ? QN_MOMENT_MS_MAX : (int64_t)numbers[3];
+            bool is_first = info->braked_hosts == 0 || probe_at_ms < info->probe_at_ms;
+            info->probe_at_ms = is_first ? probe_at_ms : info->probe_at_ms;
+            info->braked_hosts++;
+        }
+    }
+}
+
+static void take_number(quern_queue_info *info, size_t index, const struct qn_reply *reply)
+{
+    if (index < PAUSED) {
+        uint64_t count = qn_reply_uint(reply);
+        info->counts[index + QUERN_TASK_ACTIVE] = count < UINT32_MAX ? count : UINT32_MAX;
+        return;
+    }
+    uint64_t *const places[] = {
+        [PROCESSED] = &info->processed_total,       [FAILED] = &info->failed_total,
+        [PROCESSED_TODAY] = &info->processed_today, [FAILED_TODAY] = &info->failed_today,
+        [TRIMMED] = &info->trimmed_total,           [GROUPS] = &info->group_count};
+    if (index == META) {
+        take_brakes(info, reply);
+    } else if (index == PAUSED) {
+        info->paused_at_ms = reply->type == QN_REPLY_NIL ? 0 : qn_reply_seconds(reply) * 1000;
+    } else {
+        *places[index] = qn_reply_uint(reply);
+    }
+}
+
+/* Of a key of a wrong type, nothing: one damaged queue must not hide the others. Who lists its
+ * tasks is told, and the check finds it. */
+static quern_status reply_or_nothing(const struct qn_talk *talk, size_t index,
+                                     const struct qn_reply **ret_reply, quern_error *err)
+{
+    static const struct qn_reply nothing = {.type = QN_REPLY_NIL, .data = ""};
+    quern_status status = qn_talk_reply(talk, index, ret_reply, err);
+    if (status == QUERN_E_CORRUPT) {
+        *ret_reply = &nothing;
+        return QUERN_OK;
+    }
+    return status;
+}
+
+static quern_status read_counts(struct counting *counting, quern_error *err)
+{
+    struct qn_talk talk;
+    qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
+    ask_counts(&talk, counting);
+    quern_status status = qn_talk_run(&talk, err);
+    for (size_t i = 0; status == QUERN_OK && i <= META; i++) {
+        const struct qn_reply *reply = NULL;
+        status = reply_or_nothing(&talk, i, &reply, err);
+        if (status == QUERN_OK) {
+            take_number(counting->info, i, reply);
+        }
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* --- Groups ------------------------------------------------------------------------------- */
+
+/* How many tasks these keys hold; the keys come without the queue's prefix, or whole. */
+static quern_status count_zsets(struct counting *counting, const char *const *names, size_t count,
+                                bool whole, quern_error *err)
+{
+    struct qn_talk talk;
+    qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
+    for (size_t i = 0; i < count; i++) {
+        qn_talk_command(&talk, "ZCARD");
+        if (whole) {
+            qn_talk_text(&talk, names[i]);
+        } else {
+            const char *key = qn_arena_printf(talk.arena, "g:%s", names[i]);
+            talk.failed = talk.failed || key == NULL;
+            qn_talk_key(&talk, counting->queue, key == NULL ? "" : key);
+        }
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        const struct qn_reply *reply = NULL;
+        status = reply_or_nothing(&talk, i, &reply, err);
+        if (status == QUERN_OK) {
+            uint64_t group_size = qn_reply_uint(reply);
+            counting->info->counts[QUERN_TASK_AGGREGATING] +=
+                group_size < UINT32_MAX ? group_size : UINT32_MAX;
+        }
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+static quern_status read_set_names(struct counting *counting, const char ***ret_names,
+                                   size_t *ret_count, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
+    ask_one(&talk, "ZRANGE", counting->queue, "aggregation_sets");
+    qn_talk_int(&talk, 0);
+    qn_talk_int(&talk, QN_LOOK_BLOCK - 1);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = reply_or_nothing(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        *ret_count = reply->type == QN_REPLY_ARRAY ? reply->count : 0;
+        *ret_names = qn_arena_alloc(counting->arena, (*ret_count + 1) * sizeof **ret_names);
+        status = *ret_names == NULL ? qn_error_nomem(err) : QUERN_OK;
+    }
+    for (size_t i = 0; status == QUERN_OK && i < *ret_count; i++) {
+        (*ret_names)[i] = qn_arena_strdup(counting->arena, qn_reply_text(qn_reply_at(reply, i)));
+        status = (*ret_names)[i] == NULL ? qn_error_nomem(err) : QUERN_OK;
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+static quern_status read_groups(struct counting *counting, quern_error *err)
+{
+    const char **sets = NULL;
+    size_t set_count = 0;
+    quern_status status = QUERN_OK;
+    if (counting->info->group_count > 0) {
+        status = qn_look_set(counting->self, counting->queue, "groups", counting->arena,
+                             &counting->groups, &counting->group_count, err);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < counting->group_count; i += QN_LOOK_BLOCK) {
+        size_t left = counting->group_count - i;
+        status = count_zsets(counting, counting->groups + i,
+                             left < QN_LOOK_BLOCK ? left : QN_LOOK_BLOCK, false, err);
+    }
+    if (status == QUERN_OK) {
+        status = read_set_names(counting, &sets, &set_count, err);
+    }
+    return status == QUERN_OK && set_count > 0 ? count_zsets(counting, sets, set_count, true, err)
+                                               : status;
+}
+
+/* --- Memory and latency --------------------------------------------------------------------- */
+
+/* A list or zset, and a sample of what is in it. */
+struct sample {
+    const char *key;
+    bool list;
+    uint64_t count;
+    const struct qn_reply *ids;
+    size_t first; /* of its tasks' commands */
+};
+#define BYTES_MAX (INT64_C(1) << 50) /* no server holds more */
+#define SAMPLES_MAX (QUERN_TASK_COMPLETED + SAMPLE_GROUPS)
+
+static size_t choose_samples(const struct counting *counting, struct qn_talk *talk,
+                             struct sample *samples)
+{
+    size_t count = 0;
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_COMPLETED; state++) {
+        if (counting->info->counts[state] > 0) {
+            samples[count++] =
+                (struct sample){.key = quern_task_state_name((quern_task_state)state),
+                                .list = state == QUERN_TASK_ACTIVE || state == QUERN_TASK_PENDING,
+                                .count = counting->info->counts[state]};
+        }
+    }
+    size_t groups = counting->group_count < SAMPLE_GROUPS ? counting->group_count : SAMPLE_GROUPS;
+    for (size_t i = 0; i < groups; i++) {
+        const char *key = qn_arena_printf(talk->arena, "g:%s", counting->groups[i]);
+        talk->failed = talk->failed || key == NULL;
+        samples[count++] =
+            (struct sample){.key = key == NULL ? "" : key,
+                            .count = counting->info->counts[QUERN_TASK_AGGREGATING] / groups};
+    }
+    return count;
+}
+
+/* For each sample its own memory and a few ids; the head of a list, which is its end, at last. */
+static void ask_samples(struct qn_talk *talk, const char *queue, const struct sample *samples,
+                        size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        qn_talk_command(talk, "MEMORY");
+        qn_talk_text(talk, "USAGE");
+        qn_talk_key(talk, queue, samples[i].key);
+        ask_one(talk, samples[i].list ? "LRANGE" : "ZRANGE", queue, samples[i].key);
+        qn_talk_int(talk, samples[i].list ? -SAMPLE_TASKS : 0);
+        qn_talk_int(talk, samples[i].list ? -1 : SAMPLE_TASKS - 1);
+    }
+}
+
+static void ask_task_memory(struct qn_talk *talk, const char *queue, struct sample *sample)
+{
+    sample->first = talk->command_count;
+    for (size_t i = 0; i < sample->ids->count; i++) {
+        const struct qn_reply *id = qn_reply_at(sample->ids, i);
+        struct qn_spot spot = {.id = id->data, .id_size = id->size};
+        qn_talk_command(talk, "MEMORY");
+        qn_talk_text(talk, "USAGE");
+        qn_look_task_key(talk, queue, &spot);
+    }
+}
+
+static int64_t bytes_of(const struct qn_reply *reply)
+{
+    return qn_number_clamp(qn_reply_int(reply, 0), 0, BYTES_MAX);
+}
+
+/* Bytes of a sample's list or zset and of all its tasks; refused: -1. */
+static int64_t sum_sample(const struct qn_talk *talk, const struct sample *sample, size_t index)
+{
+    const struct qn_reply *reply = NULL;
+    int64_t bytes = 0;
+    if (qn_talk_reply(talk, 2 * index, &reply, NULL) != QUERN_OK) {
+        return -1;
+    }
+    int64_t own = bytes_of(reply);
+    for (size_t i = 0; i < sample->ids->count; i++) {
+        if (qn_talk_reply(talk, sample->first + i, &reply, NULL) != QUERN_OK) {
+            return -1;
+        }
+        bytes += bytes_of(reply);
+    }
+    int64_t average = sample->ids->count == 0 ? 0 : bytes / (int64_t)sample->ids->count;
+    int64_t count = (int64_t)sample->count;
+    bool fits = count == 0 || average <= BYTES_MAX / count;
+    return own + (fits ? average * count : BYTES_MAX);
+}
+
+static void take_latency(const struct counting *counting, const struct qn_reply *since)
+{
+    int64_t since_ms = qn_moment_ms_of(qn_reply_int(since, 0) / 1000000);
+    if (since_ms > 0 && since_ms < counting->now_ms) {
+        counting->info->latency_ms = counting->now_ms - since_ms;
+    }
+}
+
+/* The id at the head of pending, whose wait is the latency; NULL: none. */
+static const struct qn_reply *oldest_of(const struct sample *samples, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(samples[i].key, "pending") == 0 && samples[i].ids->count > 0) {
+            return qn_reply_at(samples[i].ids, samples[i].ids->count - 1);
+        }
+    }
+    return NULL;
+}
+
+static quern_status take_samples(struct counting *counting, struct qn_talk *talk,
+                                 struct sample *samples, size_t count, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        status = reply_or_nothing(talk, 2 * i + 1, &samples[i].ids, err);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        ask_task_memory(talk, counting->queue, &samples[i]);
+    }
+    size_t last = talk->command_count;
+    const struct qn_reply *oldest = status == QUERN_OK ? oldest_of(samples, count) : NULL;
+    if (oldest != NULL) {
+        struct qn_spot spot = {.id = oldest->data, .id_size = oldest->size};
+        qn_talk_command(talk, "HGET");
+        qn_look_task_key(talk, counting->queue, &spot);
+        qn_talk_text(talk, "pending_since");
+    }
+    if (status == QUERN_OK) {
+        status = qn_talk_run(talk, err);
+    }
+    const struct qn_reply *since = NULL;
+    if (status == QUERN_OK && oldest != NULL &&
+        qn_talk_reply(talk, last, &since, NULL) == QUERN_OK) {
+        take_latency(counting, since);
+    }
+    int64_t *memory = &counting->info->memory_bytes;
+    for (size_t i = 0; status == QUERN_OK && i < count && *memory >= 0; i++) {
+        int64_t bytes = sum_sample(talk, &samples[i], i);
+        *memory = bytes < 0 ? -1 : *memory + bytes;
+    }
+    return status;
+}
+
+static quern_status read_samples(struct counting *counting, quern_error *err)
+{
+    struct sample samples[SAMPLES_MAX];
+    struct qn_talk talk;
+    qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
+    size_t count = choose_samples(counting, &talk, samples);
+    ask_samples(&talk, counting->queue, samples, count);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = take_samples(counting, &talk, samples, count, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* --- All ------------------------------------------------------------------------------------- */
+
+static quern_status read_queue(struct counting *counting, quern_error *err)
+{
+    quern_queue_info *info = counting->info;
+    *info = (quern_queue_info){.name = counting->queue};
+    quern_status status = read_counts(counting, err);
+    if (status == QUERN_OK) {
+        status = read_groups(counting, err);
+    }
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
+        info->size += info->counts[state];
+    }
+    return status == QUERN_OK && info->size > 0 ? read_samples(counting, err) : status;
+}
+
+quern_status qn_redis_queues(struct qn_broker *broker,
+                             bool (*on_queue)(const quern_queue_info *queue, void *user),
+                             void *user, quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    struct qn_arena names_arena = {0};
+    struct qn_arena arena = {0};
+    const char **names = NULL;
+    size_t count = 0;
+    int64_t now_ms = 0;
+    char today[QN_DATE_SIZE] = "";
+    quern_status status = qn_look_now(self, &now_ms, err);
+    if (status == QUERN_OK) {
+        qn_look_date(now_ms, today);
+        status = qn_look_queues(self, &names_arena, &names, &count, err);
+    }
+    bool go_on = true;
+    for (size_t i = 0; status == QUERN_OK && i < count && go_on; i++) {
+        quern_queue_info info;
+        struct counting counting = {.self = self,
+                                    .queue = names[i],
+                                    .arena = &arena,
+                                    .info = &info,
+                                    .now_ms = now_ms,
+                                    .today = today};
+        status = read_queue(&counting, err);
+        go_on = status == QUERN_OK && on_queue(&info, user);
+        qn_arena_reset(&arena);
+    }
+    qn_arena_finish(&arena);
+    qn_arena_finish(&names_arena);
+    return status;
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/* read_task.c - what a task shows: from its message, from the fields of ours, from its score.
+ *
+ * The message says it in whole seconds; a field of ours says it exactly, and is believed only while
+ * both agree, since Go changes the message and does not know our fields. The sizes are asked for
+ * first, so that one talk never carries more than a few large messages.
+ *
+ * Ids and tasks are read one after the other, so a task may have moved on in between: one whose
+ * hash is gone or says another state is looked for again, and left out if its place has lost it.
+ * What is still there is shown, with what is wrong with it as its error. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text/number.h"
+#include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/task_fields.h"
+#include "task/limits.h"
+
+enum { MSG, STATE, SINCE, GROUP, RESULT, OPTS, PAST, RUN, PROGRESS, FIELD_COUNT };
+static const char *const field_names[FIELD_COUNT] = {
+    [MSG] = "msg",         [STATE] = "state",   [SINCE] = "pending_since",
+    [GROUP] = "group",     [RESULT] = "result", [OPTS] = "quern_opts",
+    [PAST] = "quern_past", [RUN] = "quern_run", [PROGRESS] = "quern_progress",
+};
+
+struct reading {
+    struct qn_redis *self;
+    const struct qn_place *place;
+    const struct qn_spot *spots;
+    size_t count;
+    size_t sizes[QN_LOOK_BATCH]; /* of what makes a task large */
+    bool (*on_info)(const struct qn_spot *spot, const quern_task_info *info, void *user);
+    void *user;
+    bool stopped;
+};
+
+/* --- One task --------------------------------------------------------------------------- */
+
+/* What is in the hash. */
+struct hash {
+    const struct qn_reply *fields[FIELD_COUNT];
+    struct qn_field_opts opts;
+    struct qn_field_past past;
+    struct qn_field_run run;
+    struct qn_asynq_task message;
+};
+
+static size_t text_size(const struct qn_reply *field)
+{
+    return field->type == QN_REPLY_TEXT ? field->size : 0;
+}
+
+static void read_fields(const struct qn_reply *reply, struct hash *hash)
+{
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        hash->fields[i] = qn_reply_at(reply, i);
+    }
+    const struct qn_reply *const *fields = hash->fields;
+    qn_field_opts_read(qn_reply_text(fields[OPTS]), text_size(fields[OPTS]), &hash->opts);
+    qn_field_past_read(qn_reply_text(fields[PAST]), text_size(fields[PAST]), &hash->past);
+    qn_field_run_read(qn_reply_text(fields[RUN]), text_size(fields[RUN]), &hash->run);
+}
+
+static bool same_second(int64_t exact_ms, int64_t second_ms)
+{
+    return exact_ms > 0 && exact_ms / 1000 == second_ms / 1000;
+}
+
+static int64_t hex_value(const char *text, size_t count)
+{
+    int64_t value = 0;
+    for (size_t i = 0; i < count; i++) {
+        static const char digits[] = "0123456789abcdef";
+        const char *digit = text[i] == '\0' ? NULL : strchr(digits, text[i]);
+        if (digit == NULL) {
+            return 0;
+        }
+        value = value * 16 + (digit - digits);
+    }
+    return value;
+}
+
+/* An id that we made says when; 0 for other ids. */
+static int64_t moment_of_id(const struct qn_spot *spot)
+{
+    if (spot->id_size != 36 || spot->id[8] != '-' || spot->id[13] != '-' || spot->id[14] != '7') {
+        return 0;
+    }
+    int64_t high = hex_value(spot->id, 8);
+    return high == 0 ? 0 : qn_moment_ms_of(high << 16 | hex_value(spot->id + 9, 4));
+}
+
+/* Where no field says it: since when it waits, if nothing but crashes has happened to it. */
+static int64_t enqueued_at(const struct hash *hash, const struct qn_spot *spot,
+                           quern_task_state state)
+{
+    if (hash->opts.enqueued_at_ms > 0) {
+        return hash->opts.enqueued_at_ms;
+    }
+    int64_t cause = hash->past.cause;
+    bool first =
+        cause != QUERN_CAUSE_RETRY && cause != QUERN_CAUSE_SNOOZE && cause != QUERN_CAUSE_OPERATOR;
+    int64_t since_ns = 0;
+    if (first && state == QUERN_TASK_PENDING) {
+        since_ns =
+            hash->past.since_ns > 0 ? hash->past.since_ns : qn_reply_int(hash->fields[SINCE], 0);
+    } else if (first && state == QUERN_TASK_ACTIVE) {
+        since_ns = hash->run.since_ns;
+    }
+    return since_ns > 0 ? qn_moment_ms_of(since_ns / 1000000) : moment_of_id(spot);
+}
+
+static void fill_moments(const struct qn_place *place, const struct qn_spot *spot,
+                         const struct hash *hash, struct quern_task_info *info)
+{
+    const struct qn_field_past *past = &hash->past;
+    int64_t score_ms = spot->score * 1000;
+    int64_t end_ms = past->ended_at_ms + info->task.retention_ms;
+    info->enqueued_at_ms = enqueued_at(hash, spot, place->state);
+    info->failed_at_ms = same_second(past->failed_at_ms, hash->message.failed_at_ms)
+                             ? past->failed_at_ms
+                             : hash->message.failed_at_ms;
+    switch (place->state) {
+    case QUERN_TASK_SCHEDULED:
+    case QUERN_TASK_RETRY:
+        info->at_ms = spot->at_ms;
+        info->task.process_at_ms = spot->at_ms;
+        break;
+    case QUERN_TASK_ARCHIVED:
+        info->at_ms = same_second(past->ended_at_ms, score_ms) ? past->ended_at_ms : score_ms;
+        break;
+    case QUERN_TASK_COMPLETED:
+        info->at_ms = (end_ms + 999) / 1000 == spot->score ? end_ms : score_ms;
+        info->completed_at_ms = same_second(past->ended_at_ms, hash->message.completed_at_ms)
+                                    ? past->ended_at_ms
+                                    : hash->message.completed_at_ms;
+        break;
+    case QUERN_TASK_AGGREGATING:
+        info->at_ms =
+            same_second(hash->opts.enqueued_at_ms, score_ms) ? hash->opts.enqueued_at_ms : score_ms;
+        break;
+    case QUERN_TASK_ACTIVE:
+    case QUERN_TASK_PENDING:
+        break;
+    }
+}
+
+/* What the run shows. The token is there only if the run is ours. */
+static void fill_run(const struct qn_place *place, const struct qn_spot *spot,
+                     const struct hash *hash, struct quern_task_info *info)
+{
+    if (place->state != QUERN_TASK_ACTIVE) {
+        return;
+    }
+    int64_t until_ms = spot->score * 1000;
+    int64_t token = qn_reply_int(hash->fields[SINCE], 0);
+    if (token > 0) {
+        info->fence = (uint64_t)token / 1000;
+        info->worker = hash->run.worker_id == NULL ? "" : hash->run.worker_id;
+        info->started_at_ms = hash->run.started != 0 ? hash->run.started_at_ms : 0;
+        if ((hash->run.until_ms + 999) / 1000 == spot->score) {
+            until_ms = hash->run.until_ms;
+        }
+    }
+    info->orphaned = until_ms <= place->now_ms;
+}
+
+/* "percent note" */
+static void fill_progress(const struct hash *hash, struct quern_task_info *info)
+{
+    const char *text = qn_reply_text(hash->fields[PROGRESS]);
+    if (text[0] >= '0' && text[0] <= '9') {
+        struct qn_cursor cursor = {text, text + strlen(text)};
+        uint64_t percent = 0;
+        (void)qn_number_take(&cursor, &percent);
+        info->progress = percent > 100 ? 100 : (int32_t)percent;
+        (void)qn_number_take_char(&cursor, ' ');
+        info->progress_note = cursor.at;
+    }
+}
+
+/* Everything that a readable task shows. */
+static void fill(const struct qn_place *place, const struct qn_spot *spot, const struct hash *hash,
+                 struct quern_task_info *info)
+{
+    const struct qn_reply *result = hash->fields[RESULT];
+    info->retry_count = qn_number_clamp(hash->message.retry_count, 0, INT32_MAX);
+    info->crash_count = hash->past.crash_count;
+    info->error = hash->message.error;
+    info->cause = quern_cause_name((quern_cause)hash->past.cause) == NULL
+                      ? QUERN_CAUSE_NONE
+                      : (quern_cause)hash->past.cause;
+    info->result = result->type == QN_REPLY_TEXT ? result->data : NULL;
+    info->result_size = text_size(result);
+    if (hash->message.unique_key[0] != '\0') {
+        info->task.unique_key = hash->message.unique_key;
+    }
+    fill_moments(place, spot, hash, info);
+    fill_run(place, spot, hash, info);
+    fill_progress(hash, info);
+}
+
+/* Shows what is left of a task that cannot be read. */
+static void fill_damaged(const struct qn_place *place, const struct qn_spot *spot, const char *why,
+                         struct quern_task_info *info)
+{
+    *info = (struct quern_task_info){
+        .task = {.id = spot->id, .queue = place->queue, .type = "", .state = place->state},
+        .error = why == NULL ? "damaged" : why,
+        .worker = "",
+        .progress = -1,
+        .progress_note = ""};
+    bool dated = place->state != QUERN_TASK_PENDING && place->state != QUERN_TASK_ACTIVE;
+    info->at_ms = dated ? spot->score * 1000 : 0;
+    info->orphaned = place->state == QUERN_TASK_ACTIVE && spot->score * 1000 <= place->now_ms;
+}
+
+/* Of a message that Go reads and we cannot use there is more to show. */
+static void fill_unusable(struct qn_talk *talk, const struct hash *hash,
+                          struct quern_task_info *info)
+{
+    const struct qn_reply *message = hash->fields[MSG];
+    struct qn_asynq_task task;
+    if (message == NULL || message->type != QN_REPLY_TEXT ||
+        qn_asynq_task_show(talk->arena, message->data, message->size, &task, NULL) != QUERN_OK) {
+        return;
+    }
+    info->task.type = task.type;
+    info->task.payload = task.payload;
+    info->task.payload_size = task.payload_size;
+    info->task.headers = task.headers;
+    info->task.header_count = task.header_count;
+    info->retry_count = task.retry_count;
+    info->error = task.error[0] != '\0' ? task.error : info->error;
+}
+
+static void show(struct reading *reading, struct qn_talk *talk, const struct qn_spot *spot,
+                 const struct qn_reply *reply, quern_error *refused)
+{
+    struct hash hash = {0};
+    struct quern_task_info info = {.error = "", .worker = "", .progress = -1, .progress_note = ""};
+    quern_error why = {0};
+    quern_status status = QUERN_E_CORRUPT;
+    if (reply == NULL) {
+        why = *refused;
+    } else {
+        read_fields(reply, &hash);
+        const struct qn_reply *message = hash.fields[MSG];
+        if (message->type != QN_REPLY_TEXT) {
+            (void)qn_error_set(&why, QUERN_E_CORRUPT, "its message is missing");
+        } else {
+            status = qn_redis_task_decode(talk->arena, message->data, message->size,
+                                          reading->place->queue, spot->id,
+                                          text_size(hash.fields[OPTS]) > 0 ? &hash.opts : NULL,
+                                          &hash.message, &info.task, &why);
+        }
+    }
+    if (status == QUERN_OK) {
+        info.task.state = reading->place->state;
+        fill(reading->place, spot, &hash, &info);
+    } else {
+        fill_damaged(reading->place, spot, qn_arena_printf(talk->arena, "damaged: %s", why.text),
+                     &info);
+        fill_unusable(talk, &hash, &info);
+    }
+    reading->stopped = !reading->on_info(spot, &info, reading->user);
+}
+
+/* --- Several ---------------------------------------------------------------------------- */
+
+static quern_status read_sizes(struct reading *reading, quern_error *err)
+{
+    static const int large[] = {MSG, RESULT};
+    struct qn_talk talk;
+    qn_talk_begin(&talk, reading->self, QN_LANE_REST, QN_TALK_READS);
+    for (size_t i = 0; i < 2 * reading->count; i++) {
+        qn_talk_command(&talk, "HSTRLEN");
+        qn_look_task_key(&talk, reading->place->queue, &reading->spots[i / 2]);
+        qn_talk_text(&talk, field_names[large[i % 2]]);
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    for (size_t i = 0; status == QUERN_OK && i < 2 * reading->count; i++) {
+        const struct qn_reply *reply = NULL;
+        reading->sizes[i / 2] +=
+            qn_talk_reply(&talk, i, &reply, NULL) == QUERN_OK ? (size_t)qn_reply_uint(reply) : 0;
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* Is it still where it was found? For tasks whose hash does not say so. */
+static void ask_place(struct qn_talk *talk, const struct qn_place *place,
+                      const struct qn_spot *spot)
+{
+    const char *key = place->key != NULL ? place->key : quern_task_state_name(place->state);
+    bool list = place->state == QUERN_TASK_PENDING || place->state == QUERN_TASK_ACTIVE;
+    qn_talk_command(talk, list ? "LPOS" : "ZSCORE");
+    qn_talk_key(talk, place->queue, key);
+    qn_talk_bytes(talk, spot->id, spot->id_size);
+    if (list) {
+        qn_talk_text(talk, "RANK");
+        qn_talk_int(talk, -1);
+        qn_talk_text(talk, "MAXLEN");
+        qn_talk_uint(talk, spot->rank + 2 * QN_LOOK_BLOCK); /* it only moves to the head */
+    }
+}
+
+static void ask_leases(struct qn_talk *talk, const struct reading *reading, size_t first,
+                       size_t count)
+{
+    qn_talk_command(talk, "ZMSCORE");
+    qn_talk_key(talk, reading->place->queue, "lease");
+    for (size_t i = first; i < first + count; i++) {
+        qn_talk_bytes(talk, reading->spots[i].id, reading->spots[i].id_size);
+    }
+}
+
+static void ask_tasks(struct qn_talk *talk, const struct reading *reading, size_t first,
+                      size_t count)
+{
+    for (size_t i = first; i < first + count; i++) {
+        qn_talk_command(talk, "HMGET");
+        qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
+        qn_look_task_key(talk, reading->place->queue, &reading->spots[i]);
+        for (size_t j = 0; j < FIELD_COUNT; j++) {
+            qn_talk_text(talk, field_names[j]);
+        }
+    }
+    if (reading->place->state == QUERN_TASK_ACTIVE) {
+        ask_leases(talk, reading, first, count);
+    }
+}
+
+static bool says_its_state(const struct reading *reading, const struct qn_talk *talk, size_t index)
+{
+    const struct qn_reply *reply = NULL;
+    const char *state = quern_task_state_name(reading->place->state);
+    return qn_talk_reply(talk, index, &reply, NULL) == QUERN_OK &&
+           strcmp(qn_reply_text(qn_reply_at(reply, STATE)), state) == 0;
+}
+
+/* Asks once more for those that do not; at[i] is the index of that command, or 0. */
+static quern_status ask_again(const struct reading *reading, struct qn_talk *talk, size_t first,
+                              size_t count, size_t at[QN_LOOK_BATCH], quern_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        at[i] = 0;
+        if (!says_its_state(reading, talk, i)) {
+            at[i] = talk->command_count;
+            ask_place(talk, reading->place, &reading->spots[first + i]);
+        }
+    }
+    return qn_talk_run(talk, err);
+}
+
+static bool has_moved(const struct qn_talk *talk, size_t at)
+{
+    const struct qn_reply *reply = NULL;
+    return at != 0 && qn_talk_reply(talk, at, &reply, NULL) == QUERN_OK &&
+           reply->type == QN_REPLY_NIL;
+}
+
+static quern_status read_some(struct reading *reading, size_t first, size_t count, quern_error *err)
+{
+    struct qn_talk talk;
+    size_t at[QN_LOOK_BATCH];
+    qn_talk_begin(&talk, reading->self, QN_LANE_REST, QN_TALK_READS);
+    ask_tasks(&talk, reading, first, count);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = ask_again(reading, &talk, first, count, at, err);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < count && !reading->stopped; i++) {
+        const struct qn_reply *reply = NULL;
+        const struct qn_reply *leases = NULL;
+        struct qn_spot spot = reading->spots[first + i];
+        quern_error refused = {0};
+        if (has_moved(&talk, at[i])) {
+            continue;
+        }
+        if (reading->place->state == QUERN_TASK_ACTIVE &&
+            qn_talk_reply(&talk, count, &leases, NULL) == QUERN_OK) {
+            spot.score = qn_reply_seconds(qn_reply_at(leases, i));
+        }
+        if (qn_talk_reply(&talk, i, &reply, &refused) != QUERN_OK) {
+            reply = NULL;
+        }
+        show(reading, &talk, &spot, reply, &refused);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_info_read(struct qn_redis *self, const struct qn_place *place,
+                          const struct qn_spot *spots, size_t count,
+                          bool (*on_info)(const struct qn_spot *spot, const quern_task_info *info,
+                                          void *user),
+                          void *user, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    bool stopped = false;
+    for (size_t done = 0; status == QUERN_OK && done < count && !stopped;) {
+        struct reading reading = {
+            .self = self, .place = place, .spots = spots + done, .on_info = on_info, .user = user};
+        reading.count = count - done < QN_LOOK_BATCH ? count - done : QN_LOOK_BATCH;
+        status = read_sizes(&reading, err);
+        for (size_t i = 0; status == QUERN_OK && i < reading.count && !reading.stopped;) {
+            size_t some = 1;
+            size_t bytes = reading.sizes[i];
+            while (i + some < reading.count &&
+                   bytes + reading.sizes[i + some] <= QN_BATCH_BYTES_MAX) {
+                bytes += reading.sizes[i + some];
+                some++;
+            }
+            status = read_some(&reading, i, some, err);
+            i += some;
+        }
+        done += reading.count;
+        stopped = reading.stopped;
+    }
+    return status;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* tasks.c - pages of tasks that fit a filter.
+ *
+ * The order is by queue, then by state, so the page is laid over a row of segments, one for each
+ * state of each queue (cursor.c). Without a filter that looks into tasks, what lies before the page
+ * is only counted; with one, the tasks are read and compared here, some at a time, so that the
+ * server never works for long. Plain commands of reading only: to look, `+@read` is enough. */
+#include "base/error.h"
+#include "broker/redis/inspect/inspect.h"
+
+#define LIMIT_DEFAULT 30
+
+struct listing {
+    struct qn_redis *self;
+    const quern_task_filter *filter;
+    int64_t now_ms;
+    bool reads;    /* the filter looks into the tasks */
+    uint64_t skip; /* matches still to be passed over */
+    uint64_t room; /* tasks still wanted */
+    bool (*on_task)(const quern_task_info *info, void *user);
+    void *user;
+    bool read_any;
+    bool stopped;
+};
+
+static bool is_over(const struct listing *listing)
+{
+    return listing->stopped || listing->room == 0;
+}
+
+static bool show(const struct qn_spot *spot, const quern_task_info *info, void *user)
+{
+    struct listing *listing = user;
+    (void)spot;
+    listing->read_any = true;
+    bool compares = listing->reads || listing->filter->id != NULL;
+    if (compares && !qn_filter_fits(listing->filter, info)) {
+        return true;
+    }
+    if (listing->skip > 0) {
+        listing->skip--;
+        return true;
+    }
+    listing->room--;
+    listing->stopped = !listing->on_task(info, listing->user);
+    return !is_over(listing);
+}
+
+static quern_status list_spots(struct listing *listing, struct qn_spots *spots, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    if (!listing->reads && listing->skip > 0) {
+        uint64_t skipped = 0;
+        status = qn_spots_skip(spots, listing->skip, &skipped, err);
+        listing->skip -= status == QUERN_OK ? skipped : 0;
+    }
+    size_t count = 1;
+    while (status == QUERN_OK && count > 0 && !is_over(listing)) {
+        const struct qn_spot *page = NULL;
+        bool few = !listing->reads && listing->room < QN_LOOK_BATCH;
+        status =
+            qn_spots_next(spots, few ? (size_t)listing->room : QN_LOOK_BATCH, &page, &count, err);
+        if (status == QUERN_OK && count > 0) {
+            struct qn_place place = {.queue = spots->queue,
+                                     .state = spots->state,
+                                     .key = qn_spots_key(spots),
+                                     .now_ms = listing->now_ms};
+            status = qn_info_read(listing->self, &place, page, count, show, listing, err);
+        }
+    }
+    return status;
+}
+
+static quern_status list_state(struct listing *listing, const char *queue, quern_task_state state,
+                               quern_error *err)
+{
+    struct qn_spots spots;
+    quern_status status =
+        qn_spots_init(&spots, listing->self, queue, state, listing->filter->group, err);
+    if (status == QUERN_OK) {
+        status = list_spots(listing, &spots, err);
+    }
+    qn_spots_finish(&spots);
+    return status;
+}
+
+/* Which states hold anything, in one talk, since most of most queues are empty. A key of a wrong
+ * type is there, too: reading it says what is wrong. */
+static quern_status find_filled(struct listing *listing, const char *queue,
+                                bool filled[QUERN_TASK_STATE_COUNT], quern_error *err)
+{
+    struct qn_talk talk;
+    qn_talk_begin(&talk, listing->self, QN_LANE_REST, QN_TALK_READS);
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
+        const char *name = quern_task_state_name((quern_task_state)state);
+        qn_talk_command(&talk, "EXISTS");
+        if (state == QUERN_TASK_AGGREGATING) {
+            qn_talk_key(&talk, queue, "groups");
+            name = "aggregation_sets";
+        }
+        qn_talk_key(&talk, queue, name);
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    for (int state = QUERN_TASK_ACTIVE; status == QUERN_OK && state <= QUERN_TASK_AGGREGATING;
+         state++) {
+        const struct qn_reply *reply = NULL;
+        status = qn_talk_reply(&talk, (size_t)(state - QUERN_TASK_ACTIVE), &reply, err);
+        filled[state] = status == QUERN_OK && qn_reply_int(reply, 0) > 0;
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+static quern_status list_queue(struct listing *listing, const char *queue, quern_error *err)
+{
+    bool filled[QUERN_TASK_STATE_COUNT] = {false};
+    bool by_group = listing->filter->group != NULL;
+    quern_status status = find_filled(listing, queue, filled, err);
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
+        bool wanted = listing->filter->state == 0 || listing->filter->state == state;
+        bool hidden = by_group && state == QUERN_TASK_AGGREGATING; /* its name may be lost */
+        if (status == QUERN_OK && wanted && (filled[state] || hidden) && !is_over(listing)) {
+            status = list_state(listing, queue, (quern_task_state)state, err);
+        }
+    }
+    return status;
+}
+
+/* --- By id ------------------------------------------------------------------------------ */
+
+#define FIND_MAX 5 /* a task may move between being found and being read */
+
+struct hit {
+    struct listing *listing;
+    bool found;
+    quern_status status;
+    quern_error *err;
+};
+
+static bool show_found(const struct qn_place *place, const struct qn_spot *spot, void *user)
+{
+    struct hit *hit = user;
+    hit->found = true;
+    hit->status = qn_info_read(hit->listing->self, place, spot, 1, show, hit->listing, hit->err);
+    return hit->status == QUERN_OK && !is_over(hit->listing);
+}
+
+static quern_status list_id(struct listing *listing, const char *const *queues, size_t count,
+                            quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    bool moved = true;
+    for (int i = 0; status == QUERN_OK && moved && i < FIND_MAX; i++) {
+        struct hit hit = {.listing = listing, .status = QUERN_OK, .err = err};
+        status = qn_find(listing->self, queues, count, listing->filter->id, show_found, &hit, err);
+        status = hit.status != QUERN_OK ? hit.status : status;
+        moved = hit.found && !listing->read_any;
+    }
+    return status;
+}
+
+/* --- All --------------------------------------------------------------------------------- */
+
+static quern_status list_queues(struct listing *listing, const char *const *queues, size_t count,
+                                quern_error *err)
+{
+    if (listing->filter->id != NULL) {
+        return list_id(listing, queues, count, err);
+    }
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < count && !is_over(listing); i++) {
+        status = list_queue(listing, queues[i], err);
+    }
+    return status;
+}
+
+quern_status qn_redis_tasks(struct qn_broker *broker, const quern_task_filter *filter,
+                            bool (*on_task)(const quern_task_info *info, void *user), void *user,
+                            quern_error *err)
+{
+    struct listing listing = {.self = qn_redis_of(broker),
+                              .filter = filter,
+                              .reads = qn_filter_reads(filter),
+                              .skip = filter->offset,
+                              .room = filter->limit == 0 ? LIMIT_DEFAULT : filter->limit,
+                              .on_task = on_task,
+                              .user = user};
+    struct qn_arena arena = {0};
+    const char **names = NULL;
+    size_t count = 1;
+    quern_status status = qn_look_now(listing.self, &listing.now_ms, err);
+    if (status == QUERN_OK && filter->queue == NULL) {
+        status = qn_look_queues(listing.self, &arena, &names, &count, err);
+    }
+    if (status == QUERN_OK) {
+        const char *const *queues = filter->queue == NULL ? names : &filter->queue;
+        status = list_queues(&listing, queues, count, err);
+    }
+    qn_arena_finish(&arena);
+    return status;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* act.c - what an operator does to one task.
+ *
+ * The queue is found first, if it is not given; the script (act.lua) then decides by what it finds.
+ * The unique lock is named by a field of the hash; for grouped tasks of Go by the message only, so
+ * the message is read before a task is deleted. To cancel sets a mark and publishes the id in one
+ * step: a worker of ours reads the mark with its next extension at the latest; a worker of Go hears
+ * the publication or nothing, and always retries. */
+#include "broker/redis/operate/act.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/operate/act_lua.h"
+#include "message/asynq.h"
+#include "task/lifecycle.h"
+#include "task/limits.h"
+
+static const char *word_of(quern_action action)
+{
+    switch (action) {
+    case QUERN_ACTION_RUN:
+        return "run";
+    case QUERN_ACTION_ARCHIVE:
+        return "archive";
+    case QUERN_ACTION_DELETE:
+        return "delete";
+    case QUERN_ACTION_CANCEL_RETRY:
+        return "retry";
+    case QUERN_ACTION_CANCEL_ARCHIVE:
+        break;
+    }
+    return "stop";
+}
+
+const char *qn_act_verb(quern_action action)
+{
+    bool cancel = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
+    return cancel ? "cancel" : word_of(action);
+}
+
+void qn_act_ask(struct qn_talk *talk, quern_action action, const char *queue, const char *state,
+                const struct qn_act_task *tasks, size_t count)
+{
+    qn_talk_script(talk, &qn_lua_act, 1);
+    qn_talk_prefix(talk, queue);
+    qn_talk_text(talk, word_of(action));
+    qn_talk_text(talk, state == NULL ? "" : state);
+    qn_talk_int(talk, QN_ARCHIVE_SIZE_MAX);
+    for (size_t i = 0; i < count; i++) {
+        qn_talk_bytes(talk, tasks[i].id, tasks[i].id_size);
+        qn_talk_text(talk, tasks[i].unique_key);
+    }
+}
+
+/* --- Where it is ---------------------------------------------------------------------- */
+
+struct places {
+    char queues[2][QN_NAME_SIZE_MAX + 1]; /* the first and another */
+    size_t count;
+};
+
+static bool add_place(const struct qn_place *place, const struct qn_spot *spot, void *user)
+{
+    struct places *places = user;
+    (void)spot;
+    (void)snprintf(places->queues[places->count], sizeof places->queues[0], "%s", place->queue);
+    return ++places->count < 2;
+}
+
+static quern_status find_queue(struct qn_redis *self, const char *id, struct places *places,
+                               quern_error *err)
+{
+    struct qn_arena arena = {0};
+    const char **names = NULL;
+    size_t count = 0;
+    quern_status status = qn_look_queues(self, &arena, &names, &count, err);
+    if (status == QUERN_OK) {
+        status = qn_find(self, names, count, id, add_place, places, err);
+    }
+    qn_arena_finish(&arena);
+    if (status == QUERN_OK && places->count == 0) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s in any queue", id);
+    }
+    if (status == QUERN_OK && places->count > 1) {
+        return qn_error_set(err, QUERN_E_STATE,
+                            "task %s is in several queues, %s and %s among them: say which", id,
+                            places->queues[0], places->queues[1]);
+    }
+    return status;
+}
+
+/* --- Doing it ------------------------------------------------------------------------- */
+
+static quern_status refuse(quern_action action, const char *queue, const char *id, const char *why,
+                           quern_error *err)
+{
+    if (strcmp(why, "missing") == 0) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s in queue %s", id, queue);
+    }
+    if (strcmp(why, "set") == 0) {
+        return qn_error_set(err, QUERN_E_STATE,
+                            "cannot %s task %s: it is being aggregated with its group",
+                            qn_act_verb(action), id);
+    }
+    bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
+    if (cancels && strcmp(why, "active") != 0 && qn_state_parse(why) != 0) {
+        return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is not running (state: %s)",
+                            qn_act_verb(action), id, why);
+    }
+    const char *advice = strcmp(why, "active") == 0    ? "; cancel it instead"
+                         : strcmp(why, "damaged") == 0 ? "; delete it instead"
+                                                       : "";
+    return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is %s%s", qn_act_verb(action),
+                        id, why, advice);
+}
+
+/* The lock that the message names; "" when it cannot be read. */
+static quern_status read_lock(struct qn_talk *talk, const char *queue, struct qn_act_task *task,
+                              quern_error *err)
+{
+    const struct qn_spot spot = {.id = task->id, .id_size = task->id_size};
+    const struct qn_reply *reply = NULL;
+    struct qn_asynq_task message;
+    qn_talk_command(talk, "HGET");
+    qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
+    qn_look_task_key(talk, queue, &spot);
+    qn_talk_text(talk, "msg");
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK && qn_talk_reply(talk, 0, &reply, NULL) == QUERN_OK &&
+        reply->type == QN_REPLY_TEXT &&
+        qn_asynq_task_decode(talk->arena, reply->data, reply->size, &message, NULL) == QUERN_OK) {
+        task->unique_key = message.unique_key;
+    }
+    return status;
+}
+
+static quern_status act_in(struct qn_redis *self, quern_action action, const char *queue,
+                           const char *id, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    struct qn_act_task task = {.id = id, .id_size = strlen(id), .unique_key = ""};
+    quern_status status = QUERN_OK;
+    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_WRITES);
+    if (action == QUERN_ACTION_DELETE) {
+        status = read_lock(&talk, queue, &task, err);
+    }
+    if (status == QUERN_OK) {
+        qn_act_ask(&talk, action, queue, NULL, &task, 1);
+        status = qn_talk_run(&talk, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, talk.command_count - 1, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        const char *word = qn_reply_text(qn_reply_at(reply, 0));
+        status = strcmp(word, "done") == 0 ? QUERN_OK : refuse(action, queue, id, word, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_redis_act(struct qn_broker *broker, quern_action action, const char *queue,
+                          const char *id, quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    struct places places = {0};
+    quern_status status = QUERN_OK;
+    if (queue == NULL) {
+        status = find_queue(self, id, &places, err);
+        queue = places.queues[0];
+    }
+    return status == QUERN_OK ? act_in(self, action, queue, id, err) : status;
+}

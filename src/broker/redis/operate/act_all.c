@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* act_all.c - what an operator does to all tasks that fit a filter.
+ *
+ * Ids are found here, page by page and oldest first, and handed to the script (act.lua), which
+ * looks at each again before it acts: what moved meanwhile is left alone. Only a filter that looks
+ * into tasks makes us read them. When a pass has found something it is followed by another, since
+ * in a moving queue pages may pass over a task.
+ *
+ * A script walks from the head of `pending` to each task that it takes out, so a call takes fewer
+ * tasks the deeper they lie. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/text/number.h"
+#include "broker/redis/operate/act.h"
+#include "task/lifecycle.h"
+#include "task/limits.h"
+
+#define WALK_MAX 500000 /* steps along `pending` in one script: some 5 ms */
+
+struct bulk {
+    struct qn_redis *self;
+    quern_action action;
+    const quern_task_filter *filter;
+    bool reads; /* the tasks must be read */
+    size_t limit;
+    size_t done;
+    size_t pass_done; /* in this pass */
+    struct qn_spots spots;
+    struct qn_arena arena; /* what tasks holds */
+    struct qn_act_task tasks[QN_ACT_MAX];
+    uint64_t ranks[QN_ACT_MAX]; /* how far the script will walk for each */
+    size_t count;
+    bool nomem;
+};
+
+/* --- Acting ----------------------------------------------------------------------------- */
+
+static quern_status refuse_full(const struct qn_reply *reply, quern_error *err)
+{
+    int64_t archived = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, UINT32_MAX);
+    int64_t more = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 2), 0), 0, UINT32_MAX);
+    return qn_error_set(err, QUERN_E_STATE,
+                        "the archive holds %lld of %d tasks; archiving %lld more would delete its "
+                        "oldest %lld",
+                        (long long)archived, QN_ARCHIVE_SIZE_MAX, (long long)more,
+                        (long long)(archived + more - QN_ARCHIVE_SIZE_MAX));
+}
+
+/* The answer for `count` tasks. */
+static quern_status take_answer(struct bulk *bulk, const struct qn_reply *reply, size_t count,
+                                quern_error *err)
+{
+    bool cancel =
+        bulk->action == QUERN_ACTION_CANCEL_RETRY || bulk->action == QUERN_ACTION_CANCEL_ARCHIVE;
+    if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "full") == 0) {
+        return refuse_full(reply, err);
+    }
+    size_t done = 0;
+    for (size_t i = 0; i < count; i++) {
+        done += strcmp(qn_reply_text(qn_reply_at(reply, i)), "done") == 0;
+    }
+    bulk->done += done;
+    bulk->pass_done += done;
+    if (!cancel) {
+        qn_spots_gone(&bulk->spots, done);
+    }
+    return QUERN_OK;
+}
+
+static quern_status act_on(struct bulk *bulk, size_t first, size_t count, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, bulk->self, QN_LANE_REST, QN_TALK_WRITES);
+    qn_act_ask(&talk, bulk->action, bulk->filter->queue,
+               quern_task_state_name((quern_task_state)bulk->filter->state), bulk->tasks + first,
+               count);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        status = take_answer(bulk, reply, count, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* Acts on what has been gathered, in one script, or in more when they lie deep. */
+static quern_status act(struct bulk *bulk, quern_error *err)
+{
+    bool list = bulk->filter->state == QUERN_TASK_PENDING;
+    quern_status status = QUERN_OK;
+    for (size_t first = 0; status == QUERN_OK && first < bulk->count;) {
+        size_t count = 1;
+        uint64_t walk = bulk->ranks[first];
+        while (first + count < bulk->count &&
+               (!list || walk + bulk->ranks[first + count] <= WALK_MAX)) {
+            walk += bulk->ranks[first + count++];
+        }
+        status = act_on(bulk, first, count, err);
+        first += count;
+    }
+    bulk->count = 0;
+    qn_arena_reset(&bulk->arena);
+    return status;
+}
+
+/* --- Gathering -------------------------------------------------------------------------- */
+
+static bool gather(struct bulk *bulk, const struct qn_spot *spot, const char *unique_key)
+{
+    struct qn_act_task *task = &bulk->tasks[bulk->count];
+    task->id = qn_arena_copy(&bulk->arena, spot->id, spot->id_size + 1);
+    task->id_size = spot->id_size;
+    task->unique_key = unique_key == NULL ? "" : qn_arena_strdup(&bulk->arena, unique_key);
+    if (task->id == NULL || task->unique_key == NULL) {
+        bulk->nomem = true;
+        return false;
+    }
+    /* Those before it will be gone by then. */
+    bulk->ranks[bulk->count] = spot->rank > bulk->count ? spot->rank - bulk->count : 0;
+    bulk->count++;
+    return true;
+}
+
+static bool gather_fitting(const struct qn_spot *spot, const quern_task_info *info, void *user)
+{
+    struct bulk *bulk = user;
+    return !qn_filter_fits(bulk->filter, info) || gather(bulk, spot, info->task.unique_key);
+}
+
+static quern_status gather_page(struct bulk *bulk, const struct qn_spot *page, size_t count,
+                                quern_error *err)
+{
+    if (bulk->reads) {
+        struct qn_place place = {.queue = bulk->filter->queue,
+                                 .state = (quern_task_state)bulk->filter->state,
+                                 .key = qn_spots_key(&bulk->spots)};
+        quern_status status =
+            qn_info_read(bulk->self, &place, page, count, gather_fitting, bulk, err);
+        bool nomem = status == QUERN_OK && bulk->nomem;
+        return nomem ? qn_error_nomem(err) : status;
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool wanted = bulk->filter->id == NULL || strcmp(bulk->filter->id, page[i].id) == 0;
+        if (wanted && !gather(bulk, &page[i], NULL)) {
+            return qn_error_nomem(err);
+        }
+    }
+    return QUERN_OK;
+}
+
+/* So many spots that whatever fits of them can be acted on by one script, and is wanted. */
+static size_t page_room(const struct bulk *bulk)
+{
+    size_t left = bulk->limit - bulk->done - bulk->count;
+    size_t most = bulk->reads ? QN_LOOK_BATCH : QN_ACT_MAX;
+    return left < most ? left : most;
+}
+
+static quern_status pass(struct bulk *bulk, quern_error *err)
+{
+    size_t count = 1;
+    quern_status status =
+        qn_spots_init(&bulk->spots, bulk->self, bulk->filter->queue,
+                      (quern_task_state)bulk->filter->state, bulk->filter->group, err);
+    bulk->spots.oldest_first = true;
+    bulk->pass_done = 0;
+    while (status == QUERN_OK && count > 0 && bulk->done < bulk->limit) {
+        const struct qn_spot *page = NULL;
+        status = qn_spots_next(&bulk->spots, page_room(bulk), &page, &count, err);
+        if (status == QUERN_OK && count > 0) {
+            status = gather_page(bulk, page, count, err);
+        }
+        bool enough =
+            count == 0 || page_room(bulk) == 0 || bulk->count + QN_LOOK_BATCH > QN_ACT_MAX;
+        if (status == QUERN_OK && enough) {
+            status = act(bulk, err);
+        }
+    }
+    qn_spots_finish(&bulk->spots);
+    return status;
+}
+
+static quern_status passes(struct bulk *bulk, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    do {
+        status = pass(bulk, err);
+    } while (status == QUERN_OK && bulk->pass_done > 0 && bulk->done < bulk->limit);
+    return status;
+}
+
+quern_status qn_redis_act_all(struct qn_broker *broker, quern_action action,
+                              const quern_task_filter *filter, size_t limit, size_t *ret_count,
+                              quern_error *err)
+{
+    QN_ASSERT(limit <= QN_ACT_MAX && filter->queue != NULL);
+    if (!qn_state_allows((quern_task_state)filter->state, action)) {
+        const char *state = quern_task_state_name((quern_task_state)filter->state);
+        return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s", qn_act_verb(action),
+                            state == NULL ? "in no state" : state);
+    }
+    struct qn_redis *self = qn_redis_of(broker);
+    bool exists = false;
+    quern_status status = qn_look_queue_exists(self, filter->queue, &exists, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (!exists) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", filter->queue);
+    }
+    bool by_lock = filter->state == QUERN_TASK_AGGREGATING && action == QUERN_ACTION_DELETE;
+    struct bulk bulk = {.self = self,
+                        .action = action,
+                        .filter = filter,
+                        .reads = qn_filter_reads(filter) || by_lock,
+                        .limit = limit};
+    status = passes(&bulk, err);
+    qn_arena_finish(&bulk.arena);
+    if (status == QUERN_OK) {
+        *ret_count = bulk.done;
+    }
+    return status;
+}

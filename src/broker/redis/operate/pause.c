@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* pause.c - pauses and resumes a queue: asynq's key `paused`. A queue must be in asynq:queues; that
+ * set may lie on another server than the queue, so it is asked first, in a talk of its own. */
+#include "base/error.h"
+#include "broker/redis/inspect/inspect.h"
+#include "broker/redis/operate/pause_lua.h"
+
+static quern_status change(struct qn_redis *self, const char *queue, bool pause, bool *ret_changed,
+                           quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_WRITES);
+    qn_talk_script(&talk, &qn_lua_pause, 1);
+    qn_talk_prefix(&talk, queue);
+    qn_talk_int(&talk, pause ? 1 : 0);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        *ret_changed = qn_reply_int(reply, 0) == 1;
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_redis_pause(struct qn_broker *broker, const char *queue, bool pause,
+                            quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    bool exists = false;
+    bool changed = false;
+    quern_status status = qn_look_queue_exists(self, queue, &exists, err);
+    if (status == QUERN_OK && !exists) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
+    }
+    if (status == QUERN_OK) {
+        status = change(self, queue, pause, &changed, err);
+    }
+    if (status == QUERN_OK && !changed) {
+        status = qn_error_set(err, QUERN_E_STATE, "queue \"%s\" is %s", queue,
+                              pause ? "paused already" : "not paused");
+    }
+    return status;
+}

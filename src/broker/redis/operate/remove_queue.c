@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* remove_queue.c - removes a queue with all that is in it, in bounded steps (remove_queue.lua).
+ *
+ * The name goes last: a removal that failed half-way leaves a paused queue that can be seen and
+ * removed again. A client may enqueue between the last step and the moment the name goes; then the
+ * name is put back. What no list names any more stays: hashes that lost their place, and locks of
+ * tasks that are gone, which end by themselves (the check finds the former). */
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/inspect/inspect.h"
+#include "broker/redis/operate/remove_queue_lua.h"
+#include "task/limits.h"
+
+#define STEP_MAX 500
+
+struct removal {
+    struct qn_redis *self;
+    const char *queue;
+    bool force;
+    int64_t now_ms;
+    bool done;
+};
+
+/* Counters of a day end by themselves, but not before that. */
+static void ask_days(struct qn_talk *talk, int64_t now_ms)
+{
+    for (int64_t i = -1; i <= QN_HISTORY_DAYS + 1; i++) {
+        char date[QN_DATE_SIZE];
+        qn_look_date(now_ms - i * QN_DAY_MS, date);
+        qn_talk_text(talk, qn_arena_strdup(talk->arena, date));
+    }
+}
+
+static quern_status refuse(const struct removal *removal, const char *why, int64_t count,
+                           quern_error *err)
+{
+    if (strcmp(why, "active") == 0) {
+        return qn_error_set(err, QUERN_E_STATE,
+                            "queue \"%s\" has %lld active tasks: wait for them or cancel them",
+                            removal->queue, (long long)count);
+    }
+    return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %lld tasks: not removed",
+                        removal->queue, (long long)count);
+}
+
+static quern_status take_step(struct removal *removal, const struct qn_reply *reply,
+                              quern_error *err)
+{
+    const char *word = qn_reply_text(qn_reply_at(reply, 0));
+    removal->done = strcmp(word, "done") == 0;
+    if (removal->done || strcmp(word, "more") == 0) {
+        return QUERN_OK;
+    }
+    return refuse(removal, word, qn_reply_int(qn_reply_at(reply, 1), 0), err);
+}
+
+static quern_status remove_step(struct removal *removal, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, removal->self, QN_LANE_REST, QN_TALK_WRITES);
+    qn_talk_script(&talk, &qn_lua_remove_queue, 1);
+    qn_talk_prefix(&talk, removal->queue);
+    qn_talk_int(&talk, removal->force ? 1 : 0);
+    qn_talk_int(&talk, STEP_MAX);
+    ask_days(&talk, removal->now_ms);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        status = take_step(removal, reply, err);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* One plain command on asynq:queues and, with keys, the question whether any of them is there. */
+static quern_status change_name(const struct removal *removal, const char *command, bool *ret_used,
+                                quern_error *err)
+{
+    static const char *const keys[] = {"pending", "scheduled", "groups"};
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, removal->self, QN_LANE_REST, QN_TALK_WRITES);
+    qn_talk_command(&talk, command);
+    qn_talk_text(&talk, "asynq:queues");
+    qn_talk_text(&talk, removal->queue);
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK && ret_used != NULL) {
+        qn_talk_command(&talk, "EXISTS");
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            qn_talk_key(&talk, removal->queue, keys[i]);
+        }
+        status = qn_talk_run(&talk, err);
+        if (status == QUERN_OK) {
+            status = qn_talk_reply(&talk, 1, &reply, err);
+        }
+        *ret_used = status == QUERN_OK && qn_reply_int(reply, 0) > 0;
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_redis_remove_queue(struct qn_broker *broker, const char *queue, bool force,
+                                   quern_error *err)
+{
+    struct removal removal = {.self = qn_redis_of(broker), .queue = queue, .force = force};
+    bool exists = false;
+    bool used = false;
+    quern_status status = qn_look_queue_exists(removal.self, queue, &exists, err);
+    if (status == QUERN_OK && !exists) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
+    }
+    if (status == QUERN_OK) {
+        status = qn_look_now(removal.self, &removal.now_ms, err);
+    }
+    struct qn_walk walk = {.self = removal.self, .size_command = "DBSIZE"};
+    while (status == QUERN_OK && !removal.done) {
+        status = remove_step(&removal, err);
+        qn_walk_add(&walk, NULL);
+        if (status == QUERN_OK) {
+            status = qn_walk_check(&walk, err);
+        }
+    }
+    if (status == QUERN_OK) {
+        status = change_name(&removal, "SREM", &used, err);
+    }
+    return status == QUERN_OK && used ? change_name(&removal, "SADD", NULL, err) : status;
+}

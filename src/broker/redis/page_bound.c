@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* page_bound.c - weighs what a walk reads against what the server holds.
+ *
+ * Pages may be empty (a sparse hash table), items may come twice (while it grows), so the bound is
+ * generous: it is for servers that never come to an end. */
+#include "broker/redis/page_bound.h"
+
+#include "base/error.h"
+
+#define PAGE_WEIGHT 500      /* of a page, even an empty one */
+#define ITEM_BYTES 64        /* that weigh as much as an item */
+#define WEIGHT_FREE 500000   /* before the size is asked for */
+#define WEIGHT_PER_ITEM 32   /* of what the server holds */
+#define ITEMS_MAX UINT32_MAX /* Redis holds no more in one key */
+
+void qn_walk_add(struct qn_walk *walk, const struct qn_reply *page)
+{
+    walk->weight += PAGE_WEIGHT;
+    for (size_t i = 0; page != NULL && i < page->count; i++) {
+        walk->weight += 1 + qn_reply_at(page, i)->size / ITEM_BYTES;
+    }
+}
+
+static quern_status ask_size(const struct qn_walk *walk, uint64_t *ret_size, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, walk->self, QN_LANE_REST, QN_TALK_READS);
+    qn_talk_command(&talk, walk->size_command);
+    if (walk->key != NULL && walk->queue != NULL) {
+        qn_talk_key(&talk, walk->queue, walk->key);
+    } else if (walk->key != NULL) {
+        qn_talk_text(&talk, walk->key);
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        uint64_t size = qn_reply_uint(reply);
+        *ret_size = size < ITEMS_MAX ? size : ITEMS_MAX;
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_walk_check(struct qn_walk *walk, quern_error *err)
+{
+    if (walk->weight <= (walk->weight_max == 0 ? WEIGHT_FREE : walk->weight_max)) {
+        return QUERN_OK;
+    }
+    uint64_t size = 0;
+    quern_status status = ask_size(walk, &size, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    walk->weight_max = WEIGHT_FREE + WEIGHT_PER_ITEM * size;
+    if (walk->weight <= walk->weight_max) {
+        return QUERN_OK;
+    }
+    return qn_error_set(err, QUERN_E_BROKER,
+                        "%s: reading does not come to an end: %s says %llu, and much more came",
+                        walk->self->target.address, walk->size_command, (unsigned long long)size);
+}

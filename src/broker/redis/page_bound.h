@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* page_bound.h - the bound of what is read page by page for as long as the server says that there
+ * is more: SCAN, the ids of a list, a queue that is removed in steps.
+ *
+ *     struct qn_walk walk = {.self = self, .size_command = "SCARD", .key = "asynq:queues"};
+ *     do {
+ *         ... a talk that reads a page; within it: qn_walk_add(&walk, page);
+ *         status = qn_walk_check(&walk, err);
+ *     } while (status == QUERN_OK && there is more);
+ *
+ * A walk that has become long asks how much there is, and ends with QUERN_E_BROKER where it has
+ * read many times that. Short ones cost nothing. */
+#ifndef QN_BROKER_REDIS_PAGE_BOUND_H
+#define QN_BROKER_REDIS_PAGE_BOUND_H
+
+#include <stdint.h>
+
+#include "broker/redis/redis.h"
+
+struct qn_walk {
+    struct qn_redis *self;
+    const char *size_command; /* LLEN, ZCARD, SCARD, DBSIZE */
+    const char *queue;        /* NULL: the key is a whole key */
+    const char *key;          /* NULL: the command has none */
+    uint64_t weight;          /* of what was read so far */
+    uint64_t weight_max;      /* where the size is asked for */
+};
+
+/* Counts a page and what is in it; NULL: a step without any. */
+void qn_walk_add(struct qn_walk *walk, const struct qn_reply *page);
+/* Outside of talks of the lane REST. */
+QUERN_NODISCARD quern_status qn_walk_check(struct qn_walk *walk, quern_error *err);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+/* enqueue.c - stores tasks: a script for each queue and QN_BATCH_MAX of its tasks (enqueue.lua).
+ *
+ * Each such part goes out as soon as it is made, and the server works on it while the next one is
+ * made; the answers are read at the end. So that each of them can be asked for again, part n of a
+ * queue keeps its answer under the number of the session + n. The first of several brings the text
+ * of the script: asked for again because the server did not know it, it would come behind the
+ * others.
+ *
+ * Each part is stored at once, but there is no transaction over several: when some are refused
+ * (memory is out, a key has the wrong type) the others are stored, and the results tell which.
+ * First of all the queues are put on asynq's list of queues, each time: that costs a microsecond a
+ * batch, and a queue that somebody else has removed comes back.
+ *
+ * Nobody is woken from here: the server itself tells workers of changes to their keys (listener.h),
+ * so a Go client wakes them, too. */
+#include "broker/redis/redis.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bug.h"
+#include "base/error.h"
+#include "broker/redis/run/enqueue_lua.h"
+#include "broker/redis/schema/task_fields.h"
+
+#define TWIN_SLOTS ((size_t)4 * QN_BATCH_MAX)
+#define NONE SIZE_MAX
+
+/* Tasks of one queue, at most QN_BATCH_MAX, in their order. */
+struct part {
+    const char *queue;
+    size_t place; /* among the parts of its queue */
+    size_t first; /* task */
+    size_t last;
+    size_t size;
+};
+
+struct batch {
+    struct qn_talk talk;
+    const struct qn_task *tasks;
+    size_t count;
+    size_t *next; /* of each task: the one behind it in its part, or NONE */
+    struct part *parts;
+    size_t part_count;
+};
+
+/* The part that takes the next task of this queue. */
+static struct part *part_for(struct batch *batch, const char *queue)
+{
+    size_t i = batch->part_count;
+    while (i > 0 && strcmp(batch->parts[i - 1].queue, queue) != 0) {
+        i--;
+    }
+    struct part *newest = i > 0 ? &batch->parts[i - 1] : NULL;
+    if (newest != NULL && newest->size < QN_BATCH_MAX) {
+        return newest;
+    }
+    struct part *part = &batch->parts[batch->part_count++];
+    *part = (struct part){.queue = queue, .place = newest == NULL ? 0 : newest->place + 1};
+    return part;
+}
+
+static quern_status make_parts(struct batch *batch, quern_error *err)
+{
+    struct qn_arena *arena = batch->talk.arena;
+    batch->next = qn_arena_alloc(arena, batch->count * sizeof *batch->next);
+    batch->parts = qn_arena_alloc(arena, batch->count * sizeof *batch->parts);
+    if (batch->next == NULL || batch->parts == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < batch->count; i++) {
+        struct part *part = part_for(batch, batch->tasks[i].queue);
+        if (part->size == 0) {
+            part->first = i;
+        } else {
+            batch->next[part->last] = i;
+        }
+        batch->next[i] = NONE;
+        part->last = i;
+        part->size++;
+    }
+    return QUERN_OK;
+}
+
+/* Does an id come twice? A table of hashes says "no" for certain; when it says "maybe", the script
+ * looks more closely. */
+static bool may_have_twins(const struct batch *batch, const struct part *part)
+{
+    if (part->size == 1) {
+        return false;
+    }
+    uint32_t slots[TWIN_SLOTS] = {0};
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        uint32_t hash = 2166136261U; /* FNV-1a */
+        for (const char *c = batch->tasks[i].id; *c != '\0'; c++) {
+            hash = (hash ^ (unsigned char)*c) * 16777619U;
+        }
+        hash = hash == 0 ? 1 : hash;
+        size_t slot = hash % TWIN_SLOTS;
+        while (slots[slot] != 0 && slots[slot] != hash) {
+            slot = (slot + 1) % TWIN_SLOTS;
+        }
+        if (slots[slot] == hash) {
+            return true;
+        }
+        slots[slot] = hash;
+    }
+    return false;
+}
+
+/* Nothing but a pending task, whose message says it all? */
+static bool is_plain(const struct qn_task *task, char opts[QN_FIELD_SIZE], size_t *ret_opts_size)
+{
+    *ret_opts_size = qn_field_opts_write(task, opts);
+    return task->state == QUERN_TASK_PENDING && task->unique_key == NULL && *ret_opts_size == 0;
+}
+
+static bool all_plain(const struct batch *batch, const struct part *part)
+{
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        char opts[QN_FIELD_SIZE];
+        size_t opts_size = 0;
+        if (!is_plain(&batch->tasks[i], opts, &opts_size)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *or_empty(const char *text)
+{
+    return text == NULL ? "" : text;
+}
+
+/* What the script must know of a task that is more than a pending one. */
+static void add_row(struct qn_talk *talk, const struct qn_task *task, size_t index)
+{
+    char opts[QN_FIELD_SIZE];
+    size_t opts_size = 0;
+    if (is_plain(task, opts, &opts_size)) {
+        return;
+    }
+    const void *copy = qn_arena_copy(talk->arena, opts, opts_size);
+    if (copy == NULL) {
+        talk->failed = true;
+        return;
+    }
+    qn_talk_uint(talk, index);
+    qn_talk_text(talk, quern_task_state_name(task->state));
+    qn_talk_int(talk, task->process_at_ms);
+    qn_talk_text(talk, or_empty(task->unique_key));
+    qn_talk_int(talk, task->unique_ms);
+    qn_talk_text(talk, task->state == QUERN_TASK_AGGREGATING ? task->group : "");
+    qn_talk_bytes(talk, copy, opts_size);
+}
+
+static quern_status add_part(struct batch *batch, const struct part *part, struct qn_stamp stamp,
+                             quern_error *err)
+{
+    struct qn_talk *talk = &batch->talk;
+    if (part == batch->parts && batch->count > QN_BATCH_MAX) {
+        qn_talk_script_text(talk, &qn_lua_enqueue, 1);
+    } else {
+        qn_talk_script(talk, &qn_lua_enqueue, 1);
+    }
+    qn_talk_prefix(talk, part->queue);
+    qn_talk_session(talk, stamp.session + part->place);
+    qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : stamp.sequence);
+    bool plain = all_plain(batch, part) && !may_have_twins(batch, part);
+    if (plain) {
+        qn_talk_text(talk, "");
+    } else {
+        qn_talk_uint(talk, part->size);
+    }
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        qn_talk_text(talk, batch->tasks[i].id);
+    }
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        struct qn_asynq_bytes message = {0};
+        quern_status status = qn_redis_task_encode(talk->arena, &batch->tasks[i], &message, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+        qn_talk_bytes(talk, message.data, message.size);
+    }
+    size_t index = 0;
+    for (size_t i = part->first; !plain && i != NONE; i = batch->next[i]) {
+        add_row(talk, &batch->tasks[i], ++index);
+    }
+    return QUERN_OK;
+}
+
+/* Many small parts share a write; what is left for the last write goes with the reading. */
+static quern_status send_parts(struct batch *batch, struct qn_stamp stamp, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    size_t unsent = 0;
+    qn_talk_command(&batch->talk, "SADD");
+    qn_talk_text(&batch->talk, "asynq:queues");
+    for (size_t i = 0; i < batch->part_count; i++) {
+        if (batch->parts[i].place == 0) {
+            qn_talk_text(&batch->talk, batch->parts[i].queue);
+        }
+    }
+    for (size_t i = 0; status == QUERN_OK && i < batch->part_count; i++) {
+        status = add_part(batch, &batch->parts[i], stamp, err);
+        if (status != QUERN_OK) {
+            return qn_talk_fail(&batch->talk, status, err);
+        }
+        unsent += batch->parts[i].size;
+        if (unsent >= QN_BATCH_MAX && i + 1 < batch->part_count) {
+            status = qn_talk_send(&batch->talk, err);
+            unsent = 0;
+        }
+    }
+    return status;
+}
+
+static quern_status result_of(char letter)
+{
+    switch (letter) {
+    case 'o':
+        return QUERN_OK;
+    case 'd':
+        return QUERN_E_DUPLICATE;
+    case 'c':
+        return QUERN_E_CONFLICT;
+    default:
+        return QUERN_E_BROKER;
+    }
+}
+
+/* The results of one part, from the script with this index. */
+static quern_status take_results(const struct batch *batch, const struct part *part, size_t command,
+                                 quern_status *results, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    quern_status status = qn_talk_reply(&batch->talk, command, &reply, err);
+    bool all = false;
+    if (status == QUERN_OK) {
+        all = reply->type == QN_REPLY_TEXT && strcmp(reply->data, "o") == 0;
+        bool each = reply->type == QN_REPLY_TEXT && reply->size == part->size;
+        status = qn_reply_expect(&batch->talk, all || each, "enqueue", err);
+    }
+    size_t at = 0;
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        results[i] = status != QUERN_OK || all ? status : result_of(reply->data[at++]);
+    }
+    return status;
+}
+
+/* Some of it is done, and the rest is not: what that means is known when all is asked for again. */
+static quern_status unsettled(const char *what, quern_error *err)
+{
+    qn_error_prefix(err, "%s", what);
+    if (err != NULL) {
+        err->code = QUERN_E_UNKNOWN;
+    }
+    return QUERN_E_UNKNOWN;
+}
+
+/* Fails only when nothing was stored, or when it has to be done again: the queues could not be
+ * listed, or the server was busy with something else in between. */
+static quern_status take_all_results(const struct batch *batch, quern_status *results,
+                                     quern_error *err)
+{
+    size_t refused = 0;
+    bool busy = false;
+    quern_status first_refusal = QUERN_OK;
+    for (size_t i = 0; i < batch->part_count; i++) {
+        quern_error *unless_known = first_refusal == QUERN_OK ? err : NULL;
+        quern_status status = take_results(batch, &batch->parts[i], i + 1, results, unless_known);
+        refused += status == QUERN_OK ? 0 : 1;
+        busy = busy || status == QUERN_E_BUSY;
+        first_refusal = first_refusal == QUERN_OK ? status : first_refusal;
+    }
+    if (refused == batch->part_count) {
+        return first_refusal;
+    }
+    if (busy) {
+        return unsettled("stored in part", err);
+    }
+    const struct qn_reply *listed = NULL;
+    if (qn_talk_reply(&batch->talk, 0, &listed, err) != QUERN_OK) {
+        return unsettled("stored, but not listed", err);
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_redis_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
+                              const struct qn_task *tasks, size_t count, quern_status *results,
+                              quern_error *err)
+{
+    QN_ASSERT(count <= QN_ENQUEUE_MAX);
+    if (count == 0) {
+        return QUERN_OK;
+    }
+    struct batch batch = {.tasks = tasks, .count = count};
+    qn_talk_begin(&batch.talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_WRITES);
+    quern_status status = make_parts(&batch, err);
+    if (status == QUERN_OK) {
+        status = send_parts(&batch, stamp, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_talk_run(&batch.talk, err);
+    }
+    if (status == QUERN_OK) {
+        status = take_all_results(&batch, results, err);
+    }
+    qn_talk_end(&batch.talk);
+    if (status == QUERN_E_FULL) {
+        qn_redis_explain_full(qn_redis_of(broker), err);
+    }
+    return status;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* exchange.c - the heart: outcomes in, runs out, in one write.
+ *
+ * The outcome scripts (outcome.c), one a queue, and the lease script (lease.c) go out together;
+ * each is atomic, and remembers its answer, so a request whose reply was lost is sent again with
+ * the same stamp and takes effect once. Most exchanges end there.
+ *
+ * When what was leased holds tasks past their deadline or messages that cannot be read, a second
+ * write archives the ones, puts the others aside, and leases what is still missing; and so on,
+ * until there is no such task any more or there were QN_PRUNE_BATCH_MAX of them. It also marks as
+ * started the runs that moved up. Should putting away fail, these tasks keep their lease until it
+ * lapses, and come again; the exchange itself is not in danger. */
+#include "broker/redis/run/exchange.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "broker/redis/redis.h"
+
+/* Did any script since the first one do its work? */
+static bool any_took_effect(const struct qn_talk *talk)
+{
+    for (size_t i = 0; i < talk->command_count; i++) {
+        const struct qn_reply *reply = talk->commands[i].reply;
+        if (reply != NULL && reply->type != QN_REPLY_ERROR) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A failure after which nobody knows what was changed, except who asks again with this stamp. */
+static quern_status in_doubt(quern_status status, quern_error *err)
+{
+    if (status == QUERN_E_UNKNOWN) {
+        return status;
+    }
+    qn_error_prefix(err, "only a part took effect");
+    if (err != NULL) {
+        err->code = QUERN_E_UNKNOWN;
+    }
+    return QUERN_E_UNKNOWN;
+}
+
+/* --- Putting away --------------------------------------------------------------------- */
+
+static bool wants_more(const struct qn_taking *taking)
+{
+    return taking->reply->run_count < taking->exchange->room && !taking->ended_early &&
+           taking->aside_count < QN_PRUNE_BATCH_MAX &&
+           qn_clock_mono_ns() < taking->enough_at_mono_ns;
+}
+
+/* The runs that are to start at once, but were behind others when they were leased. */
+static size_t find_starts(const struct qn_taking *taking, const struct qn_leased **starts)
+{
+    struct qn_exchange_reply *reply = taking->reply;
+    size_t count = 0;
+    for (size_t i = 0; i < reply->run_count && i < taking->exchange->start_count_now; i++) {
+        if (!reply->runs[i]->started) {
+            reply->runs[i]->started = true;
+            starts[count++] = reply->runs[i];
+        }
+    }
+    return count;
+}
+
+/* Its answers do not matter: whatever is refused keeps its lease until that lapses. */
+static quern_status add_cleanup(struct qn_talk *talk, const struct qn_taking *taking,
+                                quern_error *err)
+{
+    const struct qn_leased *starts[QN_BATCH_MAX];
+    struct qn_exchange part = {.starts = starts};
+    struct qn_outcomes outcomes;
+    size_t done = 0;
+    part.start_count = find_starts(taking, starts);
+    quern_status status = QUERN_OK;
+    while (status == QUERN_OK && (part.start_count > 0 || done < taking->refused_count)) {
+        size_t left = taking->refused_count - done;
+        part.outcomes = taking->refused + done;
+        part.outcome_count = left < QN_BATCH_MAX ? left : QN_BATCH_MAX;
+        status = qn_outcomes_add(talk, &part, &outcomes, err);
+        done += part.outcome_count;
+        part.start_count = 0;
+    }
+    if (status == QUERN_OK) {
+        status = qn_unreadable_add(talk, &part, taking->unreadable, taking->unreadable_count, err);
+    }
+    return status;
+}
+
+static void tell_unreadable(const struct qn_taking *taking)
+{
+    const struct qn_exchange *exchange = taking->exchange;
+    for (size_t i = 0; i < taking->unreadable_count && exchange->on_unusable != NULL; i++) {
+        const struct qn_unreadable *task = &taking->unreadable[i];
+        const struct qn_unusable unusable = {
+            .queue = task->queue, .id = task->id, .why = task->why};
+        exchange->on_unusable(&unusable, exchange->user);
+    }
+}
+
+static quern_status put_away(struct qn_talk *talk, struct qn_taking *taking, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    while (status == QUERN_OK && taking->refused_count + taking->unreadable_count > 0) {
+        bool leases = wants_more(taking);
+        status = add_cleanup(talk, taking, err);
+        if (status == QUERN_OK && leases) {
+            qn_taking_ask(talk, taking);
+        }
+        if (status == QUERN_OK) {
+            status = qn_talk_run(talk, err);
+        }
+        qn_taking_drop_refused(taking);
+        if (status == QUERN_OK) {
+            tell_unreadable(taking);
+        }
+        taking->unreadable_count = 0;
+        if (status == QUERN_OK && leases) {
+            status = qn_taking_read(talk, taking, err);
+        }
+    }
+    return status;
+}
+
+/* By queue, and in the order of leasing within a queue: several parts are put together. */
+static void order_runs(const struct qn_taking *taking)
+{
+    struct qn_exchange_reply *reply = taking->reply;
+    struct qn_leased *ordered[QN_BATCH_MAX];
+    size_t count = 0;
+    for (size_t turn = 0; turn < taking->exchange->queue_count; turn++) {
+        for (size_t i = 0; taking->exchange->queues[turn].leased > 0 && i < reply->run_count; i++) {
+            if (reply->runs[i]->queue_index == turn) {
+                ordered[count++] = reply->runs[i];
+            }
+        }
+    }
+    QN_ASSERT(count == reply->run_count);
+    memcpy(reply->runs, ordered, count * sizeof ordered[0]);
+}
+
+/* --- The exchange --------------------------------------------------------------------- */
+
+static quern_status talk_it_over(struct qn_talk *talk, struct qn_taking *taking, quern_error *err)
+{
+    struct qn_exchange *exchange = taking->exchange;
+    struct qn_exchange_reply *reply = taking->reply;
+    struct qn_outcomes outcomes = {0};
+    quern_status status = qn_outcomes_add(talk, exchange, &outcomes, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (exchange->queue_count > 0) {
+        qn_taking_ask(talk, taking);
+    }
+    status = qn_talk_run(talk, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    bool changed = any_took_effect(talk);
+    if (outcomes.command_count > 0) {
+        status = qn_outcomes_take(talk, exchange, &outcomes, reply->applied, err);
+    }
+    if (status == QUERN_OK && exchange->queue_count > 0) {
+        status = qn_taking_read(talk, taking, err);
+    }
+    if (status == QUERN_OK && taking->refused_count + taking->unreadable_count > 0) {
+        status = put_away(talk, taking, err);
+        order_runs(taking);
+    }
+    reply->more = reply->run_count < exchange->room &&
+                  (taking->ended_early || taking->aside_count >= QN_PRUNE_BATCH_MAX);
+    return status != QUERN_OK && changed ? in_doubt(status, err) : status;
+}
+
+quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
+                               struct qn_exchange_reply *reply, quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
+    QN_ASSERT(exchange->room <= QN_BATCH_MAX);
+    QN_ASSERT(exchange->queue_count <= QN_QUEUES_MAX);
+    QN_ASSERT(exchange->lane < QN_EXCHANGES_MAX);
+    enum qn_lane lane = exchange->lane == 0 ? QN_LANE_PUMP : QN_LANE_SECOND;
+    struct qn_taking taking = {
+        .exchange = exchange,
+        .reply = reply,
+        .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
+        .enough_at_mono_ns = qn_clock_mono_ns() + self->target.command_timeout_ms * 1000000,
+        .solo_queue = exchange->solo_queue < exchange->queue_count ? exchange->solo_queue : 0};
+    struct qn_talk talk;
+    qn_exchange_clear(exchange, reply);
+    qn_talk_begin(&talk, self, lane, QN_TALK_WRITES);
+    (void)snprintf(taking.digits, sizeof taking.digits, "%03u",
+                   (unsigned)qn_random_below(&self->lanes[lane].random, 1000));
+    quern_status status = talk_it_over(&talk, &taking, err);
+    qn_taking_drop_refused(&taking);
+    qn_lot_finish(&taking.lot);
+    qn_talk_end(&talk);
+    exchange->again = status != QUERN_OK;
+    if (status != QUERN_OK) {
+        qn_exchange_free_runs(reply);
+    }
+    return status;
+}

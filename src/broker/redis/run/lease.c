@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/* lease.c - the second half of an exchange: asks for runs (lease.lua) and reads what comes.
+ *
+ * The script cannot read messages. So what turns out here to be past its deadline, or to be no
+ * message at all, has been leased already; it is handed out apart from the runs, and the exchange
+ * puts it away. Deadlines that are in our own fields the script knows, and gives such tasks beyond
+ * the room.
+ *
+ * A run is one block: what the reply holds is decoded into the arena of the talk and copied. */
+#include "broker/redis/run/exchange.h"
+
+#include <string.h>
+
+#include "base/bug.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/text/number.h"
+#include "broker/redis/redis.h"
+#include "broker/redis/schema/task_fields.h"
+
+#include "broker/redis/run/lease_lua.h"
+
+#define SINCE_SIZE 19 /* digits of a since_ns in the reply */
+
+static uint32_t missing(uint32_t wanted, size_t had)
+{
+    return wanted > had ? wanted - (uint32_t)had : 0;
+}
+
+/* "solo slots held held held"; held: with the runs that came in earlier parts. */
+static void put_company(struct qn_talk *talk, const struct qn_taking *taking)
+{
+    static const char letters[] = {[QN_SOLO_NONE] = '0',
+                                   [QN_SOLO_ASK] = 'a',
+                                   [QN_SOLO_KEEP] = 'k',
+                                   [QN_SOLO_RUN] = 'r',
+                                   [QN_SOLO_END] = 'e'};
+    const struct qn_exchange *exchange = taking->exchange;
+    struct qn_isolation held = exchange->isolation;
+    bool has_asked = exchange->solo == QN_SOLO_ASK && taking->part_count > 0;
+    char letter = has_asked ? '0' : letters[exchange->solo];
+    for (size_t i = 0; i < taking->reply->run_count; i++) {
+        qn_isolation_add(&held, taking->reply->runs[i]->crash_count);
+    }
+    qn_talk_text(talk,
+                 qn_arena_printf(talk->arena, "%c%u %u %u %u %u", letter, taking->solo_queue + 1,
+                                 held.slots, held.held[0], held.held[1], held.held[2]));
+}
+
+void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
+{
+    const struct qn_exchange *exchange = taking->exchange;
+    size_t had = taking->reply->run_count;
+    taking->command = talk->command_count;
+    qn_talk_script(talk, &qn_lua_lease, exchange->queue_count);
+    qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
+    for (size_t i = 0; i < exchange->queue_count; i++) {
+        qn_talk_prefix(talk, exchange->queues[i].name);
+    }
+    qn_talk_session(talk, exchange->stamp.session);
+    qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
+    bool again = exchange->again && taking->part_count == 0;
+    qn_talk_int(talk, again ? -1 : (int64_t)taking->part_count);
+    qn_talk_uint(talk, missing(exchange->room, had));
+    qn_talk_int(talk, exchange->lease_ms);
+    qn_talk_uint(talk, missing(exchange->start_count_now, had));
+    qn_talk_text(talk, taking->digits);
+    qn_talk_text(talk, exchange->worker_id);
+    qn_talk_text(
+        talk, qn_arena_printf(talk->arena, "h:%s", exchange->host != NULL ? exchange->host : ""));
+    put_company(talk, taking);
+    bool in_order = exchange->strict || exchange->queue_count == 1;
+    for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
+        const struct qn_queue_turn *queue = &exchange->queues[i];
+        qn_talk_uint(talk, missing(queue->quota, queue->leased));
+        qn_talk_uint(talk, QN_BUG(WEIGHT_IGNORED) ? 1 : queue->weight);
+    }
+}
+
+/* --- Reading the answer --------------------------------------------------------------- */
+
+/* One run of the reply. */
+struct found {
+    const char *id;
+    size_t id_size; /* it may hold NUL bytes */
+    const struct qn_reply *message;
+    const struct qn_reply *extra; /* NULL: none */
+    size_t queue_index;
+    uint64_t token;
+    bool started;
+    int64_t since_ns;
+    int64_t now_ms;
+};
+
+static void read_extra(const struct qn_reply *extra, struct qn_field_opts *ret_opts,
+                       bool *ret_has_opts, struct qn_field_past *ret_past)
+{
+    *ret_past = (struct qn_field_past){0};
+    *ret_has_opts = false;
+    if (extra == NULL || extra->type != QN_REPLY_TEXT) {
+        return;
+    }
+    const char *end = extra->data + extra->size;
+    const char *middle = memchr(extra->data, ';', extra->size);
+    const char *past = middle == NULL ? end : middle + 1;
+    size_t opts_size = middle == NULL ? 0 : (size_t)(middle - extra->data);
+    if (opts_size > 0) {
+        qn_field_opts_read(extra->data, opts_size, ret_opts);
+        *ret_has_opts = true;
+    }
+    qn_field_past_read(past, (size_t)(end - past), ret_past);
+}
+
+static int64_t since_ms(const struct found *found, const struct qn_field_opts *opts)
+{
+    if (found->since_ns > 0) {
+        return qn_moment_ms_of(found->since_ns / 1000000);
+    }
+    /* A Go inspector put it into pending. */
+    return opts != NULL ? opts->enqueued_at_ms : found->now_ms;
+}
+
+/* Why this run happens. Go notes no cause, but it counts. */
+static quern_cause cause_of(const struct qn_field_past *past, int64_t retry_count)
+{
+    if (past->cause > 0 && past->cause <= QUERN_CAUSE_BROKER_LOST) {
+        return (quern_cause)past->cause;
+    }
+    return retry_count > 0 ? QUERN_CAUSE_RETRY : QUERN_CAUSE_NONE;
+}
+
+/* Decodes it to one block. QUERN_E_CORRUPT: it cannot be used. */
+static quern_status read_run(struct qn_talk *talk, struct qn_taking *taking,
+                             const struct found *found, struct qn_leased **ret_run,
+                             quern_error *why)
+{
+    struct qn_field_opts opts;
+    struct qn_field_past past;
+    struct qn_asynq_task message;
+    bool has_opts = false;
+    read_extra(found->extra, &opts, &has_opts, &past);
+    struct qn_leased leased = {
+        .token = found->token,
+        .fence = found->token / 1000,
+        .leased_at_boot_ms = taking->leased_at_boot_ms,
+        .crash_count = past.crash_count,
+        .life_ms = past.life_ms,
+        .queue_index = (uint16_t)found->queue_index,
+        .started = found->started,
+        .raw = found->message->data,
+        .raw_size = found->message->size,
+    };
+    quern_status status =
+        qn_redis_task_decode(talk->arena, found->message->data, found->message->size,
+                             taking->exchange->queues[found->queue_index].name, found->id,
+                             has_opts ? &opts : NULL, &message, &leased.task, why);
+    if (status != QUERN_OK) {
+        return status == QUERN_E_NOMEM ? status : QUERN_E_CORRUPT;
+    }
+    leased.task.state = QUERN_TASK_ACTIVE;
+    leased.task.process_at_ms = since_ms(found, has_opts ? &opts : NULL);
+    leased.retry_count = qn_number_clamp(message.retry_count, 0, INT32_MAX);
+    leased.cause = cause_of(&past, message.retry_count);
+    *ret_run = qn_leased_copy(&taking->lot, &leased);
+    return *ret_run == NULL ? QUERN_E_NOMEM : QUERN_OK;
+}
+
+static void refuse(struct qn_taking *taking, struct qn_leased *take_run, enum qn_outcome_kind kind)
+{
+    taking->refused[taking->refused_count++] = (struct qn_outcome){
+        .run = take_run,
+        .kind = kind,
+        .cause = kind == QN_GIVE_BACK ? take_run->cause : QUERN_CAUSE_NONE,
+        .error = kind == QN_ARCHIVE ? "deadline exceeded" : NULL,
+    };
+}
+
+static void sort_in(struct qn_taking *taking, struct qn_leased *take_run, int64_t now_ms)
+{
+    struct qn_exchange_reply *reply = taking->reply;
+    int64_t deadline_at_ms = take_run->task.deadline_at_ms;
+    if (deadline_at_ms > 0 && deadline_at_ms <= now_ms && !QN_BUG(DEADLINE_IGNORED)) {
+        taking->aside_count++;
+        refuse(taking, take_run, QN_ARCHIVE);
+    } else if (reply->run_count >= taking->exchange->room) {
+        /* Our field called it late, its message does not. */
+        refuse(taking, take_run, QN_GIVE_BACK);
+    } else {
+        taking->exchange->queues[take_run->queue_index].leased++;
+        reply->runs[reply->run_count++] = take_run;
+    }
+}
+
+static quern_status set_aside(struct qn_talk *talk, struct qn_taking *taking,
+                              const struct found *found, const quern_error *why)
+{
+    struct qn_unreadable *task = &taking->unreadable[taking->unreadable_count++];
+    *task = (struct qn_unreadable){
+        .queue = taking->exchange->queues[found->queue_index].name,
+        .id = found->id,
+        .id_size = found->id_size,
+        .token = found->token,
+        .message = found->message,
+        .why = qn_arena_printf(talk->arena, "cannot be used: %s", why->text),
+    };
+    taking->aside_count++;
+    return task->why == NULL ? QUERN_E_NOMEM : QUERN_OK;
+}
+
+static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
+                               const struct found *found, quern_error *err)
+{
+    if (found->message->type != QN_REPLY_TEXT) {
+        return QUERN_OK; /* a replay, and the run is over */
+    }
+    struct qn_leased *run = NULL;
+    quern_error why;
+    bool has_nul = memchr(found->id, '\0', found->id_size) != NULL;
+    quern_status status = has_nul ? qn_error_set(&why, QUERN_E_CORRUPT, "its id holds a NUL byte")
+                                  : read_run(talk, taking, found, &run, &why);
+    if (status == QUERN_OK) {
+        sort_in(taking, run, found->now_ms);
+    } else if (status == QUERN_E_CORRUPT) {
+        status = set_aside(talk, taking, found, &why);
+    }
+    return status == QUERN_OK ? QUERN_OK : qn_error_nomem(err);
+}
+
+/* What the script packed with cmsgpack: short lists of texts and numbers. */
+struct packed {
+    const unsigned char *at;
+    size_t left;
+    bool is_bad; /* it is no such list, or ended too early */
+};
+
+static struct packed packed_of(const struct qn_reply *reply)
+{
+    return (struct packed){.at = (const unsigned char *)reply->data,
+                           .left = reply->type == QN_REPLY_TEXT ? reply->size : 0};
+}
+
+/* The number of `size` bytes that comes next. */
+static uint64_t next_big_endian(struct packed *packed, size_t size)
+{
+    uint64_t value = 0;
+    packed->is_bad = packed->is_bad || size > packed->left;
+    for (size_t i = 0; !packed->is_bad && i < size; i++) {
+        value = value << 8 | packed->at[i];
+    }
+    packed->at += packed->is_bad ? 0 : size;
+    packed->left -= packed->is_bad ? 0 : size;
+    return value;
+}
+
+/* The value of what begins here: a number, or the size of a text or a list. Each kind has a short
+ * form, inside of its first byte, and longer ones of 1, 2, 4, ... bytes, which it numbers. */
+static uint64_t next_value(struct packed *packed, unsigned short_form, unsigned short_max,
+                           unsigned first_long, size_t first_size)
+{
+    unsigned kind = (unsigned)next_big_endian(packed, 1);
+    if (kind >= short_form && kind <= short_form + short_max) {
+        return kind - short_form;
+    }
+    packed->is_bad = packed->is_bad || kind < first_long || kind - first_long > 3;
+    return packed->is_bad ? 0 : next_big_endian(packed, first_size << (kind - first_long));
+}
+
+static uint64_t next_number(struct packed *packed)
+{
+    return next_value(packed, 0x00, 127, 0xcc, 1);
+}
+
+static uint64_t next_list(struct packed *packed)
+{
+    return next_value(packed, 0x90, 15, 0xdc, 2);
+}
+
+/* A copy in the arena, NULL when memory is out. */
+static char *next_text(struct packed *packed, struct qn_arena *arena, size_t *ret_size)
+{
+    uint64_t size = next_value(packed, 0xa0, 31, 0xd9, 1);
+    packed->is_bad = packed->is_bad || size > packed->left;
+    *ret_size = packed->is_bad ? 0 : (size_t)size;
+    char *text = qn_arena_alloc(arena, *ret_size + 1);
+    if (text != NULL) {
+        memcpy(text, packed->at, *ret_size);
+        text[*ret_size] = '\0';
+        packed->at += *ret_size;
+        packed->left -= *ret_size;
+    }
+    return text;
+}
+
+/* What is left to read of the reply. */
+struct items {
+    const struct qn_reply *reply;
+    size_t at;
+};
+
+static const struct qn_reply *next_item(struct items *items)
+{
+    return qn_reply_at(items->reply, items->at++);
+}
+
+/* What the reply says of a run after its message, where it is more than nothing. */
+enum { NOT_STARTED = 1, HAS_EXTRA = 2 };
+
+static void read_held(struct items *items, struct found *found, uint64_t *starts_left)
+{
+    int64_t flags = 0;
+    found->message = next_item(items);
+    if (qn_reply_at(items->reply, items->at)->type == QN_REPLY_INT) {
+        flags = next_item(items)->integer;
+    }
+    found->extra = (flags & HAS_EXTRA) != 0 ? next_item(items) : NULL;
+    found->started = (flags & NOT_STARTED) == 0 && *starts_left > 0;
+    *starts_left -= found->started ? 1 : 0;
+}
+
+/* The since_ns that is next in a row of them; 0 for what is none. */
+static int64_t next_since_ns(const struct qn_reply *row, size_t *at)
+{
+    uint64_t value = 0;
+    if (row->type != QN_REPLY_TEXT || row->size < *at + SINCE_SIZE) {
+        return 0;
+    }
+    for (const char *digit = row->data + *at; digit < row->data + *at + SINCE_SIZE; digit++) {
+        if (*digit < '0' || *digit > '9') {
+            value = 0;
+            break;
+        }
+        value = value * 10 + (uint64_t)(*digit - '0');
+    }
+    *at += SINCE_SIZE;
+    return value > INT64_MAX ? 0 : (int64_t)value;
+}
+
+static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking, struct items *items,
+                              int64_t now_ms, quern_error *err)
+{
+    struct packed packed = packed_of(next_item(items));
+    const struct qn_reply *sinces = next_item(items);
+    struct found found = {.now_ms = now_ms};
+    size_t since_at = 0;
+    size_t size = 0;
+    (void)next_list(&packed);
+    char *token = next_text(&packed, talk->arena, &size);
+    uint64_t starts_left = next_number(&packed);
+    if (token == NULL) {
+        return qn_error_nomem(err);
+    }
+    struct qn_cursor digits = {token, token + size};
+    bool is_token = qn_number_take(&digits, &found.token) && digits.at == digits.end &&
+                    found.token <= (uint64_t)INT64_MAX;
+    quern_status status = qn_reply_expect(talk, is_token, "lease", err);
+    while (status == QUERN_OK && packed.left > 0 && !packed.is_bad) {
+        found.queue_index = (size_t)next_number(&packed) - 1;
+        uint64_t left = next_number(&packed);
+        status =
+            qn_reply_expect(talk, found.queue_index < taking->exchange->queue_count, "lease", err);
+        for (; status == QUERN_OK && left > 0 && !packed.is_bad; left--) {
+            found.id = next_text(&packed, talk->arena, &found.id_size);
+            found.since_ns = next_since_ns(sinces, &since_at);
+            read_held(items, &found, &starts_left);
+            status = found.id == NULL ? qn_error_nomem(err) : take_found(talk, taking, &found, err);
+            found.token += 1000;
+        }
+    }
+    return status == QUERN_OK ? qn_reply_expect(talk, !packed.is_bad, "lease", err) : status;
+}
+
+/* "now_ms early solo", then of some queues " number paused deaths braked wait_ms". False: it is
+ * something else. */
+static bool read_head(struct qn_taking *taking, const struct qn_reply *head, int64_t *ret_now_ms)
+{
+    struct qn_exchange *exchange = taking->exchange;
+    struct qn_cursor cursor = {head->data, head->data + head->size};
+    uint64_t now_ms = 0;
+    uint64_t early = 0;
+    uint64_t solo = 0;
+    bool good = head->type == QN_REPLY_TEXT && qn_number_take(&cursor, &now_ms) &&
+                now_ms <= QN_MOMENT_MS_MAX && qn_number_take_char(&cursor, ' ') &&
+                qn_number_take(&cursor, &early) && qn_number_take_char(&cursor, ' ') &&
+                qn_number_take(&cursor, &solo) && solo <= exchange->queue_count;
+    for (size_t i = 0; i < exchange->queue_count; i++) {
+        exchange->queues[i].paused = false;
+        exchange->queues[i].braked = false;
+        exchange->queues[i].deaths = 0;
+        exchange->queues[i].wait_ms = 0;
+    }
+    while (good && cursor.at < cursor.end) {
+        uint64_t values[5] = {0}; /* the number of the queue, paused, deaths, braked, wait_ms */
+        for (size_t i = 0; good && i < 5; i++) {
+            good = qn_number_take_char(&cursor, ' ') && qn_number_take(&cursor, &values[i]);
+        }
+        good = good && values[0] >= 1 && values[0] <= exchange->queue_count &&
+               values[4] <= (uint64_t)QN_DURATION_MS_MAX;
+        if (good) {
+            struct qn_queue_turn *queue = &exchange->queues[values[0] - 1];
+            queue->paused = values[1] != 0;
+            queue->deaths = values[2] < UINT32_MAX ? (uint32_t)values[2] : UINT32_MAX;
+            queue->braked = values[3] != 0;
+            queue->wait_ms = (int64_t)values[4];
+        }
+    }
+    taking->ended_early = early != 0;
+    if (good && taking->part_count == 0 && exchange->solo != QN_SOLO_NONE) {
+        exchange->solo_queue = solo > 0 ? (uint32_t)solo - 1 : (uint32_t)exchange->queue_count;
+    }
+    *ret_now_ms = (int64_t)now_ms;
+    return good || QN_BUG(HEAD_BELIEVED);
+}
+
+static void undo(struct qn_taking *taking, size_t first_run)
+{
+    struct qn_exchange_reply *reply = taking->reply;
+    while (reply->run_count > first_run) {
+        struct qn_leased *run = reply->runs[--reply->run_count];
+        taking->exchange->queues[run->queue_index].leased--;
+        qn_leased_free(run);
+    }
+    qn_taking_drop_refused(taking);
+}
+
+quern_status qn_taking_read(struct qn_talk *talk, struct qn_taking *taking, quern_error *err)
+{
+    size_t first_run = taking->reply->run_count;
+    const struct qn_reply *reply = NULL;
+    taking->refused_count = 0;
+    taking->unreadable_count = 0;
+    quern_status status = qn_talk_reply(talk, taking->command, &reply, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct items items = {.reply = reply, .at = 1};
+    bool has_runs = reply->type == QN_REPLY_ARRAY;
+    const struct qn_reply *head = has_runs ? qn_reply_at(reply, 0) : reply;
+    int64_t now_ms = 0;
+    status = qn_reply_expect(talk, read_head(taking, head, &now_ms), "lease", err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    size_t run_max = has_runs ? reply->count : 0; /* each has a message in it */
+    taking->refused = qn_arena_alloc(talk->arena, run_max * sizeof *taking->refused);
+    taking->unreadable = qn_arena_alloc(talk->arena, run_max * sizeof *taking->unreadable);
+    if (taking->refused == NULL || taking->unreadable == NULL) {
+        return qn_error_nomem(err);
+    }
+    while (status == QUERN_OK && has_runs && items.at < reply->count) {
+        status = take_part(talk, taking, &items, now_ms, err);
+        taking->part_count++;
+    }
+    if (status != QUERN_OK) {
+        undo(taking, first_run);
+    }
+    return status;
+}
+
+void qn_taking_drop_refused(struct qn_taking *taking)
+{
+    for (size_t i = 0; i < taking->refused_count; i++) {
+        /* Our own block; the outcome only borrows it. */
+        qn_leased_free((struct qn_leased *)(uintptr_t)taking->refused[i].run);
+    }
+    taking->refused_count = 0;
+}

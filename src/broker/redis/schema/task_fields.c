@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* task_fields.c - our own fields as text, and asynq's message as a task.
+ *
+ * The message has whole seconds and no retry policy; what gets lost there is in quern_opts. Reading
+ * is forgiving: what is no number is 0, so that a damaged field costs a detail and never a task. */
+#include "broker/redis/schema/task_fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text/number.h"
+
+#define TIMEOUT_GO_MS (30 * 60 * INT64_C(1000)) /* what asynq assumes without any */
+
+/* --- Rows of decimals --------------------------------------------------------------- */
+
+/* The next word as a number; a larger one than `max` is that. */
+static int64_t next_number(struct qn_cursor *row, int64_t max)
+{
+    uint64_t value = 0;
+    (void)qn_number_take(row, &value);
+    while (row->at < row->end && *row->at != ' ') {
+        row->at++;
+    }
+    if (row->at < row->end) {
+        row->at++;
+    }
+    return value > (uint64_t)max ? max : (int64_t)value;
+}
+
+static int64_t next_moment_ms(struct qn_cursor *row)
+{
+    return next_number(row, QN_MOMENT_MS_MAX);
+}
+
+static int64_t next_duration_ms(struct qn_cursor *row)
+{
+    return next_number(row, QN_DURATION_MS_MAX);
+}
+
+size_t qn_field_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE])
+{
+    bool is_exact = task->timeout_ms % 1000 == 0 && task->retention_ms % 1000 == 0;
+    if (task->state == QUERN_TASK_PENDING && is_exact && task->deadline_at_ms == 0 &&
+        task->retry.kind == QUERN_RETRY_DEFAULT) {
+        return 0;
+    }
+    int size = snprintf(out, QN_FIELD_SIZE, "%lld %lld %lld %d %lld %lld",
+                        (long long)task->timeout_ms, (long long)task->deadline_at_ms,
+                        (long long)task->retention_ms, (int)task->retry.kind,
+                        (long long)task->retry.base_ms, (long long)task->retry.cap_ms);
+    return (size_t)size;
+}
+
+void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret_opts)
+{
+    struct qn_cursor row = {text, text + size};
+    ret_opts->enqueued_at_ms = next_moment_ms(&row);
+    ret_opts->timeout_ms = next_duration_ms(&row);
+    ret_opts->deadline_at_ms = next_moment_ms(&row);
+    ret_opts->retention_ms = next_duration_ms(&row);
+    int64_t kind = next_number(&row, INT32_MAX);
+    bool is_kind = kind <= QUERN_RETRY_EXPONENTIAL;
+    ret_opts->retry = (quern_retry_policy){.kind = is_kind ? (int32_t)kind : QUERN_RETRY_DEFAULT};
+    ret_opts->retry.base_ms = next_duration_ms(&row);
+    ret_opts->retry.cap_ms = next_duration_ms(&row);
+}
+
+void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret_past)
+{
+    struct qn_cursor row = {text, text + size};
+    ret_past->crash_count = next_number(&row, INT32_MAX);
+    ret_past->crashed_at_ms = next_moment_ms(&row);
+    ret_past->failed_at_ms = next_moment_ms(&row);
+    ret_past->ended_at_ms = next_moment_ms(&row);
+    ret_past->cause = next_number(&row, INT32_MAX);
+    ret_past->since_ns = next_number(&row, QN_MOMENT_MS_MAX * 1000000);
+    ret_past->kept_until_ms = next_moment_ms(&row);
+    ret_past->lone = next_number(&row, INT32_MAX);
+    ret_past->life_ms = next_number(&row, QN_DURATION_MS_MAX);
+    ret_past->died_at_ms = next_moment_ms(&row);
+}
+
+void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run)
+{
+    struct qn_cursor row = {text, text + size};
+    ret_run->started = next_number(&row, INT32_MAX);
+    ret_run->started_at_ms = next_moment_ms(&row);
+    ret_run->since_ns = next_number(&row, QN_MOMENT_MS_MAX * 1000000);
+    ret_run->until_ms = next_moment_ms(&row);
+    ret_run->worker_id = row.at;
+    ret_run->worker_id_size = (size_t)(row.end - row.at);
+}
+
+/* --- Messages ----------------------------------------------------------------------- */
+
+quern_status qn_redis_task_encode(struct qn_arena *arena, const struct qn_task *task,
+                                  struct qn_asynq_bytes *ret_bytes, quern_error *err)
+{
+    bool never = task->timeout_ms == 0 && task->deadline_at_ms == 0;
+    const struct qn_asynq_task message = {
+        .type = task->type,
+        .payload = task->payload,
+        .payload_size = task->payload_size,
+        .id = task->id,
+        .queue = task->queue,
+        .retry_max = task->retry_max,
+        .timeout_ms = never ? QN_TIMEOUT_NEVER_MS : task->timeout_ms,
+        .deadline_at_ms = task->deadline_at_ms,
+        .unique_key = task->unique_key,
+        .retention_ms = task->retention_ms,
+        .group = task->group,
+        .headers = task->headers,
+        .header_count = task->header_count,
+    };
+    return qn_asynq_task_encode(arena, &message, ret_bytes, err);
+}
+
+/* The exact number, if the message holds it rounded up to a second. */
+static int64_t exact(int64_t exact_ms, int64_t message_ms)
+{
+    bool agrees = exact_ms <= message_ms && message_ms - exact_ms < 1000;
+    return agrees ? exact_ms : message_ms;
+}
+
+/* Of a message; what is "never" stays that. */
+static int64_t timeout_of(int64_t timeout_ms)
+{
+    return timeout_ms == QN_TIMEOUT_NEVER_MS ? timeout_ms : qn_duration_ms_of(timeout_ms);
+}
+
+static void add_opts(struct qn_task *task, const struct qn_field_opts *opts)
+{
+    task->timeout_ms = exact(opts->timeout_ms, task->timeout_ms);
+    task->deadline_at_ms = exact(opts->deadline_at_ms, task->deadline_at_ms);
+    task->retention_ms = exact(opts->retention_ms, task->retention_ms);
+    task->retry = opts->retry;
+}
+
+quern_status qn_redis_task_decode(struct qn_arena *arena, const void *data, size_t size,
+                                  const char *queue, const char *id,
+                                  const struct qn_field_opts *opts,
+                                  struct qn_asynq_task *ret_message, struct qn_task *ret_task,
+                                  quern_error *err)
+{
+    struct qn_asynq_task message;
+    quern_status status = qn_asynq_task_decode(arena, data, size, &message, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (strcmp(message.id, id) != 0 || strcmp(message.queue, queue) != 0) {
+        return qn_error_set(err, QUERN_E_CORRUPT, "message of task: is of task %s in queue %s",
+                            message.id, message.queue);
+    }
+    struct qn_task task = {
+        .id = id,
+        .queue = queue,
+        .type = message.type,
+        .payload = message.payload,
+        .payload_size = message.payload_size,
+        .retry_max = qn_number_clamp(message.retry_max, 0, INT32_MAX),
+        .timeout_ms = timeout_of(message.timeout_ms),
+        .deadline_at_ms = message.deadline_at_ms < 0 ? 1 : qn_moment_ms_of(message.deadline_at_ms),
+        .unique_key = message.unique_key[0] == '\0' ? NULL : message.unique_key,
+        .retention_ms = qn_duration_ms_of(message.retention_ms),
+        .group = message.group[0] == '\0' ? NULL : message.group,
+        .headers = message.headers,
+        .header_count = message.header_count,
+    };
+    if (opts != NULL) {
+        add_opts(&task, opts);
+    }
+    if (task.timeout_ms == 0 && task.deadline_at_ms == 0) {
+        task.timeout_ms = TIMEOUT_GO_MS;
+    } else if (task.timeout_ms == QN_TIMEOUT_NEVER_MS) {
+        task.timeout_ms = 0;
+    }
+    *ret_message = message;
+    *ret_task = task;
+    return QUERN_OK;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* task_fields.h - our own fields in the hash of a task, as text; docs/protocol/redis.md has the
+ * table.
+ *
+ * Each is a row of decimals separated by one space, so that a script can read it with one pattern
+ * and a person with HGETALL. Numbers that are missing at the end are 0. */
+#ifndef QN_BROKER_REDIS_SCHEMA_TASK_FIELDS_H
+#define QN_BROKER_REDIS_SCHEMA_TASK_FIELDS_H
+
+#include <stddef.h>
+
+#include "base/text/number.h"
+#include "broker/broker.h"
+#include "message/asynq.h"
+#include "task/limits.h"
+
+/* quern_opts: what the message cannot say; written at enqueue, never changed. */
+struct qn_field_opts {
+    int64_t enqueued_at_ms;
+    int64_t timeout_ms; /* with deadline_at_ms and retention_ms: exact */
+    int64_t deadline_at_ms;
+    int64_t retention_ms;
+    quern_retry_policy retry;
+};
+/* quern_past: what happened to the task so far; written when a run ends other than by done. */
+struct qn_field_past {
+    int64_t crash_count;   /* charges, see task/deaths.h */
+    int64_t crashed_at_ms; /* when the first charged run started */
+    int64_t failed_at_ms;  /* of the last failure */
+    int64_t ended_at_ms;   /* when it came to its present place: archived or completed at */
+    int64_t cause;         /* a quern_cause: why the next run will happen */
+    int64_t since_ns;      /* the pending_since that the token of a lapsed run stands for */
+    int64_t kept_until_ms; /* completed: the end of its retention */
+    int64_t lone;          /* of the charges, those of deaths that it died alone */
+    int64_t life_ms;       /* how long it lived at a death, at most */
+    int64_t died_at_ms;
+};
+/* quern_run: the present run. */
+struct qn_field_run {
+    int64_t started; /* 1: a crash is charged */
+    int64_t started_at_ms;
+    int64_t since_ns; /* the pending_since that the token replaced */
+    int64_t until_ms; /* the end of its lease */
+    const char *worker_id;
+    size_t worker_id_size;
+};
+
+#define QN_FIELD_SIZE 256
+/* quern_opts without enqueued_at_ms, which the script puts before it, because that is the server's
+ * time. Returns the length; 0: the message of a task that is pending at once says it all. Tasks
+ * with a deadline always have it, so that scripts see the deadline without reading the message. */
+size_t qn_field_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE]);
+void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret_opts);
+void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret_past);
+void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run);
+
+/* No time-out at all, in a message: more than anybody can ask for. Go would take a message with
+ * neither timeout nor deadline for one of 30 minutes. */
+#define QN_TIMEOUT_NEVER_MS (QN_DURATION_MS_MAX + 1000)
+
+/* The message of a task that is new, and back. */
+QUERN_NODISCARD quern_status qn_redis_task_encode(struct qn_arena *arena,
+                                                  const struct qn_task *task,
+                                                  struct qn_asynq_bytes *ret_bytes,
+                                                  quern_error *err);
+/* opts may be NULL; where they and the message disagree by more than the message's rounding, the
+ * message is right, because Go has changed it. QUERN_E_CORRUPT also when id or queue are not those
+ * of the key. ret_message keeps what ret_task has no room for, and what we do not know, for the way
+ * back with qn_asynq_task_encode. Both live in the arena and borrow `queue` and `id`. */
+QUERN_NODISCARD quern_status qn_redis_task_decode(struct qn_arena *arena, const void *data,
+                                                  size_t size, const char *queue, const char *id,
+                                                  const struct qn_field_opts *opts,
+                                                  struct qn_asynq_task *ret_message,
+                                                  struct qn_task *ret_task, quern_error *err);
+
+#endif

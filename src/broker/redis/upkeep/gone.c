@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* gone.c - a worker that is gone: how many runs it had started when it went.
+ *
+ * A death is lone where it was exactly one, in all queues of the worker, and each queue is
+ * recovered by a script of its own. So the runs are counted while all of them are there, and the
+ * number is noted in each queue, by whoever comes first, before any of them ends: who comes later,
+ * and counts what is left, finds it noted. Where not everything can be counted two are assumed, as
+ * a death that may have been shared convicts nobody. */
+#include "broker/redis/upkeep/gone.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory/arena.h"
+#include "broker/redis/upkeep/heartbeat.h"
+
+#include "broker/redis/upkeep/count_runs_lua.h"
+#include "broker/redis/upkeep/gone_lua.h"
+
+#define PAGE 500
+#define PAGES_MAX 64 /* of one queue; where it takes more two are assumed */
+#define MANY 2       /* more than one: how many more makes no difference */
+
+/* Counts page by page; where the next one begins the one before has said. */
+struct counting {
+    const char *queue;
+    const char *worker_id;
+    int64_t from;                   /* 0: the first, or there is none any more */
+    const struct qn_reply *anchors; /* NULL: none */
+    bool is_lost;                   /* something may have been passed over */
+    int64_t count;
+};
+
+static quern_status count_page(struct qn_talk *talk, struct counting *counting, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    const struct qn_reply *anchors = counting->anchors;
+    size_t command = talk->command_count;
+    qn_talk_script(talk, &qn_lua_count_runs, 1);
+    qn_talk_prefix(talk, counting->queue);
+    qn_talk_text(talk, counting->worker_id);
+    qn_talk_int(talk, counting->from);
+    qn_talk_bytes(talk, anchors != NULL ? anchors->data : "", anchors != NULL ? anchors->size : 0);
+    qn_talk_int(talk, PAGE);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        anchors = qn_reply_at(reply, 2);
+        counting->count += qn_reply_int(qn_reply_at(reply, 0), MANY);
+        counting->from = qn_reply_int(qn_reply_at(reply, 1), 0);
+        counting->anchors = anchors->type == QN_REPLY_TEXT ? anchors : NULL;
+        counting->is_lost = qn_reply_int(qn_reply_at(reply, 3), 1) != 0;
+    }
+    return status;
+}
+
+/* Up to MANY, of one queue. When runs end so fast that the place between two pages is lost, it
+ * begins anew. */
+static quern_status count_queue(struct qn_talk *talk, const char *queue, const char *worker_id,
+                                int64_t *count, quern_error *err)
+{
+    const struct counting start = {.queue = queue, .worker_id = worker_id};
+    struct counting counting = start;
+    quern_status status = QUERN_OK;
+    bool at_end = false;
+    for (int page = 0; status == QUERN_OK && !at_end && *count + counting.count < MANY; page++) {
+        if (page == PAGES_MAX) {
+            counting.count = MANY;
+            break;
+        }
+        status = count_page(talk, &counting, err);
+        at_end = counting.from <= 0;
+        if (status == QUERN_OK && counting.is_lost && *count + counting.count < MANY) {
+            counting = start;
+            at_end = false;
+        }
+    }
+    *count += counting.count;
+    if (status == QUERN_E_CORRUPT) { /* recovery of that queue will say so */
+        *count = MANY;
+        status = QUERN_OK;
+    }
+    return status;
+}
+
+static quern_status note_queue(struct qn_talk *talk, const char *queue, const char *worker_id,
+                               int64_t *count, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    size_t command = talk->command_count;
+    qn_talk_script(talk, &qn_lua_gone, 1);
+    qn_talk_prefix(talk, queue);
+    qn_talk_text(talk, worker_id);
+    qn_talk_int(talk, *count);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        int64_t noted = qn_reply_int(reply, -1);
+        *count = noted >= 0 ? noted : *count;
+    }
+    return status == QUERN_E_CORRUPT ? QUERN_OK : status;
+}
+
+/* The record that names all its queues; no queues when there is none. */
+static quern_status read_record(struct qn_talk *talk, const char *worker_id,
+                                struct qn_worker_record *ret_record, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    size_t command = talk->command_count;
+    *ret_record = (struct qn_worker_record){0};
+    qn_talk_command(talk, "HGET");
+    qn_talk_text(talk, QN_WORKERS_KEY);
+    qn_talk_text(talk, worker_id);
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, &reply, err);
+    }
+    if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
+        status = qn_worker_record_read(talk->arena, worker_id, reply, ret_record, err);
+    }
+    if (status == QUERN_E_CORRUPT) {
+        *ret_record = (struct qn_worker_record){0};
+        status = QUERN_OK;
+    }
+    return status;
+}
+
+quern_status qn_gone_note(struct qn_talk *talk, const char *queue, const char *worker_id,
+                          quern_error *err)
+{
+    struct qn_worker_record record;
+    quern_status status = read_record(talk, worker_id, &record, err);
+    int64_t count = record.queue_count == 0 ? MANY : 0;
+    for (size_t i = 0; status == QUERN_OK && i < record.queue_count && count < MANY; i++) {
+        status = count_queue(talk, record.queues[i], worker_id, &count, err);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < record.queue_count; i++) {
+        status = note_queue(talk, record.queues[i], worker_id, &count, err);
+    }
+    return status == QUERN_OK ? note_queue(talk, queue, worker_id, &count, err) : status;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* prune.c - removes what was kept long enough, a bounded number of tasks at a time (prune.lua).
+ *
+ * Locks, sessions and the counters of days end by themselves, as keys with a lifetime.
+ *
+ * The archive is for people, who cannot mend what a wrong clock destroyed. So for an hour after the
+ * server's clock jumped against our clock since boot (somebody set it, or another server took
+ * over), nothing is trimmed for its age. The script itself tests the clock it trims by. */
+#include "broker/redis/redis.h"
+
+#include "broker/redis/upkeep/prune_lua.h"
+
+#define CLOCK_JUMP_MS                                                                              \
+    (3600 * INT64_C(1000)) /* as in prune.lua; less is a clock that was set right */
+#define CLOCK_TRUSTED_AFTER_MS (3600 * INT64_C(1000))
+
+/* With the lane of the keeper locked, as the next one. */
+static bool trusts_clock(const struct qn_clock_watch *clock, int64_t boot_ms)
+{
+    return !clock->jumped || boot_ms - clock->jumped_at_boot_ms >= CLOCK_TRUSTED_AFTER_MS;
+}
+
+static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t server_ms)
+{
+    int64_t change_ms = server_ms - boot_ms - clock->offset_ms;
+    bool jumped = clock->seen && (change_ms > CLOCK_JUMP_MS || change_ms < -CLOCK_JUMP_MS);
+    if (jumped) {
+        clock->jumped = true;
+        clock->jumped_at_boot_ms = boot_ms;
+    }
+    if (jumped || !clock->seen) {
+        clock->offset_ms = server_ms - boot_ms;
+        clock->seen = true;
+    }
+}
+
+/* One call of the script. QUERN_E_CORRUPT: but *ret_removed of the sound queues are gone. */
+static quern_status prune_some(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                               size_t limit, size_t *ret_removed, quern_error *err)
+{
+    struct qn_talk talk;
+    const struct qn_reply *reply = NULL;
+    qn_talk_begin(&talk, self, QN_LANE_KEEPER, QN_TALK_WRITES);
+    int64_t boot_ms = qn_clock_boot_ms(self->base.clock);
+    qn_talk_script(&talk, &qn_lua_prune, queue_count);
+    for (size_t i = 0; i < queue_count; i++) {
+        qn_talk_prefix(&talk, queues[i]);
+    }
+    qn_talk_uint(&talk, limit);
+    qn_talk_int(&talk, QN_ARCHIVE_SIZE_MAX);
+    if (trusts_clock(&self->prune_clock, boot_ms)) {
+        qn_talk_int(&talk, QN_ARCHIVE_AGE_MS / 1000);
+    } else {
+        qn_talk_text(&talk, "");
+    }
+    if (self->prune_clock.seen) {
+        qn_talk_int(&talk, boot_ms + self->prune_clock.offset_ms);
+    } else {
+        qn_talk_text(&talk, "");
+    }
+    quern_status status = qn_talk_run(&talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(&talk, 0, &reply, err);
+    }
+    if (status == QUERN_OK) {
+        const struct qn_reply *damage = qn_reply_at(reply, 2);
+        *ret_removed = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
+        note_clock(&self->prune_clock, boot_ms, qn_reply_moment_ms(qn_reply_at(reply, 1)));
+        if (damage->type == QN_REPLY_ERROR) {
+            status = qn_reply_refusal(&self->lanes[QN_LANE_KEEPER].link, damage, qn_lua_prune.name,
+                                      &qn_lua_prune, err);
+        }
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+quern_status qn_redis_prune(struct qn_broker *broker, const char *const *queues, size_t queue_count,
+                            size_t limit, size_t *ret_removed, quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    size_t removed = 0;
+    quern_status status = QUERN_OK;
+    bool more = queue_count > 0;
+    while (more && removed < limit) {
+        size_t left = limit - removed;
+        size_t step = left < QN_PRUNE_BATCH_MAX ? left : QN_PRUNE_BATCH_MAX;
+        size_t count = 0;
+        status = prune_some(self, queues, queue_count, step, &count, err);
+        removed += count;
+        more = count == step && (status == QUERN_OK || status == QUERN_E_CORRUPT);
+    }
+    if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
+        *ret_removed = removed;
+    }
+    return status;
+}

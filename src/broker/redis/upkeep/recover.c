@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/* recover.c - returns the tasks of workers that are gone, and of leases that are over.
+ *
+ * Only queues where something is active are looked at (poll.c); each of them every ten minutes
+ * anyway, for the records of workers that died idle. First the records of the workers of these
+ * queues are read, to know whose process is dead (owner.h). Then, queue by queue, a script looks at
+ * pages of the leases (recover.lua). Leases that may not be touched yet, those of Go workers in
+ * their grace, are paged past: the next call goes on behind them, so that a hundred thousand of
+ * them delay ours by some calls, and no script takes long. The record of a dead worker goes after a
+ * whole round in which it was known to be dead, and which passed over nothing (lib_pages.lua), and
+ * not within seconds (forget.lua).
+ *
+ * Leases end by the server's clock. When that is set forward, or another server with another clock
+ * takes over, all of them seem to be over at once; so for a while after such a jump against our
+ * clock since boot none is ended, and those who live prolong theirs by the new clock. */
+#include "broker/redis/upkeep/recover.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "broker/owner.h"
+#include "broker/redis/redis.h"
+#include "broker/redis/upkeep/forget_lua.h"
+#include "broker/redis/upkeep/gone.h"
+#include "broker/redis/upkeep/recover_lua.h"
+#include "broker/redis/wake/poll.h"
+
+#define PAGE 500           /* leases that one script looks at: about a millisecond */
+#define PAGES_MAX 8        /* of one queue in one call */
+#define CLOCK_JUMP_MS 5000 /* less takes no lease from a worker that prolongs at a third of it */
+#define CLOCK_REST_MS QN_LEASE_MS
+#define LOOK_ANYWAY_MS (600 * INT64_C(1000))
+#define REPLY_HEAD 6 /* what the reply has before the leases that it ended */
+/* Who beats each 5 s and is dead when unheard for 15 s has this much, and as much again to come
+ * back. */
+#define SILENCE_NS INT64_C(5000000000)
+#define BACK_REST_NS INT64_C(3000000000)
+
+struct qn_sweep {
+    struct qn_sweep *next;
+    int64_t looked_at_mono_ns; /* when its workers were last read; 0: never */
+    int64_t from;              /* the rank where the next page begins */
+    char *anchors; /* what the page before said of that (lib_pages.lua); NULL: nothing */
+    size_t anchors_size;
+    bool is_unsure;     /* this round may have passed over some */
+    uint64_t dead_mark; /* whom this round knew to be dead from its beginning on */
+    char queue[];
+};
+
+struct recovering {
+    struct qn_redis *self;
+    struct qn_talk talk;
+    size_t left;
+    struct qn_arena arena;      /* of what follows: told when the lane is free again */
+    struct qn_recovery *report; /* room for `limit` */
+    size_t count;
+};
+
+/* Those workers of one queue of whom we know more than their records say; ids live in the talk. */
+struct known {
+    const struct qn_reply **ids;
+    char *letters; /* as recover.lua reads them: 'd' dead, 'l' alive, 'b' its host has rebooted */
+    size_t count;
+    size_t dead_count;
+    uint64_t mark; /* tells this set of dead ones from others */
+};
+
+/* --- How far it has come ------------------------------------------------------------- */
+
+void qn_sweep_free(struct qn_sweep *sweep)
+{
+    while (sweep != NULL) {
+        struct qn_sweep *next = sweep->next;
+        qn_free(sweep->anchors);
+        qn_free(sweep);
+        sweep = next;
+    }
+}
+
+/* NULL: there is none yet, and no memory. */
+static struct qn_sweep *find_sweep(struct qn_redis *self, const char *queue)
+{
+    struct qn_sweep *sweep = self->sweeps;
+    while (sweep != NULL && strcmp(sweep->queue, queue) != 0) {
+        sweep = sweep->next;
+    }
+    if (sweep == NULL) {
+        size_t size = strlen(queue) + 1;
+        sweep = qn_alloc_zero(1, sizeof *sweep + size);
+        if (sweep != NULL) {
+            memcpy(sweep->queue, queue, size);
+            sweep->next = self->sweeps;
+            self->sweeps = sweep;
+        }
+    }
+    return sweep;
+}
+
+/* --- Who is dead --------------------------------------------------------------------- */
+
+/* FNV-1a: two sets are the same if their marks are, for what hangs on it. */
+static uint64_t mark_of(uint64_t mark, const struct qn_reply *id)
+{
+    for (size_t i = 0; i < id->size; i++) {
+        mark = (mark ^ (unsigned char)id->data[i]) * UINT64_C(0x100000001b3);
+    }
+    return (mark ^ 0xff) * UINT64_C(0x100000001b3);
+}
+
+/* "heartbeat_ms status owner host"; the texts live in the arena. */
+struct holder {
+    int64_t heartbeat_at_ms;
+    const char *owner;
+    const char *host;
+};
+
+/* False: it is no such record, or memory is out. */
+static bool read_holder(struct qn_arena *arena, const struct qn_reply *record,
+                        struct holder *ret_holder)
+{
+    char *rest = qn_arena_strdup(arena, qn_reply_text(record));
+    const char *words[3] = {NULL};
+    for (size_t i = 0; i < 3 && rest != NULL; i++) {
+        words[i] = strsep(&rest, " ");
+    }
+    if (words[2] == NULL) {
+        return false;
+    }
+    *ret_holder = (struct holder){.heartbeat_at_ms = strtoll(words[0], NULL, 10),
+                                  .owner = words[2],
+                                  .host = rest != NULL ? rest : ""};
+    return true;
+}
+
+/* Whether a later worker on the same host runs on another boot of it. */
+static bool has_rebooted(const struct holder *holder, const struct holder *others, size_t count)
+{
+    size_t boot_size = strcspn(holder->owner, ":");
+    for (size_t i = 0; i < count; i++) {
+        const struct holder *other = &others[i];
+        if (other->heartbeat_at_ms > holder->heartbeat_at_ms &&
+            strcmp(other->host, holder->host) == 0 &&
+            (strcspn(other->owner, ":") != boot_size ||
+             strncmp(other->owner, holder->owner, boot_size) != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static char letter_of(const struct holder *holder, const struct holder *others, size_t count)
+{
+    switch (qn_owner_judge(holder->owner)) {
+    case QN_OWNER_DEAD:
+        return 'd';
+    case QN_OWNER_ALIVE:
+        return 'l';
+    case QN_OWNER_UNKNOWN:
+        break;
+    }
+    return has_rebooted(holder, others, count) ? 'b' : '\0';
+}
+
+/* workers: the reply to HGETALL. */
+static quern_status find_known(struct qn_arena *arena, const struct qn_reply *workers,
+                               struct known *ret_known, quern_error *err)
+{
+    struct known known = {.mark = UINT64_C(0xcbf29ce484222325)};
+    size_t room = workers->count / 2 + 1;
+    size_t holder_count = 0;
+    struct holder *holders = qn_arena_alloc(arena, room * sizeof holders[0]);
+    const struct qn_reply **ids = qn_arena_alloc(arena, room * sizeof(const struct qn_reply *));
+    known.ids = qn_arena_alloc(arena, room * sizeof(const struct qn_reply *));
+    known.letters = qn_arena_alloc(arena, room);
+    if (holders == NULL || ids == NULL || known.ids == NULL || known.letters == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i + 1 < workers->count; i += 2) {
+        if (read_holder(arena, workers->items[i + 1], &holders[holder_count])) {
+            ids[holder_count++] = workers->items[i];
+        }
+    }
+    for (size_t i = 0; i < holder_count; i++) {
+        char letter = letter_of(&holders[i], holders, holder_count);
+        if (letter == 'd') {
+            known.dead_count++;
+            known.mark = mark_of(known.mark, ids[i]);
+        }
+        if (letter != '\0') {
+            known.letters[known.count] = letter;
+            known.ids[known.count++] = ids[i];
+        }
+    }
+    *ret_known = known;
+    return QUERN_OK;
+}
+
+static quern_status read_workers(struct qn_talk *talk, const char *const *queues,
+                                 size_t queue_count, struct known *known, quern_error *err)
+{
+    size_t first = talk->command_count;
+    for (size_t i = 0; i < queue_count; i++) {
+        qn_talk_command(talk, "HGETALL");
+        qn_talk_key(talk, queues[i], "quern:workers");
+    }
+    quern_status status = qn_talk_run(talk, err);
+    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
+        const struct qn_reply *workers = NULL;
+        status = qn_talk_reply(talk, first + i, &workers, err);
+        if (status == QUERN_OK) {
+            status = find_known(talk->arena, workers, &known[i], err);
+        } else if (status == QUERN_E_CORRUPT) {
+            known[i] = (struct known){0}; /* the script of this queue will say so, too */
+            status = QUERN_OK;
+        }
+    }
+    return status;
+}
+
+/* --- Pages --------------------------------------------------------------------------- */
+
+static quern_status keep_report(struct recovering *recovering, const char *queue,
+                                const struct qn_reply *reply, quern_error *err)
+{
+    for (size_t i = REPLY_HEAD; i + 3 < reply->count && recovering->left > 0; i += 4) {
+        const char *id = qn_arena_strdup(&recovering->arena, qn_reply_text(reply->items[i]));
+        if (id == NULL) {
+            return qn_error_nomem(err);
+        }
+        recovering->left--;
+        recovering->report[recovering->count++] = (struct qn_recovery){
+            .queue = queue,
+            .id = id,
+            .cause = (quern_cause)qn_reply_int(reply->items[i + 1], QUERN_CAUSE_NONE),
+            .charged = qn_reply_int(reply->items[i + 2], 0) != 0,
+            .archived = qn_reply_int(reply->items[i + 3], 0) != 0};
+    }
+    return QUERN_OK;
+}
+
+/* The latest that the server's clock may show; nothing was ever due before 1970. */
+static void put_latest(struct qn_talk *talk, const struct qn_clock_watch *clock, int64_t boot_ms)
+{
+    bool is_back =
+        clock->back_at_mono_ns != 0 && qn_clock_mono_ns() - clock->back_at_mono_ns < BACK_REST_NS;
+    if (!clock->seen) {
+        qn_talk_text(talk, "");
+    } else if (is_back || (clock->jumped && boot_ms - clock->jumped_at_boot_ms < CLOCK_REST_MS)) {
+        qn_talk_int(talk, 0);
+    } else {
+        qn_talk_int(talk, boot_ms + clock->offset_ms + CLOCK_JUMP_MS);
+    }
+}
+
+/* After a silence of the server every worker may be alive and unheard: it is given a moment to
+ * prolong its leases, so that none is taken for dead. */
+static void note_heard(struct qn_clock_watch *clock)
+{
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    if (clock->heard_at_mono_ns != 0 && now_mono_ns - clock->heard_at_mono_ns > SILENCE_NS) {
+        clock->back_at_mono_ns = now_mono_ns;
+    }
+    clock->heard_at_mono_ns = now_mono_ns;
+}
+
+static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t server_ms)
+{
+    int64_t offset_ms = server_ms - boot_ms;
+    if (clock->seen && offset_ms > clock->offset_ms + CLOCK_JUMP_MS) {
+        clock->jumped = true;
+        clock->jumped_at_boot_ms = boot_ms;
+    }
+    clock->offset_ms = offset_ms;
+    clock->seen = true;
+    note_heard(clock);
+}
+
+static quern_status ask_page(struct recovering *recovering, const struct qn_sweep *sweep,
+                             const struct known *known, const struct qn_reply **ret_reply,
+                             quern_error *err)
+{
+    struct qn_talk *talk = &recovering->talk;
+    size_t command = talk->command_count;
+    int64_t sent_ms = qn_clock_boot_ms(recovering->self->base.clock);
+    qn_talk_script(talk, &qn_lua_recover, 1);
+    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
+    qn_talk_prefix(talk, sweep->queue);
+    qn_talk_uint(talk, recovering->left);
+    qn_talk_int(talk, PAGE);
+    qn_talk_int(talk, sweep->from);
+    qn_talk_bytes(talk, sweep->anchors != NULL ? sweep->anchors : "", sweep->anchors_size);
+    put_latest(talk, &recovering->self->recover_clock, sent_ms);
+    for (size_t i = 0; i < known->count; i++) {
+        qn_talk_bytes(talk, &known->letters[i], 1);
+        qn_talk_bytes(talk, known->ids[i]->data, known->ids[i]->size);
+    }
+    quern_status status = qn_talk_run(talk, err);
+    if (status == QUERN_OK) {
+        status = qn_talk_reply(talk, command, ret_reply, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_reply_expect(talk, (*ret_reply)->count >= REPLY_HEAD, "recover", err);
+    }
+    return status;
+}
+
+/* Where the next page begins. */
+static quern_status move_on(struct qn_sweep *sweep, const struct qn_reply *reply, quern_error *err)
+{
+    const struct qn_reply *anchors = qn_reply_at(reply, 4);
+    size_t size = anchors->type == QN_REPLY_TEXT ? anchors->size : 0;
+    char *copy = NULL;
+    if (size > 0) {
+        copy = qn_alloc(size);
+        if (copy == NULL) {
+            return qn_error_nomem(err);
+        }
+        memcpy(copy, anchors->data, size);
+    }
+    qn_free(sweep->anchors);
+    sweep->anchors = copy;
+    sweep->anchors_size = size;
+    sweep->from = qn_reply_int(qn_reply_at(reply, 0), 0);
+    return QUERN_OK;
+}
+
+/* A page with leases of workers whose death was not noted is looked at again, at once or, where no
+ * more may be ended, by the next call. */
+static quern_status look_at_page(struct recovering *recovering, struct qn_sweep *sweep,
+                                 const struct known *known, bool *ret_end, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    quern_status status = ask_page(recovering, sweep, known, &reply, err);
+    if (status == QUERN_OK) {
+        status = keep_report(recovering, sweep->queue, reply, err);
+    }
+    const struct qn_reply *asked = status == QUERN_OK ? qn_reply_at(reply, 3) : NULL;
+    for (size_t i = 0; status == QUERN_OK && i < asked->count; i++) {
+        status = qn_gone_note(&recovering->talk, sweep->queue, qn_reply_text(asked->items[i]), err);
+    }
+    if (status == QUERN_OK && asked->count > 0 && recovering->left > 0) {
+        status = ask_page(recovering, sweep, known, &reply, err);
+        if (status == QUERN_OK) {
+            status = keep_report(recovering, sweep->queue, reply, err);
+        }
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    note_clock(&recovering->self->recover_clock, qn_clock_boot_ms(recovering->self->base.clock),
+               qn_reply_moment_ms(reply->items[2]));
+    sweep->is_unsure = sweep->is_unsure || qn_reply_int(reply->items[5], 1) != 0;
+    if (qn_reply_at(reply, 3)->count > 0) {
+        return QUERN_OK;
+    }
+    *ret_end = qn_reply_int(reply->items[1], 0) != 0;
+    return move_on(sweep, reply, err);
+}
+
+/* They hold no lease any more, and cannot get another one but by what is still on its way. */
+static quern_status forget_dead(struct qn_talk *talk, const char *queue, const struct known *known,
+                                quern_error *err)
+{
+    qn_talk_script(talk, &qn_lua_forget, 1);
+    qn_talk_prefix(talk, queue);
+    for (size_t i = 0; i < known->count; i++) {
+        if (known->letters[i] == 'd') {
+            qn_talk_bytes(talk, known->ids[i]->data, known->ids[i]->size);
+        }
+    }
+    return qn_talk_run(talk, err);
+}
+
+static quern_status recover_queue(struct recovering *recovering, struct qn_sweep *sweep,
+                                  const struct known *known, quern_error *err)
+{
+    if (known->dead_count > 0 && sweep->dead_mark != known->mark) {
+        sweep->from = 0; /* a new round, in which all of them are known */
+        sweep->is_unsure = false;
+    }
+    sweep->dead_mark = known->mark;
+    quern_status status = QUERN_OK;
+    bool end = false;
+    for (int i = 0; status == QUERN_OK && i < PAGES_MAX && !end && recovering->left > 0; i++) {
+        status = look_at_page(recovering, sweep, known, &end, err);
+    }
+    if (status == QUERN_OK && end && known->dead_count > 0 && !sweep->is_unsure) {
+        status = forget_dead(&recovering->talk, sweep->queue, known, err);
+    }
+    sweep->is_unsure = sweep->is_unsure && !end;
+    return status;
+}
+
+/* --- Which queues --------------------------------------------------------------------- */
+
+/* Those that have to be looked at now, moved to the front of `queues`. */
+static quern_status choose(struct recovering *recovering, const char **queues, size_t *count,
+                           quern_error *err)
+{
+    struct qn_redis *self = recovering->self;
+    bool *held = qn_arena_alloc(&recovering->arena, *count * sizeof *held);
+    if (held == NULL) {
+        return qn_error_nomem(err);
+    }
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    int64_t clock_ms = 0;
+    quern_status status = qn_glance(&recovering->talk, queues, *count, held, &clock_ms, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    note_clock(&self->recover_clock, qn_clock_boot_ms(self->base.clock), clock_ms);
+    size_t chosen = 0;
+    for (size_t i = 0; i < *count; i++) {
+        struct qn_sweep *sweep = find_sweep(self, queues[i]);
+        if (sweep == NULL) {
+            return qn_error_nomem(err);
+        }
+        bool late = sweep->looked_at_mono_ns == 0 ||
+                    now_mono_ns - sweep->looked_at_mono_ns >= LOOK_ANYWAY_MS * 1000000;
+        if (held[i] || late) {
+            sweep->looked_at_mono_ns = now_mono_ns;
+            queues[chosen++] = queues[i];
+        }
+    }
+    *count = chosen;
+    return QUERN_OK;
+}
+
+static quern_status recover_chosen(struct recovering *recovering, const char *const *queues,
+                                   size_t queue_count, quern_error *err)
+{
+    struct known *known = qn_arena_alloc(&recovering->arena, queue_count * sizeof known[0]);
+    recovering->report =
+        qn_arena_alloc(&recovering->arena, recovering->left * sizeof recovering->report[0]);
+    if (known == NULL || recovering->report == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = read_workers(&recovering->talk, queues, queue_count, known, err);
+    quern_status damaged = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < queue_count && recovering->left > 0; i++) {
+        quern_error *to = damaged == QUERN_OK ? err : NULL;
+        status = recover_queue(recovering, find_sweep(recovering->self, queues[i]), &known[i], to);
+        if (status == QUERN_E_CORRUPT) { /* stops no other queue, and is told at the end */
+            damaged = status;
+            status = QUERN_OK;
+        }
+    }
+    return status == QUERN_OK ? damaged : status;
+}
+
+static quern_status recover_queues(struct recovering *recovering, const char *const *queues,
+                                   size_t queue_count, quern_error *err)
+{
+    const char **chosen = qn_arena_alloc(&recovering->arena, queue_count * sizeof *chosen);
+    if (chosen == NULL) {
+        return qn_error_nomem(err);
+    }
+    memcpy(chosen, queues, queue_count * sizeof *chosen);
+    qn_talk_begin(&recovering->talk, recovering->self, QN_LANE_REST, QN_TALK_WRITES);
+    quern_status status = choose(recovering, chosen, &queue_count, err);
+    if (status == QUERN_OK && queue_count > 0) {
+        status = recover_chosen(recovering, chosen, queue_count, err);
+    }
+    qn_talk_end(&recovering->talk);
+    return status;
+}
+
+quern_status qn_redis_recover(struct qn_broker *broker, const char *const *queues,
+                              size_t queue_count, size_t limit,
+                              void (*on_recovery)(const struct qn_recovery *recovery, void *user),
+                              void *user, size_t *ret_recovered, quern_error *err)
+{
+    struct recovering recovering = {.self = qn_redis_of(broker), .left = limit};
+    quern_status status = QUERN_OK;
+    if (queue_count > 0 && limit > 0) {
+        status = recover_queues(&recovering, queues, queue_count, err);
+    }
+    /* Also after a failure: these have ended. */
+    for (size_t i = 0; on_recovery != NULL && i < recovering.count; i++) {
+        on_recovery(&recovering.report[i], user);
+    }
+    if (status == QUERN_OK) {
+        *ret_recovered = recovering.count;
+    }
+    qn_arena_finish(&recovering.arena);
+    return status;
+}

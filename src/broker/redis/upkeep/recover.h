@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* recover.h - how far recovery has come: it looks at leases in pages, and goes on in the next call
+ * where it stopped in this one. */
+#ifndef QN_BROKER_REDIS_UPKEEP_RECOVER_H
+#define QN_BROKER_REDIS_UPKEEP_RECOVER_H
+
+/* A list of the queues that were ever recovered; NULL: none. Guarded by the lane of recover. */
+struct qn_sweep;
+void qn_sweep_free(struct qn_sweep *sweep);
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* arm.c - sets the alarm: reads, as the tracked connection, everything that could bring work.
+ *
+ * Each key that is read wakes the listener once when it changes, whoever changes it, Go's clients
+ * and scripts included. One write carries the order to redirect, where the pair is new, and the
+ * script that reads. In RESP2 nobody is told that the other end of a redirection is gone. So it is
+ * checked afterwards that both connections are still the ones they were before; a listener that
+ * dies later is noticed by wait, and is news, too.
+ *
+ * Where the pair cannot be had while the pump has a connection (the server has no room for more
+ * clients, say), that reads, nothing wakes us, and wait fails to tell so. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bug.h"
+#include "base/error.h"
+#include "broker/redis/redis.h"
+#include "broker/redis/wake/arm_lua.h"
+
+enum {
+    ATTEMPT_MAX = 3,
+    PAIR_AFTER_MS_MIN = 2500, /* until it is tried again */
+    PAIR_AFTER_MS_MAX = 5000
+};
+
+/* What the pair was when an attempt began. */
+struct pair {
+    uint64_t tracked; /* opened_count of each */
+    uint64_t listener;
+    int64_t listener_id;
+    bool tell; /* the tracked connection has to be told of the listener first */
+};
+
+static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, quern_error *err)
+{
+    struct qn_watch *watch = &self->watch;
+    struct qn_link *tracked = &self->lanes[QN_LANE_TRACKED].link;
+    if (tracked->fd >= 0 && qn_link_is_stale(tracked)) {
+        qn_link_close(tracked);
+    }
+    (void)pthread_mutex_lock(&watch->mutex);
+    quern_status status = qn_watch_listen(watch, err);
+    struct pair pair = {.tracked = tracked->opened_count + (tracked->fd < 0 ? 1 : 0),
+                        .listener = watch->listener.opened_count,
+                        .listener_id = watch->listener_id};
+    pair.tell = !watch->polls && (watch->told_by != pair.tracked ||
+                                  (watch->told_of != pair.listener && !QN_BUG(OLD_TRACKER)));
+    (void)pthread_mutex_unlock(&watch->mutex);
+    *ret_pair = pair;
+    return status;
+}
+
+/* The answer to the order to redirect; NULL: there was none. True: the pair is one. */
+static bool settle_pair(struct qn_redis *self, const struct pair *pair,
+                        const struct qn_reply *answer)
+{
+    struct qn_watch *watch = &self->watch;
+    const struct qn_link *tracked = &self->lanes[QN_LANE_TRACKED].link;
+    (void)pthread_mutex_lock(&watch->mutex);
+    bool same = tracked->fd >= 0 && tracked->opened_count == pair->tracked &&
+                watch->listener.fd >= 0 && watch->listener.opened_count == pair->listener;
+    if (answer != NULL && answer->type == QN_REPLY_ERROR) {
+        if (strstr(answer->data, "does not exist") != NULL) {
+            /* The listener is gone, and we hear of it here first. */
+            same = false;
+            if (watch->listener.opened_count == pair->listener) {
+                qn_link_close(&watch->listener);
+            }
+        } else if (same) {
+            qn_watch_note_refusal(watch, "CLIENT TRACKING", answer->data);
+            qn_watch_kick(watch); /* it has to poll from now on */
+        }
+    } else if (answer != NULL && same) {
+        watch->told_by = pair->tracked;
+        watch->told_of = pair->listener;
+    }
+    if (same && watch->tracked_fd != tracked->fd) {
+        watch->tracked_fd = tracked->fd;
+        qn_watch_kick(watch);
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return same;
+}
+
+static void build(struct qn_talk *talk, const struct pair *pair, const char *const *queues,
+                  size_t queue_count)
+{
+    if (pair->tell) {
+        qn_talk_command(talk, "CLIENT");
+        qn_talk_text(talk, "TRACKING");
+        qn_talk_text(talk, "ON");
+        qn_talk_text(talk, "REDIRECT");
+        qn_talk_int(talk, pair->listener_id);
+    }
+    static const char *const keys[] = {"pending",   "paused",     "scheduled",   "retry",
+                                       "quern:due", "quern:skip", "quern:braked"};
+    enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
+    qn_talk_script(talk, &qn_lua_arm, queue_count * KEY_COUNT);
+    for (size_t i = 0; i < queue_count * KEY_COUNT; i++) {
+        qn_talk_key(talk, queues[i / KEY_COUNT], keys[i % KEY_COUNT]);
+    }
+    qn_talk_text(talk, qn_watch_host(&talk->self->watch, talk->arena));
+}
+
+static quern_status read_answer(struct qn_talk *talk, size_t index, bool *ret_work,
+                                int64_t *ret_next_due_at_ms, quern_error *err)
+{
+    const struct qn_reply *reply;
+    quern_status status = qn_talk_reply(talk, index, &reply, err);
+    if (status == QUERN_OK) {
+        status = qn_reply_expect(talk, reply->type == QN_REPLY_ARRAY && reply->count == 2,
+                                 qn_lua_arm.name, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    int64_t until_us = qn_reply_span_us(qn_reply_at(reply, 1), -1);
+    *ret_work = qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
+    *ret_next_due_at_ms =
+        until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(talk->self->base.clock, until_us);
+    return QUERN_OK;
+}
+
+/* From now on we rely on being told. */
+static void note_rest(struct qn_watch *watch, bool at_rest, int64_t next_due_at_ms)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    watch->at_rest = at_rest;
+    watch->due_at_ms = next_due_at_ms;
+    (void)pthread_mutex_unlock(&watch->mutex);
+}
+
+/* *ret_armed: false: the pair fell apart meanwhile, try again. */
+static quern_status try_arm(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                            bool *ret_armed, bool *ret_work, int64_t *ret_next_due_at_ms,
+                            quern_error *err)
+{
+    struct qn_talk talk;
+    struct pair pair;
+    qn_talk_begin(&talk, self, QN_LANE_TRACKED, QN_TALK_READS);
+    quern_status status = look_at_pair(self, &pair, err);
+    if (status == QUERN_OK) {
+        build(&talk, &pair, queues, queue_count);
+        status = qn_talk_run(&talk, err);
+    }
+    if (status == QUERN_OK) {
+        *ret_armed = settle_pair(self, &pair, pair.tell ? talk.commands[0].reply : NULL);
+        status = read_answer(&talk, pair.tell ? 1 : 0, ret_work, ret_next_due_at_ms, err);
+    }
+    if (status == QUERN_OK) {
+        note_rest(&self->watch, *ret_armed && !*ret_work, *ret_next_due_at_ms);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* --- Without a pair ------------------------------------------------------------------- */
+
+static bool may_pair(struct qn_watch *watch)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    bool may = !watch->deaf || qn_clock_mono_ns() >= watch->pair_at_mono_ns;
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return may;
+}
+
+/* why: NULL: there is a pair; "": as before. */
+static void note_deaf(struct qn_watch *watch, const char *why)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    if (why == NULL && watch->deaf) {
+        watch->deaf = false;
+        watch->refusal[0] = watch->polls ? watch->refusal[0] : '\0';
+    } else if (why != NULL && why[0] != '\0') {
+        uint64_t spread = PAIR_AFTER_MS_MAX - PAIR_AFTER_MS_MIN;
+        int64_t after_ms = PAIR_AFTER_MS_MIN + (int64_t)qn_random_below(&watch->random, spread);
+        watch->deaf = true;
+        watch->pair_at_mono_ns = qn_clock_mono_ns() + after_ms * INT64_C(1000000);
+        (void)snprintf(watch->refusal, sizeof watch->refusal, "%.*s", QN_REFUSAL_SIZE - 1, why);
+        qn_watch_kick(watch);
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+}
+
+/* Reads by the connection of the pump; false: that is not there, either. */
+static bool read_unpaired(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                          bool *ret_work, int64_t *ret_next_due_at_ms)
+{
+    static const struct pair none = {.tell = false};
+    struct qn_talk talk;
+    qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_READS);
+    const struct qn_link *link = &self->lanes[QN_LANE_PUMP].link;
+    bool done = link->fd >= 0 && !qn_link_is_stale(link);
+    if (done) {
+        build(&talk, &none, queues, queue_count);
+        done = qn_talk_run(&talk, NULL) == QUERN_OK &&
+               read_answer(&talk, 0, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
+    }
+    if (done) {
+        note_rest(&self->watch, !*ret_work, *ret_next_due_at_ms);
+    }
+    qn_talk_end(&talk);
+    return done;
+}
+
+/* --- Arming --------------------------------------------------------------------------- */
+
+static quern_status arm_pair(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                             bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+{
+    bool armed = false;
+    quern_status status = QUERN_OK;
+    for (int attempt = 0; status == QUERN_OK && attempt < ATTEMPT_MAX && !armed; attempt++) {
+        status = try_arm(self, queues, queue_count, &armed, ret_work, ret_next_due_at_ms, err);
+    }
+    if (status == QUERN_OK && !armed) {
+        status = qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
+                              self->target.address);
+    }
+    return status;
+}
+
+quern_status qn_redis_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
+                          bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    quern_error why = {0};
+    qn_watch_serve(&self->watch, queues, queue_count);
+    bool tries = may_pair(&self->watch);
+    quern_status status = QUERN_E_CONNECT;
+    if (tries) {
+        status = arm_pair(self, queues, queue_count, ret_work, ret_next_due_at_ms, &why);
+    }
+    if (status != QUERN_OK &&
+        read_unpaired(self, queues, queue_count, ret_work, ret_next_due_at_ms)) {
+        note_deaf(&self->watch, why.text);
+        return QUERN_OK;
+    }
+    if (!tries) {
+        status = arm_pair(self, queues, queue_count, ret_work, ret_next_due_at_ms, &why);
+    }
+    if (status == QUERN_OK) {
+        note_deaf(&self->watch, NULL);
+        return QUERN_OK;
+    }
+    return qn_error_set(err, status, "%s", why.text);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* listener.h - how a worker hears of news: a pair of connections that are one unit.
+ *
+ * Arm reads the keys on the lane TRACKED, whose invalidations the server redirects to the listener,
+ * which is also subscribed to the channel of cancellations. The tracked connection is told the
+ * listener's id; a new connection on either side makes that void, and the next arm says it again
+ * before it reads. Where the server refuses tracking, wait says "look" from time to time instead.
+ * Where it has no room for the pair, arm reads by the connection of the pump, and wait fails.
+ *
+ * Locks: a lane's, then this one's. */
+#ifndef QN_BROKER_REDIS_WAKE_LISTENER_H
+#define QN_BROKER_REDIS_WAKE_LISTENER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/memory/arena.h"
+#include "base/random.h"
+#include "redis/connection.h"
+#include "task/limits.h"
+
+#define QN_REFUSAL_SIZE 160
+
+struct qn_redis;
+
+struct qn_watch {
+    int interrupt_fd; /* an eventfd, from init to finish, so that interrupt needs no lock */
+    _Atomic bool interrupted;
+    pthread_mutex_t mutex; /* guards the rest, but not while the listener polls */
+    struct qn_link listener;
+    struct qn_arena arena;           /* of what the listener reads */
+    int64_t listener_id;             /* the server's name for it */
+    uint64_t told_by;                /* the tracked connection (opened_count) that was told ... */
+    uint64_t told_of;                /* ... to redirect to this listener (opened_count) */
+    int tracked_fd;                  /* of that connection; -1: its end is of no interest */
+    bool polls;                      /* the server refuses tracking to us */
+    char refusal[QN_REFUSAL_SIZE];   /* why, or why it is deaf; "": nothing is refused */
+    int64_t heard_at_mono_ns;        /* when the listener last said anything */
+    bool pinged;                     /* and was asked to since */
+    bool at_rest;                    /* the last arm saw no work: news are all that wakes us */
+    int64_t due_at_ms;               /* what it said of delayed tasks, wall clock */
+    bool surprised;                  /* there is something that the listener was not told of */
+    bool deaf;                       /* no pair can be had: wait fails, its caller has to look */
+    int64_t pair_at_mono_ns;         /* then: when arm tries again */
+    struct qn_random random;         /* for the pace of polling */
+    char host[QN_NAME_SIZE_MAX + 1]; /* of the worker, as it announced itself; "": unknown */
+    char **queues;                   /* the worker's: where a cancelled task is looked for */
+    size_t queue_count;
+    char cancel_id[QN_NAME_SIZE_MAX + 1]; /* asked for, and not yet dealt with; "": none */
+    size_t cancel_from;                   /* the queues before this one were dealt with */
+};
+
+QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch,
+                                           const struct qn_link_target *target, quern_error *err);
+void qn_watch_finish(struct qn_watch *watch);
+/* The queues that the worker serves. When memory is out those before stay. */
+void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t queue_count);
+/* The host of the worker: whose brakes arm looks at. */
+void qn_watch_note_host(struct qn_watch *watch, const char *host);
+/* A copy of it; NULL when memory is out. */
+const char *qn_watch_host(struct qn_watch *watch, struct qn_arena *arena);
+/* With mutex held: connects and subscribes the listener unless it is connected. */
+QUERN_NODISCARD quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err);
+/* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
+void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const char *words);
+/* What is there, as somebody has seen it who asked: wakes the listener if the last arm knew less,
+ * and nobody told of it since. Both moments by the wall clock. */
+void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms, int64_t now_ms);
+/* Makes a poll under way look at the watch again. Async-signal-safe. */
+void qn_watch_kick(struct qn_watch *watch);
+/* Why this user has to poll; "" when the server tells us of news. Finds out if that is not known.
+ */
+QUERN_NODISCARD quern_status qn_watch_refusal(struct qn_redis *self, char refusal[QN_REFUSAL_SIZE],
+                                              quern_error *err);
+
+#endif

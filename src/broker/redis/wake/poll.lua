@@ -1,0 +1,34 @@
+-- poll.lua - one look at all queues of a worker: is there anything that could have to be
+-- recovered, and is there anything that nobody told of? Writes nothing.
+--
+-- KEYS: prefixes of queues.
+-- Reply: {the clock in ms, 1 if there is work, else 0, microseconds until a delayed task is due (0:
+-- now, -1: none), then for each queue 1 if something is active or leased there, or somebody has its
+-- solo lock, else 0}.
+--
+-- Of a queue with keys of the wrong type it is said that something is active: recover.lua, which
+-- then looks there, tells what is wrong.
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+-- include: lib_due.lua
+local reply = {string.format('%.0f', math.floor(now_us / 1000)), 0, -1}
+local due_ms = math.huge
+
+local function is_held(Q)
+    if redis.call('EXISTS', Q .. 'paused') == 0 and redis.call('LLEN', Q .. 'pending') > 0 then
+        reply[2] = 1
+    end
+    due_ms = math.min(due_ms, next_due_ms(Q))
+    local solo = redis.call('HGET', Q .. 'quern:meta', 'solo')
+    return redis.call('EXISTS', Q .. 'active') == 1 or redis.call('EXISTS', Q .. 'lease') == 1 or
+        solo and string.find(solo, '^%d+ %d+ %d+ .')
+end
+
+for i, Q in ipairs(KEYS) do
+    local ok, held = pcall(is_held, Q)
+    reply[i + 3] = (held or not ok) and 1 or 0
+end
+if due_ms ~= math.huge then
+    reply[3] = string.format('%.0f', math.max(0, due_ms * 1000 - now_us))
+end
+return reply

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/* wait.c - the listener's sleep: until a key of arm's changes, somebody cancels, or we are told.
+ *
+ * One poll over the listener, the tracked connection (of which only the end is of interest) and an
+ * eventfd. The end of either connection counts as news: arm makes a new pair. An idle listener is
+ * asked for a sign of life, so that a link which died silently is found.
+ *
+ * A cancellation is a bare task id, as Go sends it. In which queue it is, and what is to become of
+ * the task (quern_cancel; nothing there: a retry, as with Go), is looked up among the queues that
+ * this worker serves. The empty id is ours: it says "look" to all (wake). */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bug.h"
+#include "base/error.h"
+#include "broker/redis/redis.h"
+
+#define NS_PER_MS INT64_C(1000000)
+enum {
+    PING_AFTER_MS = 5000, /* of silence */
+    PONG_WITHIN_MS = 4000,
+    LOOK_AFTER_MS_MIN = 50, /* where there is no tracking */
+    LOOK_AFTER_MS_MAX = 100,
+    NEWS_MAX = 1000 /* taken in at once: a flood of them must not outlast an interruption */
+};
+static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+
+/* --- Hearing ------------------------------------------------------------------------ */
+
+/* With mutex held. */
+static void take_cancellation(struct qn_watch *watch, const struct qn_reply *id,
+                              struct qn_wakeup *wakeup)
+{
+    if (id->size == 0) {
+        wakeup->work = true;
+    } else if (id->size < sizeof watch->cancel_id && strlen(id->data) == id->size) {
+        memcpy(watch->cancel_id, id->data, id->size + 1);
+        watch->cancel_from = 0;
+    }
+}
+
+/* Whether the news is of one key with this end; for planted faults. */
+static bool is_news_of(const struct qn_reply *keys, const char *end)
+{
+    const struct qn_reply *key = qn_reply_at(keys, 0);
+    size_t size = strlen(end);
+    return keys->type == QN_REPLY_ARRAY && keys->count == 1 && key->size >= size &&
+           memcmp(key->data + key->size - size, end, size) == 0;
+}
+
+/* What a planted fault does not hear of, because it was not armed. */
+static bool is_missed(const struct qn_reply *keys)
+{
+    return (QN_BUG(PAUSE_NOT_ARMED) && is_news_of(keys, ":paused")) ||
+           (QN_BUG(EARLIER_DUE_NOT_ARMED) &&
+            (is_news_of(keys, ":scheduled") || is_news_of(keys, ":quern:due")));
+}
+
+static void take_message(struct qn_watch *watch, const struct qn_reply *reply,
+                         struct qn_wakeup *wakeup)
+{
+    if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "message") != 0) {
+        return; /* the answer to a ping */
+    }
+    if (strcmp(qn_reply_text(qn_reply_at(reply, 1)), "asynq:cancel") == 0) {
+        take_cancellation(watch, qn_reply_at(reply, 2), wakeup);
+    } else if (!is_missed(qn_reply_at(reply, 2))) {
+        wakeup->work = true; /* some keys, or all of them (nil) */
+    }
+}
+
+/* With mutex held: takes in what has come, up to a cancellation. */
+static void hear(struct qn_watch *watch, struct qn_wakeup *wakeup)
+{
+    struct qn_reply *reply = NULL;
+    int left = NEWS_MAX;
+    do {
+        quern_status status = qn_link_try_read(&watch->listener, &watch->arena, &reply, NULL);
+        if (status != QUERN_OK) {
+            wakeup->work = true; /* it is closed now: arm has to make a new one */
+            break;
+        }
+        if (reply == NULL) {
+            break;
+        }
+        watch->heard_at_mono_ns = qn_clock_mono_ns();
+        watch->pinged = false;
+        take_message(watch, reply, wakeup);
+        qn_arena_reset(&watch->arena);
+    } while (watch->cancel_id[0] == '\0' && --left > 0);
+}
+
+/* With mutex held: asks a silent listener whether it is there, and gives it up if it does not say
+ * so. Returns when to look again. */
+static int64_t keep_alive(struct qn_watch *watch, int64_t now_mono_ns, struct qn_wakeup *wakeup)
+{
+    int64_t ping_at_ns = watch->heard_at_mono_ns + PING_AFTER_MS * NS_PER_MS;
+    int64_t lost_at_ns = ping_at_ns + PONG_WITHIN_MS * NS_PER_MS;
+    if (watch->pinged && now_mono_ns >= lost_at_ns) {
+        qn_link_close(&watch->listener);
+        wakeup->work = true;
+    } else if (!watch->pinged && now_mono_ns >= ping_at_ns) {
+        bool sent;
+        watch->pinged = true;
+        watch->heard_at_mono_ns = now_mono_ns - PING_AFTER_MS * NS_PER_MS;
+        lost_at_ns = now_mono_ns + PONG_WITHIN_MS * NS_PER_MS;
+        /* A full socket means that it does not read: then nothing will be heard, either. */
+        wakeup->work = qn_link_write(&watch->listener, ping, sizeof ping - 1, now_mono_ns, &sent,
+                                     NULL) != QUERN_OK;
+    }
+    return watch->pinged ? lost_at_ns : ping_at_ns;
+}
+
+/* --- Cancellations ------------------------------------------------------------------ */
+
+/* Asks for state and wish of this id in the queues from *ret_from on. */
+static quern_status ask_queues(struct qn_redis *self, struct qn_talk *talk, size_t *ret_from,
+                               char *id, quern_error *err)
+{
+    struct qn_watch *watch = &self->watch;
+    char suffix[QN_NAME_SIZE_MAX + 3];
+    (void)pthread_mutex_lock(&watch->mutex);
+    (void)stpcpy(id, watch->cancel_id);
+    (void)snprintf(suffix, sizeof suffix, "t:%s", id);
+    *ret_from = watch->cancel_from;
+    for (size_t i = watch->cancel_from; i < watch->queue_count; i++) {
+        qn_talk_command(talk, "HMGET");
+        qn_talk_key(talk, watch->queues[i], suffix);
+        qn_talk_text(talk, "state");
+        qn_talk_text(talk, "quern_cancel");
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return qn_talk_run(talk, err);
+}
+
+/* The first queue where it runs becomes the wake-up; the next wait goes on after that. */
+static void resolve(struct qn_watch *watch, const struct qn_talk *talk, size_t from, const char *id,
+                    struct qn_wakeup *wakeup)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    size_t index = 0;
+    const struct qn_reply *reply = NULL;
+    while (index < talk->command_count && wakeup->cancel == QN_CANCEL_NONE) {
+        reply = talk->commands[index].reply;
+        if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "active") == 0) {
+            bool archive = strcmp(qn_reply_text(qn_reply_at(reply, 1)), "archive") == 0;
+            wakeup->cancel = archive ? QN_CANCEL_ARCHIVE : QN_CANCEL_RETRY;
+        }
+        index++;
+    }
+    bool known = from + index <= watch->queue_count;
+    if (wakeup->cancel != QN_CANCEL_NONE && known) {
+        (void)snprintf(wakeup->queue, sizeof wakeup->queue, "%s", watch->queues[from + index - 1]);
+        (void)snprintf(wakeup->id, sizeof wakeup->id, "%s", id);
+        watch->cancel_from = from + index;
+    }
+    if (wakeup->cancel == QN_CANCEL_NONE || !known || index == talk->command_count) {
+        watch->cancel_id[0] = '\0';
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+}
+
+static quern_status look_up_cancellation(struct qn_redis *self, struct qn_wakeup *wakeup,
+                                         quern_error *err)
+{
+    struct qn_talk talk;
+    size_t from = 0;
+    char id[QN_NAME_SIZE_MAX + 1];
+    qn_talk_begin(&talk, self, QN_LANE_KEEPER, QN_TALK_READS);
+    quern_status status = ask_queues(self, &talk, &from, id, err);
+    if (status == QUERN_OK) {
+        resolve(&self->watch, &talk, from, id, wakeup);
+    }
+    qn_talk_end(&talk);
+    return status;
+}
+
+/* --- Waiting ------------------------------------------------------------------------ */
+
+struct sleep {
+    int64_t until_mono_ns;
+    int64_t look_at_mono_ns; /* 0: no need */
+};
+
+static int timeout_ms(int64_t now_mono_ns, int64_t until_mono_ns)
+{
+    int64_t left_ns = until_mono_ns - now_mono_ns;
+    return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+/* With mutex held, but not while it sleeps. */
+static void rest(struct qn_watch *watch, int64_t until_mono_ns, struct qn_wakeup *wakeup)
+{
+    struct pollfd fds[] = {{.fd = watch->interrupt_fd, .events = POLLIN},
+                           {.fd = watch->listener.fd, .events = POLLIN},
+                           {.fd = watch->tracked_fd, .events = POLLRDHUP}};
+    int timeout = timeout_ms(qn_clock_mono_ns(), until_mono_ns);
+    (void)pthread_mutex_unlock(&watch->mutex);
+    int ready = poll(fds, sizeof fds / sizeof fds[0], timeout);
+    if (ready > 0 && fds[0].revents != 0) {
+        uint64_t count;
+        ssize_t got = read(watch->interrupt_fd, &count, sizeof count);
+        (void)got;
+    }
+    (void)pthread_mutex_lock(&watch->mutex);
+    if (ready > 0 && fds[2].revents != 0 && watch->tracked_fd == fds[2].fd) {
+        watch->tracked_fd = -1; /* said once */
+        wakeup->work = true;
+    }
+}
+
+/* With mutex held: one look and, if it brought nothing, one rest. True: that was all. */
+static bool wait_once(struct qn_watch *watch, struct sleep *sleep, struct qn_wakeup *wakeup)
+{
+    if (atomic_exchange(&watch->interrupted, false)) {
+        return true;
+    }
+    if (watch->cancel_id[0] == '\0') {
+        hear(watch, wakeup);
+    }
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    if (watch->polls && sleep->look_at_mono_ns == 0) {
+        uint64_t spread = LOOK_AFTER_MS_MAX - LOOK_AFTER_MS_MIN + 1;
+        int64_t after_ms = LOOK_AFTER_MS_MIN + (int64_t)qn_random_below(&watch->random, spread);
+        sleep->look_at_mono_ns = now_mono_ns + after_ms * NS_PER_MS;
+    }
+    if (watch->surprised ||
+        (sleep->look_at_mono_ns != 0 && now_mono_ns >= sleep->look_at_mono_ns)) {
+        watch->surprised = false;
+        wakeup->work = true;
+    }
+    if (wakeup->work || watch->cancel_id[0] != '\0' || now_mono_ns >= sleep->until_mono_ns) {
+        return true;
+    }
+    int64_t until_mono_ns = keep_alive(watch, now_mono_ns, wakeup);
+    if (sleep->until_mono_ns < until_mono_ns) {
+        until_mono_ns = sleep->until_mono_ns;
+    }
+    if (sleep->look_at_mono_ns != 0 && sleep->look_at_mono_ns < until_mono_ns) {
+        until_mono_ns = sleep->look_at_mono_ns;
+    }
+    if (!wakeup->work) {
+        rest(watch, until_mono_ns, wakeup);
+    }
+    return wakeup->work;
+}
+
+/* Until there is something to say or the time is up. *ret_asked: a cancellation has to be looked
+ * up.
+ */
+static quern_status wait_for_news(struct qn_watch *watch, struct sleep *sleep,
+                                  struct qn_wakeup *wakeup, bool *ret_asked, quern_error *err)
+{
+    (void)pthread_mutex_lock(&watch->mutex);
+    quern_status status = QUERN_OK;
+    bool done = false;
+    while (status == QUERN_OK && !done) {
+        status = watch->deaf ? qn_error_set(err, QUERN_E_CONNECT, "%s", watch->refusal)
+                             : qn_watch_listen(watch, err);
+        done = status != QUERN_OK || wait_once(watch, sleep, wakeup);
+    }
+    *ret_asked = watch->cancel_id[0] != '\0';
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return status;
+}
+
+quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
+                           struct qn_wakeup *ret_wakeup, quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    struct qn_wakeup wakeup = {0};
+    struct sleep sleep = {.until_mono_ns = qn_clock_mono_ns() + timeout_ms * NS_PER_MS};
+    quern_status status;
+    bool asked;
+    do {
+        status = wait_for_news(&self->watch, &sleep, &wakeup, &asked, err);
+        if (status == QUERN_OK && asked) {
+            status = look_up_cancellation(self, &wakeup, err);
+        }
+        /* One that is not for us is no reason to stop waiting, unless they never end. */
+    } while (status == QUERN_OK && asked && !wakeup.work && wakeup.cancel == QN_CANCEL_NONE &&
+             qn_clock_mono_ns() < sleep.until_mono_ns);
+    if (status == QUERN_OK) {
+        *ret_wakeup = wakeup;
+    }
+    return status;
+}
+
+void qn_redis_interrupt(struct qn_broker *broker)
+{
+    struct qn_watch *watch = &qn_redis_of(broker)->watch;
+    int saved = errno;
+    atomic_store(&watch->interrupted, true);
+    qn_watch_kick(watch);
+    errno = saved;
+}
+
+void qn_redis_wake(struct qn_broker *broker)
+{
+    struct qn_talk talk;
+    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_WRITES);
+    qn_talk_command(&talk, "PUBLISH");
+    qn_talk_text(&talk, "asynq:cancel");
+    qn_talk_text(&talk, "");
+    /* What cannot be sent is no error: every worker asks each second (poll.c). */
+    quern_status status = qn_talk_run(&talk, NULL);
+    (void)status;
+    qn_talk_end(&talk);
+}

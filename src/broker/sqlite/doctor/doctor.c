@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* doctor.c - checks the invariants of docs/internals/invariants.md on the live data.
+ *
+ * The file itself comes first: where its pages are damaged, nothing is mended, since writing could
+ * make it worse. Then come the rules, one after the other, each by itself; what they mend may help
+ * the next (a queue that is made again, a task that has an owner again), so order matters. Rows
+ * that broke a constraint are looked for once more at the end, when the rules have mended them.
+ *
+ * If you add a rule: its statements in doctor.sql, a line here, docs/internals/invariants.md, a
+ * planted damage in tests/contract/test_doctor.c. */
+#include "broker/sqlite/doctor/doctor.h"
+
+#include "base/error.h"
+#include "broker/sqlite/doctor/doctor_sql.h"
+#include "broker/sqlite/inspect/inspect.h"
+
+#define UPKEEP_STEP 100
+
+static quern_status recover(struct qn_check *check, const char *queue, size_t *ret_done,
+                            quern_error *err)
+{
+    size_t step = UPKEEP_STEP;
+    quern_status status = QUERN_OK;
+    *ret_done = 0;
+    while (status == QUERN_OK && step == UPKEEP_STEP) {
+        status =
+            qn_sqlite_recover(&check->self->base, &queue, 1, UPKEEP_STEP, NULL, NULL, &step, err);
+        *ret_done += status == QUERN_OK ? step : 0;
+    }
+    return status;
+}
+
+static quern_status forward(struct qn_check *check, const char *queue, size_t *ret_done,
+                            quern_error *err)
+{
+    size_t step = UPKEEP_STEP;
+    int64_t next_due_at_ms = 0;
+    quern_status status = QUERN_OK;
+    *ret_done = 0;
+    while (status == QUERN_OK && step == UPKEEP_STEP) {
+        status = qn_sqlite_forward(&check->self->base, &queue, 1, UPKEEP_STEP, &step,
+                                   &next_due_at_ms, err);
+        *ret_done += status == QUERN_OK ? step : 0;
+    }
+    return status;
+}
+
+static quern_status redate(struct qn_check *check, const char *queue, size_t *ret_done,
+                           quern_error *err)
+{
+    (void)queue; /* of all queues */
+    bool more = true;
+    quern_status status = QUERN_OK;
+    while (status == QUERN_OK && more) {
+        status = qn_sqlite_redate(check->self, &more, err);
+    }
+    *ret_done = status == QUERN_OK ? 1 : 0;
+    return status;
+}
+
+static const struct qn_rule rules[] = {
+    {"I9", QN_SEVERITY_VIOLATED, sql_find_wrong_version, NULL, NULL},
+    {"I7", QN_SEVERITY_VIOLATED, sql_find_counter_behind, sql_mend_counter_behind, NULL},
+    {"I6", QN_SEVERITY_VIOLATED, sql_find_missing_queue, sql_mend_missing_queue, NULL},
+    {"I6", QN_SEVERITY_VIOLATED, sql_find_stray_day, sql_mend_stray_day, NULL},
+    {"I5", QN_SEVERITY_VIOLATED, sql_find_wrong_day, sql_mend_wrong_day, NULL},
+    {"I5", QN_SEVERITY_VIOLATED, sql_find_wrong_total, sql_mend_wrong_total, NULL},
+    {"I7", QN_SEVERITY_VIOLATED, sql_find_wrong_counts, sql_mend_wrong_counts, NULL},
+    {"I7", QN_SEVERITY_VIOLATED, sql_find_wrong_brake, sql_mend_wrong_brake, NULL},
+    {"I7", QN_SEVERITY_VIOLATED, sql_find_wrong_solo, sql_mend_wrong_solo, NULL},
+    {"I1", QN_SEVERITY_VIOLATED, sql_find_wrong_state, sql_mend_wrong_state, NULL},
+    {"I2", QN_SEVERITY_VIOLATED, sql_find_wrong_name, NULL, NULL},
+    {"I2", QN_SEVERITY_VIOLATED, sql_find_damaged_headers, NULL, NULL},
+    {"I3", QN_SEVERITY_VIOLATED, sql_find_no_owner, sql_mend_no_owner, NULL},
+    {"I3", QN_SEVERITY_VIOLATED, sql_find_idle_lease, sql_mend_idle_lease, NULL},
+    {"I7", QN_SEVERITY_VIOLATED, sql_find_same_token, sql_mend_same_token, NULL},
+    {"I6", QN_SEVERITY_VIOLATED, sql_find_no_group, sql_mend_no_group, NULL},
+    {"I4", QN_SEVERITY_VIOLATED, sql_find_stray_lock, sql_mend_stray_lock, NULL},
+    {"I8", QN_SEVERITY_WARNING, sql_find_past_lock, sql_mend_past_lock, NULL},
+    {"I8", QN_SEVERITY_WARNING, sql_find_lapsed, NULL, recover},
+    {"I8", QN_SEVERITY_WARNING, sql_find_overdue, NULL, forward},
+    {"I8", QN_SEVERITY_WARNING, sql_find_misdated, NULL, redate},
+    {"I8", QN_SEVERITY_WARNING, sql_find_failed_later, sql_mend_failed_later, NULL},
+    {"I8", QN_SEVERITY_WARNING, sql_find_overkept, NULL, NULL},
+    {"I8", QN_SEVERITY_WARNING, sql_find_full_archive, NULL, NULL},
+    {"note", QN_SEVERITY_NOTE, sql_find_unserved, NULL, NULL},
+    {"note", QN_SEVERITY_NOTE, sql_find_no_aggregator, NULL, NULL},
+    {"note", QN_SEVERITY_NOTE, sql_find_other_tables, NULL, NULL},
+};
+
+static quern_status read_leases_over(struct qn_check *check, quern_error *err)
+{
+    struct qn_conn *conn = NULL;
+    quern_status status = qn_sqlite_read_begin(check->self, &conn, err);
+    if (status == QUERN_OK) {
+        status = qn_sqlite_leases_over(check->self, conn, &check->leases_over_ms, err);
+        qn_sqlite_read_end(check->self);
+    }
+    return status;
+}
+
+quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
+                             void (*on_finding)(const quern_finding *finding, void *user),
+                             void *user, quern_error *err)
+{
+    struct qn_check check = {.self = qn_sqlite_of(broker),
+                             .on_finding = on_finding,
+                             .user = user,
+                             .now_ms = qn_clock_wall_ms(broker->clock)};
+    bool safe = false;
+    bool rows = false;
+    quern_status status = qn_check_integrity(&check, !repair, &safe, &rows, err);
+    if (status == QUERN_OK) {
+        status = qn_check_schema(&check, err);
+    }
+    if (status == QUERN_OK) {
+        status = read_leases_over(&check, err);
+    }
+    if (status == QUERN_OK) {
+        /* Where they cannot be read, the rules that concern them tell nothing. */
+        status = qn_served_read(&check.served, check.self, NULL) == QUERN_E_NOMEM
+                     ? qn_error_nomem(err)
+                     : QUERN_OK;
+    }
+    int64_t shift_ms = qn_sqlite_shift_ms(check.self, &check.now_ms);
+    check.shift_ms = check.leases_over_ms == INT64_MAX ? 0 : shift_ms;
+    check.repair = repair && safe;
+    for (size_t i = 0; status == QUERN_OK && i < sizeof rules / sizeof rules[0]; i++) {
+        status = qn_check_rule(&check, &rules[i], err);
+    }
+    if (status == QUERN_OK && check.repair) {
+        qn_sqlite_wake(check.self); /* what was mended may be work */
+    }
+    if (status == QUERN_OK && repair && rows) {
+        status = qn_check_integrity(&check, true, &safe, &rows, err);
+    }
+    if (status == QUERN_OK) {
+        qn_check_notes(&check);
+    }
+    qn_served_finish(&check.served);
+    return status;
+}

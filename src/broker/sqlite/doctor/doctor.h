@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* doctor.h - one check of the data: what its files share. */
+#ifndef QN_BROKER_SQLITE_DOCTOR_DOCTOR_H
+#define QN_BROKER_SQLITE_DOCTOR_DOCTOR_H
+
+#include "base/memory/arena.h"
+#include "broker/sqlite/sqlite.h"
+
+enum qn_severity { QN_SEVERITY_NOTE = 0, QN_SEVERITY_WARNING = 1, QN_SEVERITY_VIOLATED = 2 };
+
+/* The queues that living workers serve, sorted. */
+struct qn_served {
+    struct qn_arena arena;
+    const char **names;
+    size_t count;
+    size_t capacity;
+    const char *last; /* what the last worker serves */
+    bool any;         /* a worker lives */
+};
+QUERN_NODISCARD quern_status qn_served_read(struct qn_served *served, struct qn_sqlite *self,
+                                            quern_error *err);
+bool qn_served_has(const struct qn_served *served, const char *queue);
+void qn_served_finish(struct qn_served *served);
+
+struct qn_check {
+    struct qn_sqlite *self;
+    struct qn_served served;
+    bool repair;
+    void (*on_finding)(const quern_finding *finding, void *user);
+    void *user;
+    int64_t now_ms;
+    int64_t shift_ms;       /* qn_sqlite_shift_ms; 0 also while the data are of another boot */
+    int64_t leases_over_ms; /* boot clock; see qn_sqlite_leases_over */
+};
+
+struct qn_rule {
+    const char *invariant;
+    enum qn_severity severity;
+    const char *find; /* SQL; see doctor.sql */
+    const char *mend; /* SQL; NULL: cannot be mended, or by upkeep */
+    /* Upkeep of one queue that mends it; NULL: none. Returns how much it did. */
+    quern_status (*upkeep)(struct qn_check *check, const char *queue, size_t *ret_done,
+                           quern_error *err);
+};
+
+/* Finds what breaks the rule, mends it if asked to and possible, and reports it, never inside a
+ * transaction. */
+QUERN_NODISCARD quern_status qn_check_rule(struct qn_check *check, const struct qn_rule *rule,
+                                           quern_error *err);
+
+/* Whether the file is whole. *ret_safe: nothing is damaged but rows that break a constraint of
+ * ours, which the rules mend. Those are reported only with report_rows. */
+QUERN_NODISCARD quern_status qn_check_integrity(struct qn_check *check, bool report_rows,
+                                                bool *ret_safe, bool *ret_rows, quern_error *err);
+/* What is missing of our tables and indexes, and what others have put on them (trust.c). */
+QUERN_NODISCARD quern_status qn_check_schema(struct qn_check *check, quern_error *err);
+/* What is worth knowing about the file and the directory beside it. */
+void qn_check_notes(struct qn_check *check);
+
+#endif

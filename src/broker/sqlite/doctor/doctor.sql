@@ -1,0 +1,324 @@
+-- doctor.sql - what must hold in the data (docs/internals/invariants.md), and how it is mended.
+--
+-- A "find" gives the rows that break a rule: queue, id, text, and a number and a text that name
+-- the row to its "mend". ?1 is now (wall clock), ?2 the moment up to which leases are over (boot
+-- clock), ?3 the version of the schema, ?4 the size of a full archive, ?5 a number that nothing can
+-- be counted to, ?6 how far the wall clock is ahead of the boot clock. A "mend" is given ?1 the
+-- number, ?2 the text, ?3 now, ?4 the moment of leases; it looks at the condition again, since time
+-- has passed. No mend deletes a task.
+--
+-- Functions: quern_any_worker() and quern_queue_served(name), by living workers as they were when
+-- the check began; quern_name_sound(name), quern_headers_whole(headers); see rule.c.
+
+-- --- The file --------------------------------------------------------------------------------
+
+-- name: check_integrity
+PRAGMA quick_check(100);
+
+-- name: find_wrong_version
+SELECT '', '', printf('quern_meta says schema %s, this library has %d',
+    coalesce((SELECT schema_version FROM quern_meta WHERE one = 1), 'nothing'), ?3), 0, NULL
+WHERE (SELECT count(*) FROM quern_meta WHERE schema_version = ?3) <> 1;
+
+-- The counter hands out places and tokens; behind one of them it would give it a second time.
+-- name: find_counter_behind
+SELECT '', '', printf('the counter is %d, but %d was given already', m.counter, n.last), n.last,
+    NULL
+FROM quern_meta AS m, (
+    SELECT max(coalesce((SELECT max(max(seq, place, token)) FROM quern_task), 0),
+               coalesce((SELECT max(no) FROM quern_worker), 0)) AS last) AS n
+WHERE m.counter < n.last;
+
+-- name: mend_counter_behind
+UPDATE quern_meta SET counter = ?1 WHERE counter < ?1;
+
+-- --- Queues and their counters ---------------------------------------------------------------
+
+-- name: find_missing_queue
+SELECT 'recovered-' || queue, '',
+    printf('%d tasks belong to queue number %d, which is missing', count(*), queue), queue, NULL
+FROM quern_task WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
+
+-- name: mend_missing_queue
+INSERT INTO quern_queue (no, name, processed, failed)
+SELECT ?1,
+    'recovered-' || ?1 || iif(EXISTS (SELECT 1 FROM quern_queue WHERE name = 'recovered-' || ?1),
+        '-' || lower(hex(randomblob(4))), ''),
+    (SELECT coalesce(sum(max(processed, failed, 0)), 0) FROM quern_day WHERE queue = ?1),
+    (SELECT coalesce(sum(max(failed, 0)), 0) FROM quern_day WHERE queue = ?1)
+WHERE true
+ON CONFLICT (no) DO NOTHING;
+
+-- name: find_stray_day
+SELECT '', '', printf('%d days are counted for queue number %d, which is missing', count(*), queue),
+    queue, NULL
+FROM quern_day WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
+
+-- name: mend_stray_day
+DELETE FROM quern_day WHERE queue = ?1 AND queue NOT IN (SELECT no FROM quern_queue);
+
+-- name: find_wrong_day
+SELECT coalesce(q.name, ''), '',
+    printf('on day %s %d failed of %d processed', date(d.day * 86400, 'unixepoch'), d.failed,
+        d.processed),
+    d.queue, d.day
+FROM quern_day AS d LEFT JOIN quern_queue AS q ON q.no = d.queue
+WHERE d.failed > d.processed OR d.failed < 0;
+
+-- name: mend_wrong_day
+UPDATE quern_day SET failed = max(failed, 0), processed = max(processed, failed, 0)
+WHERE queue = ?1 AND day = CAST(?2 AS INTEGER) AND (failed > processed OR failed < 0);
+
+-- name: find_wrong_total
+SELECT q.name, '',
+    printf('%d failed of %d processed in all; the days sum to %d of %d', q.failed, q.processed,
+        coalesce(d.failed, 0), coalesce(d.processed, 0)),
+    q.no, NULL
+FROM quern_queue AS q LEFT JOIN (
+    SELECT queue, sum(processed) AS processed, sum(failed) AS failed FROM quern_day GROUP BY queue
+    ) AS d ON d.queue = q.no
+WHERE q.failed > q.processed OR q.failed < 0 OR q.processed < coalesce(d.processed, 0)
+    OR q.failed < coalesce(d.failed, 0);
+
+-- name: mend_wrong_total
+UPDATE quern_queue SET
+    failed = max(failed, 0,
+        (SELECT coalesce(sum(failed), 0) FROM quern_day WHERE queue = ?1)),
+    processed = max(processed, failed, 0,
+        (SELECT coalesce(sum(max(processed, failed)), 0) FROM quern_day WHERE queue = ?1))
+WHERE no = ?1;
+
+-- --- Tasks -----------------------------------------------------------------------------------
+
+-- name: find_wrong_state
+SELECT coalesce(q.name, ''), t.id, printf('its state is %d, which is none', t.state), t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state NOT BETWEEN 1 AND 7;
+
+-- Into the archive, where an operator decides.
+-- name: mend_wrong_state
+UPDATE quern_task SET state = 5, at_ms = ?3, lease_until = 0, worker = 0, started = 0,
+    started_at_ms = 0, cancel = 0,
+    error = iif(error IS NULL, '', error || '; ') || 'its state was ' || state
+WHERE seq = ?1 AND state NOT BETWEEN 1 AND 7;
+
+-- name: find_wrong_name
+SELECT coalesce(q.name, ''), t.id,
+    iif(quern_name_sound(t.id), 'its type', 'its id') || ' is blank or not a name', t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE NOT quern_name_sound(t.type) OR NOT quern_name_sound(t.id);
+
+-- name: find_damaged_headers
+SELECT coalesce(q.name, ''), t.id, 'its headers cannot be read; it runs without them', t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.headers IS NOT NULL AND NOT quern_headers_whole(t.headers);
+
+-- An active task without an owner: nobody would finish it, and nobody would recover it soon.
+-- name: find_no_owner
+SELECT coalesce(q.name, ''), t.id,
+    CASE WHEN t.lease_until <= 0 THEN 'active without a lease'
+        WHEN t.token <= 0 THEN 'active without a token'
+        ELSE printf('active, but its worker number %d is missing', t.worker) END,
+    t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state = 1 AND (t.lease_until <= 0 OR t.token <= 0
+    OR (t.lease_until > ?2 AND t.worker NOT IN (SELECT no FROM quern_worker)));
+
+-- To pending at its place, cause 8: the broker lost writes.
+-- name: mend_no_owner
+UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, lease_until = 0, worker = 0, started = 0,
+    started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
+WHERE seq = ?1 AND state = 1 AND (lease_until <= 0 OR token <= 0
+    OR (lease_until > ?4 AND worker NOT IN (SELECT no FROM quern_worker)));
+
+-- name: find_same_token
+SELECT coalesce(q.name, ''), t.id, printf('active with token %d, as another task is', t.token),
+    t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state = 1 AND t.token > 0
+    AND EXISTS (SELECT 1 FROM quern_task AS o
+        WHERE o.state = 1 AND o.token = t.token AND o.seq < t.seq);
+
+-- name: mend_same_token
+UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, token = 0, lease_until = 0, worker = 0,
+    started = 0, started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
+WHERE seq = ?1 AND state = 1
+    AND EXISTS (SELECT 1 FROM quern_task AS o
+        WHERE o.state = 1 AND o.token = quern_task.token AND o.seq < quern_task.seq);
+
+-- name: find_idle_lease
+SELECT coalesce(q.name, ''), t.id, 'not active, but with the marks of a run', t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state <> 1 AND (t.lease_until <> 0 OR t.worker <> 0 OR t.started <> 0 OR t.cancel <> 0);
+
+-- name: mend_idle_lease
+UPDATE quern_task SET lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0
+WHERE seq = ?1 AND state <> 1;
+
+-- name: find_no_group
+SELECT coalesce(q.name, ''), t.id, 'aggregating, but in no group', t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state >= 5 AND t.state = 7 AND coalesce(t.grp, '') = '';
+
+-- name: mend_no_group
+UPDATE quern_task SET state = 2, cause = 8, at_ms = 0
+WHERE seq = ?1 AND state = 7 AND coalesce(grp, '') = '';
+
+-- Moments may lie ahead: then the clock was set back meanwhile. By a year it never is.
+-- name: find_wrong_counts
+SELECT coalesce(q.name, ''), t.id,
+    printf('%d retries of %d, %d deaths, %d of them alone, after %d ms', t.retry_count, t.retry_max,
+        t.crash_count, t.lone, t.life_ms),
+    t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.retry_count > t.retry_max OR t.retry_count < 0 OR t.retry_max < 0
+    OR t.crash_count NOT BETWEEN 0 AND ?5 OR t.lone NOT BETWEEN 0 AND t.crash_count
+    OR t.life_ms NOT BETWEEN 0 AND ?5 OR t.crashed_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
+    OR t.died_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000;
+
+-- name: mend_wrong_counts
+UPDATE quern_task SET retry_max = max(retry_max, 0),
+    retry_count = min(max(retry_count, 0), max(retry_max, 0)),
+    crash_count = min(max(crash_count, 0), 1000000),
+    lone = min(max(lone, 0), min(max(crash_count, 0), 1000000)),
+    life_ms = iif(life_ms BETWEEN 0 AND 1000000000000, life_ms, 0),
+    crashed_at_ms = iif(crashed_at_ms BETWEEN 0 AND ?3, crashed_at_ms, 0),
+    died_at_ms = iif(died_at_ms BETWEEN 0 AND ?3, died_at_ms, 0)
+WHERE seq = ?1;
+
+-- --- Deaths ----------------------------------------------------------------------------------
+
+-- name: find_wrong_brake
+SELECT coalesce(q.name, ''), '',
+    printf('its brake on host %s counts %d deaths and %d probes, the next in %d ms', h.host,
+        h.streak, h.probes, h.probe_at_ms - ?1),
+    h.queue, h.host
+FROM quern_host AS h LEFT JOIN quern_queue AS q ON q.no = h.queue
+WHERE q.no IS NULL OR h.streak NOT BETWEEN 0 AND ?5 OR h.probes NOT BETWEEN 0 AND ?5
+    OR h.ok_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
+    OR h.probe_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
+    OR h.written_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000;
+
+-- The queue begins anew there.
+-- name: mend_wrong_brake
+DELETE FROM quern_host WHERE queue = ?1 AND host = ?2;
+
+-- name: find_wrong_solo
+SELECT name, '', printf('its solo lock is held for %d ms more, and it rests for %d ms after it',
+    solo_until_ms - ?1, solo_rest_ms - ?1), no, NULL
+FROM quern_queue
+WHERE solo_since_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
+    OR solo_until_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
+    OR solo_rest_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000;
+
+-- name: mend_wrong_solo
+UPDATE quern_queue SET solo_owner = '', solo_since_ms = 0, solo_until_ms = 0, solo_rest_ms = 0
+WHERE no = ?1;
+
+-- --- Locks -----------------------------------------------------------------------------------
+
+-- name: find_stray_lock
+SELECT coalesce(q.name, ''), l.id,
+    'the lock ' || l.key || CASE WHEN t.seq IS NULL THEN ' names a task that does not exist'
+        WHEN t.state = 6 THEN ' names a completed task'
+        ELSE ' names a task that has another key' END,
+    0, l.key
+FROM quern_lock AS l LEFT JOIN quern_task AS t ON t.queue = l.queue AND t.id = l.id
+    LEFT JOIN quern_queue AS q ON q.no = l.queue
+WHERE t.seq IS NULL OR t.state = 6 OR t.unique_key IS NOT l.key;
+
+-- name: mend_stray_lock
+DELETE FROM quern_lock WHERE key = ?2 AND NOT EXISTS (
+    SELECT 1 FROM quern_task AS t WHERE t.queue = quern_lock.queue AND t.id = quern_lock.id
+        AND t.state <> 6 AND t.unique_key = quern_lock.key);
+
+-- A minute of grace for the keepers, which remove them.
+-- name: find_past_lock
+SELECT coalesce(q.name, ''), l.id,
+    printf('the lock %s is over since %d s', l.key, (?1 - l.until_ms) / 1000), 0, l.key
+FROM quern_lock AS l LEFT JOIN quern_queue AS q ON q.no = l.queue
+WHERE l.until_ms < ?1 - 60000
+    AND quern_any_worker();
+
+-- name: mend_past_lock
+DELETE FROM quern_lock WHERE key = ?2 AND until_ms < ?3;
+
+-- --- Upkeep, where a worker lives that should do it --------------------------------------------
+
+-- name: find_lapsed
+SELECT q.name, '', printf('%d leases are over, and their tasks not recovered', count(*)), 0, NULL
+FROM quern_task AS t JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state = 1 AND t.lease_until > 0 AND t.lease_until <= ?2 - 2000
+    AND quern_queue_served(q.name)
+GROUP BY t.queue;
+
+-- name: find_overdue
+SELECT q.name, '', printf('%d tasks are due and not pending', n.count), 0, NULL
+FROM quern_queue AS q JOIN (
+    SELECT queue, count(*) AS count FROM quern_task
+    WHERE state IN (3, 4) AND at_ms <= ?1 - 2000 GROUP BY queue) AS n ON n.queue = q.no
+WHERE quern_queue_served(q.name);
+
+-- ?6: how far the wall clock is ahead of the boot clock, 0: not known. A minute is nothing to worry
+-- about; the next forward or recover puts it right.
+-- name: find_misdated
+SELECT q.name, '',
+    printf('%d delayed tasks wait for the wall clock as it was before it was set by %d s', n.count,
+        n.off / 1000), 0, NULL
+FROM quern_queue AS q JOIN (
+    SELECT queue, count(*) AS count, max(abs(at_ms - due_boot_ms - ?6)) AS off FROM quern_task
+    WHERE state IN (3, 4) AND due_boot_ms > 0 AND ?6 <> 0
+        AND abs(at_ms - due_boot_ms - ?6) > 60000 GROUP BY queue) AS n ON n.queue = q.no;
+
+-- Stored by an older quern, or before a reboot, while the wall clock was ahead.
+-- name: find_failed_later
+SELECT q.name, t.id,
+    printf('its failure is dated %d s ahead of the clock, and its retry waits so much too long',
+        (t.failed_at_ms - ?1) / 1000), t.seq, NULL
+FROM quern_task AS t JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.state IN (3, 4) AND t.state = 4 AND t.due_boot_ms = 0 AND t.failed_at_ms > ?1 + 60000;
+
+-- name: mend_failed_later
+UPDATE quern_task SET at_ms = max(?3, at_ms - failed_at_ms + ?3), failed_at_ms = ?3
+WHERE seq = ?1 AND state = 4 AND due_boot_ms = 0 AND failed_at_ms > ?3 + 60000;
+
+-- name: find_overkept
+SELECT q.name, '', printf('%d completed tasks are past their retention', n.count), 0, NULL
+FROM quern_queue AS q JOIN (
+    SELECT queue, count(*) AS count FROM quern_task
+    WHERE state >= 5 AND state = 6 AND at_ms <= ?1 - 60000 GROUP BY queue) AS n ON n.queue = q.no
+WHERE quern_queue_served(q.name);
+
+-- name: find_full_archive
+SELECT q.name, '', printf('the archive holds %d tasks, its limit is %d', n.count, ?4), 0, NULL
+FROM quern_queue AS q JOIN (
+    SELECT queue, count(*) AS count FROM quern_task
+    WHERE state >= 5 AND state = 5 GROUP BY queue) AS n ON n.queue = q.no
+WHERE n.count > ?4 AND quern_queue_served(q.name);
+
+-- --- Notes -------------------------------------------------------------------------------------
+
+-- name: find_unserved
+SELECT q.name, '', printf('%d tasks are pending, and no worker serves the queue', n.count), 0, NULL
+FROM quern_queue AS q JOIN (
+    SELECT queue, sum(count) AS count FROM (
+        SELECT queue, count(*) AS count FROM quern_task
+        WHERE state = 2 AND crash_count = 0 GROUP BY queue
+        UNION ALL
+        SELECT queue, count(*) FROM quern_task
+        WHERE state = 2 AND crash_count > 0 GROUP BY queue) GROUP BY queue) AS n ON n.queue = q.no
+WHERE NOT quern_queue_served(q.name);
+
+-- name: find_no_aggregator
+SELECT q.name, '', printf('%d tasks are aggregating, and nothing aggregates them: run them by hand',
+    n.count), 0, NULL
+FROM quern_queue AS q JOIN (
+    SELECT queue, count(*) AS count FROM quern_task
+    WHERE state >= 5 AND state = 7 GROUP BY queue) AS n ON n.queue = q.no;
+
+-- name: find_other_tables
+SELECT '', '', printf('the file also holds %d tables of others; they are left alone', count(*)), 0,
+    NULL
+FROM sqlite_master
+WHERE type = 'table' AND substr(name, 1, 6) <> 'quern_' AND substr(name, 1, 7) <> 'sqlite_'
+HAVING count(*) > 0;

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* rule.c - finds the rows that break a rule, and mends them.
+ *
+ * Finding is one read transaction, so even a look at all tasks holds up nobody; what was found is
+ * kept and told after it. Mending is in write transactions of at most MEND_STEP rows, and every
+ * mend looks at its condition again, since the data has lived on. A finding is reported as repaired
+ * only after the commit that changed its row. When a look was full, another follows as long as
+ * mending gets on. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "broker/sqlite/doctor/doctor.h"
+#include "broker/sqlite/inspect/inspect.h"
+
+#define COUNT_MAX INT64_C(1000000000000) /* deaths, probes, ms of a life */
+#define FOUND_MAX 1000                   /* findings of one rule in one look */
+#define MEND_STEP 100                    /* mends in one transaction */
+
+struct found {
+    const char *queue;
+    const char *id;
+    const char *text;
+    int64_t number; /* these two name the row to the mend */
+    const char *key;
+    bool repaired;
+};
+
+struct look {
+    struct qn_arena arena;
+    struct found *items; /* room for FOUND_MAX */
+    size_t count;
+    bool more;
+};
+
+/* --- Functions for the statements ---------------------------------------------------------- */
+
+static const char *argument_text(sqlite3_value *value)
+{
+    const unsigned char *text = sqlite3_value_text(value);
+    return text == NULL ? "" : (const char *)text;
+}
+
+static void tell_any_worker(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    (void)count;
+    (void)values;
+    const struct qn_check *check = sqlite3_user_data(context);
+    sqlite3_result_int(context, check->served.any);
+}
+
+static void tell_queue_served(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    (void)count;
+    const struct qn_check *check = sqlite3_user_data(context);
+    sqlite3_result_int(context, qn_served_has(&check->served, argument_text(values[0])));
+}
+
+static void tell_name_sound(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    (void)count;
+    const char *name = argument_text(values[0]);
+    bool whole = (size_t)sqlite3_value_bytes(values[0]) == strlen(name);
+    sqlite3_result_int(context, whole && qn_name_check("name", name, NULL) == QUERN_OK);
+}
+
+static void tell_headers_whole(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    (void)count;
+    const void *blob = sqlite3_value_blob(values[0]);
+    size_t size = (size_t)sqlite3_value_bytes(values[0]);
+    sqlite3_result_int(context, size == 0 || qn_sqlite_headers_count(blob, size) > 0);
+}
+
+static const struct function {
+    const char *name;
+    int argument_count;
+    void (*call)(sqlite3_context *context, int count, sqlite3_value **values);
+} functions[] = {
+    {"quern_any_worker", 0, tell_any_worker},
+    {"quern_queue_served", 1, tell_queue_served},
+    {"quern_name_sound", 1, tell_name_sound},
+    {"quern_headers_whole", 1, tell_headers_whole},
+};
+
+/* check NULL takes them away again: they point to the check, which ends before the connection. */
+static quern_status set_functions(struct qn_conn *conn, struct qn_check *check, quern_error *err)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        const struct function *function = &functions[i];
+        int code = sqlite3_create_function_v2(
+            conn->db, function->name, function->argument_count, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+            check, check == NULL ? NULL : function->call, NULL, NULL, NULL);
+        if (code != SQLITE_OK) {
+            return qn_conn_fail(conn, sqlite3_extended_errcode(conn->db), err);
+        }
+    }
+    return QUERN_OK;
+}
+
+/* --- Finding ---------------------------------------------------------------------------------- */
+
+static bool keep(struct look *look, const struct qn_query *query)
+{
+    struct found *found = &look->items[look->count];
+    *found = (struct found){.number = sqlite3_column_int64(query->statement, 3)};
+    found->queue = qn_arena_strdup(&look->arena, qn_query_column_text(query, 0));
+    found->id = qn_arena_strdup(&look->arena, qn_query_column_text(query, 1));
+    found->text = qn_arena_strdup(&look->arena, qn_query_column_text(query, 2));
+    found->key = qn_arena_strdup(&look->arena, qn_query_column_text(query, 4));
+    look->count++;
+    return found->queue != NULL && found->id != NULL && found->text != NULL && found->key != NULL;
+}
+
+/* Binds as many of the values as the statement has parameters. */
+static void bind_known(struct qn_query *query, const int64_t *values, int count)
+{
+    int wanted = sqlite3_bind_parameter_count(query->statement);
+    for (int i = 0; i < count && i < wanted; i++) {
+        qn_query_int(query, values[i]);
+    }
+}
+
+static quern_status find_rows(struct qn_check *check, struct qn_conn *conn, const char *sql,
+                              struct look *look, quern_error *err)
+{
+    const int64_t values[] = {
+        check->now_ms, check->leases_over_ms, QN_SQLITE_SCHEMA_VERSION, QN_ARCHIVE_SIZE_MAX,
+        COUNT_MAX,     check->shift_ms};
+    struct qn_query query = qn_query_start_once(conn, sql);
+    bind_known(&query, values, (int)(sizeof values / sizeof values[0]));
+    bool memory = true;
+    look->more = false;
+    while (memory && !look->more && qn_query_row(&query)) {
+        look->more = look->count == FOUND_MAX;
+        memory = look->more || keep(look, &query);
+    }
+    quern_status status = qn_query_finish(&query, err);
+    return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
+}
+
+static quern_status find(struct qn_check *check, const char *sql, struct look *look,
+                         quern_error *err)
+{
+    struct qn_conn *conn = NULL;
+    quern_status status = qn_sqlite_read_begin(check->self, &conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    qn_conn_limit(conn, 0); /* a look at all tasks */
+    qn_arena_reset(&look->arena);
+    look->count = 0;
+    status = set_functions(conn, check, err);
+    if (status == QUERN_OK) {
+        status = find_rows(check, conn, sql, look, err);
+    }
+    if (set_functions(conn, NULL, NULL) != QUERN_OK && status == QUERN_OK) {
+        status = qn_error_nomem(err); /* the only reason there is */
+    }
+    qn_sqlite_read_end(check->self);
+    return status;
+}
+
+/* --- Mending ------------------------------------------------------------------------------------
+ */
+
+static quern_status mend_row(struct qn_check *check, struct qn_conn *conn, const char *sql,
+                             struct found *found, quern_error *err)
+{
+    const int64_t values[] = {check->now_ms, check->leases_over_ms};
+    struct qn_query query = qn_query_start_once(conn, sql);
+    int wanted = sqlite3_bind_parameter_count(query.statement);
+    QN_ASSERT(wanted <= 4);
+    qn_query_int(&query, found->number);
+    if (wanted > 1) {
+        qn_query_text(&query, found->key);
+    }
+    for (int i = 2; i < wanted; i++) {
+        qn_query_int(&query, values[i - 2]);
+    }
+    int64_t changes = 0;
+    quern_status status = qn_query_run(&query, &changes, err);
+    found->repaired = status == QUERN_OK && changes > 0;
+    return status;
+}
+
+/* One transaction's worth from the first on. */
+static quern_status mend_step(struct qn_check *check, const char *sql, struct look *look,
+                              size_t first, quern_error *err)
+{
+    size_t end = look->count - first > MEND_STEP ? first + MEND_STEP : look->count;
+    struct qn_conn *conn = NULL;
+    quern_status status = qn_sqlite_begin(check->self, false, &conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    for (size_t i = first; status == QUERN_OK && i < end; i++) {
+        status = mend_row(check, conn, sql, &look->items[i], err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_sqlite_commit(check->self, err);
+    } else {
+        qn_sqlite_rollback(check->self);
+    }
+    for (size_t i = first; status != QUERN_OK && i < end; i++) {
+        look->items[i].repaired = false;
+    }
+    return status;
+}
+
+static quern_status mend(struct qn_check *check, const struct qn_rule *rule, struct look *look,
+                         quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    if (rule->mend != NULL) {
+        for (size_t i = 0; status == QUERN_OK && i < look->count; i += MEND_STEP) {
+            status = mend_step(check, rule->mend, look, i, err);
+        }
+    } else if (rule->upkeep != NULL) {
+        for (size_t i = 0; status == QUERN_OK && i < look->count; i++) {
+            size_t done = 0;
+            status = rule->upkeep(check, look->items[i].queue, &done, err);
+            look->items[i].repaired = status == QUERN_OK && done > 0;
+        }
+    }
+    return status;
+}
+
+/* --- Reporting ----------------------------------------------------------------------------------
+ */
+
+/* Returns whether anything was repaired. */
+static bool report(const struct qn_check *check, const struct qn_rule *rule,
+                   const struct look *look)
+{
+    bool repaired = false;
+    for (size_t i = 0; i < look->count; i++) {
+        const struct found *found = &look->items[i];
+        const quern_finding finding = {.invariant = rule->invariant,
+                                       .queue = found->queue,
+                                       .id = found->id,
+                                       .text = found->text,
+                                       .severity = (int32_t)rule->severity,
+                                       .repaired = found->repaired};
+        check->on_finding(&finding, check->user);
+        repaired = repaired || found->repaired;
+    }
+    return repaired;
+}
+
+static void report_more(const struct qn_check *check, const struct qn_rule *rule)
+{
+    const quern_finding finding = {.invariant = rule->invariant,
+                                   .queue = "",
+                                   .id = "",
+                                   .text = "there are more of the same kind",
+                                   .severity = (int32_t)rule->severity};
+    check->on_finding(&finding, check->user);
+}
+
+quern_status qn_check_rule(struct qn_check *check, const struct qn_rule *rule, quern_error *err)
+{
+    struct look look = {0};
+    look.items = qn_alloc_zero(FOUND_MAX, sizeof *look.items);
+    if (look.items == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = QUERN_OK;
+    bool again = true;
+    while (status == QUERN_OK && again) {
+        status = find(check, rule->find, &look, err);
+        if (status == QUERN_OK && check->repair) {
+            status = mend(check, rule, &look, err);
+        }
+        bool repaired = report(check, rule, &look);
+        again = look.more && repaired;
+        if (status == QUERN_OK && look.more && !again) {
+            report_more(check, rule);
+        }
+    }
+    qn_arena_finish(&look.arena);
+    qn_free(look.items);
+    return status;
+}

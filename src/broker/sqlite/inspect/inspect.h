@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* inspect.h - what looking at tasks and acting on them share: the selection of tasks.
+ *
+ * A page is a part of the tasks of one state of one queue, in an order; only row numbers are
+ * selected, the rows themselves are read one by one, so a page never holds payloads. */
+#ifndef QN_BROKER_SQLITE_INSPECT_INSPECT_H
+#define QN_BROKER_SQLITE_INSPECT_INSPECT_H
+
+#include "broker/sqlite/sqlite.h"
+
+struct qn_page {
+    const quern_task_filter *filter; /* its queue, state, offset and limit are not used */
+    int64_t queue_no;
+    quern_task_state state;
+    bool in_order;             /* oldest first in all states, so that bulk actions keep the order */
+    enum qn_cancel cancel_not; /* not QN_CANCEL_NONE: leave out tasks that are marked so */
+    uint64_t offset;
+    uint64_t limit;
+};
+/* Fills seqs (room for page->limit) with the row numbers. */
+QUERN_NODISCARD quern_status qn_sqlite_page(struct qn_conn *conn, const struct qn_page *page,
+                                            int64_t *seqs, size_t *ret_count, quern_error *err);
+/* How many tasks there are from the first on, at most count_max. */
+QUERN_NODISCARD quern_status qn_sqlite_page_count(struct qn_conn *conn, const struct qn_page *page,
+                                                  uint64_t count_max, uint64_t *ret_count,
+                                                  quern_error *err);
+
+/* The moment on the boot clock up to which leases are over; INT64_MAX when they were measured on
+ * another boot of the kernel, so that all are. */
+QUERN_NODISCARD quern_status qn_sqlite_leases_over(struct qn_sqlite *self, struct qn_conn *conn,
+                                                   int64_t *ret_boot_ms, quern_error *err);
+
+/* The durability class, in words. */
+const char *qn_sqlite_durability(const struct qn_sqlite *self);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* brake.h - the brakes of queues on hosts; the rules are in task/deaths.h. */
+#ifndef QN_BROKER_SQLITE_RUN_BRAKE_H
+#define QN_BROKER_SQLITE_RUN_BRAKE_H
+
+#include "broker/sqlite/sqlite.h"
+
+/* From five columns of the present row, in the order of the struct. */
+void qn_brake_columns(const struct qn_query *query, int first, struct qn_brake *ret_brake);
+/* All zero where there is no record. */
+QUERN_NODISCARD quern_status qn_brake_read(struct qn_conn *conn, int64_t queue_no, const char *host,
+                                           struct qn_brake *ret_brake, quern_error *err);
+QUERN_NODISCARD quern_status qn_brake_write(struct qn_conn *conn, int64_t queue_no,
+                                            const char *host, const struct qn_brake *brake,
+                                            int64_t now_ms, quern_error *err);
+
+/* The task that is the probe now; 0: none, or it has ended otherwise than by an outcome. */
+QUERN_NODISCARD quern_status qn_brake_probe(struct qn_conn *conn, int64_t queue_no,
+                                            const struct qn_brake *brake, int64_t *ret_seq,
+                                            quern_error *err);
+/* Puts the task behind all others, whatever it is doing now. */
+QUERN_NODISCARD quern_status qn_brake_put_behind(struct qn_conn *conn, int64_t seq,
+                                                 quern_error *err);
+
+/* A task, and how often it is charged. */
+struct qn_candidate {
+    int64_t seq; /* 0: there is none */
+    int64_t charges;
+};
+/* Which pending task is to be the next probe. Only charged tasks of these levels are looked at (a
+ * level is the number of charges, at most QN_ALONE_CHARGES), and uncharged ones where the first is
+ * 0. */
+QUERN_NODISCARD quern_status qn_brake_choose(struct qn_conn *conn, int64_t queue_no,
+                                             const struct qn_brake *brake, uint32_t first_level,
+                                             uint32_t last_level, struct qn_candidate *ret_chosen,
+                                             quern_error *err);
+
+#endif

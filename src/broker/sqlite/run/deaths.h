@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* deaths.h - ends runs that have no outcome of their own; the rules are in task/deaths.h. */
+#ifndef QN_BROKER_SQLITE_RUN_DEATHS_H
+#define QN_BROKER_SQLITE_RUN_DEATHS_H
+
+#include "broker/sqlite/run/queue_counters.h"
+
+/* A run whose process died, or whose lease is over. */
+struct qn_end {
+    int64_t seq;
+    uint64_t token;
+    bool started;
+    bool is_death; /* false: nobody is charged with it */
+    bool is_lone;
+    int64_t started_at_ms; /* wall clock */
+    int64_t seen_at_ms;    /* the latest heartbeat of its worker; 0: it has died just now */
+    int64_t ok_at_ms;      /* of its queue on the host where it died */
+    quern_cause cause;
+    const char *error; /* NULL: none */
+};
+struct qn_ended {
+    bool held; /* false: the lease was not valid any more, and nothing was changed */
+    bool charged;
+    bool archived; /* as poison, or because it has no attempts left */
+};
+/* Ends it. Whoever calls it tells the brake. */
+QUERN_NODISCARD quern_status qn_deaths_end(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+                                           const struct qn_end *end, struct qn_ended *ret_ended,
+                                           quern_error *err);
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* enqueue.c - stores tasks, in a transaction of our own or in one of the caller.
+ *
+ * Per task: is the unique lock held by another task? Then it is a duplicate. Does the id exist?
+ * Then it is a conflict, and no lock was taken. Else the task and its lock are stored. Numbers of
+ * the counter are taken once for the batch, the queue is looked up once for each row of tasks of
+ * the same queue. Sleeping workers are woken if a task is pending, or is due before all others of
+ * its queue.
+ *
+ * Inside a caller's transaction all is done under a savepoint, so that a failing batch leaves
+ * nothing behind and the transaction usable. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/assert.h"
+#include "base/bug.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "broker/sqlite/run/enqueue_sql.h"
+#include "broker/sqlite/sqlite.h"
+
+struct batch {
+    struct qn_conn *conn;
+    int64_t now_ms;
+    int64_t shift_ms; /* qn_sqlite_shift_ms */
+    int64_t next_number;
+    const char *queue; /* of the task before */
+    int64_t queue_no;
+    int64_t queue_due_at_ms; /* the earliest delayed task of that queue; -1: not looked up */
+    bool wake;
+};
+
+static quern_status enter_queue(struct batch *batch, const char *queue, quern_error *err)
+{
+    if (batch->queue != NULL && strcmp(batch->queue, queue) == 0) {
+        return QUERN_OK;
+    }
+    batch->queue = queue;
+    batch->queue_due_at_ms = -1;
+    return qn_sqlite_queue_no(batch->conn, queue, true, &batch->queue_no, err);
+}
+
+/* Will a sleeping worker want to know of it? */
+static quern_status note_work(struct batch *batch, const struct qn_task *task, quern_error *err)
+{
+    if (batch->wake || task->state == QUERN_TASK_AGGREGATING) {
+        return QUERN_OK;
+    }
+    if (task->state == QUERN_TASK_PENDING) {
+        batch->wake = true;
+        return QUERN_OK;
+    }
+    if (batch->queue_due_at_ms < 0) {
+        quern_status status =
+            qn_sqlite_next_due(batch->conn, batch->queue_no, &batch->queue_due_at_ms, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+    }
+    if (task->process_at_ms < batch->queue_due_at_ms && !QN_BUG(EARLIER_DUE_NOT_ARMED)) {
+        batch->wake = true;
+    }
+    return QUERN_OK;
+}
+
+static quern_status is_locked(struct batch *batch, const struct qn_task *task, bool *ret_locked,
+                              quern_error *err)
+{
+    *ret_locked = false;
+    if (task->unique_key == NULL) {
+        return QUERN_OK;
+    }
+    struct qn_query query = qn_query_start(batch->conn, sql_lock_held);
+    qn_query_text(&query, task->unique_key);
+    qn_query_int(&query, batch->now_ms);
+    *ret_locked = qn_query_row(&query);
+    return qn_query_finish(&query, err);
+}
+
+static quern_status take_lock(struct batch *batch, const struct qn_task *task, quern_error *err)
+{
+    if (task->unique_key == NULL) {
+        return QUERN_OK;
+    }
+    struct qn_query query = qn_query_start(batch->conn, sql_lock_take);
+    qn_query_text(&query, task->unique_key);
+    qn_query_int(&query, batch->queue_no);
+    qn_query_text(&query, task->id);
+    qn_query_int(&query, batch->now_ms + task->unique_ms);
+    return qn_query_run(&query, NULL, err);
+}
+
+static int64_t at_ms_of(const struct batch *batch, const struct qn_task *task)
+{
+    switch (task->state) {
+    case QUERN_TASK_SCHEDULED:
+        return task->process_at_ms;
+    case QUERN_TASK_AGGREGATING:
+        return batch->now_ms;
+    case QUERN_TASK_PENDING:
+    case QUERN_TASK_ACTIVE:
+    case QUERN_TASK_RETRY:
+    case QUERN_TASK_ARCHIVED:
+    case QUERN_TASK_COMPLETED:
+        break;
+    }
+    QN_ASSERT(task->state == QUERN_TASK_PENDING);
+    return 0;
+}
+
+/* A delay ends on the boot clock, a moment of the day does not. */
+static int64_t due_boot_ms_of(const struct batch *batch, const struct qn_task *task)
+{
+    bool is_delay = task->state == QUERN_TASK_SCHEDULED && task->delay_ms > 0;
+    if (!is_delay || batch->shift_ms == 0) {
+        return 0;
+    }
+    int64_t due_boot_ms = batch->now_ms - batch->shift_ms + task->delay_ms;
+    return due_boot_ms > 0 ? due_boot_ms : 1;
+}
+
+static quern_status insert(struct batch *batch, const struct qn_task *task, const char *headers,
+                           size_t headers_size, bool *ret_stored, quern_error *err)
+{
+    struct qn_query query = qn_query_start(batch->conn, sql_task_insert);
+    qn_query_int(&query, batch->next_number++);
+    qn_query_int(&query, batch->queue_no);
+    qn_query_text(&query, task->id);
+    qn_query_int(&query, task->state);
+    qn_query_int(&query, at_ms_of(batch, task));
+    qn_query_int(&query, task->retry_max);
+    qn_query_int(&query, task->timeout_ms);
+    qn_query_int(&query, task->deadline_at_ms);
+    qn_query_int(&query, task->retention_ms);
+    qn_query_int(&query, batch->now_ms);
+    qn_query_int(&query, task->retry.kind);
+    qn_query_int(&query, task->retry.base_ms);
+    qn_query_int(&query, task->retry.cap_ms);
+    qn_query_text(&query, task->type);
+    qn_query_text(&query, task->unique_key);
+    qn_query_text(&query, task->group);
+    qn_query_blob(&query, headers, headers_size);
+    qn_query_blob(&query, task->payload, task->payload_size);
+    qn_query_int(&query, due_boot_ms_of(batch, task));
+    int64_t changes = 0;
+    quern_status status = qn_query_run(&query, &changes, err);
+    if (status == QUERN_OK) {
+        *ret_stored = changes == 1;
+    }
+    return status;
+}
+
+static quern_status insert_with_headers(struct batch *batch, const struct qn_task *task,
+                                        bool *ret_stored, quern_error *err)
+{
+    if (task->header_count == 0) {
+        return insert(batch, task, NULL, 0, ret_stored, err);
+    }
+    size_t size = qn_sqlite_headers_size(task->headers, task->header_count);
+    char *headers = qn_alloc(size);
+    if (headers == NULL) {
+        return qn_error_nomem(err);
+    }
+    qn_sqlite_headers_pack(task->headers, task->header_count, headers);
+    quern_status status = insert(batch, task, headers, size, ret_stored, err);
+    qn_free(headers);
+    return status;
+}
+
+static quern_status store(struct batch *batch, const struct qn_task *task, quern_status *ret_result,
+                          quern_error *err)
+{
+    bool locked = false;
+    bool stored = false;
+    quern_status status = enter_queue(batch, task->queue, err);
+    if (status == QUERN_OK) {
+        status = is_locked(batch, task, &locked, err);
+    }
+    if (status != QUERN_OK || locked) {
+        *ret_result = QUERN_E_DUPLICATE;
+        return status;
+    }
+    status = note_work(batch, task, err);
+    if (status == QUERN_OK) {
+        status = insert_with_headers(batch, task, &stored, err);
+    }
+    if (status != QUERN_OK || !stored) {
+        *ret_result = QUERN_E_CONFLICT;
+        return status;
+    }
+    *ret_result = QUERN_OK;
+    return take_lock(batch, task, err);
+}
+
+static quern_status store_all(struct batch *batch, const struct qn_task *tasks, size_t count,
+                              quern_status *results, quern_error *err)
+{
+    quern_status status = qn_sqlite_numbers(batch->conn, count, &batch->next_number, err);
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        status = store(batch, &tasks[i], &results[i], err);
+    }
+    return status;
+}
+
+/* The answer as it is remembered for a replay: one byte per task. */
+static quern_status keep_results(struct batch *batch, struct qn_stamp stamp,
+                                 const quern_status *results, size_t count, quern_error *err)
+{
+    uint8_t reply[QN_BATCH_MAX];
+    for (size_t i = 0; i < count; i++) {
+        reply[i] = (uint8_t)results[i];
+    }
+    return qn_sqlite_session_keep(batch->conn, stamp, batch->now_ms, reply, count, err);
+}
+
+static quern_status find_results(struct batch *batch, struct qn_stamp stamp, quern_status *results,
+                                 size_t count, bool *ret_known, quern_error *err)
+{
+    uint8_t reply[QN_BATCH_MAX];
+    quern_status status = qn_sqlite_session_find(batch->conn, stamp, reply, count, ret_known, err);
+    for (size_t i = 0; status == QUERN_OK && *ret_known && i < count; i++) {
+        results[i] = (quern_status)reply[i];
+    }
+    return status;
+}
+
+quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
+                               const struct qn_task *tasks, size_t count, quern_status *results,
+                               quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    QN_ASSERT(count <= QN_BATCH_MAX);
+    if (count == 0) {
+        return QUERN_OK;
+    }
+    struct batch batch = {0};
+    batch.shift_ms = qn_sqlite_shift_ms(self, &batch.now_ms);
+    quern_status status = qn_sqlite_begin(self, false, &batch.conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    bool known = false;
+    status = find_results(&batch, stamp, results, count, &known, err);
+    if (status == QUERN_OK && !known) {
+        status = store_all(&batch, tasks, count, results, err);
+    }
+    if (status == QUERN_OK && !known) {
+        status = keep_results(&batch, stamp, results, count, err);
+    }
+    if (status == QUERN_OK && !known) {
+        status = qn_sqlite_commit(self, err);
+    } else {
+        qn_sqlite_rollback(self);
+    }
+    if (status == QUERN_OK && (batch.wake || known)) {
+        qn_sqlite_wake(self);
+    }
+    return status;
+}
+
+/* Whether the caller's connection is in a transaction on our file. */
+static quern_status check_caller(const struct qn_sqlite *self, sqlite3 *db, quern_error *err)
+{
+    const char *name = sqlite3_db_filename(db, "main");
+    struct stat ours;
+    struct stat theirs;
+    if (name == NULL || stat(name, &theirs) != 0 || stat(self->path, &ours) != 0 ||
+        ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "the connection is to %s, the client's file is %s",
+                            name == NULL || name[0] == '\0' ? "no file" : name, self->path);
+    }
+    if (sqlite3_get_autocommit(db)) {
+        return qn_error_set(err, QUERN_E_STATE,
+                            "the connection is not in a transaction: call BEGIN IMMEDIATE before");
+    }
+    return QUERN_OK;
+}
+
+static quern_status check_meta(struct qn_conn *conn, quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql_meta_version);
+    int64_t version = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    quern_status status = qn_query_finish(&query, err);
+    if (status == QUERN_OK && version != QN_SQLITE_SCHEMA_VERSION) {
+        status = qn_error_set(err, QUERN_E_CORRUPT, "sqlite %s: schema %lld, this library has %d",
+                              conn->path, (long long)version, QN_SQLITE_SCHEMA_VERSION);
+    }
+    return status;
+}
+
+static quern_status run(struct qn_conn *conn, const char *sql, quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql);
+    return qn_query_run(&query, NULL, err);
+}
+
+quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx, const struct qn_task *tasks,
+                                  size_t count, quern_status *results, quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    sqlite3 *db = tx;
+    quern_status status = check_caller(self, db, err);
+    if (status != QUERN_OK || count == 0) {
+        return status;
+    }
+    struct qn_conn *conn = qn_alloc_zero(1, sizeof *conn);
+    if (conn == NULL) {
+        return qn_error_nomem(err);
+    }
+    qn_conn_borrow(conn, db, self->path);
+    struct batch batch = {.conn = conn};
+    batch.shift_ms = qn_sqlite_shift_ms(self, &batch.now_ms);
+    status = check_meta(conn, err);
+    if (status == QUERN_OK) {
+        status = run(conn, sql_savepoint, err);
+    }
+    if (status == QUERN_OK) {
+        status = store_all(&batch, tasks, count, results, err);
+        if (status != QUERN_OK) {
+            /* Fails only where SQLite has rolled back everything already. */
+            (void)run(conn, sql_savepoint_rollback, NULL);
+            (void)run(conn, sql_savepoint_release, NULL);
+        } else {
+            status = run(conn, sql_savepoint_release, err);
+        }
+    }
+    qn_conn_return(conn);
+    qn_free(conn);
+    return status;
+}

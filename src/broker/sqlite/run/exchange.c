@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* exchange.c - the heart: outcomes in, runs out, in one transaction.
+ *
+ * Was this request answered before? Then the same answer again. Else: apply the outcomes, note
+ * which runs have started, do what is asked of solo locks, lease up to `room` runs, write the
+ * counters and brakes, remember the answer, commit. A failure before the commit undoes all of it.
+ * Sleeping workers are woken after the commit when a task came back to pending or will be due
+ * before all others. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "broker/sqlite/run/brake.h"
+#include "broker/sqlite/run/exchange.h"
+#include "broker/sqlite/run/outcome_sql.h"
+#include "broker/sqlite/run/solo.h"
+#include "broker/sqlite/wake/wait_sql.h"
+
+/* The answer as it is remembered. */
+struct packed {
+    int64_t first_token;
+    uint32_t run_count;
+    uint32_t more;
+    uint32_t solo_turn;
+    uint8_t applied[QN_BATCH_MAX];
+};
+
+static size_t packed_size(const struct qn_exchange *exchange)
+{
+    return offsetof(struct packed, applied) + exchange->outcome_count;
+}
+
+static quern_status apply_outcomes(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+                                   struct qn_exchange_reply *reply, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < exchange->outcome_count; i++) {
+        status = qn_outcome_apply(ledger, &exchange->outcomes[i], &reply->applied[i], err);
+    }
+    return status;
+}
+
+static quern_status mark_starts(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+                                quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < exchange->start_count; i++) {
+        struct qn_query query = qn_query_start(ledger->conn, sql_mark_started);
+        qn_query_int(&query, exchange->starts[i]->row);
+        qn_query_int(&query, (int64_t)exchange->starts[i]->token);
+        qn_query_int(&query, ledger->now_ms);
+        status = qn_query_run(&query, NULL, err);
+    }
+    return status;
+}
+
+static quern_status has_pending(struct qn_conn *conn, int64_t queue_no, bool *ret_has,
+                                quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql_queue_has_pending);
+    qn_query_int(&query, queue_no);
+    *ret_has = qn_query_row(&query) && sqlite3_column_int(query.statement, 0) != 0;
+    return qn_query_finish(&query, err);
+}
+
+static quern_status wait_for_solo(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+                                  const struct qn_ledger_queue *queue, int64_t *ret_wait_ms,
+                                  quern_error *err)
+{
+    uint32_t level = 0;
+    bool rests = queue->solo.state == QN_SOLO_FREE; /* else its return is news by itself */
+    int64_t wait_ms = rests ? qn_solo_wait_ms(&queue->solo, ledger->now_ms) : 0;
+    quern_status status =
+        wait_ms > 0 ? qn_solo_level(ledger->conn, queue->no, &level, err) : QUERN_OK;
+    *ret_wait_ms = qn_isolation_is_solo(&exchange->isolation, level) ? wait_ms : 0;
+    return status;
+}
+
+/* When the next probe may go. Of one that is under way, the end is news by itself. One that is due
+ * and was not had may be a task that must be alone. */
+static quern_status wait_for_probe(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+                                   const struct qn_ledger_queue *queue, int64_t *ret_wait_ms,
+                                   quern_error *err)
+{
+    int64_t probe = 0;
+    bool has = false;
+    quern_status status = qn_brake_probe(ledger->conn, queue->no, &queue->brake, &probe, err);
+    if (status == QUERN_OK && probe == 0) {
+        status = has_pending(ledger->conn, queue->no, &has, err);
+    }
+    *ret_wait_ms = has ? qn_brake_wait_ms(&queue->brake, ledger->now_ms) : 0;
+    return status == QUERN_OK && has && *ret_wait_ms == 0
+               ? wait_for_solo(ledger, exchange, queue, ret_wait_ms, err)
+               : status;
+}
+
+/* What the caller learns of its queues. */
+static quern_status describe_queues(struct qn_ledger *ledger, struct qn_exchange *exchange,
+                                    quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < exchange->queue_count; i++) {
+        struct qn_queue_turn *out = &exchange->queues[i];
+        struct qn_ledger_queue *queue = NULL;
+        status = qn_ledger_queue(ledger, out->name, &queue, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+        out->paused = queue->paused;
+        out->braked = qn_brake_is_on(&queue->brake);
+        out->deaths = queue->brake.streak < UINT32_MAX ? (uint32_t)queue->brake.streak : UINT32_MAX;
+        out->wait_ms = 0;
+        if (queue->no != 0 && !queue->paused) {
+            status = out->braked ? wait_for_probe(ledger, exchange, queue, &out->wait_ms, err)
+                                 : wait_for_solo(ledger, exchange, queue, &out->wait_ms, err);
+        }
+    }
+    return status;
+}
+
+static quern_status keep_reply(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+                               const struct qn_lease_terms *terms,
+                               const struct qn_exchange_reply *reply, quern_error *err)
+{
+    struct packed packed = {.first_token = terms->first_token,
+                            .run_count = (uint32_t)reply->run_count,
+                            .more = reply->more ? 1 : 0,
+                            .solo_turn = terms->solo_turn};
+    for (size_t i = 0; i < exchange->outcome_count; i++) {
+        packed.applied[i] = (uint8_t)reply->applied[i];
+    }
+    return qn_sqlite_session_keep(ledger->conn, exchange->stamp, ledger->now_ms, &packed,
+                                  packed_size(exchange), err);
+}
+
+static quern_status find_reply(struct qn_ledger *ledger, struct qn_exchange *exchange,
+                               struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
+                               bool *ret_known, quern_error *err)
+{
+    struct packed packed = {0};
+    quern_status status = qn_sqlite_session_find(ledger->conn, exchange->stamp, &packed,
+                                                 packed_size(exchange), ret_known, err);
+    if (status != QUERN_OK || !*ret_known) {
+        return status;
+    }
+    for (size_t i = 0; i < exchange->outcome_count; i++) {
+        reply->applied[i] = (enum qn_applied)packed.applied[i];
+    }
+    if (packed.run_count > exchange->room) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "the request that was sent before asked for more");
+    }
+    terms->first_token = packed.first_token;
+    terms->solo_turn = packed.solo_turn;
+    reply->more = packed.more != 0;
+    return qn_lease_again(ledger->conn, exchange, terms, packed.run_count, reply, err);
+}
+
+/* All that is done inside the transaction, for a request that is new. */
+static quern_status work(struct qn_ledger *ledger, struct qn_exchange *exchange,
+                         struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
+                         quern_error *err)
+{
+    quern_status status = apply_outcomes(ledger, exchange, reply, err);
+    if (status == QUERN_OK) {
+        status = mark_starts(ledger, exchange, err);
+    }
+    if (status == QUERN_OK && (exchange->room > 0 || exchange->solo != QN_SOLO_NONE)) {
+        status = qn_lease_take(ledger, exchange, terms, reply, err);
+    }
+    if (status == QUERN_OK) {
+        status = describe_queues(ledger, exchange, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_ledger_write(ledger, err);
+    }
+    if (status == QUERN_OK) {
+        status = keep_reply(ledger, exchange, terms, reply, err);
+    }
+    return status;
+}
+
+quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
+                                struct qn_exchange_reply *reply, quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
+    struct qn_lease_terms terms = {.solo_turn = (uint32_t)exchange->queue_count};
+    qn_clock_both_ms(broker->clock, &terms.now_wall_ms, &terms.now_boot_ms);
+    struct qn_conn *conn = NULL;
+    qn_exchange_clear(exchange, reply);
+    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_ledger ledger;
+    qn_ledger_init(&ledger, conn, terms.now_wall_ms);
+    ledger.host = exchange->host;
+    ledger.worker_id = exchange->worker_id;
+    ledger.is_leaving = exchange->is_leaving;
+    ledger.shift_ms = qn_sqlite_shift_of(self, terms.now_wall_ms, terms.now_boot_ms);
+    bool known = false;
+    status = find_reply(&ledger, exchange, &terms, reply, &known, err);
+    if (status == QUERN_OK && known) {
+        status = describe_queues(&ledger, exchange, err);
+    } else if (status == QUERN_OK) {
+        status = work(&ledger, exchange, &terms, reply, err);
+    }
+    if (status == QUERN_OK && !known) {
+        status = qn_sqlite_commit(self, err);
+    } else {
+        qn_sqlite_rollback(self);
+    }
+    if (status == QUERN_OK && (ledger.wake || known)) {
+        qn_sqlite_wake(self);
+    }
+    if (status != QUERN_OK) {
+        qn_exchange_free_runs(reply);
+    } else if (exchange->solo != QN_SOLO_NONE) {
+        exchange->solo_queue = terms.solo_turn;
+    }
+    qn_ledger_finish(&ledger);
+    return status;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* lease.c - takes runs for a worker: the second half of an exchange.
+ *
+ * First all runs are picked (pick.c), queue by queue, each queue from where the last reading ended:
+ * its quota, then what other queues could not fill (src/task/choice.h). When many tasks were past
+ * their deadline, taking ends early, so that the transaction stays short, and the caller is told
+ * so. Then the runs, in the order in which the caller gets them, are given their tokens and
+ * written. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bug.h"
+#include "broker/sqlite/run/lease_batch.h"
+#include "broker/sqlite/run/lease_sql.h"
+#include "task/choice.h"
+
+/* Takes up to `want` runs of one queue. Short means that it has no more to give, or that taking
+ * ends early. */
+static quern_status take_turn(struct qn_taking *taking, size_t turn, size_t want, quern_error *err)
+{
+    struct qn_queue_turn *out = &taking->exchange->queues[turn];
+    struct qn_turn_state *state = &taking->turns[turn];
+    struct qn_ledger_queue *queue = NULL;
+    quern_status status = qn_ledger_queue(taking->ledger, out->name, &queue, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    size_t kept = 0;
+    state->empty = state->empty || queue->no == 0 || queue->paused;
+    if (!state->empty && qn_brake_is_on(&queue->brake)) {
+        state->empty = true;
+        status = qn_pick_probe(taking, turn, queue, &kept, err);
+        out->leased += (uint32_t)kept;
+        return status;
+    }
+    while (status == QUERN_OK && want > 0 && !state->empty && !qn_taking_ends_early(taking)) {
+        status = qn_pick_pending(taking, turn, queue, want, &kept, err);
+        out->leased += (uint32_t)kept;
+        want -= kept;
+    }
+    return status;
+}
+
+static quern_status take_strict(struct qn_taking *taking, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    size_t room = taking->exchange->room;
+    for (size_t i = 0; status == QUERN_OK && i < taking->exchange->queue_count; i++) {
+        if (taking->count < room && !qn_taking_ends_early(taking)) {
+            status = take_turn(taking, i, room - taking->count, err);
+        }
+    }
+    return status;
+}
+
+static quern_status take_weighted(struct qn_taking *taking, quern_error *err)
+{
+    const struct qn_exchange *exchange = taking->exchange;
+    size_t queue_count = exchange->queue_count;
+    uint32_t weights[QN_QUEUES_MAX];
+    uint32_t want[QN_QUEUES_MAX];
+    bool more[QN_QUEUES_MAX];
+    for (size_t i = 0; i < queue_count; i++) {
+        weights[i] = exchange->queues[i].weight;
+        want[i] = exchange->queues[i].quota;
+    }
+    for (;;) {
+        for (size_t i = 0; i < queue_count; i++) {
+            size_t room = exchange->room - taking->count;
+            size_t part = want[i] < room ? want[i] : room;
+            quern_status status = part > 0 ? take_turn(taking, i, part, err) : QUERN_OK;
+            if (status != QUERN_OK) {
+                return status;
+            }
+            more[i] = !taking->turns[i].empty;
+            want[i] = 0;
+        }
+        size_t missing = exchange->room - taking->count;
+        if (missing == 0 || qn_taking_ends_early(taking) ||
+            qn_choice_redraw(weights, more, queue_count, missing, want) == 0) {
+            return QUERN_OK;
+        }
+    }
+}
+
+/* By queue, and within it in the order of taking: what redraws brought is moved to its queue. */
+static void order_runs(struct qn_taking *taking)
+{
+    struct qn_leased *ordered[QN_BATCH_MAX];
+    size_t at = 0;
+    for (size_t turn = 0; turn < taking->exchange->queue_count; turn++) {
+        for (size_t i = 0; taking->exchange->queues[turn].leased > 0 && i < taking->count; i++) {
+            if (taking->runs[i]->queue_index == turn) {
+                ordered[at++] = taking->runs[i];
+            }
+        }
+    }
+    QN_ASSERT(at == taking->count);
+    memcpy(taking->runs, ordered, at * sizeof ordered[0]);
+}
+
+static quern_status find_worker(struct qn_conn *conn, const char *id, int64_t *ret_no,
+                                quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql_worker_no);
+    qn_query_text(&query, id);
+    *ret_no = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    return qn_query_finish(&query, err);
+}
+
+/* The run of a braked queue is its probe from now on. */
+static quern_status note_probe(struct qn_taking *taking, const struct qn_leased *run,
+                               quern_error *err)
+{
+    struct qn_ledger_queue *queue = NULL;
+    quern_status status = qn_ledger_queue(taking->ledger, run->task.queue, &queue, err);
+    if (status == QUERN_OK) {
+        queue->brake.probe_token = run->token;
+        queue->brake_changed = true;
+    }
+    return status;
+}
+
+static quern_status mend(struct qn_taking *taking, const struct qn_leased *run, quern_error *err)
+{
+    if (run->retry_count <= run->task.retry_max) {
+        return QUERN_OK;
+    }
+    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_mend);
+    qn_query_int(&query, run->row);
+    return qn_query_run(&query, NULL, err);
+}
+
+static quern_status write_lease(struct qn_taking *taking, struct qn_leased *run, int64_t worker_no,
+                                quern_error *err)
+{
+    const struct qn_lease_terms *terms = taking->terms;
+    quern_status status = mend(taking, run, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    run->fence = run->token;
+    run->leased_at_boot_ms = terms->now_boot_ms;
+    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_write);
+    qn_query_int(&query, run->row);
+    qn_query_int(&query, (int64_t)run->token);
+    qn_query_int(&query, terms->now_boot_ms + taking->exchange->lease_ms);
+    qn_query_int(&query, worker_no);
+    qn_query_int(&query, run->started ? 1 : 0);
+    qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
+    status = qn_query_run(&query, NULL, err);
+    if (status == QUERN_OK && taking->turns[run->queue_index].probe) {
+        status = note_probe(taking, run, err);
+    }
+    return status;
+}
+
+static bool is_started(struct qn_taking *taking, const struct qn_leased *run)
+{
+    bool in_any_case = run->crash_count > 0 && !QN_BUG(CHARGE_NOT_MARKED);
+    if (in_any_case || taking->turns[run->queue_index].probe) {
+        return true;
+    }
+    bool started = taking->starts_left > 0;
+    taking->starts_left -= started ? 1 : 0;
+    return started;
+}
+
+static quern_status write_leases(struct qn_taking *taking, quern_error *err)
+{
+    struct qn_lease_terms *terms = taking->terms;
+    struct qn_conn *conn = taking->ledger->conn;
+    int64_t worker_no = 0;
+    quern_status status = find_worker(conn, taking->exchange->worker_id, &worker_no, err);
+    if (status == QUERN_OK) {
+        status = qn_sqlite_numbers(conn, taking->count, &terms->first_token, err);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < taking->count; i++) {
+        struct qn_leased *run = taking->runs[i];
+        run->token = (uint64_t)terms->first_token + i;
+        run->started = is_started(taking, run);
+        status = write_lease(taking, run, worker_no, err);
+    }
+    return status;
+}
+
+static quern_status pick_all(struct qn_taking *taking, uint32_t *ret_solo_turn, quern_error *err)
+{
+    const struct qn_exchange *exchange = taking->exchange;
+    bool usual = false;
+    quern_status status = qn_lease_solo(taking, ret_solo_turn, &usual, err);
+    if (status == QUERN_OK && usual && exchange->room > 0) {
+        status = exchange->strict ? take_strict(taking, err) : take_weighted(taking, err);
+    }
+    return status;
+}
+
+quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchange,
+                           struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
+                           quern_error *err)
+{
+    QN_ASSERT(exchange->room <= QN_BATCH_MAX);
+    QN_ASSERT(exchange->queue_count <= QN_QUEUES_MAX);
+    struct qn_taking taking = {.ledger = ledger,
+                               .exchange = exchange,
+                               .terms = terms,
+                               .runs = reply->runs,
+                               .starts_left = exchange->start_count_now,
+                               .isolation = exchange->isolation};
+    quern_status status = pick_all(&taking, &terms->solo_turn, err);
+    if (status == QUERN_OK && taking.count > 0) {
+        order_runs(&taking);
+        status = write_leases(&taking, err);
+    }
+    qn_lot_finish(&taking.lot);
+    if (status != QUERN_OK) {
+        for (size_t i = 0; i < taking.count; i++) {
+            qn_leased_free(taking.runs[i]);
+            taking.runs[i] = NULL;
+        }
+        return status;
+    }
+    reply->run_count = taking.count;
+    reply->more = taking.count < exchange->room && qn_taking_ends_early(&taking);
+    return QUERN_OK;
+}
+
+quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
+                            const struct qn_lease_terms *terms, size_t count,
+                            struct qn_exchange_reply *reply, quern_error *err)
+{
+    struct qn_ledger ledger;
+    struct qn_row rows[QN_BATCH_MAX];
+    qn_ledger_init(&ledger, conn, terms->now_wall_ms);
+    struct qn_taking taking = {.ledger = &ledger, .exchange = exchange};
+    quern_status status = QUERN_OK;
+    int64_t last_token = terms->first_token + (int64_t)count - 1;
+    for (size_t i = 0; status == QUERN_OK && count > 0 && i < exchange->queue_count; i++) {
+        struct qn_ledger_queue *queue = NULL;
+        size_t found = 0;
+        status = qn_ledger_queue(&ledger, exchange->queues[i].name, &queue, err);
+        if (status == QUERN_OK) {
+            status = qn_lease_read_rows(&taking, sql_lease_replay, i, queue, terms->first_token,
+                                        (size_t)last_token, rows, &found, err);
+        }
+        for (size_t r = 0; status == QUERN_OK && r < found; r++) {
+            if (taking.count == count) { /* two tasks with one token: damaged; see the doctor */
+                qn_leased_free(rows[r].run);
+                continue;
+            }
+            rows[r].run->fence = rows[r].run->token;
+            rows[r].run->leased_at_boot_ms = terms->now_boot_ms;
+            exchange->queues[i].leased++;
+            reply->runs[taking.count++] = rows[r].run;
+        }
+    }
+    qn_ledger_finish(&ledger);
+    qn_lot_finish(&taking.lot);
+    for (size_t i = 0; status != QUERN_OK && i < taking.count; i++) {
+        qn_leased_free(reply->runs[i]);
+        reply->runs[i] = NULL;
+    }
+    reply->run_count = status == QUERN_OK ? taking.count : 0;
+    return status;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* open.c - from a URL to a broker object on an SQLite file, and back.
+ *
+ * Opening goes from the outside in: the parameters of the URL, the place (file.c), the first bytes,
+ * the settings of the connection, the tables (schema.c); whatever refuses, nothing was changed.
+ * Closing syncs what was committed, removes the sockets of a waiter and closes the connections. In
+ * a fork of the process nothing of that may happen, since the file, its locks and the sockets
+ * belong to the parent: there the object is left alone. */
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/cond.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/open_sql.h"
+
+#define COMMAND_TIMEOUT_MS 10000
+
+static const struct qn_broker_ops ops = {
+    .scheme = "sqlite",
+    .exchanges_max = 1,
+    .close = qn_sqlite_close,
+    .enqueue = qn_sqlite_enqueue,
+    .enqueue_in = qn_sqlite_enqueue_in,
+    .exchange = qn_sqlite_exchange,
+    .extend = qn_sqlite_extend,
+    .write_result = qn_sqlite_write_result,
+    .write_progress = qn_sqlite_write_progress,
+    .forward = qn_sqlite_forward,
+    .recover = qn_sqlite_recover,
+    .prune = qn_sqlite_prune,
+    .arm = qn_sqlite_arm,
+    .wait = qn_sqlite_wait,
+    .interrupt = qn_sqlite_interrupt,
+    .is_gone = qn_sqlite_is_gone,
+    .wake = qn_sqlite_wake_all,
+    .announce = qn_sqlite_announce,
+    .withdraw = qn_sqlite_withdraw,
+    .drained = qn_sqlite_drained,
+    .queues = qn_sqlite_queues,
+    .tasks = qn_sqlite_tasks,
+    .workers = qn_sqlite_workers,
+    .history = qn_sqlite_history,
+    .facts = qn_sqlite_facts,
+    .act = qn_sqlite_act,
+    .act_all = qn_sqlite_act_all,
+    .pause = qn_sqlite_pause,
+    .remove_queue = qn_sqlite_remove_queue,
+    .check = qn_sqlite_check,
+};
+
+struct parameters {
+    bool full_sync;
+    bool unsafe_fs;
+    bool trust_owner;
+};
+
+static quern_status read_flag(const char *name, const char *value, bool *ret_flag, quern_error *err)
+{
+    if (strcmp(value, "1") != 0 && strcmp(value, "0") != 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "sqlite: parameter %s is 0 or 1, not \"%s\"",
+                            name, value);
+    }
+    *ret_flag = value[0] == '1';
+    return QUERN_OK;
+}
+
+static quern_status read_sync(const char *value, bool *ret_full, quern_error *err)
+{
+    if (strcmp(value, "normal") != 0 && strcmp(value, "full") != 0) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "sqlite: parameter sync is normal or full, not \"%s\"", value);
+    }
+    *ret_full = value[0] == 'f';
+    return QUERN_OK;
+}
+
+static quern_status read_parameters(const struct qn_url *url, struct parameters *ret_parameters,
+                                    quern_error *err)
+{
+    if (url->host[0] != '\0' || url->user[0] != '\0' || url->port[0] != '\0') {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "sqlite: an absolute path has three slashes: sqlite:///path/file.db");
+    }
+    if (url->path[0] == '\0') {
+        return qn_error_set(err, QUERN_E_INVALID, "sqlite: the URL names no file");
+    }
+    for (size_t i = 0; i < url->param_count; i++) {
+        const char *name = url->params[i].name;
+        const char *value = url->params[i].value;
+        quern_status status = QUERN_OK;
+        if (strcmp(name, "sync") == 0) {
+            status = read_sync(value, &ret_parameters->full_sync, err);
+        } else if (strcmp(name, "unsafe_fs") == 0) {
+            status = read_flag(name, value, &ret_parameters->unsafe_fs, err);
+        } else if (strcmp(name, "trust_owner") == 0) {
+            status = read_flag(name, value, &ret_parameters->trust_owner, err);
+        } else {
+            status = qn_error_set(err, QUERN_E_INVALID,
+                                  "sqlite: unknown parameter \"%s\"; there are sync, unsafe_fs, "
+                                  "trust_owner",
+                                  name);
+        }
+        if (status != QUERN_OK) {
+            return status;
+        }
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
+{
+    quern_status status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
+                                       self->base.command_timeout_ms, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = qn_conn_exec(&self->writer, sql_writer_settings, err);
+    if (status == QUERN_OK) {
+        status =
+            qn_conn_exec(&self->writer, self->full_sync ? sql_sync_full : sql_sync_normal, err);
+    }
+    if (status != QUERN_OK) {
+        qn_conn_close(&self->writer);
+        return status;
+    }
+    self->writer.patience_ms = &self->base.command_timeout_ms; /* it may change meanwhile */
+    self->writer.hurries = &self->base.hurries;
+    qn_sqlite_presence_forget_beside(self);
+    qn_syncer_watch(self);
+    return status;
+}
+
+quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err)
+{
+    quern_status status = qn_conn_open(&self->reader, self->path, SQLITE_OPEN_READWRITE,
+                                       self->base.command_timeout_ms, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = qn_conn_exec(&self->reader, sql_reader_settings, err);
+    if (status != QUERN_OK) {
+        qn_conn_close(&self->reader);
+        return status;
+    }
+    self->reader.hurries = &self->base.hurries;
+    return status;
+}
+
+static void init_parts(struct qn_sqlite *self)
+{
+    pthread_mutex_init(&self->gate.mutex, NULL);
+    qn_cond_init(&self->gate.freed);
+    pthread_mutex_init(&self->read_mutex, NULL);
+    pthread_mutex_init(&self->syncer.mutex, NULL);
+    qn_cond_init(&self->syncer.changed);
+    self->syncer.fd = -1;
+    pthread_mutex_init(&self->waiter.mutex, NULL);
+    self->waiter.epoll_fd = -1;
+    self->waiter.interrupt_fd = -1;
+    self->waiter.dir_fd = -1;
+    self->waiter.wake_fd = -1;
+    self->waiter.control_fd = -1;
+    self->waiter.lock_fd = -1;
+    pthread_mutex_init(&self->roster.mutex, NULL);
+    self->roster.dir_fd = -1;
+    self->roster.send_fd = -1;
+}
+
+/* The last step of closing, and of an opening that failed. */
+static void free_parts(struct qn_sqlite *self)
+{
+    qn_conn_close(&self->reader);
+    qn_conn_close(&self->writer);
+    if (self->waiter.interrupt_fd >= 0) {
+        (void)close(self->waiter.interrupt_fd);
+    }
+    pthread_mutex_destroy(&self->gate.mutex);
+    pthread_cond_destroy(&self->gate.freed);
+    pthread_mutex_destroy(&self->read_mutex);
+    qn_heard_finish(&self->heard);
+    pthread_mutex_destroy(&self->syncer.mutex);
+    pthread_cond_destroy(&self->syncer.changed);
+    pthread_mutex_destroy(&self->waiter.mutex);
+    pthread_mutex_destroy(&self->roster.mutex);
+    qn_free(self->path);
+    qn_free(self->wal_path);
+    qn_free(self->wake_path);
+    qn_free(self);
+}
+
+static char *join(const char *path, const char *suffix)
+{
+    size_t path_size = strlen(path);
+    size_t suffix_size = strlen(suffix) + 1;
+    char *joined = qn_alloc(path_size + suffix_size);
+    if (joined != NULL) {
+        memcpy(joined, path, path_size);
+        memcpy(joined + path_size, suffix, suffix_size);
+    }
+    return joined;
+}
+
+static quern_status open_file(struct qn_sqlite *self, const struct qn_url *url,
+                              const struct qn_broker_options *options, quern_error *err)
+{
+    struct parameters parameters = {0};
+    quern_status status = read_parameters(url, &parameters, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    self->full_sync = parameters.full_sync;
+    self->unsafe_fs = parameters.unsafe_fs;
+    self->trust_owner = parameters.trust_owner;
+    bool create = options->create || options->init;
+    status = qn_sqlite_file_prepare(self, url->path, create, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    self->wal_path = join(self->path, "-wal");
+    self->wake_path = join(self->path, "-quern");
+    if (self->wal_path == NULL || self->wake_path == NULL) {
+        return qn_error_nomem(err);
+    }
+    status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
+                          self->base.command_timeout_ms, err);
+    qn_conn_limit(&self->writer, QN_SQLITE_STEP_MS_MAX);
+    bool empty = false;
+    if (status == QUERN_OK) {
+        status = qn_sqlite_file_check(&self->writer, &empty, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_sqlite_schema_prepare(&self->writer, create, options->init,
+                                          qn_clock_wall_ms(self->base.clock), err);
+    }
+    if (status == QUERN_OK) {
+        qn_conn_close(&self->writer);
+        status = qn_sqlite_open_writer(self, err);
+    }
+    return status == QUERN_OK ? qn_sqlite_presence_note(self, err) : status;
+}
+
+quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_options *options,
+                            struct qn_broker **ret_broker, quern_error *err)
+{
+    struct qn_sqlite *self = qn_alloc_zero(1, sizeof *self);
+    if (self == NULL) {
+        return qn_error_nomem(err);
+    }
+    self->base.ops = &ops;
+    self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
+    self->base.command_timeout_ms =
+        options->command_timeout_ms > 0 ? options->command_timeout_ms : COMMAND_TIMEOUT_MS;
+    self->base.opener_pid = getpid();
+    init_parts(self);
+    quern_status status = open_file(self, url, options, err);
+    if (status == QUERN_OK) {
+        self->waiter.interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (self->waiter.interrupt_fd < 0) {
+            status =
+                qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: no descriptor left", self->path);
+        }
+    }
+    if (status != QUERN_OK) {
+        free_parts(self);
+        return status;
+    }
+    *ret_broker = &self->base;
+    return QUERN_OK;
+}
+
+void qn_sqlite_close(struct qn_broker *broker)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    if (getpid() != self->base.opener_pid) {
+        return;
+    }
+    qn_syncer_stop(self);
+    qn_sqlite_waiter_close(self);
+    qn_sqlite_roster_close(self);
+    free_parts(self);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* schema.c - brings the tables of a file to this version, or says why it will not.
+ *
+ * The version is a row of quern_meta. An empty file gets the tables; a file that has only tables
+ * of others is refused unless `quern db init` asks for ours beside them; a newer version is
+ * refused, and so are tables that quern did not make so (trust.c). Migrations run in one
+ * transaction, after a second look at the version inside it, so that two processes that open a new
+ * file together do it once. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "broker/owner.h"
+#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/open_sql.h"
+#include "broker/sqlite/store/schema_sql.h"
+
+/* migrations[n] leads from version n to n + 1. */
+static const char *const migrations[QN_SQLITE_SCHEMA_VERSION] = {sql_schema_1, sql_schema_2,
+                                                                 sql_schema_3};
+
+/* *ret_version is 0 when our tables are missing. */
+static quern_status read_version(struct qn_conn *conn, int64_t *ret_version, bool *ret_others,
+                                 quern_error *err)
+{
+    struct qn_query query = qn_query_start_once(conn, sql_tables);
+    bool ours = false;
+    if (qn_query_row(&query)) {
+        ours = sqlite3_column_int64(query.statement, 0) > 0;
+        *ret_others = sqlite3_column_int64(query.statement, 1) > 0;
+    }
+    quern_status status = qn_query_finish(&query, err);
+    *ret_version = 0;
+    if (status != QUERN_OK || !ours) {
+        return status;
+    }
+    query = qn_query_start_once(conn, sql_version);
+    bool found = qn_query_row(&query);
+    if (found) {
+        *ret_version = sqlite3_column_int64(query.statement, 0);
+    }
+    status = qn_query_finish(&query, err);
+    if (status == QUERN_OK && (!found || *ret_version < 1)) {
+        status = qn_error_set(err, QUERN_E_CORRUPT,
+                              "sqlite %s: quern_meta does not say its version", conn->path);
+    }
+    return status;
+}
+
+static quern_status check_version(struct qn_conn *conn, int64_t version, bool others, bool create,
+                                  bool init, quern_error *err)
+{
+    if (version > QN_SQLITE_SCHEMA_VERSION) {
+        return qn_error_set(err, QUERN_E_CORRUPT,
+                            "sqlite %s: made by a newer quern (schema %lld, this one knows %d); "
+                            "nothing was changed: use that version",
+                            conn->path, (long long)version, QN_SQLITE_SCHEMA_VERSION);
+    }
+    if (version == 0 && others && !init) {
+        return qn_error_set(err, QUERN_E_STATE,
+                            "sqlite %s: holds the tables of another program; to add quern's beside "
+                            "them: quern db init FILE",
+                            conn->path);
+    }
+    if (version == 0 && !create && !init) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "sqlite %s: an empty file, no queues in it",
+                            conn->path);
+    }
+    return version == 0 ? QUERN_OK : qn_sqlite_schema_trust(conn, version, err);
+}
+
+quern_status qn_sqlite_schema_make(struct qn_conn *conn, int64_t from, int64_t to, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (int64_t version = from; status == QUERN_OK && version < to; version++) {
+        status = qn_conn_exec(conn, migrations[version], err);
+    }
+    return status;
+}
+
+static quern_status migrate(struct qn_conn *conn, int64_t from, int64_t now_ms, quern_error *err)
+{
+    quern_status status = qn_sqlite_schema_make(conn, from, QN_SQLITE_SCHEMA_VERSION, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    char boot_id[QN_BOOT_ID_SIZE];
+    struct qn_query query = qn_query_start_once(conn, sql_set_version);
+    qn_query_int(&query, QN_SQLITE_SCHEMA_VERSION);
+    qn_query_int(&query, now_ms);
+    qn_query_text(&query, qn_owner_boot_id(boot_id) ? boot_id : "");
+    return qn_query_run(&query, NULL, err);
+}
+
+/* Two processes that both make the WAL of a new file are in each other's way, and SQLite then fails
+ * one of them at once, without the busy handler. */
+static quern_status set_wal(struct qn_conn *conn, quern_error *err)
+{
+    int64_t until_ns = qn_clock_mono_ns() + conn->busy_max_ms * INT64_C(1000000);
+    quern_status status = qn_conn_exec(conn, sql_set_wal, err);
+    while (status == QUERN_E_BUSY && qn_clock_mono_ns() < until_ns) {
+        qn_conn_give_way();
+        status = qn_conn_exec(conn, sql_set_wal, err);
+    }
+    return status;
+}
+
+quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool init, int64_t now_ms,
+                                      quern_error *err)
+{
+    int64_t version = 0;
+    bool others = false;
+    quern_status status = read_version(conn, &version, &others, err);
+    if (status == QUERN_OK) {
+        status = check_version(conn, version, others, create, init, err);
+    }
+    if (status == QUERN_OK) {
+        status = set_wal(conn, err);
+    }
+    if (status != QUERN_OK || version == QN_SQLITE_SCHEMA_VERSION) {
+        return status;
+    }
+    qn_conn_limit(conn, 0); /* a migration may rewrite every row */
+    status = qn_conn_exec(conn, "BEGIN IMMEDIATE", err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = read_version(conn, &version, &others, err);
+    if (status == QUERN_OK) {
+        status = check_version(conn, version, others, create, init, err);
+    }
+    if (status == QUERN_OK && version < QN_SQLITE_SCHEMA_VERSION) {
+        status = migrate(conn, version, now_ms, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_conn_exec(conn, "COMMIT", err);
+    }
+    if (status != QUERN_OK) {
+        (void)sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL); /* the first error is told */
+    }
+    return status;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/* trust.c - is the schema of a file the one that quern made?
+ *
+ * A file may come from anywhere, and others may write to it. A table of ours with another text
+ * could hold a CHECK that calls functions, a generated column, or simply lack what our statements
+ * rely on, so such a file is refused when it is opened. What the schema should be our own
+ * statements make in a database in memory (schema_made; of an older version, the migrations), and
+ * both are compared without comments, spaces and quotes. Objects of others are their own business,
+ * also triggers, views and indexes on our tables: triggers and views are switched off for our
+ * connections (conn.c), and `quern doctor` names them. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bug.h"
+#include "base/error.h"
+#include "base/memory/arena.h"
+#include "base/text/str.h"
+#include "broker/sqlite/doctor/doctor.h"
+#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/open_sql.h"
+#include "broker/sqlite/store/schema_sql.h"
+
+#define FOREIGN_TEXT_SIZE 400
+#define NAME_SHOWN_MAX 80
+
+struct object {
+    const char *type;
+    const char *name;
+    const char *table;
+    const char *text; /* as plain_text leaves it; "" for SQLite's own indexes */
+    bool unique;
+    struct object *next;
+};
+
+/* --- Reading ------------------------------------------------------------------------------- */
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) != 0 || c == '_' || (unsigned char)c >= 0x80;
+}
+
+/* Where the text goes on behind a comment at `at`; `at` itself: there is none. */
+static const char *skip_comment(const char *at)
+{
+    if (at[0] == '-' && at[1] == '-') {
+        return at + strcspn(at, "\n");
+    }
+    if (at[0] == '/' && at[1] == '*') {
+        const char *end = strstr(at + 2, "*/");
+        return end == NULL ? at + strlen(at) : end + 2;
+    }
+    return at;
+}
+
+/* The size of the quoted token at `at`, with its quotes; 0: it is none. */
+static size_t quoted_size(const char *at)
+{
+    if (*at != '\'' && *at != '"' && *at != '`' && *at != '[') {
+        return 0;
+    }
+    size_t size = 1;
+    while (at[size] != '\0' && at[size] != (*at == '[' ? ']' : *at)) {
+        size++;
+    }
+    return at[size] == '\0' ? size : size + 1;
+}
+
+/* A name in quotes that needs none: they are left out. */
+static bool is_plain_name(const char *token, size_t size)
+{
+    bool plain = *token != '\'' && size > 2;
+    for (size_t i = 1; plain && i + 1 < size; i++) {
+        plain = is_word(token[i]);
+    }
+    return plain;
+}
+
+/* A statement as it is written down plainly. */
+struct plain {
+    char *start;
+    char *out;
+    bool gap; /* something was left out before what comes next */
+};
+
+static void put(struct plain *plain, const char *token, size_t size)
+{
+    if (plain->gap && plain->out > plain->start && is_word(plain->out[-1]) && is_word(*token)) {
+        *plain->out++ = ' ';
+    }
+    memcpy(plain->out, token, size);
+    plain->out += size;
+    plain->gap = false;
+}
+
+/* The statement without comments, without quotes around plain names, and with a space only between
+ * two words. NULL: out of memory. */
+static const char *plain_text(struct qn_arena *arena, const char *sql)
+{
+    struct plain plain = {.start = qn_arena_alloc(arena, strlen(sql) + 1)};
+    if (plain.start == NULL) {
+        return NULL;
+    }
+    plain.out = plain.start;
+    while (*sql != '\0') {
+        const char *behind = skip_comment(sql);
+        size_t quoted = quoted_size(sql);
+        if (behind > sql || isspace((unsigned char)*sql)) {
+            sql = behind > sql ? behind : sql + 1;
+            plain.gap = true;
+        } else if (quoted > 0 && is_plain_name(sql, quoted)) {
+            plain.gap = true;
+            put(&plain, sql + 1, quoted - 2);
+            plain.gap = true;
+            sql += quoted;
+        } else {
+            size_t size = quoted > 0 ? quoted : 1;
+            put(&plain, sql, size);
+            sql += size;
+        }
+    }
+    *plain.out = '\0';
+    return plain.start;
+}
+
+static struct object *read_object(struct qn_arena *arena, const struct qn_query *query)
+{
+    struct object *object = qn_arena_alloc(arena, sizeof *object);
+    if (object == NULL) {
+        return NULL;
+    }
+    *object = (struct object){.type = qn_arena_strdup(arena, qn_query_column_text(query, 0)),
+                              .name = qn_arena_strdup(arena, qn_query_column_text(query, 1)),
+                              .table = qn_arena_strdup(arena, qn_query_column_text(query, 2)),
+                              .text = plain_text(arena, qn_query_column_text(query, 3))};
+    bool whole = object->type != NULL && object->name != NULL && object->table != NULL &&
+                 object->text != NULL;
+    object->unique = whole && qn_str_starts_with(object->text, "CREATE UNIQUE ");
+    return whole ? object : NULL;
+}
+
+/* All that is named or on something named quern_*, and views that read such a thing. */
+static quern_status read_objects(struct qn_conn *conn, struct qn_arena *arena,
+                                 struct object **ret_objects, quern_error *err)
+{
+    struct qn_query query = qn_query_start_once(conn, sql_our_objects);
+    struct object *first = NULL;
+    bool memory = true;
+    while (memory && qn_query_row(&query)) {
+        struct object *object = read_object(arena, &query);
+        memory = object != NULL;
+        if (memory) {
+            object->next = first;
+            first = object;
+        }
+    }
+    quern_status status = qn_query_finish(&query, err);
+    *ret_objects = first;
+    return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
+}
+
+/* Makes the tables of this version in memory. The caller closes the connection, also on failure. */
+static quern_status open_expected(struct qn_conn *conn, int64_t version, quern_error *err)
+{
+    quern_status status = qn_conn_open(
+        conn, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY, 0, err);
+    if (status != QUERN_OK || version != QN_SQLITE_SCHEMA_VERSION) {
+        return status == QUERN_OK ? qn_sqlite_schema_make(conn, 0, version, err) : status;
+    }
+    status = qn_conn_exec(conn, sql_schema_made, err);
+    return status == QUERN_OK ? qn_conn_exec(conn, sql_schema_made_rest, err) : status;
+}
+
+static const struct object *find_object(const struct object *objects, const struct object *wanted)
+{
+    while (objects != NULL &&
+           (strcmp(objects->name, wanted->name) != 0 || strcmp(objects->type, wanted->type) != 0)) {
+        objects = objects->next;
+    }
+    return objects;
+}
+
+/* --- Opening ------------------------------------------------------------------------------- */
+
+/* The first column that `conn` has in this table and `other` has not; "" if there is none. */
+static quern_status find_column(struct qn_conn *conn, struct qn_conn *other, const char *table,
+                                char out[NAME_SHOWN_MAX + 1], quern_error *err)
+{
+    struct qn_query mine = qn_query_start_once(conn, sql_columns);
+    qn_query_text(&mine, table);
+    out[0] = '\0';
+    quern_status status = QUERN_OK;
+    while (status == QUERN_OK && out[0] == '\0' && qn_query_row(&mine)) {
+        const char *name = qn_query_column_text(&mine, 0);
+        struct qn_query theirs = qn_query_start_once(other, sql_column);
+        qn_query_text(&theirs, table);
+        qn_query_text(&theirs, name);
+        if (!qn_query_row(&theirs)) {
+            (void)qn_utf8_sanitize(name, strlen(name), out, NAME_SHOWN_MAX + 1);
+        }
+        status = qn_query_finish(&theirs, err);
+    }
+    quern_status finished = qn_query_finish(&mine, status == QUERN_OK ? err : NULL);
+    return status == QUERN_OK ? finished : status;
+}
+
+static quern_status refuse_table(struct qn_conn *conn, struct qn_conn *expected, const char *table,
+                                 quern_error *err)
+{
+    char added[NAME_SHOWN_MAX + 1];
+    char lost[NAME_SHOWN_MAX + 1];
+    quern_status status = find_column(conn, expected, table, added, err);
+    if (status == QUERN_OK) {
+        status = find_column(expected, conn, table, lost, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    const char *column = added[0] != '\0' ? added : lost;
+    return qn_error_set(err, QUERN_E_CORRUPT,
+                        "sqlite %s: the table %s is not as quern made it%s%s%s; it was not used: "
+                        "undo that change, or restore a copy",
+                        conn->path, table, column[0] != '\0' ? ": the column " : "", column,
+                        added[0] != '\0'  ? " is not quern's"
+                        : lost[0] != '\0' ? " is missing"
+                                          : "");
+}
+
+static quern_status compare(struct qn_conn *conn, struct qn_conn *expected, struct qn_arena *arena,
+                            quern_error *err)
+{
+    struct object *objects = NULL;
+    struct object *wanted = NULL;
+    quern_status status = read_objects(conn, arena, &objects, err);
+    if (status == QUERN_OK) {
+        status = read_objects(expected, arena, &wanted, err);
+    }
+    for (; status == QUERN_OK && wanted != NULL; wanted = wanted->next) {
+        bool is_table = strcmp(wanted->type, "table") == 0;
+        const struct object *found = find_object(objects, wanted);
+        if (found == NULL && is_table) {
+            status = qn_error_set(err, QUERN_E_CORRUPT,
+                                  "sqlite %s: the table %s is missing; restore a copy", conn->path,
+                                  wanted->name);
+        } else if (found != NULL && strcmp(found->text, wanted->text) != 0) {
+            status = is_table
+                         ? refuse_table(conn, expected, wanted->name, err)
+                         : qn_error_set(err, QUERN_E_CORRUPT,
+                                        "sqlite %s: the %s %s is not as quern made it; it was not "
+                                        "used: undo that change, or restore a copy",
+                                        conn->path, wanted->type, wanted->name);
+        }
+    }
+    return status;
+}
+
+quern_status qn_sqlite_schema_trust(struct qn_conn *conn, int64_t version, quern_error *err)
+{
+    struct qn_arena arena = {0};
+    struct qn_conn expected = {0};
+    quern_status status = open_expected(&expected, version, err);
+    if (status == QUERN_OK && !QN_BUG(SCHEMA_TRUSTED)) {
+        status = compare(conn, &expected, &arena, err);
+    }
+    qn_conn_close(&expected);
+    qn_arena_finish(&arena);
+    return status;
+}
+
+/* --- The doctor ---------------------------------------------------------------------------- */
+
+static void tell(const struct qn_check *check, const char *invariant, enum qn_severity severity,
+                 const struct object *object, const char *words)
+{
+    char name[NAME_SHOWN_MAX + 1];
+    char table[NAME_SHOWN_MAX + 1];
+    char text[FOREIGN_TEXT_SIZE];
+    (void)qn_utf8_sanitize(object->name, strlen(object->name), name, sizeof name);
+    (void)qn_utf8_sanitize(object->table, strlen(object->table), table, sizeof table);
+    bool on_table = severity != QN_SEVERITY_VIOLATED && strcmp(name, table) != 0;
+    (void)snprintf(text, sizeof text, "the %s %s%s%s %s", object->type, name,
+                   on_table ? " on " : "", on_table ? table : "", words);
+    const quern_finding finding = {
+        .invariant = invariant, .queue = "", .id = "", .text = text, .severity = (int32_t)severity};
+    check->on_finding(&finding, check->user);
+}
+
+static void tell_foreign(const struct qn_check *check, const struct object *object)
+{
+    if (strcmp(object->type, "trigger") == 0) {
+        tell(check, "I9", QN_SEVERITY_WARNING, object,
+             "is not quern's: it runs when other programs write, not when quern does");
+    } else if (strcmp(object->type, "view") == 0) {
+        tell(check, "note", QN_SEVERITY_NOTE, object, "is not quern's; quern does not use it");
+    } else if (object->unique) {
+        tell(check, "I9", QN_SEVERITY_WARNING, object,
+             "is not quern's: it may refuse what quern writes");
+    } else if (strcmp(object->type, "index") == 0) {
+        tell(check, "note", QN_SEVERITY_NOTE, object, "is not quern's; it costs each write time");
+    } else {
+        tell(check, "I9", QN_SEVERITY_WARNING, object,
+             "is not quern's, and names with quern_ are kept for it");
+    }
+}
+
+quern_status qn_check_schema(struct qn_check *check, quern_error *err)
+{
+    struct qn_arena arena = {0};
+    struct qn_conn expected = {0};
+    struct qn_conn *conn = NULL;
+    struct object *objects = NULL;
+    struct object *wanted = NULL;
+    quern_status status = open_expected(&expected, QN_SQLITE_SCHEMA_VERSION, err);
+    if (status == QUERN_OK) {
+        status = read_objects(&expected, &arena, &wanted, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_sqlite_read_begin(check->self, &conn, err);
+    }
+    if (status == QUERN_OK) {
+        status = read_objects(conn, &arena, &objects, err);
+        qn_sqlite_read_end(check->self);
+    }
+    for (const struct object *at = wanted; status == QUERN_OK && at != NULL; at = at->next) {
+        const struct object *found = find_object(objects, at);
+        if (found == NULL) {
+            tell(check, "I9", QN_SEVERITY_VIOLATED, at, "is missing");
+        } else if (strcmp(found->text, at->text) != 0) { /* since the file was opened */
+            tell(check, "I9", QN_SEVERITY_VIOLATED, at, "is not as quern made it any more");
+        }
+    }
+    for (const struct object *at = objects; status == QUERN_OK && at != NULL; at = at->next) {
+        if (at->text[0] != '\0' && find_object(wanted, at) == NULL) {
+            tell_foreign(check, at);
+        }
+    }
+    qn_conn_close(&expected);
+    qn_arena_finish(&arena);
+    return status;
+}

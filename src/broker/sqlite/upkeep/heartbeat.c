@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* heartbeat.c - the worker's record, and whether its queues are drained.
+ *
+ * The first heartbeat inserts the record and makes the queues that do not exist yet, the following
+ * ones update it. A record that was removed (its worker seemed gone, but was only stopped) comes
+ * back with the next heartbeat, under a new number. */
+#include "broker/sqlite/run/solo.h"
+#include "broker/sqlite/upkeep/heartbeat_sql.h"
+
+static quern_status update(struct qn_conn *conn, const struct qn_announcement *announcement,
+                           int64_t now_ms, bool *ret_found, quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql_worker_update);
+    qn_query_text(&query, announcement->worker_id);
+    qn_query_text(&query, announcement->status);
+    qn_query_text(&query, announcement->queues);
+    qn_query_int(&query, announcement->concurrency);
+    qn_query_int(&query, announcement->strict ? 1 : 0);
+    qn_query_int(&query, now_ms);
+    int64_t changes = 0;
+    quern_status status = qn_query_run(&query, &changes, err);
+    *ret_found = changes > 0;
+    return status;
+}
+
+static quern_status insert(struct qn_conn *conn, const struct qn_announcement *announcement,
+                           int64_t now_ms, quern_error *err)
+{
+    int64_t no = 0;
+    quern_status status = qn_sqlite_numbers(conn, 1, &no, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_query query = qn_query_start(conn, sql_worker_insert);
+    qn_query_int(&query, no);
+    qn_query_text(&query, announcement->worker_id);
+    qn_query_text(&query, announcement->owner);
+    qn_query_text(&query, announcement->host);
+    qn_query_int(&query, announcement->pid);
+    qn_query_text(&query, announcement->status);
+    qn_query_text(&query, announcement->queues);
+    qn_query_int(&query, announcement->concurrency);
+    qn_query_int(&query, announcement->strict ? 1 : 0);
+    qn_query_int(&query, announcement->started_at_ms);
+    qn_query_int(&query, now_ms);
+    return qn_query_run(&query, NULL, err);
+}
+
+static quern_status make_queues(struct qn_conn *conn, const struct qn_announcement *announcement,
+                                quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < announcement->queue_count; i++) {
+        int64_t no = 0;
+        status = qn_sqlite_queue_no(conn, announcement->queue_turns[i].name, true, &no, err);
+    }
+    return status;
+}
+
+quern_status qn_sqlite_announce(struct qn_broker *broker,
+                                const struct qn_announcement *announcement, quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct qn_conn *conn = NULL;
+    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    int64_t now_ms = qn_clock_wall_ms(broker->clock);
+    bool found = false;
+    status = update(conn, announcement, now_ms, &found, err);
+    if (status == QUERN_OK && !found) {
+        status = insert(conn, announcement, now_ms, err);
+    }
+    if (status == QUERN_OK) {
+        status = make_queues(conn, announcement, err);
+    }
+    if (status != QUERN_OK) {
+        qn_sqlite_rollback(self);
+        return status;
+    }
+    return qn_sqlite_commit(self, err);
+}
+
+static quern_status run_for_worker(struct qn_conn *conn, const char *sql, const char *worker_id,
+                                   int64_t *ret_changes, quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql);
+    qn_query_text(&query, worker_id);
+    return qn_query_run(&query, ret_changes, err);
+}
+
+quern_status qn_sqlite_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct qn_conn *conn = NULL;
+    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    int64_t voided = 0;
+    status = run_for_worker(conn, sql_worker_void_leases, worker_id, &voided, err);
+    if (status == QUERN_OK) {
+        status = qn_solo_return(conn, worker_id, qn_clock_wall_ms(broker->clock), 0, err);
+    }
+    if (status == QUERN_OK) {
+        status = run_for_worker(conn, sql_worker_delete, worker_id, NULL, err);
+    }
+    if (status != QUERN_OK) {
+        qn_sqlite_rollback(self);
+        return status;
+    }
+    status = qn_sqlite_commit(self, err);
+    if (status == QUERN_OK && voided > 0) {
+        qn_sqlite_wake(self);
+    }
+    return status;
+}
+
+quern_status qn_sqlite_drained(struct qn_broker *broker, const char *const *queues,
+                               size_t queue_count, bool *ret_drained, quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct qn_conn *conn = NULL;
+    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    bool busy = false;
+    for (size_t i = 0; status == QUERN_OK && !busy && i < queue_count; i++) {
+        int64_t no = 0;
+        status = qn_sqlite_queue_no(conn, queues[i], false, &no, err);
+        if (status == QUERN_OK && no != 0) {
+            struct qn_query query = qn_query_start(conn, sql_queue_busy);
+            qn_query_int(&query, no);
+            busy = qn_query_row(&query) && sqlite3_column_int(query.statement, 0) != 0;
+            status = qn_query_finish(&query, err);
+        }
+    }
+    qn_sqlite_read_end(self);
+    if (status == QUERN_OK) {
+        *ret_drained = !busy;
+    }
+    return status;
+}

@@ -1,0 +1,27 @@
+-- heartbeat.sql - the worker's record, and what --drain asks.
+
+-- Whoever writes this is alive, whatever was noted of its death.
+-- name: worker_update
+UPDATE quern_worker SET status = ?2, queues = ?3, concurrency = ?4, strict = ?5,
+    heartbeat_at_ms = ?6, died_with = -1
+WHERE id = ?1;
+
+-- name: worker_insert
+INSERT INTO quern_worker (no, id, owner, host, pid, status, queues, concurrency, strict,
+    started_at_ms, heartbeat_at_ms)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11);
+
+-- What it still holds is free for recovery at once: it says that it is gone.
+-- name: worker_void_leases
+UPDATE quern_task SET lease_until = 1
+WHERE state = 1 AND worker = (SELECT no FROM quern_worker WHERE id = ?1);
+
+-- name: worker_delete
+DELETE FROM quern_worker WHERE id = ?1;
+
+-- The plus sign: see recover.sql.
+-- name: queue_busy
+SELECT EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0)
+    OR EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count > 0)
+    OR EXISTS (SELECT 1 FROM quern_task WHERE +queue = ?1 AND state = 1)
+    OR EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state IN (3, 4));

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* prune.c - removes what was kept long enough, a bounded number of rows at a time.
+ *
+ * Completed tasks past their retention; archived tasks that are too old or too many, which are
+ * counted as trimmed, since somebody may still have wanted them; locks, days, sessions and
+ * brakes past their time. A look on the reading connection comes first, so that usually nothing is
+ * locked. A task that goes frees its unique lock, if it still holds one.
+ *
+ * The archive is for people, who cannot mend what a wrong clock destroyed: for an hour after the
+ * wall clock jumped against the clock since boot, nothing is trimmed for its age. Retention, locks
+ * and days follow the wall clock as it is. */
+#include "base/bug.h"
+#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/upkeep/prune_sql.h"
+
+#define MS_PER_DAY (24 * 3600 * INT64_C(1000))
+#define SESSION_AGE_MS (600 * INT64_C(1000))
+
+#define CLOCK_JUMP_MS (3600 * INT64_C(1000)) /* less is a clock that was set right */
+#define CLOCK_TRUSTED_AFTER_MS (3600 * INT64_C(1000))
+#define NEVER_MS (-1) /* nothing was archived by then */
+
+struct pruning {
+    struct qn_conn *conn;
+    int64_t now_ms;
+    int64_t archived_until_ms; /* what was archived by then is too old */
+    size_t limit;
+    size_t removed;
+};
+
+/* With the reading connection locked. */
+static bool trusts_clock(struct qn_sqlite *self, int64_t now_ms)
+{
+    int64_t boot_ms = qn_clock_boot_ms(self->base.clock);
+    int64_t change_ms = now_ms - boot_ms - self->clock_offset_ms;
+    bool jumped = self->clock_seen && (change_ms > CLOCK_JUMP_MS || change_ms < -CLOCK_JUMP_MS);
+    if (jumped) {
+        self->clock_jumped_at_ms = boot_ms;
+    }
+    if (jumped || !self->clock_seen) {
+        self->clock_offset_ms = now_ms - boot_ms;
+        self->clock_seen = true;
+    }
+    return self->clock_jumped_at_ms == 0 ||
+           boot_ms - self->clock_jumped_at_ms >= CLOCK_TRUSTED_AFTER_MS;
+}
+
+static int64_t left(const struct pruning *pruning)
+{
+    return (int64_t)(pruning->limit - pruning->removed);
+}
+
+static quern_status ask(struct qn_query *query, bool *ret_yes, quern_error *err)
+{
+    *ret_yes = qn_query_row(query) && sqlite3_column_int64(query->statement, 0) != 0;
+    return qn_query_finish(query, err);
+}
+
+/* Is there anything to remove? */
+static quern_status peek(struct pruning *pruning, const char *const *queues, size_t queue_count,
+                         bool *ret_work, quern_error *err)
+{
+    struct qn_query query = qn_query_start(pruning->conn, sql_prune_peek_rest);
+    qn_query_int(&query, pruning->now_ms);
+    qn_query_int(&query, pruning->now_ms / MS_PER_DAY - QN_HISTORY_DAYS);
+    qn_query_int(&query, pruning->now_ms - SESSION_AGE_MS);
+    qn_query_int(&query, pruning->now_ms - QN_CHARGE_WINDOW_MS);
+    quern_status status = ask(&query, ret_work, err);
+    for (size_t i = 0; status == QUERN_OK && !*ret_work && i < queue_count; i++) {
+        int64_t no = 0;
+        status = qn_sqlite_queue_no(pruning->conn, queues[i], false, &no, err);
+        if (status == QUERN_OK && no != 0) {
+            query = qn_query_start(pruning->conn, sql_prune_peek_queue);
+            qn_query_int(&query, no);
+            qn_query_int(&query, pruning->now_ms);
+            qn_query_int(&query, pruning->archived_until_ms);
+            qn_query_int(&query, QN_ARCHIVE_SIZE_MAX);
+            status = ask(&query, ret_work, err);
+        }
+    }
+    return status;
+}
+
+/* Runs one of the two statements that delete tasks; the locks of the deleted are freed. */
+static quern_status remove_tasks(struct pruning *pruning, const char *sql, int64_t queue_no,
+                                 int64_t until_ms, int64_t limit, int64_t *ret_count,
+                                 quern_error *err)
+{
+    int64_t count = 0;
+    quern_status lock_status = QUERN_OK;
+    struct qn_query query = qn_query_start(pruning->conn, sql);
+    qn_query_int(&query, queue_no);
+    qn_query_int(&query, until_ms);
+    qn_query_int(&query, limit);
+    while (lock_status == QUERN_OK && qn_query_row(&query)) {
+        count++;
+        lock_status = qn_sqlite_lock_free(pruning->conn,
+                                          (const char *)sqlite3_column_text(query.statement, 0),
+                                          queue_no, qn_query_column_text(&query, 1), err);
+    }
+    quern_status status = qn_query_finish(&query, lock_status == QUERN_OK ? err : NULL);
+    pruning->removed += (size_t)count;
+    *ret_count = count;
+    return lock_status != QUERN_OK ? lock_status : status;
+}
+
+static quern_status count_surplus(struct pruning *pruning, int64_t queue_no, int64_t limit,
+                                  int64_t *ret_surplus, quern_error *err)
+{
+    struct qn_query query = qn_query_start(pruning->conn, sql_prune_surplus);
+    qn_query_int(&query, queue_no);
+    qn_query_int(&query, QN_ARCHIVE_SIZE_MAX);
+    qn_query_int(&query, limit);
+    *ret_surplus = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    return qn_query_finish(&query, err);
+}
+
+static quern_status trim_archive(struct pruning *pruning, int64_t queue_no, quern_error *err)
+{
+    int64_t old = 0;
+    int64_t surplus = 0;
+    int64_t limit = QN_BUG(TRIM_UNBOUNDED) ? INT64_MAX / 2 : left(pruning);
+    quern_status status = remove_tasks(pruning, sql_prune_old_archived, queue_no,
+                                       pruning->archived_until_ms, limit, &old, err);
+    if (status == QUERN_OK) {
+        status = count_surplus(pruning, queue_no, limit - old, &surplus, err);
+    }
+    if (status == QUERN_OK && surplus > 0) {
+        status = remove_tasks(pruning, sql_prune_old_archived, queue_no, INT64_MAX, surplus,
+                              &surplus, err);
+    }
+    if (status == QUERN_OK && old + surplus > 0) {
+        struct qn_query query = qn_query_start(pruning->conn, sql_prune_trimmed);
+        qn_query_int(&query, queue_no);
+        qn_query_int(&query, old + surplus);
+        status = qn_query_run(&query, NULL, err);
+    }
+    return status;
+}
+
+static quern_status prune_queue(struct pruning *pruning, const char *queue, quern_error *err)
+{
+    int64_t no = 0;
+    int64_t count = 0;
+    quern_status status = qn_sqlite_queue_no(pruning->conn, queue, false, &no, err);
+    if (status != QUERN_OK || no == 0 || left(pruning) <= 0) {
+        return status;
+    }
+    status =
+        remove_tasks(pruning, sql_prune_completed, no, pruning->now_ms, left(pruning), &count, err);
+    if (status == QUERN_OK && left(pruning) > 0) {
+        status = trim_archive(pruning, no, err);
+    }
+    return status;
+}
+
+static quern_status remove_rest(struct pruning *pruning, const char *sql, int64_t before,
+                                quern_error *err)
+{
+    if (left(pruning) <= 0) {
+        return QUERN_OK;
+    }
+    int64_t count = 0;
+    struct qn_query query = qn_query_start(pruning->conn, sql);
+    qn_query_int(&query, before);
+    qn_query_int(&query, left(pruning));
+    quern_status status = qn_query_run(&query, &count, err);
+    if (status == QUERN_OK) {
+        pruning->removed += (size_t)count;
+    }
+    return status;
+}
+
+static quern_status prune_all(struct pruning *pruning, const char *const *queues,
+                              size_t queue_count, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
+        status = prune_queue(pruning, queues[i], err);
+    }
+    if (status == QUERN_OK) {
+        status = remove_rest(pruning, sql_prune_locks, pruning->now_ms, err);
+    }
+    if (status == QUERN_OK) {
+        status = remove_rest(pruning, sql_prune_days,
+                             pruning->now_ms / MS_PER_DAY - QN_HISTORY_DAYS, err);
+    }
+    if (status == QUERN_OK) {
+        status = remove_rest(pruning, sql_prune_sessions, pruning->now_ms - SESSION_AGE_MS, err);
+    }
+    if (status == QUERN_OK) {
+        status = remove_rest(pruning, sql_prune_hosts, pruning->now_ms - QN_CHARGE_WINDOW_MS, err);
+    }
+    return status;
+}
+
+quern_status qn_sqlite_prune(struct qn_broker *broker, const char *const *queues,
+                             size_t queue_count, size_t limit, size_t *ret_removed,
+                             quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct pruning pruning = {.now_ms = qn_clock_wall_ms(broker->clock), .limit = limit};
+    bool work = false;
+    quern_status status = qn_sqlite_read_begin(self, &pruning.conn, err);
+    if (status == QUERN_OK) {
+        pruning.archived_until_ms =
+            trusts_clock(self, pruning.now_ms) ? pruning.now_ms - QN_ARCHIVE_AGE_MS : NEVER_MS;
+        status = peek(&pruning, queues, queue_count, &work, err);
+        qn_sqlite_read_end(self);
+    }
+    if (status == QUERN_OK && work) {
+        status = qn_sqlite_begin(self, false, &pruning.conn, err);
+        if (status == QUERN_OK) {
+            status = prune_all(&pruning, queues, queue_count, err);
+            if (status == QUERN_OK) {
+                status = qn_sqlite_commit(self, err);
+            } else {
+                qn_sqlite_rollback(self);
+            }
+        }
+    }
+    if (status == QUERN_OK) {
+        *ret_removed = pruning.removed;
+    }
+    return status;
+}

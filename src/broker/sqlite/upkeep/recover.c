@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+/* recover.c - returns the tasks of workers that are gone.
+ *
+ * A look on the reading connection comes first: which workers are dead (their process is gone, see
+ * owner.h), is any lease expired? Usually nothing is found, and nothing is locked. Then, in one
+ * transaction, up to `limit` leases are ended: of dead workers at once, of all others when their
+ * lease is over. What had started is charged with the death of its worker (worker_death.c), unless
+ * nobody is to blame: the worker was leaving, or it is alive, and only its lease is over.
+ *
+ * Where somebody has kept the lock for long, nobody could prolong a lease: then only those of dead
+ * workers end, for a moment (note_wait in transaction.c).
+ *
+ * Leases are on the clock of this boot. After a reboot the first call finds another boot id in
+ * quern_meta and voids all that workers of this boot do not hold; nobody is charged with that.
+ * Where several hosts share the file, see judge.c. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bug.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/memory/arena.h"
+#include "broker/owner.h"
+#include "broker/sqlite/run/brake.h"
+#include "broker/sqlite/run/deaths.h"
+#include "broker/sqlite/run/solo.h"
+#include "broker/sqlite/upkeep/judge.h"
+#include "broker/sqlite/upkeep/recover_sql.h"
+#include "broker/sqlite/upkeep/redate_sql.h"
+#include "broker/sqlite/upkeep/worker_death.h"
+
+#define LEASE_VOID 1 /* quern_task.lease_until */
+
+struct lease {
+    int64_t seq;
+    uint64_t token;
+    const char *id; /* in the arena */
+    bool started;
+    int64_t worker;
+    int64_t lease_until;
+    int64_t started_at_ms;
+};
+
+struct recovering {
+    struct qn_sqlite *self;
+    struct qn_conn *conn;
+    struct qn_ledger ledger;
+    struct qn_arena arena; /* ids and hosts */
+    struct qn_judging judging;
+    bool new_boot;
+    char boot_id[QN_BOOT_ID_SIZE];
+    int64_t now_boot_ms;
+    struct qn_recovery *report; /* room for `limit`; told after the commit */
+    struct lease *leases;       /* the same; read before they are ended */
+    size_t limit;
+    size_t count;
+};
+
+static quern_status read_boot(struct recovering *recovering, bool *ret_unset, quern_error *err)
+{
+    *ret_unset = false;
+    if (recovering->self->unsafe_fs || !qn_owner_boot_id(recovering->boot_id)) {
+        return QUERN_OK;
+    }
+    struct qn_query query = qn_query_start(recovering->conn, sql_recover_boot);
+    if (qn_query_row(&query)) {
+        const char *stored = qn_query_column_text(&query, 0);
+        *ret_unset = stored[0] == '\0';
+        recovering->new_boot = strcmp(stored, recovering->boot_id) != 0;
+    }
+    return qn_query_finish(&query, err);
+}
+
+static quern_status any_expired(struct recovering *recovering, bool *ret_any, quern_error *err)
+{
+    struct qn_query query = qn_query_start(recovering->conn, sql_recover_peek);
+    qn_query_int(&query, recovering->now_boot_ms);
+    *ret_any = qn_query_row(&query);
+    return qn_query_finish(&query, err);
+}
+
+/* Is there anything to do? */
+static quern_status peek(struct recovering *recovering, bool *ret_work, quern_error *err)
+{
+    bool unset = false;
+    bool expired = false;
+    quern_status status = qn_sqlite_read_begin(recovering->self, &recovering->conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    recovering->judging.conn = recovering->conn;
+    status = qn_judge_workers(&recovering->judging, err);
+    if (status == QUERN_OK) {
+        status = read_boot(recovering, &unset, err);
+    }
+    if (status == QUERN_OK) {
+        status = any_expired(recovering, &expired, err);
+    }
+    qn_sqlite_read_end(recovering->self);
+    bool work = expired || recovering->new_boot;
+    for (size_t i = 0; i < recovering->judging.count; i++) {
+        enum qn_fate fate = recovering->judging.workers[i].fate;
+        work = work || fate == QN_FATE_GONE || fate == QN_FATE_SILENT;
+    }
+    *ret_work = work;
+    return status;
+}
+
+static quern_status enter_boot(struct recovering *recovering, quern_error *err)
+{
+    bool unset = false;
+    quern_status status = read_boot(recovering, &unset, err); /* another process may have done it */
+    if (status != QUERN_OK || !recovering->new_boot) {
+        return status;
+    }
+    struct qn_query query = qn_query_start(recovering->conn, sql_recover_set_boot);
+    qn_query_text(&query, recovering->boot_id);
+    status = qn_query_run(&query, NULL, err);
+    if (status == QUERN_OK) {
+        query = qn_query_start(recovering->conn, sql_redate_forget);
+        status = qn_query_run(&query, NULL, err);
+    }
+    if (status == QUERN_OK && !unset) {
+        query = qn_query_start(recovering->conn, sql_recover_void);
+        qn_query_text(&query, recovering->boot_id);
+        status = qn_query_run(&query, NULL, err);
+    }
+    return status;
+}
+
+static size_t left(const struct recovering *recovering)
+{
+    return recovering->limit - recovering->count;
+}
+
+/* Reads all rows of a statement that has LIMIT left(recovering). */
+static quern_status read_leases(struct recovering *recovering, struct qn_query *query,
+                                size_t *ret_count, quern_error *err)
+{
+    size_t count = 0;
+    bool memory = true;
+    while (memory && qn_query_row(query)) {
+        QN_ASSERT(count < left(recovering));
+        struct lease *lease = &recovering->leases[count++];
+        *lease = (struct lease){
+            .seq = sqlite3_column_int64(query->statement, 0),
+            .token = (uint64_t)sqlite3_column_int64(query->statement, 1),
+            .id = qn_arena_strdup(&recovering->arena, qn_query_column_text(query, 2)),
+            .started = sqlite3_column_int(query->statement, 3) != 0,
+            .worker = sqlite3_column_int64(query->statement, 4),
+            .lease_until = sqlite3_column_int64(query->statement, 5),
+            .started_at_ms = qn_query_column_sane(query, 6)};
+        memory = lease->id != NULL;
+    }
+    *ret_count = count;
+    quern_status status = qn_query_finish(query, err);
+    return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
+}
+
+/* What is known of the moment and the company in which the run died. */
+static quern_status describe_death(struct recovering *recovering,
+                                   const struct qn_ledger_queue *queue, struct qn_judged *worker,
+                                   struct qn_end *end, quern_error *err)
+{
+    struct qn_brake brake = {0};
+    quern_status status = qn_worker_death_note(&recovering->ledger, &worker->death, err);
+    if (status == QUERN_OK && end->started) {
+        status = qn_brake_read(recovering->conn, queue->no, worker->death.host, &brake, err);
+    }
+    end->is_death = true;
+    end->is_lone = worker->death.is_lone;
+    end->seen_at_ms = worker->heartbeat_at_ms;
+    end->ok_at_ms = brake.ok_at_ms;
+    return status;
+}
+
+/* worker: who has died; NULL: nobody. */
+static quern_status end_lease(struct recovering *recovering, struct qn_ledger_queue *queue,
+                              const struct lease *lease, quern_cause cause,
+                              struct qn_judged *worker, quern_error *err)
+{
+    struct qn_end end = {.seq = lease->seq,
+                         .token = lease->token,
+                         .started = lease->started,
+                         .started_at_ms = lease->started_at_ms,
+                         .cause = cause};
+    struct qn_ended ended = {0};
+    bool is_charged = worker != NULL && !qn_judge_excuses(&recovering->judging, worker);
+    quern_status status =
+        is_charged ? describe_death(recovering, queue, worker, &end, err) : QUERN_OK;
+    if (status == QUERN_OK) {
+        status = qn_deaths_end(&recovering->ledger, queue, &end, &ended, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    recovering->report[recovering->count++] = (struct qn_recovery){.queue = queue->name,
+                                                                   .id = lease->id,
+                                                                   .cause = cause,
+                                                                   .charged = ended.charged,
+                                                                   .archived = ended.archived};
+    return QUERN_OK;
+}
+
+/* The leases of one dead worker in one queue. */
+static quern_status end_worker(struct recovering *recovering, struct qn_ledger_queue *queue,
+                               struct qn_judged *worker, quern_error *err)
+{
+    size_t count = 0;
+    struct qn_query query = qn_query_start(recovering->conn, sql_recover_of_worker);
+    qn_query_int(&query, queue->no);
+    qn_query_int(&query, worker->death.no);
+    qn_query_int(&query, (int64_t)left(recovering));
+    quern_status status = read_leases(recovering, &query, &count, err);
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        status = end_lease(recovering, queue, &recovering->leases[i], QUERN_CAUSE_WORKER_DIED,
+                           worker, err);
+    }
+    return status;
+}
+
+static struct qn_judged *find_worker(const struct recovering *recovering, int64_t no)
+{
+    for (size_t i = 0; i < recovering->judging.count; i++) {
+        if (recovering->judging.workers[i].death.no == no) {
+            return &recovering->judging.workers[i];
+        }
+    }
+    return NULL;
+}
+
+/* A lease is void after a reboot, or when its worker has withdrawn. Whoever is silent when one of
+ * his leases is over is dead. */
+static quern_status end_if_ours(struct recovering *recovering, struct qn_ledger_queue *queue,
+                                const struct lease *lease, quern_error *err)
+{
+    struct qn_judged *worker = find_worker(recovering, lease->worker);
+    if (worker != NULL && worker->fate == QN_FATE_FOREIGN) {
+        return QUERN_OK;
+    }
+    bool is_void = lease->lease_until == LEASE_VOID;
+    bool died = worker != NULL && !is_void && (!worker->lives || QN_BUG(LIVING_OWNER_CHARGED));
+    quern_cause cause = is_void || died ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
+    return end_lease(recovering, queue, lease, cause, died ? worker : NULL, err);
+}
+
+/* The leases of a queue that are over, whoever held them; foreign ones are paged past. */
+static quern_status end_expired(struct recovering *recovering, struct qn_ledger_queue *queue,
+                                quern_error *err)
+{
+    struct lease last = {0};
+    quern_status status = QUERN_OK;
+    size_t count = 1;
+    while (status == QUERN_OK && count > 0 && left(recovering) > 0) {
+        struct qn_query query = qn_query_start(recovering->conn, sql_recover_expired);
+        qn_query_int(&query, queue->no);
+        qn_query_int(&query, recovering->now_boot_ms);
+        qn_query_int(&query, last.lease_until);
+        qn_query_int(&query, last.worker);
+        qn_query_int(&query, last.seq);
+        qn_query_int(&query, (int64_t)left(recovering));
+        status = read_leases(recovering, &query, &count, err);
+        for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+            last = recovering->leases[i];
+            status = end_if_ours(recovering, queue, &last, err);
+        }
+    }
+    return status;
+}
+
+/* The record goes when nothing is left that belongs to it. */
+static quern_status remove_worker(struct recovering *recovering, const struct qn_judged *worker,
+                                  quern_error *err)
+{
+    quern_status status = qn_solo_return(recovering->conn, worker->id, recovering->ledger.now_ms,
+                                         QN_SOLO_DEATH_MS, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_query query = qn_query_start(recovering->conn, sql_recover_remove_worker);
+    qn_query_int(&query, worker->death.no);
+    return qn_query_run(&query, NULL, err);
+}
+
+static quern_status end_dead_workers(struct recovering *recovering, const char *const *queues,
+                                     size_t queue_count, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t w = 0; status == QUERN_OK && w < recovering->judging.count && left(recovering) > 0;
+         w++) {
+        struct qn_judged *worker = &recovering->judging.workers[w];
+        for (size_t i = 0; status == QUERN_OK && worker->fate == QN_FATE_GONE && i < queue_count;
+             i++) {
+            struct qn_ledger_queue *queue = NULL;
+            status = qn_ledger_queue(&recovering->ledger, queues[i], &queue, err);
+            if (status == QUERN_OK) {
+                status = end_worker(recovering, queue, worker, err);
+            }
+        }
+        if (status == QUERN_OK &&
+            (worker->fate == QN_FATE_GONE || worker->fate == QN_FATE_SILENT)) {
+            status = remove_worker(recovering, worker, err);
+        }
+    }
+    return status;
+}
+
+static quern_status end_leases(struct recovering *recovering, const char *const *queues,
+                               size_t queue_count, quern_error *err)
+{
+    quern_status status = enter_boot(recovering, err);
+    if (status == QUERN_OK) {
+        status = end_dead_workers(recovering, queues, queue_count, err);
+    }
+    bool rests = qn_clock_mono_ns() < atomic_load(&recovering->self->rest_until_mono_ns);
+    for (size_t i = 0; status == QUERN_OK && i < queue_count && !rests; i++) {
+        struct qn_ledger_queue *queue = NULL;
+        status = qn_ledger_queue(&recovering->ledger, queues[i], &queue, err);
+        if (status == QUERN_OK) {
+            status = end_expired(recovering, queue, err);
+        }
+    }
+    if (status == QUERN_OK) {
+        status = qn_ledger_write(&recovering->ledger, err);
+    }
+    return status;
+}
+
+static quern_status run(struct recovering *recovering, const char *const *queues,
+                        size_t queue_count, quern_error *err)
+{
+    recovering->report = qn_alloc_zero(recovering->limit, sizeof recovering->report[0]);
+    recovering->leases = qn_alloc_zero(recovering->limit, sizeof recovering->leases[0]);
+    if (recovering->report == NULL || recovering->leases == NULL) {
+        return qn_error_nomem(err); /* qn_sqlite_recover frees the other */
+    }
+    quern_status status = qn_sqlite_begin(recovering->self, false, &recovering->conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    recovering->ledger.conn = recovering->conn;
+    status = end_leases(recovering, queues, queue_count, err);
+    if (status != QUERN_OK) {
+        qn_sqlite_rollback(recovering->self);
+        return status;
+    }
+    return qn_sqlite_commit(recovering->self, err);
+}
+
+quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queues,
+                               size_t queue_count, size_t limit,
+                               void (*on_recovery)(const struct qn_recovery *recovery, void *user),
+                               void *user, size_t *ret_recovered, quern_error *err)
+{
+    struct recovering recovering = {.self = qn_sqlite_of(broker), .limit = limit};
+    int64_t now_ms = 0;
+    qn_clock_both_ms(broker->clock, &now_ms, &recovering.now_boot_ms);
+    recovering.judging = (struct qn_judging){.self = recovering.self,
+                                             .arena = &recovering.arena,
+                                             .now_ms = now_ms,
+                                             .now_boot_ms = recovering.now_boot_ms};
+    qn_ledger_init(&recovering.ledger, NULL, now_ms);
+    recovering.ledger.shift_ms =
+        qn_sqlite_shift_of(recovering.self, now_ms, recovering.now_boot_ms);
+    bool work = false;
+    bool more = false; /* the next call puts them right */
+    quern_status status = qn_sqlite_redate(recovering.self, &more, err);
+    if (status == QUERN_OK) {
+        status = peek(&recovering, &work, err);
+    }
+    if (status == QUERN_OK && work && limit > 0) {
+        status = run(&recovering, queues, queue_count, err);
+    }
+    if (status == QUERN_OK) {
+        if (recovering.ledger.wake) {
+            qn_sqlite_wake(recovering.self);
+        }
+        for (size_t i = 0; on_recovery != NULL && i < recovering.count; i++) {
+            on_recovery(&recovering.report[i], user);
+        }
+        *ret_recovered = recovering.count;
+    }
+    qn_free(recovering.report);
+    qn_free(recovering.leases);
+    qn_free(recovering.judging.workers);
+    qn_arena_finish(&recovering.arena);
+    qn_ledger_finish(&recovering.ledger);
+    return status;
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: MIT */
+/* wait.c - sleeping until there is work, a cancellation or an interruption.
+ *
+ * The first arm or wait makes a lock file (held with flock for life, so that senders can tell the
+ * dead) and two sockets: one for wake-ups, one for cancellations. All waiting is one epoll. The
+ * wake-up socket is in it as one-shot: armed for one event, then silent until the next arm, so a
+ * busy worker is not disturbed and senders soon find its socket full. Arm empties the socket first
+ * and looks into the tables afterwards, so nothing falls between.
+ *
+ * Safety net: a sleeper also compares data_version each second, which any commit of others changes;
+ * so tasks of a transaction that woke nobody are found. It also looks whether its sockets are still
+ * there, and makes new ones if not. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/wake/wait_sql.h"
+
+#define NS_PER_MS 1000000
+/* What an epoll event says, in its data. */
+enum source { FROM_INTERRUPT, FROM_WAKE, FROM_CONTROL };
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+}
+
+static void remove_name(struct qn_waiter *waiter, const char *kind)
+{
+    char name[QN_WAITER_ID_SIZE + 8];
+    (void)snprintf(name, sizeof name, "%s.%s", waiter->id, kind);
+    (void)unlinkat(waiter->dir_fd, name, 0);
+}
+
+static void close_waiter(struct qn_waiter *waiter)
+{
+    if (waiter->dir_fd >= 0 && waiter->lock_fd >= 0) {
+        remove_name(waiter, "w");
+        remove_name(waiter, "c");
+        remove_name(waiter, "lock");
+    }
+    close_fd(&waiter->wake_fd);
+    close_fd(&waiter->control_fd);
+    close_fd(&waiter->lock_fd);
+    close_fd(&waiter->epoll_fd);
+    close_fd(&waiter->dir_fd);
+    waiter->ready = false;
+    waiter->deaf = false;
+}
+
+void qn_sqlite_waiter_close(struct qn_sqlite *self)
+{
+    close_waiter(&self->waiter);
+}
+
+/* Root makes things for the owner of the file, who must be able to use and remove them. */
+static bool give_to_owner(const struct qn_sqlite *self, int dir_fd, const char *name)
+{
+    uid_t owner = qn_sqlite_place_owner(self);
+    return geteuid() != 0 || owner == 0 ||
+           fchownat(dir_fd, name, owner, (gid_t)-1, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static bool open_directory(struct qn_sqlite *self)
+{
+    bool made = mkdir(self->wake_path, 0700) == 0;
+    if (!made && errno != EEXIST) {
+        return false;
+    }
+    if (made && (chmod(self->wake_path, 0700) != 0 || /* whatever the umask */
+                 !give_to_owner(self, AT_FDCWD, self->wake_path))) {
+        return false;
+    }
+    struct stat info;
+    self->waiter.dir_fd = open(self->wake_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (self->waiter.dir_fd < 0 || fstat(self->waiter.dir_fd, &info) != 0) {
+        return false;
+    }
+    if (!qn_sqlite_place_trusts(self, &info)) {
+        errno = EPERM;
+        return false;
+    }
+    return true;
+}
+
+/* Locked before there are sockets, so that no sender takes them for those of a dead process. */
+static bool make_lock(struct qn_waiter *waiter)
+{
+    char name[QN_WAITER_ID_SIZE + 8];
+    struct qn_random random;
+    qn_random_init(&random);
+    (void)snprintf(waiter->id, sizeof waiter->id, "%016" PRIx64 "%016" PRIx64,
+                   qn_random_next(&random), qn_random_next(&random));
+    (void)snprintf(name, sizeof name, "%s.lock", waiter->id);
+    waiter->lock_fd =
+        openat(waiter->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return waiter->lock_fd >= 0 && fchmod(waiter->lock_fd, 0600) == 0 &&
+           flock(waiter->lock_fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+/* Only we, and the owner of the file, may send to it, whatever the umask. */
+static bool make_private(const struct qn_sqlite *self, const char *kind)
+{
+    char name[QN_WAITER_ID_SIZE + 8];
+    (void)snprintf(name, sizeof name, "%s.%s", self->waiter.id, kind);
+    return fchmodat(self->waiter.dir_fd, name, 0600, 0) == 0 &&
+           give_to_owner(self, self->waiter.dir_fd, name);
+}
+
+static bool make_socket(const struct qn_sqlite *self, const char *kind, int *ret_fd)
+{
+    const struct qn_waiter *waiter = &self->waiter;
+    struct sockaddr_un address;
+    qn_sqlite_socket_address(waiter->dir_fd, waiter->id, kind, &address);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return false;
+    }
+    /* The mode of the descriptor is that of the name, so there is no moment with a wider one. */
+    if (fchmod(fd, 0600) != 0 ||
+        bind(fd, (const struct sockaddr *)(const void *)&address, sizeof address) != 0 ||
+        !make_private(self, kind)) {
+        int reason = errno;
+        (void)close(fd);
+        errno = reason;
+        return false;
+    }
+    *ret_fd = fd;
+    return true;
+}
+
+static bool watch(struct qn_waiter *waiter, int fd, uint32_t events, enum source source)
+{
+    struct epoll_event event = {.events = events, .data.u32 = source};
+    return epoll_ctl(waiter->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static bool make_waiter(struct qn_sqlite *self)
+{
+    struct qn_waiter *waiter = &self->waiter;
+    waiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    return waiter->epoll_fd >= 0 && open_directory(self) && make_lock(waiter) &&
+           make_socket(self, "c", &waiter->control_fd) &&
+           make_socket(self, "w", &waiter->wake_fd) &&
+           watch(waiter, waiter->interrupt_fd, EPOLLIN, FROM_INTERRUPT) &&
+           watch(waiter, waiter->control_fd, EPOLLIN, FROM_CONTROL) &&
+           watch(waiter, waiter->wake_fd, EPOLLONESHOT, FROM_WAKE);
+}
+
+/* A directory of another user, whom we trust with the file: no sockets, only the safety net. */
+static bool make_deaf(struct qn_waiter *waiter)
+{
+    waiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    waiter->deaf =
+        waiter->epoll_fd >= 0 && watch(waiter, waiter->interrupt_fd, EPOLLIN, FROM_INTERRUPT);
+    return waiter->deaf;
+}
+
+/* With the mutex held. */
+static quern_status prepare(struct qn_sqlite *self, quern_error *err)
+{
+    if (self->waiter.ready) {
+        return QUERN_OK;
+    }
+    if (!make_waiter(self)) {
+        int reason = errno;
+        close_waiter(&self->waiter);
+        bool is_foreign = reason == EACCES || reason == EPERM;
+        if (self->trust_owner && is_foreign && make_deaf(&self->waiter)) {
+            self->waiter.ready = true;
+            return QUERN_OK;
+        }
+        close_waiter(&self->waiter);
+        if (is_foreign) {
+            return qn_error_set(err, QUERN_E_CONNECT,
+                                "sqlite: no socket in %s: it belongs to another user, or others "
+                                "may write to it; remove it, or write sqlite://%s?trust_owner=1",
+                                self->wake_path, qn_sqlite_place_shown(self->path));
+        }
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: cannot make a socket in %s: %s",
+                            self->path, self->wake_path, strerror(reason));
+    }
+    self->waiter.ready = true;
+    return QUERN_OK;
+}
+
+static quern_status read_version(struct qn_conn *conn, int64_t *ret_version, quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql_data_version);
+    int64_t version = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    quern_status status = qn_query_finish(&query, err);
+    if (status == QUERN_OK) {
+        *ret_version = version;
+    }
+    return status;
+}
+
+static quern_status look_at_queue(struct qn_conn *conn, const char *name, bool *ret_work,
+                                  int64_t *ret_due_at_ms, quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql_queue_state);
+    qn_query_text(&query, name);
+    int64_t no = 0;
+    bool paused = false;
+    if (qn_query_row(&query)) {
+        no = sqlite3_column_int64(query.statement, 0);
+        paused = sqlite3_column_int64(query.statement, 1) != 0;
+    }
+    quern_status status = qn_query_finish(&query, err);
+    if (status != QUERN_OK || no == 0) {
+        return status;
+    }
+    if (!paused) {
+        query = qn_query_start(conn, sql_queue_has_pending);
+        qn_query_int(&query, no);
+        *ret_work =
+            (qn_query_row(&query) && sqlite3_column_int(query.statement, 0) != 0) || *ret_work;
+        status = qn_query_finish(&query, err);
+    }
+    int64_t due_at_ms = INT64_MAX;
+    if (status == QUERN_OK) {
+        status = qn_sqlite_next_due(conn, no, &due_at_ms, err);
+    }
+    if (status == QUERN_OK && due_at_ms < *ret_due_at_ms) {
+        *ret_due_at_ms = due_at_ms;
+    }
+    return status;
+}
+
+/* Empties the wake-up socket and lets its next datagram end a wait. With the mutex held. */
+static quern_status arm_socket(struct qn_sqlite *self, quern_error *err)
+{
+    struct qn_waiter *waiter = &self->waiter;
+    char text[8];
+    while (!waiter->deaf && recv(waiter->wake_fd, text, sizeof text, MSG_DONTWAIT) >= 0) {
+    }
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = FROM_WAKE};
+    if (!waiter->deaf && epoll_ctl(waiter->epoll_fd, EPOLL_CTL_MOD, waiter->wake_fd, &event) != 0) {
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: epoll: %s", self->path,
+                            strerror(errno));
+    }
+    waiter->armed = true;
+    waiter->armed_version = 0;
+    waiter->looked_at_ns = qn_clock_mono_ns();
+    return QUERN_OK;
+}
+
+quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
+                           bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    pthread_mutex_lock(&self->waiter.mutex);
+    quern_status status = prepare(self, err);
+    if (status == QUERN_OK) {
+        status = arm_socket(self, err);
+    }
+    pthread_mutex_unlock(&self->waiter.mutex);
+    struct qn_conn *conn = NULL;
+    if (status == QUERN_OK) {
+        status = qn_sqlite_read_begin(self, &conn, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    bool work = false;
+    int64_t due_at_ms = INT64_MAX;
+    int64_t version = 0;
+    status = read_version(conn, &version, err);
+    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
+        status = look_at_queue(conn, queues[i], &work, &due_at_ms, err);
+    }
+    qn_sqlite_read_end(self);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&self->waiter.mutex);
+    self->waiter.armed_version = version;
+    pthread_mutex_unlock(&self->waiter.mutex);
+    *ret_work = work;
+    *ret_next_due_at_ms = due_at_ms;
+    return QUERN_OK;
+}
+
+/* One cancellation, if there is one: a digit, the queue, NUL, the id, NUL. */
+static bool take_cancellation(const struct qn_waiter *waiter, struct qn_wakeup *wakeup)
+{
+    char text[sizeof wakeup->queue + sizeof wakeup->id + 1];
+    ssize_t size = recv(waiter->control_fd, text, sizeof text, MSG_DONTWAIT);
+    if (size < 4 || text[size - 1] != '\0') {
+        return false;
+    }
+    const char *queue = text + 1;
+    const char *id = queue + strlen(queue) + 1;
+    bool whole = id < text + size && id + strlen(id) + 1 == text + size &&
+                 strlen(queue) < sizeof wakeup->queue && strlen(id) < sizeof wakeup->id;
+    enum qn_cancel cancel = (enum qn_cancel)(text[0] - '0');
+    if (!whole || (cancel != QN_CANCEL_RETRY && cancel != QN_CANCEL_ARCHIVE)) {
+        return false;
+    }
+    wakeup->cancel = cancel;
+    (void)stpcpy(wakeup->queue, queue);
+    (void)stpcpy(wakeup->id, id);
+    return true;
+}
+
+static void disarm(struct qn_waiter *waiter)
+{
+    pthread_mutex_lock(&waiter->mutex);
+    waiter->armed = false;
+    pthread_mutex_unlock(&waiter->mutex);
+}
+
+/* The safety net: has anybody committed since arm? Looks once a second. */
+static quern_status look_for_changes(struct qn_sqlite *self, bool *ret_changed, quern_error *err)
+{
+    struct qn_waiter *waiter = &self->waiter;
+    int64_t now_ns = qn_clock_mono_ns();
+    *ret_changed = false;
+    pthread_mutex_lock(&waiter->mutex);
+    bool due = waiter->armed && waiter->armed_version != 0 &&
+               now_ns - waiter->looked_at_ns >= QN_SAFETY_NET_MS * (int64_t)NS_PER_MS;
+    int64_t armed_version = waiter->armed_version;
+    if (due) {
+        waiter->looked_at_ns = now_ns;
+    }
+    pthread_mutex_unlock(&waiter->mutex);
+    struct qn_conn *conn = NULL;
+    quern_status status = due ? qn_sqlite_read_begin(self, &conn, err) : QUERN_OK;
+    if (status != QUERN_OK || !due) {
+        return status;
+    }
+    int64_t version = armed_version;
+    status = read_version(conn, &version, err);
+    qn_sqlite_read_end(self);
+    *ret_changed = version != armed_version;
+    return status;
+}
+
+/* Makes new sockets when somebody has removed ours, since nobody can wake us by them. Only the
+ * thread that waits does this: it is the one that uses the descriptors without the mutex. */
+static quern_status renew(struct qn_sqlite *self, bool *ret_renewed, quern_error *err)
+{
+    struct qn_waiter *waiter = &self->waiter;
+    char name[QN_WAITER_ID_SIZE + 8];
+    struct stat info;
+    quern_status status = QUERN_OK;
+    pthread_mutex_lock(&waiter->mutex);
+    (void)snprintf(name, sizeof name, "%s.w", waiter->id);
+    *ret_renewed = !waiter->deaf &&
+                   fstatat(waiter->dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
+                   errno == ENOENT;
+    if (*ret_renewed) {
+        close_waiter(waiter);
+        status = prepare(self, err);
+    }
+    pthread_mutex_unlock(&waiter->mutex);
+    return status;
+}
+
+/* Sleeps for one slice. True: *wakeup says what came, also when that is an interruption. */
+static quern_status sleep_once(struct qn_sqlite *self, int timeout_ms, struct qn_wakeup *wakeup,
+                               bool *ret_ended, quern_error *err)
+{
+    struct qn_waiter *waiter = &self->waiter;
+    struct epoll_event event = {0};
+    *ret_ended = false;
+    int count = epoll_wait(waiter->epoll_fd, &event, 1, timeout_ms);
+    if (count < 0 && errno != EINTR) {
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: epoll: %s", self->path,
+                            strerror(errno));
+    }
+    quern_status status = QUERN_OK;
+    uint64_t times = 0;
+    if (count <= 0) {
+        status = renew(self, &wakeup->work, err);
+        if (status == QUERN_OK && !wakeup->work) {
+            status = look_for_changes(self, &wakeup->work, err);
+        }
+        *ret_ended = wakeup->work;
+    } else {
+        switch ((enum source)event.data.u32) {
+        case FROM_INTERRUPT:
+            *ret_ended = read(waiter->interrupt_fd, &times, sizeof times) > 0;
+            break;
+        case FROM_WAKE:
+            wakeup->work = true;
+            *ret_ended = true;
+            break;
+        case FROM_CONTROL:
+            *ret_ended = take_cancellation(waiter, wakeup);
+            break;
+        }
+    }
+    if (wakeup->work) {
+        disarm(waiter);
+    }
+    return status;
+}
+
+quern_status qn_sqlite_wait(struct qn_broker *broker, int64_t timeout_ms,
+                            struct qn_wakeup *ret_wakeup, quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct qn_wakeup wakeup = {0};
+    pthread_mutex_lock(&self->waiter.mutex);
+    quern_status status = prepare(self, err);
+    pthread_mutex_unlock(&self->waiter.mutex);
+    int64_t end_ns = qn_clock_mono_ns() + timeout_ms * NS_PER_MS;
+    bool ended = false;
+    while (status == QUERN_OK && !ended) {
+        int64_t left_ns = end_ns - qn_clock_mono_ns();
+        int64_t left_ms = left_ns <= 0 ? 0 : (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+        int slice_ms = left_ms < QN_SAFETY_NET_MS ? (int)left_ms : QN_SAFETY_NET_MS;
+        status = sleep_once(self, slice_ms, &wakeup, &ended, err);
+        ended = ended || left_ms == 0;
+    }
+    if (status == QUERN_OK) {
+        *ret_wakeup = wakeup;
+    }
+    return status;
+}
+
+/* Async-signal-safe: one write to a descriptor that lives as long as the object. */
+void qn_sqlite_interrupt(struct qn_broker *broker)
+{
+    int reason = errno;
+    uint64_t once = 1;
+    ssize_t written = write(qn_sqlite_of(broker)->waiter.interrupt_fd, &once, sizeof once);
+    (void)written; /* a full counter is an interruption already */
+    errno = reason;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* wake.c - wakes the workers that wait on a file, and tells them of cancellations.
+ *
+ * Each waiter has two datagram sockets and a lock file in the directory beside the file. A sender
+ * lists the directory once and then only looks whether it has changed; it never makes anything
+ * there. A socket that refuses belongs to a process that died, if its lock file can be locked:
+ * then the three are removed. A full socket belongs to one that has not looked yet: it will. What
+ * cannot be sent is no error, since every waiter looks for itself each second. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory/alloc.h"
+#include "broker/sqlite/sqlite.h"
+
+#define NS_PER_S INT64_C(1000000000)
+/* A listing made this soon after a change may miss another one with the same time stamp. */
+#define SETTLED_AFTER_NS 50000000
+
+void qn_sqlite_socket_address(int dir_fd, const char *id, const char *kind,
+                              struct sockaddr_un *ret_address)
+{
+    *ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    (void)snprintf(ret_address->sun_path, sizeof ret_address->sun_path, "/proc/self/fd/%d/%s.%s",
+                   dir_fd, id, kind);
+}
+
+static int64_t ns_of(struct timespec at)
+{
+    return (int64_t)at.tv_sec * NS_PER_S + at.tv_nsec;
+}
+
+static void close_directory(struct qn_roster *roster)
+{
+    if (roster->dir_fd >= 0) {
+        (void)close(roster->dir_fd);
+        roster->dir_fd = -1;
+    }
+    roster->changed_at_ns = -1;
+    roster->count = 0;
+}
+
+static void add_id(struct qn_roster *roster, const char *name)
+{
+    size_t size = QN_WAITER_ID_SIZE - 1;
+    if (strlen(name) != size + 2 || strcmp(name + size, ".w") != 0) {
+        return; /* not a wake socket */
+    }
+    if (roster->count == roster->capacity) {
+        size_t capacity = roster->capacity == 0 ? 8 : roster->capacity * 2;
+        void *ids = qn_realloc(roster->ids, capacity * sizeof roster->ids[0]);
+        if (ids == NULL) {
+            return; /* it will find its work a second later */
+        }
+        roster->ids = ids;
+        roster->capacity = capacity;
+    }
+    memcpy(roster->ids[roster->count], name, size);
+    roster->ids[roster->count][size] = '\0';
+    roster->count++;
+}
+
+static void list_directory(struct qn_roster *roster, int64_t mtime_ns)
+{
+    roster->count = 0;
+    roster->changed_at_ns = -1;
+    int fd = openat(roster->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    if (directory == NULL) {
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return;
+    }
+    int64_t now_ns = qn_clock_wall_ms(qn_clock_system()) * 1000000;
+    for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+        add_id(roster, entry->d_name);
+    }
+    (void)closedir(directory);
+    if (now_ns - mtime_ns > SETTLED_AFTER_NS) {
+        roster->changed_at_ns = mtime_ns;
+    }
+}
+
+/* Brings the list up to date. False: nobody waits. */
+static bool refresh(struct qn_sqlite *self)
+{
+    struct qn_roster *roster = &self->roster;
+    struct stat info;
+    if (roster->dir_fd >= 0 && (fstat(roster->dir_fd, &info) != 0 || info.st_nlink == 0)) {
+        close_directory(roster);
+    }
+    if (roster->dir_fd < 0) {
+        roster->dir_fd = open(self->wake_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        roster->changed_at_ns = -1;
+        if (roster->dir_fd < 0 || fstat(roster->dir_fd, &info) != 0 ||
+            !qn_sqlite_place_trusts(self, &info)) {
+            close_directory(roster);
+            return false;
+        }
+    }
+    if (roster->changed_at_ns != ns_of(info.st_mtim)) {
+        list_directory(roster, ns_of(info.st_mtim));
+    }
+    if (roster->count > 0 && roster->send_fd < 0) {
+        roster->send_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    }
+    return roster->count > 0 && roster->send_fd >= 0;
+}
+
+/* Its process died without removing them, if nobody holds its lock. */
+static void remove_stale(struct qn_roster *roster, const char *id)
+{
+    static const char *const kinds[] = {"w", "c", "lock"};
+    char name[QN_WAITER_ID_SIZE + 8];
+    (void)snprintf(name, sizeof name, "%s.lock", id);
+    int fd = openat(roster->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    bool dead = fd < 0 ? errno == ENOENT : flock(fd, LOCK_EX | LOCK_NB) == 0;
+    for (size_t i = 0; dead && i < sizeof kinds / sizeof kinds[0]; i++) {
+        (void)snprintf(name, sizeof name, "%s.%s", id, kinds[i]);
+        (void)unlinkat(roster->dir_fd, name, 0);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    roster->changed_at_ns = -1;
+}
+
+static void send_all(struct qn_sqlite *self, const char *kind, const void *data, size_t size)
+{
+    struct qn_roster *roster = &self->roster;
+    pthread_mutex_lock(&roster->mutex);
+    size_t count = refresh(self) ? roster->count : 0;
+    for (size_t i = 0; i < count; i++) {
+        struct sockaddr_un address;
+        qn_sqlite_socket_address(roster->dir_fd, roster->ids[i], kind, &address);
+        ssize_t sent = sendto(roster->send_fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
+                              (const struct sockaddr *)(const void *)&address, sizeof address);
+        if (sent < 0 && errno == ECONNREFUSED) {
+            remove_stale(roster, roster->ids[i]);
+        } else if (sent < 0 && errno == ENOENT) {
+            roster->changed_at_ns = -1;
+        }
+    }
+    pthread_mutex_unlock(&roster->mutex);
+}
+
+void qn_sqlite_wake(struct qn_sqlite *self)
+{
+    send_all(self, "w", "w", 1);
+}
+
+void qn_sqlite_wake_all(struct qn_broker *broker)
+{
+    qn_sqlite_wake(qn_sqlite_of(broker));
+}
+
+void qn_sqlite_tell_cancel(struct qn_sqlite *self, const char *queue, const char *id,
+                           enum qn_cancel cancel)
+{
+    char text[2 * (QN_NAME_SIZE_MAX + 1) + 1];
+    size_t queue_size = strlen(queue) + 1;
+    size_t id_size = strlen(id) + 1;
+    if (queue_size + id_size + 1 > sizeof text) {
+        return; /* no such names in our tables */
+    }
+    text[0] = (char)('0' + cancel);
+    memcpy(text + 1, queue, queue_size);
+    memcpy(text + 1 + queue_size, id, id_size);
+    send_all(self, "c", text, 1 + queue_size + id_size);
+}
+
+void qn_sqlite_roster_close(struct qn_sqlite *self)
+{
+    struct qn_roster *roster = &self->roster;
+    close_directory(roster);
+    if (roster->send_fd >= 0) {
+        (void)close(roster->send_fd);
+        roster->send_fd = -1;
+    }
+    qn_free(roster->ids);
+    roster->ids = NULL;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* bench.h - what `quern bench` measures: one function a figure, and the processes it needs. */
+#ifndef QN_CLI_BENCH_BENCH_H
+#define QN_CLI_BENCH_BENCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "quern/client.h"
+#include "quern/mux.h"
+#include "quern/worker.h"
+
+#define QN_BENCH_QUEUE "quern-bench"
+#define QN_BENCH_TYPE "bench"
+
+struct qn_bench {
+    const char *url;
+    size_t task_count;
+    size_t batch; /* tasks of one call; 1: one at a time */
+    size_t payload_size;
+    size_t active;        /* tasks of the queue that are held active all the time */
+    size_t rate;          /* latency: tasks a second; 0: one when all sleep */
+    uint32_t concurrency; /* enqueueing threads, or runs at a time; 0: the default */
+    uint32_t workers;     /* worker processes */
+    uint32_t queues;      /* the tasks go to so many in turn */
+    bool standing;        /* drain takes tasks that are there; nothing is removed */
+    bool delayed;         /* latency: of delayed tasks, against their due time */
+};
+
+/* The name of the index-th queue of a bench. */
+#define QN_BENCH_NAME_SIZE 32
+void qn_bench_queue_name(uint32_t index, char out[QN_BENCH_NAME_SIZE]);
+
+/* --- Load (load.c) ------------------------------------------------------------------ */
+
+/* What task_count tasks took. -1: not measured, or not known for this broker. */
+struct qn_bench_load {
+    int64_t ns;
+    int64_t worker_cpu_ns; /* of all workers together, without their start */
+    int64_t broker_cpu_ns; /* of its server, while the workers ran */
+    int64_t worker_rss;    /* anonymous memory of the first worker at the end, bytes */
+};
+/* They fork: no thread and no broker may exist in this process. */
+QUERN_NODISCARD quern_status qn_bench_enqueue(const struct qn_bench *bench,
+                                              struct qn_bench_load *ret_load, quern_error *err);
+QUERN_NODISCARD quern_status qn_bench_drain(const struct qn_bench *bench,
+                                            struct qn_bench_load *ret_load, quern_error *err);
+/* A client process and worker processes. */
+QUERN_NODISCARD quern_status qn_bench_e2e(const struct qn_bench *bench,
+                                          struct qn_bench_load *ret_load, quern_error *err);
+
+/* --- Filling and holding (fill.c) --------------------------------------------------- */
+
+/* Stores count tasks by so many threads, with the batch and payload of the bench. */
+QUERN_NODISCARD quern_status qn_bench_fill(const struct qn_bench *bench, quern_client *client,
+                                           size_t count, uint32_t thread_count, quern_error *err);
+
+/* The main of a process that holds bench->active tasks of the first queue active until it is
+ * released; reports a number when it has them (hold.c). */
+struct qn_bench_pipes;
+void qn_bench_hold_main(const struct qn_bench *bench, const struct qn_bench_pipes *pipes);
+
+/* --- Working (work.c) ---------------------------------------------------------------- */
+
+/* Runs that the broker has confirmed, over all worker processes; in memory that they share. */
+struct qn_bench_board {
+    atomic_size_t done;
+};
+QUERN_NODISCARD struct qn_bench_board *qn_bench_board_new(void); /* NULL: out of memory */
+void qn_bench_board_free(struct qn_bench_board *board);
+
+/* A worker that calls `handler` for the bench's tasks until the board counts task_count; then
+ * *ret_done_ns is that moment, but 0 in a worker that did not see the last one. ready(user), which
+ * may be NULL, is called before it starts. */
+QUERN_NODISCARD quern_status qn_bench_work(const struct qn_bench *bench,
+                                           struct qn_bench_board *board, quern_handler handler,
+                                           void (*ready)(void *user), void *user,
+                                           int64_t *ret_done_ns, quern_error *err);
+
+/* --- Latency (latency.c) ------------------------------------------------------------ */
+
+/* Fills task_count samples, in ns, sorted: from enqueue here to the start of the handler in another
+ * process that was idle; or, with `delayed`, from the due time (negative: too early). No thread and
+ * no broker may exist in this process. */
+QUERN_NODISCARD quern_status qn_bench_latency(const struct qn_bench *bench, int64_t *ret_samples,
+                                              quern_error *err);
+
+/* --- Child processes (child.c) ------------------------------------------------------ */
+
+struct qn_bench_child {
+    pid_t pid;
+    int from_fd;
+    int hold_fd; /* closed, the child sees the end of its own hold_fd */
+};
+
+/* What a child is given. */
+struct qn_bench_pipes {
+    int to_fd;   /* for qn_bench_child_send */
+    int hold_fd; /* its end: the parent wants this one to end */
+    void *shared;
+};
+/* Forks a process that calls main(bench, pipes) and ends. It dies with this thread. */
+QUERN_NODISCARD quern_status qn_bench_child_start(const struct qn_bench *bench,
+                                                  void (*main)(const struct qn_bench *bench,
+                                                               const struct qn_bench_pipes *pipes),
+                                                  void *shared, struct qn_bench_child *ret_child,
+                                                  quern_error *err);
+/* In the child: sends a number, or, when status is not OK, the error. */
+void qn_bench_child_send(int to_fd, int64_t value, quern_status status, const quern_error *error);
+/* In the parent: waits for the next number. The child's error becomes ours. */
+QUERN_NODISCARD quern_status qn_bench_child_receive(const struct qn_bench_child *child,
+                                                    int64_t *ret_value, quern_error *err);
+/* Waits for a number of any of them; returns with the first that is not 0. */
+QUERN_NODISCARD quern_status qn_bench_child_receive_any(const struct qn_bench_child *children,
+                                                        size_t count, int64_t *ret_value,
+                                                        quern_error *err);
+/* Lets the child end by itself, and waits for that. */
+void qn_bench_child_release(struct qn_bench_child *child);
+/* CPU time of the process so far, ns; its anonymous memory, bytes. -1: not known. */
+int64_t qn_bench_child_cpu_ns(const struct qn_bench_child *child);
+int64_t qn_bench_child_rss(const struct qn_bench_child *child);
+/* Ends the child if it has not ended. A zeroed child is fine. */
+void qn_bench_child_finish(struct qn_bench_child *child);
+
+#endif

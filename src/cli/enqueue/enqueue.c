@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* enqueue.c - `quern enqueue`: one task from the command line, or many from a file.
+ *
+ * The options fill one quern_task. With --from it is the template of every line (see import.c).
+ * Zero has a meaning of its own for people: --retry 0 is no retry, --timeout 0 is no limit; in the
+ * library's struct those are the negative constants, because zero is the default there. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory/alloc.h"
+#include "base/text/buf.h"
+#include "cli/cli.h"
+#include "cli/enqueue/import.h"
+#include "cli/output/output.h"
+#include "task/limits.h"
+
+enum option {
+    OPTION_QUEUE,
+    OPTION_ID,
+    OPTION_RETRY,
+    OPTION_TIMEOUT,
+    OPTION_DEADLINE,
+    OPTION_IN,
+    OPTION_AT,
+    OPTION_UNIQUE,
+    OPTION_RETENTION,
+    OPTION_GROUP,
+    OPTION_HEADER,
+    OPTION_FROM
+};
+
+static const struct qn_option options[] = {
+    [OPTION_QUEUE] = {"queue", "NAME", "into this queue (default: default)", QN_OPTION_TEXT},
+    [OPTION_ID] = {"id", "ID", "an id of yours, unique in its queue", QN_OPTION_TEXT},
+    [OPTION_RETRY] = {"retry", "N", "retries after a failure (25); 0: none", QN_OPTION_COUNT,
+                      .min = 0, .max = INT32_MAX},
+    [OPTION_TIMEOUT] = {"timeout", "D", "limit of one run (30m); 0: none", QN_OPTION_DURATION},
+    [OPTION_DEADLINE] = {"deadline", "T", "not started, and cancelled, after T", QN_OPTION_MOMENT},
+    [OPTION_IN] = {"in", "D", "run it this long from now: 90, 1h30m, 2d", QN_OPTION_DURATION},
+    [OPTION_AT] = {"at", "T", "run it at 2026-11-20T12:00:00Z or @1795000000", QN_OPTION_MOMENT},
+    [OPTION_UNIQUE] = {"unique", "D", "refuse an equal task for so long", QN_OPTION_DURATION,
+                       .min = 1000},
+    [OPTION_RETENTION] = {"retention", "D", "keep the finished task and its result",
+                          QN_OPTION_DURATION},
+    [OPTION_GROUP] = {"group", "NAME", "store it as part of this group", QN_OPTION_TEXT},
+    [OPTION_HEADER] = {"header", "K=V", "a header; may be given again", QN_OPTION_TEXT,
+                       .repeats = true},
+    [OPTION_FROM] = {"from", "FILE|-", "a task per line of JSON; see the manual", QN_OPTION_TEXT},
+};
+
+/* The K=V texts, cut in two. Freed as one block. */
+struct headers {
+    quern_header entries[QN_HEADER_COUNT_MAX];
+    char *texts[QN_HEADER_COUNT_MAX];
+    size_t count;
+};
+
+static int read_headers(const struct qn_cli *cli, struct headers *headers)
+{
+    const char *text = NULL;
+    while ((text = qn_args_repeat(&cli->args, OPTION_HEADER, headers->count)) != NULL) {
+        if (headers->count == QN_HEADER_COUNT_MAX) {
+            return qn_cli_usage(cli, "--header: at most %d", QN_HEADER_COUNT_MAX);
+        }
+        const char *equals = strchr(text, '=');
+        if (equals == NULL || equals == text) {
+            return qn_cli_usage(cli, "--header: '%s' is not K=V", text);
+        }
+        char *copy = qn_cli_must(qn_strdup(text));
+        copy[equals - text] = '\0';
+        headers->texts[headers->count] = copy;
+        headers->entries[headers->count++] =
+            (quern_header){.name = copy, .value = copy + (equals - text) + 1};
+    }
+    return QN_EXIT_OK;
+}
+
+static void free_headers(struct headers *headers)
+{
+    for (size_t i = 0; i < headers->count; i++) {
+        qn_free(headers->texts[i]);
+    }
+}
+
+static int64_t never_if_zero(const struct qn_args *args, size_t option, int64_t never)
+{
+    if (!qn_args_given(args, option)) {
+        return 0;
+    }
+    int64_t number = qn_args_number(args, option, 0);
+    return number == 0 ? never : number;
+}
+
+static quern_task task_of_options(const struct qn_args *args, const struct headers *headers)
+{
+    return (quern_task){
+        .queue = qn_args_text(args, OPTION_QUEUE),
+        .id = qn_args_text(args, OPTION_ID),
+        .retry_max = never_if_zero(args, OPTION_RETRY, QUERN_RETRY_NEVER),
+        .timeout_ms = never_if_zero(args, OPTION_TIMEOUT, QUERN_TIMEOUT_NEVER),
+        .deadline_at_ms = qn_args_number(args, OPTION_DEADLINE, 0),
+        .delay_ms = qn_args_number(args, OPTION_IN, 0),
+        .process_at_ms = qn_args_number(args, OPTION_AT, 0),
+        .unique_ms = qn_args_number(args, OPTION_UNIQUE, 0),
+        .retention_ms = qn_args_number(args, OPTION_RETENTION, 0),
+        .group = qn_args_text(args, OPTION_GROUP),
+        .headers = headers->count > 0 ? headers->entries : NULL,
+        .header_count = headers->count,
+    };
+}
+
+/* Reads the payload from stdin; one byte more than the limit, so that the library refuses it. */
+static int read_stdin(const struct qn_cli *cli, struct qn_buf *payload)
+{
+    char block[65536];
+    size_t size = 0;
+    while ((size = fread(block, 1, sizeof block, stdin)) > 0) {
+        quern_status status = qn_buf_append(payload, block, size);
+        if (status != QUERN_OK) {
+            qn_cli_say(cli, "the payload on stdin is more than %zu bytes", payload->size_max);
+            return status == QUERN_E_FULL ? QN_EXIT_DATA : QN_EXIT_TEMPORARY;
+        }
+    }
+    if (ferror(stdin) != 0) {
+        qn_cli_say(cli, "cannot read stdin");
+        return QN_EXIT_FAILURE;
+    }
+    return QN_EXIT_OK;
+}
+
+static int enqueue_one(struct qn_cli *cli, const quern_task *task)
+{
+    quern_client *client = NULL;
+    int exit_code = qn_cli_open_client(cli, &client);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    quern_error err;
+    quern_task_info *info = NULL;
+    if (quern_client_enqueue(client, task, &info, &err) != QUERN_OK) {
+        exit_code = qn_cli_fail(cli, &err);
+    } else if (cli->json) {
+        exit_code = qn_json_print(qn_json_task(info));
+    } else {
+        printf("%s\n", quern_task_info_id(info));
+    }
+    quern_task_info_free(info);
+    quern_client_free(client);
+    return exit_code;
+}
+
+static int enqueue_operands(struct qn_cli *cli, quern_task *task)
+{
+    const char *payload = qn_args_operand(&cli->args, 1);
+    struct qn_buf input;
+    qn_buf_init(&input, QN_PAYLOAD_SIZE_MAX);
+    int exit_code = QN_EXIT_OK;
+    task->type = qn_args_operand(&cli->args, 0);
+    if (payload != NULL && strcmp(payload, "-") == 0) {
+        exit_code = read_stdin(cli, &input);
+        task->payload = input.size > 0 ? input.data : ""; /* empty is not the same as none */
+        task->payload_size = input.size;
+    } else if (payload != NULL) {
+        task->payload = payload;
+        task->payload_size = strlen(payload);
+    }
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = enqueue_one(cli, task);
+    }
+    qn_buf_finish(&input);
+    return exit_code;
+}
+
+/* What the table of options cannot say. */
+static int check_options(const struct qn_cli *cli)
+{
+    const struct qn_args *args = &cli->args;
+    const char *from = qn_args_text(args, OPTION_FROM);
+    if (from == NULL && args->operand_count == 0) {
+        return qn_cli_usage(cli, "wants a TYPE, or --from FILE");
+    }
+    if (from != NULL && args->operand_count > 0) {
+        return qn_cli_usage(cli, "--from takes the type from each line: leave '%s' out",
+                            qn_args_operand(args, 0));
+    }
+    if (from != NULL && qn_args_given(args, OPTION_ID)) {
+        return qn_cli_usage(cli, "--id cannot be given for all lines of --from");
+    }
+    if (qn_args_given(args, OPTION_IN) && qn_args_given(args, OPTION_AT)) {
+        return qn_cli_usage(cli, "--in and --at exclude each other");
+    }
+    return QN_EXIT_OK;
+}
+
+static int run(struct qn_cli *cli)
+{
+    struct headers headers = {.count = 0};
+    int exit_code = check_options(cli);
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = read_headers(cli, &headers);
+    }
+    if (exit_code == QN_EXIT_OK) {
+        quern_task task = task_of_options(&cli->args, &headers);
+        const char *from = qn_args_text(&cli->args, OPTION_FROM);
+        exit_code = from != NULL ? qn_import(cli, from, &task) : enqueue_operands(cli, &task);
+    }
+    free_headers(&headers);
+    return exit_code;
+}
+
+static const struct qn_verb verbs[] = {{
+    .name = "",
+    .operands = "TYPE [PAYLOAD|-]",
+    .summary = "put a task, or a file of tasks, into a queue",
+    .about = "Prints the id. PAYLOAD - reads it from stdin. An empty payload and none at all\n"
+             "are not the same for --unique.",
+    .example = "  quern enqueue image:resize '{\"id\":7}' --queue media --in 5m\n"
+               "  quern enqueue --from tasks.jsonl --queue media",
+    .options = options,
+    .option_count = QN_COUNT_OF(options),
+    .operand_max = 2,
+    .run = run,
+}};
+const struct qn_noun qn_noun_enqueue = {"enqueue", "put a task, or a file of tasks, into a queue",
+                                        verbs, 1};

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/* import_line.c - one line of JSON becomes one task.
+ *
+ * The line is an object; each key has a row in the table below. A key that is not there is refused
+ * with the nearest one, because a misspelled "retry_max" that is silently ignored shows only when
+ * the task fails. Durations and moments are numbers of seconds or texts as on the command line.
+ * A payload that is a string is stored as its bytes, any other value as its compact JSON text.
+ * Every failure is QUERN_E_INVALID with one line of text; nothing of the line is kept then. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/text/duration.h"
+#include "base/text/number.h"
+#include "cli/enqueue/base64.h"
+#include "cli/enqueue/import.h"
+#include "task/limits.h"
+
+#define MS_PER_S 1000.0
+
+typedef quern_status read_value(struct qn_import_line *line, const char *key, json_t *value,
+                                quern_error *err);
+
+static quern_status wants(const char *key, const char *what, quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_INVALID, "\"%s\" is not %s", key, what);
+}
+
+static quern_status read_text(const char *key, json_t *value, const char **ret_text,
+                              quern_error *err)
+{
+    const char *text = json_string_value(value);
+    if (text == NULL) {
+        return wants(key, "a string", err);
+    }
+    if (strlen(text) != json_string_length(value)) {
+        return wants(key, "free of NUL characters", err);
+    }
+    *ret_text = text;
+    return QUERN_OK;
+}
+
+static quern_status read_type(struct qn_import_line *line, const char *key, json_t *value,
+                              quern_error *err)
+{
+    return read_text(key, value, &line->task.type, err);
+}
+
+static quern_status read_id(struct qn_import_line *line, const char *key, json_t *value,
+                            quern_error *err)
+{
+    return read_text(key, value, &line->task.id, err);
+}
+
+static quern_status read_queue(struct qn_import_line *line, const char *key, json_t *value,
+                               quern_error *err)
+{
+    return read_text(key, value, &line->task.queue, err);
+}
+
+static quern_status read_group(struct qn_import_line *line, const char *key, json_t *value,
+                               quern_error *err)
+{
+    return read_text(key, value, &line->task.group, err);
+}
+
+/* --- Payloads ------------------------------------------------------------------------- */
+
+static bool has_real(json_t *value)
+{
+    json_t *member = NULL;
+    size_t index = 0;
+    if (json_is_real(value)) {
+        return true;
+    }
+    json_array_foreach(value, index, member)
+    {
+        if (has_real(member)) {
+            return true;
+        }
+    }
+    void *iterator = json_object_iter(value);
+    for (; iterator != NULL; iterator = json_object_iter_next(value, iterator)) {
+        if (has_real(json_object_iter_value(iterator))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The compact text with as few digits as give the same numbers back: 1.1 stays 1.1. */
+static char *compact_text(json_t *value)
+{
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
+    if (!has_real(value)) {
+        return json_dumps(value, flags);
+    }
+    for (size_t digits = 15; digits < 17; digits++) {
+        char *text = json_dumps(value, flags | JSON_REAL_PRECISION(digits));
+        json_t *again = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
+        bool same = again != NULL && json_equal(again, value) == 1;
+        json_decref(again);
+        if (same) {
+            return text;
+        }
+        free(text);
+    }
+    return json_dumps(value, flags | JSON_REAL_PRECISION(17));
+}
+
+static quern_status twice(struct qn_import_line *line, quern_error *err)
+{
+    if (line->payload == NULL && line->task.payload == NULL) {
+        return QUERN_OK;
+    }
+    return qn_error_set(err, QUERN_E_INVALID, "\"payload\" and \"payload_base64\" both given");
+}
+
+static quern_status read_payload(struct qn_import_line *line, const char *key, json_t *value,
+                                 quern_error *err)
+{
+    (void)key;
+    quern_status status = twice(line, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (json_is_string(value)) {
+        line->task.payload = json_string_value(value);
+        line->task.payload_size = json_string_length(value);
+        return QUERN_OK;
+    }
+    char *text = qn_cli_must(compact_text(value));
+    line->task.payload_size = strlen(text);
+    line->payload = qn_strdup(text);
+    free(text);
+    line->task.payload = qn_cli_must(line->payload);
+    return QUERN_OK;
+}
+
+static quern_status read_base64(struct qn_import_line *line, const char *key, json_t *value,
+                                quern_error *err)
+{
+    quern_status status = twice(line, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    size_t size = json_string_length(value);
+    line->payload = qn_cli_must(qn_alloc(size / 4 * 3 + 4));
+    line->task.payload = line->payload;
+    if (!json_is_string(value) || !qn_base64_decode(json_string_value(value), size, line->payload,
+                                                    &line->task.payload_size)) {
+        return wants(key, "base64", err);
+    }
+    return QUERN_OK;
+}
+
+/* --- Numbers and times ---------------------------------------------------------------- */
+
+static quern_status read_ms(const char *key, json_t *value, int64_t *ret_ms, quern_error *err)
+{
+    if (json_is_string(value)) {
+        quern_status status = qn_duration_parse(json_string_value(value), ret_ms, err);
+        if (status != QUERN_OK) {
+            qn_error_prefix(err, "\"%s\"", key);
+        }
+        return status;
+    }
+    double ms = json_number_value(value) * MS_PER_S;
+    if (!json_is_number(value) || ms < 0 || ms > (double)QN_DURATION_MS_MAX) {
+        return wants(key, "a duration: seconds, or a text such as \"1m30s\"", err);
+    }
+    *ret_ms = (int64_t)(ms + 0.5);
+    return QUERN_OK;
+}
+
+static quern_status read_at(const char *key, json_t *value, int64_t *ret_at_ms, quern_error *err)
+{
+    if (json_is_string(value)) {
+        quern_status status = qn_moment_parse(json_string_value(value), ret_at_ms, err);
+        if (status != QUERN_OK) {
+            qn_error_prefix(err, "\"%s\"", key);
+        }
+        return status;
+    }
+    double ms = json_number_value(value) * MS_PER_S;
+    if (!json_is_number(value) || ms < 0 || ms > 2.0 * (double)QN_DURATION_MS_MAX) {
+        return wants(key, "a moment: seconds since 1970, or a text as 2026-11-20T12:00:00Z", err);
+    }
+    *ret_at_ms = (int64_t)(ms + 0.5);
+    return QUERN_OK;
+}
+
+static quern_status read_delay(struct qn_import_line *line, const char *key, json_t *value,
+                               quern_error *err)
+{
+    return read_ms(key, value, &line->task.delay_ms, err);
+}
+
+static quern_status read_process_at(struct qn_import_line *line, const char *key, json_t *value,
+                                    quern_error *err)
+{
+    return read_at(key, value, &line->task.process_at_ms, err);
+}
+
+static quern_status read_deadline(struct qn_import_line *line, const char *key, json_t *value,
+                                  quern_error *err)
+{
+    return read_at(key, value, &line->task.deadline_at_ms, err);
+}
+
+static quern_status read_timeout(struct qn_import_line *line, const char *key, json_t *value,
+                                 quern_error *err)
+{
+    quern_status status = read_ms(key, value, &line->task.timeout_ms, err);
+    if (status == QUERN_OK && line->task.timeout_ms == 0) {
+        line->task.timeout_ms = QUERN_TIMEOUT_NEVER;
+    }
+    return status;
+}
+
+static quern_status read_unique(struct qn_import_line *line, const char *key, json_t *value,
+                                quern_error *err)
+{
+    return read_ms(key, value, &line->task.unique_ms, err);
+}
+
+static quern_status read_retention(struct qn_import_line *line, const char *key, json_t *value,
+                                   quern_error *err)
+{
+    return read_ms(key, value, &line->task.retention_ms, err);
+}
+
+static quern_status read_retry_max(struct qn_import_line *line, const char *key, json_t *value,
+                                   quern_error *err)
+{
+    json_int_t count = json_integer_value(value);
+    if (!json_is_integer(value) || count < 0 || count > INT32_MAX) {
+        return wants(key, "a whole number from 0 on", err);
+    }
+    line->task.retry_max = count == 0 ? QUERN_RETRY_NEVER : count;
+    return QUERN_OK;
+}
+
+static quern_status read_headers(struct qn_import_line *line, const char *key, json_t *value,
+                                 quern_error *err)
+{
+    size_t count = json_object_size(value);
+    if (!json_is_object(value) || count > QN_HEADER_COUNT_MAX) {
+        return wants(key, "an object of at most 64 strings", err);
+    }
+    line->headers = qn_cli_must(qn_alloc_zero(count + 1, sizeof *line->headers));
+    size_t index = 0;
+    for (void *iterator = json_object_iter(value); iterator != NULL;
+         iterator = json_object_iter_next(value, iterator)) {
+        quern_header *header = &line->headers[index++];
+        header->name = json_object_iter_key(iterator);
+        quern_status status =
+            read_text(header->name, json_object_iter_value(iterator), &header->value, err);
+        if (status != QUERN_OK) {
+            qn_error_prefix(err, "headers");
+            return status;
+        }
+    }
+    line->task.headers = line->headers;
+    line->task.header_count = count;
+    return QUERN_OK;
+}
+
+/* --- The line ------------------------------------------------------------------------- */
+
+/* The keys of a line; documented in docs/guide/cli.md and man/quern.1. */
+static const struct {
+    const char *name;
+    read_value *read;
+} keys[] = {
+    {"type", read_type},
+    {"payload", read_payload},
+    {"payload_base64", read_base64},
+    {"queue", read_queue},
+    {"id", read_id},
+    {"retry_max", read_retry_max},
+    {"delay", read_delay},
+    {"process_at", read_process_at},
+    {"timeout", read_timeout},
+    {"deadline", read_deadline},
+    {"unique", read_unique},
+    {"retention", read_retention},
+    {"group", read_group},
+    {"headers", read_headers},
+};
+
+static quern_status refuse_key(const char *key, quern_error *err)
+{
+    const char *names[QN_COUNT_OF(keys)];
+    for (size_t i = 0; i < QN_COUNT_OF(keys); i++) {
+        names[i] = keys[i].name;
+    }
+    const char *nearest = qn_cli_nearest(key, names, QN_COUNT_OF(keys));
+    if (nearest == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "unknown key \"%s\"", key);
+    }
+    return qn_error_set(err, QUERN_E_INVALID, "unknown key \"%s\"; did you mean \"%s\"?", key,
+                        nearest);
+}
+
+static quern_status read_key(struct qn_import_line *line, const char *key, json_t *value,
+                             quern_error *err)
+{
+    for (size_t i = 0; i < QN_COUNT_OF(keys); i++) {
+        if (strcmp(keys[i].name, key) == 0) {
+            return keys[i].read(line, key, value, err);
+        }
+    }
+    return refuse_key(key, err);
+}
+
+quern_status qn_import_line_parse(const char *text, size_t size, const quern_task *defaults,
+                                  struct qn_import_line *ret_line, quern_error *err)
+{
+    json_error_t reason;
+    struct qn_import_line line = {.task = *defaults};
+    line.json = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &reason);
+    if (line.json == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "not JSON: %s", reason.text);
+    }
+    quern_status status = QUERN_OK;
+    if (!json_is_object(line.json)) {
+        status = qn_error_set(err, QUERN_E_INVALID, "not a JSON object");
+    }
+    /* What runs when may come from the options, but not one half from each. */
+    if (json_object_get(line.json, "delay") != NULL) {
+        line.task.process_at_ms = 0;
+    } else if (json_object_get(line.json, "process_at") != NULL) {
+        line.task.delay_ms = 0;
+    }
+    for (void *iterator = json_object_iter(line.json); iterator != NULL && status == QUERN_OK;
+         iterator = json_object_iter_next(line.json, iterator)) {
+        status =
+            read_key(&line, json_object_iter_key(iterator), json_object_iter_value(iterator), err);
+    }
+    if (status == QUERN_OK && line.task.type == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "no \"type\"");
+    }
+    if (status != QUERN_OK) {
+        qn_import_line_finish(&line);
+        return status;
+    }
+    *ret_line = line;
+    return QUERN_OK;
+}
+
+void qn_import_line_finish(struct qn_import_line *line)
+{
+    json_decref(line->json);
+    qn_free(line->payload);
+    qn_free(line->headers);
+    *line = (struct qn_import_line){0};
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* message.c - how the program speaks to the person: errors, questions, guesses.
+ *
+ * Everything here goes to stderr, as one line that begins with "quern: <verb>: ". Texts may carry
+ * what somebody stored (a task's type, a broker's words), so control characters are escaped. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory/alloc.h"
+#include "base/text/str.h"
+#include "cli/cli.h"
+#include "cli/output/output.h"
+
+QUERN_PRINTF(3, 0)
+static void say(const struct qn_cli *cli, quern_log_level level, const char *format, va_list list)
+{
+    char line[1024];
+    (void)vsnprintf(line, sizeof line, format, list);
+    if (cli->on_say != NULL) {
+        cli->on_say(level, line, cli->say_user);
+        return;
+    }
+    char *safe = qn_text_safe(line, strlen(line));
+    (void)fflush(stdout);
+    if (cli->where[0] == '\0') {
+        (void)fprintf(stderr, "quern: %s\n", safe);
+    } else {
+        (void)fprintf(stderr, "quern: %s: %s\n", cli->where, safe);
+    }
+    qn_free(safe);
+}
+
+void qn_cli_say(const struct qn_cli *cli, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    say(cli, QUERN_LOG_INFO, format, list);
+    va_end(list);
+}
+
+void qn_cli_warn(const struct qn_cli *cli, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    say(cli, QUERN_LOG_WARN, format, list);
+    va_end(list);
+}
+
+/* At the level of what ends the program. */
+QUERN_PRINTF(2, 3) static void say_fault(const struct qn_cli *cli, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    say(cli, QUERN_LOG_ERROR, format, list);
+    va_end(list);
+}
+
+/* A word in the wrong place may be a URL, and have a password in it. */
+int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
+{
+    char line[1024];
+    char shown[sizeof line];
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    qn_cli_hide_passwords(cli, line, shown, sizeof shown);
+    if (cli->on_say != NULL) { /* one line of a log, whatever its format */
+        say_fault(cli, "%s; see: quern %s --help", shown, cli->where);
+        return QN_EXIT_USAGE;
+    }
+    say_fault(cli, "%s", shown);
+    (void)fprintf(stderr, "see: quern%s%s --help\n", cli->where[0] == '\0' ? "" : " ", cli->where);
+    return QN_EXIT_USAGE;
+}
+
+/* What a user of a Redis server must be allowed: as in docs/protocol/redis.md, which is not
+ * installed (tests/docs/test_acl.sh compares the two). */
+static const char acl_advice[] =
+    "ACL SETUSER worker on >secret -@all ~asynq:* resetchannels &asynq:cancel &__redis__:invalidate"
+    " +@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait"
+    " +select -@dangerous +info +role +client|setname +client|id +client|tracking"
+    " +client|trackinginfo";
+
+void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err)
+{
+    say_fault(cli, "%s", err->text);
+    if (err->code == QUERN_E_BROKER && strstr(err->text, "NOPERM") != NULL) {
+        if (cli->on_say != NULL) {
+            say_fault(cli, "this is enough: %s", acl_advice);
+        } else {
+            (void)fprintf(stderr, "this is enough: %s\n", acl_advice);
+        }
+    }
+}
+
+int qn_cli_fail(const struct qn_cli *cli, const quern_error *err)
+{
+    qn_cli_say_error(cli, err);
+    return qn_cli_exit_code(err->code);
+}
+
+/* Documented in man/quern.1, EXIT STATUS. */
+static const enum qn_exit exit_codes[] = {
+    [QUERN_OK] = QN_EXIT_OK,
+    [QUERN_E_INVALID] = QN_EXIT_DATA,
+    [QUERN_E_NOMEM] = QN_EXIT_TEMPORARY,
+    [QUERN_E_CONNECT] = QN_EXIT_BROKER,
+    [QUERN_E_TIMEOUT] = QN_EXIT_TEMPORARY,
+    [QUERN_E_BROKER] = QN_EXIT_BROKER,
+    [QUERN_E_DUPLICATE] = QN_EXIT_FAILURE,
+    [QUERN_E_CONFLICT] = QN_EXIT_FAILURE,
+    [QUERN_E_NOT_FOUND] = QN_EXIT_FAILURE,
+    [QUERN_E_STATE] = QN_EXIT_FAILURE,
+    [QUERN_E_CORRUPT] = QN_EXIT_DATA,
+    [QUERN_E_CLOSED] = QN_EXIT_FAILURE,
+    [QUERN_E_BUSY] = QN_EXIT_TEMPORARY,
+    [QUERN_E_FULL] = QN_EXIT_TEMPORARY,
+    [QUERN_E_UNKNOWN] = QN_EXIT_FAILURE,
+    [QUERN_E_NOT_REPLICATED] = QN_EXIT_FAILURE,
+    [QUERN_E_STALE] = QN_EXIT_FAILURE,
+    [QUERN_E_UNSUPPORTED] = QN_EXIT_FAILURE,
+    [QUERN_E_DENIED] = QN_EXIT_DENIED,
+};
+
+int qn_cli_exit_code(quern_status status)
+{
+    size_t index = (size_t)status;
+    return index < QN_COUNT_OF(exit_codes) ? (int)exit_codes[index] : QN_EXIT_FAILURE;
+}
+
+bool qn_cli_confirm(const struct qn_cli *cli, int *ret_exit, const char *format, ...)
+{
+    char question[512];
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(question, sizeof question, format, list);
+    va_end(list);
+    if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) {
+        *ret_exit = qn_cli_usage(cli, "%s (not a terminal: use --yes)", question);
+        return false;
+    }
+    char *safe = qn_text_safe(question, strlen(question));
+    (void)fprintf(stderr, "%s [y/N] ", safe);
+    (void)fflush(stderr);
+    qn_free(safe);
+    char answer[16] = "";
+    if (fgets(answer, (int)sizeof answer, stdin) == NULL ||
+        (strcmp(answer, "y\n") != 0 && strcmp(answer, "yes\n") != 0)) {
+        qn_cli_say(cli, "nothing was changed");
+        *ret_exit = QN_EXIT_FAILURE;
+        return false;
+    }
+    return true;
+}
+
+void qn_cli_nomem(void)
+{
+    static const char text[] = "quern: out of memory\n";
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(QN_EXIT_TEMPORARY);
+}
+
+void *qn_cli_must(void *block)
+{
+    if (block == NULL) {
+        qn_cli_nomem();
+    }
+    return block;
+}
+
+const char *qn_cli_nearest(const char *word, const char *const *candidates, size_t count)
+{
+    const char *nearest = NULL;
+    size_t nearest_distance = strlen(word) < 5 ? 2 : 3; /* from here on it is another word */
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = qn_str_distance(word, candidates[i]);
+        if (distance < nearest_distance ||
+            (nearest == NULL && strlen(word) >= 3 && qn_str_starts_with(candidates[i], word))) {
+            nearest = candidates[i];
+            nearest_distance = distance < nearest_distance ? distance : nearest_distance;
+        }
+    }
+    return nearest;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* output.c - tables and fields for people.
+ *
+ * A table is built in memory, then printed with columns as wide as their widest cell. On a terminal
+ * that is too narrow the flexible columns are cut with an ellipsis, and if that is not enough the
+ * last columns are left out; into a pipe only cells of more than CELL_WIDTH_MAX are cut. Writing
+ * errors show when stdio is flushed at the end (qn_output_finish): a full disk is said, a reader
+ * that went away is not. */
+#include "cli/output/output.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/memory/alloc.h"
+#include "base/text/duration.h"
+
+#define GAP 2               /* between columns */
+#define FIELD_NAME_WIDTH 18 /* of field pages */
+#define FLEXIBLE_WIDTH_MIN 8
+#define CELL_WIDTH_MAX 512 /* every row is as wide as the widest cell, also in a pipe */
+
+/* --- The terminal -------------------------------------------------------------------------- */
+
+bool qn_terminal_colors(FILE *stream)
+{
+    const char *no_color = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+    return isatty(fileno(stream)) == 1 && (no_color == NULL || no_color[0] == '\0') &&
+           term != NULL && strcmp(term, "dumb") != 0;
+}
+
+size_t qn_terminal_width(FILE *stream)
+{
+    struct winsize size;
+    if (isatty(fileno(stream)) != 1) {
+        return 0;
+    }
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+        return 80;
+    }
+    return size.ws_col;
+}
+
+int qn_output_finish(const struct qn_cli *cli, int exit_code)
+{
+    errno = 0;
+    int failed = fflush(stdout);
+    int cause = errno;
+    if ((failed == 0 && ferror(stdout) == 0) || cause == EPIPE) {
+        return exit_code;
+    }
+    qn_cli_say(cli, "cannot write to stdout%s%s", cause != 0 ? ": " : "",
+               cause != 0 ? strerror(cause) : "");
+    return exit_code == QN_EXIT_OK ? QN_EXIT_FAILURE : exit_code;
+}
+
+/* --- Tables ------------------------------------------------------------------------------ */
+
+void qn_table_init(struct qn_table *table, const struct qn_column *columns, size_t column_count)
+{
+    *table = (struct qn_table){.columns = columns, .column_count = column_count};
+}
+
+void qn_table_finish(struct qn_table *table)
+{
+    for (size_t i = 0; i < table->cell_count; i++) {
+        qn_free(table->cells[i]);
+    }
+    qn_free(table->cells);
+    *table = (struct qn_table){0};
+}
+
+static void add_cell(struct qn_table *table, char *take_text)
+{
+    if (table->cell_count == table->cell_max) {
+        size_t wanted = table->cell_max == 0 ? 64 : table->cell_max * 2;
+        table->cells = qn_cli_must(qn_realloc(table->cells, wanted * sizeof *table->cells));
+        table->cell_max = wanted;
+    }
+    table->cells[table->cell_count++] = take_text;
+}
+
+void qn_table_text(struct qn_table *table, const char *text)
+{
+    const char *shown = text == NULL || text[0] == '\0' ? "-" : text;
+    add_cell(table, qn_text_cell(shown, strlen(shown), false, CELL_WIDTH_MAX));
+}
+
+void qn_table_bytes(struct qn_table *table, const void *data, size_t size)
+{
+    if (size == 0) {
+        qn_table_text(table, NULL);
+    } else {
+        add_cell(table, qn_text_cell(data, size, true, CELL_WIDTH_MAX));
+    }
+}
+
+void qn_table_number(struct qn_table *table, uint64_t number)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%" PRIu64, number);
+    qn_table_text(table, text);
+}
+
+void qn_table_duration(struct qn_table *table, int64_t ms)
+{
+    char text[32] = "";
+    if (ms != 0) {
+        qn_duration_format(ms, text, sizeof text);
+    }
+    qn_table_text(table, text);
+}
+
+void qn_table_moment(struct qn_table *table, int64_t at_ms)
+{
+    char text[64] = "";
+    if (at_ms != 0) {
+        qn_moment_format(at_ms, text, sizeof text);
+        char *fraction = strchr(text, '.');
+        if (fraction != NULL) {
+            (void)snprintf(fraction, sizeof text - (size_t)(fraction - text), "Z");
+        }
+    }
+    qn_table_text(table, text);
+}
+
+static void measure(const struct qn_table *table, size_t *widths)
+{
+    QN_ASSERT(table->column_count > 0);
+    for (size_t i = 0; i < table->column_count; i++) {
+        widths[i] = qn_text_width(table->columns[i].title);
+    }
+    for (size_t i = 0; i < table->cell_count; i++) {
+        size_t width = qn_text_width(table->cells[i]);
+        size_t column = i % table->column_count;
+        widths[column] = width > widths[column] ? width : widths[column];
+    }
+}
+
+/* Narrows the widest flexible column, step by step, until the row fits; when that does not help,
+ * hides columns from the right: their width is then 0. */
+static void narrow(const struct qn_table *table, size_t *widths, size_t room)
+{
+    size_t total = GAP * (table->column_count - 1);
+    for (size_t i = 0; i < table->column_count; i++) {
+        widths[i] = table->columns[i].whole ? qn_text_width(table->columns[i].title) : widths[i];
+        total += widths[i];
+    }
+    while (total > room) {
+        size_t widest = table->column_count;
+        for (size_t i = 0; i < table->column_count; i++) {
+            if (table->columns[i].flexible && widths[i] > FLEXIBLE_WIDTH_MIN &&
+                (widest == table->column_count || widths[i] > widths[widest])) {
+                widest = i;
+            }
+        }
+        if (widest == table->column_count) {
+            break;
+        }
+        widths[widest]--;
+        total--;
+    }
+    size_t last = table->column_count - 1;
+    for (; last > 0 && total > room && !table->columns[last].whole; last--) {
+        total -= widths[last] + GAP;
+        widths[last] = 0;
+    }
+}
+
+static void print_cell(const char *text, size_t width, const struct qn_column *column)
+{
+    size_t own = qn_text_width(text);
+    if (own > width && !column->whole) {
+        size_t bytes = qn_text_fit(text, width - 1);
+        printf("%.*s…", (int)bytes, text);
+    } else {
+        size_t padding = column->right && own < width ? width - own : 0;
+        printf("%*s%s", (int)padding, "", text);
+    }
+}
+
+/* Prints one row; the last visible cell is not padded. */
+static void print_row(const struct qn_table *table, const size_t *widths, char *const *cells)
+{
+    size_t count = table->column_count;
+    for (size_t i = 0; i < count && widths[i] > 0; i++) {
+        bool last = i + 1 == count || widths[i + 1] == 0;
+        const char *text = cells != NULL ? cells[i] : table->columns[i].title;
+        print_cell(text, widths[i], &table->columns[i]);
+        size_t own = qn_text_width(text);
+        bool full = table->columns[i].right || own >= widths[i];
+        if (!last) {
+            printf("%*s", (int)(GAP + (full ? 0 : widths[i] - own)), "");
+        }
+    }
+}
+
+void qn_table_print(const struct qn_table *table)
+{
+    size_t count = table->column_count;
+    size_t *widths = qn_cli_must(qn_alloc_zero(count, sizeof *widths));
+    measure(table, widths);
+    size_t room = qn_terminal_width(stdout);
+    if (room > 0) {
+        narrow(table, widths, room);
+    }
+    bool colors = qn_terminal_colors(stdout);
+    printf("%s", colors ? "\x1b[1m" : "");
+    print_row(table, widths, NULL);
+    printf("%s\n", colors ? "\x1b[0m" : "");
+    for (size_t i = 0; i < table->cell_count; i += count) {
+        print_row(table, widths, &table->cells[i]);
+        printf("\n");
+    }
+    qn_free(widths);
+}
+
+/* --- Fields ------------------------------------------------------------------------------ */
+
+static void print_field(const char *name, char *take_text)
+{
+    int width = (int)qn_text_width(name) + 1;
+    printf("%s:%*s%s\n", name, width < FIELD_NAME_WIDTH ? FIELD_NAME_WIDTH - width : 1, "",
+           take_text);
+    qn_free(take_text);
+}
+
+void qn_field_text(const char *name, const char *text)
+{
+    print_field(name, qn_text_safe(text, strlen(text)));
+}
+
+void qn_field_bytes(const char *name, const void *data, size_t size)
+{
+    print_field(name, qn_text_bytes(data, size));
+}
+
+void qn_field_number(const char *name, int64_t number)
+{
+    printf("%s:%*s%" PRId64 "\n", name, FIELD_NAME_WIDTH - (int)strlen(name) - 1, "", number);
+}
+
+void qn_field_duration(const char *name, int64_t ms)
+{
+    if (ms != 0) {
+        char text[32];
+        qn_duration_format(ms, text, sizeof text);
+        qn_field_text(name, text);
+    }
+}
+
+void qn_field_moment(const char *name, int64_t at_ms)
+{
+    if (at_ms != 0) {
+        char text[64];
+        qn_moment_format(at_ms, text, sizeof text);
+        qn_field_text(name, text);
+    }
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* queue_show.c - how queues look. All numbers are those of the inspector, but for the share of
+ * failures, which is computed here. */
+#include "cli/verbs/queue_show.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text/duration.h"
+#include "cli/output/output.h"
+#include "cli/work/service.h"
+
+/* The order in which people think of them. */
+static const quern_task_state states[] = {
+    QUERN_TASK_PENDING,  QUERN_TASK_ACTIVE,    QUERN_TASK_SCHEDULED,   QUERN_TASK_RETRY,
+    QUERN_TASK_ARCHIVED, QUERN_TASK_COMPLETED, QUERN_TASK_AGGREGATING,
+};
+
+/* A queue that nobody serves should be seen at a glance. */
+static const char *workers_text(const quern_worker_list *workers, const char *queue, char out[24])
+{
+    size_t count = workers == NULL ? 0 : qn_workers_of(workers, queue);
+    (void)snprintf(out, 24, "%zu", count);
+    return workers == NULL ? "?" : count == 0 ? "none!" : out;
+}
+
+void qn_queue_list_print(const quern_queue_list *list, const quern_worker_list *workers)
+{
+    /* A terminal of 80 columns leaves out what stands at the right. */
+    static const struct qn_column columns[] = {
+        {"QUEUE", .flexible = true}, {"STATE"},
+        {"WORKERS", .right = true},  {"PENDING", .right = true},
+        {"LATENCY", .right = true},  {"ACTIVE", .right = true},
+        {"SCHED", .right = true},    {"RETRY", .right = true},
+        {"ARCH", .right = true},     {"COMPL", .right = true},
+        {"GROUP", .right = true},
+    };
+    struct qn_table table;
+    qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        const quern_queue_info *queue = quern_queue_list_at(list, i);
+        qn_table_text(&table, queue->name);
+        char text[24];
+        qn_table_text(&table, queue->paused_at_ms != 0 ? "paused" : "running");
+        qn_table_text(&table, workers_text(workers, queue->name, text));
+        for (size_t j = 0; j < QN_COUNT_OF(states); j++) {
+            qn_table_number(&table, queue->counts[states[j]]);
+            if (states[j] == QUERN_TASK_PENDING) {
+                qn_table_duration(&table, queue->latency_ms);
+            }
+        }
+    }
+    qn_table_print(&table);
+    qn_table_finish(&table);
+}
+
+void qn_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT])
+{
+    qn_field_number("tasks", (int64_t)size);
+    for (size_t i = 0; i < QN_COUNT_OF(states); i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "  %s", quern_task_state_name(states[i]));
+        qn_field_number(name, (int64_t)counts[states[i]]);
+    }
+}
+
+static void print_brake(const quern_queue_info *queue)
+{
+    if (queue->braked_hosts == 0) {
+        return;
+    }
+    char when[32] = "now";
+    char text[96];
+    int64_t wait_ms = queue->probe_at_ms - qn_clock_wall_ms(qn_clock_system());
+    if (wait_ms > 0) {
+        (void)snprintf(when, sizeof when, "in ");
+        qn_duration_format(wait_ms, when + strlen(when), sizeof when - strlen(when));
+    }
+    (void)snprintf(text, sizeof text, "on %" PRIu32 " host%s, next probe %s", queue->braked_hosts,
+                   queue->braked_hosts == 1 ? "" : "s", when);
+    qn_field_text("braked", text);
+}
+
+void qn_queue_print(const quern_queue_info *queue, const quern_worker_list *workers)
+{
+    char text[24];
+    qn_field_text("queue", queue->name);
+    qn_field_text("state", queue->paused_at_ms != 0 ? "paused" : "running");
+    qn_field_moment("paused at", queue->paused_at_ms);
+    print_brake(queue);
+    qn_field_text("workers", workers_text(workers, queue->name, text));
+    qn_counts_print(queue->size, queue->counts);
+    qn_field_number("groups", (int64_t)queue->group_count);
+    qn_field_duration("latency", queue->latency_ms);
+    qn_field_number("processed today", (int64_t)queue->processed_today);
+    qn_field_number("failed today", (int64_t)queue->failed_today);
+    qn_field_number("processed", (int64_t)queue->processed_total);
+    qn_field_number("failed", (int64_t)queue->failed_total);
+    qn_field_number("trimmed", (int64_t)queue->trimmed_total);
+    if (queue->memory_bytes >= 0) {
+        qn_field_number("bytes", queue->memory_bytes);
+    }
+}
+
+void qn_history_print(const quern_day *days, size_t count)
+{
+    static const struct qn_column columns[] = {
+        {"DAY"},
+        {"PROCESSED", .right = true},
+        {"FAILED", .right = true},
+        {"FAILED %", .right = true},
+    };
+    struct qn_table table;
+    qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    for (size_t i = 0; i < count; i++) {
+        char share[32] = "";
+        if (days[i].processed > 0) {
+            (void)snprintf(share, sizeof share, "%.2f",
+                           100.0 * (double)days[i].failed / (double)days[i].processed);
+        }
+        qn_table_text(&table, days[i].date);
+        qn_table_number(&table, days[i].processed);
+        qn_table_number(&table, days[i].failed);
+        qn_table_text(&table, share);
+    }
+    qn_table_print(&table);
+    qn_table_finish(&table);
+}
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+json_t *qn_counts_json(const uint64_t counts[QUERN_TASK_STATE_COUNT])
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < QN_COUNT_OF(states); i++) {
+        (void)json_object_set_new(object, quern_task_state_name(states[i]),
+                                  number(counts[states[i]]));
+    }
+    return object;
+}
+
+json_t *qn_queue_json(const quern_queue_info *queue, const quern_worker_list *workers)
+{
+    json_t *object =
+        json_pack("{s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "counts",
+                  qn_counts_json(queue->counts), "size", number(queue->size), "paused",
+                  queue->paused_at_ms != 0, "paused_at_ms", qn_json_moment(queue->paused_at_ms),
+                  "processed_today", number(queue->processed_today), "failed_today",
+                  number(queue->failed_today), "processed_total", number(queue->processed_total),
+                  "failed_total", number(queue->failed_total), "group_count",
+                  number(queue->group_count), "latency_ms", json_integer(queue->latency_ms),
+                  "trimmed_total", number(queue->trimmed_total), "braked_hosts",
+                  number(queue->braked_hosts), "probe_at_ms", qn_json_moment(queue->probe_at_ms));
+    qn_cli_must(object);
+    qn_json_set_bytes(object, "name", queue->name, strlen(queue->name));
+    if (workers != NULL) {
+        (void)json_object_set_new(object, "workers", number(qn_workers_of(workers, queue->name)));
+    }
+    if (queue->memory_bytes >= 0) {
+        (void)json_object_set_new(object, "memory_bytes", json_integer(queue->memory_bytes));
+    }
+    return object;
+}
+
+json_t *qn_queue_list_json(const quern_queue_list *list, const quern_worker_list *workers)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        (void)json_array_append_new(array, qn_queue_json(quern_queue_list_at(list, i), workers));
+    }
+    return array;
+}
+
+json_t *qn_history_json(const quern_day *days, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        (void)json_array_append_new(array, json_pack("{s:s,s:o,s:o}", "date", days[i].date,
+                                                     "processed", number(days[i].processed),
+                                                     "failed", number(days[i].failed)));
+    }
+    return array;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/* task.c - `quern task list` and `inspect`, and the table of all task verbs.
+ *
+ * run, archive, delete and cancel are in task_act.c. A list is one page; whether more follows is
+ * said on stderr, so that stdout stays data. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory/alloc.h"
+#include "cli/cli.h"
+#include "cli/output/output.h"
+#include "cli/verbs/task_act.h"
+#include "cli/work/service.h"
+#include "task/limits.h"
+
+#define PAGE_SIZE_DEFAULT 30
+#define PAGE_SIZE_MAX 10000
+
+enum list_option {
+    LIST_QUEUE,
+    LIST_STATE,
+    LIST_TYPE,
+    LIST_TEXT,
+    LIST_SEARCH,
+    LIST_GROUP,
+    LIST_PAGE,
+    LIST_SIZE
+};
+static const struct qn_option list_options[] = {
+    [LIST_QUEUE] = {"queue", "NAME", "only this queue", QN_OPTION_TEXT},
+    [LIST_STATE] = {"state", "STATE", "pending, active, scheduled, retry, archived, ...",
+                    QN_OPTION_TEXT},
+    [LIST_TYPE] = {"type", "TYPE", "exactly this type, or image:* for a prefix", QN_OPTION_TEXT},
+    [LIST_TEXT] = {"text", "TEXT", "with this text in the payload or the last error",
+                   QN_OPTION_TEXT},
+    [LIST_SEARCH] = {"search", "TEXT", "the same as --text", QN_OPTION_TEXT},
+    [LIST_GROUP] = {"group", "NAME", "only this group", QN_OPTION_TEXT},
+    [LIST_PAGE] = {"page", "N", "from 1 on", QN_OPTION_COUNT, .min = 1, .max = INT32_MAX},
+    [LIST_SIZE] = {"size", "N", "tasks on a page (30, at most 10000)", QN_OPTION_COUNT, .min = 1,
+                   .max = PAGE_SIZE_MAX},
+};
+
+enum inspect_option { INSPECT_QUEUE };
+static const struct qn_option inspect_options[] = {
+    [INSPECT_QUEUE] = {"queue", "NAME", "the queue it is in (default: look in all)",
+                       QN_OPTION_TEXT},
+};
+
+/* --- list ------------------------------------------------------------------------------ */
+
+static void print_list(const quern_task_list *list)
+{
+    static const struct qn_column columns[] = {
+        {"ID"},
+        {"STATE"},
+        {"QUEUE", .flexible = true},
+        {"TYPE", .flexible = true},
+        {"PAYLOAD", .flexible = true},
+        {"ERROR", .flexible = true},
+        {"RETRIED", .right = true},
+        {"AT"},
+    };
+    struct qn_table table;
+    qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    for (size_t i = 0; i < quern_task_list_size(list); i++) {
+        const quern_task_info *info = quern_task_list_at(list, i);
+        char retried[64];
+        (void)snprintf(retried, sizeof retried, "%" PRId64 "/%" PRId64,
+                       quern_task_info_retry_count(info), quern_task_info_retry_max(info));
+        size_t size = 0;
+        const void *payload = quern_task_info_payload(info, &size);
+        qn_table_text(&table, quern_task_info_id(info));
+        qn_table_text(&table, quern_task_state_name(quern_task_info_state(info)));
+        qn_table_text(&table, quern_task_info_queue(info));
+        qn_table_text(&table, quern_task_info_type(info));
+        qn_table_bytes(&table, payload, size);
+        qn_table_text(&table, quern_task_info_error(info));
+        qn_table_text(&table, retried);
+        qn_table_moment(&table, quern_task_info_at_ms(info));
+    }
+    qn_table_print(&table);
+    qn_table_finish(&table);
+}
+
+static json_t *list_json(const quern_task_list *list)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < quern_task_list_size(list); i++) {
+        (void)json_array_append_new(array, qn_json_task(quern_task_list_at(list, i)));
+    }
+    return array;
+}
+
+static int read_list_filter(const struct qn_cli *cli, quern_task_filter *filter)
+{
+    const struct qn_args *args = &cli->args;
+    if (qn_args_given(args, LIST_TEXT) && qn_args_given(args, LIST_SEARCH)) {
+        return qn_cli_usage(cli, "--text and --search are the same: give one");
+    }
+    *filter = (quern_task_filter){
+        .queue = qn_args_text(args, LIST_QUEUE),
+        .type = qn_args_text(args, LIST_TYPE),
+        .group = qn_args_text(args, LIST_GROUP),
+        .text = qn_args_given(args, LIST_TEXT) ? qn_args_text(args, LIST_TEXT)
+                                               : qn_args_text(args, LIST_SEARCH),
+        .limit = (uint64_t)qn_args_number(args, LIST_SIZE, PAGE_SIZE_DEFAULT),
+    };
+    filter->offset = (uint64_t)(qn_args_number(args, LIST_PAGE, 1) - 1) * filter->limit;
+    return qn_task_read_state(cli, qn_args_text(args, LIST_STATE), &filter->state);
+}
+
+static int run_list(struct qn_cli *cli)
+{
+    quern_task_filter filter = {.limit = PAGE_SIZE_DEFAULT};
+    quern_inspector *inspector = NULL;
+    int exit_code = read_list_filter(cli, &filter);
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = qn_cli_open_inspector(cli, false, &inspector);
+    }
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    quern_error err;
+    quern_task_list *list = NULL;
+    if (quern_inspector_tasks(inspector, &filter, &list, &err) != QUERN_OK) {
+        exit_code = qn_cli_fail(cli, &err);
+    } else if (cli->json) {
+        exit_code = qn_json_print(list_json(list));
+    } else {
+        print_list(list);
+        if (quern_task_list_size(list) == filter.limit) {
+            qn_cli_say(cli, "the page is full; there may be more: --page %" PRId64,
+                       qn_args_number(&cli->args, LIST_PAGE, 1) + 1);
+        }
+    }
+    quern_task_list_free(list);
+    quern_inspector_free(inspector);
+    return exit_code;
+}
+
+/* --- inspect --------------------------------------------------------------------------- */
+
+static void print_times(const quern_task_info *info)
+{
+    static const char *const at_names[] = {
+        [QUERN_TASK_SCHEDULED] = "due at",       [QUERN_TASK_RETRY] = "due at",
+        [QUERN_TASK_ARCHIVED] = "archived at",   [QUERN_TASK_COMPLETED] = "kept until",
+        [QUERN_TASK_AGGREGATING] = "grouped at",
+    };
+    size_t state = (size_t)quern_task_info_state(info);
+    qn_field_moment("enqueued at", quern_task_info_enqueued_at_ms(info));
+    if (state < QN_COUNT_OF(at_names) && at_names[state] != NULL) {
+        qn_field_moment(at_names[state], quern_task_info_at_ms(info));
+    }
+    qn_field_moment("started at", quern_task_info_started_at_ms(info));
+    qn_field_moment("failed at", quern_task_info_failed_at_ms(info));
+    qn_field_moment("completed at", quern_task_info_completed_at_ms(info));
+    qn_field_moment("deadline", quern_task_info_deadline_at_ms(info));
+    qn_field_duration("timeout", quern_task_info_timeout_ms(info));
+    qn_field_duration("retention", quern_task_info_retention_ms(info));
+}
+
+static void print_given(const char *name, const char *text)
+{
+    if (text[0] != '\0') {
+        qn_field_text(name, text);
+    }
+}
+
+static void print_runs(const quern_task_info *info)
+{
+    char retried[96];
+    (void)snprintf(retried, sizeof retried, "%" PRId64 " of %" PRId64,
+                   quern_task_info_retry_count(info), quern_task_info_retry_max(info));
+    qn_field_text("retried", retried);
+    if (quern_task_info_crash_count(info) > 0) {
+        qn_field_number("crashes", quern_task_info_crash_count(info));
+    }
+    const char *cause = quern_cause_name(quern_task_info_cause(info));
+    if (quern_task_info_cause(info) != QUERN_CAUSE_NONE && cause != NULL) {
+        qn_field_text("cause of run", cause);
+    }
+    print_given("worker", quern_task_info_worker(info));
+    if (quern_task_info_orphaned(info)) {
+        qn_field_text("orphaned", "its lease is over; it waits for recovery");
+    }
+    if (quern_task_info_progress(info) >= 0) {
+        char progress[320];
+        (void)snprintf(progress, sizeof progress, "%" PRId32 "%% %s",
+                       quern_task_info_progress(info), quern_task_info_progress_note(info));
+        qn_field_text("progress", progress);
+    }
+}
+
+static void print_task(const quern_task_info *info)
+{
+    const char *state = quern_task_state_name(quern_task_info_state(info));
+    size_t size = 0;
+    qn_field_text("id", quern_task_info_id(info));
+    qn_field_text("queue", quern_task_info_queue(info));
+    qn_field_text("type", quern_task_info_type(info));
+    qn_field_text("state", state != NULL ? state : "unknown");
+    print_given("group", quern_task_info_group(info));
+    print_times(info);
+    print_runs(info);
+    print_given("error", quern_task_info_error(info));
+    const quern_header *headers = quern_task_info_headers(info);
+    for (size_t i = 0; i < quern_task_info_header_count(info); i++) {
+        char name[QN_NAME_SIZE_MAX + 16];
+        (void)snprintf(name, sizeof name, "header %s", headers[i].name);
+        char *safe = qn_text_safe(name, strlen(name));
+        qn_field_text(safe, headers[i].value == NULL ? "" : headers[i].value);
+        qn_free(safe);
+    }
+    const void *data = quern_task_info_payload(info, &size);
+    qn_field_bytes("payload", data, size);
+    data = quern_task_info_result(info, &size);
+    if (data != NULL) {
+        qn_field_bytes("result", data, size);
+    }
+}
+
+/* With why it waits, unless nobody can tell. */
+static int show_task(const struct qn_cli *cli, quern_inspector *inspector,
+                     const quern_task_info *info)
+{
+    struct qn_service service;
+    struct qn_reason reason = {.because = ""};
+    if (qn_service_look(inspector, &service, NULL)) {
+        if (!qn_service_why_task(&service, info, &reason)) {
+            reason = (struct qn_reason){.because = ""};
+        }
+        qn_service_finish(&service);
+    }
+    if (cli->json) {
+        json_t *object = qn_cli_must(qn_json_task(info));
+        qn_json_set_bytes(object, "waits_because", reason.because, strlen(reason.because));
+        qn_json_set_bytes(object, "what_to_do", reason.advice, strlen(reason.advice));
+        return qn_json_print(object);
+    }
+    print_task(info);
+    print_given("waits because", reason.because);
+    print_given("what to do", reason.advice);
+    return QN_EXIT_OK;
+}
+
+static int run_inspect(struct qn_cli *cli)
+{
+    quern_inspector *inspector = NULL;
+    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    quern_error err;
+    quern_task_info *info = NULL;
+    if (quern_inspector_task(inspector, qn_args_text(&cli->args, INSPECT_QUEUE),
+                             qn_args_operand(&cli->args, 0), &info, &err) != QUERN_OK) {
+        exit_code = qn_cli_fail(cli, &err);
+    } else {
+        exit_code = show_task(cli, inspector, info);
+    }
+    quern_task_info_free(info);
+    quern_inspector_free(inspector);
+    return exit_code;
+}
+
+/* --- The verbs ------------------------------------------------------------------------- */
+
+#define ACT_VERB(verb_name, text, detail, shown, function)                                         \
+    {                                                                                              \
+        .name = (verb_name), .operands = "[ID]", .summary = (text), .about = (detail),             \
+        .example = (shown), .options = qn_task_act_options,                                        \
+        .option_count = QN_TASK_ACT_OPTION_COUNT, .operand_max = 1, .run = (function)              \
+    }
+
+static const struct qn_verb verbs[] = {
+    {.name = "list",
+     .operands = "",
+     .summary = "list tasks: one page of those that match all options",
+     .about = "AT is when it is due, was archived, or is removed.",
+     .example = "  quern task list --queue default --state archived --text timeout",
+     .options = list_options,
+     .option_count = QN_COUNT_OF(list_options),
+     .run = run_list},
+    {.name = "inspect",
+     .operands = "ID",
+     .summary = "show everything about one task",
+     .example = "  quern task inspect 0199f3a1-7c2e-7d43-8a55-0d6f2e9b1c77",
+     .options = inspect_options,
+     .option_count = QN_COUNT_OF(inspect_options),
+     .operand_min = 1,
+     .operand_max = 1,
+     .run = run_inspect},
+    ACT_VERB("run", "make a task pending now, or all of a state",
+             "Not for tasks that are active or pending.",
+             "  quern task run --all --state archived --queue default --yes", qn_task_run_run),
+    ACT_VERB("archive", "archive a task, or all of a state",
+             "Not for tasks that are active or archived.",
+             "  quern task archive --all --state retry --type 'mail:*' --yes", qn_task_run_archive),
+    ACT_VERB("delete", "delete a task, or all of a state", "Not for active tasks.",
+             "  quern task delete --all --state completed --yes", qn_task_run_delete),
+    {.name = "cancel",
+     .operands = "[ID]",
+     .summary = "cancel an active task, or all active tasks",
+     .about = "Its worker is told to stop the run; what then becomes of it is --then.",
+     .example = "  quern task cancel 0199f3a1-7c2e-7d43-8a55-0d6f2e9b1c77 --then archive",
+     .options = qn_task_cancel_options,
+     .option_count = QN_TASK_CANCEL_OPTION_COUNT,
+     .operand_max = 1,
+     .run = qn_task_run_cancel},
+};
+#undef ACT_VERB
+const struct qn_noun qn_noun_task = {"task", "list, inspect, run, archive, delete or cancel tasks",
+                                     verbs, QN_COUNT_OF(verbs)};

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* worker.c - `quern worker list`: the workers that have announced themselves, and their runs.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/output/output.h"
+
+static void print_workers(const quern_worker_list *list)
+{
+    static const struct qn_column columns[] = {
+        {"WORKER", .flexible = true},
+        {"HOST", .flexible = true},
+        {"PID", .right = true},
+        {"STATUS"},
+        {"RUNS", .right = true},
+        {"QUEUES", .flexible = true},
+        {"STARTED"},
+        {"HEARTBEAT"},
+    };
+    struct qn_table table;
+    qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    for (size_t i = 0; i < quern_worker_list_size(list); i++) {
+        const quern_worker_info *worker = quern_worker_list_at(list, i);
+        char runs[64];
+        int used =
+            snprintf(runs, sizeof runs, "%zu/%" PRIu32, worker->run_count, worker->concurrency);
+        if (worker->hung > 0) {
+            (void)snprintf(runs + used, sizeof runs - (size_t)used, ", %" PRIu32 " hang",
+                           worker->hung);
+        }
+        qn_table_text(&table, worker->id);
+        qn_table_text(&table, worker->host);
+        qn_table_number(&table, (uint64_t)worker->pid);
+        qn_table_text(&table, worker->status);
+        qn_table_text(&table, runs);
+        qn_table_text(&table, worker->queues);
+        qn_table_moment(&table, worker->started_at_ms);
+        qn_table_moment(&table, worker->heartbeat_at_ms);
+    }
+    qn_table_print(&table);
+    qn_table_finish(&table);
+}
+
+static void print_runs(const quern_worker_list *list)
+{
+    static const struct qn_column columns[] = {
+        {"RUNS NOW"}, {"TYPE", .flexible = true},   {"QUEUE", .flexible = true}, {"STARTED"},
+        {"UNTIL"},    {"WORKER", .flexible = true},
+    };
+    struct qn_table table;
+    qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    for (size_t i = 0; i < quern_worker_list_size(list); i++) {
+        const quern_worker_info *worker = quern_worker_list_at(list, i);
+        for (size_t j = 0; j < worker->run_count; j++) {
+            const quern_worker_run_info *run = &worker->runs[j];
+            qn_table_text(&table, run->task_id);
+            qn_table_text(&table, run->task_type);
+            qn_table_text(&table, run->queue);
+            qn_table_moment(&table, run->started_at_ms);
+            qn_table_moment(&table, run->deadline_at_ms);
+            qn_table_text(&table, worker->id);
+        }
+    }
+    if (table.cell_count > 0) {
+        printf("\n");
+        qn_table_print(&table);
+    }
+    qn_table_finish(&table);
+}
+
+static void set_text(json_t *object, const char *name, const char *text)
+{
+    qn_json_set_bytes(object, name, text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
+}
+
+static json_t *run_json(const quern_worker_run_info *run)
+{
+    json_t *object =
+        qn_cli_must(json_pack("{s:o,s:o}", "started_at_ms", qn_json_moment(run->started_at_ms),
+                              "deadline_at_ms", qn_json_moment(run->deadline_at_ms)));
+    set_text(object, "id", run->task_id);
+    set_text(object, "type", run->task_type);
+    set_text(object, "queue", run->queue);
+    return object;
+}
+
+/* The patterns as an array; null: not known. */
+static json_t *types_json(const char *types)
+{
+    json_t *array = types == NULL ? json_null() : json_array();
+    while (types != NULL && types[0] != '\0') {
+        size_t size = strcspn(types, "\n");
+        (void)json_array_append_new(array, qn_cli_must(json_stringn(types, size)));
+        types += size + (types[size] == '\n' ? 1 : 0);
+    }
+    return array;
+}
+
+static json_t *worker_json(const quern_worker_info *worker)
+{
+    json_t *runs = json_array();
+    for (size_t i = 0; i < worker->run_count; i++) {
+        (void)json_array_append_new(runs, run_json(&worker->runs[i]));
+    }
+    json_t *object = qn_cli_must(json_pack(
+        "{s:I,s:o,s:o,s:I,s:b,s:o}", "pid", (json_int_t)worker->pid, "started_at_ms",
+        qn_json_moment(worker->started_at_ms), "heartbeat_at_ms",
+        qn_json_moment(worker->heartbeat_at_ms), "concurrency", (json_int_t)worker->concurrency,
+        "strict", worker->strict_priority != 0, "runs", runs));
+    (void)json_object_set_new(object, "hang", json_integer(worker->hung));
+    (void)json_object_set_new(object, "types", types_json(worker->types));
+    set_text(object, "id", worker->id);
+    set_text(object, "host", worker->host);
+    set_text(object, "status", worker->status);
+    set_text(object, "queues", worker->queues);
+    return object;
+}
+
+static int run_list(struct qn_cli *cli)
+{
+    quern_inspector *inspector = NULL;
+    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    quern_error err;
+    quern_worker_list *list = NULL;
+    if (quern_inspector_workers(inspector, &list, &err) != QUERN_OK) {
+        exit_code = qn_cli_fail(cli, &err);
+    } else if (cli->json) {
+        json_t *array = json_array();
+        for (size_t i = 0; i < quern_worker_list_size(list); i++) {
+            (void)json_array_append_new(array, worker_json(quern_worker_list_at(list, i)));
+        }
+        exit_code = qn_json_print(array);
+    } else {
+        print_workers(list);
+        print_runs(list);
+    }
+    quern_worker_list_free(list);
+    quern_inspector_free(inspector);
+    return exit_code;
+}
+
+static const struct qn_verb verbs[] = {{
+    .name = "list",
+    .operands = "",
+    .summary = "list the workers, their queues and what they run now",
+    .example = "  quern worker list",
+    .run = run_list,
+}};
+const struct qn_noun qn_noun_worker = {"worker", "list the workers and what they run", verbs,
+                                       QN_COUNT_OF(verbs)};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* await.c - waits for a broker that is not there yet.
+ *
+ * A server may come, a locked file be free, a full disk be emptied; what is wrong with a password
+ * or a URL stays wrong, and is told at once. While it waits, TERM and its like are taken out of the
+ * queue of signals instead of a nap: they end the program also where it is the first process of a
+ * container. */
+#include "cli/work/await.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/random.h"
+#include "broker/broker.h"
+#include "cli/work/signal.h"
+
+#define NAP_MS_MIN 50
+#define NAP_MS_MAX 1000
+
+/* False: a signal came. */
+static bool nap(const sigset_t *signals, uint64_t ms)
+{
+    struct timespec timeout = {.tv_sec = (time_t)(ms / 1000),
+                               .tv_nsec = (long)(ms % 1000) * 1000000};
+    return sigtimedwait(signals, NULL, &timeout) < 0;
+}
+
+static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *signals,
+                       quern_inspector **ret_inspector)
+{
+    struct qn_random random;
+    quern_error err;
+    const quern_inspector_options options = {.create = 1};
+    uint64_t nap_ms = NAP_MS_MIN;
+    qn_random_init(&random);
+    while (nap(signals, nap_ms / 2 + qn_random_below(&random, nap_ms))) {
+        quern_status status = quern_inspector_open(url, &options, ret_inspector, &err);
+        if (status == QUERN_OK) {
+            qn_cli_say(cli, "the broker is there");
+            return QN_EXIT_OK;
+        }
+        if (!qn_broker_may_come(url, status)) {
+            return qn_cli_open_failed(cli, &err);
+        }
+        nap_ms = nap_ms * 2 < NAP_MS_MAX ? nap_ms * 2 : NAP_MS_MAX;
+    }
+    qn_cli_say(cli, "ended while the broker was not there");
+    return QN_EXIT_OK;
+}
+
+int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector)
+{
+    const char *url = NULL;
+    quern_error err;
+    const quern_inspector_options options = {.create = 1};
+    int exit_code = qn_cli_broker_url(cli, true, &url);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    bool makes = qn_cli_will_make_file(url);
+    quern_status status = quern_inspector_open(url, &options, ret_inspector, &err);
+    if (status == QUERN_OK) {
+        qn_cli_say_made(cli, makes, url);
+        return QN_EXIT_OK;
+    }
+    if (status == QUERN_E_TIMEOUT) {
+        err.code = QUERN_E_CONNECT; /* for the exit code: it is not there */
+    }
+    if (!wait || !qn_broker_may_come(url, status)) {
+        return qn_cli_open_failed(cli, &err);
+    }
+    sigset_t signals;
+    sigset_t before;
+    qn_work_signal_ends(&signals);
+    (void)sigprocmask(SIG_BLOCK, &signals, &before); /* who reads the next line may send one */
+    qn_cli_say(cli, "%s; waiting for it", err.text);
+    exit_code = keep_trying(cli, url, &signals, ret_inspector);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return exit_code;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* limit.c - limits of the system that are too low for what a worker is asked to do.
+ *
+ * The worker lives with them (src/worker/run/shortage.c): it gives runs back and pauses. But who
+ * started it should hear at once why it will never reach its concurrency. */
+#include "cli/work/limit.h"
+
+#include <inttypes.h>
+#include <sys/resource.h>
+
+/* A command: three pipes, its process, its cancellation; while it is started three more. The worker
+ * itself: files or connections of its broker, and what its threads wait at. */
+#define FDS_PER_COMMAND 5
+#define FDS_WHILE_STARTED 3
+#define FDS_OF_WORKER 40
+
+void qn_work_warn_limits(const struct qn_cli *cli, uint32_t concurrency)
+{
+    struct rlimit limit;
+    uint64_t wanted = FDS_OF_WORKER + (uint64_t)concurrency * (FDS_PER_COMMAND + FDS_WHILE_STARTED);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= wanted) {
+        return;
+    }
+    qn_cli_warn(cli,
+                "warning: %" PRIu64 " open files are allowed (RLIMIT_NOFILE), too few for"
+                " concurrency %" PRIu32 "; allow %" PRIu64
+                " (ulimit -n, or LimitNOFILE= of systemd)",
+                (uint64_t)limit.rlim_cur, concurrency, wanted);
+}

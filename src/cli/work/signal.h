@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* signal.h - signals steer the worker: TERM, INT, HUP and QUIT stop it, TSTP lets it take no
+ * more, CONT take tasks again, USR1 log what it runs. SIGPIPE is ignored: a reader of the log that
+ * goes away does not end the worker. */
+#ifndef QN_CLI_WORK_SIGNAL_H
+#define QN_CLI_WORK_SIGNAL_H
+
+#include <signal.h>
+
+#include "cli/work/log.h"
+#include "quern/worker.h"
+
+/* From now on HUP does not stop or end; it says that there is nothing to reload. */
+void qn_work_signal_reload_on_hup(struct qn_work_log *log);
+void qn_work_signal_reload_end(void); /* before the log is finished */
+/* TSTP, CONT and USR1 do no harm until there is a worker for them. */
+void qn_work_signal_await(void);
+void qn_work_signal_start(quern_worker *worker);
+/* Before the worker is freed. Signals that would have stopped it end the process from now on; the
+ * others do nothing. */
+void qn_work_signal_stop(void);
+/* The signals that end a program that still waits for its broker. */
+void qn_work_signal_ends(sigset_t *ret_set);
+
+#endif

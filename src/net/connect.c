@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* connect.c - from a target to a connected socket.
+ *
+ * A name may have several addresses, some of them dead. They are tried in the order of the
+ * resolver, each HEAD_START_MS after the one before while that has not answered, and the first that
+ * connects wins (as RFC 8305 says, without its sorting). What all of them said is lost but for the
+ * first error: that is the address the resolver liked best.
+ *
+ * The resolver itself has no deadline but that of /etc/resolv.conf. */
+#include "net/connect.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#define RACE_MAX 8 /* addresses of one name that are tried */
+#define HEAD_START_MS 250
+#define PATIENCE_LOOK_MS 100 /* how often a wait looks whether it is to end early */
+/* A peer that is gone without a word is noticed after about 30 s, with or without data under way.
+ */
+#define KEEPALIVE_IDLE_S 15
+#define KEEPALIVE_STEP_S 5
+#define KEEPALIVE_COUNT 3
+#define USER_TIMEOUT_MS 30000
+
+struct race {
+    const struct qn_link_target *target;
+    int64_t begun_mono_ns;
+    const struct addrinfo *next;
+    struct pollfd runners[RACE_MAX];
+    nfds_t count;
+    int first_errno;
+};
+
+/* Milliseconds until the deadline, rounded up; 0 when it has passed. */
+static int until_ms(int64_t deadline_mono_ns)
+{
+    int64_t left_ns = deadline_mono_ns - qn_clock_mono_ns();
+    if (left_ns <= 0) {
+        return 0;
+    }
+    int64_t left_ms = left_ns / 1000000 + 1;
+    return left_ms > 3600000 ? 3600000 : (int)left_ms;
+}
+
+int64_t qn_connect_end(const struct qn_link_target *target, int64_t begun_mono_ns,
+                       int64_t deadline_mono_ns)
+{
+    int64_t patience_ms =
+        target->patience_ms != NULL ? atomic_load(target->patience_ms) : INT64_MAX;
+    if (patience_ms >= target->command_timeout_ms) {
+        return deadline_mono_ns; /* as it was reckoned with */
+    }
+    int64_t end_mono_ns = begun_mono_ns + patience_ms * 1000000;
+    return end_mono_ns < deadline_mono_ns ? end_mono_ns : deadline_mono_ns;
+}
+
+/* How long to sleep until the next look at the clock; 0: the wait is over. */
+static int nap_ms(const struct qn_link_target *target, int64_t begun_mono_ns,
+                  int64_t deadline_mono_ns)
+{
+    int left_ms = until_ms(qn_connect_end(target, begun_mono_ns, deadline_mono_ns));
+    return left_ms < PATIENCE_LOOK_MS || target->patience_ms == NULL ? left_ms : PATIENCE_LOOK_MS;
+}
+
+bool qn_connect_wait(const struct qn_link_target *target, int fd, short events,
+                     int64_t begun_mono_ns, int64_t deadline_mono_ns)
+{
+    struct pollfd poller = {.fd = fd, .events = events};
+    while (true) {
+        int timeout_ms = nap_ms(target, begun_mono_ns, deadline_mono_ns);
+        int ready = poll(&poller, 1, timeout_ms);
+        if (ready > 0 || (ready < 0 && errno != EINTR)) {
+            return true; /* what is wrong with it, the next call on it tells */
+        }
+        if (timeout_ms == 0) {
+            return false;
+        }
+    }
+}
+
+static quern_status refuse(const struct qn_link_target *target, int code, quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", target->address, strerror(code));
+}
+
+static quern_status too_slow(const struct qn_link_target *target, quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no connection within %lld ms", target->address,
+                        (long long)target->connect_timeout_ms);
+}
+
+/* Settings that make a dead peer known; a kernel that refuses one of them still connects. */
+static void tune(int fd)
+{
+    int on = 1;
+    int idle = KEEPALIVE_IDLE_S;
+    int step = KEEPALIVE_STEP_S;
+    int count = KEEPALIVE_COUNT;
+    unsigned user_timeout = USER_TIMEOUT_MS;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &step, sizeof step);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof user_timeout);
+}
+
+static void note(struct race *race, int code)
+{
+    if (race->first_errno == 0) {
+        race->first_errno = code;
+    }
+}
+
+/* Starts the next address, and those after it while they fail at once. */
+static void start_next(struct race *race)
+{
+    bool started = false;
+    while (!started && race->next != NULL && race->count < RACE_MAX) {
+        const struct addrinfo *at = race->next;
+        race->next = at->ai_next;
+        int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0) {
+            note(race, errno);
+            continue;
+        }
+        tune(fd);
+        if (connect(fd, at->ai_addr, at->ai_addrlen) == 0 || errno == EINPROGRESS) {
+            race->runners[race->count++] = (struct pollfd){.fd = fd, .events = POLLOUT};
+            started = true;
+        } else {
+            note(race, errno);
+            (void)close(fd);
+        }
+    }
+}
+
+/* The socket that has connected, taken out of the race, or -1. Those that failed are closed. */
+static int take_winner(struct race *race)
+{
+    nfds_t kept = 0;
+    int winner = -1;
+    for (nfds_t i = 0; i < race->count; i++) {
+        struct pollfd runner = race->runners[i];
+        int code = 0;
+        socklen_t size = sizeof code;
+        if (runner.revents == 0 || winner >= 0) {
+            race->runners[kept++] = runner;
+        } else if (getsockopt(runner.fd, SOL_SOCKET, SO_ERROR, &code, &size) == 0 && code == 0) {
+            winner = runner.fd;
+        } else {
+            note(race, code);
+            (void)close(runner.fd);
+        }
+    }
+    race->count = kept;
+    return winner;
+}
+
+static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *ret_fd,
+                             quern_error *err)
+{
+    int winner = -1;
+    while (winner < 0) {
+        start_next(race);
+        if (race->count == 0) {
+            return refuse(race->target, race->first_errno, err);
+        }
+        nfds_t running = race->count;
+        int64_t next_at_ns = qn_clock_mono_ns() + INT64_C(1000000) * HEAD_START_MS;
+        /* Until the head start is over, one has failed or one has won. */
+        while (winner < 0 && race->count == running) {
+            int left_ms = nap_ms(race->target, race->begun_mono_ns, deadline_mono_ns);
+            int head_start_ms = race->next != NULL ? until_ms(next_at_ns) : left_ms;
+            int timeout_ms = head_start_ms < left_ms ? head_start_ms : left_ms;
+            if (left_ms == 0) {
+                return too_slow(race->target, err);
+            }
+            if (timeout_ms == 0) {
+                break;
+            }
+            if (poll(race->runners, race->count, timeout_ms) > 0) {
+                winner = take_winner(race);
+            }
+        }
+    }
+    *ret_fd = winner;
+    return QUERN_OK;
+}
+
+static quern_status connect_tcp(const struct qn_link_target *target, int64_t deadline_mono_ns,
+                                int *ret_fd, quern_error *err)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG};
+    struct addrinfo *addresses = NULL;
+    int code = getaddrinfo(target->host, target->port, &hints, &addresses);
+    if (code == EAI_MEMORY) {
+        return qn_error_nomem(err);
+    }
+    if (code != 0) {
+        return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", target->address,
+                            code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
+    }
+    struct race race = {.target = target, .begun_mono_ns = qn_clock_mono_ns(), .next = addresses};
+    quern_status status = run_race(&race, deadline_mono_ns, ret_fd, err);
+    for (nfds_t i = 0; i < race.count; i++) {
+        (void)close(race.runners[i].fd);
+    }
+    freeaddrinfo(addresses);
+    return status;
+}
+
+static quern_status connect_unix(const struct qn_link_target *target, int64_t deadline_mono_ns,
+                                 int *ret_fd, quern_error *err)
+{
+    int64_t begun_mono_ns = qn_clock_mono_ns();
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, target->path, strlen(target->path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return refuse(target, errno, err);
+    }
+    int code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
+    while (code < 0 && errno == EAGAIN) {
+        /* Its backlog is full, and poll does not tell when there is room. */
+        if (nap_ms(target, begun_mono_ns, deadline_mono_ns) == 0) {
+            (void)close(fd);
+            return too_slow(target, err);
+        }
+        (void)poll(NULL, 0, 5);
+        code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
+    }
+    if (code < 0) {
+        quern_status status = refuse(target, errno, err);
+        (void)close(fd);
+        return status;
+    }
+    *ret_fd = fd;
+    return QUERN_OK;
+}
+
+quern_status qn_connect(const struct qn_link_target *target, int64_t deadline_mono_ns, int *ret_fd,
+                        quern_error *err)
+{
+    return target->host[0] == '\0' ? connect_unix(target, deadline_mono_ns, ret_fd, err)
+                                   : connect_tcp(target, deadline_mono_ns, ret_fd, err);
+}

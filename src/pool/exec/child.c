@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/* child.c - runs one shell command to its end: feeds it, reads it, cancels it, reaps it.
+ *
+ * One poll loop over stdin, stdout, stderr, the cancel descriptor and the process itself. Nothing
+ * blocks on a pipe, so a child that reads nothing, or writes before it reads, cannot dead-lock us.
+ * Relies on spawn.c for a child that is a process group of its own.
+ *
+ * Happy path: input written and closed, both outputs read to their end, the process ended.
+ * Cancelled: SIGTERM to the group, through its guard; after kill_after_ms SIGKILL, or as soon as
+ * the run is abandoned: its task is somebody else's then. When the process has ended, what is left
+ * of its group is killed before it is reaped (so the group's number cannot be another's), and pipes
+ * that strangers (daemons with a session of their own) still hold are left after LINGER_MS. Memory
+ * that runs out while output is read cuts the output, never the run. */
+#include "pool/exec/child.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "pool/exec/spawn.h"
+
+enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
+#define NS_PER_MS INT64_C(1000000)
+
+enum { IN, OUT, FAILURE, CANCEL, PROCESS, FD_COUNT };
+
+struct watch {
+    const struct qn_child_spec *spec;
+    struct qn_child_end *end;
+    struct pollfd fds[FD_COUNT]; /* fd -1: not watched any more */
+    pid_t pid;
+    size_t input_sent;
+    bool ended;            /* the process; it is a zombie until it is reaped */
+    int64_t alarm_mono_ns; /* when to kill, or, once it has ended, when to stop reading */
+};
+
+static void close_watched(struct watch *watch, int which)
+{
+    if (watch->fds[which].fd >= 0) {
+        (void)close(watch->fds[which].fd);
+        watch->fds[which].fd = -1;
+    }
+}
+
+/* Writes what fits; a child that closed its stdin does not want the rest. */
+static void feed(struct watch *watch)
+{
+    const struct qn_child_spec *spec = watch->spec;
+    while (watch->input_sent < spec->input_size) {
+        ssize_t count = write(watch->fds[IN].fd, (const char *)spec->input + watch->input_sent,
+                              spec->input_size - watch->input_sent);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0 && errno == EAGAIN) {
+            return;
+        }
+        if (count < 0) {
+            break;
+        }
+        watch->input_sent += (size_t)count;
+    }
+    close_watched(watch, IN);
+}
+
+/* Keeps the first stdout_size_max bytes. */
+static void keep_output(struct watch *watch, const char *data, size_t size)
+{
+    struct qn_buf *output = &watch->end->output;
+    size_t room = output->size_max - output->size;
+    size_t kept = size < room ? size : room;
+    if (kept > 0 && qn_buf_append(output, data, kept) != QUERN_OK) {
+        kept = 0;
+    }
+    watch->end->stdout_dropped += size - kept;
+}
+
+/* Keeps the last stderr_size_max bytes (in a buffer of twice that size, so that moving them is
+ * rare). */
+static void keep_complaint(struct watch *watch, const char *data, size_t size)
+{
+    struct qn_buf *complaint = &watch->end->complaint;
+    size_t kept_max = watch->spec->stderr_size_max;
+    if (size > kept_max) {
+        data += size - kept_max;
+        size = kept_max;
+        watch->end->stderr_cut = true;
+    }
+    if (size == 0) {
+        return;
+    }
+    if (complaint->size + size > complaint->size_max) {
+        size_t drop = complaint->size + size - kept_max;
+        memmove(complaint->data, complaint->data + drop, complaint->size - drop);
+        complaint->size -= drop;
+        watch->end->stderr_cut = true;
+    }
+    if (qn_buf_append(complaint, data, size) != QUERN_OK) {
+        return; /* without memory the older lines are all there is */
+    }
+}
+
+/* Reads one piece, so that the other descriptors get their turn. */
+static void drain(struct watch *watch, int which)
+{
+    char piece[READ_SIZE];
+    ssize_t count = read(watch->fds[which].fd, piece, sizeof piece);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) {
+        return;
+    }
+    if (count <= 0) {
+        close_watched(watch, which);
+    } else if (which == OUT) {
+        keep_output(watch, piece, (size_t)count);
+    } else {
+        keep_complaint(watch, piece, (size_t)count);
+    }
+}
+
+static void terminate(struct watch *watch)
+{
+    watch->fds[CANCEL].fd = -1; /* the caller's: not closed */
+    watch->end->cancelled = true;
+    (void)kill(watch->pid, SIGTERM); /* its guard passes it on; the number is ours till reaped */
+    watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * NS_PER_MS;
+}
+
+static void reap(struct watch *watch)
+{
+    watch->ended = true;
+    close_watched(watch, PROCESS);
+    close_watched(watch, IN);
+    watch->fds[CANCEL].fd = -1;
+    (void)kill(-watch->pid, SIGKILL); /* what it left behind in its group */
+    watch->alarm_mono_ns = qn_clock_mono_ns() + LINGER_MS * NS_PER_MS;
+    int code = 0;
+    pid_t got;
+    do {
+        got = waitpid(watch->pid, &code, 0);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        /* A program that ignores SIGCHLD has thrown the exit code away. */
+        watch->end->exited = true;
+        watch->end->code = EXIT_LOST;
+    } else if (WIFEXITED(code)) {
+        watch->end->exited = true;
+        watch->end->code = WEXITSTATUS(code);
+    } else {
+        watch->end->signal = WTERMSIG(code);
+    }
+}
+
+/* Milliseconds until the alarm, rounded up; -1: none is set. */
+static int poll_timeout_ms(const struct watch *watch)
+{
+    if (watch->alarm_mono_ns == INT64_MAX) {
+        return -1;
+    }
+    int64_t left_ns = watch->alarm_mono_ns - qn_clock_mono_ns();
+    if (left_ns <= 0) {
+        return 0;
+    }
+    int64_t left_ms = (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+    if (!watch->ended && watch->spec->abandoned != NULL && left_ms > ABANDONED_LOOK_MS) {
+        return ABANDONED_LOOK_MS;
+    }
+    return left_ms > INT32_MAX ? INT32_MAX : (int)left_ms;
+}
+
+static bool is_abandoned(const struct watch *watch)
+{
+    return !watch->ended && watch->spec->abandoned != NULL && atomic_load(watch->spec->abandoned);
+}
+
+/* True when there is nothing more to wait for. */
+static bool ring_alarm(struct watch *watch)
+{
+    if (watch->alarm_mono_ns == INT64_MAX ||
+        (qn_clock_mono_ns() < watch->alarm_mono_ns && !is_abandoned(watch))) {
+        return false;
+    }
+    if (watch->ended) {
+        return true;
+    }
+    watch->alarm_mono_ns = INT64_MAX;
+    (void)kill(-watch->pid, SIGKILL);
+    (void)kill(watch->pid, SIGKILL); /* a shell that left the group dies with its guard */
+    return false;
+}
+
+static void watch_child(struct watch *watch)
+{
+    while (!watch->ended || watch->fds[OUT].fd >= 0 || watch->fds[FAILURE].fd >= 0) {
+        if (poll(watch->fds, FD_COUNT, poll_timeout_ms(watch)) < 0 && errno != EINTR) {
+            /* Out of kernel memory: poll again, the child goes on all the same. */
+            continue;
+        }
+        if (watch->fds[IN].fd >= 0 && watch->fds[IN].revents != 0) {
+            feed(watch);
+        }
+        for (int which = OUT; which <= FAILURE; which++) {
+            if (watch->fds[which].fd >= 0 && watch->fds[which].revents != 0) {
+                drain(watch, which);
+            }
+        }
+        if (watch->fds[CANCEL].fd >= 0 && watch->fds[CANCEL].revents != 0) {
+            terminate(watch);
+        }
+        if (watch->fds[PROCESS].fd >= 0 && watch->fds[PROCESS].revents != 0) {
+            reap(watch);
+        }
+        if (ring_alarm(watch)) {
+            break;
+        }
+    }
+    for (int which = IN; which <= FAILURE; which++) {
+        close_watched(watch, which);
+    }
+}
+
+/* Writing to a child that closed its stdin raises SIGPIPE in this thread: block it, and take back
+ * the one we caused. */
+static bool block_sigpipe(sigset_t *ret_before)
+{
+    sigset_t pending;
+    sigset_t pipe_only;
+    sigemptyset(&pending);
+    (void)sigpending(&pending);
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    (void)pthread_sigmask(SIG_BLOCK, &pipe_only, ret_before);
+    return sigismember(&pending, SIGPIPE) == 1;
+}
+
+static void restore_sigpipe(const sigset_t *before, bool was_pending)
+{
+    if (!was_pending) {
+        static const struct timespec now = {0};
+        sigset_t pipe_only;
+        sigemptyset(&pipe_only);
+        sigaddset(&pipe_only, SIGPIPE);
+        while (sigtimedwait(&pipe_only, NULL, &now) < 0 && errno == EINTR) {
+        }
+    }
+    (void)pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/* The errno with which the guard got no process for the shell; 0: the shell ran. */
+static int refusal_of(const struct qn_spawned *child, const struct qn_buf *complaint)
+{
+    int code = 0;
+    const size_t size = sizeof child->refusal + sizeof code;
+    if (complaint->size != size ||
+        memcmp(complaint->data, &child->refusal, sizeof child->refusal) != 0) {
+        return 0;
+    }
+    memcpy(&code, complaint->data + sizeof child->refusal, sizeof code);
+    return code;
+}
+
+quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end *ret_end,
+                          quern_error *err)
+{
+    struct qn_spawned child;
+    quern_status status = qn_spawn(spec->command, spec->environment, &child, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    *ret_end = (struct qn_child_end){0};
+    qn_buf_init(&ret_end->output, spec->stdout_size_max);
+    qn_buf_init(&ret_end->complaint, 2 * spec->stderr_size_max);
+    struct watch watch = {
+        .spec = spec,
+        .end = ret_end,
+        .fds = {[IN] = {.fd = child.input, .events = POLLOUT},
+                [OUT] = {.fd = child.output, .events = POLLIN},
+                [FAILURE] = {.fd = child.failure, .events = POLLIN},
+                [CANCEL] = {.fd = spec->cancel_fd, .events = POLLIN},
+                [PROCESS] = {.fd = child.pid_fd, .events = POLLIN}},
+        .pid = child.pid,
+        .alarm_mono_ns = INT64_MAX,
+    };
+    sigset_t before;
+    bool was_pending = block_sigpipe(&before);
+    if (spec->input_size == 0) {
+        close_watched(&watch, IN);
+    }
+    watch_child(&watch);
+    restore_sigpipe(&before, was_pending);
+    struct qn_buf *complaint = &ret_end->complaint;
+    if (complaint->size > spec->stderr_size_max) {
+        size_t drop = complaint->size - spec->stderr_size_max;
+        memmove(complaint->data, complaint->data + drop, spec->stderr_size_max);
+        complaint->size = spec->stderr_size_max;
+        complaint->data[complaint->size] = '\0';
+        ret_end->stderr_cut = true;
+    }
+    int code = refusal_of(&child, complaint);
+    if (code != 0) {
+        qn_child_end_finish(ret_end);
+        return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(code));
+    }
+    return QUERN_OK;
+}
+
+void qn_child_end_finish(struct qn_child_end *end)
+{
+    qn_buf_finish(&end->output);
+    qn_buf_finish(&end->complaint);
+}

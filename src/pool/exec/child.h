@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* child.h - runs one shell command as a child process: input, output, limits, cancellation.
+ *
+ * Blocks the calling thread until the child and its output are done. The child has a process group
+ * of its own, dies with the calling thread and with all that it started (see spawn.c), inherits
+ * nothing but stdin, stdout and stderr, and has the default signal mask and dispositions. */
+#ifndef QN_POOL_EXEC_CHILD_H
+#define QN_POOL_EXEC_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text/buf.h"
+#include "quern/status.h"
+
+struct qn_child_spec {
+    const char *command;            /* for /bin/sh -c */
+    const char *const *environment; /* "NAME=value", NULL-terminated; added to ours */
+    const void *input;
+    size_t input_size;
+    size_t stdout_size_max; /* more is read and dropped */
+    size_t stderr_size_max; /* the last bytes are kept */
+    int64_t kill_after_ms;  /* from TERM to KILL */
+    int cancel_fd;          /* readable: cancel; -1: never */
+    /* After a cancellation: true means that nobody waits kill_after_ms any more. NULL: never. */
+    const _Atomic bool *abandoned;
+};
+
+struct qn_child_end {
+    bool exited; /* else killed by `signal` */
+    int code;
+    int signal;
+    bool cancelled;          /* we sent the signal */
+    uint64_t stdout_dropped; /* bytes beyond stdout_size_max */
+    bool stderr_cut;         /* only its end was kept */
+    struct qn_buf output;    /* finish both with qn_child_end_finish */
+    struct qn_buf complaint; /* the end of stderr */
+};
+
+/* QUERN_E_BROKER is never returned; QUERN_E_NOMEM or QUERN_E_FULL (no process, no descriptor): the
+ * command did not run. */
+QUERN_NODISCARD quern_status qn_child_run(const struct qn_child_spec *spec,
+                                          struct qn_child_end *ret_end, quern_error *err);
+void qn_child_end_finish(struct qn_child_end *end);
+
+#endif

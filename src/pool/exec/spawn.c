@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/* spawn.c - fork and exec of a shell command from a program with many threads.
+ *
+ * Everything that allocates (the environment, the pipes) happens before the fork; between fork and
+ * exec there are only async-signal-safe calls, because another thread may have held any lock at
+ * that moment. Signals are blocked across the fork, so that no handler of the program can run in
+ * the child.
+ *
+ * Between us and the shell stands a guard, which leads the process group. A shell forks for its
+ * commands, and the death signal of the kernel reaches only the one process that asked for it: so
+ * the guard asks, and kills the whole group when we die, be it by kill -9. Else it only waits, and
+ * ends as the shell ended. It ignores what the group is sent. A SIGTERM that we send to the guard
+ * it hands to the group, and to a shell that left the group: so none comes before there is a shell.
+ *
+ * A guard that gets no process for the shell says so on stderr, with a random word in front that no
+ * command can know.
+ *
+ * The shell starts with default signal dispositions, an empty mask and no descriptor but 0, 1 and
+ * 2. If /bin/sh cannot be run it exits with 127, as a shell does for a missing command. */
+#include "pool/exec/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/random.h"
+
+enum { FIRST_FREE_FD = 3, FD_SCAN_MAX = 65536, EXIT_NOT_FOUND = 127 };
+
+struct ends {
+    int child; /* becomes 0, 1 or 2 */
+    int ours;
+};
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+}
+
+/* A program may have closed its stdin: then pipe() hands out 0, which the child would overwrite. */
+static int move_up(int fd)
+{
+    if (fd < 0 || fd >= FIRST_FREE_FD) {
+        return fd;
+    }
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+    (void)close(fd);
+    return moved;
+}
+
+static quern_status open_pipe(struct ends *ends, bool child_reads, quern_error *err)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return qn_error_set(err, QUERN_E_FULL, "no pipe for a command: %s", strerror(errno));
+    }
+    int reader = move_up(fds[0]);
+    int writer = move_up(fds[1]);
+    ends->child = child_reads ? reader : writer;
+    ends->ours = child_reads ? writer : reader;
+    if (reader < 0 || writer < 0) {
+        return qn_error_set(err, QUERN_E_FULL, "no descriptor for a command: %s", strerror(errno));
+    }
+    int flags = fcntl(ends->ours, F_GETFL);
+    if (flags < 0 || fcntl(ends->ours, F_SETFL, flags | O_NONBLOCK) != 0) {
+        return qn_error_set(err, QUERN_E_FULL, "cannot set up a pipe: %s", strerror(errno));
+    }
+    return QUERN_OK;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    size_t length = strcspn(a, "=");
+    return strncmp(a, b, length + 1) == 0;
+}
+
+static bool is_replaced(const char *variable, const char *const *environment)
+{
+    for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
+        if (same_name(variable, environment[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One block of pointers to borrowed strings; NULL when memory is out. */
+static const char **merge_environment(const char *const *environment)
+{
+    size_t count = 0;
+    for (size_t i = 0; environ != NULL && environ[i] != NULL; i++) {
+        count++;
+    }
+    for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
+        count++;
+    }
+    const char **merged = qn_alloc_zero(count + 1, sizeof *merged);
+    if (merged == NULL) {
+        return NULL;
+    }
+    size_t size = 0;
+    for (size_t i = 0; environ != NULL && environ[i] != NULL && size < count; i++) {
+        if (!is_replaced(environ[i], environment)) {
+            merged[size++] = environ[i];
+        }
+    }
+    for (size_t i = 0; environment != NULL && environment[i] != NULL && size < count; i++) {
+        merged[size++] = environment[i];
+    }
+    return merged;
+}
+
+/* In the child: async-signal-safe calls only from here on. */
+static void close_from(int first, int fd_max)
+{
+    if (close_range((unsigned)first, ~0U, 0) == 0) {
+        return;
+    }
+    for (int fd = first; fd < fd_max; fd++) {
+        (void)close(fd);
+    }
+}
+
+static void reset_signals(void)
+{
+    for (int number = 1; number < NSIG; number++) {
+        (void)signal(number, SIG_DFL); /* refused for KILL, STOP and the C library's own */
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Dies if `parent` is dead already: then the request came too late, and no signal would come. */
+static void die_with(pid_t parent, int number)
+{
+    if (prctl(PR_SET_PDEATHSIG, number) != 0 || getppid() != parent) {
+        _exit(EXIT_NOT_FOUND);
+    }
+}
+
+/* What both sides of the fork know. */
+struct plan {
+    struct ends ends[FIRST_FREE_FD];
+    struct qn_refusal refusal;
+    int fd_max;
+    char *const *arguments;
+    char *const *environment;
+};
+
+/* In the child, whose stderr is still where it was made. */
+_Noreturn static void refuse(const struct plan *plan, int code)
+{
+    char text[sizeof plan->refusal + sizeof code];
+    memcpy(text, &plan->refusal, sizeof plan->refusal);
+    memcpy(text + sizeof plan->refusal, &code, sizeof code);
+    (void)!write(plan->ends[STDERR_FILENO].child, text, sizeof text);
+    _exit(EXIT_NOT_FOUND);
+}
+
+_Noreturn static void become_shell(const struct plan *plan, pid_t guard)
+{
+    die_with(guard, SIGKILL);
+    for (int i = 0; i < FIRST_FREE_FD; i++) {
+        if (dup2(plan->ends[i].child, i) < 0) {
+            _exit(EXIT_NOT_FOUND);
+        }
+    }
+    close_from(FIRST_FREE_FD, plan->fd_max);
+    reset_signals();
+    (void)execve("/bin/sh", plan->arguments, plan->environment);
+    _exit(EXIT_NOT_FOUND);
+}
+
+_Noreturn static void end_like(int code)
+{
+    if (WIFEXITED(code)) {
+        _exit(WEXITSTATUS(code));
+    }
+    (void)prctl(PR_SET_DUMPABLE, 0); /* one core is enough */
+    reset_signals();
+    (void)kill(getpid(), WTERMSIG(code));
+    _exit(EXIT_NOT_FOUND);
+}
+
+/* All signals are blocked, so that none is lost between two looks. */
+_Noreturn static void guard_shell(pid_t parent, pid_t shell)
+{
+    sigset_t all;
+    sigfillset(&all);
+    for (;;) {
+        siginfo_t info = {0};
+        int number = sigwaitinfo(&all, &info);
+        if (getppid() != parent) {
+            (void)kill(0, SIGKILL); /* the group, and with it ourselves */
+        }
+        if (number == SIGTERM && info.si_pid == parent) {
+            (void)kill(0, SIGTERM);
+            if (getpgid(shell) != getpgrp()) {
+                (void)kill(shell, SIGTERM);
+            }
+        }
+        int code = 0;
+        if (waitpid(shell, &code, WNOHANG) == shell) {
+            end_like(code);
+        }
+    }
+}
+
+/* Until the parent can watch us: else it would have to kill a command that has begun. */
+static void await_go(pid_t parent)
+{
+    sigset_t all;
+    siginfo_t info = {0};
+    sigfillset(&all);
+    int number = 0;
+    while (number != SIGUSR1 || info.si_pid != parent) {
+        number = sigwaitinfo(&all, &info);
+        if (getppid() != parent) {
+            _exit(EXIT_NOT_FOUND);
+        }
+    }
+}
+
+_Noreturn static void become_guard(const struct plan *plan, pid_t parent)
+{
+    (void)setpgid(0, 0);
+    die_with(parent, SIGHUP);
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would throw the exit code away */
+    await_go(parent);
+    pid_t guard = getpid();
+    pid_t shell = _Fork();
+    if (shell == 0) {
+        become_shell(plan, guard);
+    }
+    if (shell < 0) {
+        refuse(plan, errno);
+    }
+    close_from(0, plan->fd_max); /* the ends of the pipes are the shell's alone */
+    guard_shell(parent, shell);
+}
+
+/* The strings of argv and envp are not changed by execve, whatever its prototype says. */
+static pid_t fork_command(const struct plan *given, const char *command, const char **environment)
+{
+    union {
+        const char *borrowed[4];
+        char *given[4];
+    } arguments = {.borrowed = {"sh", "-c", command, NULL}};
+    union {
+        const char **borrowed;
+        char **given;
+    } variables = {.borrowed = environment};
+    long open_max = sysconf(_SC_OPEN_MAX);
+    struct plan plan = *given;
+    plan.fd_max = open_max > 0 && open_max < FD_SCAN_MAX ? (int)open_max : FD_SCAN_MAX;
+    plan.arguments = arguments.given;
+    plan.environment = variables.given;
+    pid_t parent = getpid();
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t pid = fork();
+    if (pid == 0) {
+        become_guard(&plan, parent);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pid > 0) {
+        (void)setpgid(pid, pid); /* so that the group exists for us at once */
+    }
+    return pid;
+}
+
+static quern_status start(const struct plan *plan, const char *command, const char **environment,
+                          struct qn_spawned *spawned, quern_error *err)
+{
+    spawned->pid = fork_command(plan, command, environment);
+    if (spawned->pid < 0) {
+        return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(errno));
+    }
+    spawned->pid_fd = pidfd_open(spawned->pid, 0); /* its number cannot be reused: not reaped yet */
+    if (spawned->pid_fd < 0) {
+        quern_status status =
+            qn_error_set(err, QUERN_E_FULL, "cannot watch a command: %s", strerror(errno));
+        (void)kill(-spawned->pid, SIGKILL);
+        (void)waitpid(spawned->pid, NULL, 0);
+        return status;
+    }
+    (void)kill(spawned->pid, SIGUSR1); /* go */
+    return QUERN_OK;
+}
+
+quern_status qn_spawn(const char *command, const char *const *environment,
+                      struct qn_spawned *ret_spawned, quern_error *err)
+{
+    struct plan plan = {.ends = {{-1, -1}, {-1, -1}, {-1, -1}}};
+    struct ends *ends = plan.ends;
+    struct qn_spawned spawned = {.pid = -1, .pid_fd = -1};
+    struct qn_random random;
+    qn_random_init(&random);
+    plan.refusal = (struct qn_refusal){{qn_random_next(&random), qn_random_next(&random)}};
+    spawned.refusal = plan.refusal;
+    const char **merged = merge_environment(environment);
+    if (merged == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = QUERN_OK;
+    for (int i = 0; i < 3 && status == QUERN_OK; i++) {
+        status = open_pipe(&ends[i], i == STDIN_FILENO, err);
+    }
+    if (status == QUERN_OK) {
+        status = start(&plan, command, merged, &spawned, err);
+    }
+    qn_free(merged);
+    for (int i = 0; i < 3; i++) {
+        close_fd(&ends[i].child);
+    }
+    if (status != QUERN_OK) {
+        goto fail;
+    }
+    spawned.input = ends[STDIN_FILENO].ours;
+    spawned.output = ends[STDOUT_FILENO].ours;
+    spawned.failure = ends[STDERR_FILENO].ours;
+    *ret_spawned = spawned;
+    return QUERN_OK;
+
+fail:
+    for (int i = 0; i < 3; i++) {
+        close_fd(&ends[i].ours);
+    }
+    return status;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* spawn.h - starts a shell command and hands over its ends: what child.c is built on. */
+#ifndef QN_POOL_EXEC_SPAWN_H
+#define QN_POOL_EXEC_SPAWN_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "quern/status.h"
+
+/* What the guard writes to stderr, followed by errno as an int, when it gets no process for the
+ * shell. */
+struct qn_refusal {
+    uint64_t words[2];
+};
+
+struct qn_spawned {
+    pid_t pid;                 /* of its guard, which ends as it ends; also the process group */
+    int pid_fd;                /* readable once it has ended */
+    int input;                 /* ours, non-blocking: write its stdin */
+    int output;                /* ours, non-blocking: read its stdout */
+    int failure;               /* ours, non-blocking: read its stderr */
+    struct qn_refusal refusal; /* of this command alone: no output equals it by chance */
+};
+
+/* Starts `/bin/sh -c command` with our environment and `environment` ("NAME=value",
+ * NULL-terminated, may be NULL) over it. On success the caller closes the descriptors and reaps
+ * the process. QUERN_E_NOMEM or QUERN_E_FULL: nothing runs. */
+QUERN_NODISCARD quern_status qn_spawn(const char *command, const char *const *environment,
+                                      struct qn_spawned *ret_spawned, quern_error *err);
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* decode.c - hiredis' reader with functions of ours, which put the replies into an arena.
+ *
+ * What a server says is not trusted: nesting ends at 8 levels, a line at 64 KiB, a reply at the
+ * limit of its kind (connection.h), and so do the structs of its items, which may be larger than
+ * they. An array gets room as its items come, whatever it announces. hiredis looks for the end of a
+ * line from its start whenever bytes come, so a line without end would cost time by the square of
+ * its length, if it were not refused. After an error the reader is of no use; the link is closed
+ * then.
+ *
+ * Works with hiredis 0.14 and 1.x: the later ones have more types of replies, which the server does
+ * not send as we speak RESP2 with it, and let arrays nest deeper. Both are refused here. */
+#include "redis/decode.h"
+
+#include <hiredis/hiredis.h>
+#include <string.h>
+
+#include "base/bug.h"
+#include "base/error.h"
+
+#define KEPT_SIZE_MAX ((size_t)1 << 20) /* of the reader's buffer between replies */
+#define ITEM_SIZE_MIN 4                 /* of an item of an array: ":1\r\n" */
+#define ITEM_COST (sizeof(struct qn_reply) + sizeof(struct qn_reply *))
+#define DEPTH_MAX 8 /* of arrays in arrays */
+#define LINE_SIZE_MAX 65536
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t item_count;
+#else
+typedef int item_count;
+#endif
+
+/* Room for the item at this index: as much as has come could fill, then twice as much. */
+static bool make_room(struct qn_reading *reading, struct qn_reply *array, size_t index)
+{
+    if (index < array->room) {
+        return true;
+    }
+    size_t arrived = (reading->reader->len - reading->reader->pos) / ITEM_SIZE_MIN + 1;
+    size_t room = 2 * array->room > arrived ? 2 * array->room : arrived;
+    room = room < array->count && !QN_BUG(ARRAY_BELIEVED) ? room : array->count;
+    struct qn_reply **items = qn_arena_alloc(reading->arena, room * sizeof(struct qn_reply *));
+    if (items == NULL) {
+        reading->nomem = true;
+        return false;
+    }
+    if (array->room > 0) {
+        memcpy(items, array->items, array->room * sizeof(struct qn_reply *));
+    }
+    array->items = items;
+    array->room = room;
+    return true;
+}
+
+static struct qn_reply *new_reply(const redisReadTask *task, enum qn_reply_type type)
+{
+    struct qn_reading *reading = task->privdata;
+    struct qn_reply *reply = qn_arena_alloc(reading->arena, sizeof *reply);
+    if (reply == NULL) {
+        reading->nomem = true;
+        return NULL;
+    }
+    *reply = (struct qn_reply){.type = type, .data = ""};
+    if (task->parent != NULL) {
+        struct qn_reply *parent = task->parent->obj;
+        size_t index = (size_t)task->idx;
+        if (!make_room(reading, parent, index)) {
+            return NULL;
+        }
+        parent->items[index] = reply;
+    }
+    return reply;
+}
+
+static void *too_large(struct qn_reading *reading, size_t limit)
+{
+    reading->refused_at = limit;
+    return NULL;
+}
+
+/* What we did not ask for. */
+static void *refuse(const redisReadTask *task)
+{
+    struct qn_reading *reading = task->privdata;
+    reading->strange = true;
+    return NULL;
+}
+
+static size_t depth_of(const redisReadTask *task)
+{
+    size_t depth = 1;
+    for (const redisReadTask *outer = task->parent; outer != NULL; outer = outer->parent) {
+        depth++;
+    }
+    return depth;
+}
+
+static void *make_string(const redisReadTask *task, char *data, size_t size)
+{
+    struct qn_reading *reading = task->privdata;
+    if (task->type != REDIS_REPLY_STRING && task->type != REDIS_REPLY_STATUS &&
+        task->type != REDIS_REPLY_ERROR) {
+        return refuse(task);
+    }
+    if (task->type != REDIS_REPLY_STRING && size > LINE_SIZE_MAX) {
+        return too_large(reading, LINE_SIZE_MAX);
+    }
+    char *copy = qn_arena_alloc(reading->arena, size + 1);
+    if (copy == NULL) {
+        reading->nomem = true;
+        return NULL;
+    }
+    struct qn_reply *reply =
+        new_reply(task, task->type == REDIS_REPLY_ERROR ? QN_REPLY_ERROR : QN_REPLY_TEXT);
+    if (reply != NULL) {
+        memcpy(copy, data, size);
+        copy[size] = '\0';
+        reply->data = copy;
+        reply->size = size;
+    }
+    return reply;
+}
+
+static void *make_array(const redisReadTask *task, item_count count)
+{
+    struct qn_reading *reading = task->privdata;
+    if (task->type != REDIS_REPLY_ARRAY || depth_of(task) > DEPTH_MAX) {
+        return refuse(task);
+    }
+    size_t size = (size_t)count;
+    if (size > reading->items_left) {
+        return too_large(reading, reading->size_max);
+    }
+    reading->items_left -= size;
+    struct qn_reply *reply = new_reply(task, QN_REPLY_ARRAY);
+    if (reply != NULL) {
+        reply->count = size;
+    }
+    return reply;
+}
+
+static void *make_integer(const redisReadTask *task, long long value)
+{
+    struct qn_reply *reply = new_reply(task, QN_REPLY_INT);
+    if (reply != NULL) {
+        reply->integer = value;
+    }
+    return reply;
+}
+
+static void *make_nil(const redisReadTask *task)
+{
+    return new_reply(task, QN_REPLY_NIL);
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *refuse_double(const redisReadTask *task, double value, char *text, size_t size)
+{
+    (void)value, (void)text, (void)size;
+    return refuse(task);
+}
+
+static void *refuse_bool(const redisReadTask *task, int value)
+{
+    (void)value;
+    return refuse(task);
+}
+#endif
+
+/* All is in the arena. */
+static void free_reply(void *reply)
+{
+    (void)reply;
+}
+
+static redisReplyObjectFunctions functions = {
+    .createString = make_string,
+    .createArray = make_array,
+    .createInteger = make_integer,
+    .createNil = make_nil,
+#if HIREDIS_MAJOR >= 1
+    .createDouble = refuse_double,
+    .createBool = refuse_bool,
+#endif
+    .freeObject = free_reply,
+};
+
+/* What was taken in, but not read. */
+static size_t unread(const struct qn_link *link)
+{
+    return link->reader->len - link->reader->pos;
+}
+
+quern_status qn_reader_init(struct qn_link *link, quern_error *err)
+{
+    link->reader = redisReaderCreateWithFunctions(&functions);
+    if (link->reader == NULL) {
+        return qn_error_nomem(err);
+    }
+    link->reading =
+        (struct qn_reading){.reader = link->reader, .size_max = QN_REPLY_BRIEF_MAX, .begins = true};
+    link->reader->privdata = &link->reading;
+    link->reader->maxbuf = KEPT_SIZE_MAX;
+    return QUERN_OK;
+}
+
+void qn_reader_finish(struct qn_link *link)
+{
+    if (link->reader != NULL) {
+        redisReaderFree(link->reader);
+        link->reader = NULL;
+    }
+}
+
+static quern_status fail(const struct qn_link *link, quern_error *err)
+{
+    const struct qn_reading *reading = &link->reading;
+    const char *address = link->target->address;
+    if (reading->nomem) {
+        return qn_error_nomem(err);
+    }
+    if (reading->refused_at > 0) {
+        return qn_error_set(err, QUERN_E_BROKER, "%s: a %s larger than %zu bytes was refused",
+                            address, reading->refused_at == LINE_SIZE_MAX ? "line" : "reply",
+                            reading->refused_at);
+    }
+    return qn_error_set(err, QUERN_E_BROKER, "%s: this does not speak Redis: %s", address,
+                        reading->strange ? "a reply of a kind that nobody asked for"
+                                         : link->reader->errstr);
+}
+
+quern_status qn_reader_feed(struct qn_link *link, const char *data, size_t size, quern_error *err)
+{
+    link->reading.bytes += size;
+    return redisReaderFeed(link->reader, data, size) == REDIS_OK ? QUERN_OK : fail(link, err);
+}
+
+/* After a look for a reply: whether what has come of it is within the limits. */
+static bool is_within_limits(struct qn_link *link, bool whole)
+{
+    const struct redisReader *reader = link->reader;
+    struct qn_reading *reading = &link->reading;
+    size_t size = reading->bytes - (whole ? unread(link) : 0);
+    if (size > reading->size_max) {
+        reading->refused_at = reading->size_max;
+    } else if (!whole && unread(link) > LINE_SIZE_MAX && !QN_BUG(LINE_WITHOUT_END) &&
+               memmem(reader->buf + reader->pos, LINE_SIZE_MAX, "\r\n", 2) == NULL) {
+        reading->refused_at = LINE_SIZE_MAX;
+    }
+    return reading->refused_at == 0;
+}
+
+quern_status qn_reader_next(struct qn_link *link, struct qn_arena *arena,
+                            struct qn_reply **ret_reply, quern_error *err)
+{
+    struct qn_reading *reading = &link->reading;
+    void *reply = NULL;
+    reading->arena = arena;
+    if (reading->begins) {
+        reading->begins = false;
+        reading->bytes = unread(link);
+        reading->items_left = reading->size_max / ITEM_COST;
+    }
+    if (redisReaderGetReply(link->reader, &reply) != REDIS_OK ||
+        !is_within_limits(link, reply != NULL)) {
+        return fail(link, err);
+    }
+    reading->begins = reply != NULL;
+    *ret_reply = reply;
+    return QUERN_OK;
+}

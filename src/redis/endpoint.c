@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/* endpoint.c - from a URL to what a link needs to know.
+ *
+ *     redis://[user[:password]@]host[:port][/db]      redis-socket://[user[:password]@]/path[?db=n]
+ *
+ * Parameters: db, and password_file, whose first line is the password. (password_env is resolved by
+ * the program quern, as a library reads no environment.)
+ *
+ * All strings lie in one block (secret.h): the password is among them. Texts
+ * of errors name the part that is wrong and never the password. */
+#include "redis/connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory/secret.h"
+
+#define CONNECT_TIMEOUT_MS 5000
+#define COMMAND_TIMEOUT_MS 10000
+#define DB_MAX 1000000
+#define KNOWN_PARAMS "db, password_file and, for the program quern, password_env"
+#define PASSWORD_SIZE 4096
+
+static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
+{
+    int64_t db = 0;
+    size_t size = strlen(text);
+    bool valid = size > 0;
+    for (size_t i = 0; i < size && valid; i++) {
+        valid = text[i] >= '0' && text[i] <= '9' && db < DB_MAX;
+        db = valid ? db * 10 + (text[i] - '0') : 0;
+    }
+    if (!valid) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: the database is a number, 0 for the first, not \"%.40s\"",
+                            text);
+    }
+    *ret_db = db;
+    return QUERN_OK;
+}
+
+/* Parts of a target that are not yet in its memory. */
+struct draft {
+    const char *password;
+    char from_file[PASSWORD_SIZE];
+};
+
+/* Why nobody should rely on this file, as ssh judges its own; NULL: it is fine. What root has made
+ * readable, such as a mounted secret, is root's business. */
+static const char *what_is_wrong(const struct stat *info)
+{
+    if (!S_ISREG(info->st_mode)) {
+        return "it is not a regular file";
+    }
+    if (info->st_uid != geteuid() && info->st_uid != 0) {
+        return "it belongs to another user";
+    }
+    if ((info->st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        return "others may write to it; chmod 600 it";
+    }
+    if (info->st_uid != 0 && (info->st_mode & S_IROTH) != 0) {
+        return "every user may read it; chmod 600 it";
+    }
+    return NULL;
+}
+
+/* Whether anybody may put another file in its place. */
+static bool is_replaceable(const char *path)
+{
+    char directory[PATH_MAX];
+    struct stat info;
+    const char *slash = strrchr(path, '/');
+    int size = slash == NULL || slash == path ? 1 : (int)(slash - path);
+    (void)snprintf(directory, sizeof directory, "%.*s", size, slash == NULL ? "." : path);
+    return stat(directory, &info) == 0 && (info.st_mode & S_IWOTH) != 0 &&
+           (info.st_mode & S_ISVTX) == 0;
+}
+
+/* Reads at most size - 1 bytes of the file. NULL: done; else why not. */
+static const char *read_file(const char *path, char *out, size_t size)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO would hold us up */
+    if (fd < 0) {
+        return strerror(errno);
+    }
+    const char *wrong = fstat(fd, &info) != 0 ? strerror(errno)
+                        : is_replaceable(path)
+                            ? "every user may replace it; chmod o-w its directory"
+                            : what_is_wrong(&info);
+    if (wrong != NULL) {
+        (void)close(fd);
+        return wrong;
+    }
+    size_t used = 0;
+    ssize_t count = 1;
+    while (count > 0 && used < size - 1) {
+        do {
+            count = read(fd, out + used, size - 1 - used);
+        } while (count < 0 && errno == EINTR);
+        used += count > 0 ? (size_t)count : 0;
+    }
+    int code = errno;
+    (void)close(fd);
+    out[used] = '\0';
+    return count < 0 ? strerror(code) : NULL;
+}
+
+static quern_status read_password_file(const char *path, struct draft *draft, quern_error *err)
+{
+    if (draft->password[0] != '\0') {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: the URL has a password and a password_file");
+    }
+    const char *wrong = read_file(path, draft->from_file, sizeof draft->from_file);
+    if (wrong != NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "redis: password_file %.120s: %s", path, wrong);
+    }
+    draft->from_file[strcspn(draft->from_file, "\r\n")] = '\0';
+    draft->password = draft->from_file;
+    if (draft->password[0] == '\0') {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: password_file %.120s: its first line is empty", path);
+    }
+    return QUERN_OK;
+}
+
+static quern_status read_params(struct qn_link_target *target, const struct qn_url *url,
+                                struct draft *draft, quern_error *err)
+{
+    for (size_t i = 0; i < url->param_count; i++) {
+        const char *name = url->params[i].name;
+        const char *value = url->params[i].value;
+        quern_status status = QUERN_OK;
+        if (strcmp(name, "db") == 0 && target->db >= 0) {
+            status = qn_error_set(err, QUERN_E_INVALID, "redis: the database is given twice");
+        } else if (strcmp(name, "db") == 0) {
+            status = read_db(value, &target->db, err);
+        } else if (strcmp(name, "password_file") == 0) {
+            status = read_password_file(value, draft, err);
+        } else {
+            status =
+                qn_error_set(err, QUERN_E_INVALID,
+                             "redis: unknown parameter \"%.40s\"; there are " KNOWN_PARAMS, name);
+        }
+        if (status != QUERN_OK) {
+            return status;
+        }
+    }
+    return QUERN_OK;
+}
+
+static quern_status read_place(struct qn_link_target *target, const struct qn_url *url,
+                               quern_error *err)
+{
+    if (strcmp(url->scheme, "redis-socket") == 0) {
+        if (url->host[0] != '\0' || strlen(url->path) < 2) {
+            return qn_error_set(err, QUERN_E_INVALID,
+                                "redis: a socket has three slashes: redis-socket:///path/to.sock");
+        }
+        if (strlen(url->path) >= sizeof((struct sockaddr_un *)NULL)->sun_path) {
+            return qn_error_set(err, QUERN_E_INVALID, "redis: the path of the socket is too long");
+        }
+        return QUERN_OK;
+    }
+    if (url->host[0] == '\0') {
+        return qn_error_set(err, QUERN_E_INVALID, "redis: the URL names no host: redis://host");
+    }
+    if (url->path[0] != '\0' && strcmp(url->path, "/") != 0) {
+        return read_db(url->path + 1, &target->db, err);
+    }
+    return QUERN_OK;
+}
+
+/* Puts a copy of text at *at and moves it behind. */
+static const char *put(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memcpy(*at, text, size);
+    *at += size;
+    return copy;
+}
+
+static quern_status copy_strings(struct qn_link_target *target, const struct qn_url *url,
+                                 const struct draft *draft, quern_error *err)
+{
+    bool is_socket = strcmp(url->scheme, "redis-socket") == 0;
+    const char *port = url->port[0] == '\0' ? "6379" : url->port;
+    bool is_ipv6 = strchr(url->host, ':') != NULL;
+    size_t size = 2 * (strlen(url->host) + strlen(port) + strlen(url->path)) + strlen(url->user) +
+                  strlen(draft->password) + 128;
+    target->memory = qn_secret_alloc(size);
+    if (target->memory == NULL) {
+        return qn_error_nomem(err);
+    }
+    char *at = target->memory;
+    target->host = put(&at, url->host);
+    target->port = put(&at, port);
+    target->path = put(&at, is_socket ? url->path : "");
+    target->user = put(&at, url->user);
+    target->password = put(&at, draft->password);
+    target->address = at;
+    size_t left = size - (size_t)(at - target->memory);
+    if (is_socket) {
+        (void)snprintf(at, left, "redis-socket://%s?db=%lld", url->path, (long long)target->db);
+    } else {
+        (void)snprintf(at, left, "redis://%s%s%s:%s/%lld", is_ipv6 ? "[" : "", url->host,
+                       is_ipv6 ? "]" : "", port, (long long)target->db);
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_url *url,
+                                 quern_error *err)
+{
+    *target = (struct qn_link_target){
+        .name = "quern",
+        .db = -1, /* not given */
+        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .command_timeout_ms = COMMAND_TIMEOUT_MS,
+    };
+    struct draft draft = {.password = url->password};
+    quern_status status = read_place(target, url, err);
+    if (status == QUERN_OK) {
+        status = read_params(target, url, &draft, err);
+    }
+    if (target->db < 0) {
+        target->db = 0;
+    }
+    if (status == QUERN_OK) {
+        status = copy_strings(target, url, &draft, err);
+    }
+    explicit_bzero(&draft, sizeof draft);
+    return status;
+}
+
+void qn_link_target_finish(struct qn_link_target *target)
+{
+    qn_secret_free(target->memory);
+    *target = (struct qn_link_target){.memory = NULL};
+}

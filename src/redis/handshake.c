@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* handshake.c - who we are, and who the server is, in one round trip.
+ *
+ * HELLO brings user, password and the name of the connection, and is answered with version, role
+ * and mode; a user without any right may still send it. SELECT follows where another database than
+ * 0 is wanted. Both go out in one write. A server that does not know HELLO is older than 6.0.
+ *
+ * The password goes into one block, which is wiped. A server may put what it was sent into its
+ * error, so its words are not repeated when they have the password in them. */
+#include "redis/handshake.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "redis/encode.h"
+#include "redis/pipeline.h"
+
+#define VERSION_MIN 602 /* 6.2 */
+#define NAME_SIZE 64
+#define NUMBER_SIZE 24
+#define FRAME_SIZE 256 /* what the words of the greeting have around them */
+
+/* Writes these words as one command. */
+static void put(char **at, const char **words, size_t count)
+{
+    size_t sizes[8];
+    QN_ASSERT(count <= sizeof sizes / sizeof *sizes);
+    for (size_t i = 0; i < count; i++) {
+        sizes[i] = strlen(words[i]);
+    }
+    qn_format(at, words, sizes, count);
+}
+
+/* Who says it: the name of the connection, user and password, and which database is wanted. */
+static void write_greeting(const struct qn_link *link, char **at)
+{
+    const struct qn_link_target *target = link->target;
+    bool known = target->user[0] != '\0' || target->password[0] != '\0';
+    char name[NAME_SIZE];
+    char db[NUMBER_SIZE];
+    (void)snprintf(name, sizeof name, "%s%s%s", target->name, link->role[0] == '\0' ? "" : "-",
+                   link->role);
+    (void)snprintf(db, sizeof db, "%lld", (long long)target->db);
+    const char *hello[] = {"HELLO",         "2",
+                           "SETNAME",       name,
+                           "AUTH",          target->user[0] == '\0' ? "default" : target->user,
+                           target->password};
+    const char *select[] = {"SELECT", db};
+    put(at, hello, known ? 7 : 4);
+    if (target->db != 0) {
+        put(at, select, 2);
+    }
+}
+
+static quern_status send_greeting(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
+{
+    size_t out_size =
+        FRAME_SIZE + NAME_SIZE + strlen(link->target->user) + strlen(link->target->password);
+    char *out = qn_alloc(out_size);
+    if (out == NULL) {
+        return qn_error_nomem(err);
+    }
+    char *at = out;
+    bool sent = false;
+    write_greeting(link, &at);
+    quern_status status =
+        qn_link_write(link, out, (size_t)(at - out), deadline_mono_ns, &sent, err);
+    explicit_bzero(out, out_size);
+    qn_free(out);
+    return status;
+}
+
+static quern_status refuse(const struct qn_link *link, const struct qn_reply *reply,
+                           quern_error *err)
+{
+    const char *address = link->target->address;
+    const char *password = link->target->password;
+    if (strncmp(reply->data, "ERR unknown command", 19) == 0) {
+        return qn_error_set(
+            err, QUERN_E_UNSUPPORTED,
+            "%s: this server is too old (it has no HELLO): wants Redis 6.2 or newer", address);
+    }
+    if (password[0] != '\0' && strstr(reply->data, password) != NULL) {
+        return qn_error_set(err, QUERN_E_DENIED,
+                            "%s: login refused, in words that have the password in them", address);
+    }
+    return qn_reply_refusal(link, reply, "HELLO", NULL, err);
+}
+
+/* The value of a field of the answer, which is a list of names and values. */
+static const char *field(const struct qn_reply *hello, const char *name)
+{
+    for (size_t i = 0; i + 1 < hello->count; i += 2) {
+        if (strcmp(qn_reply_text(hello->items[i]), name) == 0) {
+            return qn_reply_text(hello->items[i + 1]);
+        }
+    }
+    return "";
+}
+
+static quern_status judge(const struct qn_link *link, const struct qn_reply *hello,
+                          quern_error *err)
+{
+    const char *address = link->target->address;
+    if (hello->type == QN_REPLY_ERROR) {
+        return refuse(link, hello, err);
+    }
+    const char *version = field(hello, "version");
+    const char *mode = field(hello, "mode");
+    int major = 0;
+    int minor = 0;
+    if (sscanf(version, "%3d.%3d", &major, &minor) != 2) {
+        return qn_error_set(err, QUERN_E_BROKER, "%s: answered what it should not: HELLO", address);
+    }
+    if (major * 100 + minor < VERSION_MIN) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "%s: this is version %.20s: wants Redis 6.2 or newer", address,
+                            version);
+    }
+    if (strcmp(mode, "standalone") != 0) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "%s: runs in %.20s mode: wants a server that stands alone", address,
+                            mode);
+    }
+    return QUERN_OK;
+}
+
+static quern_status hear(struct qn_link *link, struct qn_arena *arena, int64_t deadline_mono_ns,
+                         quern_error *err)
+{
+    struct qn_reply *reply = NULL;
+    quern_status status = qn_link_read(link, arena, deadline_mono_ns, &reply, err);
+    if (status == QUERN_OK) {
+        status = judge(link, reply, err);
+    }
+    if (status == QUERN_OK && link->target->db != 0) {
+        status = qn_link_read(link, arena, deadline_mono_ns, &reply, err);
+        if (status == QUERN_OK && reply->type == QN_REPLY_ERROR) {
+            status = qn_reply_refusal(link, reply, "SELECT", NULL, err);
+        }
+    }
+    return status;
+}
+
+quern_status qn_hello(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
+{
+    struct qn_arena arena = {0};
+    quern_status status = send_greeting(link, deadline_mono_ns, err);
+    if (status == QUERN_OK) {
+        status = hear(link, &arena, deadline_mono_ns, err);
+    }
+    qn_arena_finish(&arena);
+    if (status == QUERN_E_TIMEOUT) {
+        return qn_error_set(err, status, "%s: connected, but no answer within %lld ms",
+                            link->target->address, (long long)link->target->connect_timeout_ms);
+    }
+    return status;
+}

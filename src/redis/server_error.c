@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* server_error.c - what an error of the server means to us, and how it is told.
+ *
+ * An error starts with a code in capitals. Inside of a script Redis 6.2 hides it behind words of
+ * its own; 7.0 puts it first and ends with the line of the script. A refusal for want of permission
+ * inside of a script has a code of its own in none of them, and does not name the command before
+ * 7.2: there the line tells it.
+ *
+ * Codes that a person can do something about are told in words, with the code behind them to search
+ * for. All others keep the words of the server. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text/str.h"
+#include "redis/pipeline.h"
+
+#define SCRIPT_MARK "@user_script:"
+#define HIDDEN_MARK "ERR Error running script (call to "
+#define COMMAND_SIZE 32
+
+static bool starts_with_code(const char *text, const char *code)
+{
+    size_t size = strlen(code);
+    return strncmp(text, code, size) == 0 && (text[size] == ' ' || text[size] == '\0');
+}
+
+/* Behind the "@user_script:3: " or "@user_script: 3: " at its beginning; NULL: there is none. */
+static const char *behind_mark(const char *text)
+{
+    if (!qn_str_starts_with(text, SCRIPT_MARK)) {
+        return NULL;
+    }
+    text += strlen(SCRIPT_MARK);
+    text += strspn(text, " 0123456789");
+    return qn_str_starts_with(text, ": ") ? text + 2 : NULL;
+}
+
+/* From the code on. Redis 6.2 says "ERR Error running script (call to f_...): @user_script:3: " and
+ * then what the command said; of one that it did not run, "@user_script: 3: -OOM ..." follows. */
+static const char *at_code(const char *text)
+{
+    const char *words = qn_str_starts_with(text, HIDDEN_MARK) ? strstr(text, "): ") : NULL;
+    const char *at = words == NULL ? text : words + 3;
+    for (const char *next = behind_mark(at); next != NULL; next = behind_mark(at)) {
+        at = next;
+    }
+    return at[0] == '-' ? at + 1 : at;
+}
+
+/* Whether it is for want of permission; then *words is left at what may not be done. Inside of
+ * scripts 6.2 sets no code before these words, 7.0 ERR, and later ones say it in other words. */
+static bool is_prohibition(const char **words)
+{
+    if (qn_str_starts_with(*words, "NOPERM ")) {
+        *words += strlen("NOPERM ");
+        return true;
+    }
+    const char *at = *words + (qn_str_starts_with(*words, "ERR ") ? strlen("ERR ") : 0);
+    if (qn_str_starts_with(at, "The user executing the script can't ") ||
+        qn_str_starts_with(at, "ACL failure in script: ")) {
+        *words = at;
+        return true;
+    }
+    return false;
+}
+
+/* What a code of the server means to us, and to people. */
+struct meaning {
+    const char *code;
+    quern_status status;
+    const char *words;
+};
+
+static const struct meaning meanings[] = {
+    {"OOM", QUERN_E_FULL, "the server's memory is full"},
+    {"MISCONF", QUERN_E_FULL,
+     "the server cannot save its data and stores nothing until it can; see its log"},
+    {"LOADING", QUERN_E_BUSY, "the server is loading its data"},
+    {"BUSY", QUERN_E_BUSY, "the server is busy with a script of somebody"},
+    {"MASTERDOWN", QUERN_E_BUSY, "this is a replica that has lost its master"},
+    {"READONLY", QUERN_E_BUSY, "this is a replica, and nothing can be stored here"},
+    {"NOREPLICAS", QUERN_E_BUSY, "the server has fewer replicas than it wants for writing"},
+    {"ERR max number of clients reached", QUERN_E_BUSY, "the server takes no more clients"},
+    {"TRYAGAIN", QUERN_E_BUSY, "the server asks to try again"},
+    {"CLUSTERDOWN", QUERN_E_BUSY, "the cluster is down"},
+    {"WRONGTYPE", QUERN_E_CORRUPT, "a key is not of the type that it should have"},
+    {"WRONGPASS", QUERN_E_DENIED, "login refused, user or password is wrong"},
+    {"NOAUTH", QUERN_E_DENIED, "login refused, the server wants a password"},
+};
+
+static const struct meaning *meaning_of(const char *text)
+{
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
+        if (starts_with_code(text, meanings[i].code)) {
+            return &meanings[i];
+        }
+    }
+    return NULL;
+}
+
+/* The number of the script's line that the error came from; 0: it does not say. */
+static long script_line(const char *text)
+{
+    long line = 0;
+    for (const char *mark = strstr(text, SCRIPT_MARK); mark != NULL;
+         mark = strstr(mark + 1, SCRIPT_MARK)) {
+        long number = strtol(mark + strlen(SCRIPT_MARK), NULL, 10);
+        line = number > 0 ? number : line;
+    }
+    return line;
+}
+
+/* Without the end that 7.0 adds: " script: ", its hash and the line once more. */
+static size_t size_of_words(const char *text)
+{
+    const char *mark = strstr(text, ", on " SCRIPT_MARK);
+    size_t size = mark == NULL ? 0 : (size_t)(mark - text);
+    while (size > 0 && !qn_str_starts_with(text + size, " script: ")) {
+        size--;
+    }
+    return size > 0 ? size : strlen(text);
+}
+
+/* The first command that this line of the script calls; "" when there is none. */
+static void command_of_line(const struct qn_script *script, long line, char out[COMMAND_SIZE])
+{
+    const char *at = script->text;
+    out[0] = '\0';
+    while (line > 1 && at != NULL) {
+        at = strchr(at, '\n');
+        at = at == NULL ? NULL : at + 1;
+        line--;
+    }
+    const char *end = at == NULL ? NULL : strchr(at, '\n');
+    const char *call = at == NULL ? NULL : strstr(at, "call('");
+    if (call != NULL && (end == NULL || call < end)) {
+        call += strlen("call('");
+        (void)snprintf(out, COMMAND_SIZE, "%.*s", (int)strcspn(call, "'"), call);
+    }
+}
+
+quern_status qn_reply_refusal(const struct qn_link *link, const struct qn_reply *reply,
+                              const char *command, const struct qn_script *script, quern_error *err)
+{
+    const char *address = link->target->address;
+    const char *words = at_code(reply->data);
+    const char *where = script != NULL ? script->name : command;
+    const struct meaning *meaning = meaning_of(words);
+    if (meaning != NULL && meaning->status == QUERN_E_CORRUPT) {
+        return qn_error_set(err, meaning->status, "%s: %s: %s (%s)", address, where, meaning->words,
+                            meaning->code);
+    }
+    if (meaning != NULL) { /* it is about the server, whatever was asked */
+        return qn_error_set(err, meaning->status, "%s: %s (%s)", address, meaning->words,
+                            meaning->code);
+    }
+    long line = script == NULL ? 0 : script_line(reply->data);
+    char called[COMMAND_SIZE] = "";
+    if (line > 0) {
+        command_of_line(script, line, called);
+    }
+    bool prohibited = is_prohibition(&words);
+    int size = (int)(line > 0 ? size_of_words(words) : strlen(words));
+    if (prohibited) {
+        return qn_error_set(err, QUERN_E_BROKER,
+                            "%s: %s%s%s: NOPERM %.*s; docs/protocol/redis.md has an ACL that works",
+                            address, where, called[0] == '\0' ? "" : ": ", called, size, words);
+    }
+    if (line > 0) { /* a fault of the script, which only its author can find */
+        return qn_error_set(err, QUERN_E_BROKER, "%s: %s: %.*s (its line %ld)", address, where,
+                            size, words, line);
+    }
+    return qn_error_set(err, QUERN_E_BROKER, "%s: %s: %.*s", address, where, size, words);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* limits.h - every limit of the library, with its reason. */
+#ifndef QN_TASK_LIMITS_H
+#define QN_TASK_LIMITS_H
+
+#include <stdint.h>
+
+#define QN_NAME_SIZE_MAX 256 /* type, queue, id, group: they become parts of keys and paths */
+#define QN_SERVED_NAME_SIZE_MAX 4096 /* a queue that others made, and that a worker serves */
+#define QN_HEADER_COUNT_MAX 64
+#define QN_HEADER_VALUE_SIZE_MAX 8192
+#define QN_PAYLOAD_SIZE_MAX ((size_t)32 << 20) /* default; 512 MiB is Redis's own limit */
+#define QN_PAYLOAD_SIZE_LIMIT ((size_t)512 << 20)
+#define QN_ERROR_TEXT_SIZE_MAX 4096 /* of a failed run: enough for the last lines of stderr */
+#define QN_NOTE_SIZE_MAX 256
+#define QN_BATCH_MAX 128    /* tasks in one transaction or script: 0.6 ms of Redis */
+#define QN_ENQUEUE_MAX 1024 /* tasks of one enqueue, where it may be several batches: 5 ms */
+#define QN_EXCHANGES_MAX 2  /* of a worker at a time: one is under way while the broker does one */
+#define QN_BATCH_WORTH 64   /* enough for an exchange beside the one that is under way */
+#define QN_BATCH_BYTES_MAX ((size_t)8 << 20) /* of payload in one batch; one task may exceed it */
+#define QN_CONCURRENCY_MAX 4096
+#define QN_QUEUES_MAX 256 /* of one worker */
+#define QN_WEIGHT_MAX 10000
+#define QN_LEASE_MS 30000 /* as asynq */
+#define QN_LEASE_MS_MIN 1000
+/* Deaths of processes: src/task/deaths.h. */
+#define QN_POISON_CHARGES 3 /* so many charges, so many of them alone: poison */
+#define QN_POISON_LONE 2
+#define QN_CHARGE_WINDOW_MS (72 * 3600 * INT64_C(1000)) /* then charges are forgotten */
+#define QN_CHARGED_WAIT_MS 2000 /* how long a task waits that was charged twice or more */
+#define QN_HEARTBEAT_MS 5000    /* a worker tells so often that it lives */
+#define QN_ALONE_CHARGES 4   /* a task charged so often runs alone; before that in less company */
+#define QN_SOLO_MS 60000     /* a worker that has the solo lock and is silent so long has lost it */
+#define QN_SOLO_DEATH_MS 250 /* the queue rests so much longer where a solo run died */
+#define QN_BRAKE_DEATHS 10   /* in a row on one host, with no other end between: a broken deploy */
+#define QN_BRAKE_MS_MIN 1000
+#define QN_BRAKE_MS_MAX 60000
+#define QN_BRAKE_EVEN_PROBES 20    /* wait QN_BRAKE_MS_MIN each; each later one twice as long */
+#define QN_OK_NOTE_MS 1000         /* that a run ended well is written at most so often */
+#define QN_TAKE_BACK_MS 100        /* a leased run that has not started is taken back after this */
+#define QN_PREFETCH_MAX 64         /* fewer waste round trips, more keep tasks from other workers */
+#define QN_PREFETCH_SAMPLES_MIN 32 /* measured runs of a type before anything is fetched ahead */
+#define QN_PREFETCH_MEAN_NS_MAX INT64_C(10000000) /* slower types are not fetched ahead */
+#define QN_PREFETCH_DEEP 3 /* times as many where that is soon over: with 64 slots two batches */
+#define QN_PREFETCH_DEEP_NS INT64_C(5000000) /* soon: one after the other, within this time */
+#define QN_ARCHIVE_SIZE_MAX 10000            /* per queue, as asynq */
+#define QN_ARCHIVE_AGE_MS (90 * 24 * 3600 * INT64_C(1000))
+#define QN_PRUNE_BATCH_MAX 500 /* rows deleted in one step */
+#define QN_HISTORY_DAYS 90
+#define QN_SAFETY_NET_MS 1000 /* the longest sleep without looking */
+
+/* Between two attempts while the broker does not answer, with full jitter: when it is back, each
+ * thread uses it within a second. */
+#define QN_OUTAGE_MS_MIN 50
+#define QN_OUTAGE_MS_MAX 1000
+
+#endif

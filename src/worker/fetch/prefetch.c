@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* prefetch.c - a small table of types and the mean length of their runs.
+ *
+ * Open addressing; nothing is ever removed, so a probe ends at the first free place. Out of memory
+ * or out of places a type is simply not measured, and then not fetched ahead. */
+#include "worker/fetch/prefetch.h"
+
+#include <string.h>
+
+#include "base/memory/alloc.h"
+#include "task/limits.h"
+
+enum { FULL_AT = QN_FETCH_TYPES_MAX * 3 / 4, GLIDE = 32 };
+
+void qn_fetch_init(struct qn_fetch *fetch, uint32_t concurrency)
+{
+    fetch->ahead_max = concurrency < QN_PREFETCH_MAX ? concurrency : QN_PREFETCH_MAX;
+}
+
+void qn_fetch_finish(struct qn_fetch *fetch)
+{
+    for (size_t i = 0; i < QN_FETCH_TYPES_MAX; i++) {
+        qn_free(fetch->paces[i].type);
+    }
+}
+
+/* FNV-1a, 64 bits: types are short and not chosen by an attacker who gains from collisions. */
+static size_t first_place(const char *type)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (const char *byte = type; *byte != '\0'; byte++) {
+        hash = (hash ^ (unsigned char)*byte) * UINT64_C(1099511628211);
+    }
+    return (size_t)hash % QN_FETCH_TYPES_MAX;
+}
+
+/* Where the type is, or where it would be: there is always a free place. */
+static size_t find_place(const struct qn_fetch *fetch, const char *type)
+{
+    size_t place = first_place(type);
+    while (fetch->paces[place].type != NULL && strcmp(fetch->paces[place].type, type) != 0) {
+        place = (place + 1) % QN_FETCH_TYPES_MAX;
+    }
+    return place;
+}
+
+void qn_fetch_measure(struct qn_fetch *fetch, const char *type, int64_t run_ns)
+{
+    struct qn_type_pace *pace = &fetch->paces[find_place(fetch, type)];
+    if (pace->type == NULL) {
+        if (fetch->type_count == FULL_AT) {
+            return;
+        }
+        pace->type = qn_strdup(type);
+        if (pace->type == NULL) {
+            return;
+        }
+        fetch->type_count++;
+    }
+    pace->runs++;
+    int64_t weight = pace->runs < GLIDE ? (int64_t)pace->runs : GLIDE;
+    pace->mean_ns += (run_ns - pace->mean_ns) / weight;
+}
+
+uint32_t qn_fetch_ahead(const struct qn_fetch *fetch, const char *type, int32_t prefetch_max)
+{
+    if (prefetch_max < 0) {
+        return 0;
+    }
+    if (prefetch_max > 0) {
+        return (uint32_t)prefetch_max;
+    }
+    const struct qn_type_pace *pace = &fetch->paces[find_place(fetch, type)];
+    if (pace->type == NULL || pace->runs < QN_PREFETCH_SAMPLES_MIN ||
+        pace->mean_ns > QN_PREFETCH_MEAN_NS_MAX) {
+        return 0;
+    }
+    /* One after the other, as if there were a single CPU. */
+    int64_t in_time = QN_PREFETCH_DEEP_NS / (pace->mean_ns + 1);
+    int64_t deep = (int64_t)fetch->ahead_max * QN_PREFETCH_DEEP;
+    deep = deep < in_time ? deep : in_time;
+    return deep > fetch->ahead_max ? (uint32_t)deep : fetch->ahead_max;
+}

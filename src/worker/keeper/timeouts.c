@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* timeouts.c - ends runs that take too long.
+ *
+ * First a run is cancelled: its timeout on the boot clock, its deadline on the wall clock. A
+ * handler that ignores that for its grace is given up: the run is fenced off with the outcome that
+ * the cancellation means, its thread is quarantined and, up to a limit, replaced. Whatever it
+ * returns later is thrown away. Beyond the limit the worker has one slot less until it returns.
+ *
+ * A shutdown has its own clock and is not watched here. */
+#include "worker/internal.h"
+
+enum { GIVEN_UP_MAX = 32 };
+
+struct given_up {
+    struct quern_run *runs[GIVEN_UP_MAX]; /* each with a reference */
+    size_t count;
+};
+
+/* With mutex held. How long the run may go on, in ms; 0 or less: its time is up. */
+static int64_t time_left_ms(const struct quern_worker *worker, const struct quern_run *run,
+                            enum qn_cancel_reason *ret_reason)
+{
+    int64_t left_ms = INT64_MAX;
+    *ret_reason = QN_REASON_NONE;
+    if (run->timeout_at_boot_ms != 0) {
+        left_ms = run->timeout_at_boot_ms - qn_clock_boot_ms(worker->clock);
+        *ret_reason = QN_REASON_TIMEOUT;
+    }
+    int64_t deadline_at_ms = run->leased->task.deadline_at_ms;
+    if (deadline_at_ms != 0) {
+        int64_t until_deadline_ms = deadline_at_ms - qn_clock_wall_ms(worker->clock);
+        if (until_deadline_ms < left_ms) {
+            left_ms = until_deadline_ms;
+            *ret_reason = QN_REASON_DEADLINE;
+        }
+    }
+    return left_ms;
+}
+
+/* With mutex held. */
+static void give_up(struct quern_worker *worker, struct quern_run *run, struct given_up *given_up)
+{
+    struct qn_verdict verdict;
+    qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
+    qn_verdict_revise(run, &verdict);
+    qn_books_fence(&worker->books, run, &verdict);
+    size_t limit = worker->options.concurrency / 4;
+    run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit > 0 ? limit : 1);
+    worker->books.stuck_count += run->stuck ? 1 : 0;
+    worker->announce_due = true; /* the record says how many hang */
+    qn_worker_ring(worker);
+    qn_pump_poke(worker);
+    run->references++;
+    given_up->runs[given_up->count++] = run;
+}
+
+/* With mutex held. Returns when to look at the run again. */
+static int64_t watch_run(struct quern_worker *worker, struct quern_run *run, int64_t now_mono_ns,
+                         struct given_up *given_up)
+{
+    if (run->phase != QN_RUN_RUNNING) {
+        return INT64_MAX;
+    }
+    if (qn_run_cancel_reason(run) == QN_REASON_NONE) {
+        enum qn_cancel_reason reason;
+        int64_t left_ms = time_left_ms(worker, run, &reason);
+        if (left_ms > 0) {
+            /* No more than a second ahead: clocks that are not ours may jump. */
+            return now_mono_ns + qn_earlier(left_ms, QN_SAFETY_NET_MS) * QN_NS_PER_MS;
+        }
+        qn_run_cancel(run, reason);
+    }
+    if (qn_run_cancel_reason(run) == QN_REASON_SHUTDOWN) {
+        return INT64_MAX;
+    }
+    int64_t end_mono_ns = atomic_load(&run->cancelled_at_mono_ns) + run->grace_ms * QN_NS_PER_MS;
+    if (now_mono_ns >= end_mono_ns && given_up->count < GIVEN_UP_MAX) {
+        give_up(worker, run, given_up);
+        return INT64_MAX;
+    }
+    return end_mono_ns;
+}
+
+static void tell(struct quern_worker *worker, struct given_up *given_up)
+{
+    for (size_t i = 0; i < given_up->count; i++) {
+        const struct quern_run *run = given_up->runs[i];
+        QN_LOG(&worker->log, QUERN_LOG_ERROR, "handler ignores its cancellation",
+               QN_LOG_TEXT("thread", run->stuck ? "lost" : "replaced"),
+               QN_LOG_TEXT("queue", quern_run_queue(run)),
+               QN_LOG_TEXT("type", run->leased->task.type),
+               QN_LOG_TEXT("id", quern_run_task_id(run)),
+               QN_LOG_TEXT("reason", quern_run_cancel_reason(run)));
+    }
+    qn_worker_release_runs(worker, given_up->runs, given_up->count);
+}
+
+int64_t qn_keeper_watch(struct quern_worker *worker, int64_t now_mono_ns)
+{
+    struct given_up given_up = {.count = 0};
+    int64_t until_mono_ns = INT64_MAX;
+    (void)pthread_mutex_lock(&worker->mutex);
+    struct qn_list *held = &worker->books.held;
+    for (struct qn_list *node = held->next; node != held; node = node->next) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
+        until_mono_ns = qn_earlier(until_mono_ns, watch_run(worker, run, now_mono_ns, &given_up));
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (given_up.count > 0) {
+        tell(worker, &given_up);
+    }
+    return until_mono_ns;
+}

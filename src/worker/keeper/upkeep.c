@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/* upkeep.c - what the keeper does at the broker besides leases: heartbeat, recovery, due tasks,
+ * pruning, and a warning about groups that nobody serves.
+ *
+ * Every call is bounded by a batch and a number of rounds, so that none of them holds up the other
+ * timers for long; the next call does the rest. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/memory/alloc.h"
+#include "worker/internal.h"
+
+enum {
+    ROUNDS_MAX = 8,
+    FORWARD_BATCH = 256,
+    RECOVER_BATCH = 256,
+    DUE_KNOWN_MS = QN_SAFETY_NET_MS + 500 /* the pump asks once in the first of these */
+};
+
+/* With mutex held. */
+static const char *status_text(const struct quern_worker *worker)
+{
+    if (worker->state == QN_WORKER_DRAINING || worker->state == QN_WORKER_STOPPED) {
+        return "draining";
+    }
+    if (atomic_load(&worker->quiet)) {
+        return "quiet";
+    }
+    if (qn_worker_is_stuck(worker)) {
+        return "stuck";
+    }
+    return worker->braked ? "braked" : "active";
+}
+
+/* What runs now, and the references that keep it readable without the mutex. */
+struct roll {
+    struct qn_announced_run *runs;
+    struct quern_run **held;
+    size_t count;
+};
+
+/* Out of memory the heartbeat does not say what runs; the next one will. */
+static void call_roll(struct quern_worker *worker, struct roll *ret_roll)
+{
+    struct roll roll = {0};
+    (void)pthread_mutex_lock(&worker->mutex);
+    size_t capacity = worker->books.running_count;
+    if (capacity > 0) {
+        roll.runs = qn_alloc_zero(capacity, sizeof *roll.runs);
+        roll.held = qn_alloc_zero(capacity, sizeof(struct quern_run *));
+    }
+    struct qn_list *held = &worker->books.held;
+    struct qn_list *node = roll.runs != NULL && roll.held != NULL ? held->next : held;
+    for (; node != held && roll.count < capacity; node = node->next) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
+        if (run->phase != QN_RUN_RUNNING) {
+            continue;
+        }
+        const struct qn_task *task = &run->leased->task;
+        run->references++;
+        roll.held[roll.count] = run;
+        roll.runs[roll.count++] = (struct qn_announced_run){
+            .task_id = task->id,
+            .task_type = task->type,
+            .payload = task->payload,
+            .payload_size = task->payload_size,
+            .queue = task->queue,
+            .started_at_ms = run->started_at_wall_ms,
+            .deadline_at_ms = run->deadline_at_ms,
+        };
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    *ret_roll = roll;
+}
+
+static void end_roll(struct quern_worker *worker, struct roll *roll)
+{
+    qn_worker_release_runs(worker, roll->held, roll->count);
+    qn_free(roll->held);
+    qn_free(roll->runs);
+}
+
+#define SERVED_SIZE 8192
+
+/* The queues, how many handlers hang, and the types if they fit; see QN_ANNOUNCED_SEPARATOR. The
+ * caller's; NULL: out of memory. */
+static char *describe_served(struct quern_worker *worker)
+{
+    size_t size = strlen(worker->queues_text) + SERVED_SIZE;
+    char *text = qn_alloc(size);
+    if (text == NULL) {
+        return NULL;
+    }
+    int used = snprintf(text, size, "%s%c%zu", worker->queues_text, QN_ANNOUNCED_SEPARATOR,
+                        qn_worker_hung(worker));
+    QN_ASSERT(used > 0);
+    if (!qn_mux_list(worker->mux, QN_ANNOUNCED_SEPARATOR, text + used, size - (size_t)used)) {
+        text[used] = '\0';
+    }
+    return text;
+}
+
+quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    const char *status_of_worker = status_text(worker);
+    worker->announce_due = false;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    char *served = describe_served(worker);
+    struct roll roll;
+    call_roll(worker, &roll);
+    const struct qn_announcement announcement = {
+        .worker_id = worker->id,
+        .owner = worker->owner,
+        .host = worker->host,
+        .status = status_of_worker,
+        .queues = served != NULL ? served : worker->queues_text,
+        .pid = worker->opener_pid,
+        .started_at_ms = worker->started_at_ms,
+        .concurrency = worker->options.concurrency,
+        .strict = worker->options.strict_priority != 0,
+        .queue_turns = worker->queue_turns,
+        .queue_count = worker->queue_count,
+        .runs = roll.runs,
+        .run_count = roll.count,
+    };
+    quern_status status = qn_broker_announce(worker->broker, &announcement, err);
+    end_roll(worker, &roll);
+    qn_free(served);
+    return status;
+}
+
+struct recovering {
+    struct quern_worker *worker;
+    size_t count;
+};
+
+static void note_recovery(const struct qn_recovery *recovery, void *user)
+{
+    struct recovering *recovering = user;
+    recovering->count++;
+    QN_LOG(&recovering->worker->log, QUERN_LOG_WARN, "task recovered",
+           QN_LOG_TEXT("queue", recovery->queue), QN_LOG_TEXT("id", recovery->id),
+           QN_LOG_TEXT("cause", quern_cause_name(recovery->cause)),
+           QN_LOG_TEXT("death", recovery->charged ? "charged" : NULL),
+           QN_LOG_TEXT("archived", recovery->archived ? "yes" : NULL));
+}
+
+/* There may be something to fetch that the broker's wake-up does not tell this process of. */
+static void look(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->look = true;
+    qn_pump_poke(worker);
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Where data of some queues are damaged, those of the others are recovered all the same. */
+quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err)
+{
+    struct recovering recovering = {.worker = worker, .count = RECOVER_BATCH};
+    quern_status status = QUERN_OK;
+    for (int round = 0; round < ROUNDS_MAX && recovering.count == RECOVER_BATCH; round++) {
+        size_t recovered;
+        recovering.count = 0;
+        status = qn_broker_recover(worker->broker, worker->queue_names, worker->queue_count,
+                                   RECOVER_BATCH, note_recovery, &recovering, &recovered, err);
+        if (recovering.count > 0) {
+            look(worker);
+        }
+        if (status != QUERN_OK && status != QUERN_E_CORRUPT) {
+            return status;
+        }
+    }
+    return status;
+}
+
+quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    int64_t since_ns = qn_clock_mono_ns() - worker->due_known_at_mono_ns;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (since_ns < DUE_KNOWN_MS * QN_NS_PER_MS) {
+        return QUERN_OK; /* the pump does it */
+    }
+    size_t moved = FORWARD_BATCH;
+    for (int round = 0; round < ROUNDS_MAX && moved == FORWARD_BATCH; round++) {
+        int64_t next_due_at_ms;
+        quern_status status =
+            qn_broker_forward(worker->broker, worker->queue_names, worker->queue_count,
+                              FORWARD_BATCH, &moved, &next_due_at_ms, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+        if (moved > 0) {
+            look(worker);
+        }
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_keeper_prune(struct quern_worker *worker, quern_error *err)
+{
+    size_t removed = QN_PRUNE_BATCH_MAX;
+    quern_status status = QUERN_OK;
+    for (int round = 0; round < ROUNDS_MAX && removed >= QN_PRUNE_BATCH_MAX; round++) {
+        removed = 0;
+        status = qn_broker_prune(worker->broker, worker->queue_names, worker->queue_count,
+                                 QN_PRUNE_BATCH_MAX, &removed, err);
+    }
+    return status;
+}
+
+static bool note_groups(const quern_queue_info *queue, void *user)
+{
+    struct quern_worker *worker = user;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        if (strcmp(worker->queue_names[i], queue->name) == 0) {
+            worker->group_notes[i].tasks = queue->counts[QUERN_TASK_AGGREGATING];
+            worker->group_notes[i].groups = queue->group_count;
+        }
+    }
+    return true;
+}
+
+quern_status qn_keeper_warn_groups(struct quern_worker *worker, quern_error *err)
+{
+    quern_status status = qn_broker_queues(worker->broker, note_groups, worker, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        struct qn_group_note *note = &worker->group_notes[i];
+        if (note->tasks > 0 && !note->told) {
+            note->told = true;
+            QN_LOG(&worker->log, QUERN_LOG_WARN, "no aggregator serves the groups of this queue",
+                   QN_LOG_TEXT("queue", worker->queue_names[i]),
+                   QN_LOG_NUMBER("groups", note->groups), QN_LOG_NUMBER("tasks", note->tasks));
+        }
+    }
+    return QUERN_OK;
+}

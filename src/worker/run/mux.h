@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* mux.h - what the worker asks of a mux. */
+#ifndef QN_WORKER_RUN_MUX_H
+#define QN_WORKER_RUN_MUX_H
+
+#include <stdbool.h>
+
+#include "quern/mux.h"
+
+struct qn_mux_entry {
+    char *pattern;
+    size_t pattern_size;
+    quern_handler handler;
+    void *user;
+    void (*free_user)(void *user); /* NULL: the caller's */
+    quern_handler_options options; /* checked */
+    int64_t grace_ms; /* what a cancelled run of it may need at least to end; 0: nothing special */
+    bool has_process; /* its code runs in a process of its own */
+};
+
+/* The handler for a type; NULL: not found. Any thread, while frozen. */
+const struct qn_mux_entry *qn_mux_find(const quern_mux *mux, const char *type);
+/* Whether a task of this type is run here: a handler serves it, or its not-found outcome was asked
+ * for. Any thread, while frozen. */
+bool qn_mux_takes(const quern_mux *mux, const char *type);
+/* The patterns in one line, cut where it is full. */
+void qn_mux_describe(const quern_mux *mux, char *out, size_t out_size);
+/* Each pattern behind a separator, "*" for all types. False: they do not fit. */
+QUERN_NODISCARD bool qn_mux_list(const quern_mux *mux, char separator, char *out, size_t out_size);
+/* Calls the middlewares and the handler, or gives the not-found outcome. */
+quern_outcome qn_mux_call(const quern_mux *mux, quern_run *run, const quern_task *task);
+/* Registers a copy of `entry` (its pattern is filled in here) as quern_mux_handle does; on success
+ * the mux owns entry->user when free_user is given. */
+QUERN_NODISCARD quern_status qn_mux_add(quern_mux *mux, const char *pattern,
+                                        const struct qn_mux_entry *entry, quern_error *err);
+/* Whether code of handlers runs in the process of the worker, so that it may end it. While frozen.
+ */
+bool qn_mux_shares_process(const quern_mux *mux);
+/* While frozen (calls nest) the mux cannot be changed. Any thread. */
+void qn_mux_freeze(const quern_mux *mux);
+void qn_mux_thaw(const quern_mux *mux);
+
+#endif

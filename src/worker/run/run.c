@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* run.c - one attempt as its handler sees it: facts, cancellation, error text, result, progress.
+ *
+ * A run is cancelled once, by whoever comes first; the descriptor for poll() is made only when a
+ * handler asks for one, under cancel_mutex, so that a cancellation at the same moment is not
+ * missed. What the handler writes goes through the run's sink: the worker's stores it at the
+ * broker, the test kit's keeps it. Running out of memory costs the error text or the descriptor,
+ * never the outcome. */
+#include "worker/run/run.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/bug.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/text/number.h"
+#include "base/text/str.h"
+#include "task/limits.h"
+#include "worker/run/mux.h"
+
+/* What the handler is given: qn_task has 0 for "none" where quern_task has it for "default". */
+static quern_task make_view(const struct qn_task *task)
+{
+    return (quern_task){
+        .type = task->type,
+        .payload = task->payload,
+        .payload_size = task->payload_size,
+        .id = task->id,
+        .queue = task->queue,
+        .retry_max = task->retry_max == 0 ? QUERN_RETRY_NEVER : task->retry_max,
+        .process_at_ms = task->process_at_ms,
+        .timeout_ms = task->timeout_ms == 0 ? QUERN_TIMEOUT_NEVER : task->timeout_ms,
+        .deadline_at_ms = task->deadline_at_ms,
+        .unique_ms = task->unique_ms,
+        .retention_ms = task->retention_ms,
+        .group = task->group,
+        .headers = task->headers,
+        .header_count = task->header_count,
+        .retry = task->retry,
+    };
+}
+
+struct quern_run *qn_run_new(struct qn_lot *lot, struct qn_leased *take_leased,
+                             const struct qn_run_sink *sink, void *owner)
+{
+    struct quern_run *run = qn_lot_alloc(lot, sizeof *run);
+    if (run == NULL) {
+        return NULL;
+    }
+    *run = (struct quern_run){
+        .leased = take_leased,
+        .sink = sink,
+        .owner = owner,
+        .references = 1,
+        .phase = QN_RUN_WAITING,
+        .again_in_ms = -1,
+        .view = make_view(&take_leased->task),
+    };
+    qn_list_init(&run->item.node);
+    qn_list_init(&run->node);
+    qn_list_init(&run->phase_node);
+    (void)pthread_mutex_init(&run->cancel_mutex, NULL); /* cannot fail on Linux */
+    atomic_init(&run->cancel_reason, QN_REASON_NONE);
+    atomic_init(&run->cancelled_at_mono_ns, 0);
+    atomic_init(&run->cancel_fd, -1);
+    atomic_init(&run->abandoned, false);
+    return run;
+}
+
+void qn_run_free(struct quern_run *run)
+{
+    if (run == NULL) {
+        return;
+    }
+    int fd = atomic_load(&run->cancel_fd);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    (void)pthread_mutex_destroy(&run->cancel_mutex);
+    qn_leased_free(run->leased);
+    qn_free(run->error);
+    qn_free(run->complaint);
+    qn_free(run->result);
+    qn_lot_free(run);
+}
+
+static void make_readable(int fd)
+{
+    const uint64_t one = 1;
+    /* Fails only when the counter is full: then it is readable already. */
+    ssize_t written = write(fd, &one, sizeof one);
+    (void)written;
+}
+
+void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason)
+{
+    int before = QN_REASON_NONE;
+    if (!atomic_compare_exchange_strong(&run->cancel_reason, &before, (int)reason)) {
+        /* It knows that it must end; only what becomes of its task may change. */
+        while (reason == QN_REASON_OPERATOR_ARCHIVE && !QN_BUG(FIRST_CANCEL_WINS) &&
+               before != QN_REASON_LEASE_LOST &&
+               !atomic_compare_exchange_weak(&run->cancel_reason, &before, (int)reason)) {
+        }
+        return;
+    }
+    atomic_store(&run->cancelled_at_mono_ns, qn_clock_mono_ns());
+    (void)pthread_mutex_lock(&run->cancel_mutex);
+    int fd = atomic_load(&run->cancel_fd);
+    if (fd >= 0) {
+        make_readable(fd);
+    }
+    (void)pthread_mutex_unlock(&run->cancel_mutex);
+}
+
+enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run)
+{
+    return (enum qn_cancel_reason)atomic_load(&run->cancel_reason);
+}
+
+bool quern_run_cancelled(const quern_run *run)
+{
+    return qn_run_cancel_reason(run) != QN_REASON_NONE;
+}
+
+int quern_run_cancel_fd(quern_run *run)
+{
+    (void)pthread_mutex_lock(&run->cancel_mutex);
+    int fd = atomic_load(&run->cancel_fd);
+    if (fd < 0) {
+        fd = eventfd(quern_run_cancelled(run) ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+        atomic_store(&run->cancel_fd, fd);
+    }
+    (void)pthread_mutex_unlock(&run->cancel_mutex);
+    return fd;
+}
+
+const char *quern_run_cancel_reason(const quern_run *run)
+{
+    static const char *const texts[] = {
+        [QN_REASON_NONE] = "",
+        [QN_REASON_TIMEOUT] = "timeout",
+        [QN_REASON_DEADLINE] = "deadline exceeded",
+        [QN_REASON_LEASE_LOST] = "lease lost",
+        [QN_REASON_OPERATOR_RETRY] = "cancelled",
+        [QN_REASON_OPERATOR_ARCHIVE] = "cancelled",
+        [QN_REASON_SHUTDOWN] = "shutdown",
+    };
+    return texts[qn_run_cancel_reason(run)];
+}
+
+const char *quern_run_task_id(const quern_run *run)
+{
+    return run->leased->task.id;
+}
+
+const char *quern_run_queue(const quern_run *run)
+{
+    return run->leased->task.queue;
+}
+
+int64_t quern_run_retry_count(const quern_run *run)
+{
+    return run->leased->retry_count;
+}
+
+int64_t quern_run_crash_count(const quern_run *run)
+{
+    return run->leased->crash_count;
+}
+
+quern_cause quern_run_cause(const quern_run *run)
+{
+    return run->leased->cause;
+}
+
+uint64_t quern_run_fence(const quern_run *run)
+{
+    return run->leased->fence;
+}
+
+int64_t quern_run_deadline_at_ms(const quern_run *run)
+{
+    return run->deadline_at_ms;
+}
+
+quern_status quern_run_write_result(quern_run *run, const void *data, size_t size, quern_error *err)
+{
+    if (run == NULL || (data == NULL && size > 0)) {
+        return qn_error_set(err, QUERN_E_INVALID, "result: %s is NULL",
+                            run == NULL ? "run" : "data");
+    }
+    if (size > QN_PAYLOAD_SIZE_LIMIT) {
+        return qn_error_set(err, QUERN_E_INVALID, "result of %zu bytes is over the limit of %zu",
+                            size, QN_PAYLOAD_SIZE_LIMIT);
+    }
+    return run->sink->write_result(run, data, size, err);
+}
+
+quern_status quern_run_write_progress(quern_run *run, int32_t percent, const char *note,
+                                      quern_error *err)
+{
+    if (run == NULL || percent < 0 || percent > 100) {
+        return qn_error_set(err, QUERN_E_INVALID, "progress of %d %% is not 0 to 100",
+                            (int)percent);
+    }
+    if (note != NULL && strlen(note) > QN_NOTE_SIZE_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "progress note is over %d bytes",
+                            QN_NOTE_SIZE_MAX);
+    }
+    if (note != NULL && !qn_utf8_valid(note, strlen(note))) {
+        return qn_error_set(err, QUERN_E_INVALID, "progress note is not valid UTF-8");
+    }
+    return run->sink->write_progress(run, percent, note, err);
+}
+
+void qn_run_set_error(struct quern_run *run, const char *text, size_t size)
+{
+    char *clean = qn_alloc(QN_ERROR_TEXT_SIZE_MAX + 1);
+    if (clean == NULL) {
+        return;
+    }
+    size_t clean_size = qn_utf8_sanitize(text, size, clean, QN_ERROR_TEXT_SIZE_MAX + 1);
+    char *shrunk = qn_realloc(clean, clean_size + 1);
+    qn_free(run->error);
+    run->error = shrunk != NULL ? shrunk : clean;
+}
+
+quern_outcome quern_run_fail(quern_run *run, quern_outcome outcome, const char *format, ...)
+{
+    char text[QN_ERROR_TEXT_SIZE_MAX + 1];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length > 0) {
+        size_t size = (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
+        qn_run_set_error(run, text, size);
+    }
+    return outcome;
+}
+
+quern_outcome quern_run_again_in(quern_run *run, int64_t delay_ms)
+{
+    run->again_in_ms = delay_ms < 0                    ? 0
+                       : delay_ms > QN_DURATION_MS_MAX ? QN_DURATION_MS_MAX
+                                                       : delay_ms;
+    return QUERN_SNOOZE;
+}
+
+void qn_run_execute(struct quern_run *run, const quern_mux *mux)
+{
+    int outcome = (int)qn_mux_call(mux, run, &run->view);
+    switch (outcome) {
+    case QUERN_RETRY:
+        run->outcome = run->crashed ? QN_OUTCOME_CRASHED : QUERN_RETRY;
+        return;
+    case QUERN_DONE:
+    case QUERN_ARCHIVE:
+    case QUERN_DROP:
+    case QUERN_SNOOZE:
+        run->outcome = outcome;
+        return;
+    default: /* a number of the handler's own: not an enum of ours */
+        break;
+    }
+    if (run->error == NULL) {
+        (void)quern_run_fail(run, QUERN_RETRY, "handler returned the unknown outcome %d", outcome);
+    } else {
+        char text[QN_ERROR_TEXT_SIZE_MAX + 1];
+        (void)snprintf(text, sizeof text, "%s", run->error);
+        (void)quern_run_fail(run, QUERN_RETRY, "handler returned the unknown outcome %d: %s",
+                             outcome, text);
+    }
+    run->outcome = QUERN_RETRY;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* run.h - one attempt of one task inside this process: what quern_run is.
+ *
+ * A run belongs to the worker from its lease until its outcome was applied; while its handler runs,
+ * the handler's thread writes the fields marked (h), and any thread may cancel it. */
+#ifndef QN_WORKER_RUN_RUN_H
+#define QN_WORKER_RUN_RUN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "broker/broker.h"
+#include "pool/pool.h"
+#include "quern/mux.h"
+#include "quern/run.h"
+
+/* Where a made-up or real run sends what its handler writes. */
+struct qn_run_sink {
+    quern_status (*write_result)(struct quern_run *run, const void *data, size_t size,
+                                 quern_error *err);
+    quern_status (*write_progress)(struct quern_run *run, int32_t percent, const char *note,
+                                   quern_error *err);
+};
+
+enum qn_cancel_reason {
+    QN_REASON_NONE = 0,
+    QN_REASON_TIMEOUT,
+    QN_REASON_DEADLINE,
+    QN_REASON_LEASE_LOST,
+    QN_REASON_OPERATOR_RETRY,
+    QN_REASON_OPERATOR_ARCHIVE,
+    QN_REASON_SHUTDOWN
+};
+
+/* "timeout of 1m30s" and the like always fit. */
+#define QN_INTERRUPTION_SIZE 48
+
+enum qn_run_phase {
+    QN_RUN_WAITING, /* leased, given to the pool, not started */
+    QN_RUN_RUNNING,
+    QN_RUN_FINISHED, /* its outcome waits for the next exchange */
+    QN_RUN_FENCED    /* given up while its handler still runs; its thread frees it */
+};
+
+/* What is to become of the task, decided when the handler returned or was given up. Guarded by the
+ * worker's mutex until the run is finished, then the pump's. */
+struct qn_verdict {
+    bool offered; /* false: the broker is told nothing (lost lease, acked early) */
+    bool refused; /* not offered because it came too late: reported as not applied */
+    enum qn_outcome_kind kind;
+    quern_cause cause;
+    int64_t delay_ms;
+    const char *error; /* NULL: none; static, or owned by the run */
+    int outcome;       /* for the report: a quern_outcome */
+};
+
+/* References: one of the worker's books, one of the handler's thread, one of each thread that uses
+ * the run without the worker's mutex. The last one frees it. */
+struct quern_run {
+    struct qn_pool_item item;
+    struct qn_list node;       /* in the worker's books; guarded by the worker's mutex */
+    struct qn_list phase_node; /* among its waiting, starting or finished runs; same mutex */
+    struct qn_leased *leased;  /* owned */
+    const struct qn_run_sink *sink;
+    void *owner;             /* the worker, or the test kit */
+    size_t references;       /* guarded by the worker's mutex */
+    enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
+    uint64_t extend_round;   /* of the holder: which extension it was part of last */
+    bool lost;               /* the broker says that the lease is lost */
+    bool lease_unsure;       /* it may end later than lease_until_boot_ms says */
+    bool acked;              /* done was written before the run, or is being written */
+    bool stuck;              /* fenced, and its thread could not be replaced */
+    bool unknown;            /* nobody here can run it: it has its verdict before it waits */
+    struct qn_verdict verdict;
+    int64_t leased_at_mono_ns;
+    int64_t started_at_mono_ns;
+    int64_t ended_at_mono_ns;
+    int64_t started_at_wall_ms;
+    int64_t lease_until_boot_ms; /* boot clock: until then the task is surely ours; mutex */
+    int64_t timeout_ms;          /* 0: none */
+    int64_t timeout_at_boot_ms;  /* boot clock; 0: never */
+    int64_t deadline_at_ms;      /* wall clock, for the handler; 0: never */
+    int64_t grace_ms;            /* from its cancellation until it is given up */
+    char interruption[QN_INTERRUPTION_SIZE]; /* text of a run that was given up; mutex */
+    _Atomic int cancel_reason;               /* an enum qn_cancel_reason, see qn_run_cancel */
+    _Atomic int64_t cancelled_at_mono_ns;    /* 0: not yet */
+    _Atomic int cancel_fd;                   /* -1 until asked for */
+    _Atomic bool abandoned;                  /* fenced: a command must not go on */
+    pthread_mutex_t cancel_mutex;            /* guards making cancel_fd */
+    quern_task view;                         /* what the handler is given */
+    int64_t again_in_ms;                     /* (h) -1: not said */
+    int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
+    bool crashed;                            /* (h) the process of its handler died */
+    bool not_started;        /* (h) no process could be made for it: not the task's fault */
+    uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
+    char *complaint;         /* (h) owned; what a command that succeeded wrote to stderr */
+    char *error;             /* (h) owned; NULL: none */
+    void *result;            /* (h) owned; written with the outcome */
+    size_t result_size;
+    bool has_result;
+};
+
+/* quern_run.outcome of a run whose process died; no handler can return it. */
+#define QN_OUTCOME_CRASHED 100
+
+/* Takes `take_leased`; NULL when memory is out (then take_leased stays the caller's). The run is in
+ * a block of the lot (NULL: of its own). */
+QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_lot *lot, struct qn_leased *take_leased,
+                                             const struct qn_run_sink *sink, void *owner);
+void qn_run_free(struct quern_run *run);
+/* Whether its handler was called and could do something: not so where no process could be made. The
+ * handler of a fenced run may still be writing that. */
+static inline bool qn_run_began(const struct quern_run *run)
+{
+    return run->started_at_mono_ns != 0 && (run->phase == QN_RUN_FENCED || !run->not_started);
+}
+/* The first reason wins, but an operator's wish for the archive is heard later, too, unless the
+ * lease is lost. Makes the cancel descriptor readable. Any thread. */
+void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason);
+enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run);
+/* Sets the error text (cleaned and cut as by quern_run_fail). The handler's thread. */
+void qn_run_set_error(struct quern_run *run, const char *text, size_t size);
+/* Calls the handler chain of `mux` and fills in outcome, error and the rest. An outcome that is
+ * none becomes QUERN_RETRY with an error text that says so. */
+void qn_run_execute(struct quern_run *run, const quern_mux *mux);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* verdict.c - from what a handler returned, or why it was stopped, to the outcome for the broker.
+ *
+ * Not cancelled: the handler's own outcome. Cancelled: a handler that still came to an end of its
+ * own (done, dropped, archived) is believed; one that gave up is judged by who cancelled it:
+ *
+ *   timeout              retry, "timeout of 700ms"
+ *   deadline             retry, "deadline exceeded"
+ *   operator: retry      retry, "cancelled"; before its start no attempt is used up
+ *   operator: archive    archived, "cancelled"
+ *   shutdown             given back, no retry used
+ *   lease lost           nothing is offered; only done is (the broker may salvage it)
+ *
+ * What the handler gave as its reason follows after a colon. No I/O. The only call out is the
+ * user's retry_delay_ms. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text/duration.h"
+#include "base/text/number.h"
+#include "task/retry.h"
+#include "worker/internal.h"
+
+enum { SNOOZE_MS = 1000 };
+
+/* The task's, else what its handler was registered with, else the worker's, else asynq's. */
+static quern_retry_policy policy_of(const struct quern_worker *worker, const struct quern_run *run)
+{
+    const struct qn_task *task = &run->leased->task;
+    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, task->type);
+    return qn_retry_policy_resolve(&task->retry, entry != NULL ? &entry->options.retry : NULL,
+                                   &worker->options.retry);
+}
+
+/* The handler's word for this run, else its function where the task has no policy, else that. */
+static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_run *run)
+{
+    const struct qn_leased *leased = run->leased;
+    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, leased->task.type);
+    if (run->again_in_ms >= 0) {
+        return run->again_in_ms;
+    }
+    if (leased->task.retry.kind == QUERN_RETRY_DEFAULT && entry != NULL &&
+        entry->options.retry_delay_ms != NULL) {
+        int64_t delay_ms =
+            entry->options.retry_delay_ms(leased->retry_count, &run->view, entry->user);
+        return delay_ms < 0 ? 0 : delay_ms < QN_DURATION_MS_MAX ? delay_ms : QN_DURATION_MS_MAX;
+    }
+    quern_retry_policy policy = policy_of(worker, run);
+    (void)pthread_mutex_lock(&worker->mutex);
+    int64_t delay_ms = qn_retry_delay_ms(&policy, leased->retry_count, &worker->random);
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return delay_ms;
+}
+
+static const char *or_else(const char *text, const char *otherwise)
+{
+    return text != NULL ? text : otherwise;
+}
+
+static void judge_outcome(struct quern_worker *worker, const struct quern_run *run,
+                          struct qn_verdict *verdict)
+{
+    verdict->error = run->error;
+    if (run->not_started) {
+        verdict->kind = QN_GIVE_BACK;
+        verdict->cause = QUERN_CAUSE_GIVEN_BACK;
+        return;
+    }
+    switch (run->outcome) {
+    case QUERN_DONE:
+        verdict->kind = QN_DONE;
+        break;
+    case QUERN_DROP:
+        verdict->kind = QN_DROP;
+        break;
+    case QUERN_ARCHIVE:
+        verdict->kind = QN_ARCHIVE;
+        verdict->error = or_else(run->error, "archived by its handler, which gave no reason");
+        break;
+    case QUERN_SNOOZE:
+        verdict->kind = QN_SNOOZE;
+        verdict->delay_ms = run->again_in_ms >= 0 ? run->again_in_ms : SNOOZE_MS;
+        break;
+    case QN_OUTCOME_CRASHED:
+        verdict->kind = QN_CRASH;
+        verdict->cause = QUERN_CAUSE_CHILD_DIED;
+        verdict->outcome = QUERN_RETRY;
+        break;
+    default: /* qn_run_execute lets nothing else through than QUERN_RETRY */
+        verdict->kind = QN_RETRY;
+        verdict->error = or_else(run->error, "failed; its handler gave no reason");
+        verdict->delay_ms = retry_delay_ms(worker, run);
+        break;
+    }
+}
+
+static bool is_final(int outcome)
+{
+    return outcome == QUERN_DONE || outcome == QUERN_DROP || outcome == QUERN_ARCHIVE;
+}
+
+/* The delay is not the handler's to say here: it may still be running. */
+static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct quern_run *run)
+{
+    quern_retry_policy policy = policy_of(worker, run);
+    struct qn_random random; /* the caller may hold the mutex that guards the worker's */
+    qn_random_init(&random);
+    return qn_retry_delay_ms(&policy, run->leased->retry_count, &random);
+}
+
+/* What cut the run short, for the error text; NULL: nothing to be said there. */
+static const char *interruption(const struct quern_run *run, enum qn_cancel_reason reason,
+                                char out[QN_INTERRUPTION_SIZE])
+{
+    char duration[32];
+    switch (reason) {
+    case QN_REASON_TIMEOUT:
+        qn_duration_format(run->timeout_ms, duration, sizeof duration);
+        (void)snprintf(out, QN_INTERRUPTION_SIZE, "timeout of %s", duration);
+        return out;
+    case QN_REASON_DEADLINE:
+        return "deadline exceeded";
+    case QN_REASON_OPERATOR_RETRY:
+    case QN_REASON_OPERATOR_ARCHIVE:
+        return "cancelled";
+    case QN_REASON_NONE:
+    case QN_REASON_LEASE_LOST:
+    case QN_REASON_SHUTDOWN:
+        return NULL;
+    }
+    return NULL;
+}
+
+/* Without the text. */
+static struct qn_verdict interrupted(struct quern_worker *worker, const struct quern_run *run,
+                                     enum qn_cancel_reason reason, bool started)
+{
+    struct qn_verdict verdict = {.offered = true, .outcome = QUERN_RETRY};
+    switch (reason) {
+    case QN_REASON_TIMEOUT:
+    case QN_REASON_DEADLINE:
+    case QN_REASON_OPERATOR_RETRY:
+        verdict.kind = started ? QN_RETRY : QN_SNOOZE;
+        verdict.delay_ms = interrupted_delay_ms(worker, run);
+        break;
+    case QN_REASON_OPERATOR_ARCHIVE:
+        verdict.kind = QN_CANCEL;
+        verdict.outcome = QUERN_ARCHIVE;
+        break;
+    case QN_REASON_LEASE_LOST:
+        verdict.offered = false;
+        verdict.refused = true;
+        verdict.kind = QN_GIVE_BACK;
+        break;
+    case QN_REASON_NONE:
+    case QN_REASON_SHUTDOWN:
+        verdict.kind = QN_GIVE_BACK;
+        verdict.cause = QUERN_CAUSE_GIVEN_BACK;
+        break;
+    }
+    return verdict;
+}
+
+void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
+                          enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
+{
+    bool started = run->phase != QN_RUN_WAITING;
+    struct qn_verdict verdict = interrupted(worker, run, reason, started);
+    verdict.error = interruption(run, reason, run->interruption);
+    *ret_verdict = verdict;
+}
+
+/* The handler has ended: its own reason follows what cut it short. Out of memory only its own
+ * reason is kept. */
+static void judge_interrupted(struct quern_worker *worker, struct quern_run *run,
+                              enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
+{
+    char what[QN_INTERRUPTION_SIZE];
+    const char *words = interruption(run, reason, what);
+    struct qn_verdict verdict = interrupted(worker, run, reason, !run->not_started);
+    if (words != NULL) {
+        char text[QN_ERROR_TEXT_SIZE_MAX + 1];
+        int size = snprintf(text, sizeof text, "%s%s%s", words, run->error != NULL ? ": " : "",
+                            run->error != NULL ? run->error : "");
+        qn_run_set_error(run, text, size > 0 ? strlen(text) : 0);
+        verdict.error = or_else(run->error, "cancelled");
+    }
+    *ret_verdict = verdict;
+}
+
+void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
+                      struct qn_verdict *ret_verdict)
+{
+    enum qn_cancel_reason reason = qn_run_cancel_reason(run);
+    if (reason == QN_REASON_NONE || is_final(run->outcome)) {
+        *ret_verdict = (struct qn_verdict){.offered = true, .outcome = run->outcome};
+        judge_outcome(worker, run, ret_verdict);
+    } else {
+        judge_interrupted(worker, run, reason, ret_verdict);
+    }
+}
+
+void qn_verdict_revise(const struct quern_run *run, struct qn_verdict *verdict)
+{
+    if (run->lost && verdict->kind != QN_DONE) {
+        verdict->offered = false;
+        verdict->refused = true;
+    }
+    if (run->acked) {
+        verdict->offered = false; /* the broker holds nothing of it any more */
+    }
+}
