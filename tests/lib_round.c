@@ -103,16 +103,16 @@ static void look(struct test_round *round)
 static void announce(struct test_round *round)
 {
     const struct qn_queue_turn turn = {.name = "default", .weight = 1};
-    const struct qn_announcement announcement = {.worker_id = round->worker_id,
-                                                 .owner = "nowhere",
-                                                 .host = HOST,
-                                                 .status = "active",
-                                                 .queues = "default=1",
-                                                 .concurrency = ROOM,
-                                                 .queue_turns = &turn,
-                                                 .queue_count = 1};
+    const struct qn_heartbeat announcement = {.worker_id = round->worker_id,
+                                              .owner = "nowhere",
+                                              .host = HOST,
+                                              .status = "active",
+                                              .queues = "default=1",
+                                              .concurrency = ROOM,
+                                              .queue_turns = &turn,
+                                              .queue_count = 1};
     quern_error err;
-    (void)!qn_broker_announce(round->broker, &announcement, &err);
+    (void)!qn_broker_heartbeat(round->broker, &announcement, &err);
 }
 
 static size_t lease(struct test_round *round, enum qn_solo solo, struct qn_leased **runs)
@@ -246,6 +246,6 @@ void test_round(struct test_round *round)
         end(round, runs, count);
     }
     look(round);
-    (void)!qn_broker_withdraw(round->broker, round->worker_id, &err);
+    (void)!qn_broker_deregister(round->broker, round->worker_id, &err);
     (void)!qn_broker_remove_queue(round->broker, "default", true, &err);
 }

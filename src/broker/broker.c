@@ -227,17 +227,17 @@ quern_status qn_broker_wait(struct qn_broker *broker, int64_t timeout_ms,
     return status != QUERN_OK ? status : broker->ops->wait(broker, timeout_ms, ret_wakeup, err);
 }
 
-quern_status qn_broker_announce(struct qn_broker *broker,
-                                const struct qn_announcement *announcement, quern_error *err)
+quern_status qn_broker_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
+                                 quern_error *err)
 {
-    quern_status status = check(broker, broker->ops->announce != NULL, "announce", err);
-    return status != QUERN_OK ? status : broker->ops->announce(broker, announcement, err);
+    quern_status status = check(broker, broker->ops->heartbeat != NULL, "announce", err);
+    return status != QUERN_OK ? status : broker->ops->heartbeat(broker, announcement, err);
 }
 
-quern_status qn_broker_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err)
+quern_status qn_broker_deregister(struct qn_broker *broker, const char *worker_id, quern_error *err)
 {
-    quern_status status = check(broker, broker->ops->withdraw != NULL, "withdraw", err);
-    return status != QUERN_OK ? status : broker->ops->withdraw(broker, worker_id, err);
+    quern_status status = check(broker, broker->ops->deregister != NULL, "withdraw", err);
+    return status != QUERN_OK ? status : broker->ops->deregister(broker, worker_id, err);
 }
 
 quern_status qn_broker_drained(struct qn_broker *broker, const char *const *queues,

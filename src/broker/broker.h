@@ -112,7 +112,7 @@ struct qn_leased {
     size_t raw_size;
 };
 /* A deep copy in one block of the lot (NULL: of its own); NULL when memory is out. */
-QUERN_NODISCARD struct qn_leased *qn_leased_copy(struct qn_lot *lot,
+QUERN_NODISCARD struct qn_leased *qn_leased_copy(struct qn_slab *lot,
                                                  const struct qn_leased *leased);
 void qn_leased_free(struct qn_leased *leased);
 
@@ -208,7 +208,7 @@ struct qn_exchange {
                           * when it was lost. */
     /* Below qn_broker_exchanges_max. Exchanges that go on at the same time differ in it, else one
      * waits for the other; it is no part of what is asked, and may change when it is sent again. */
-    uint32_t lane;
+    uint32_t channel;
     /* Called for each task that was not leased but archived since its message cannot be used; may
      * be NULL. It must not use the broker. */
     void (*on_unusable)(const struct qn_unusable *unusable, void *user);
@@ -337,7 +337,7 @@ struct qn_announced_run {
  * patterns of the types that the worker serves. */
 #define QN_ANNOUNCED_SEPARATOR '\x1f'
 
-struct qn_announcement {
+struct qn_heartbeat {
     const char *worker_id; /* unique for the life of the worker */
     const char *owner;     /* from qn_owner_self: boot id, pid namespace, pid, start time */
     const char *host;
@@ -353,11 +353,11 @@ struct qn_announcement {
     size_t run_count;
 };
 /* Writes the heartbeat; before the first exchange, then every few seconds. */
-QUERN_NODISCARD quern_status qn_broker_announce(struct qn_broker *broker,
-                                                const struct qn_announcement *announcement,
-                                                quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_withdraw(struct qn_broker *broker, const char *worker_id,
-                                                quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_heartbeat(struct qn_broker *broker,
+                                                 const struct qn_heartbeat *announcement,
+                                                 quern_error *err);
+QUERN_NODISCARD quern_status qn_broker_deregister(struct qn_broker *broker, const char *worker_id,
+                                                  quern_error *err);
 
 /* Whether the queues hold anything that this worker could still have to run: pending, active (by
  * anyone), scheduled or retry. For --drain. */
@@ -466,8 +466,8 @@ struct qn_broker_ops {
     quern_status (*wait)(struct qn_broker *, int64_t, struct qn_wakeup *, quern_error *);
     void (*interrupt)(struct qn_broker *);
     bool (*is_gone)(struct qn_broker *, quern_error *);
-    quern_status (*announce)(struct qn_broker *, const struct qn_announcement *, quern_error *);
-    quern_status (*withdraw)(struct qn_broker *, const char *, quern_error *);
+    quern_status (*heartbeat)(struct qn_broker *, const struct qn_heartbeat *, quern_error *);
+    quern_status (*deregister)(struct qn_broker *, const char *, quern_error *);
     quern_status (*drained)(struct qn_broker *, const char *const *, size_t, bool *, quern_error *);
     quern_status (*queues)(struct qn_broker *, bool (*)(const quern_queue_info *, void *), void *,
                            quern_error *);

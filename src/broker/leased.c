@@ -7,10 +7,10 @@
 #include "broker/block.h"
 #include "broker/broker.h"
 
-struct qn_leased *qn_leased_copy(struct qn_lot *lot, const struct qn_leased *leased)
+struct qn_leased *qn_leased_copy(struct qn_slab *lot, const struct qn_leased *leased)
 {
     size_t size = sizeof *leased + qn_block_task_size(&leased->task) + leased->raw_size;
-    struct qn_leased *copy = qn_lot_alloc(lot, size + 1); /* so that empty blocks lie inside */
+    struct qn_leased *copy = qn_slab_alloc(lot, size + 1); /* so that empty blocks lie inside */
     if (copy == NULL) {
         return NULL;
     }
@@ -24,7 +24,7 @@ struct qn_leased *qn_leased_copy(struct qn_lot *lot, const struct qn_leased *lea
 
 void qn_leased_free(struct qn_leased *leased)
 {
-    qn_lot_free(leased);
+    qn_slab_free(leased);
 }
 
 void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply)

@@ -34,7 +34,7 @@
 #define USER_TIMEOUT_MS 30000
 
 struct race {
-    const struct qn_link_target *target;
+    const struct qn_endpoint *target;
     int64_t begun_mono_ns;
     const struct addrinfo *next;
     struct pollfd runners[RACE_MAX];
@@ -53,7 +53,7 @@ static int until_ms(int64_t deadline_mono_ns)
     return left_ms > 3600000 ? 3600000 : (int)left_ms;
 }
 
-int64_t qn_connect_end(const struct qn_link_target *target, int64_t begun_mono_ns,
+int64_t qn_connect_end(const struct qn_endpoint *target, int64_t begun_mono_ns,
                        int64_t deadline_mono_ns)
 {
     int64_t patience_ms =
@@ -66,15 +66,14 @@ int64_t qn_connect_end(const struct qn_link_target *target, int64_t begun_mono_n
 }
 
 /* How long to sleep until the next look at the clock; 0: the wait is over. */
-static int nap_ms(const struct qn_link_target *target, int64_t begun_mono_ns,
-                  int64_t deadline_mono_ns)
+static int nap_ms(const struct qn_endpoint *target, int64_t begun_mono_ns, int64_t deadline_mono_ns)
 {
     int left_ms = until_ms(qn_connect_end(target, begun_mono_ns, deadline_mono_ns));
     return left_ms < PATIENCE_LOOK_MS || target->patience_ms == NULL ? left_ms : PATIENCE_LOOK_MS;
 }
 
-bool qn_connect_wait(const struct qn_link_target *target, int fd, short events,
-                     int64_t begun_mono_ns, int64_t deadline_mono_ns)
+bool qn_connect_wait(const struct qn_endpoint *target, int fd, short events, int64_t begun_mono_ns,
+                     int64_t deadline_mono_ns)
 {
     struct pollfd poller = {.fd = fd, .events = events};
     while (true) {
@@ -89,12 +88,12 @@ bool qn_connect_wait(const struct qn_link_target *target, int fd, short events,
     }
 }
 
-static quern_status refuse(const struct qn_link_target *target, int code, quern_error *err)
+static quern_status refuse(const struct qn_endpoint *target, int code, quern_error *err)
 {
     return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", target->address, strerror(code));
 }
 
-static quern_status too_slow(const struct qn_link_target *target, quern_error *err)
+static quern_status too_slow(const struct qn_endpoint *target, quern_error *err)
 {
     return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no connection within %lld ms", target->address,
                         (long long)target->connect_timeout_ms);
@@ -199,7 +198,7 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
     return QUERN_OK;
 }
 
-static quern_status connect_tcp(const struct qn_link_target *target, int64_t deadline_mono_ns,
+static quern_status connect_tcp(const struct qn_endpoint *target, int64_t deadline_mono_ns,
                                 int *ret_fd, quern_error *err)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -223,7 +222,7 @@ static quern_status connect_tcp(const struct qn_link_target *target, int64_t dea
     return status;
 }
 
-static quern_status connect_unix(const struct qn_link_target *target, int64_t deadline_mono_ns,
+static quern_status connect_unix(const struct qn_endpoint *target, int64_t deadline_mono_ns,
                                  int *ret_fd, quern_error *err)
 {
     int64_t begun_mono_ns = qn_clock_mono_ns();
@@ -252,7 +251,7 @@ static quern_status connect_unix(const struct qn_link_target *target, int64_t de
     return QUERN_OK;
 }
 
-quern_status qn_connect(const struct qn_link_target *target, int64_t deadline_mono_ns, int *ret_fd,
+quern_status qn_connect(const struct qn_endpoint *target, int64_t deadline_mono_ns, int *ret_fd,
                         quern_error *err)
 {
     return target->host[0] == '\0' ? connect_unix(target, deadline_mono_ns, ret_fd, err)

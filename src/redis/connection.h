@@ -4,8 +4,8 @@
  *
  * Opened when needed and again after a failure; the handshake (HELLO with user and name, SELECT)
  * goes out in one write. Every read and write has a deadline on CLOCK_MONOTONIC. One thread at a
- * time. The place for TLS, Sentinel and Cluster: qn_link_target becomes a list of endpoints, and
- * qn_link_open chooses among them. */
+ * time. The place for TLS, Sentinel and Cluster: qn_endpoint becomes a list of endpoints, and
+ * qn_connection_open chooses among them. */
 #ifndef QN_REDIS_CONNECTION_H
 #define QN_REDIS_CONNECTION_H
 
@@ -24,7 +24,7 @@
 #define QN_REPLY_ROWS_MAX ((size_t)64 << 20)   /* ids, names, records: a page or a set of them */
 #define QN_REPLY_TASKS_MAX ((size_t)544 << 20) /* messages: the largest value of Redis and more */
 
-/* A reply in the arena of its talk. */
+/* A reply in the arena of its pipeline. */
 enum qn_reply_type { QN_REPLY_NIL, QN_REPLY_INT, QN_REPLY_TEXT, QN_REPLY_ERROR, QN_REPLY_ARRAY };
 struct qn_reply {
     enum qn_reply_type type;
@@ -37,7 +37,7 @@ struct qn_reply {
 };
 
 /* Where and as whom; owns its memory. The password is never part of an error or a log line. */
-struct qn_link_target {
+struct qn_endpoint {
     char *memory;     /* holds the strings; see secret.h */
     const char *host; /* "": a Unix socket */
     const char *port;
@@ -53,9 +53,9 @@ struct qn_link_target {
                                          * are under way; NULL: never */
 };
 /* QUERN_E_INVALID: the text names the part of the URL that is wrong. */
-QUERN_NODISCARD quern_status qn_link_target_init(struct qn_link_target *target,
-                                                 const struct qn_url *url, quern_error *err);
-void qn_link_target_finish(struct qn_link_target *target);
+QUERN_NODISCARD quern_status qn_endpoint_init(struct qn_endpoint *target, const struct qn_url *url,
+                                              quern_error *err);
+void qn_endpoint_finish(struct qn_endpoint *target);
 
 struct redisReader;
 /* The reply that is being read. */
@@ -70,8 +70,8 @@ struct qn_reading {
     bool strange;      /* of a type of RESP3, or nested too deep */
     bool nomem;
 };
-struct qn_link {
-    const struct qn_link_target *target;
+struct qn_connection {
+    const struct qn_endpoint *target;
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     int fd;           /* -1: not connected */
     struct redisReader *reader;
@@ -79,34 +79,36 @@ struct qn_link {
     struct qn_reading reading;
     int64_t attentive_until_mono_ns; /* until when a read looks without sleeping; 0: it sleeps */
     uint32_t in_vain_count; /* looks in a row that found nothing; beyond some, requests since */
-    int64_t timeout_ms;     /* of the talk under way, for texts; 0: the target's */
+    int64_t timeout_ms;     /* of the pipeline under way, for texts; 0: the target's */
     uint64_t opened_count;  /* grows with each connection: what was said on an older one is void */
 };
-void qn_link_init(struct qn_link *link, const struct qn_link_target *target);
-void qn_link_close(struct qn_link *link);
+void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *target);
+void qn_connection_close(struct qn_connection *connection);
 /* Connects and shakes hands if it is not connected. QUERN_E_CONNECT, QUERN_E_TIMEOUT,
  * QUERN_E_DENIED (wrong password), QUERN_E_BROKER (no permission), QUERN_E_BUSY (the server is
  * loading). */
-QUERN_NODISCARD quern_status qn_link_open(struct qn_link *link, int64_t deadline_mono_ns,
-                                          quern_error *err);
-/* Either all bytes go out, or the link is closed. *ret_sent: whether any byte may have reached the
- * server. */
-QUERN_NODISCARD quern_status qn_link_write(struct qn_link *link, const void *data, size_t size,
-                                           int64_t deadline_mono_ns, bool *ret_sent,
-                                           quern_error *err);
+QUERN_NODISCARD quern_status qn_connection_open(struct qn_connection *connection,
+                                                int64_t deadline_mono_ns, quern_error *err);
+/* Either all bytes go out, or the connection is closed. *ret_sent: whether any byte may have
+ * reached the server. */
+QUERN_NODISCARD quern_status qn_connection_write(struct qn_connection *connection, const void *data,
+                                                 size_t size, int64_t deadline_mono_ns,
+                                                 bool *ret_sent, quern_error *err);
 /* The limit of the replies that are read from now on; QN_REPLY_BRIEF_MAX on a new connection. */
-void qn_link_limit(struct qn_link *link, size_t reply_size_max);
-/* Reads one reply; closes the link on failure. A reply that is an error is a reply. The deadline
- * holds however the bytes trickle in. */
-QUERN_NODISCARD quern_status qn_link_read(struct qn_link *link, struct qn_arena *arena,
-                                          int64_t deadline_mono_ns, struct qn_reply **ret_reply,
-                                          quern_error *err);
+void qn_connection_limit(struct qn_connection *connection, size_t reply_size_max);
+/* Reads one reply; closes the connection on failure. A reply that is an error is a reply. The
+ * deadline holds however the bytes trickle in. */
+QUERN_NODISCARD quern_status qn_connection_read(struct qn_connection *connection,
+                                                struct qn_arena *arena, int64_t deadline_mono_ns,
+                                                struct qn_reply **ret_reply, quern_error *err);
 /* The next reply if it is there, else NULL, without waiting; for the listener, which polls the fd
  * when it got NULL: more may be there, as it does not look for ever. A part of a reply lives in the
  * arena: reset it only after a whole one. */
-QUERN_NODISCARD quern_status qn_link_try_read(struct qn_link *link, struct qn_arena *arena,
-                                              struct qn_reply **ret_reply, quern_error *err);
-/* Of an idle link: has it died, or said something nobody asked for? Then it must be closed. */
-bool qn_link_is_stale(const struct qn_link *link);
+QUERN_NODISCARD quern_status qn_connection_try_read(struct qn_connection *connection,
+                                                    struct qn_arena *arena,
+                                                    struct qn_reply **ret_reply, quern_error *err);
+/* Of an idle connection: has it died, or said something nobody asked for? Then it must be closed.
+ * */
+bool qn_connection_is_stale(const struct qn_connection *connection);
 
 #endif

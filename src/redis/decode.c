@@ -5,8 +5,8 @@
  * limit of its kind (connection.h), and so do the structs of its items, which may be larger than
  * they. An array gets room as its items come, whatever it announces. hiredis looks for the end of a
  * line from its start whenever bytes come, so a line without end would cost time by the square of
- * its length, if it were not refused. After an error the reader is of no use; the link is closed
- * then.
+ * its length, if it were not refused. After an error the reader is of no use; the connection is
+ * closed then.
  *
  * Works with hiredis 0.14 and 1.x: the later ones have more types of replies, which the server does
  * not send as we speak RESP2 with it, and let arrays nest deeper. Both are refused here. */
@@ -186,36 +186,36 @@ static redisReplyObjectFunctions functions = {
 };
 
 /* What was taken in, but not read. */
-static size_t unread(const struct qn_link *link)
+static size_t unread(const struct qn_connection *connection)
 {
-    return link->reader->len - link->reader->pos;
+    return connection->reader->len - connection->reader->pos;
 }
 
-quern_status qn_reader_init(struct qn_link *link, quern_error *err)
+quern_status qn_decode_init(struct qn_connection *connection, quern_error *err)
 {
-    link->reader = redisReaderCreateWithFunctions(&functions);
-    if (link->reader == NULL) {
+    connection->reader = redisReaderCreateWithFunctions(&functions);
+    if (connection->reader == NULL) {
         return qn_error_nomem(err);
     }
-    link->reading =
-        (struct qn_reading){.reader = link->reader, .size_max = QN_REPLY_BRIEF_MAX, .begins = true};
-    link->reader->privdata = &link->reading;
-    link->reader->maxbuf = KEPT_SIZE_MAX;
+    connection->reading = (struct qn_reading){
+        .reader = connection->reader, .size_max = QN_REPLY_BRIEF_MAX, .begins = true};
+    connection->reader->privdata = &connection->reading;
+    connection->reader->maxbuf = KEPT_SIZE_MAX;
     return QUERN_OK;
 }
 
-void qn_reader_finish(struct qn_link *link)
+void qn_decode_finish(struct qn_connection *connection)
 {
-    if (link->reader != NULL) {
-        redisReaderFree(link->reader);
-        link->reader = NULL;
+    if (connection->reader != NULL) {
+        redisReaderFree(connection->reader);
+        connection->reader = NULL;
     }
 }
 
-static quern_status fail(const struct qn_link *link, quern_error *err)
+static quern_status fail(const struct qn_connection *connection, quern_error *err)
 {
-    const struct qn_reading *reading = &link->reading;
-    const char *address = link->target->address;
+    const struct qn_reading *reading = &connection->reading;
+    const char *address = connection->target->address;
     if (reading->nomem) {
         return qn_error_nomem(err);
     }
@@ -226,44 +226,46 @@ static quern_status fail(const struct qn_link *link, quern_error *err)
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: this does not speak Redis: %s", address,
                         reading->strange ? "a reply of a kind that nobody asked for"
-                                         : link->reader->errstr);
+                                         : connection->reader->errstr);
 }
 
-quern_status qn_reader_feed(struct qn_link *link, const char *data, size_t size, quern_error *err)
+quern_status qn_decode_feed(struct qn_connection *connection, const char *data, size_t size,
+                            quern_error *err)
 {
-    link->reading.bytes += size;
-    return redisReaderFeed(link->reader, data, size) == REDIS_OK ? QUERN_OK : fail(link, err);
+    connection->reading.bytes += size;
+    return redisReaderFeed(connection->reader, data, size) == REDIS_OK ? QUERN_OK
+                                                                       : fail(connection, err);
 }
 
 /* After a look for a reply: whether what has come of it is within the limits. */
-static bool is_within_limits(struct qn_link *link, bool whole)
+static bool is_within_limits(struct qn_connection *connection, bool whole)
 {
-    const struct redisReader *reader = link->reader;
-    struct qn_reading *reading = &link->reading;
-    size_t size = reading->bytes - (whole ? unread(link) : 0);
+    const struct redisReader *reader = connection->reader;
+    struct qn_reading *reading = &connection->reading;
+    size_t size = reading->bytes - (whole ? unread(connection) : 0);
     if (size > reading->size_max) {
         reading->refused_at = reading->size_max;
-    } else if (!whole && unread(link) > LINE_SIZE_MAX && !QN_BUG(LINE_WITHOUT_END) &&
+    } else if (!whole && unread(connection) > LINE_SIZE_MAX && !QN_BUG(LINE_WITHOUT_END) &&
                memmem(reader->buf + reader->pos, LINE_SIZE_MAX, "\r\n", 2) == NULL) {
         reading->refused_at = LINE_SIZE_MAX;
     }
     return reading->refused_at == 0;
 }
 
-quern_status qn_reader_next(struct qn_link *link, struct qn_arena *arena,
+quern_status qn_decode_next(struct qn_connection *connection, struct qn_arena *arena,
                             struct qn_reply **ret_reply, quern_error *err)
 {
-    struct qn_reading *reading = &link->reading;
+    struct qn_reading *reading = &connection->reading;
     void *reply = NULL;
     reading->arena = arena;
     if (reading->begins) {
         reading->begins = false;
-        reading->bytes = unread(link);
+        reading->bytes = unread(connection);
         reading->items_left = reading->size_max / ITEM_COST;
     }
-    if (redisReaderGetReply(link->reader, &reply) != REDIS_OK ||
-        !is_within_limits(link, reply != NULL)) {
-        return fail(link, err);
+    if (redisReaderGetReply(connection->reader, &reply) != REDIS_OK ||
+        !is_within_limits(connection, reply != NULL)) {
+        return fail(connection, err);
     }
     reading->begins = reply != NULL;
     *ret_reply = reply;

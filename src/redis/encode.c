@@ -2,7 +2,7 @@
 /* encode.c - commands in the server's protocol: an array of bulk strings.
  *
  * hiredis could do it, but makes a block of its own for each command and prints each size with
- * sprintf: that was a quarter of what a client does for a task. Here all commands of a talk are
+ * sprintf: that was a quarter of what a client does for a task. Here all commands of a pipeline are
  * written to where they are sent from. Nothing can fail, as the caller has made room. */
 #include "redis/encode.h"
 
@@ -10,7 +10,7 @@
 
 #define HEAD_SIZE_MAX (1 + QN_DIGITS_MAX + 2) /* "$5\r\n" */
 
-size_t qn_format_size_max(const size_t *sizes, size_t count)
+size_t qn_encode_size_max(const size_t *sizes, size_t count)
 {
     size_t size_max = HEAD_SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -19,7 +19,7 @@ size_t qn_format_size_max(const size_t *sizes, size_t count)
     return size_max;
 }
 
-char *qn_format_digits(char *end, uint64_t number)
+char *qn_encode_digits(char *end, uint64_t number)
 {
     do {
         *--end = (char)('0' + number % 10);
@@ -48,12 +48,12 @@ static char *put_head(char *at, char kind, size_t number)
 {
     char digits[QN_DIGITS_MAX];
     char *end = digits + sizeof digits;
-    const char *begin = qn_format_digits(end, number);
+    const char *begin = qn_encode_digits(end, number);
     *at = kind;
     return put_end(put(at + 1, begin, (size_t)(end - begin)));
 }
 
-void qn_format(char **at, const char **args, const size_t *sizes, size_t count)
+void qn_encode(char **at, const char **args, const size_t *sizes, size_t count)
 {
     char *here = put_head(*at, '*', count);
     for (size_t i = 0; i < count; i++) {

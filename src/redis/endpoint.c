@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* endpoint.c - from a URL to what a link needs to know.
+/* endpoint.c - from a URL to what a connection needs to know.
  *
  *     redis://[user[:password]@]host[:port][/db]      redis-socket://[user[:password]@]/path[?db=n]
  *
@@ -132,7 +132,7 @@ static quern_status read_password_file(const char *path, struct draft *draft, qu
     return QUERN_OK;
 }
 
-static quern_status read_params(struct qn_link_target *target, const struct qn_url *url,
+static quern_status read_params(struct qn_endpoint *target, const struct qn_url *url,
                                 struct draft *draft, quern_error *err)
 {
     for (size_t i = 0; i < url->param_count; i++) {
@@ -157,7 +157,7 @@ static quern_status read_params(struct qn_link_target *target, const struct qn_u
     return QUERN_OK;
 }
 
-static quern_status read_place(struct qn_link_target *target, const struct qn_url *url,
+static quern_status read_place(struct qn_endpoint *target, const struct qn_url *url,
                                quern_error *err)
 {
     if (strcmp(url->scheme, "redis-socket") == 0) {
@@ -188,7 +188,7 @@ static const char *put(char **at, const char *text)
     return copy;
 }
 
-static quern_status copy_strings(struct qn_link_target *target, const struct qn_url *url,
+static quern_status copy_strings(struct qn_endpoint *target, const struct qn_url *url,
                                  const struct draft *draft, quern_error *err)
 {
     bool is_socket = strcmp(url->scheme, "redis-socket") == 0;
@@ -217,10 +217,10 @@ static quern_status copy_strings(struct qn_link_target *target, const struct qn_
     return QUERN_OK;
 }
 
-quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_url *url,
-                                 quern_error *err)
+quern_status qn_endpoint_init(struct qn_endpoint *target, const struct qn_url *url,
+                              quern_error *err)
 {
-    *target = (struct qn_link_target){
+    *target = (struct qn_endpoint){
         .name = "quern",
         .db = -1, /* not given */
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
@@ -241,8 +241,8 @@ quern_status qn_link_target_init(struct qn_link_target *target, const struct qn_
     return status;
 }
 
-void qn_link_target_finish(struct qn_link_target *target)
+void qn_endpoint_finish(struct qn_endpoint *target)
 {
     qn_secret_free(target->memory);
-    *target = (struct qn_link_target){.memory = NULL};
+    *target = (struct qn_endpoint){.memory = NULL};
 }

@@ -31,18 +31,18 @@ static void put(char **at, const char **words, size_t count)
     for (size_t i = 0; i < count; i++) {
         sizes[i] = strlen(words[i]);
     }
-    qn_format(at, words, sizes, count);
+    qn_encode(at, words, sizes, count);
 }
 
 /* Who says it: the name of the connection, user and password, and which database is wanted. */
-static void write_greeting(const struct qn_link *link, char **at)
+static void write_greeting(const struct qn_connection *connection, char **at)
 {
-    const struct qn_link_target *target = link->target;
+    const struct qn_endpoint *target = connection->target;
     bool known = target->user[0] != '\0' || target->password[0] != '\0';
     char name[NAME_SIZE];
     char db[NUMBER_SIZE];
-    (void)snprintf(name, sizeof name, "%s%s%s", target->name, link->role[0] == '\0' ? "" : "-",
-                   link->role);
+    (void)snprintf(name, sizeof name, "%s%s%s", target->name,
+                   connection->role[0] == '\0' ? "" : "-", connection->role);
     (void)snprintf(db, sizeof db, "%lld", (long long)target->db);
     const char *hello[] = {"HELLO",         "2",
                            "SETNAME",       name,
@@ -55,29 +55,30 @@ static void write_greeting(const struct qn_link *link, char **at)
     }
 }
 
-static quern_status send_greeting(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
+static quern_status send_greeting(struct qn_connection *connection, int64_t deadline_mono_ns,
+                                  quern_error *err)
 {
-    size_t out_size =
-        FRAME_SIZE + NAME_SIZE + strlen(link->target->user) + strlen(link->target->password);
+    size_t out_size = FRAME_SIZE + NAME_SIZE + strlen(connection->target->user) +
+                      strlen(connection->target->password);
     char *out = qn_alloc(out_size);
     if (out == NULL) {
         return qn_error_nomem(err);
     }
     char *at = out;
     bool sent = false;
-    write_greeting(link, &at);
+    write_greeting(connection, &at);
     quern_status status =
-        qn_link_write(link, out, (size_t)(at - out), deadline_mono_ns, &sent, err);
+        qn_connection_write(connection, out, (size_t)(at - out), deadline_mono_ns, &sent, err);
     explicit_bzero(out, out_size);
     qn_free(out);
     return status;
 }
 
-static quern_status refuse(const struct qn_link *link, const struct qn_reply *reply,
+static quern_status refuse(const struct qn_connection *connection, const struct qn_reply *reply,
                            quern_error *err)
 {
-    const char *address = link->target->address;
-    const char *password = link->target->password;
+    const char *address = connection->target->address;
+    const char *password = connection->target->password;
     if (strncmp(reply->data, "ERR unknown command", 19) == 0) {
         return qn_error_set(
             err, QUERN_E_UNSUPPORTED,
@@ -87,7 +88,7 @@ static quern_status refuse(const struct qn_link *link, const struct qn_reply *re
         return qn_error_set(err, QUERN_E_DENIED,
                             "%s: login refused, in words that have the password in them", address);
     }
-    return qn_reply_refusal(link, reply, "HELLO", NULL, err);
+    return qn_server_error(connection, reply, "HELLO", NULL, err);
 }
 
 /* The value of a field of the answer, which is a list of names and values. */
@@ -101,12 +102,12 @@ static const char *field(const struct qn_reply *hello, const char *name)
     return "";
 }
 
-static quern_status judge(const struct qn_link *link, const struct qn_reply *hello,
+static quern_status judge(const struct qn_connection *connection, const struct qn_reply *hello,
                           quern_error *err)
 {
-    const char *address = link->target->address;
+    const char *address = connection->target->address;
     if (hello->type == QN_REPLY_ERROR) {
-        return refuse(link, hello, err);
+        return refuse(connection, hello, err);
     }
     const char *version = field(hello, "version");
     const char *mode = field(hello, "mode");
@@ -128,34 +129,36 @@ static quern_status judge(const struct qn_link *link, const struct qn_reply *hel
     return QUERN_OK;
 }
 
-static quern_status hear(struct qn_link *link, struct qn_arena *arena, int64_t deadline_mono_ns,
-                         quern_error *err)
+static quern_status hear(struct qn_connection *connection, struct qn_arena *arena,
+                         int64_t deadline_mono_ns, quern_error *err)
 {
     struct qn_reply *reply = NULL;
-    quern_status status = qn_link_read(link, arena, deadline_mono_ns, &reply, err);
+    quern_status status = qn_connection_read(connection, arena, deadline_mono_ns, &reply, err);
     if (status == QUERN_OK) {
-        status = judge(link, reply, err);
+        status = judge(connection, reply, err);
     }
-    if (status == QUERN_OK && link->target->db != 0) {
-        status = qn_link_read(link, arena, deadline_mono_ns, &reply, err);
+    if (status == QUERN_OK && connection->target->db != 0) {
+        status = qn_connection_read(connection, arena, deadline_mono_ns, &reply, err);
         if (status == QUERN_OK && reply->type == QN_REPLY_ERROR) {
-            status = qn_reply_refusal(link, reply, "SELECT", NULL, err);
+            status = qn_server_error(connection, reply, "SELECT", NULL, err);
         }
     }
     return status;
 }
 
-quern_status qn_hello(struct qn_link *link, int64_t deadline_mono_ns, quern_error *err)
+quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mono_ns,
+                          quern_error *err)
 {
     struct qn_arena arena = {0};
-    quern_status status = send_greeting(link, deadline_mono_ns, err);
+    quern_status status = send_greeting(connection, deadline_mono_ns, err);
     if (status == QUERN_OK) {
-        status = hear(link, &arena, deadline_mono_ns, err);
+        status = hear(connection, &arena, deadline_mono_ns, err);
     }
     qn_arena_finish(&arena);
     if (status == QUERN_E_TIMEOUT) {
         return qn_error_set(err, status, "%s: connected, but no answer within %lld ms",
-                            link->target->address, (long long)link->target->connect_timeout_ms);
+                            connection->target->address,
+                            (long long)connection->target->connect_timeout_ms);
     }
     return status;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* handshake.h - the handshake of a link; only connection.c uses it. */
+/* handshake.h - the handshake of a connection; only connection.c uses it. */
 #ifndef QN_REDIS_HANDSHAKE_H
 #define QN_REDIS_HANDSHAKE_H
 
 #include "redis/connection.h"
 
-/* On a link that was just connected. QUERN_E_DENIED: wrong user or password;
+/* On a connection that was just connected. QUERN_E_DENIED: wrong user or password;
  * QUERN_E_BROKER: refused (permission, no such database); QUERN_E_UNSUPPORTED: too old, or not a
  * single server. */
-QUERN_NODISCARD quern_status qn_hello(struct qn_link *link, int64_t deadline_mono_ns,
-                                      quern_error *err);
+QUERN_NODISCARD quern_status qn_handshake(struct qn_connection *connection,
+                                          int64_t deadline_mono_ns, quern_error *err);
 
 #endif

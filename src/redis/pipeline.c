@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* pipeline.c - commands out in one write, replies back.
  *
- * What is sent is one block in the lane's arena, made when the talk runs. A script goes out as
- * EVALSHA; those that the server does not know (it was restarted, or somebody flushed its scripts)
- * are sent again as EVAL, and only those: what worked is never done twice. So the commands of one
- * run must not need each other's order, unless the first brings its text (qn_talk_script_text).
+ * What is sent is one block in the channel's arena, made when the pipeline runs. A script goes out
+ * as EVALSHA; those that the server does not know (it was restarted, or somebody flushed its
+ * scripts) are sent again as EVAL, and only those: what worked is never done twice. So the commands
+ * of one run must not need each other's order, unless the first brings its text
+ * (qn_pipeline_script_text).
  *
- * A lane that was idle is looked at before it is used: a server that went away meanwhile shows as
- * an end of file, and a new connection is made before anything is sent. So a restart between two
+ * A channel that was idle is looked at before it is used: a server that went away meanwhile shows
+ * as an end of file, and a new connection is made before anything is sent. So a restart between two
  * operations is not noticed, and "effect unknown" is said only when it is. */
 #include "redis/pipeline.h"
 
@@ -24,22 +25,22 @@
 
 /* --- Building ----------------------------------------------------------------------- */
 
-void qn_talk_begin(struct qn_talk *talk, struct qn_redis *self, enum qn_lane lane,
-                   enum qn_talk_kind kind)
+void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_redis *self,
+                       enum qn_channel_kind channel, enum qn_pipeline_kind kind)
 {
-    pthread_mutex_lock(&self->lanes[lane].mutex);
-    *talk = (struct qn_talk){
-        .self = self, .lane = lane, .kind = kind, .arena = &self->lanes[lane].arena};
+    pthread_mutex_lock(&self->channels[channel].mutex);
+    *pipeline = (struct qn_pipeline){
+        .self = self, .channel = channel, .kind = kind, .arena = &self->channels[channel].arena};
 }
 
-void qn_talk_end(struct qn_talk *talk)
+void qn_pipeline_end(struct qn_pipeline *pipeline)
 {
-    struct qn_redis_lane *lane = &talk->self->lanes[talk->lane];
-    if (talk->sent_count > talk->read_count) {
-        qn_link_close(&lane->link); /* nobody waits for what it still has to say */
+    struct qn_channel *channel = &pipeline->self->channels[pipeline->channel];
+    if (pipeline->sent_count > pipeline->read_count) {
+        qn_connection_close(&channel->connection); /* nobody waits for what it still has to say */
     }
-    qn_arena_reset(&lane->arena);
-    pthread_mutex_unlock(&lane->mutex);
+    qn_arena_reset(&channel->arena);
+    pthread_mutex_unlock(&channel->mutex);
 }
 
 /* A larger copy of an array of `count` items; NULL when memory is out. */
@@ -53,199 +54,205 @@ static void *grown(struct qn_arena *arena, const void *items, size_t count, size
     return copy;
 }
 
-static bool make_room_for_command(struct qn_talk *talk)
+static bool make_room_for_command(struct qn_pipeline *pipeline)
 {
-    if (talk->command_count == talk->command_capacity) {
-        size_t capacity = talk->command_capacity == 0 ? 8 : talk->command_capacity * 2;
-        void *commands = grown(talk->arena, talk->commands, talk->command_count, capacity,
-                               sizeof *talk->commands);
+    if (pipeline->command_count == pipeline->command_capacity) {
+        size_t capacity = pipeline->command_capacity == 0 ? 8 : pipeline->command_capacity * 2;
+        void *commands = grown(pipeline->arena, pipeline->commands, pipeline->command_count,
+                               capacity, sizeof *pipeline->commands);
         if (commands == NULL) {
-            talk->failed = true;
+            pipeline->failed = true;
         } else {
-            talk->commands = commands;
-            talk->command_capacity = capacity;
+            pipeline->commands = commands;
+            pipeline->command_capacity = capacity;
         }
     }
-    return !talk->failed;
+    return !pipeline->failed;
 }
 
-static bool make_room_for_arg(struct qn_talk *talk)
+static bool make_room_for_arg(struct qn_pipeline *pipeline)
 {
-    if (talk->arg_count == talk->arg_capacity) {
-        size_t capacity = talk->arg_capacity == 0 ? 32 : talk->arg_capacity * 2;
-        void *args = grown(talk->arena, talk->args, talk->arg_count, capacity, sizeof *talk->args);
-        void *sizes =
-            grown(talk->arena, talk->arg_sizes, talk->arg_count, capacity, sizeof *talk->arg_sizes);
+    if (pipeline->arg_count == pipeline->arg_capacity) {
+        size_t capacity = pipeline->arg_capacity == 0 ? 32 : pipeline->arg_capacity * 2;
+        void *args = grown(pipeline->arena, pipeline->args, pipeline->arg_count, capacity,
+                           sizeof *pipeline->args);
+        void *sizes = grown(pipeline->arena, pipeline->arg_sizes, pipeline->arg_count, capacity,
+                            sizeof *pipeline->arg_sizes);
         if (args == NULL || sizes == NULL) {
-            talk->failed = true;
+            pipeline->failed = true;
         } else {
-            talk->args = args;
-            talk->arg_sizes = sizes;
-            talk->arg_capacity = capacity;
+            pipeline->args = args;
+            pipeline->arg_sizes = sizes;
+            pipeline->arg_capacity = capacity;
         }
     }
-    return !talk->failed;
+    return !pipeline->failed;
 }
 
-static void add_command(struct qn_talk *talk, const struct qn_script *script)
+static void add_command(struct qn_pipeline *pipeline, const struct qn_script *script)
 {
-    if (!talk->failed && make_room_for_command(talk)) {
-        talk->commands[talk->command_count++] = (struct qn_talk_command){
+    if (!pipeline->failed && make_room_for_command(pipeline)) {
+        pipeline->commands[pipeline->command_count++] = (struct qn_pipeline_command){
             .script = script,
-            .first_arg = talk->arg_count,
+            .first_arg = pipeline->arg_count,
             .reply_size_max = script == NULL ? QN_REPLY_ROWS_MAX : QN_REPLY_BRIEF_MAX,
         };
     }
 }
 
-void qn_talk_limit(struct qn_talk *talk, size_t reply_size_max)
+void qn_pipeline_limit(struct qn_pipeline *pipeline, size_t reply_size_max)
 {
-    if (!talk->failed) {
-        talk->commands[talk->command_count - 1].reply_size_max = reply_size_max;
+    if (!pipeline->failed) {
+        pipeline->commands[pipeline->command_count - 1].reply_size_max = reply_size_max;
     }
 }
 
-void qn_talk_bytes(struct qn_talk *talk, const void *data, size_t size)
+void qn_pipeline_bytes(struct qn_pipeline *pipeline, const void *data, size_t size)
 {
-    talk->failed = talk->failed || (data == NULL && size > 0);
-    if (talk->failed || !make_room_for_arg(talk)) {
+    pipeline->failed = pipeline->failed || (data == NULL && size > 0);
+    if (pipeline->failed || !make_room_for_arg(pipeline)) {
         return;
     }
-    QN_ASSERT(talk->command_count > talk->sent_count);
-    talk->args[talk->arg_count] = data;
-    talk->arg_sizes[talk->arg_count] = size;
-    talk->arg_count++;
-    talk->commands[talk->command_count - 1].arg_count++;
+    QN_ASSERT(pipeline->command_count > pipeline->sent_count);
+    pipeline->args[pipeline->arg_count] = data;
+    pipeline->arg_sizes[pipeline->arg_count] = size;
+    pipeline->arg_count++;
+    pipeline->commands[pipeline->command_count - 1].arg_count++;
 }
 
-void qn_talk_text(struct qn_talk *talk, const char *text)
+void qn_pipeline_text(struct qn_pipeline *pipeline, const char *text)
 {
     if (text == NULL) {
-        talk->failed = true;
+        pipeline->failed = true;
     } else {
-        qn_talk_bytes(talk, text, strlen(text));
+        qn_pipeline_bytes(pipeline, text, strlen(text));
     }
 }
 
-void qn_talk_command(struct qn_talk *talk, const char *name)
+void qn_pipeline_command(struct qn_pipeline *pipeline, const char *name)
 {
-    add_command(talk, NULL);
-    qn_talk_text(talk, name);
+    add_command(pipeline, NULL);
+    qn_pipeline_text(pipeline, name);
 }
 
-void qn_talk_script(struct qn_talk *talk, const struct qn_script *script, size_t key_count)
+void qn_pipeline_script(struct qn_pipeline *pipeline, const struct qn_script *script,
+                        size_t key_count)
 {
-    add_command(talk, script);
-    qn_talk_text(talk, "EVALSHA");
-    qn_talk_bytes(talk, script->sha1, sizeof script->sha1 - 1);
-    qn_talk_uint(talk, key_count);
+    add_command(pipeline, script);
+    qn_pipeline_text(pipeline, "EVALSHA");
+    qn_pipeline_bytes(pipeline, script->sha1, sizeof script->sha1 - 1);
+    qn_pipeline_uint(pipeline, key_count);
 }
 
-static void put_script_text(struct qn_talk *talk, const struct qn_talk_command *command)
+static void put_script_text(struct qn_pipeline *pipeline, const struct qn_pipeline_command *command)
 {
-    talk->args[command->first_arg] = "EVAL";
-    talk->arg_sizes[command->first_arg] = EVAL_SIZE;
-    talk->args[command->first_arg + 1] = command->script->text;
-    talk->arg_sizes[command->first_arg + 1] = command->script->size;
+    pipeline->args[command->first_arg] = "EVAL";
+    pipeline->arg_sizes[command->first_arg] = EVAL_SIZE;
+    pipeline->args[command->first_arg + 1] = command->script->text;
+    pipeline->arg_sizes[command->first_arg + 1] = command->script->size;
 #ifdef QN_SEEDED_BUGS
-    const char *text = qn_bug_script(talk->arena, command->script->text);
+    const char *text = qn_bug_script(pipeline->arena, command->script->text);
     QN_ASSERT(text != NULL);
-    talk->args[command->first_arg + 1] = text;
-    talk->arg_sizes[command->first_arg + 1] = strlen(text);
+    pipeline->args[command->first_arg + 1] = text;
+    pipeline->arg_sizes[command->first_arg + 1] = strlen(text);
 #endif
 }
 
-void qn_talk_script_text(struct qn_talk *talk, const struct qn_script *script, size_t key_count)
+void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_script *script,
+                             size_t key_count)
 {
-    qn_talk_script(talk, script, key_count);
-    if (!talk->failed) {
-        put_script_text(talk, &talk->commands[talk->command_count - 1]);
+    qn_pipeline_script(pipeline, script, key_count);
+    if (!pipeline->failed) {
+        put_script_text(pipeline, &pipeline->commands[pipeline->command_count - 1]);
     }
 }
 
-static void add_number(struct qn_talk *talk, uint64_t number, bool negative)
+static void add_number(struct qn_pipeline *pipeline, uint64_t number, bool negative)
 {
-    char *block = talk->failed ? NULL : qn_arena_alloc(talk->arena, QN_DIGITS_MAX + 1);
+    char *block = pipeline->failed ? NULL : qn_arena_alloc(pipeline->arena, QN_DIGITS_MAX + 1);
     if (block == NULL) {
-        talk->failed = true;
+        pipeline->failed = true;
         return;
     }
     char *end = block + QN_DIGITS_MAX + 1;
-    char *at = qn_format_digits(end, number);
+    char *at = qn_encode_digits(end, number);
     if (negative) {
         *--at = '-';
     }
-    qn_talk_bytes(talk, at, (size_t)(end - at));
+    qn_pipeline_bytes(pipeline, at, (size_t)(end - at));
 }
 
-void qn_talk_int(struct qn_talk *talk, int64_t value)
+void qn_pipeline_int(struct qn_pipeline *pipeline, int64_t value)
 {
-    add_number(talk, value < 0 ? -(uint64_t)value : (uint64_t)value, value < 0);
+    add_number(pipeline, value < 0 ? -(uint64_t)value : (uint64_t)value, value < 0);
 }
 
-void qn_talk_uint(struct qn_talk *talk, uint64_t value)
+void qn_pipeline_uint(struct qn_pipeline *pipeline, uint64_t value)
 {
-    add_number(talk, value, false);
+    add_number(pipeline, value, false);
 }
 
-void qn_talk_session(struct qn_talk *talk, uint64_t session)
+void qn_pipeline_session(struct qn_pipeline *pipeline, uint64_t session)
 {
     if (QN_BUG(RECONNECT_FORGETS)) {
-        const struct qn_link *link = &talk->self->lanes[talk->lane].link;
-        session += link->opened_count + (link->fd < 0 ? 1 : 0);
+        const struct qn_connection *connection =
+            &pipeline->self->channels[pipeline->channel].connection;
+        session += connection->opened_count + (connection->fd < 0 ? 1 : 0);
     }
-    qn_talk_text(talk, qn_arena_printf(talk->arena, "%016llx", (unsigned long long)session));
+    qn_pipeline_text(pipeline,
+                     qn_arena_printf(pipeline->arena, "%016llx", (unsigned long long)session));
 }
 
-void qn_talk_prefix(struct qn_talk *talk, const char *queue)
+void qn_pipeline_prefix(struct qn_pipeline *pipeline, const char *queue)
 {
-    qn_talk_key(talk, queue, "");
+    qn_pipeline_key(pipeline, queue, "");
 }
 
-void qn_talk_key(struct qn_talk *talk, const char *queue, const char *suffix)
+void qn_pipeline_key(struct qn_pipeline *pipeline, const char *queue, const char *suffix)
 {
-    qn_talk_text(talk, qn_arena_printf(talk->arena, "asynq:{%s}:%s", queue, suffix));
+    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "asynq:{%s}:%s", queue, suffix));
 }
 
 /* --- Running ------------------------------------------------------------------------ */
 
-static bool is_wanted(const struct qn_talk_command *command)
+static bool is_wanted(const struct qn_pipeline_command *command)
 {
     return command->reply == NULL;
 }
 
 /* The wanted commands from `first` on, as the server reads them. */
-static char *format(struct qn_talk *talk, size_t first, size_t *ret_size)
+static char *format(struct qn_pipeline *pipeline, size_t first, size_t *ret_size)
 {
     size_t size_max = 0;
-    for (size_t i = first; i < talk->command_count; i++) {
-        const struct qn_talk_command *command = &talk->commands[i];
-        size_max += is_wanted(command) ? qn_format_size_max(talk->arg_sizes + command->first_arg,
-                                                            command->arg_count)
-                                       : 0;
+    for (size_t i = first; i < pipeline->command_count; i++) {
+        const struct qn_pipeline_command *command = &pipeline->commands[i];
+        size_max +=
+            is_wanted(command)
+                ? qn_encode_size_max(pipeline->arg_sizes + command->first_arg, command->arg_count)
+                : 0;
     }
-    char *data = qn_arena_alloc(talk->arena, size_max);
+    char *data = qn_arena_alloc(pipeline->arena, size_max);
     char *at = data;
-    for (size_t i = first; data != NULL && i < talk->command_count; i++) {
-        const struct qn_talk_command *command = &talk->commands[i];
+    for (size_t i = first; data != NULL && i < pipeline->command_count; i++) {
+        const struct qn_pipeline_command *command = &pipeline->commands[i];
         if (is_wanted(command)) {
-            qn_format(&at, talk->args + command->first_arg, talk->arg_sizes + command->first_arg,
-                      command->arg_count);
+            qn_encode(&at, pipeline->args + command->first_arg,
+                      pipeline->arg_sizes + command->first_arg, command->arg_count);
         }
     }
     *ret_size = data == NULL ? 0 : (size_t)(at - data);
     return data;
 }
 
-static quern_status read_replies(struct qn_talk *talk, size_t first, quern_error *err)
+static quern_status read_replies(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
-    struct qn_link *link = &talk->self->lanes[talk->lane].link;
-    for (size_t i = first; i < talk->command_count; i++) {
-        struct qn_talk_command *command = &talk->commands[i];
+    struct qn_connection *connection = &pipeline->self->channels[pipeline->channel].connection;
+    for (size_t i = first; i < pipeline->command_count; i++) {
+        struct qn_pipeline_command *command = &pipeline->commands[i];
         if (is_wanted(command)) {
-            qn_link_limit(link, command->reply_size_max);
-            quern_status status =
-                qn_link_read(link, talk->arena, talk->deadline_ns, &command->reply, err);
+            qn_connection_limit(connection, command->reply_size_max);
+            quern_status status = qn_connection_read(connection, pipeline->arena,
+                                                     pipeline->deadline_ns, &command->reply, err);
             if (status != QUERN_OK) {
                 return status;
             }
@@ -255,15 +262,16 @@ static quern_status read_replies(struct qn_talk *talk, size_t first, quern_error
 }
 
 /* Turns the scripts that the server did not know into EVAL with their text and wants them again. */
-static bool want_unknown_scripts(struct qn_talk *talk, size_t first)
+static bool want_unknown_scripts(struct qn_pipeline *pipeline, size_t first)
 {
     bool wanted = false;
-    for (size_t i = first; i < talk->command_count; i++) {
-        struct qn_talk_command *command = &talk->commands[i];
-        bool was_eval = command->script != NULL && talk->arg_sizes[command->first_arg] == EVAL_SIZE;
+    for (size_t i = first; i < pipeline->command_count; i++) {
+        struct qn_pipeline_command *command = &pipeline->commands[i];
+        bool was_eval =
+            command->script != NULL && pipeline->arg_sizes[command->first_arg] == EVAL_SIZE;
         if (command->script != NULL && !was_eval && command->reply->type == QN_REPLY_ERROR &&
             strncmp(command->reply->data, "NOSCRIPT", 8) == 0) {
-            put_script_text(talk, command);
+            put_script_text(pipeline, command);
             command->reply = NULL;
             wanted = true;
         }
@@ -271,33 +279,35 @@ static bool want_unknown_scripts(struct qn_talk *talk, size_t first)
     return wanted;
 }
 
-static quern_status open_link(struct qn_talk *talk, quern_error *err)
+static quern_status open_connection(struct qn_pipeline *pipeline, quern_error *err)
 {
-    struct qn_link *link = &talk->self->lanes[talk->lane].link;
-    if (link->fd >= 0 && talk->sent_count == 0 && qn_link_is_stale(link)) {
-        qn_link_close(link);
+    struct qn_connection *connection = &pipeline->self->channels[pipeline->channel].connection;
+    if (connection->fd >= 0 && pipeline->sent_count == 0 && qn_connection_is_stale(connection)) {
+        qn_connection_close(connection);
     }
-    return qn_link_open(link, talk->deadline_ns, err);
+    return qn_connection_open(connection, pipeline->deadline_ns, err);
 }
 
 /* Sends what is wanted of the commands from `first` on. */
-static quern_status write_wanted(struct qn_talk *talk, size_t first, quern_error *err)
+static quern_status write_wanted(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
     size_t size = 0;
     bool sent = false;
-    char *data = format(talk, first, &size);
+    char *data = format(pipeline, first, &size);
     if (data == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_link_write(&talk->self->lanes[talk->lane].link, data, size,
-                                        talk->deadline_ns, &sent, err);
-    talk->maybe_done = talk->maybe_done || sent;
+    quern_status status =
+        qn_connection_write(&pipeline->self->channels[pipeline->channel].connection, data, size,
+                            pipeline->deadline_ns, &sent, err);
+    pipeline->maybe_done = pipeline->maybe_done || sent;
     return status;
 }
 
-quern_status qn_talk_fail(const struct qn_talk *talk, quern_status status, quern_error *err)
+quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status status,
+                              quern_error *err)
 {
-    if (!talk->maybe_done || talk->kind != QN_TALK_WRITES) {
+    if (!pipeline->maybe_done || pipeline->kind != QN_PIPELINE_WRITES) {
         return status;
     }
     qn_error_prefix(err, "effect unknown");
@@ -307,71 +317,72 @@ quern_status qn_talk_fail(const struct qn_talk *talk, quern_status status, quern
     return QUERN_E_UNKNOWN;
 }
 
-static quern_status send_rest(struct qn_talk *talk, quern_error *err)
+static quern_status send_rest(struct qn_pipeline *pipeline, quern_error *err)
 {
-    if (talk->sent_count == talk->read_count) {
-        int64_t timeout_ms =
-            talk->timeout_ms > 0 ? talk->timeout_ms : talk->self->target.command_timeout_ms;
-        talk->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
-        talk->self->lanes[talk->lane].link.timeout_ms = timeout_ms;
-        talk->maybe_done = false;
+    if (pipeline->sent_count == pipeline->read_count) {
+        int64_t timeout_ms = pipeline->timeout_ms > 0 ? pipeline->timeout_ms
+                                                      : pipeline->self->target.command_timeout_ms;
+        pipeline->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
+        pipeline->self->channels[pipeline->channel].connection.timeout_ms = timeout_ms;
+        pipeline->maybe_done = false;
     }
-    quern_status status = talk->failed ? qn_error_nomem(err) : QUERN_OK;
-    if (status == QUERN_OK && talk->sent_count == talk->read_count) {
-        status = open_link(talk, err);
+    quern_status status = pipeline->failed ? qn_error_nomem(err) : QUERN_OK;
+    if (status == QUERN_OK && pipeline->sent_count == pipeline->read_count) {
+        status = open_connection(pipeline, err);
     }
-    if (status == QUERN_OK && talk->sent_count < talk->command_count) {
-        status = write_wanted(talk, talk->sent_count, err);
+    if (status == QUERN_OK && pipeline->sent_count < pipeline->command_count) {
+        status = write_wanted(pipeline, pipeline->sent_count, err);
     }
-    talk->sent_count = talk->command_count;
+    pipeline->sent_count = pipeline->command_count;
     return status;
 }
 
-quern_status qn_talk_send(struct qn_talk *talk, quern_error *err)
+quern_status qn_pipeline_send(struct qn_pipeline *pipeline, quern_error *err)
 {
-    quern_status status = send_rest(talk, err);
-    return status == QUERN_OK ? status : qn_talk_fail(talk, status, err);
+    quern_status status = send_rest(pipeline, err);
+    return status == QUERN_OK ? status : qn_pipeline_fail(pipeline, status, err);
 }
 
-quern_status qn_talk_run(struct qn_talk *talk, quern_error *err)
+quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern_error *err)
 {
-    size_t first = talk->read_count;
-    quern_status status = send_rest(talk, err);
+    size_t first = pipeline->read_count;
+    quern_status status = send_rest(pipeline, err);
     if (status == QUERN_OK) {
-        status = read_replies(talk, first, err);
+        status = read_replies(pipeline, first, err);
     }
-    while (status == QUERN_OK && want_unknown_scripts(talk, first)) {
-        status = write_wanted(talk, first, err);
+    while (status == QUERN_OK && want_unknown_scripts(pipeline, first)) {
+        status = write_wanted(pipeline, first, err);
         if (status == QUERN_OK) {
-            status = read_replies(talk, first, err);
+            status = read_replies(pipeline, first, err);
         }
     }
-    talk->read_count = talk->command_count;
-    return status == QUERN_OK ? status : qn_talk_fail(talk, status, err);
+    pipeline->read_count = pipeline->command_count;
+    return status == QUERN_OK ? status : qn_pipeline_fail(pipeline, status, err);
 }
 
 /* --- Replies ------------------------------------------------------------------------ */
 
-quern_status qn_talk_reply(const struct qn_talk *talk, size_t index,
-                           const struct qn_reply **ret_reply, quern_error *err)
+quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
+                               const struct qn_reply **ret_reply, quern_error *err)
 {
-    QN_ASSERT(index < talk->command_count);
-    const struct qn_talk_command *command = &talk->commands[index];
+    QN_ASSERT(index < pipeline->command_count);
+    const struct qn_pipeline_command *command = &pipeline->commands[index];
     QN_ASSERT(command->reply != NULL);
     if (command->reply->type == QN_REPLY_ERROR) {
-        return qn_reply_refusal(&talk->self->lanes[talk->lane].link, command->reply,
-                                talk->args[command->first_arg], command->script, err);
+        return qn_server_error(&pipeline->self->channels[pipeline->channel].connection,
+                               command->reply, pipeline->args[command->first_arg], command->script,
+                               err);
     }
     *ret_reply = command->reply;
     return QUERN_OK;
 }
 
-quern_status qn_reply_expect(const struct qn_talk *talk, bool condition, const char *what,
+quern_status qn_reply_expect(const struct qn_pipeline *pipeline, bool condition, const char *what,
                              quern_error *err)
 {
     if (condition) {
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: %s answered what it should not",
-                        talk->self->target.address, what);
+                        pipeline->self->target.address, what);
 }

@@ -69,7 +69,7 @@ static quern_status try(struct quern_worker *worker, bool *ret_waits, quern_erro
         qn_worker_forget_url(worker);
     }
     qn_worker_hurry(worker, true);
-    status = qn_keeper_announce(worker, err);
+    status = qn_keeper_heartbeat(worker, err);
     if (status == QUERN_E_CORRUPT) {
         (void)pthread_mutex_lock(&worker->mutex);
         worker->announce_due = true;

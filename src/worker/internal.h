@@ -212,9 +212,9 @@ QUERN_NODISCARD quern_status qn_turns_init(struct quern_worker *worker, quern_er
 void qn_turns_finish(struct quern_worker *worker);
 /* Fills the next exchange; leaves it closed when there is nothing to say and nothing to fetch. */
 void qn_turn_build(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns);
-/* Sends it on this lane, without plan_mutex meanwhile, and takes in the answer. */
+/* Sends it on this channel, without plan_mutex meanwhile, and takes in the answer. */
 QUERN_NODISCARD quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn,
-                                              uint32_t lane, quern_error *err);
+                                              uint32_t channel, quern_error *err);
 /* How many runs fit now beyond those in the pool and those that the other turn has asked for;
  * *ret_free: how many of them start at once. With mutex held, too. */
 uint32_t qn_turn_room(struct quern_worker *worker, const struct qn_turn *turn, int64_t now_mono_ns,
@@ -283,7 +283,7 @@ void qn_worker_release_runs(struct quern_worker *worker, struct quern_run *const
 void *qn_keeper_main(void *worker);
 /* With mutex held: makes the keeper look at its timers again. */
 void qn_keeper_poke(struct quern_worker *worker);
-QUERN_NODISCARD quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err);
+QUERN_NODISCARD quern_status qn_keeper_heartbeat(struct quern_worker *worker, quern_error *err);
 QUERN_NODISCARD quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err);
 QUERN_NODISCARD quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err);
 QUERN_NODISCARD quern_status qn_keeper_prune(struct quern_worker *worker, quern_error *err);

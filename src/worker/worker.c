@@ -303,7 +303,7 @@ withdraw:
     qn_worker_hurry(worker, true);
     /* If this fails the record stays until somebody finds that its process is gone. */
     quern_error refused = {0};
-    if (qn_broker_withdraw(worker->broker, worker->id, &refused) != QUERN_OK) {
+    if (qn_broker_deregister(worker->broker, worker->id, &refused) != QUERN_OK) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "heartbeat could not be withdrawn",
                QN_LOG_TEXT("worker", worker->id), QN_LOG_TEXT("error", refused.text));
     }

@@ -165,18 +165,18 @@ void contract_announce_as(struct qn_broker *broker, const struct contract_worker
     struct qn_queue_turn queues[] = {{.name = "default", .weight = 1},
                                      {.name = "other", .weight = 1}};
     make_owner(worker, owner);
-    struct qn_announcement announcement = {
-        .worker_id = worker->id,
-        .owner = owner,
-        .host = worker->host != NULL ? worker->host : CONTRACT_HOST,
-        .status = worker->status != NULL ? worker->status : "active",
-        .queues = "default=1 other=1",
-        .pid = 1,
-        .started_at_ms = CONTRACT_NOW_MS,
-        .concurrency = 4,
-        .queue_turns = queues,
-        .queue_count = TEST_COUNT(queues)};
-    assert_ok(qn_broker_announce(broker, &announcement, &err), err);
+    struct qn_heartbeat announcement = {.worker_id = worker->id,
+                                        .owner = owner,
+                                        .host = worker->host != NULL ? worker->host : CONTRACT_HOST,
+                                        .status =
+                                            worker->status != NULL ? worker->status : "active",
+                                        .queues = "default=1 other=1",
+                                        .pid = 1,
+                                        .started_at_ms = CONTRACT_NOW_MS,
+                                        .concurrency = 4,
+                                        .queue_turns = queues,
+                                        .queue_count = TEST_COUNT(queues)};
+    assert_ok(qn_broker_heartbeat(broker, &announcement, &err), err);
 }
 
 void contract_announce(struct qn_broker *broker, const char *worker_id)

@@ -324,7 +324,7 @@ static void without_a_worker_nobody_is_late(struct contract *c)
     quern_error err = {0};
     contract_enqueue(c,
                      &(quern_task){.type = "t", .id = "due", .delay_ms = 1000, .unique_ms = 1000});
-    assert_ok(qn_broker_withdraw(c->broker, CONTRACT_WORKER, &err), err);
+    assert_ok(qn_broker_deregister(c->broker, CONTRACT_WORKER, &err), err);
     contract_advance(c, 3 * MINUTE_MS);
     doctor_assert_healthy(c);
     doctor_plant(c, "INSERT INTO quern_worker VALUES (1, 'far', '" FOREIGN_OWNER

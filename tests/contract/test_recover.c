@@ -441,7 +441,7 @@ static void worker_that_left_in_peace_leaves_no_lease(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = contract_start(c, "a");
-    assert_ok(qn_broker_withdraw(c->broker, CONTRACT_WORKER, &err), err);
+    assert_ok(qn_broker_deregister(c->broker, CONTRACT_WORKER, &err), err);
     contract_advance(c, CONTRACT_LEASE_MS + 1);
     assert_int_equal(recover(c, 10).count, 1);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);

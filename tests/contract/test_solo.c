@@ -253,7 +253,7 @@ static void lock_of_a_worker_that_left_is_free(struct contract *c)
     assert_true(
         isolation_lease(c, &(struct isolation_want){.solo = QN_SOLO_ASK, .worker_id = "worker-2"})
             .locked);
-    assert_ok(qn_broker_withdraw(c->broker, "worker-2", &err), err);
+    assert_ok(qn_broker_deregister(c->broker, "worker-2", &err), err);
     contract_advance(c, 1);
     assert_true(isolation_lease(c, &(struct isolation_want){.solo = QN_SOLO_ASK}).locked);
 }

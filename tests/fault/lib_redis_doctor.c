@@ -33,15 +33,15 @@ int doctor_set_up(void **state)
     doctor.broker = doctor_open();
     struct qn_queue_turn turn = {.name = "default", .weight = 1};
     assert_ok(qn_owner_self(owner, &err), err);
-    assert_ok(qn_broker_announce(doctor.broker,
-                                 &(struct qn_announcement){.worker_id = "w",
-                                                           .owner = owner,
-                                                           .host = "host",
-                                                           .status = "active",
-                                                           .queues = "default=1",
-                                                           .queue_turns = &turn,
-                                                           .queue_count = 1},
-                                 &err),
+    assert_ok(qn_broker_heartbeat(doctor.broker,
+                                  &(struct qn_heartbeat){.worker_id = "w",
+                                                         .owner = owner,
+                                                         .host = "host",
+                                                         .status = "active",
+                                                         .queues = "default=1",
+                                                         .queue_turns = &turn,
+                                                         .queue_count = 1},
+                                  &err),
               err);
     return 0;
 }

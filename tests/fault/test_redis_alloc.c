@@ -26,11 +26,11 @@ static struct test_place place;
 static struct qn_broker *broker;
 static uint64_t sequence;
 
-/* Lanes keep a piece of memory from one talk to the next: so that each scene needs it anew. */
+/* Lanes keep a piece of memory from one pipeline to the next: so that each scene needs it anew. */
 static void forget_memory(void)
 {
-    for (size_t i = 0; i < QN_LANE_COUNT; i++) {
-        qn_arena_finish(&qn_redis_of(broker)->lanes[i].arena);
+    for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
+        qn_arena_finish(&qn_redis_of(broker)->channels[i].arena);
     }
 }
 

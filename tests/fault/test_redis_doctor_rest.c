@@ -196,7 +196,7 @@ static void late_work_is_done_where_a_worker_lives(void **state)
     doctor_assert_line("I8 default/: 1 leases are over, and their tasks not recovered");
     doctor_assert_mended("I8 default/: 1 tasks are due and not pending");
     assert_int_equal(test_redis_count(&doctor.redis, "LLEN " Q "pending"), 2);
-    assert_ok(qn_broker_withdraw(doctor.broker, "w", &err), err);
+    assert_ok(qn_broker_deregister(doctor.broker, "w", &err), err);
     doctor_put_later("nobody", 1000);
     doctor_check(true);
     assert_int_equal(doctor.report.violated + doctor.report.warned, 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* test_redis_link.c - what a connection to Redis does when the wire or the server fails it.
  *
- * A session is two talks on one lane: a look, then a write with a script, an integer and a value.
- * It is cut at each byte of what the server says; what the link then says of the effect must be
- * true. */
+ * A session is two pipelines on one channel: a look, then a write with a script, an integer and a
+ * value. It is cut at each byte of what the server says; what the connection then says of the
+ * effect must be true. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -57,30 +57,30 @@ static void close_broker(struct qn_redis *self)
 /* One write: a script, a plain command, an error. */
 static quern_status bump_once(struct qn_redis *self, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_WRITES);
-    qn_talk_script(&talk, &bump, 1);
-    qn_talk_prefix(&talk, "q");
-    qn_talk_command(&talk, "GET");
-    qn_talk_limit(&talk, QN_REPLY_BRIEF_MAX);
-    qn_talk_key(&talk, "q", "value");
-    qn_talk_command(&talk, "NONSENSE");
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
+    qn_pipeline_script(&pipeline, &bump, 1);
+    qn_pipeline_prefix(&pipeline, "q");
+    qn_pipeline_command(&pipeline, "GET");
+    qn_pipeline_limit(&pipeline, QN_REPLY_BRIEF_MAX);
+    qn_pipeline_key(&pipeline, "q", "value");
+    qn_pipeline_command(&pipeline, "NONSENSE");
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         assert_int_equal(reply->count, 3);
         assert_string_equal(qn_reply_text(qn_reply_at(reply, 1)), "two");
         assert_int_equal(qn_reply_int(qn_reply_at(qn_reply_at(reply, 2), 0), 0), 3);
-        status = qn_talk_reply(&talk, 1, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 1, &reply, err);
     }
     if (status == QUERN_OK) {
         assert_string_equal(qn_reply_text(reply), "a value");
-        assert_int_equal(qn_talk_reply(&talk, 2, &reply, err), QUERN_E_BROKER);
+        assert_int_equal(qn_pipeline_reply(&pipeline, 2, &reply, err), QUERN_E_BROKER);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -101,7 +101,7 @@ static long measure_session(struct qn_redis *self)
 {
     quern_error err = {0};
     assert_ok(bump_once(self, &err), err);
-    qn_link_close(&self->lanes[QN_LANE_PUMP].link);
+    qn_connection_close(&self->channels[QN_CHANNEL_PUMP].connection);
     assert_ok(bump_once(self, &err), err);
     return wire.carried;
 }
@@ -115,14 +115,14 @@ static void a_reply_cut_at_any_byte_is_told_as_it_is(void **state)
     wire_start(&wire, &server);
     quern_error err = {0};
     struct qn_redis *self = open_broker(wire.url, 10000);
-    /* The open used the lane REST, and the wire carries one connection at a time. */
-    qn_link_close(&self->lanes[QN_LANE_REST].link);
+    /* The open used the channel REST, and the wire carries one connection at a time. */
+    qn_connection_close(&self->channels[QN_CHANNEL_REST].connection);
     long whole = measure_session(self);
     assert_true(whole > 200);
     size_t effective = 0;
     size_t unreached = 0;
     for (long limit = 0; limit < whole; limit++) {
-        qn_link_close(&self->lanes[QN_LANE_PUMP].link);
+        qn_connection_close(&self->channels[QN_CHANNEL_PUMP].connection);
         wire_set(&wire, WIRE_CUT, limit);
         long long before = bumps();
         quern_status status = bump_once(self, &err);
@@ -135,7 +135,7 @@ static void a_reply_cut_at_any_byte_is_told_as_it_is(void **state)
             assert_int_equal(after, before);
             unreached++;
         }
-        assert_int_equal(self->lanes[QN_LANE_PUMP].link.fd, -1);
+        assert_int_equal(self->channels[QN_CHANNEL_PUMP].connection.fd, -1);
         assert_non_null(strstr(err.text, self->target.address));
     }
     assert_true(effective > 20 && unreached > 100);
@@ -153,7 +153,7 @@ static void bytes_may_come_one_by_one(void **state)
     wire_set(&wire, WIRE_DRIBBLE, 0);
     quern_error err = {0};
     struct qn_redis *self = open_broker(wire.url, 10000);
-    qn_link_close(&self->lanes[QN_LANE_REST].link);
+    qn_connection_close(&self->channels[QN_CHANNEL_REST].connection);
     assert_ok(bump_once(self, &err), err);
     assert_ok(bump_once(self, &err), err);
     close_broker(self);
@@ -169,9 +169,9 @@ static void silence_ends_with_the_deadline(void **state)
     wire_start(&wire, &server);
     quern_error err = {0};
     struct qn_redis *self = open_broker(wire.url, 200);
-    qn_link_close(&self->lanes[QN_LANE_REST].link);
+    qn_connection_close(&self->channels[QN_CHANNEL_REST].connection);
     long whole = measure_session(self);
-    qn_link_close(&self->lanes[QN_LANE_PUMP].link);
+    qn_connection_close(&self->channels[QN_CHANNEL_PUMP].connection);
     wire_set(&wire, WIRE_SILENT, whole - 5);
     long long before = bumps();
     int64_t begun_ms = test_now_ms();
@@ -229,25 +229,25 @@ static void only_the_scripts_that_were_not_run_are_sent_again(void **state)
     struct qn_redis *self = open_broker(server.url, 10000);
     assert_string_equal(test_redis_do(&server, "SCRIPT FLUSH"), "OK");
     assert_string_equal(test_redis_do(&server, "SCRIPT LOAD %s", bump.text), bump.sha1);
-    struct qn_talk talk;
-    qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_WRITES);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
     for (int i = 0; i < 6; i++) {
-        qn_talk_script(&talk, i % 2 == 0 ? &other : &bump, 1);
-        qn_talk_prefix(&talk, "q");
+        qn_pipeline_script(&pipeline, i % 2 == 0 ? &other : &bump, 1);
+        qn_pipeline_prefix(&pipeline, "q");
     }
-    assert_ok(qn_talk_run(&talk, &err), err);
+    assert_ok(qn_pipeline_run(&pipeline, &err), err);
     for (size_t i = 0; i < 6; i++) {
         const struct qn_reply *reply = NULL;
-        assert_ok(qn_talk_reply(&talk, i, &reply, &err), err);
+        assert_ok(qn_pipeline_reply(&pipeline, i, &reply, &err), err);
         assert_int_equal(reply->type, i % 2 == 0 ? QN_REPLY_TEXT : QN_REPLY_ARRAY);
     }
-    qn_talk_command(&talk, "ECHO"); /* a second run sends what is new only */
-    qn_talk_text(&talk, "again");
-    assert_ok(qn_talk_run(&talk, &err), err);
+    qn_pipeline_command(&pipeline, "ECHO"); /* a second run sends what is new only */
+    qn_pipeline_text(&pipeline, "again");
+    assert_ok(qn_pipeline_run(&pipeline, &err), err);
     const struct qn_reply *reply = NULL;
-    assert_ok(qn_talk_reply(&talk, 6, &reply, &err), err);
+    assert_ok(qn_pipeline_reply(&pipeline, 6, &reply, &err), err);
     assert_string_equal(qn_reply_text(reply), "again");
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     assert_int_equal(bumps(), 3);
     assert_int_equal(test_redis_count(&server, "GET asynq:{q}:m"), 3);
     close_broker(self);
@@ -435,7 +435,7 @@ static void connections_notice_a_peer_that_is_gone(void **state)
 {
     (void)state;
     struct qn_redis *self = open_broker(server.tcp_url, 10000);
-    int fd = self->lanes[QN_LANE_REST].link.fd;
+    int fd = self->channels[QN_CHANNEL_REST].connection.fd;
     assert_int_equal(tcp_option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
     assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 1, 60);
     assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 1000, 60000);
@@ -451,17 +451,18 @@ static void a_slow_server_is_soon_waited_for_asleep(void **state)
     (void)state;
     quern_error err = {0};
     struct qn_redis *self = open_broker(server.url, 5000);
-    struct qn_link *link = &self->lanes[QN_LANE_REST].link; /* connected by open */
-    link->in_vain_count = 0;
+    struct qn_connection *connection =
+        &self->channels[QN_CHANNEL_REST].connection; /* connected by open */
+    connection->in_vain_count = 0;
     for (uint32_t turn = 0; turn < 6; turn++) {
-        struct qn_talk talk;
-        qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
-        qn_talk_command(&talk, "BLPOP");
-        qn_talk_text(&talk, "nothing");
-        qn_talk_text(&talk, "0.01");
-        assert_ok(qn_talk_run(&talk, &err), err);
-        qn_talk_end(&talk);
-        assert_int_equal(link->in_vain_count, turn + 1);
+        struct qn_pipeline pipeline;
+        qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+        qn_pipeline_command(&pipeline, "BLPOP");
+        qn_pipeline_text(&pipeline, "nothing");
+        qn_pipeline_text(&pipeline, "0.01");
+        assert_ok(qn_pipeline_run(&pipeline, &err), err);
+        qn_pipeline_end(&pipeline);
+        assert_int_equal(connection->in_vain_count, turn + 1);
     }
     close_broker(self);
 }

@@ -154,19 +154,19 @@ static quern_status try_announce(const char *status, quern_error *err)
                                              .task_type = "no \xff text",
                                              .queue = "default",
                                              .started_at_ms = DOCTOR_NOW_MS}};
-    const struct qn_announcement announcement = {.worker_id = "id",
-                                                 .owner = "elsewhere:1:2:3",
-                                                 .host = "host",
-                                                 .status = status,
-                                                 .queues = "default=3 low=1",
-                                                 .pid = 7,
-                                                 .started_at_ms = DOCTOR_NOW_MS - 1,
-                                                 .concurrency = 9,
-                                                 .queue_turns = turns,
-                                                 .queue_count = 2,
-                                                 .runs = runs,
-                                                 .run_count = TEST_COUNT(runs)};
-    return qn_broker_announce(doctor.broker, &announcement, err);
+    const struct qn_heartbeat announcement = {.worker_id = "id",
+                                              .owner = "elsewhere:1:2:3",
+                                              .host = "host",
+                                              .status = status,
+                                              .queues = "default=3 low=1",
+                                              .pid = 7,
+                                              .started_at_ms = DOCTOR_NOW_MS - 1,
+                                              .concurrency = 9,
+                                              .queue_turns = turns,
+                                              .queue_count = 2,
+                                              .runs = runs,
+                                              .run_count = TEST_COUNT(runs)};
+    return qn_broker_heartbeat(doctor.broker, &announcement, err);
 }
 
 static void announce(const char *status)
@@ -255,10 +255,10 @@ static void withdrawal_leaves_nothing(void **state)
     (void)state;
     quern_error err = {0};
     announce("active");
-    assert_ok(qn_broker_withdraw(doctor.broker, "id", &err), err);
-    assert_ok(qn_broker_withdraw(doctor.broker, "w", &err), err);
+    assert_ok(qn_broker_deregister(doctor.broker, "id", &err), err);
+    assert_ok(qn_broker_deregister(doctor.broker, "w", &err), err);
     assert_string_equal(test_redis_do(&doctor.redis, "KEYS *"), "asynq:queues\n");
-    assert_ok(qn_broker_withdraw(doctor.broker, "nobody", &err), err);
+    assert_ok(qn_broker_deregister(doctor.broker, "nobody", &err), err);
 }
 
 /* --- Workers ------------------------------------------------------------------------------ */
@@ -349,7 +349,7 @@ static void upkeep_goes_on_without_memory(void **state)
     assert_ok(qn_broker_forward(doctor.broker, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
     assert_int_equal(moved, 2);
     assert_int_equal(prune(), 1);
-    assert_ok(qn_broker_withdraw(doctor.broker, "id", &err), err);
+    assert_ok(qn_broker_deregister(doctor.broker, "id", &err), err);
     doctor_assert_runs("a");
     doctor_plant("CONFIG SET maxmemory 0");
 }

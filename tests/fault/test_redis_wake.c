@@ -217,16 +217,16 @@ static void recover(void)
 /* As if all that the server sends from now on got lost. */
 static void make_deaf(void)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply;
     quern_error err = {0};
-    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_TRACKED, QN_TALK_READS);
-    qn_talk_command(&talk, "CLIENT");
-    qn_talk_text(&talk, "TRACKING");
-    qn_talk_text(&talk, "OFF");
-    assert_ok(qn_talk_run(&talk, &err), err);
-    assert_ok(qn_talk_reply(&talk, 0, &reply, &err), err);
-    qn_talk_end(&talk);
+    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "CLIENT");
+    qn_pipeline_text(&pipeline, "TRACKING");
+    qn_pipeline_text(&pipeline, "OFF");
+    assert_ok(qn_pipeline_run(&pipeline, &err), err);
+    assert_ok(qn_pipeline_reply(&pipeline, 0, &reply, &err), err);
+    qn_pipeline_end(&pipeline);
 }
 
 static void work_that_nobody_told_of_is_found_by_recovery(void **state)

@@ -269,7 +269,7 @@ static void an_early_ack_of_an_overtaken_run_is_refused(void **state)
     quern_worker *worker = NULL;
     const quern_worker_options options = {.clock = &stage->clock};
     assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
-    assert_ok(qn_keeper_announce(worker, &error), error);
+    assert_ok(qn_keeper_heartbeat(worker, &error), error);
     stage_put(stage, "a", "done");
     struct quern_run *first = lease_run(stage, worker);
     lapse(stage, "a");
@@ -299,7 +299,7 @@ static struct quern_run *hold_run(struct stage *stage, quern_worker **ret_worker
                                           .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 60000}};
     assert_ok(quern_worker_new(stage->url, stage->mux, &options, ret_worker, &error), error);
     quern_worker *worker = *ret_worker;
-    assert_ok(qn_keeper_announce(worker, &error), error);
+    assert_ok(qn_keeper_heartbeat(worker, &error), error);
     struct quern_run *run = lease_run(stage, worker);
     pthread_mutex_lock(&worker->mutex);
     worker->state = QN_WORKER_RUNNING;
@@ -377,7 +377,7 @@ static void a_lease_that_may_be_over_goes_back_to_its_queue(void **state)
     quern_error error = {0};
     const quern_worker_options options = {.clock = &stage->clock};
     assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
-    assert_ok(qn_keeper_announce(worker, &error), error);
+    assert_ok(qn_keeper_heartbeat(worker, &error), error);
     assert_ok(qn_pool_new(1, &worker->pool, &error), error);
     qn_mux_freeze(worker->mux); /* ending the pool thaws it */
     stage_put(stage, "a", "done");

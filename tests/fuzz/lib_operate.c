@@ -237,25 +237,24 @@ static void do_announce(struct stage *stage)
                                          .payload_size = 7,
                                          .queue = "default",
                                          .started_at_ms = INT64_C(1800000000000)};
-    const struct qn_announcement announcement = {.worker_id = worker_id,
-                                                 .owner =
-                                                     "00000000-0000-0000-0000-000000000000:1:1:1",
-                                                 .host = "host",
-                                                 .status = "active",
-                                                 .queues = "default=1",
-                                                 .pid = 1,
-                                                 .started_at_ms = INT64_C(1800000000000),
-                                                 .concurrency = 4,
-                                                 .queue_turns = turns,
-                                                 .queue_count = 1,
-                                                 .runs = &run,
-                                                 .run_count = 1};
-    stage->status = qn_broker_announce(stage->broker, &announcement, &stage->err);
+    const struct qn_heartbeat announcement = {.worker_id = worker_id,
+                                              .owner = "00000000-0000-0000-0000-000000000000:1:1:1",
+                                              .host = "host",
+                                              .status = "active",
+                                              .queues = "default=1",
+                                              .pid = 1,
+                                              .started_at_ms = INT64_C(1800000000000),
+                                              .concurrency = 4,
+                                              .queue_turns = turns,
+                                              .queue_count = 1,
+                                              .runs = &run,
+                                              .run_count = 1};
+    stage->status = qn_broker_heartbeat(stage->broker, &announcement, &stage->err);
 }
 
 static void do_withdraw(struct stage *stage)
 {
-    stage->status = qn_broker_withdraw(stage->broker, worker_id, &stage->err);
+    stage->status = qn_broker_deregister(stage->broker, worker_id, &stage->err);
 }
 
 static void do_drained(struct stage *stage)

@@ -177,69 +177,69 @@ static void reset_buffer_is_empty_and_keeps_its_memory(void **state)
 static void blocks_of_a_lot_are_apart_aligned_and_freed_in_any_order(void **state)
 {
     (void)state;
-    struct qn_lot lot = {0};
+    struct qn_slab lot = {0};
     struct qn_random random;
     unsigned char *blocks[600];
     size_t sizes[TEST_COUNT(blocks)];
     qn_random_init_seed(&random, 2);
     for (size_t i = 0; i < TEST_COUNT(blocks); i++) {
         sizes[i] = qn_random_below(&random, i % 50 == 0 ? 20000 : 700);
-        blocks[i] = qn_lot_alloc(i % 90 == 0 ? NULL : &lot, sizes[i]);
+        blocks[i] = qn_slab_alloc(i % 90 == 0 ? NULL : &lot, sizes[i]);
         assert_non_null(blocks[i]);
         assert_int_equal((uintptr_t)blocks[i] % alignof(max_align_t), 0);
         memset(blocks[i], (int)(i & 0xff), sizes[i]);
     }
-    qn_lot_finish(&lot);
+    qn_slab_finish(&lot);
     for (size_t left = TEST_COUNT(blocks); left > 0; left--) {
         size_t i = qn_random_below(&random, left);
         for (size_t k = 0; k < sizes[i]; k++) {
             assert_int_equal(blocks[i][k], blocks[i][0]);
         }
-        qn_lot_free(blocks[i]);
+        qn_slab_free(blocks[i]);
         blocks[i] = blocks[left - 1];
         sizes[i] = sizes[left - 1];
     }
-    qn_lot_free(NULL);
+    qn_slab_free(NULL);
 }
 
 static void block_outlives_the_others_of_its_lot(void **state)
 {
     (void)state;
-    struct qn_lot lot = {0};
-    char *first = qn_lot_alloc(&lot, 10);
-    char *second = qn_lot_alloc(&lot, 10);
-    char *third = qn_lot_alloc(&lot, 10);
+    struct qn_slab lot = {0};
+    char *first = qn_slab_alloc(&lot, 10);
+    char *second = qn_slab_alloc(&lot, 10);
+    char *third = qn_slab_alloc(&lot, 10);
     assert_non_null(first);
     assert_non_null(second);
     assert_non_null(third);
     memcpy(second, "stays", 6);
-    qn_lot_free(first);
-    qn_lot_free(third);
-    char *fourth = qn_lot_alloc(&lot, 10);
-    qn_lot_finish(&lot);
-    qn_lot_finish(&lot);
-    qn_lot_free(fourth);
+    qn_slab_free(first);
+    qn_slab_free(third);
+    char *fourth = qn_slab_alloc(&lot, 10);
+    qn_slab_finish(&lot);
+    qn_slab_finish(&lot);
+    qn_slab_free(fourth);
     assert_string_equal(second, "stays");
-    qn_lot_free(second);
+    qn_slab_free(second);
 }
 
 static void lot_whose_blocks_are_all_freed_goes_on(void **state)
 {
     (void)state;
-    struct qn_lot lot = {0};
+    struct qn_slab lot = {0};
     for (size_t i = 0; i < 1000; i++) {
-        char *block = qn_lot_alloc(&lot, 100);
+        char *block = qn_slab_alloc(&lot, 100);
         assert_non_null(block);
         memset(block, 1, 100);
-        qn_lot_free(block);
+        qn_slab_free(block);
     }
     volatile size_t absurd = SIZE_MAX - 8;
-    assert_null(qn_lot_alloc(&lot, absurd));
-    assert_null(qn_lot_alloc(&lot, absurd / 4));
-    void *empty = qn_lot_alloc(&lot, 0);
+    assert_null(qn_slab_alloc(&lot, absurd));
+    assert_null(qn_slab_alloc(&lot, absurd / 4));
+    void *empty = qn_slab_alloc(&lot, 0);
     assert_non_null(empty);
-    qn_lot_free(empty);
-    qn_lot_finish(&lot);
+    qn_slab_free(empty);
+    qn_slab_finish(&lot);
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -248,18 +248,18 @@ int __asan_address_is_poisoned(void const volatile *address);
 static void sanitizer_knows_which_bytes_are_a_block(void **state)
 {
     (void)state;
-    struct qn_lot lot = {0};
-    char *first = qn_lot_alloc(&lot, 24);
-    char *second = qn_lot_alloc(&lot, 24);
+    struct qn_slab lot = {0};
+    char *first = qn_slab_alloc(&lot, 24);
+    char *second = qn_slab_alloc(&lot, 24);
     assert_false(__asan_address_is_poisoned(first));
     assert_false(__asan_address_is_poisoned(first + 23));
     assert_true(__asan_address_is_poisoned(first + 24));
     assert_true(__asan_address_is_poisoned(second + 24));
-    qn_lot_free(first);
+    qn_slab_free(first);
     assert_true(__asan_address_is_poisoned(first));
     assert_false(__asan_address_is_poisoned(second));
-    qn_lot_finish(&lot);
-    qn_lot_free(second);
+    qn_slab_finish(&lot);
+    qn_slab_free(second);
 }
 #endif
 
@@ -268,7 +268,7 @@ static void *free_half(void *blocks)
 {
     void **block = blocks;
     for (size_t i = 0; i < 500; i++) {
-        qn_lot_free(block[2 * i]);
+        qn_slab_free(block[2 * i]);
     }
     return NULL;
 }
@@ -276,11 +276,11 @@ static void *free_half(void *blocks)
 static void blocks_are_freed_by_any_thread_while_more_are_made(void **state)
 {
     (void)state;
-    struct qn_lot lot = {0};
+    struct qn_slab lot = {0};
     pthread_t threads[2];
     static void *blocks[1000];
     for (size_t i = 0; i < TEST_COUNT(blocks); i++) {
-        blocks[i] = qn_lot_alloc(&lot, 200);
+        blocks[i] = qn_slab_alloc(&lot, 200);
         assert_non_null(blocks[i]);
         memset(blocks[i], 1, 200);
     }
@@ -288,11 +288,11 @@ static void blocks_are_freed_by_any_thread_while_more_are_made(void **state)
     assert_int_equal(pthread_create(&threads[1], NULL, free_half, blocks + 1), 0);
     void *more[100];
     for (size_t i = 0; i < TEST_COUNT(more); i++) {
-        more[i] = qn_lot_alloc(&lot, 200);
+        more[i] = qn_slab_alloc(&lot, 200);
     }
-    qn_lot_finish(&lot);
+    qn_slab_finish(&lot);
     for (size_t i = 0; i < TEST_COUNT(more); i++) {
-        qn_lot_free(more[i]);
+        qn_slab_free(more[i]);
     }
     (void)pthread_join(threads[0], NULL);
     (void)pthread_join(threads[1], NULL);

@@ -14,12 +14,12 @@ enum { LARGE = 100000, ARG_COUNT = 300 };
 /* In a block as small as promised, so that ASan sees a byte too many. */
 static char *formatted(const char **args, const size_t *sizes, size_t count, size_t *ret_size)
 {
-    char *data = malloc(qn_format_size_max(sizes, count));
+    char *data = malloc(qn_encode_size_max(sizes, count));
     char *at = data;
     assert_non_null(data);
-    qn_format(&at, args, sizes, count);
+    qn_encode(&at, args, sizes, count);
     *ret_size = (size_t)(at - data);
-    assert_true(*ret_size <= qn_format_size_max(sizes, count));
+    assert_true(*ret_size <= qn_encode_size_max(sizes, count));
     return data;
 }
 
@@ -32,12 +32,12 @@ static void commands_of_any_bytes_stand_one_behind_the_other(void **state)
     const size_t ping_sizes[] = {4};
     static const char wanted[] =
         "*3\r\n$3\r\nSET\r\n$0\r\n\r\n$5\r\na\0\r\nb\r\n*1\r\n$4\r\nPING\r\n";
-    size_t room = qn_format_size_max(set_sizes, 3) + qn_format_size_max(ping_sizes, 1);
+    size_t room = qn_encode_size_max(set_sizes, 3) + qn_encode_size_max(ping_sizes, 1);
     char *data = malloc(room);
     assert_non_null(data);
     char *at = data;
-    qn_format(&at, set, set_sizes, 3);
-    qn_format(&at, ping, ping_sizes, 1);
+    qn_encode(&at, set, set_sizes, 3);
+    qn_encode(&at, ping, ping_sizes, 1);
     assert_int_equal(at - data, sizeof wanted - 1);
     assert_true(at <= data + room);
     assert_memory_equal(data, wanted, sizeof wanted - 1);
@@ -85,7 +85,7 @@ static void digits_end_where_they_should(void **state)
                  {UINT64_MAX, "18446744073709551615"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char block[QN_DIGITS_MAX + 1] = {0};
-        assert_string_equal(qn_format_digits(block + QN_DIGITS_MAX, cases[i].number),
+        assert_string_equal(qn_encode_digits(block + QN_DIGITS_MAX, cases[i].number),
                             cases[i].text);
     }
 }

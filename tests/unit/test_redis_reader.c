@@ -15,8 +15,8 @@
 #include "redis/pipeline.h"
 
 struct bench {
-    struct qn_link_target target;
-    struct qn_link link;
+    struct qn_endpoint target;
+    struct qn_connection connection;
     struct qn_arena arena;
     quern_error err;
 };
@@ -24,23 +24,24 @@ struct bench {
 static void begin(struct bench *bench, size_t reply_size_max)
 {
     *bench = (struct bench){.target = {.address = "redis://test"}};
-    qn_link_init(&bench->link, &bench->target);
-    assert_ok(qn_reader_init(&bench->link, &bench->err), bench->err);
-    qn_link_limit(&bench->link, reply_size_max);
+    qn_connection_init(&bench->connection, &bench->target);
+    assert_ok(qn_decode_init(&bench->connection, &bench->err), bench->err);
+    qn_connection_limit(&bench->connection, reply_size_max);
 }
 
 static void end(struct bench *bench)
 {
-    qn_link_close(&bench->link);
+    qn_connection_close(&bench->connection);
     qn_arena_finish(&bench->arena);
 }
 
 static quern_status feed(struct bench *bench, const char *data, size_t size,
                          struct qn_reply **ret_reply)
 {
-    quern_status status = qn_reader_feed(&bench->link, data, size, &bench->err);
-    return status != QUERN_OK ? status
-                              : qn_reader_next(&bench->link, &bench->arena, ret_reply, &bench->err);
+    quern_status status = qn_decode_feed(&bench->connection, data, size, &bench->err);
+    return status != QUERN_OK
+               ? status
+               : qn_decode_next(&bench->connection, &bench->arena, ret_reply, &bench->err);
 }
 
 static void check_mixed(const struct qn_reply *reply)
@@ -94,9 +95,9 @@ static void several_replies_come_one_by_one(void **state)
     struct qn_reply *reply = NULL;
     assert_ok(feed(&bench, ":1\r\n:2\r\n:", 9, &reply), bench.err);
     assert_int_equal(reply->integer, 1);
-    assert_ok(qn_reader_next(&bench.link, &bench.arena, &reply, &bench.err), bench.err);
+    assert_ok(qn_decode_next(&bench.connection, &bench.arena, &reply, &bench.err), bench.err);
     assert_int_equal(reply->integer, 2);
-    assert_ok(qn_reader_next(&bench.link, &bench.arena, &reply, &bench.err), bench.err);
+    assert_ok(qn_decode_next(&bench.connection, &bench.arena, &reply, &bench.err), bench.err);
     assert_null(reply);
     assert_ok(feed(&bench, "3\r\n", 3, &reply), bench.err);
     assert_int_equal(reply->integer, 3);
@@ -207,13 +208,14 @@ static void deadline_ends_an_answer_that_pours_in(void **state)
     int left = 0;
     begin(&bench, QN_REPLY_TASKS_MAX);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    bench.link.fd = fds[0];
-    bench.link.inbox = qn_alloc(65536);
+    bench.connection.fd = fds[0];
+    bench.connection.inbox = qn_alloc(65536);
     assert_int_equal(send(fds[1], flood, sizeof flood, 0), sizeof flood);
     int64_t passed_ns = qn_clock_mono_ns() - 1;
-    fds[0] = dup(fds[0]); /* the link is closed by what fails */
-    assert_int_equal(qn_link_read(&bench.link, &bench.arena, passed_ns, &reply, &bench.err),
-                     QUERN_E_TIMEOUT);
+    fds[0] = dup(fds[0]); /* the connection is closed by what fails */
+    assert_int_equal(
+        qn_connection_read(&bench.connection, &bench.arena, passed_ns, &reply, &bench.err),
+        QUERN_E_TIMEOUT);
     assert_int_equal(ioctl(fds[0], FIONREAD, &left), 0);
     assert_in_range(left, 1, sizeof flood - 1); /* it was looked at once */
     (void)close(fds[0]);

@@ -10,12 +10,12 @@
 #include "lib_test.h"
 #include "redis/connection.h"
 
-static quern_status read_target(const char *text, struct qn_link_target *target, quern_error *err)
+static quern_status read_target(const char *text, struct qn_endpoint *target, quern_error *err)
 {
     struct qn_url url;
     quern_status status = qn_url_parse(text, &url, err);
     if (status == QUERN_OK) {
-        status = qn_link_target_init(target, &url, err);
+        status = qn_endpoint_init(target, &url, err);
         qn_url_finish(&url);
     }
     return status;
@@ -50,7 +50,7 @@ static void a_url_names_place_user_and_database(void **state)
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
-        struct qn_link_target target;
+        struct qn_endpoint target;
         assert_ok(read_target(cases[i].url, &target, &err), err);
         assert_string_equal(target.host, cases[i].host);
         assert_string_equal(target.port, cases[i].port);
@@ -59,8 +59,8 @@ static void a_url_names_place_user_and_database(void **state)
         assert_string_equal(target.password, cases[i].password);
         assert_string_equal(target.address, cases[i].address);
         assert_int_equal(target.db, cases[i].db);
-        qn_link_target_finish(&target);
-        qn_link_target_finish(&target);
+        qn_endpoint_finish(&target);
+        qn_endpoint_finish(&target);
     }
 }
 
@@ -94,7 +94,7 @@ static void what_is_wrong_is_named(void **state)
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
-        struct qn_link_target target;
+        struct qn_endpoint target;
         assert_int_equal(read_target(cases[i].url, &target, &err), QUERN_E_INVALID);
         if (strstr(err.text, cases[i].words) == NULL) {
             fail_msg("%s: %s", cases[i].url, err.text);
@@ -129,7 +129,7 @@ static void the_password_is_the_first_line_of_a_file(void **state)
     (void)snprintf(url, sizeof url, "redis://me@a?password_file=%s", path);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
-        struct qn_link_target target;
+        struct qn_endpoint target;
         write_file(path, cases[i].text);
         quern_status status = read_target(url, &target, &err);
         if (cases[i].password == NULL) {
@@ -139,7 +139,7 @@ static void the_password_is_the_first_line_of_a_file(void **state)
             assert_ok(status, err);
             assert_string_equal(target.password, cases[i].password);
             assert_null(strstr(target.address, cases[i].password));
-            qn_link_target_finish(&target);
+            qn_endpoint_finish(&target);
         }
     }
     test_dir_remove(dir);
@@ -151,7 +151,7 @@ static void password_file_that_others_could_change_is_refused(void **state)
     char dir[TEST_DIR_SIZE];
     char path[TEST_DIR_SIZE + 16];
     char url[TEST_DIR_SIZE + 64];
-    struct qn_link_target target;
+    struct qn_endpoint target;
     quern_error err = {0};
     test_dir_make(dir);
     (void)snprintf(path, sizeof path, "%s/pw", dir);
@@ -170,7 +170,7 @@ static void password_file_that_others_could_change_is_refused(void **state)
     assert_non_null(strstr(err.text, "every user may replace it"));
     assert_int_equal(chmod(dir, 01777), 0);
     assert_int_equal(read_target(url, &target, &err), QUERN_OK);
-    qn_link_target_finish(&target);
+    qn_endpoint_finish(&target);
     assert_int_equal(chmod(dir, 0700), 0);
     if (geteuid() == 0) {
         assert_int_equal(chown(path, 65534, (gid_t)-1), 0);
@@ -211,16 +211,16 @@ static bool is_left_out_of_core_dumps(const void *address)
 static void memory_of_passwords_is_in_no_core_dump(void **state)
 {
     (void)state;
-    struct qn_link_target target;
+    struct qn_endpoint target;
     struct qn_url url;
     quern_error err = {0};
     assert_ok(qn_url_parse("redis://me:s3cret@a", &url, &err), err);
     assert_true(is_left_out_of_core_dumps(url.password));
-    assert_ok(qn_link_target_init(&target, &url, &err), err);
+    assert_ok(qn_endpoint_init(&target, &url, &err), err);
     qn_url_finish(&url);
     assert_string_equal(target.password, "s3cret");
     assert_true(is_left_out_of_core_dumps(target.password));
-    qn_link_target_finish(&target);
+    qn_endpoint_finish(&target);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -42,15 +42,15 @@ static void announce(struct scene *scene, const char *worker_id, const char *boo
     assert_ok(qn_owner_self(self, &err), err);
     (void)snprintf(owner, sizeof owner, "%s%s", boot_id == NULL ? "" : boot_id,
                    boot_id == NULL ? self : strchr(self, ':'));
-    const struct qn_announcement announcement = {.worker_id = worker_id,
-                                                 .owner = owner,
-                                                 .host = "h",
-                                                 .status = "active",
-                                                 .queues = "default=1",
-                                                 .pid = 1,
-                                                 .started_at_ms = NOW_MS,
-                                                 .concurrency = 1};
-    assert_ok(qn_broker_announce(scene->broker, &announcement, &err), err);
+    const struct qn_heartbeat announcement = {.worker_id = worker_id,
+                                              .owner = owner,
+                                              .host = "h",
+                                              .status = "active",
+                                              .queues = "default=1",
+                                              .pid = 1,
+                                              .started_at_ms = NOW_MS,
+                                              .concurrency = 1};
+    assert_ok(qn_broker_heartbeat(scene->broker, &announcement, &err), err);
 }
 
 /* Enqueues one task and leases it for this worker. */

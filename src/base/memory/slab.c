@@ -33,21 +33,21 @@
 #define ALIGNMENT _Alignof(max_align_t)
 #define EXCESS (SIZE_MAX / 2) /* of the count: more blocks than a chunk can hold */
 
-struct qn_lot_chunk {
+struct qn_slab_chunk {
     _Atomic size_t count;
     size_t size; /* of the data */
     max_align_t data[];
 };
 
 struct block {
-    struct qn_lot_chunk *chunk; /* NULL: freed */
+    struct qn_slab_chunk *chunk; /* NULL: freed */
     size_t size;
     max_align_t data[];
 };
 
-static struct qn_lot_chunk *new_chunk(size_t size, size_t count)
+static struct qn_slab_chunk *new_chunk(size_t size, size_t count)
 {
-    struct qn_lot_chunk *chunk = qn_alloc(sizeof *chunk + size);
+    struct qn_slab_chunk *chunk = qn_alloc(sizeof *chunk + size);
     if (chunk != NULL) {
         atomic_init(&chunk->count, count);
         chunk->size = size;
@@ -56,7 +56,7 @@ static struct qn_lot_chunk *new_chunk(size_t size, size_t count)
     return chunk;
 }
 
-static void release(struct qn_lot_chunk *chunk, size_t count)
+static void release(struct qn_slab_chunk *chunk, size_t count)
 {
     if (atomic_fetch_sub_explicit(&chunk->count, count, memory_order_acq_rel) == count) {
         ASAN_UNPOISON_MEMORY_REGION(chunk->data, chunk->size);
@@ -64,7 +64,7 @@ static void release(struct qn_lot_chunk *chunk, size_t count)
     }
 }
 
-static void *place(struct qn_lot_chunk *chunk, size_t at, size_t size)
+static void *place(struct qn_slab_chunk *chunk, size_t at, size_t size)
 {
     QN_ASSERT(at + sizeof(struct block) + size <= chunk->size);
     struct block *block = (struct block *)(void *)((char *)chunk->data + at);
@@ -75,29 +75,29 @@ static void *place(struct qn_lot_chunk *chunk, size_t at, size_t size)
 }
 
 /* Twice as large as the last one. */
-static size_t next_chunk_size(const struct qn_lot *lot, size_t wanted)
+static size_t next_chunk_size(const struct qn_slab *lot, size_t wanted)
 {
     size_t size = lot->chunk == NULL ? CHUNK_SIZE_MIN : lot->chunk->size * 2;
     size = size > CHUNK_SIZE_MAX ? CHUNK_SIZE_MAX : size;
     return size < wanted ? wanted : size;
 }
 
-void *qn_lot_alloc(struct qn_lot *lot, size_t size)
+void *qn_slab_alloc(struct qn_slab *lot, size_t size)
 {
     if (size > SIZE_MAX / 2) {
         return NULL;
     }
     size_t whole = sizeof(struct block) + (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (lot == NULL || whole > BLOCK_SIZE_MAX) {
-        struct qn_lot_chunk *own = new_chunk(whole, 1);
+        struct qn_slab_chunk *own = new_chunk(whole, 1);
         return own == NULL ? NULL : place(own, 0, size);
     }
     if (lot->chunk == NULL || lot->chunk->size - lot->used < whole) {
-        struct qn_lot_chunk *chunk = new_chunk(next_chunk_size(lot, whole), EXCESS);
+        struct qn_slab_chunk *chunk = new_chunk(next_chunk_size(lot, whole), EXCESS);
         if (chunk == NULL) {
             return NULL;
         }
-        qn_lot_finish(lot);
+        qn_slab_finish(lot);
         lot->chunk = chunk;
     }
     void *block = place(lot->chunk, lot->used, size);
@@ -106,21 +106,21 @@ void *qn_lot_alloc(struct qn_lot *lot, size_t size)
     return block;
 }
 
-void qn_lot_finish(struct qn_lot *lot)
+void qn_slab_finish(struct qn_slab *lot)
 {
     if (lot->chunk != NULL) {
         release(lot->chunk, EXCESS - lot->count);
     }
-    *lot = (struct qn_lot){0};
+    *lot = (struct qn_slab){0};
 }
 
-void qn_lot_free(void *data)
+void qn_slab_free(void *data)
 {
     if (data == NULL) {
         return;
     }
     struct block *block = (struct block *)data - 1;
-    struct qn_lot_chunk *chunk = block->chunk;
+    struct qn_slab_chunk *chunk = block->chunk;
     QN_ASSERT(chunk != NULL);
     block->chunk = NULL;
     ASAN_POISON_MEMORY_REGION(block, sizeof *block + block->size);

@@ -12,18 +12,18 @@
 
 #include "quern/export.h"
 
-struct qn_lot_chunk;
-struct qn_lot {
-    struct qn_lot_chunk *chunk; /* the newest */
-    size_t used;                /* of it */
-    size_t count;               /* of its blocks */
+struct qn_slab_chunk;
+struct qn_slab {
+    struct qn_slab_chunk *chunk; /* the newest */
+    size_t used;                 /* of it */
+    size_t count;                /* of its blocks */
 };
 
 /* A zeroed struct is an empty lot. NULL for `lot`: a block that shares with nobody. The block is
  * aligned for any type; NULL when memory is out. */
-QUERN_NODISCARD void *qn_lot_alloc(struct qn_lot *lot, size_t size);
+QUERN_NODISCARD void *qn_slab_alloc(struct qn_slab *lot, size_t size);
 /* No more blocks will be made; those that were stay until they are freed. Leaves an empty lot. */
-void qn_lot_finish(struct qn_lot *lot);
-void qn_lot_free(void *block); /* NULL is fine */
+void qn_slab_finish(struct qn_slab *lot);
+void qn_slab_free(void *block); /* NULL is fine */
 
 #endif

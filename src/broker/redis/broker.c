@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* broker.c - from a URL to a broker object on a Redis server, and back.
  *
- * Opening connects one lane and asks one question, so that a wrong password, a server that is too
- * old or still loading, or a user who may not do anything is told here and not by the first task.
- * In a fork of the process closing does nothing: the connections belong to the parent. */
+ * Opening connects one channel and asks one question, so that a wrong password, a server that is
+ * too old or still loading, or a user who may not do anything is told here and not by the first
+ * task. In a fork of the process closing does nothing: the connections belong to the parent. */
 #include "broker/redis/redis.h"
 
 #include <unistd.h>
@@ -30,8 +30,8 @@ static const struct qn_broker_ops ops = {
     .arm = qn_redis_arm,
     .wait = qn_redis_wait,
     .interrupt = qn_redis_interrupt,
-    .announce = qn_redis_announce,
-    .withdraw = qn_redis_withdraw,
+    .heartbeat = qn_redis_heartbeat,
+    .deregister = qn_redis_deregister,
     .drained = qn_redis_drained,
     .workers = qn_redis_workers,
     .queues = qn_redis_queues,
@@ -45,41 +45,42 @@ static const struct qn_broker_ops ops = {
     .check = qn_redis_check,
 };
 
-static void init_lanes(struct qn_redis *self)
+static void init_channels(struct qn_redis *self)
 {
-    static const char *const roles[QN_LANE_COUNT] = {
-        [QN_LANE_PUMP] = "pump",     [QN_LANE_SECOND] = "second", [QN_LANE_LEASES] = "leases",
-        [QN_LANE_KEEPER] = "keeper", [QN_LANE_REST] = "rest",     [QN_LANE_TRACKED] = "tracked"};
-    for (size_t i = 0; i < QN_LANE_COUNT; i++) {
-        pthread_mutex_init(&self->lanes[i].mutex, NULL);
-        qn_link_init(&self->lanes[i].link, &self->target);
-        self->lanes[i].link.role = roles[i];
-        qn_random_init(&self->lanes[i].random);
+    static const char *const roles[QN_CHANNEL_COUNT] = {
+        [QN_CHANNEL_PUMP] = "pump",     [QN_CHANNEL_SECOND] = "second",
+        [QN_CHANNEL_LEASES] = "leases", [QN_CHANNEL_KEEPER] = "keeper",
+        [QN_CHANNEL_REST] = "rest",     [QN_CHANNEL_TRACKED] = "tracked"};
+    for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
+        pthread_mutex_init(&self->channels[i].mutex, NULL);
+        qn_connection_init(&self->channels[i].connection, &self->target);
+        self->channels[i].connection.role = roles[i];
+        qn_random_init(&self->channels[i].random);
     }
 }
 
-static void finish_lanes(struct qn_redis *self)
+static void finish_channels(struct qn_redis *self)
 {
-    for (size_t i = 0; i < QN_LANE_COUNT; i++) {
-        qn_link_close(&self->lanes[i].link);
-        qn_arena_finish(&self->lanes[i].arena);
-        pthread_mutex_destroy(&self->lanes[i].mutex);
+    for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
+        qn_connection_close(&self->channels[i].connection);
+        qn_arena_finish(&self->channels[i].arena);
+        pthread_mutex_destroy(&self->channels[i].mutex);
     }
 }
 
-/* The lane that is used by all: connects, and asks what any user of ours may ask. */
+/* The channel that is used by all: connects, and asks what any user of ours may ask. */
 static quern_status ask_something(struct qn_redis *self, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply;
-    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, "EXISTS");
-    qn_talk_text(&talk, "asynq:queues");
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "EXISTS");
+    qn_pipeline_text(&pipeline, "asynq:queues");
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -90,7 +91,7 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     if (self == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_link_target_init(&self->target, url, err);
+    quern_status status = qn_endpoint_init(&self->target, url, err);
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -105,22 +106,22 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     self->base.command_timeout_ms = self->target.command_timeout_ms;
     self->target.patience_ms = &self->base.command_timeout_ms;
     self->base.opener_pid = getpid();
-    init_lanes(self);
+    init_channels(self);
     status = qn_watch_init(&self->watch, &self->target, err);
     if (status == QUERN_OK) {
         status = ask_something(self, err);
     }
     if (status != QUERN_OK) {
-        goto fail_lanes;
+        goto fail_channels;
     }
     *ret_broker = &self->base;
     return QUERN_OK;
 
-fail_lanes:
+fail_channels:
     qn_watch_finish(&self->watch);
-    finish_lanes(self);
+    finish_channels(self);
 fail:
-    qn_link_target_finish(&self->target);
+    qn_endpoint_finish(&self->target);
     qn_free(self);
     return status;
 }
@@ -132,8 +133,8 @@ void qn_redis_close(struct qn_broker *broker)
         return;
     }
     qn_watch_finish(&self->watch);
-    finish_lanes(self);
+    finish_channels(self);
     qn_sweep_free(self->sweeps);
-    qn_link_target_finish(&self->target);
+    qn_endpoint_finish(&self->target);
     qn_free(self);
 }

@@ -28,18 +28,19 @@ static void format_size(uint64_t bytes, char out[SIZE_TEXT_MAX])
 
 static uint64_t ask_limit(struct qn_redis *self)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
     uint64_t limit = 0;
-    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, "INFO");
-    qn_talk_limit(&talk, QN_REPLY_BRIEF_MAX);
-    qn_talk_text(&talk, "memory");
-    if (qn_talk_run(&talk, NULL) == QUERN_OK && qn_talk_reply(&talk, 0, &reply, NULL) == QUERN_OK) {
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "INFO");
+    qn_pipeline_limit(&pipeline, QN_REPLY_BRIEF_MAX);
+    qn_pipeline_text(&pipeline, "memory");
+    if (qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
+        qn_pipeline_reply(&pipeline, 0, &reply, NULL) == QUERN_OK) {
         const char *line = strstr(qn_reply_text(reply), LINE_START);
         limit = line == NULL ? 0 : strtoull(line + strlen(LINE_START), NULL, 10);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return limit;
 }
 

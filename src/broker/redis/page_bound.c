@@ -23,24 +23,24 @@ void qn_walk_add(struct qn_walk *walk, const struct qn_reply *page)
 
 static quern_status ask_size(const struct qn_walk *walk, uint64_t *ret_size, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, walk->self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, walk->size_command);
+    qn_pipeline_begin(&pipeline, walk->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, walk->size_command);
     if (walk->key != NULL && walk->queue != NULL) {
-        qn_talk_key(&talk, walk->queue, walk->key);
+        qn_pipeline_key(&pipeline, walk->queue, walk->key);
     } else if (walk->key != NULL) {
-        qn_talk_text(&talk, walk->key);
+        qn_pipeline_text(&pipeline, walk->key);
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         uint64_t size = qn_reply_uint(reply);
         *ret_size = size < ITEMS_MAX ? size : ITEMS_MAX;
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

@@ -4,7 +4,7 @@
  *
  *     struct qn_walk walk = {.self = self, .size_command = "SCARD", .key = "asynq:queues"};
  *     do {
- *         ... a talk that reads a page; within it: qn_walk_add(&walk, page);
+ *         ... a pipeline that reads a page; within it: qn_walk_add(&walk, page);
  *         status = qn_walk_check(&walk, err);
  *     } while (status == QUERN_OK && there is more);
  *
@@ -28,7 +28,7 @@ struct qn_walk {
 
 /* Counts a page and what is in it; NULL: a step without any. */
 void qn_walk_add(struct qn_walk *walk, const struct qn_reply *page);
-/* Outside of talks of the lane REST. */
+/* Outside of pipelines of the channel REST. */
 QUERN_NODISCARD quern_status qn_walk_check(struct qn_walk *walk, quern_error *err);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* redis.h - what the files of the Redis broker share: its struct and its lanes.
+/* redis.h - what the files of the Redis broker share: its struct and its channels.
  *
- * A lane is one connection with its own lock, opened when it is first used. PUMP carries what a
+ * A channel is one connection with its own lock, opened when it is first used. PUMP carries what a
  * start waits for, SECOND under load every other exchange, LEASES what keeps leases alive and
  * nothing else, KEEPER the rest of a worker's upkeep, REST everything else, so that no long look
  * and no large result delays the others. TRACKED and the listener are a pair that hears of news
  * (listener.h).
  *
- * An operation is one talk (pipeline.h) on one lane: scripts and commands sent in one write, all
- * replies read. The scripts are the .lua files beside this one; docs/protocol/redis.md says what
- * they keep where, and is the contract of all files here. */
+ * An operation is one pipeline (pipeline.h) on one channel: scripts and commands sent in one write,
+ * all replies read. The scripts are the .lua files beside this one; docs/protocol/redis.md says
+ * what they keep where, and is the contract of all files here. */
 #ifndef QN_BROKER_REDIS_REDIS_H
 #define QN_BROKER_REDIS_REDIS_H
 
@@ -25,10 +25,10 @@
 #include "redis/pipeline.h"
 #include "task/limits.h"
 
-struct qn_redis_lane {
-    pthread_mutex_t mutex; /* guards the rest, held for a whole talk */
-    struct qn_link link;
-    struct qn_arena arena; /* of the talk: what is sent and what comes back */
+struct qn_channel {
+    pthread_mutex_t mutex; /* guards the rest, held for a whole pipeline */
+    struct qn_connection connection;
+    struct qn_arena arena; /* of the pipeline: what is sent and what comes back */
     struct qn_random random;
 };
 
@@ -44,13 +44,13 @@ struct qn_clock_watch {
 
 struct qn_redis {
     struct qn_broker base;
-    struct qn_link_target target; /* where and as whom to connect; never changes after open */
-    struct qn_redis_lane lanes[QN_LANE_COUNT];
+    struct qn_endpoint target; /* where and as whom to connect; never changes after open */
+    struct qn_channel channels[QN_CHANNEL_COUNT];
     struct qn_watch watch;
     uint64_t
-        extend_known_by; /* the connection (opened_count) that has had the script; by its lane */
-    struct qn_clock_watch prune_clock;   /* guarded by the mutex of the keeper's lane */
-    struct qn_clock_watch recover_clock; /* guarded by the mutex of the rest lane */
+        extend_known_by; /* the connection (opened_count) that has had the script; by its channel */
+    struct qn_clock_watch prune_clock;   /* guarded by the mutex of the keeper's channel */
+    struct qn_clock_watch recover_clock; /* guarded by the mutex of the rest channel */
     struct qn_sweep *sweeps;             /* of recover; the same */
 };
 
@@ -66,7 +66,8 @@ QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
                                            struct qn_broker **ret_broker, quern_error *err);
 void qn_redis_close(struct qn_broker *broker);
 
-/* Adds the server's limit to an error that says that its memory is full; no talk is under way. */
+/* Adds the server's limit to an error that says that its memory is full; no pipeline is under way.
+ * */
 void qn_redis_explain_full(struct qn_redis *self, quern_error *err);
 
 /* --- The operations; each in the file of its name, with the contract of broker.h ------- */
@@ -97,9 +98,9 @@ quern_status qn_redis_arm(struct qn_broker *broker, const char *const *queues, s
 quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
                            struct qn_wakeup *ret_wakeup, quern_error *err);
 void qn_redis_interrupt(struct qn_broker *broker);
-quern_status qn_redis_announce(struct qn_broker *broker, const struct qn_announcement *announcement,
-                               quern_error *err);
-quern_status qn_redis_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err);
+quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
+                                quern_error *err);
+quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id, quern_error *err);
 quern_status qn_redis_drained(struct qn_broker *broker, const char *const *queues,
                               size_t queue_count, bool *ret_drained, quern_error *err);
 quern_status qn_redis_queues(struct qn_broker *broker,

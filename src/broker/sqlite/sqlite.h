@@ -280,9 +280,10 @@ void qn_sqlite_presence_note_beside(struct qn_sqlite *self);
 bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err);
 /* Notes which file was opened. */
 QUERN_NODISCARD quern_status qn_sqlite_presence_note(struct qn_sqlite *self, quern_error *err);
-quern_status qn_sqlite_announce(struct qn_broker *broker,
-                                const struct qn_announcement *announcement, quern_error *err);
-quern_status qn_sqlite_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err);
+quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
+                                 quern_error *err);
+quern_status qn_sqlite_deregister(struct qn_broker *broker, const char *worker_id,
+                                  quern_error *err);
 quern_status qn_sqlite_drained(struct qn_broker *broker, const char *const *queues,
                                size_t queue_count, bool *ret_drained, quern_error *err);
 

@@ -71,11 +71,11 @@ void qn_bench_hold_main(const struct qn_bench *bench, const struct qn_bench_pipe
 {
     quern_error error = {0};
     struct hold hold = {0};
-    const struct qn_announcement record = {.worker_id = WORKER_ID,
-                                           .owner = "",
-                                           .host = "bench",
-                                           .status = "active",
-                                           .queues = QN_BENCH_QUEUE};
+    const struct qn_heartbeat record = {.worker_id = WORKER_ID,
+                                        .owner = "",
+                                        .host = "bench",
+                                        .status = "active",
+                                        .queues = QN_BENCH_QUEUE};
     struct qn_random random;
     qn_random_init(&random);
     hold.stamp.session = qn_random_next(&random); /* brokers remember sessions for a while */
@@ -84,7 +84,7 @@ void qn_bench_hold_main(const struct qn_bench *bench, const struct qn_bench_pipe
                               ? qn_error_nomem(&error)
                               : qn_broker_open(bench->url, NULL, &hold.broker, &error);
     if (status == QUERN_OK) {
-        status = qn_broker_announce(hold.broker, &record, &error);
+        status = qn_broker_heartbeat(hold.broker, &record, &error);
     }
     if (status == QUERN_OK) {
         status = lease(&hold, bench->active, &error);
@@ -101,7 +101,7 @@ void qn_bench_hold_main(const struct qn_bench *bench, const struct qn_bench_pipe
         qn_leased_free(hold.runs[i]);
     }
     if (hold.broker != NULL) {
-        if (qn_broker_withdraw(hold.broker, WORKER_ID, &error) != QUERN_OK) {
+        if (qn_broker_deregister(hold.broker, WORKER_ID, &error) != QUERN_OK) {
             (void)fprintf(stderr, "bench: %s\n", error.text);
         }
         qn_broker_close(hold.broker);

@@ -115,7 +115,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
                       struct qn_list *queues)
 {
     struct qn_pump *pump = &worker->pump;
-    struct qn_lot lot = {0};
+    struct qn_slab lot = {0};
     int64_t now_mono_ns = qn_clock_mono_ns();
     for (size_t i = 0; i < worker->queue_count; i++) {
         qn_list_init(&queues[i]);
@@ -135,7 +135,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
         run->item.execute = qn_execute;
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
-    qn_lot_finish(&lot);
+    qn_slab_finish(&lot);
 }
 
 /* Where a run stands in the pool's line. */
@@ -303,26 +303,26 @@ static bool owes(const struct qn_turn *turn)
     return returns || turn->in_doubt || (turn->in_flight && turn->exchange.room > 0);
 }
 
-static void land(struct quern_worker *worker, struct qn_turn *turn, uint32_t lane)
+static void land(struct quern_worker *worker, struct qn_turn *turn, uint32_t channel)
 {
     struct qn_pump *pump = &worker->pump;
     (void)pthread_mutex_lock(&worker->mutex);
     turn->in_flight = false;
     worker->owes = pump->unplaced_count > 0 || owes(&pump->first) || owes(&pump->second);
     qn_worker_note_settled(worker);
-    if (lane != 0) {
+    if (channel != 0) {
         qn_pump_poke(worker); /* if it sleeps: it waits for this, or has to take it over */
     }
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn, uint32_t lane,
+quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn, uint32_t channel,
                               quern_error *err)
 {
     struct qn_pump *pump = &worker->pump;
     take_off(worker, turn);
     turn->reply.run_count = 0;
-    turn->exchange.lane = lane;
+    turn->exchange.channel = channel;
     (void)pthread_mutex_unlock(&worker->plan_mutex);
     quern_status status = qn_broker_exchange(worker->broker, &turn->exchange, &turn->reply, err);
     (void)pthread_mutex_lock(&worker->plan_mutex);
@@ -336,6 +336,6 @@ quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn,
         take_shortfall(worker, turn);
         pump->leased_count += turn->reply.run_count;
     }
-    land(worker, turn, lane);
+    land(worker, turn, channel);
     return status;
 }

@@ -5,7 +5,7 @@
  * off only while the pump's own exchange is in flight, and only when there is enough for a full one
  * (QN_BATCH_WORTH); a worker with little to do never wakes it. All it does is build, send, take in.
  * Everything else stays with the pump, also what goes wrong: a request that failed is left open for
- * the pump, which sends it again on its own lane, stamp and all. Meanwhile the second pump stays
+ * the pump, which sends it again on its own channel, stamp and all. Meanwhile the second pump stays
  * away, for the time of a backoff: there may be a connection for one of them only. */
 #include "worker/internal.h"
 

@@ -15,7 +15,7 @@ struct timer {
 };
 
 static const struct timer timers[] = {
-    {.act = qn_keeper_announce, .period_ms = QN_HEARTBEAT_MS},
+    {.act = qn_keeper_heartbeat, .period_ms = QN_HEARTBEAT_MS},
     {.act = qn_keeper_recover, .period_ms = 1000},
     {.act = qn_keeper_forward, .period_ms = 1000},
     {.act = qn_keeper_prune, .period_ms = 10000},

@@ -101,7 +101,7 @@ static char *describe_served(struct quern_worker *worker)
     return text;
 }
 
-quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
+quern_status qn_keeper_heartbeat(struct quern_worker *worker, quern_error *err)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     const char *status_of_worker = status_text(worker);
@@ -110,7 +110,7 @@ quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
     char *served = describe_served(worker);
     struct roll roll;
     call_roll(worker, &roll);
-    const struct qn_announcement announcement = {
+    const struct qn_heartbeat announcement = {
         .worker_id = worker->id,
         .owner = worker->owner,
         .host = worker->host,
@@ -125,7 +125,7 @@ quern_status qn_keeper_announce(struct quern_worker *worker, quern_error *err)
         .runs = roll.runs,
         .run_count = roll.count,
     };
-    quern_status status = qn_broker_announce(worker->broker, &announcement, err);
+    quern_status status = qn_broker_heartbeat(worker->broker, &announcement, err);
     end_roll(worker, &roll);
     qn_free(served);
     return status;

@@ -44,10 +44,10 @@ static quern_task make_view(const struct qn_task *task)
     };
 }
 
-struct quern_run *qn_run_new(struct qn_lot *lot, struct qn_leased *take_leased,
+struct quern_run *qn_run_new(struct qn_slab *lot, struct qn_leased *take_leased,
                              const struct qn_run_sink *sink, void *owner)
 {
-    struct quern_run *run = qn_lot_alloc(lot, sizeof *run);
+    struct quern_run *run = qn_slab_alloc(lot, sizeof *run);
     if (run == NULL) {
         return NULL;
     }
@@ -85,7 +85,7 @@ void qn_run_free(struct quern_run *run)
     qn_free(run->error);
     qn_free(run->complaint);
     qn_free(run->result);
-    qn_lot_free(run);
+    qn_slab_free(run);
 }
 
 static void make_readable(int fd)

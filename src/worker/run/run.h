@@ -105,7 +105,7 @@ struct quern_run {
 
 /* Takes `take_leased`; NULL when memory is out (then take_leased stays the caller's). The run is in
  * a block of the lot (NULL: of its own). */
-QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_lot *lot, struct qn_leased *take_leased,
+QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_slab *lot, struct qn_leased *take_leased,
                                              const struct qn_run_sink *sink, void *owner);
 void qn_run_free(struct quern_run *run);
 /* Whether its handler was called and could do something: not so where no process could be made. The

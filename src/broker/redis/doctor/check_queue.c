@@ -38,26 +38,26 @@ static bool is_served(const struct qn_redis_check *check, const struct qn_reply 
     return false;
 }
 
-static quern_status ask(struct qn_talk *talk, const struct qn_redis_check *check,
+static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_check *check,
                         const struct qn_checked_queue *queue, quern_error *err)
 {
-    qn_talk_script(talk, &qn_lua_check_queue, 1);
-    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
-    qn_talk_prefix(talk, queue->name);
-    qn_talk_text(talk, check->repair ? "1" : "0");
-    qn_talk_uint(talk, queue->token / 1000);
-    qn_talk_uint(talk, queue->group_count);
+    qn_pipeline_script(pipeline, &qn_lua_check_queue, 1);
+    qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
+    qn_pipeline_prefix(pipeline, queue->name);
+    qn_pipeline_text(pipeline, check->repair ? "1" : "0");
+    qn_pipeline_uint(pipeline, queue->token / 1000);
+    qn_pipeline_uint(pipeline, queue->group_count);
     for (const struct qn_checked_group *one = queue->groups; one != NULL; one = one->next) {
-        qn_talk_text(talk, one->container + 2);
+        qn_pipeline_text(pipeline, one->container + 2);
     }
     for (int64_t day = 0; day <= QN_HISTORY_DAYS; day++) {
         char date[QN_DATE_SIZE];
         qn_look_date(check->now_ms - day * QN_DAY_MS, date);
-        qn_talk_text(talk, qn_arena_strdup(talk->arena, date));
+        qn_pipeline_text(pipeline, qn_arena_strdup(pipeline->arena, date));
     }
-    qn_talk_command(talk, "HGETALL");
-    qn_talk_key(talk, queue->name, "quern:workers");
-    return qn_talk_run(talk, err);
+    qn_pipeline_command(pipeline, "HGETALL");
+    qn_pipeline_key(pipeline, queue->name, "quern:workers");
+    return qn_pipeline_run(pipeline, err);
 }
 
 static quern_status take(struct qn_redis_check *check, const struct qn_checked_queue *queue,
@@ -86,19 +86,20 @@ static quern_status look(struct qn_redis_check *check, struct qn_checked_queue *
 {
     const struct qn_reply *reply;
     const struct qn_reply *workers;
-    struct qn_talk talk;
-    qn_talk_begin(&talk, check->self, QN_LANE_REST, check->repair ? QN_TALK_WRITES : QN_TALK_READS);
-    quern_status status = ask(&talk, check, queue, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST,
+                      check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
+    quern_status status = ask(&pipeline, check, queue, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         status = take(check, queue, reply, ret_facts, err);
     }
-    if (status == QUERN_OK && qn_talk_reply(&talk, 1, &workers, NULL) == QUERN_OK) {
+    if (status == QUERN_OK && qn_pipeline_reply(&pipeline, 1, &workers, NULL) == QUERN_OK) {
         queue->served = is_served(check, workers);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -211,16 +212,16 @@ static quern_status tell_notes(struct qn_redis_check *check, const struct qn_che
 static quern_status list_again(struct qn_redis_check *check, const char *queue, quern_error *err)
 {
     const struct qn_reply *reply;
-    struct qn_talk talk;
-    qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_WRITES);
-    qn_talk_command(&talk, "SADD");
-    qn_talk_text(&talk, "asynq:queues");
-    qn_talk_text(&talk, queue);
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_pipeline_command(&pipeline, "SADD");
+    qn_pipeline_text(&pipeline, "asynq:queues");
+    qn_pipeline_text(&pipeline, queue);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

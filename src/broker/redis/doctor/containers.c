@@ -95,45 +95,46 @@ bool qn_check_message(struct qn_redis_check *check, const char *queue, const cha
     return true;
 }
 
-static void add_suspect(struct qn_talk *talk, const struct qn_redis_check *check, const char *queue,
-                        const struct qn_suspect *suspect)
+static void add_suspect(struct qn_pipeline *pipeline, const struct qn_redis_check *check,
+                        const char *queue, const struct qn_suspect *suspect)
 {
-    qn_talk_script(talk, &qn_lua_check_task, 1);
-    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
-    qn_talk_prefix(talk, queue);
-    qn_talk_bytes(talk, suspect->id, suspect->id_size);
-    qn_talk_text(talk, check->repair ? "1" : "0");
+    qn_pipeline_script(pipeline, &qn_lua_check_task, 1);
+    qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
+    qn_pipeline_prefix(pipeline, queue);
+    qn_pipeline_bytes(pipeline, suspect->id, suspect->id_size);
+    qn_pipeline_text(pipeline, check->repair ? "1" : "0");
     if (suspect->message != NULL) {
-        qn_talk_bytes(talk, suspect->message, suspect->message_size);
+        qn_pipeline_bytes(pipeline, suspect->message, suspect->message_size);
     } else {
-        qn_talk_text(talk, "");
+        qn_pipeline_text(pipeline, "");
     }
-    qn_talk_text(talk, suspect->why == NULL ? "" : suspect->why);
-    qn_talk_text(talk, suspect->seen_in == NULL ? "" : suspect->seen_in);
-    qn_talk_text(talk, suspect->group == NULL ? "" : suspect->group);
+    qn_pipeline_text(pipeline, suspect->why == NULL ? "" : suspect->why);
+    qn_pipeline_text(pipeline, suspect->seen_in == NULL ? "" : suspect->seen_in);
+    qn_pipeline_text(pipeline, suspect->group == NULL ? "" : suspect->group);
     if (suspect->known_at_s > 0) {
-        qn_talk_int(talk, suspect->known_at_s);
+        qn_pipeline_int(pipeline, suspect->known_at_s);
     } else {
-        qn_talk_text(talk, "");
+        qn_pipeline_text(pipeline, "");
     }
-    qn_talk_bytes(talk, suspect->addition, suspect->addition_size);
+    qn_pipeline_bytes(pipeline, suspect->addition, suspect->addition_size);
 }
 
 quern_status qn_check_suspects(struct qn_redis_check *check, const char *queue,
                                const struct qn_suspect *suspects, size_t count, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     if (count == 0) {
         return QUERN_OK;
     }
-    qn_talk_begin(&talk, check->self, QN_LANE_REST, check->repair ? QN_TALK_WRITES : QN_TALK_READS);
+    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST,
+                      check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
-        add_suspect(&talk, check, queue, &suspects[i]);
+        add_suspect(&pipeline, check, queue, &suspects[i]);
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         const struct qn_reply *reply;
-        status = qn_talk_reply(&talk, i, &reply, err);
+        status = qn_pipeline_reply(&pipeline, i, &reply, err);
         for (size_t k = 0; status == QUERN_OK && k + 1 < reply->count; k += 2) {
             status =
                 qn_check_keep(check, qn_reply_text(qn_reply_at(reply, k)), queue, suspects[i].id,
@@ -143,7 +144,7 @@ quern_status qn_check_suspects(struct qn_redis_check *check, const char *queue,
             status = QUERN_OK; /* a container of the wrong type is told of by itself */
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -204,18 +205,18 @@ static quern_status read_page(struct sweep *sweep, const char **cursor, quern_er
 {
     struct qn_redis_check *check = sweep->check;
     const struct qn_reply *page;
-    struct qn_talk talk;
-    qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_script(&talk, &qn_lua_check_page, 1);
-    qn_talk_limit(&talk, QN_REPLY_ROWS_MAX);
-    qn_talk_prefix(&talk, sweep->queue->name);
-    qn_talk_text(&talk, sweep->container);
-    qn_talk_text(&talk, sweep->is_list ? "list" : "zset");
-    qn_talk_text(&talk, *cursor);
-    qn_talk_int(&talk, PAGE_SIZE);
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_script(&pipeline, &qn_lua_check_page, 1);
+    qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
+    qn_pipeline_prefix(&pipeline, sweep->queue->name);
+    qn_pipeline_text(&pipeline, sweep->container);
+    qn_pipeline_text(&pipeline, sweep->is_list ? "list" : "zset");
+    qn_pipeline_text(&pipeline, *cursor);
+    qn_pipeline_int(&pipeline, PAGE_SIZE);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &page, err);
+        status = qn_pipeline_reply(&pipeline, 0, &page, err);
     }
     if (status == QUERN_OK) {
         const char *next = qn_reply_text(qn_reply_at(page, 0));
@@ -232,7 +233,7 @@ static quern_status read_page(struct sweep *sweep, const char **cursor, quern_er
             status = look_at(sweep, page, i, err);
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

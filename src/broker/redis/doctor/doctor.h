@@ -59,7 +59,7 @@ struct qn_redis_check {
     size_t queue_capacity;
     struct qn_id_set living;                  /* workers, by their ids */
     bool no_memory;                           /* for that */
-    struct qn_kept_finding *findings, **last; /* of this step, told when no lane is held */
+    struct qn_kept_finding *findings, **last; /* of this step, told when no channel is held */
 };
 
 /* Keeps a finding, to be told by qn_check_tell. Texts are copied. "I8", "server" and "lock" are

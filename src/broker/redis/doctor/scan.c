@@ -179,26 +179,26 @@ static quern_status note_keys(struct qn_redis_check *check, const struct qn_repl
 
 /* --- Walking ----------------------------------------------------------------------------- */
 
-/* One step of SCAN; *cursor is replaced. The keys live in the talk. */
-static quern_status scan(struct qn_talk *talk, char cursor[32], const struct qn_reply **ret_keys,
-                         quern_error *err)
+/* One step of SCAN; *cursor is replaced. The keys live in the pipeline. */
+static quern_status scan(struct qn_pipeline *pipeline, char cursor[32],
+                         const struct qn_reply **ret_keys, quern_error *err)
 {
     const struct qn_reply *reply;
-    size_t index = talk->command_count;
-    qn_talk_command(talk, "SCAN");
-    qn_talk_text(talk, cursor);
-    qn_talk_text(talk, "MATCH");
-    qn_talk_text(talk, "asynq:{*");
-    qn_talk_text(talk, "COUNT");
-    qn_talk_int(talk, SCAN_COUNT);
-    quern_status status = qn_talk_run(talk, err);
+    size_t index = pipeline->command_count;
+    qn_pipeline_command(pipeline, "SCAN");
+    qn_pipeline_text(pipeline, cursor);
+    qn_pipeline_text(pipeline, "MATCH");
+    qn_pipeline_text(pipeline, "asynq:{*");
+    qn_pipeline_text(pipeline, "COUNT");
+    qn_pipeline_int(pipeline, SCAN_COUNT);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, index, &reply, err);
+        status = qn_pipeline_reply(pipeline, index, &reply, err);
     }
     if (status == QUERN_OK) {
         const struct qn_reply *next = qn_reply_at(reply, 0);
         *ret_keys = qn_reply_at(reply, 1);
-        status = qn_reply_expect(talk,
+        status = qn_reply_expect(pipeline,
                                  next->type == QN_REPLY_TEXT && next->size > 0 && next->size < 32 &&
                                      (*ret_keys)->type == QN_REPLY_ARRAY,
                                  "SCAN", err);
@@ -225,23 +225,23 @@ static quern_status ask_lists(struct qn_redis_check *check, quern_error *err)
 {
     const struct qn_reply *time;
     const struct qn_reply *names;
-    struct qn_talk talk;
-    qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, "TIME");
-    qn_talk_command(&talk, "SMEMBERS");
-    qn_talk_text(&talk, "asynq:queues");
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "TIME");
+    qn_pipeline_command(&pipeline, "SMEMBERS");
+    qn_pipeline_text(&pipeline, "asynq:queues");
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &time, err);
+        status = qn_pipeline_reply(&pipeline, 0, &time, err);
     }
     if (status == QUERN_OK) {
         check->now_ms = qn_reply_seconds(qn_reply_at(time, 0)) * 1000;
-        status = qn_talk_reply(&talk, 1, &names, err);
+        status = qn_pipeline_reply(&pipeline, 1, &names, err);
     }
     if (status == QUERN_OK) {
         status = note_listed(check, names, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -251,18 +251,18 @@ quern_status qn_check_find_queues(struct qn_redis_check *check, quern_error *err
     struct qn_walk walk = {.self = check->self, .size_command = "DBSIZE"};
     quern_status status = ask_lists(check, err);
     do {
-        struct qn_talk talk;
+        struct qn_pipeline pipeline;
         const struct qn_reply *keys;
         if (status != QUERN_OK) {
             return status;
         }
-        qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
-        status = scan(&talk, cursor, &keys, err);
+        qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+        status = scan(&pipeline, cursor, &keys, err);
         if (status == QUERN_OK) {
             qn_walk_add(&walk, keys);
             status = note_keys(check, keys, err);
         }
-        qn_talk_end(&talk);
+        qn_pipeline_end(&pipeline);
         if (status == QUERN_OK) {
             status = qn_walk_check(&walk, err);
         }
@@ -327,20 +327,20 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
                                  const struct key *keys, size_t count, struct qn_suspect *suspects,
                                  size_t *ret_count, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply;
-    qn_talk_begin(&talk, page->check->self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_script(&talk, &qn_lua_check_hash, 1);
-    qn_talk_limit(&talk, QN_REPLY_ROWS_MAX);
-    qn_talk_prefix(&talk, queue->name);
+    qn_pipeline_begin(&pipeline, page->check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_script(&pipeline, &qn_lua_check_hash, 1);
+    qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
+    qn_pipeline_prefix(&pipeline, queue->name);
     for (size_t i = 0; i < count; i++) {
         if (begins(&keys[i], "t:")) {
-            qn_talk_bytes(&talk, keys[i].rest + 2, keys[i].rest_size - 2);
+            qn_pipeline_bytes(&pipeline, keys[i].rest + 2, keys[i].rest_size - 2);
         }
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     size_t at = 0;
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
@@ -360,7 +360,7 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
             }
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status == QUERN_E_CORRUPT ? QUERN_OK : status;
 }
 
@@ -378,30 +378,30 @@ static quern_status keep_lock(struct qn_redis_check *check, const char *queue, c
 static quern_status check_locks(struct page *page, const struct qn_checked_queue *queue,
                                 const struct key *keys, size_t count, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply;
-    qn_talk_begin(&talk, page->check->self, QN_LANE_REST,
-                  page->check->repair ? QN_TALK_WRITES : QN_TALK_READS);
-    qn_talk_script(&talk, &qn_lua_check_lock, 1);
-    qn_talk_limit(&talk, QN_REPLY_ROWS_MAX);
-    qn_talk_prefix(&talk, queue->name);
-    qn_talk_text(&talk, page->check->repair ? "1" : "0");
+    qn_pipeline_begin(&pipeline, page->check->self, QN_CHANNEL_REST,
+                      page->check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
+    qn_pipeline_script(&pipeline, &qn_lua_check_lock, 1);
+    qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
+    qn_pipeline_prefix(&pipeline, queue->name);
+    qn_pipeline_text(&pipeline, page->check->repair ? "1" : "0");
     for (size_t i = 0; i < count; i++) {
         if (begins(&keys[i], "unique:")) {
             const char *start = keys[i].queue - ROOT_SIZE;
-            qn_talk_bytes(&talk, start, (size_t)(keys[i].rest + keys[i].rest_size - start));
+            qn_pipeline_bytes(&pipeline, start, (size_t)(keys[i].rest + keys[i].rest_size - start));
         }
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     for (size_t i = 0; status == QUERN_OK && i + 2 < reply->count; i += 3) {
         status = keep_lock(page->check, queue->name, qn_reply_text(qn_reply_at(reply, i)),
                            qn_reply_text(qn_reply_at(reply, i + 1)),
                            qn_reply_int(qn_reply_at(reply, i + 2), -1), err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -454,15 +454,15 @@ quern_status qn_check_keys(struct qn_redis_check *check, quern_error *err)
     struct qn_walk walk = {.self = check->self, .size_command = "DBSIZE"};
     quern_status status;
     do {
-        struct qn_talk talk;
+        struct qn_pipeline pipeline;
         const struct qn_reply *keys;
-        qn_talk_begin(&talk, check->self, QN_LANE_REST, QN_TALK_READS);
-        status = scan(&talk, cursor, &keys, err);
+        qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+        status = scan(&pipeline, cursor, &keys, err);
         if (status == QUERN_OK) {
             qn_walk_add(&walk, keys);
             status = take_keys(&page, keys, err);
         }
-        qn_talk_end(&talk);
+        qn_pipeline_end(&pipeline);
         if (status == QUERN_OK) {
             status = qn_walk_check(&walk, err);
         }

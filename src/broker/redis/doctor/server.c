@@ -89,7 +89,7 @@ static void take_fact(const char *name, const char *text, void *user)
 
 /* --- By itself -------------------------------------------------------------------------------- */
 
-static bool is_local(const struct qn_link_target *target)
+static bool is_local(const struct qn_endpoint *target)
 {
     return target->host[0] == '\0' || strcmp(target->host, "localhost") == 0 ||
            strcmp(target->host, "::1") == 0 || qn_str_starts_with(target->host, "127.");
@@ -97,7 +97,7 @@ static bool is_local(const struct qn_link_target *target)
 
 static void tell_open_door(struct facts *facts)
 {
-    const struct qn_link_target *target = &facts->check->self->target;
+    const struct qn_endpoint *target = &facts->check->self->target;
     if (target->password[0] == '\0' && target->host[0] != '\0') {
         tell(facts, is_local(target) ? "note" : "server",
              "the server asks for no password: whoever reaches it can change tasks");
@@ -120,23 +120,23 @@ static quern_status tell_listpack(struct facts *facts, quern_error *err)
     /* The name since Redis 7.0, and the one before, which the newer servers know, too. */
     static const char *const names[] = {"hash-max-listpack-value", "hash-max-ziplist-value"};
     const size_t count = sizeof names / sizeof *names;
-    struct qn_talk talk;
-    qn_talk_begin(&talk, facts->check->self, QN_LANE_REST, QN_TALK_READS);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, facts->check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
-        qn_talk_command(&talk, "CONFIG");
-        qn_talk_text(&talk, "GET");
-        qn_talk_text(&talk, names[i]);
+        qn_pipeline_command(&pipeline, "CONFIG");
+        qn_pipeline_text(&pipeline, "GET");
+        qn_pipeline_text(&pipeline, names[i]);
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         const struct qn_reply *reply;
-        if (qn_talk_reply(&talk, i, &reply, NULL) == QUERN_OK && reply->count > 0) {
+        if (qn_pipeline_reply(&pipeline, i, &reply, NULL) == QUERN_OK && reply->count > 0) {
             tell_small_value(facts, names[i],
                              qn_reply_int(qn_reply_at(reply, 1), LISTPACK_VALUE_ADVISED));
             break;
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

@@ -45,25 +45,25 @@ static quern_status one_key(struct qn_spots *spots, const char *key, quern_error
 
 /* The aggregation sets in flight are registered by their whole keys. */
 static quern_status read_sets(struct qn_spots *spots, struct qn_reply const **ret_reply,
-                              struct qn_talk *talk, quern_error *err)
+                              struct qn_pipeline *pipeline, quern_error *err)
 {
-    qn_talk_command(talk, "ZRANGE");
-    qn_talk_key(talk, spots->queue, "aggregation_sets");
-    qn_talk_int(talk, 0);
-    qn_talk_int(talk, SORT_MAX);
-    quern_status status = qn_talk_run(talk, err);
-    return status == QUERN_OK ? qn_talk_reply(talk, 0, ret_reply, err) : status;
+    qn_pipeline_command(pipeline, "ZRANGE");
+    qn_pipeline_key(pipeline, spots->queue, "aggregation_sets");
+    qn_pipeline_int(pipeline, 0);
+    qn_pipeline_int(pipeline, SORT_MAX);
+    quern_status status = qn_pipeline_run(pipeline, err);
+    return status == QUERN_OK ? qn_pipeline_reply(pipeline, 0, ret_reply, err) : status;
 }
 
 static quern_status add_sets(struct qn_spots *spots, const char **groups, size_t group_count,
                              quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *sets = NULL;
     struct qn_arena *arena = &spots->key_arena;
     size_t prefix_size = strlen(spots->queue) + sizeof "asynq:{}:" - 1;
-    qn_talk_begin(&talk, spots->self, QN_LANE_REST, QN_TALK_READS);
-    quern_status status = read_sets(spots, &sets, &talk, err);
+    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    quern_status status = read_sets(spots, &sets, &pipeline, err);
     if (status == QUERN_OK) {
         spots->keys = qn_arena_alloc(arena, (group_count + sets->count + 1) * sizeof *spots->keys);
         status = spots->keys == NULL ? qn_error_nomem(err) : QUERN_OK;
@@ -79,7 +79,7 @@ static quern_status add_sets(struct qn_spots *spots, const char **groups, size_t
             status = spots->keys[spots->key_count++] == NULL ? qn_error_nomem(err) : QUERN_OK;
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -141,22 +141,22 @@ static quern_status add_spot(struct qn_spots *spots, const struct qn_reply *id, 
 }
 
 /* Asks for ids from `rank` on. The head of a list, which is next to run, is its right end. */
-static void ask_block(struct qn_talk *talk, const struct qn_spots *spots, uint64_t rank)
+static void ask_block(struct qn_pipeline *pipeline, const struct qn_spots *spots, uint64_t rank)
 {
     int64_t first = (int64_t)rank;
     int64_t last = first + QN_LOOK_BLOCK - 1;
     if (is_list(spots)) {
-        qn_talk_command(talk, "LRANGE");
-        qn_talk_key(talk, spots->queue, key_of(spots));
-        qn_talk_int(talk, -last - 1);
-        qn_talk_int(talk, -first - 1);
+        qn_pipeline_command(pipeline, "LRANGE");
+        qn_pipeline_key(pipeline, spots->queue, key_of(spots));
+        qn_pipeline_int(pipeline, -last - 1);
+        qn_pipeline_int(pipeline, -first - 1);
         return;
     }
-    qn_talk_command(talk, qn_spots_reversed(spots) ? "ZREVRANGE" : "ZRANGE");
-    qn_talk_key(talk, spots->queue, key_of(spots));
-    qn_talk_int(talk, first);
-    qn_talk_int(talk, last);
-    qn_talk_text(talk, "WITHSCORES");
+    qn_pipeline_command(pipeline, qn_spots_reversed(spots) ? "ZREVRANGE" : "ZRANGE");
+    qn_pipeline_key(pipeline, spots->queue, key_of(spots));
+    qn_pipeline_int(pipeline, first);
+    qn_pipeline_int(pipeline, last);
+    qn_pipeline_text(pipeline, "WITHSCORES");
 }
 
 static quern_status take_block(struct qn_spots *spots, const struct qn_reply *reply, uint64_t rank,
@@ -179,19 +179,19 @@ static quern_status take_block(struct qn_spots *spots, const struct qn_reply *re
 static quern_status read_some(struct qn_spots *spots, uint64_t rank, size_t *ret_count,
                               quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, spots->self, QN_LANE_REST, QN_TALK_READS);
-    ask_block(&talk, spots, rank);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    ask_block(&pipeline, spots, rank);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         qn_walk_add(&spots->walk, reply);
         status = take_block(spots, reply, rank, ret_count, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status == QUERN_OK ? qn_walk_check(&spots->walk, err) : status;
 }
 
@@ -268,12 +268,12 @@ void qn_spots_gone(struct qn_spots *spots, uint64_t count)
 
 /* --- Skipping ------------------------------------------------------------------------- */
 
-static quern_status ask_number(struct qn_talk *talk, int64_t *ret_number, quern_error *err)
+static quern_status ask_number(struct qn_pipeline *pipeline, int64_t *ret_number, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    quern_status status = qn_talk_run(talk, err);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, talk->command_count - 1, &reply, err);
+        status = qn_pipeline_reply(pipeline, pipeline->command_count - 1, &reply, err);
     }
     if (status == QUERN_OK) {
         bool pair = reply->type == QN_REPLY_ARRAY;
@@ -290,26 +290,26 @@ static quern_status start_at(struct qn_spots *spots, uint64_t rank, quern_error 
     if (is_list(spots) || spots->state == QUERN_TASK_AGGREGATING) {
         return QUERN_OK;
     }
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     int64_t score = 0;
     int64_t before = 0;
-    qn_talk_begin(&talk, spots->self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, qn_spots_reversed(spots) ? "ZREVRANGE" : "ZRANGE");
-    qn_talk_key(&talk, spots->queue, key_of(spots));
-    qn_talk_uint(&talk, rank);
-    qn_talk_uint(&talk, rank);
-    qn_talk_text(&talk, "WITHSCORES");
-    quern_status status = ask_number(&talk, &score, err);
+    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, qn_spots_reversed(spots) ? "ZREVRANGE" : "ZRANGE");
+    qn_pipeline_key(&pipeline, spots->queue, key_of(spots));
+    qn_pipeline_uint(&pipeline, rank);
+    qn_pipeline_uint(&pipeline, rank);
+    qn_pipeline_text(&pipeline, "WITHSCORES");
+    quern_status status = ask_number(&pipeline, &score, err);
     if (status == QUERN_OK && !whole) {
-        const char *edge = qn_arena_printf(talk.arena, "(%lld", (long long)score);
-        talk.failed = talk.failed || edge == NULL;
-        qn_talk_command(&talk, "ZCOUNT");
-        qn_talk_key(&talk, spots->queue, key_of(spots));
-        qn_talk_text(&talk, qn_spots_reversed(spots) ? (edge == NULL ? "" : edge) : "-inf");
-        qn_talk_text(&talk, qn_spots_reversed(spots) ? "+inf" : (edge == NULL ? "" : edge));
-        status = ask_number(&talk, &before, err);
+        const char *edge = qn_arena_printf(pipeline.arena, "(%lld", (long long)score);
+        pipeline.failed = pipeline.failed || edge == NULL;
+        qn_pipeline_command(&pipeline, "ZCOUNT");
+        qn_pipeline_key(&pipeline, spots->queue, key_of(spots));
+        qn_pipeline_text(&pipeline, qn_spots_reversed(spots) ? (edge == NULL ? "" : edge) : "-inf");
+        qn_pipeline_text(&pipeline, qn_spots_reversed(spots) ? "+inf" : (edge == NULL ? "" : edge));
+        status = ask_number(&pipeline, &before, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     if (status != QUERN_OK) {
         return status;
     }
@@ -330,13 +330,13 @@ static quern_status start_at(struct qn_spots *spots, uint64_t rank, quern_error 
 
 static quern_status count_key(struct qn_spots *spots, uint64_t *ret_count, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     int64_t count = 0;
-    qn_talk_begin(&talk, spots->self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, is_list(spots) ? "LLEN" : "ZCARD");
-    qn_talk_key(&talk, spots->queue, key_of(spots));
-    quern_status status = ask_number(&talk, &count, err);
-    qn_talk_end(&talk);
+    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, is_list(spots) ? "LLEN" : "ZCARD");
+    qn_pipeline_key(&pipeline, spots->queue, key_of(spots));
+    quern_status status = ask_number(&pipeline, &count, err);
+    qn_pipeline_end(&pipeline);
     if (status == QUERN_OK) {
         *ret_count = (uint64_t)qn_number_clamp(count, 0, UINT32_MAX); /* Redis holds no more */
     }

@@ -13,21 +13,21 @@ bool qn_spots_reversed(const struct qn_spots *spots)
 }
 
 /* What says it exactly: the due index for what is to come, quern_past for what is over. */
-static void ask_moments(struct qn_talk *talk, const struct qn_spots *spots, size_t first,
+static void ask_moments(struct qn_pipeline *pipeline, const struct qn_spots *spots, size_t first,
                         size_t count)
 {
     bool due = spots->state == QUERN_TASK_SCHEDULED || spots->state == QUERN_TASK_RETRY;
     if (due) {
-        qn_talk_command(talk, "ZMSCORE");
-        qn_talk_key(talk, spots->queue, "quern:due");
+        qn_pipeline_command(pipeline, "ZMSCORE");
+        qn_pipeline_key(pipeline, spots->queue, "quern:due");
     }
     for (size_t i = first; i < first + count; i++) {
         if (due) {
-            qn_talk_bytes(talk, spots->spots[i].id, spots->spots[i].id_size);
+            qn_pipeline_bytes(pipeline, spots->spots[i].id, spots->spots[i].id_size);
         } else {
-            qn_talk_command(talk, "HGET");
-            qn_look_task_key(talk, spots->queue, &spots->spots[i]);
-            qn_talk_text(talk, "quern_past");
+            qn_pipeline_command(pipeline, "HGET");
+            qn_look_task_key(pipeline, spots->queue, &spots->spots[i]);
+            qn_pipeline_text(pipeline, "quern_past");
         }
     }
 }
@@ -54,51 +54,53 @@ static void set_moment(const struct qn_spots *spots, struct qn_spot *spot,
 static quern_status set_completed(struct qn_spots *spots, size_t first, size_t count,
                                   quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     size_t asked = 0;
-    qn_talk_begin(&talk, spots->self, QN_LANE_REST, QN_TALK_READS);
+    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = first; i < first + count; i++) {
         if (spots->spots[i].at_ms == 0) {
-            qn_talk_command(&talk, "HGET");
-            qn_talk_limit(&talk, QN_REPLY_TASKS_MAX);
-            qn_look_task_key(&talk, spots->queue, &spots->spots[i]);
-            qn_talk_text(&talk, "msg");
+            qn_pipeline_command(&pipeline, "HGET");
+            qn_pipeline_limit(&pipeline, QN_REPLY_TASKS_MAX);
+            qn_look_task_key(&pipeline, spots->queue, &spots->spots[i]);
+            qn_pipeline_text(&pipeline, "msg");
             asked++;
         }
     }
-    quern_status status = asked > 0 ? qn_talk_run(&talk, err) : QUERN_OK;
+    quern_status status = asked > 0 ? qn_pipeline_run(&pipeline, err) : QUERN_OK;
     for (size_t i = first, at = 0; status == QUERN_OK && at < asked; i++) {
         const struct qn_reply *reply = NULL;
         struct qn_asynq_task message;
-        if (spots->spots[i].at_ms == 0 && qn_talk_reply(&talk, at++, &reply, NULL) == QUERN_OK &&
+        if (spots->spots[i].at_ms == 0 &&
+            qn_pipeline_reply(&pipeline, at++, &reply, NULL) == QUERN_OK &&
             reply->type == QN_REPLY_TEXT &&
-            qn_asynq_task_decode(talk.arena, reply->data, reply->size, &message, NULL) ==
+            qn_asynq_task_decode(pipeline.arena, reply->data, reply->size, &message, NULL) ==
                 QUERN_OK) {
             spots->spots[i].at_ms = message.completed_at_ms;
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
 static quern_status read_moments(struct qn_spots *spots, size_t first, size_t count,
                                  quern_error *err)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, spots->self, QN_LANE_REST, QN_TALK_READS);
-    ask_moments(&talk, spots, first, count);
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    ask_moments(&pipeline, spots, first, count);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         static const struct qn_reply nothing = {.type = QN_REPLY_NIL};
         const struct qn_reply *reply = &nothing;
         /* An error (a key of a wrong type) is met again where the task itself is read. */
-        if (qn_talk_reply(&talk, talk.command_count == 1 ? 0 : i, &reply, NULL) != QUERN_OK) {
+        if (qn_pipeline_reply(&pipeline, pipeline.command_count == 1 ? 0 : i, &reply, NULL) !=
+            QUERN_OK) {
             reply = &nothing;
         }
         set_moment(spots, &spots->spots[first + i],
                    reply->type == QN_REPLY_ARRAY ? qn_reply_at(reply, i) : reply);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     if (status == QUERN_OK && spots->state == QUERN_TASK_COMPLETED) {
         status = set_completed(spots, first, count, err);
     }

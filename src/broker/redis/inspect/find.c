@@ -27,40 +27,40 @@ struct found {
     quern_task_state state;
     int64_t score;
     int64_t due_at_ms;
-    const char *group; /* in the talk's arena */
+    const char *group; /* in the pipeline's arena */
 };
 
-static void ask_queue(struct qn_talk *talk, const char *queue, const struct qn_spot *spot)
+static void ask_queue(struct qn_pipeline *pipeline, const char *queue, const struct qn_spot *spot)
 {
-    qn_talk_command(talk, "HMGET");
-    qn_look_task_key(talk, queue, spot);
-    qn_talk_text(talk, "state");
-    qn_talk_text(talk, "group");
+    qn_pipeline_command(pipeline, "HMGET");
+    qn_look_task_key(pipeline, queue, spot);
+    qn_pipeline_text(pipeline, "state");
+    qn_pipeline_text(pipeline, "group");
     for (int i = LEASE; i < COMMAND_COUNT; i++) {
-        qn_talk_command(talk, "ZSCORE");
-        qn_talk_key(talk, queue, zsets[i].key);
-        qn_talk_bytes(talk, spot->id, spot->id_size);
+        qn_pipeline_command(pipeline, "ZSCORE");
+        qn_pipeline_key(pipeline, queue, zsets[i].key);
+        qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
     }
 }
 
 /* The reply, or nil where the key is of a wrong type. */
-static const struct qn_reply *reply_at(const struct qn_talk *talk, size_t index)
+static const struct qn_reply *reply_at(const struct qn_pipeline *pipeline, size_t index)
 {
     static const struct qn_reply nil = {.type = QN_REPLY_NIL, .data = ""};
     const struct qn_reply *reply = NULL;
-    return qn_talk_reply(talk, index, &reply, NULL) == QUERN_OK ? reply : &nil;
+    return qn_pipeline_reply(pipeline, index, &reply, NULL) == QUERN_OK ? reply : &nil;
 }
 
-static struct found take_queue(const struct qn_talk *talk, size_t first)
+static struct found take_queue(const struct qn_pipeline *pipeline, size_t first)
 {
-    const struct qn_reply *hash = reply_at(talk, first + HASH);
+    const struct qn_reply *hash = reply_at(pipeline, first + HASH);
     struct found found = {.state = qn_state_parse(qn_reply_text(qn_reply_at(hash, 0))),
                           .group = qn_reply_text(qn_reply_at(hash, 1))};
     found.hash = found.state != (quern_task_state)0;
     found.found = found.hash;
-    found.due_at_ms = qn_reply_moment_ms(reply_at(talk, first + DUE));
+    found.due_at_ms = qn_reply_moment_ms(reply_at(pipeline, first + DUE));
     for (size_t i = LEASE; i <= COMPLETED; i++) {
-        const struct qn_reply *score = reply_at(talk, first + i);
+        const struct qn_reply *score = reply_at(pipeline, first + i);
         bool wanted = found.hash ? zsets[i].state == found.state : !found.found;
         if (wanted && score->type != QN_REPLY_NIL) {
             found.state = zsets[i].state;
@@ -72,20 +72,20 @@ static struct found take_queue(const struct qn_talk *talk, size_t first)
 }
 
 /* When it was added to its group; 0 in an aggregation set. */
-static quern_status read_group_score(struct qn_talk *talk, const char *queue,
+static quern_status read_group_score(struct qn_pipeline *pipeline, const char *queue,
                                      const struct qn_spot *spot, struct found *found,
                                      quern_error *err)
 {
-    const char *key = qn_arena_printf(talk->arena, "g:%s", found->group);
+    const char *key = qn_arena_printf(pipeline->arena, "g:%s", found->group);
     if (key == NULL) {
         return qn_error_nomem(err);
     }
-    qn_talk_command(talk, "ZSCORE");
-    qn_talk_key(talk, queue, key);
-    qn_talk_bytes(talk, spot->id, spot->id_size);
-    quern_status status = qn_talk_run(talk, err);
+    qn_pipeline_command(pipeline, "ZSCORE");
+    qn_pipeline_key(pipeline, queue, key);
+    qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        found->score = qn_reply_seconds(reply_at(talk, talk->command_count - 1));
+        found->score = qn_reply_seconds(reply_at(pipeline, pipeline->command_count - 1));
     }
     return status;
 }
@@ -99,25 +99,26 @@ struct search {
     bool stopped;
 };
 
-/* Asks some queues; what was found is told after the talk, since the listener may begin its own. */
+/* Asks some queues; what was found is told after the pipeline, since the listener may begin its
+ * own. */
 static quern_status ask_queues(const struct search *search, const char *const *queues, size_t count,
                                struct found *found, quern_error *err)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, search->self, QN_LANE_REST, QN_TALK_READS);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, search->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
-        ask_queue(&talk, queues[i], &search->spot);
+        ask_queue(&pipeline, queues[i], &search->spot);
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        found[i] = take_queue(&talk, i * COMMAND_COUNT);
+        found[i] = take_queue(&pipeline, i * COMMAND_COUNT);
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         if (found[i].found && found[i].state == QUERN_TASK_AGGREGATING) {
-            status = read_group_score(&talk, queues[i], &search->spot, &found[i], err);
+            status = read_group_score(&pipeline, queues[i], &search->spot, &found[i], err);
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

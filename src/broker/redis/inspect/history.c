@@ -6,45 +6,45 @@
 #include "broker/redis/inspect/inspect.h"
 
 /* What time it is there; and whether there is such a queue at all. */
-static quern_status ask_today(struct qn_talk *talk, const char *queue, int64_t *ret_now_ms,
+static quern_status ask_today(struct qn_pipeline *pipeline, const char *queue, int64_t *ret_now_ms,
                               quern_error *err)
 {
     const struct qn_reply *reply;
-    qn_talk_command(talk, "TIME");
-    qn_talk_command(talk, "SISMEMBER");
-    qn_talk_text(talk, "asynq:queues");
-    qn_talk_text(talk, queue);
-    quern_status status = qn_talk_run(talk, err);
+    qn_pipeline_command(pipeline, "TIME");
+    qn_pipeline_command(pipeline, "SISMEMBER");
+    qn_pipeline_text(pipeline, "asynq:queues");
+    qn_pipeline_text(pipeline, queue);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, 1, &reply, err);
+        status = qn_pipeline_reply(pipeline, 1, &reply, err);
     }
     if (status == QUERN_OK && qn_reply_int(reply, 0) != 1) {
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
     }
     if (status == QUERN_OK) {
-        *ret_now_ms = qn_look_time_ms(talk, 0);
+        *ret_now_ms = qn_look_time_ms(pipeline, 0);
     }
     return status;
 }
 
-static quern_status ask_days(struct qn_talk *talk, const char *queue, int64_t now_ms, size_t count,
-                             quern_day *ret_days, quern_error *err)
+static quern_status ask_days(struct qn_pipeline *pipeline, const char *queue, int64_t now_ms,
+                             size_t count, quern_day *ret_days, quern_error *err)
 {
     const struct qn_reply *reply;
     char suffix[40];
-    qn_talk_command(talk, "MGET");
+    qn_pipeline_command(pipeline, "MGET");
     for (size_t i = 0; i < count; i++) {
         quern_day *day = &ret_days[i];
         *day = (quern_day){0};
         qn_look_date(now_ms - (int64_t)i * QN_DAY_MS, day->date);
         (void)snprintf(suffix, sizeof suffix, "processed:%s", day->date);
-        qn_talk_key(talk, queue, suffix);
+        qn_pipeline_key(pipeline, queue, suffix);
         (void)snprintf(suffix, sizeof suffix, "failed:%s", day->date);
-        qn_talk_key(talk, queue, suffix);
+        qn_pipeline_key(pipeline, queue, suffix);
     }
-    quern_status status = qn_talk_run(talk, err);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, 2, &reply, err);
+        status = qn_pipeline_reply(pipeline, 2, &reply, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         ret_days[i].processed = qn_reply_uint(qn_reply_at(reply, 2 * i));
@@ -57,12 +57,12 @@ quern_status qn_redis_history(struct qn_broker *broker, const char *queue, size_
                               quern_day *ret_days, quern_error *err)
 {
     int64_t now_ms = 0;
-    struct qn_talk talk;
-    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_READS);
-    quern_status status = ask_today(&talk, queue, &now_ms, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
+    quern_status status = ask_today(&pipeline, queue, &now_ms, err);
     if (status == QUERN_OK) {
-        status = ask_days(&talk, queue, now_ms, days, ret_days, err);
+        status = ask_days(&pipeline, queue, now_ms, days, ret_days, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }

@@ -18,32 +18,32 @@ void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE])
     (void)strftime(out, QN_DATE_SIZE, "%Y-%m-%d", &parts);
 }
 
-int64_t qn_look_time_ms(const struct qn_talk *talk, size_t index)
+int64_t qn_look_time_ms(const struct qn_pipeline *pipeline, size_t index)
 {
     const struct qn_reply *reply = NULL;
-    if (qn_talk_reply(talk, index, &reply, NULL) != QUERN_OK) {
-        return qn_clock_wall_ms(talk->self->base.clock);
+    if (qn_pipeline_reply(pipeline, index, &reply, NULL) != QUERN_OK) {
+        return qn_clock_wall_ms(pipeline->self->base.clock);
     }
     int64_t micros = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, 999999);
     return qn_reply_seconds(qn_reply_at(reply, 0)) * 1000 + micros / 1000;
 }
 
-bool qn_look_forbidden(const struct qn_talk *talk, size_t index)
+bool qn_look_forbidden(const struct qn_pipeline *pipeline, size_t index)
 {
-    const struct qn_reply *reply = talk->commands[index].reply;
+    const struct qn_reply *reply = pipeline->commands[index].reply;
     return reply->type == QN_REPLY_ERROR && strncmp(reply->data, "NOPERM", 6) == 0;
 }
 
 quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms, quern_error *err)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, "TIME");
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "TIME");
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        *ret_now_ms = qn_look_time_ms(&talk, 0);
+        *ret_now_ms = qn_look_time_ms(&pipeline, 0);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -105,28 +105,28 @@ static void names_sort(struct names *names)
 static quern_status scan_step(struct qn_walk *walk, struct names *names, char cursor[24],
                               quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, walk->self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, "SSCAN");
+    qn_pipeline_begin(&pipeline, walk->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "SSCAN");
     if (walk->queue == NULL) {
-        qn_talk_text(&talk, walk->key);
+        qn_pipeline_text(&pipeline, walk->key);
     } else {
-        qn_talk_key(&talk, walk->queue, walk->key);
+        qn_pipeline_key(&pipeline, walk->queue, walk->key);
     }
-    qn_talk_text(&talk, cursor);
-    qn_talk_text(&talk, "COUNT");
-    qn_talk_int(&talk, QN_LOOK_BLOCK);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_text(&pipeline, cursor);
+    qn_pipeline_text(&pipeline, "COUNT");
+    qn_pipeline_int(&pipeline, QN_LOOK_BLOCK);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         const struct qn_reply *next = qn_reply_at(reply, 0);
         const struct qn_reply *members = qn_reply_at(reply, 1);
         qn_walk_add(walk, members);
-        status =
-            qn_reply_expect(&talk, next->type == QN_REPLY_TEXT && next->size < 24, "SSCAN", err);
+        status = qn_reply_expect(&pipeline, next->type == QN_REPLY_TEXT && next->size < 24, "SSCAN",
+                                 err);
         for (size_t i = 0; status == QUERN_OK && i < members->count; i++) {
             status = names_add(names, qn_reply_at(members, i)) ? QUERN_OK : qn_error_nomem(err);
         }
@@ -134,7 +134,7 @@ static quern_status scan_step(struct qn_walk *walk, struct names *names, char cu
             memcpy(cursor, next->data, next->size + 1);
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -169,33 +169,33 @@ quern_status qn_look_queues(struct qn_redis *self, struct qn_arena *arena, const
 quern_status qn_look_queue_exists(struct qn_redis *self, const char *queue, bool *ret_exists,
                                   quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, "SISMEMBER");
-    qn_talk_text(&talk, "asynq:queues");
-    qn_talk_text(&talk, queue);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "SISMEMBER");
+    qn_pipeline_text(&pipeline, "asynq:queues");
+    qn_pipeline_text(&pipeline, queue);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         *ret_exists = qn_reply_int(reply, 0) == 1;
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
-void qn_look_task_key(struct qn_talk *talk, const char *queue, const struct qn_spot *spot)
+void qn_look_task_key(struct qn_pipeline *pipeline, const char *queue, const struct qn_spot *spot)
 {
     size_t queue_size = strlen(queue);
     size_t size = sizeof "asynq:{}:t:" - 1 + queue_size + spot->id_size;
-    char *key = qn_arena_alloc(talk->arena, size + 1);
+    char *key = qn_arena_alloc(pipeline->arena, size + 1);
     if (key == NULL) {
-        talk->failed = true;
+        pipeline->failed = true;
         return;
     }
     int head = snprintf(key, size + 1, "asynq:{%s}:t:", queue);
     memcpy(key + head, spot->id, spot->id_size);
-    qn_talk_bytes(talk, key, size);
+    qn_pipeline_bytes(pipeline, key, size);
 }

@@ -4,14 +4,14 @@
  * A spot is an id in one state of one queue. Spots come in blocks by plain commands of reading, so
  * that no look blocks the server and a user who may only read can look; between two blocks the
  * queue may move, so a long list is not one moment. What a task shows is read for a few spots at a
- * time. Everything goes over the lane REST, one talk a step. */
+ * time. Everything goes over the channel REST, one pipeline a step. */
 #ifndef QN_BROKER_REDIS_INSPECT_INSPECT_H
 #define QN_BROKER_REDIS_INSPECT_INSPECT_H
 
 #include "broker/redis/page_bound.h"
 #include "broker/redis/redis.h"
 
-#define QN_LOOK_BATCH 128 /* tasks read in one talk, if their messages are not too large */
+#define QN_LOOK_BATCH 128 /* tasks read in one pipeline, if their messages are not too large */
 #define QN_LOOK_BLOCK 500 /* ids read in one command */
 #define QN_DAY_MS (24 * 3600 * INT64_C(1000))
 #define QN_DATE_SIZE 16
@@ -27,12 +27,12 @@ struct qn_spot {
 /* The server's clock, or ours where this user may not ask for it. */
 QUERN_NODISCARD quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms,
                                          quern_error *err);
-/* The same of a talk whose index-th command was TIME. */
-int64_t qn_look_time_ms(const struct qn_talk *talk, size_t index);
+/* The same of a pipeline whose index-th command was TIME. */
+int64_t qn_look_time_ms(const struct qn_pipeline *pipeline, size_t index);
 /* The UTC day of a moment, as counters are named by it: "2026-11-21". */
 void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE]);
 /* Whether the user may not give the index-th command. */
-bool qn_look_forbidden(const struct qn_talk *talk, size_t index);
+bool qn_look_forbidden(const struct qn_pipeline *pipeline, size_t index);
 /* The names of all queues, sorted; in the arena. */
 QUERN_NODISCARD quern_status qn_look_queues(struct qn_redis *self, struct qn_arena *arena,
                                             const char ***ret_names, size_t *ret_count,
@@ -44,8 +44,8 @@ QUERN_NODISCARD quern_status qn_look_set(struct qn_redis *self, const char *queu
 QUERN_NODISCARD quern_status qn_look_queue_exists(struct qn_redis *self, const char *queue,
                                                   bool *ret_exists, quern_error *err);
 
-/* "asynq:{queue}:t:<id>", in the talk's arena. */
-void qn_look_task_key(struct qn_talk *talk, const char *queue, const struct qn_spot *spot);
+/* "asynq:{queue}:t:<id>", in the pipeline's arena. */
+void qn_look_task_key(struct qn_pipeline *pipeline, const char *queue, const struct qn_spot *spot);
 
 /* --- The spots of one state of one queue, in order: cursor.c ---------------------------- */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* queues.c - the numbers of all queues.
  *
- * Three talks a queue: its counters and counts; the groups and aggregation sets that it has; a
+ * Three pipelines a queue: its counters and counts; the groups and aggregation sets that it has; a
  * sample of its tasks, from which the memory is reckoned, and the oldest pending one. Plain
- * commands of reading, none of which walks a queue. What each talk sees is one moment only within a
- * command, so counts of a busy queue may be off by what moved in between. */
+ * commands of reading, none of which walks a queue. What each pipeline sees is one moment only
+ * within a command, so counts of a busy queue may be off by what moved in between. */
 #include <string.h>
 
 #include "base/error.h"
@@ -41,36 +41,37 @@ enum {
     META
 };
 
-static void ask_one(struct qn_talk *talk, const char *command, const char *queue, const char *key)
+static void ask_one(struct qn_pipeline *pipeline, const char *command, const char *queue,
+                    const char *key)
 {
-    qn_talk_command(talk, command);
-    qn_talk_key(talk, queue, key);
+    qn_pipeline_command(pipeline, command);
+    qn_pipeline_key(pipeline, queue, key);
 }
 
-static void ask_day(struct qn_talk *talk, const struct counting *counting, const char *kind)
+static void ask_day(struct qn_pipeline *pipeline, const struct counting *counting, const char *kind)
 {
-    const char *key = qn_arena_printf(talk->arena, "%s:%s", kind, counting->today);
-    talk->failed = talk->failed || key == NULL;
-    ask_one(talk, "GET", counting->queue, key == NULL ? "" : key);
+    const char *key = qn_arena_printf(pipeline->arena, "%s:%s", kind, counting->today);
+    pipeline->failed = pipeline->failed || key == NULL;
+    ask_one(pipeline, "GET", counting->queue, key == NULL ? "" : key);
 }
 
-static void ask_counts(struct qn_talk *talk, const struct counting *counting)
+static void ask_counts(struct qn_pipeline *pipeline, const struct counting *counting)
 {
     const char *queue = counting->queue;
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_COMPLETED; state++) {
         bool list = state == QUERN_TASK_ACTIVE || state == QUERN_TASK_PENDING;
-        ask_one(talk, list ? "LLEN" : "ZCARD", queue,
+        ask_one(pipeline, list ? "LLEN" : "ZCARD", queue,
                 quern_task_state_name((quern_task_state)state));
     }
-    ask_one(talk, "GET", queue, "paused");
-    ask_one(talk, "GET", queue, "processed");
-    ask_one(talk, "GET", queue, "failed");
-    ask_day(talk, counting, "processed");
-    ask_day(talk, counting, "failed");
-    ask_one(talk, "HGET", queue, "quern:meta");
-    qn_talk_text(talk, "trimmed");
-    ask_one(talk, "SCARD", queue, "groups");
-    ask_one(talk, "HGETALL", queue, "quern:meta");
+    ask_one(pipeline, "GET", queue, "paused");
+    ask_one(pipeline, "GET", queue, "processed");
+    ask_one(pipeline, "GET", queue, "failed");
+    ask_day(pipeline, counting, "processed");
+    ask_day(pipeline, counting, "failed");
+    ask_one(pipeline, "HGET", queue, "quern:meta");
+    qn_pipeline_text(pipeline, "trimmed");
+    ask_one(pipeline, "SCARD", queue, "groups");
+    ask_one(pipeline, "HGETALL", queue, "quern:meta");
 }
 
 /* The brakes: fields "h:<host>", as lib_deaths.lua writes them. */
@@ -116,11 +117,11 @@ static void take_number(quern_queue_info *info, size_t index, const struct qn_re
 
 /* Of a key of a wrong type, nothing: one damaged queue must not hide the others. Who lists its
  * tasks is told, and the check finds it. */
-static quern_status reply_or_nothing(const struct qn_talk *talk, size_t index,
+static quern_status reply_or_nothing(const struct qn_pipeline *pipeline, size_t index,
                                      const struct qn_reply **ret_reply, quern_error *err)
 {
     static const struct qn_reply nothing = {.type = QN_REPLY_NIL, .data = ""};
-    quern_status status = qn_talk_reply(talk, index, ret_reply, err);
+    quern_status status = qn_pipeline_reply(pipeline, index, ret_reply, err);
     if (status == QUERN_E_CORRUPT) {
         *ret_reply = &nothing;
         return QUERN_OK;
@@ -130,18 +131,18 @@ static quern_status reply_or_nothing(const struct qn_talk *talk, size_t index,
 
 static quern_status read_counts(struct counting *counting, quern_error *err)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
-    ask_counts(&talk, counting);
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    ask_counts(&pipeline, counting);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i <= META; i++) {
         const struct qn_reply *reply = NULL;
-        status = reply_or_nothing(&talk, i, &reply, err);
+        status = reply_or_nothing(&pipeline, i, &reply, err);
         if (status == QUERN_OK) {
             take_number(counting->info, i, reply);
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -151,44 +152,44 @@ static quern_status read_counts(struct counting *counting, quern_error *err)
 static quern_status count_zsets(struct counting *counting, const char *const *names, size_t count,
                                 bool whole, quern_error *err)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
-        qn_talk_command(&talk, "ZCARD");
+        qn_pipeline_command(&pipeline, "ZCARD");
         if (whole) {
-            qn_talk_text(&talk, names[i]);
+            qn_pipeline_text(&pipeline, names[i]);
         } else {
-            const char *key = qn_arena_printf(talk.arena, "g:%s", names[i]);
-            talk.failed = talk.failed || key == NULL;
-            qn_talk_key(&talk, counting->queue, key == NULL ? "" : key);
+            const char *key = qn_arena_printf(pipeline.arena, "g:%s", names[i]);
+            pipeline.failed = pipeline.failed || key == NULL;
+            qn_pipeline_key(&pipeline, counting->queue, key == NULL ? "" : key);
         }
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         const struct qn_reply *reply = NULL;
-        status = reply_or_nothing(&talk, i, &reply, err);
+        status = reply_or_nothing(&pipeline, i, &reply, err);
         if (status == QUERN_OK) {
             uint64_t group_size = qn_reply_uint(reply);
             counting->info->counts[QUERN_TASK_AGGREGATING] +=
                 group_size < UINT32_MAX ? group_size : UINT32_MAX;
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
 static quern_status read_set_names(struct counting *counting, const char ***ret_names,
                                    size_t *ret_count, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
-    ask_one(&talk, "ZRANGE", counting->queue, "aggregation_sets");
-    qn_talk_int(&talk, 0);
-    qn_talk_int(&talk, QN_LOOK_BLOCK - 1);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    ask_one(&pipeline, "ZRANGE", counting->queue, "aggregation_sets");
+    qn_pipeline_int(&pipeline, 0);
+    qn_pipeline_int(&pipeline, QN_LOOK_BLOCK - 1);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = reply_or_nothing(&talk, 0, &reply, err);
+        status = reply_or_nothing(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         *ret_count = reply->type == QN_REPLY_ARRAY ? reply->count : 0;
@@ -199,7 +200,7 @@ static quern_status read_set_names(struct counting *counting, const char ***ret_
         (*ret_names)[i] = qn_arena_strdup(counting->arena, qn_reply_text(qn_reply_at(reply, i)));
         status = (*ret_names)[i] == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -237,7 +238,7 @@ struct sample {
 #define BYTES_MAX (INT64_C(1) << 50) /* no server holds more */
 #define SAMPLES_MAX (QUERN_TASK_COMPLETED + SAMPLE_GROUPS)
 
-static size_t choose_samples(const struct counting *counting, struct qn_talk *talk,
+static size_t choose_samples(const struct counting *counting, struct qn_pipeline *pipeline,
                              struct sample *samples)
 {
     size_t count = 0;
@@ -251,8 +252,8 @@ static size_t choose_samples(const struct counting *counting, struct qn_talk *ta
     }
     size_t groups = counting->group_count < SAMPLE_GROUPS ? counting->group_count : SAMPLE_GROUPS;
     for (size_t i = 0; i < groups; i++) {
-        const char *key = qn_arena_printf(talk->arena, "g:%s", counting->groups[i]);
-        talk->failed = talk->failed || key == NULL;
+        const char *key = qn_arena_printf(pipeline->arena, "g:%s", counting->groups[i]);
+        pipeline->failed = pipeline->failed || key == NULL;
         samples[count++] =
             (struct sample){.key = key == NULL ? "" : key,
                             .count = counting->info->counts[QUERN_TASK_AGGREGATING] / groups};
@@ -261,28 +262,28 @@ static size_t choose_samples(const struct counting *counting, struct qn_talk *ta
 }
 
 /* For each sample its own memory and a few ids; the head of a list, which is its end, at last. */
-static void ask_samples(struct qn_talk *talk, const char *queue, const struct sample *samples,
-                        size_t count)
+static void ask_samples(struct qn_pipeline *pipeline, const char *queue,
+                        const struct sample *samples, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        qn_talk_command(talk, "MEMORY");
-        qn_talk_text(talk, "USAGE");
-        qn_talk_key(talk, queue, samples[i].key);
-        ask_one(talk, samples[i].list ? "LRANGE" : "ZRANGE", queue, samples[i].key);
-        qn_talk_int(talk, samples[i].list ? -SAMPLE_TASKS : 0);
-        qn_talk_int(talk, samples[i].list ? -1 : SAMPLE_TASKS - 1);
+        qn_pipeline_command(pipeline, "MEMORY");
+        qn_pipeline_text(pipeline, "USAGE");
+        qn_pipeline_key(pipeline, queue, samples[i].key);
+        ask_one(pipeline, samples[i].list ? "LRANGE" : "ZRANGE", queue, samples[i].key);
+        qn_pipeline_int(pipeline, samples[i].list ? -SAMPLE_TASKS : 0);
+        qn_pipeline_int(pipeline, samples[i].list ? -1 : SAMPLE_TASKS - 1);
     }
 }
 
-static void ask_task_memory(struct qn_talk *talk, const char *queue, struct sample *sample)
+static void ask_task_memory(struct qn_pipeline *pipeline, const char *queue, struct sample *sample)
 {
-    sample->first = talk->command_count;
+    sample->first = pipeline->command_count;
     for (size_t i = 0; i < sample->ids->count; i++) {
         const struct qn_reply *id = qn_reply_at(sample->ids, i);
         struct qn_spot spot = {.id = id->data, .id_size = id->size};
-        qn_talk_command(talk, "MEMORY");
-        qn_talk_text(talk, "USAGE");
-        qn_look_task_key(talk, queue, &spot);
+        qn_pipeline_command(pipeline, "MEMORY");
+        qn_pipeline_text(pipeline, "USAGE");
+        qn_look_task_key(pipeline, queue, &spot);
     }
 }
 
@@ -292,16 +293,17 @@ static int64_t bytes_of(const struct qn_reply *reply)
 }
 
 /* Bytes of a sample's list or zset and of all its tasks; refused: -1. */
-static int64_t sum_sample(const struct qn_talk *talk, const struct sample *sample, size_t index)
+static int64_t sum_sample(const struct qn_pipeline *pipeline, const struct sample *sample,
+                          size_t index)
 {
     const struct qn_reply *reply = NULL;
     int64_t bytes = 0;
-    if (qn_talk_reply(talk, 2 * index, &reply, NULL) != QUERN_OK) {
+    if (qn_pipeline_reply(pipeline, 2 * index, &reply, NULL) != QUERN_OK) {
         return -1;
     }
     int64_t own = bytes_of(reply);
     for (size_t i = 0; i < sample->ids->count; i++) {
-        if (qn_talk_reply(talk, sample->first + i, &reply, NULL) != QUERN_OK) {
+        if (qn_pipeline_reply(pipeline, sample->first + i, &reply, NULL) != QUERN_OK) {
             return -1;
         }
         bytes += bytes_of(reply);
@@ -331,35 +333,35 @@ static const struct qn_reply *oldest_of(const struct sample *samples, size_t cou
     return NULL;
 }
 
-static quern_status take_samples(struct counting *counting, struct qn_talk *talk,
+static quern_status take_samples(struct counting *counting, struct qn_pipeline *pipeline,
                                  struct sample *samples, size_t count, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        status = reply_or_nothing(talk, 2 * i + 1, &samples[i].ids, err);
+        status = reply_or_nothing(pipeline, 2 * i + 1, &samples[i].ids, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        ask_task_memory(talk, counting->queue, &samples[i]);
+        ask_task_memory(pipeline, counting->queue, &samples[i]);
     }
-    size_t last = talk->command_count;
+    size_t last = pipeline->command_count;
     const struct qn_reply *oldest = status == QUERN_OK ? oldest_of(samples, count) : NULL;
     if (oldest != NULL) {
         struct qn_spot spot = {.id = oldest->data, .id_size = oldest->size};
-        qn_talk_command(talk, "HGET");
-        qn_look_task_key(talk, counting->queue, &spot);
-        qn_talk_text(talk, "pending_since");
+        qn_pipeline_command(pipeline, "HGET");
+        qn_look_task_key(pipeline, counting->queue, &spot);
+        qn_pipeline_text(pipeline, "pending_since");
     }
     if (status == QUERN_OK) {
-        status = qn_talk_run(talk, err);
+        status = qn_pipeline_run(pipeline, err);
     }
     const struct qn_reply *since = NULL;
     if (status == QUERN_OK && oldest != NULL &&
-        qn_talk_reply(talk, last, &since, NULL) == QUERN_OK) {
+        qn_pipeline_reply(pipeline, last, &since, NULL) == QUERN_OK) {
         take_latency(counting, since);
     }
     int64_t *memory = &counting->info->memory_bytes;
     for (size_t i = 0; status == QUERN_OK && i < count && *memory >= 0; i++) {
-        int64_t bytes = sum_sample(talk, &samples[i], i);
+        int64_t bytes = sum_sample(pipeline, &samples[i], i);
         *memory = bytes < 0 ? -1 : *memory + bytes;
     }
     return status;
@@ -368,15 +370,15 @@ static quern_status take_samples(struct counting *counting, struct qn_talk *talk
 static quern_status read_samples(struct counting *counting, quern_error *err)
 {
     struct sample samples[SAMPLES_MAX];
-    struct qn_talk talk;
-    qn_talk_begin(&talk, counting->self, QN_LANE_REST, QN_TALK_READS);
-    size_t count = choose_samples(counting, &talk, samples);
-    ask_samples(&talk, counting->queue, samples, count);
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    size_t count = choose_samples(counting, &pipeline, samples);
+    ask_samples(&pipeline, counting->queue, samples, count);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = take_samples(counting, &talk, samples, count, err);
+        status = take_samples(counting, &pipeline, samples, count, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

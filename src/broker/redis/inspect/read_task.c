@@ -3,7 +3,7 @@
  *
  * The message says it in whole seconds; a field of ours says it exactly, and is believed only while
  * both agree, since Go changes the message and does not know our fields. The sizes are asked for
- * first, so that one talk never carries more than a few large messages.
+ * first, so that one pipeline never carries more than a few large messages.
  *
  * Ids and tasks are read one after the other, so a task may have moved on in between: one whose
  * hash is gone or says another state is looked for again, and left out if its place has lost it.
@@ -216,13 +216,14 @@ static void fill_damaged(const struct qn_place *place, const struct qn_spot *spo
 }
 
 /* Of a message that Go reads and we cannot use there is more to show. */
-static void fill_unusable(struct qn_talk *talk, const struct hash *hash,
+static void fill_unusable(struct qn_pipeline *pipeline, const struct hash *hash,
                           struct quern_task_info *info)
 {
     const struct qn_reply *message = hash->fields[MSG];
     struct qn_asynq_task task;
     if (message == NULL || message->type != QN_REPLY_TEXT ||
-        qn_asynq_task_show(talk->arena, message->data, message->size, &task, NULL) != QUERN_OK) {
+        qn_asynq_task_show(pipeline->arena, message->data, message->size, &task, NULL) !=
+            QUERN_OK) {
         return;
     }
     info->task.type = task.type;
@@ -234,7 +235,7 @@ static void fill_unusable(struct qn_talk *talk, const struct hash *hash,
     info->error = task.error[0] != '\0' ? task.error : info->error;
 }
 
-static void show(struct reading *reading, struct qn_talk *talk, const struct qn_spot *spot,
+static void show(struct reading *reading, struct qn_pipeline *pipeline, const struct qn_spot *spot,
                  const struct qn_reply *reply, quern_error *refused)
 {
     struct hash hash = {0};
@@ -249,7 +250,7 @@ static void show(struct reading *reading, struct qn_talk *talk, const struct qn_
         if (message->type != QN_REPLY_TEXT) {
             (void)qn_error_set(&why, QUERN_E_CORRUPT, "its message is missing");
         } else {
-            status = qn_redis_task_decode(talk->arena, message->data, message->size,
+            status = qn_redis_task_decode(pipeline->arena, message->data, message->size,
                                           reading->place->queue, spot->id,
                                           text_size(hash.fields[OPTS]) > 0 ? &hash.opts : NULL,
                                           &hash.message, &info.task, &why);
@@ -259,9 +260,9 @@ static void show(struct reading *reading, struct qn_talk *talk, const struct qn_
         info.task.state = reading->place->state;
         fill(reading->place, spot, &hash, &info);
     } else {
-        fill_damaged(reading->place, spot, qn_arena_printf(talk->arena, "damaged: %s", why.text),
-                     &info);
-        fill_unusable(talk, &hash, &info);
+        fill_damaged(reading->place, spot,
+                     qn_arena_printf(pipeline->arena, "damaged: %s", why.text), &info);
+        fill_unusable(pipeline, &hash, &info);
     }
     reading->stopped = !reading->on_info(spot, &info, reading->user);
 }
@@ -271,123 +272,126 @@ static void show(struct reading *reading, struct qn_talk *talk, const struct qn_
 static quern_status read_sizes(struct reading *reading, quern_error *err)
 {
     static const int large[] = {MSG, RESULT};
-    struct qn_talk talk;
-    qn_talk_begin(&talk, reading->self, QN_LANE_REST, QN_TALK_READS);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < 2 * reading->count; i++) {
-        qn_talk_command(&talk, "HSTRLEN");
-        qn_look_task_key(&talk, reading->place->queue, &reading->spots[i / 2]);
-        qn_talk_text(&talk, field_names[large[i % 2]]);
+        qn_pipeline_command(&pipeline, "HSTRLEN");
+        qn_look_task_key(&pipeline, reading->place->queue, &reading->spots[i / 2]);
+        qn_pipeline_text(&pipeline, field_names[large[i % 2]]);
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < 2 * reading->count; i++) {
         const struct qn_reply *reply = NULL;
-        reading->sizes[i / 2] +=
-            qn_talk_reply(&talk, i, &reply, NULL) == QUERN_OK ? (size_t)qn_reply_uint(reply) : 0;
+        reading->sizes[i / 2] += qn_pipeline_reply(&pipeline, i, &reply, NULL) == QUERN_OK
+                                     ? (size_t)qn_reply_uint(reply)
+                                     : 0;
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
 /* Is it still where it was found? For tasks whose hash does not say so. */
-static void ask_place(struct qn_talk *talk, const struct qn_place *place,
+static void ask_place(struct qn_pipeline *pipeline, const struct qn_place *place,
                       const struct qn_spot *spot)
 {
     const char *key = place->key != NULL ? place->key : quern_task_state_name(place->state);
     bool list = place->state == QUERN_TASK_PENDING || place->state == QUERN_TASK_ACTIVE;
-    qn_talk_command(talk, list ? "LPOS" : "ZSCORE");
-    qn_talk_key(talk, place->queue, key);
-    qn_talk_bytes(talk, spot->id, spot->id_size);
+    qn_pipeline_command(pipeline, list ? "LPOS" : "ZSCORE");
+    qn_pipeline_key(pipeline, place->queue, key);
+    qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
     if (list) {
-        qn_talk_text(talk, "RANK");
-        qn_talk_int(talk, -1);
-        qn_talk_text(talk, "MAXLEN");
-        qn_talk_uint(talk, spot->rank + 2 * QN_LOOK_BLOCK); /* it only moves to the head */
+        qn_pipeline_text(pipeline, "RANK");
+        qn_pipeline_int(pipeline, -1);
+        qn_pipeline_text(pipeline, "MAXLEN");
+        qn_pipeline_uint(pipeline, spot->rank + 2 * QN_LOOK_BLOCK); /* it only moves to the head */
     }
 }
 
-static void ask_leases(struct qn_talk *talk, const struct reading *reading, size_t first,
+static void ask_leases(struct qn_pipeline *pipeline, const struct reading *reading, size_t first,
                        size_t count)
 {
-    qn_talk_command(talk, "ZMSCORE");
-    qn_talk_key(talk, reading->place->queue, "lease");
+    qn_pipeline_command(pipeline, "ZMSCORE");
+    qn_pipeline_key(pipeline, reading->place->queue, "lease");
     for (size_t i = first; i < first + count; i++) {
-        qn_talk_bytes(talk, reading->spots[i].id, reading->spots[i].id_size);
+        qn_pipeline_bytes(pipeline, reading->spots[i].id, reading->spots[i].id_size);
     }
 }
 
-static void ask_tasks(struct qn_talk *talk, const struct reading *reading, size_t first,
+static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *reading, size_t first,
                       size_t count)
 {
     for (size_t i = first; i < first + count; i++) {
-        qn_talk_command(talk, "HMGET");
-        qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
-        qn_look_task_key(talk, reading->place->queue, &reading->spots[i]);
+        qn_pipeline_command(pipeline, "HMGET");
+        qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
+        qn_look_task_key(pipeline, reading->place->queue, &reading->spots[i]);
         for (size_t j = 0; j < FIELD_COUNT; j++) {
-            qn_talk_text(talk, field_names[j]);
+            qn_pipeline_text(pipeline, field_names[j]);
         }
     }
     if (reading->place->state == QUERN_TASK_ACTIVE) {
-        ask_leases(talk, reading, first, count);
+        ask_leases(pipeline, reading, first, count);
     }
 }
 
-static bool says_its_state(const struct reading *reading, const struct qn_talk *talk, size_t index)
+static bool says_its_state(const struct reading *reading, const struct qn_pipeline *pipeline,
+                           size_t index)
 {
     const struct qn_reply *reply = NULL;
     const char *state = quern_task_state_name(reading->place->state);
-    return qn_talk_reply(talk, index, &reply, NULL) == QUERN_OK &&
+    return qn_pipeline_reply(pipeline, index, &reply, NULL) == QUERN_OK &&
            strcmp(qn_reply_text(qn_reply_at(reply, STATE)), state) == 0;
 }
 
 /* Asks once more for those that do not; at[i] is the index of that command, or 0. */
-static quern_status ask_again(const struct reading *reading, struct qn_talk *talk, size_t first,
-                              size_t count, size_t at[QN_LOOK_BATCH], quern_error *err)
+static quern_status ask_again(const struct reading *reading, struct qn_pipeline *pipeline,
+                              size_t first, size_t count, size_t at[QN_LOOK_BATCH],
+                              quern_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         at[i] = 0;
-        if (!says_its_state(reading, talk, i)) {
-            at[i] = talk->command_count;
-            ask_place(talk, reading->place, &reading->spots[first + i]);
+        if (!says_its_state(reading, pipeline, i)) {
+            at[i] = pipeline->command_count;
+            ask_place(pipeline, reading->place, &reading->spots[first + i]);
         }
     }
-    return qn_talk_run(talk, err);
+    return qn_pipeline_run(pipeline, err);
 }
 
-static bool has_moved(const struct qn_talk *talk, size_t at)
+static bool has_moved(const struct qn_pipeline *pipeline, size_t at)
 {
     const struct qn_reply *reply = NULL;
-    return at != 0 && qn_talk_reply(talk, at, &reply, NULL) == QUERN_OK &&
+    return at != 0 && qn_pipeline_reply(pipeline, at, &reply, NULL) == QUERN_OK &&
            reply->type == QN_REPLY_NIL;
 }
 
 static quern_status read_some(struct reading *reading, size_t first, size_t count, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     size_t at[QN_LOOK_BATCH];
-    qn_talk_begin(&talk, reading->self, QN_LANE_REST, QN_TALK_READS);
-    ask_tasks(&talk, reading, first, count);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    ask_tasks(&pipeline, reading, first, count);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = ask_again(reading, &talk, first, count, at, err);
+        status = ask_again(reading, &pipeline, first, count, at, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < count && !reading->stopped; i++) {
         const struct qn_reply *reply = NULL;
         const struct qn_reply *leases = NULL;
         struct qn_spot spot = reading->spots[first + i];
         quern_error refused = {0};
-        if (has_moved(&talk, at[i])) {
+        if (has_moved(&pipeline, at[i])) {
             continue;
         }
         if (reading->place->state == QUERN_TASK_ACTIVE &&
-            qn_talk_reply(&talk, count, &leases, NULL) == QUERN_OK) {
+            qn_pipeline_reply(&pipeline, count, &leases, NULL) == QUERN_OK) {
             spot.score = qn_reply_seconds(qn_reply_at(leases, i));
         }
-        if (qn_talk_reply(&talk, i, &reply, &refused) != QUERN_OK) {
+        if (qn_pipeline_reply(&pipeline, i, &reply, &refused) != QUERN_OK) {
             reply = NULL;
         }
-        show(reading, &talk, &spot, reply, &refused);
+        show(reading, &pipeline, &spot, reply, &refused);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

@@ -15,7 +15,7 @@
 
 #define VALUE_SIZE 128
 
-/* What the server said, copied, as the caller's function runs without the lane. */
+/* What the server said, copied, as the caller's function runs without the channel. */
 struct said {
     char *info;            /* "name:value" in lines; "" when the user may not ask */
     char appendfsync[16];  /* "" when the user may not ask */
@@ -31,46 +31,47 @@ struct sink {
 /* --- Asking ------------------------------------------------------------------------- */
 
 /* The second of a pair of name and value. False: the server refused. */
-static bool read_setting(const struct qn_talk *talk, size_t index, char *out, size_t out_size)
+static bool read_setting(const struct qn_pipeline *pipeline, size_t index, char *out,
+                         size_t out_size)
 {
     const struct qn_reply *reply = NULL;
     quern_error refused;
-    if (qn_talk_reply(talk, index, &reply, &refused) != QUERN_OK) {
+    if (qn_pipeline_reply(pipeline, index, &reply, &refused) != QUERN_OK) {
         return false;
     }
     (void)snprintf(out, out_size, "%s", qn_reply_text(qn_reply_at(reply, 1)));
     return true;
 }
 
-static void ask_setting(struct qn_talk *talk, const char *name)
+static void ask_setting(struct qn_pipeline *pipeline, const char *name)
 {
-    qn_talk_command(talk, "CONFIG");
-    qn_talk_limit(talk, QN_REPLY_BRIEF_MAX);
-    qn_talk_text(talk, "GET");
-    qn_talk_text(talk, name);
+    qn_pipeline_command(pipeline, "CONFIG");
+    qn_pipeline_limit(pipeline, QN_REPLY_BRIEF_MAX);
+    qn_pipeline_text(pipeline, "GET");
+    qn_pipeline_text(pipeline, name);
 }
 
 static quern_status ask(struct qn_redis *self, struct said *said, quern_error *err)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_READS);
-    qn_talk_command(&talk, "INFO");
-    qn_talk_limit(&talk, QN_REPLY_BRIEF_MAX);
-    ask_setting(&talk, "appendfsync");
-    ask_setting(&talk, "save");
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "INFO");
+    qn_pipeline_limit(&pipeline, QN_REPLY_BRIEF_MAX);
+    ask_setting(&pipeline, "appendfsync");
+    ask_setting(&pipeline, "save");
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         const struct qn_reply *reply = NULL;
         quern_error refused;
-        quern_status answer = qn_talk_reply(&talk, 0, &reply, &refused);
+        quern_status answer = qn_pipeline_reply(&pipeline, 0, &reply, &refused);
         said->info = qn_strdup(answer == QUERN_OK ? qn_reply_text(reply) : "");
         if (said->info == NULL) {
             status = qn_error_nomem(err);
         }
-        (void)read_setting(&talk, 1, said->appendfsync, sizeof said->appendfsync);
-        said->save_known = read_setting(&talk, 2, said->save, sizeof said->save);
+        (void)read_setting(&pipeline, 1, said->appendfsync, sizeof said->appendfsync);
+        said->save_known = read_setting(&pipeline, 2, said->save, sizeof said->save);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

@@ -84,30 +84,30 @@ static quern_status list_state(struct listing *listing, const char *queue, quern
     return status;
 }
 
-/* Which states hold anything, in one talk, since most of most queues are empty. A key of a wrong
- * type is there, too: reading it says what is wrong. */
+/* Which states hold anything, in one pipeline, since most of most queues are empty. A key of a
+ * wrong type is there, too: reading it says what is wrong. */
 static quern_status find_filled(struct listing *listing, const char *queue,
                                 bool filled[QUERN_TASK_STATE_COUNT], quern_error *err)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, listing->self, QN_LANE_REST, QN_TALK_READS);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, listing->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         const char *name = quern_task_state_name((quern_task_state)state);
-        qn_talk_command(&talk, "EXISTS");
+        qn_pipeline_command(&pipeline, "EXISTS");
         if (state == QUERN_TASK_AGGREGATING) {
-            qn_talk_key(&talk, queue, "groups");
+            qn_pipeline_key(&pipeline, queue, "groups");
             name = "aggregation_sets";
         }
-        qn_talk_key(&talk, queue, name);
+        qn_pipeline_key(&pipeline, queue, name);
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     for (int state = QUERN_TASK_ACTIVE; status == QUERN_OK && state <= QUERN_TASK_AGGREGATING;
          state++) {
         const struct qn_reply *reply = NULL;
-        status = qn_talk_reply(&talk, (size_t)(state - QUERN_TASK_ACTIVE), &reply, err);
+        status = qn_pipeline_reply(&pipeline, (size_t)(state - QUERN_TASK_ACTIVE), &reply, err);
         filled[state] = status == QUERN_OK && qn_reply_int(reply, 0) > 0;
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

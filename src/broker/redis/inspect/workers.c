@@ -34,7 +34,7 @@ struct run {
 };
 
 struct listing {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     int64_t now_ms;
     const struct qn_reply *records; /* of asynq:quern:workers */
     const struct qn_reply *servers; /* of asynq:servers, with scores */
@@ -53,25 +53,25 @@ struct listing {
 
 static quern_status ask_lists(struct listing *listing, quern_error *err)
 {
-    struct qn_talk *talk = &listing->talk;
+    struct qn_pipeline *pipeline = &listing->pipeline;
     const struct qn_reply *replies[4];
-    qn_talk_command(talk, "TIME");
-    qn_talk_command(talk, "HGETALL");
-    qn_talk_text(talk, QN_WORKERS_KEY);
-    qn_talk_command(talk, "ZRANGE");
-    qn_talk_text(talk, "asynq:servers");
-    qn_talk_int(talk, 0);
-    qn_talk_int(talk, SERVERS_MAX - 1);
-    qn_talk_text(talk, "REV");
-    qn_talk_text(talk, "WITHSCORES");
-    qn_talk_command(talk, "SMEMBERS");
-    qn_talk_text(talk, "asynq:queues");
-    quern_status status = qn_talk_run(talk, err);
+    qn_pipeline_command(pipeline, "TIME");
+    qn_pipeline_command(pipeline, "HGETALL");
+    qn_pipeline_text(pipeline, QN_WORKERS_KEY);
+    qn_pipeline_command(pipeline, "ZRANGE");
+    qn_pipeline_text(pipeline, "asynq:servers");
+    qn_pipeline_int(pipeline, 0);
+    qn_pipeline_int(pipeline, SERVERS_MAX - 1);
+    qn_pipeline_text(pipeline, "REV");
+    qn_pipeline_text(pipeline, "WITHSCORES");
+    qn_pipeline_command(pipeline, "SMEMBERS");
+    qn_pipeline_text(pipeline, "asynq:queues");
+    quern_status status = qn_pipeline_run(pipeline, err);
     for (size_t i = 1; status == QUERN_OK && i < 4; i++) {
-        status = qn_talk_reply(talk, i, &replies[i], err);
+        status = qn_pipeline_reply(pipeline, i, &replies[i], err);
     }
     if (status == QUERN_OK) {
-        listing->now_ms = qn_look_time_ms(talk, 0);
+        listing->now_ms = qn_look_time_ms(pipeline, 0);
         listing->records = replies[1];
         listing->servers = replies[2];
         listing->queues = replies[3];
@@ -87,7 +87,7 @@ static quern_status make_room(struct listing *listing, quern_error *err)
         return QUERN_OK;
     }
     size_t capacity = listing->run_capacity == 0 ? 64 : 2 * listing->run_capacity;
-    struct run *runs = qn_arena_alloc(listing->talk.arena, capacity * sizeof *runs);
+    struct run *runs = qn_arena_alloc(listing->pipeline.arena, capacity * sizeof *runs);
     if (runs == NULL) {
         return qn_error_nomem(err);
     }
@@ -111,7 +111,7 @@ static quern_status keep_run(struct listing *listing, const char *queue,
     const struct qn_reply *bytes = qn_reply_at(reply, first + 4);
     qn_field_opts_read(given, strlen(given), &opts);
     quern_status status =
-        qn_redis_task_decode(listing->talk.arena, bytes->data, bytes->size, queue, id,
+        qn_redis_task_decode(listing->pipeline.arena, bytes->data, bytes->size, queue, id,
                              given[0] != '\0' ? &opts : NULL, &message, &task, NULL);
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? qn_error_nomem(err) : QUERN_OK;
@@ -133,21 +133,21 @@ static quern_status keep_run(struct listing *listing, const char *queue,
 static quern_status read_page(struct listing *listing, const char *queue, size_t first,
                               size_t *ret_count, quern_error *err)
 {
-    struct qn_talk *talk = &listing->talk;
+    struct qn_pipeline *pipeline = &listing->pipeline;
     const struct qn_reply *reply;
-    size_t command = talk->command_count;
-    qn_talk_script(talk, &qn_lua_runs, 1);
-    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
-    qn_talk_prefix(talk, queue);
-    qn_talk_uint(talk, first);
-    qn_talk_uint(talk, PAGE_SIZE);
-    quern_status status = qn_talk_run(talk, err);
-    if (status == QUERN_OK && qn_look_forbidden(talk, command)) {
+    size_t command = pipeline->command_count;
+    qn_pipeline_script(pipeline, &qn_lua_runs, 1);
+    qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
+    qn_pipeline_prefix(pipeline, queue);
+    qn_pipeline_uint(pipeline, first);
+    qn_pipeline_uint(pipeline, PAGE_SIZE);
+    quern_status status = qn_pipeline_run(pipeline, err);
+    if (status == QUERN_OK && qn_look_forbidden(pipeline, command)) {
         *ret_count = 0; /* who may read but run no script sees workers without their runs */
         return QUERN_OK;
     }
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, command, &reply, err);
+        status = qn_pipeline_reply(pipeline, command, &reply, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -158,7 +158,7 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
     }
     bool fits = reply->count <= 1 + ITEMS_PER_RUN * PAGE_SIZE &&
                 listing->run_bytes <= QN_REPLY_TASKS_MAX; /* all pages live until the end */
-    status = qn_reply_expect(talk, fits, "runs", err);
+    status = qn_reply_expect(pipeline, fits, "runs", err);
     for (size_t i = 1; status == QUERN_OK && i + ITEMS_PER_RUN <= reply->count;
          i += ITEMS_PER_RUN) {
         status = keep_run(listing, queue, reply, i, err);
@@ -190,7 +190,7 @@ static quern_status sort_runs(struct listing *listing, quern_error *err)
         return QUERN_OK;
     }
     listing->infos =
-        qn_arena_alloc(listing->talk.arena, listing->run_count * sizeof listing->infos[0]);
+        qn_arena_alloc(listing->pipeline.arena, listing->run_count * sizeof listing->infos[0]);
     if (listing->infos == NULL) {
         return qn_error_nomem(err);
     }
@@ -258,8 +258,9 @@ static quern_status show_ours(struct listing *listing, quern_error *err)
     const struct qn_reply *records = listing->records;
     for (size_t i = 0; status == QUERN_OK && !listing->stopped && i + 1 < records->count; i += 2) {
         struct qn_worker_record record;
-        status = qn_worker_record_read(listing->talk.arena, qn_reply_text(qn_reply_at(records, i)),
-                                       qn_reply_at(records, i + 1), &record, err);
+        status =
+            qn_worker_record_read(listing->pipeline.arena, qn_reply_text(qn_reply_at(records, i)),
+                                  qn_reply_at(records, i + 1), &record, err);
         if (status == QUERN_E_CORRUPT) {
             status = QUERN_OK;
         } else if (status == QUERN_OK &&
@@ -280,7 +281,7 @@ static int compare_ids(const void *left, const void *right)
 static quern_status sort_ids(struct listing *listing, quern_error *err)
 {
     size_t count = listing->records->count / 2;
-    listing->ids = qn_arena_alloc(listing->talk.arena, (count + 1) * sizeof listing->ids[0]);
+    listing->ids = qn_arena_alloc(listing->pipeline.arena, (count + 1) * sizeof listing->ids[0]);
     if (listing->ids == NULL) {
         return qn_error_nomem(err);
     }
@@ -358,7 +359,7 @@ static quern_status read_go_runs(struct qn_arena *arena, const struct qn_reply *
 static quern_status show_server(struct listing *listing, const struct qn_reply *text,
                                 const struct qn_reply *runs, int64_t expires_s, quern_error *err)
 {
-    struct qn_arena *arena = listing->talk.arena;
+    struct qn_arena *arena = listing->pipeline.arena;
     struct qn_asynq_server server;
     if (text->type != QN_REPLY_TEXT) {
         return QUERN_OK;
@@ -394,19 +395,19 @@ static const char *runs_key(struct qn_arena *arena, const char *server_key)
 
 static quern_status show_servers(struct listing *listing, quern_error *err)
 {
-    struct qn_talk *talk = &listing->talk;
+    struct qn_pipeline *pipeline = &listing->pipeline;
     const struct qn_reply *servers = listing->servers;
-    size_t first = talk->command_count;
+    size_t first = pipeline->command_count;
     for (size_t i = 0; i + 1 < servers->count; i += 2) {
         const char *key = qn_reply_text(qn_reply_at(servers, i));
-        const char *runs = runs_key(talk->arena, key);
-        qn_talk_command(talk, "GET");
-        qn_talk_text(talk, key);
-        qn_talk_command(talk, "HVALS");
-        qn_talk_limit(talk, QN_REPLY_TASKS_MAX); /* Go keeps payloads there */
-        qn_talk_text(talk, runs == NULL ? "" : runs);
+        const char *runs = runs_key(pipeline->arena, key);
+        qn_pipeline_command(pipeline, "GET");
+        qn_pipeline_text(pipeline, key);
+        qn_pipeline_command(pipeline, "HVALS");
+        qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX); /* Go keeps payloads there */
+        qn_pipeline_text(pipeline, runs == NULL ? "" : runs);
     }
-    quern_status status = servers->count > 1 ? qn_talk_run(talk, err) : QUERN_OK;
+    quern_status status = servers->count > 1 ? qn_pipeline_run(pipeline, err) : QUERN_OK;
     if (status == QUERN_OK) {
         status = sort_ids(listing, err);
     }
@@ -415,8 +416,8 @@ static quern_status show_servers(struct listing *listing, quern_error *err)
         const struct qn_reply *runs;
         int64_t expires_s = qn_reply_seconds(qn_reply_at(servers, i + 1));
         if (expires_s * 1000 >= listing->now_ms / 1000 * 1000 &&
-            qn_talk_reply(talk, first + i, &text, NULL) == QUERN_OK &&
-            qn_talk_reply(talk, first + i + 1, &runs, NULL) == QUERN_OK) {
+            qn_pipeline_reply(pipeline, first + i, &text, NULL) == QUERN_OK &&
+            qn_pipeline_reply(pipeline, first + i + 1, &runs, NULL) == QUERN_OK) {
             status = show_server(listing, text, runs, expires_s, err);
         }
     }
@@ -428,7 +429,7 @@ quern_status qn_redis_workers(struct qn_broker *broker,
                               void *user, quern_error *err)
 {
     struct listing listing = {.on_worker = on_worker, .user = user};
-    qn_talk_begin(&listing.talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_READS);
+    qn_pipeline_begin(&listing.pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
     quern_status status = ask_lists(&listing, err);
     if (status == QUERN_OK) {
         status = read_runs(&listing, err);
@@ -439,6 +440,6 @@ quern_status qn_redis_workers(struct qn_broker *broker,
     if (status == QUERN_OK && !listing.stopped) {
         status = show_servers(&listing, err);
     }
-    qn_talk_end(&listing.talk);
+    qn_pipeline_end(&listing.pipeline);
     return status;
 }

@@ -40,17 +40,17 @@ const char *qn_act_verb(quern_action action)
     return cancel ? "cancel" : word_of(action);
 }
 
-void qn_act_ask(struct qn_talk *talk, quern_action action, const char *queue, const char *state,
-                const struct qn_act_task *tasks, size_t count)
+void qn_act_ask(struct qn_pipeline *pipeline, quern_action action, const char *queue,
+                const char *state, const struct qn_act_task *tasks, size_t count)
 {
-    qn_talk_script(talk, &qn_lua_act, 1);
-    qn_talk_prefix(talk, queue);
-    qn_talk_text(talk, word_of(action));
-    qn_talk_text(talk, state == NULL ? "" : state);
-    qn_talk_int(talk, QN_ARCHIVE_SIZE_MAX);
+    qn_pipeline_script(pipeline, &qn_lua_act, 1);
+    qn_pipeline_prefix(pipeline, queue);
+    qn_pipeline_text(pipeline, word_of(action));
+    qn_pipeline_text(pipeline, state == NULL ? "" : state);
+    qn_pipeline_int(pipeline, QN_ARCHIVE_SIZE_MAX);
     for (size_t i = 0; i < count; i++) {
-        qn_talk_bytes(talk, tasks[i].id, tasks[i].id_size);
-        qn_talk_text(talk, tasks[i].unique_key);
+        qn_pipeline_bytes(pipeline, tasks[i].id, tasks[i].id_size);
+        qn_pipeline_text(pipeline, tasks[i].unique_key);
     }
 }
 
@@ -117,20 +117,21 @@ static quern_status refuse(quern_action action, const char *queue, const char *i
 }
 
 /* The lock that the message names; "" when it cannot be read. */
-static quern_status read_lock(struct qn_talk *talk, const char *queue, struct qn_act_task *task,
-                              quern_error *err)
+static quern_status read_lock(struct qn_pipeline *pipeline, const char *queue,
+                              struct qn_act_task *task, quern_error *err)
 {
     const struct qn_spot spot = {.id = task->id, .id_size = task->id_size};
     const struct qn_reply *reply = NULL;
     struct qn_asynq_task message;
-    qn_talk_command(talk, "HGET");
-    qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
-    qn_look_task_key(talk, queue, &spot);
-    qn_talk_text(talk, "msg");
-    quern_status status = qn_talk_run(talk, err);
-    if (status == QUERN_OK && qn_talk_reply(talk, 0, &reply, NULL) == QUERN_OK &&
+    qn_pipeline_command(pipeline, "HGET");
+    qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
+    qn_look_task_key(pipeline, queue, &spot);
+    qn_pipeline_text(pipeline, "msg");
+    quern_status status = qn_pipeline_run(pipeline, err);
+    if (status == QUERN_OK && qn_pipeline_reply(pipeline, 0, &reply, NULL) == QUERN_OK &&
         reply->type == QN_REPLY_TEXT &&
-        qn_asynq_task_decode(talk->arena, reply->data, reply->size, &message, NULL) == QUERN_OK) {
+        qn_asynq_task_decode(pipeline->arena, reply->data, reply->size, &message, NULL) ==
+            QUERN_OK) {
         task->unique_key = message.unique_key;
     }
     return status;
@@ -139,26 +140,26 @@ static quern_status read_lock(struct qn_talk *talk, const char *queue, struct qn
 static quern_status act_in(struct qn_redis *self, quern_action action, const char *queue,
                            const char *id, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
     struct qn_act_task task = {.id = id, .id_size = strlen(id), .unique_key = ""};
     quern_status status = QUERN_OK;
-    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_WRITES);
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     if (action == QUERN_ACTION_DELETE) {
-        status = read_lock(&talk, queue, &task, err);
+        status = read_lock(&pipeline, queue, &task, err);
     }
     if (status == QUERN_OK) {
-        qn_act_ask(&talk, action, queue, NULL, &task, 1);
-        status = qn_talk_run(&talk, err);
+        qn_act_ask(&pipeline, action, queue, NULL, &task, 1);
+        status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, talk.command_count - 1, &reply, err);
+        status = qn_pipeline_reply(&pipeline, pipeline.command_count - 1, &reply, err);
     }
     if (status == QUERN_OK) {
         const char *word = qn_reply_text(qn_reply_at(reply, 0));
         status = strcmp(word, "done") == 0 ? QUERN_OK : refuse(action, queue, id, word, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

@@ -14,8 +14,8 @@ struct qn_act_task {
 };
 
 /* Appends the script; state NULL: one task in whatever state. */
-void qn_act_ask(struct qn_talk *talk, quern_action action, const char *queue, const char *state,
-                const struct qn_act_task *tasks, size_t count);
+void qn_act_ask(struct qn_pipeline *pipeline, quern_action action, const char *queue,
+                const char *state, const struct qn_act_task *tasks, size_t count);
 /* "run", "archive", "delete", "cancel" */
 const char *qn_act_verb(quern_action action);
 

@@ -71,20 +71,20 @@ static quern_status take_answer(struct bulk *bulk, const struct qn_reply *reply,
 
 static quern_status act_on(struct bulk *bulk, size_t first, size_t count, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, bulk->self, QN_LANE_REST, QN_TALK_WRITES);
-    qn_act_ask(&talk, bulk->action, bulk->filter->queue,
+    qn_pipeline_begin(&pipeline, bulk->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_act_ask(&pipeline, bulk->action, bulk->filter->queue,
                quern_task_state_name((quern_task_state)bulk->filter->state), bulk->tasks + first,
                count);
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         status = take_answer(bulk, reply, count, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

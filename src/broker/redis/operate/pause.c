@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* pause.c - pauses and resumes a queue: asynq's key `paused`. A queue must be in asynq:queues; that
- * set may lie on another server than the queue, so it is asked first, in a talk of its own. */
+ * set may lie on another server than the queue, so it is asked first, in a pipeline of its own. */
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/operate/pause_lua.h"
@@ -8,20 +8,20 @@
 static quern_status change(struct qn_redis *self, const char *queue, bool pause, bool *ret_changed,
                            quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, self, QN_LANE_REST, QN_TALK_WRITES);
-    qn_talk_script(&talk, &qn_lua_pause, 1);
-    qn_talk_prefix(&talk, queue);
-    qn_talk_int(&talk, pause ? 1 : 0);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_pipeline_script(&pipeline, &qn_lua_pause, 1);
+    qn_pipeline_prefix(&pipeline, queue);
+    qn_pipeline_int(&pipeline, pause ? 1 : 0);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         *ret_changed = qn_reply_int(reply, 0) == 1;
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

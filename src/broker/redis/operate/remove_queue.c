@@ -23,12 +23,12 @@ struct removal {
 };
 
 /* Counters of a day end by themselves, but not before that. */
-static void ask_days(struct qn_talk *talk, int64_t now_ms)
+static void ask_days(struct qn_pipeline *pipeline, int64_t now_ms)
 {
     for (int64_t i = -1; i <= QN_HISTORY_DAYS + 1; i++) {
         char date[QN_DATE_SIZE];
         qn_look_date(now_ms - i * QN_DAY_MS, date);
-        qn_talk_text(talk, qn_arena_strdup(talk->arena, date));
+        qn_pipeline_text(pipeline, qn_arena_strdup(pipeline->arena, date));
     }
 }
 
@@ -57,22 +57,22 @@ static quern_status take_step(struct removal *removal, const struct qn_reply *re
 
 static quern_status remove_step(struct removal *removal, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, removal->self, QN_LANE_REST, QN_TALK_WRITES);
-    qn_talk_script(&talk, &qn_lua_remove_queue, 1);
-    qn_talk_prefix(&talk, removal->queue);
-    qn_talk_int(&talk, removal->force ? 1 : 0);
-    qn_talk_int(&talk, STEP_MAX);
-    ask_days(&talk, removal->now_ms);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, removal->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_pipeline_script(&pipeline, &qn_lua_remove_queue, 1);
+    qn_pipeline_prefix(&pipeline, removal->queue);
+    qn_pipeline_int(&pipeline, removal->force ? 1 : 0);
+    qn_pipeline_int(&pipeline, STEP_MAX);
+    ask_days(&pipeline, removal->now_ms);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         status = take_step(removal, reply, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -81,28 +81,28 @@ static quern_status change_name(const struct removal *removal, const char *comma
                                 quern_error *err)
 {
     static const char *const keys[] = {"pending", "scheduled", "groups"};
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, removal->self, QN_LANE_REST, QN_TALK_WRITES);
-    qn_talk_command(&talk, command);
-    qn_talk_text(&talk, "asynq:queues");
-    qn_talk_text(&talk, removal->queue);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_begin(&pipeline, removal->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_pipeline_command(&pipeline, command);
+    qn_pipeline_text(&pipeline, "asynq:queues");
+    qn_pipeline_text(&pipeline, removal->queue);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK && ret_used != NULL) {
-        qn_talk_command(&talk, "EXISTS");
+        qn_pipeline_command(&pipeline, "EXISTS");
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-            qn_talk_key(&talk, removal->queue, keys[i]);
+            qn_pipeline_key(&pipeline, removal->queue, keys[i]);
         }
-        status = qn_talk_run(&talk, err);
+        status = qn_pipeline_run(&pipeline, err);
         if (status == QUERN_OK) {
-            status = qn_talk_reply(&talk, 1, &reply, err);
+            status = qn_pipeline_reply(&pipeline, 1, &reply, err);
         }
         *ret_used = status == QUERN_OK && qn_reply_int(reply, 0) > 0;
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

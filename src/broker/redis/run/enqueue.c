@@ -37,7 +37,7 @@ struct part {
 };
 
 struct batch {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_task *tasks;
     size_t count;
     size_t *next; /* of each task: the one behind it in its part, or NONE */
@@ -63,7 +63,7 @@ static struct part *part_for(struct batch *batch, const char *queue)
 
 static quern_status make_parts(struct batch *batch, quern_error *err)
 {
-    struct qn_arena *arena = batch->talk.arena;
+    struct qn_arena *arena = batch->pipeline.arena;
     batch->next = qn_arena_alloc(arena, batch->count * sizeof *batch->next);
     batch->parts = qn_arena_alloc(arena, batch->count * sizeof *batch->parts);
     if (batch->next == NULL || batch->parts == NULL) {
@@ -134,59 +134,60 @@ static const char *or_empty(const char *text)
 }
 
 /* What the script must know of a task that is more than a pending one. */
-static void add_row(struct qn_talk *talk, const struct qn_task *task, size_t index)
+static void add_row(struct qn_pipeline *pipeline, const struct qn_task *task, size_t index)
 {
     char opts[QN_FIELD_SIZE];
     size_t opts_size = 0;
     if (is_plain(task, opts, &opts_size)) {
         return;
     }
-    const void *copy = qn_arena_copy(talk->arena, opts, opts_size);
+    const void *copy = qn_arena_copy(pipeline->arena, opts, opts_size);
     if (copy == NULL) {
-        talk->failed = true;
+        pipeline->failed = true;
         return;
     }
-    qn_talk_uint(talk, index);
-    qn_talk_text(talk, quern_task_state_name(task->state));
-    qn_talk_int(talk, task->process_at_ms);
-    qn_talk_text(talk, or_empty(task->unique_key));
-    qn_talk_int(talk, task->unique_ms);
-    qn_talk_text(talk, task->state == QUERN_TASK_AGGREGATING ? task->group : "");
-    qn_talk_bytes(talk, copy, opts_size);
+    qn_pipeline_uint(pipeline, index);
+    qn_pipeline_text(pipeline, quern_task_state_name(task->state));
+    qn_pipeline_int(pipeline, task->process_at_ms);
+    qn_pipeline_text(pipeline, or_empty(task->unique_key));
+    qn_pipeline_int(pipeline, task->unique_ms);
+    qn_pipeline_text(pipeline, task->state == QUERN_TASK_AGGREGATING ? task->group : "");
+    qn_pipeline_bytes(pipeline, copy, opts_size);
 }
 
 static quern_status add_part(struct batch *batch, const struct part *part, struct qn_stamp stamp,
                              quern_error *err)
 {
-    struct qn_talk *talk = &batch->talk;
+    struct qn_pipeline *pipeline = &batch->pipeline;
     if (part == batch->parts && batch->count > QN_BATCH_MAX) {
-        qn_talk_script_text(talk, &qn_lua_enqueue, 1);
+        qn_pipeline_script_text(pipeline, &qn_lua_enqueue, 1);
     } else {
-        qn_talk_script(talk, &qn_lua_enqueue, 1);
+        qn_pipeline_script(pipeline, &qn_lua_enqueue, 1);
     }
-    qn_talk_prefix(talk, part->queue);
-    qn_talk_session(talk, stamp.session + part->place);
-    qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : stamp.sequence);
+    qn_pipeline_prefix(pipeline, part->queue);
+    qn_pipeline_session(pipeline, stamp.session + part->place);
+    qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : stamp.sequence);
     bool plain = all_plain(batch, part) && !may_have_twins(batch, part);
     if (plain) {
-        qn_talk_text(talk, "");
+        qn_pipeline_text(pipeline, "");
     } else {
-        qn_talk_uint(talk, part->size);
+        qn_pipeline_uint(pipeline, part->size);
     }
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
-        qn_talk_text(talk, batch->tasks[i].id);
+        qn_pipeline_text(pipeline, batch->tasks[i].id);
     }
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         struct qn_asynq_bytes message = {0};
-        quern_status status = qn_redis_task_encode(talk->arena, &batch->tasks[i], &message, err);
+        quern_status status =
+            qn_redis_task_encode(pipeline->arena, &batch->tasks[i], &message, err);
         if (status != QUERN_OK) {
             return status;
         }
-        qn_talk_bytes(talk, message.data, message.size);
+        qn_pipeline_bytes(pipeline, message.data, message.size);
     }
     size_t index = 0;
     for (size_t i = part->first; !plain && i != NONE; i = batch->next[i]) {
-        add_row(talk, &batch->tasks[i], ++index);
+        add_row(pipeline, &batch->tasks[i], ++index);
     }
     return QUERN_OK;
 }
@@ -196,21 +197,21 @@ static quern_status send_parts(struct batch *batch, struct qn_stamp stamp, quern
 {
     quern_status status = QUERN_OK;
     size_t unsent = 0;
-    qn_talk_command(&batch->talk, "SADD");
-    qn_talk_text(&batch->talk, "asynq:queues");
+    qn_pipeline_command(&batch->pipeline, "SADD");
+    qn_pipeline_text(&batch->pipeline, "asynq:queues");
     for (size_t i = 0; i < batch->part_count; i++) {
         if (batch->parts[i].place == 0) {
-            qn_talk_text(&batch->talk, batch->parts[i].queue);
+            qn_pipeline_text(&batch->pipeline, batch->parts[i].queue);
         }
     }
     for (size_t i = 0; status == QUERN_OK && i < batch->part_count; i++) {
         status = add_part(batch, &batch->parts[i], stamp, err);
         if (status != QUERN_OK) {
-            return qn_talk_fail(&batch->talk, status, err);
+            return qn_pipeline_fail(&batch->pipeline, status, err);
         }
         unsent += batch->parts[i].size;
         if (unsent >= QN_BATCH_MAX && i + 1 < batch->part_count) {
-            status = qn_talk_send(&batch->talk, err);
+            status = qn_pipeline_send(&batch->pipeline, err);
             unsent = 0;
         }
     }
@@ -236,12 +237,12 @@ static quern_status take_results(const struct batch *batch, const struct part *p
                                  quern_status *results, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    quern_status status = qn_talk_reply(&batch->talk, command, &reply, err);
+    quern_status status = qn_pipeline_reply(&batch->pipeline, command, &reply, err);
     bool all = false;
     if (status == QUERN_OK) {
         all = reply->type == QN_REPLY_TEXT && strcmp(reply->data, "o") == 0;
         bool each = reply->type == QN_REPLY_TEXT && reply->size == part->size;
-        status = qn_reply_expect(&batch->talk, all || each, "enqueue", err);
+        status = qn_reply_expect(&batch->pipeline, all || each, "enqueue", err);
     }
     size_t at = 0;
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
@@ -282,7 +283,7 @@ static quern_status take_all_results(const struct batch *batch, quern_status *re
         return unsettled("stored in part", err);
     }
     const struct qn_reply *listed = NULL;
-    if (qn_talk_reply(&batch->talk, 0, &listed, err) != QUERN_OK) {
+    if (qn_pipeline_reply(&batch->pipeline, 0, &listed, err) != QUERN_OK) {
         return unsettled("stored, but not listed", err);
     }
     return QUERN_OK;
@@ -297,18 +298,18 @@ quern_status qn_redis_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
         return QUERN_OK;
     }
     struct batch batch = {.tasks = tasks, .count = count};
-    qn_talk_begin(&batch.talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_WRITES);
+    qn_pipeline_begin(&batch.pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     quern_status status = make_parts(&batch, err);
     if (status == QUERN_OK) {
         status = send_parts(&batch, stamp, err);
     }
     if (status == QUERN_OK) {
-        status = qn_talk_run(&batch.talk, err);
+        status = qn_pipeline_run(&batch.pipeline, err);
     }
     if (status == QUERN_OK) {
         status = take_all_results(&batch, results, err);
     }
-    qn_talk_end(&batch.talk);
+    qn_pipeline_end(&batch.pipeline);
     if (status == QUERN_E_FULL) {
         qn_redis_explain_full(qn_redis_of(broker), err);
     }

@@ -21,10 +21,10 @@
 #include "broker/redis/redis.h"
 
 /* Did any script since the first one do its work? */
-static bool any_took_effect(const struct qn_talk *talk)
+static bool any_took_effect(const struct qn_pipeline *pipeline)
 {
-    for (size_t i = 0; i < talk->command_count; i++) {
-        const struct qn_reply *reply = talk->commands[i].reply;
+    for (size_t i = 0; i < pipeline->command_count; i++) {
+        const struct qn_reply *reply = pipeline->commands[i].reply;
         if (reply != NULL && reply->type != QN_REPLY_ERROR) {
             return true;
         }
@@ -69,7 +69,7 @@ static size_t find_starts(const struct qn_taking *taking, const struct qn_leased
 }
 
 /* Its answers do not matter: whatever is refused keeps its lease until that lapses. */
-static quern_status add_cleanup(struct qn_talk *talk, const struct qn_taking *taking,
+static quern_status add_cleanup(struct qn_pipeline *pipeline, const struct qn_taking *taking,
                                 quern_error *err)
 {
     const struct qn_leased *starts[QN_BATCH_MAX];
@@ -82,12 +82,13 @@ static quern_status add_cleanup(struct qn_talk *talk, const struct qn_taking *ta
         size_t left = taking->refused_count - done;
         part.outcomes = taking->refused + done;
         part.outcome_count = left < QN_BATCH_MAX ? left : QN_BATCH_MAX;
-        status = qn_outcomes_add(talk, &part, &outcomes, err);
+        status = qn_outcomes_add(pipeline, &part, &outcomes, err);
         done += part.outcome_count;
         part.start_count = 0;
     }
     if (status == QUERN_OK) {
-        status = qn_unreadable_add(talk, &part, taking->unreadable, taking->unreadable_count, err);
+        status =
+            qn_unreadable_add(pipeline, &part, taking->unreadable, taking->unreadable_count, err);
     }
     return status;
 }
@@ -103,17 +104,18 @@ static void tell_unreadable(const struct qn_taking *taking)
     }
 }
 
-static quern_status put_away(struct qn_talk *talk, struct qn_taking *taking, quern_error *err)
+static quern_status put_away(struct qn_pipeline *pipeline, struct qn_taking *taking,
+                             quern_error *err)
 {
     quern_status status = QUERN_OK;
     while (status == QUERN_OK && taking->refused_count + taking->unreadable_count > 0) {
         bool leases = wants_more(taking);
-        status = add_cleanup(talk, taking, err);
+        status = add_cleanup(pipeline, taking, err);
         if (status == QUERN_OK && leases) {
-            qn_taking_ask(talk, taking);
+            qn_taking_ask(pipeline, taking);
         }
         if (status == QUERN_OK) {
-            status = qn_talk_run(talk, err);
+            status = qn_pipeline_run(pipeline, err);
         }
         qn_taking_drop_refused(taking);
         if (status == QUERN_OK) {
@@ -121,7 +123,7 @@ static quern_status put_away(struct qn_talk *talk, struct qn_taking *taking, que
         }
         taking->unreadable_count = 0;
         if (status == QUERN_OK && leases) {
-            status = qn_taking_read(talk, taking, err);
+            status = qn_taking_read(pipeline, taking, err);
         }
     }
     return status;
@@ -146,31 +148,32 @@ static void order_runs(const struct qn_taking *taking)
 
 /* --- The exchange --------------------------------------------------------------------- */
 
-static quern_status talk_it_over(struct qn_talk *talk, struct qn_taking *taking, quern_error *err)
+static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_taking *taking,
+                                 quern_error *err)
 {
     struct qn_exchange *exchange = taking->exchange;
     struct qn_exchange_reply *reply = taking->reply;
     struct qn_outcomes outcomes = {0};
-    quern_status status = qn_outcomes_add(talk, exchange, &outcomes, err);
+    quern_status status = qn_outcomes_add(pipeline, exchange, &outcomes, err);
     if (status != QUERN_OK) {
         return status;
     }
     if (exchange->queue_count > 0) {
-        qn_taking_ask(talk, taking);
+        qn_taking_ask(pipeline, taking);
     }
-    status = qn_talk_run(talk, err);
+    status = qn_pipeline_run(pipeline, err);
     if (status != QUERN_OK) {
         return status;
     }
-    bool changed = any_took_effect(talk);
+    bool changed = any_took_effect(pipeline);
     if (outcomes.command_count > 0) {
-        status = qn_outcomes_take(talk, exchange, &outcomes, reply->applied, err);
+        status = qn_outcomes_take(pipeline, exchange, &outcomes, reply->applied, err);
     }
     if (status == QUERN_OK && exchange->queue_count > 0) {
-        status = qn_taking_read(talk, taking, err);
+        status = qn_taking_read(pipeline, taking, err);
     }
     if (status == QUERN_OK && taking->refused_count + taking->unreadable_count > 0) {
-        status = put_away(talk, taking, err);
+        status = put_away(pipeline, taking, err);
         order_runs(taking);
     }
     reply->more = reply->run_count < exchange->room &&
@@ -185,23 +188,23 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
     QN_ASSERT(exchange->room <= QN_BATCH_MAX);
     QN_ASSERT(exchange->queue_count <= QN_QUEUES_MAX);
-    QN_ASSERT(exchange->lane < QN_EXCHANGES_MAX);
-    enum qn_lane lane = exchange->lane == 0 ? QN_LANE_PUMP : QN_LANE_SECOND;
+    QN_ASSERT(exchange->channel < QN_EXCHANGES_MAX);
+    enum qn_channel_kind channel = exchange->channel == 0 ? QN_CHANNEL_PUMP : QN_CHANNEL_SECOND;
     struct qn_taking taking = {
         .exchange = exchange,
         .reply = reply,
         .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
         .enough_at_mono_ns = qn_clock_mono_ns() + self->target.command_timeout_ms * 1000000,
         .solo_queue = exchange->solo_queue < exchange->queue_count ? exchange->solo_queue : 0};
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     qn_exchange_clear(exchange, reply);
-    qn_talk_begin(&talk, self, lane, QN_TALK_WRITES);
+    qn_pipeline_begin(&pipeline, self, channel, QN_PIPELINE_WRITES);
     (void)snprintf(taking.digits, sizeof taking.digits, "%03u",
-                   (unsigned)qn_random_below(&self->lanes[lane].random, 1000));
-    quern_status status = talk_it_over(&talk, &taking, err);
+                   (unsigned)qn_random_below(&self->channels[channel].random, 1000));
+    quern_status status = run_exchange(&pipeline, &taking, err);
     qn_taking_drop_refused(&taking);
-    qn_lot_finish(&taking.lot);
-    qn_talk_end(&talk);
+    qn_slab_finish(&taking.lot);
+    qn_pipeline_end(&pipeline);
     exchange->again = status != QUERN_OK;
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);

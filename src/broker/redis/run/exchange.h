@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* exchange.h - the two halves of an exchange, outcomes and leases, which go out in one talk: first
- * an outcome script per queue that needs one, then the lease script, which also tells of the queues
- * (paused, braked), so it sees what the outcomes have changed. */
+/* exchange.h - the two halves of an exchange, outcomes and leases, which go out in one pipeline:
+ * first an outcome script per queue that needs one, then the lease script, which also tells of the
+ * queues (paused, braked), so it sees what the outcomes have changed. */
 #ifndef QN_BROKER_REDIS_RUN_EXCHANGE_H
 #define QN_BROKER_REDIS_RUN_EXCHANGE_H
 
@@ -10,24 +10,24 @@
 
 /* --- The first half: outcome.c ------------------------------------------------------- */
 
-/* Where the outcomes of an exchange are in its talk. */
+/* Where the outcomes of an exchange are in its pipeline. */
 struct qn_outcomes {
-    size_t first_command; /* index in the talk */
+    size_t first_command; /* index in the pipeline */
     size_t command_count; /* scripts appended; 0: there was nothing to tell */
-    const void *plan;     /* which outcome is where; in the talk's arena, outcome.c knows */
+    const void *plan;     /* which outcome is where; in the pipeline's arena, outcome.c knows */
 };
 /* Appends one script `outcome` per queue that has outcomes or starts in the exchange; only
  * exchange->stamp, outcomes, starts, host and is_leaving are looked at. Sequence 0: not remembered.
  */
-QUERN_NODISCARD quern_status qn_outcomes_add(struct qn_talk *talk,
+QUERN_NODISCARD quern_status qn_outcomes_add(struct qn_pipeline *pipeline,
                                              const struct qn_exchange *exchange,
                                              struct qn_outcomes *ret_outcomes, quern_error *err);
-/* After qn_talk_run: applied[i] for each outcome of the exchange. In a queue where a key has the
- * wrong type nothing was changed: all are stale there, as that will not get better by asking again,
- * and the other queues must not wait for it. Fails when a script failed otherwise; what
- * the others answered is taken all the same, and the caller says QUERN_E_UNKNOWN if any script of
- * the talk took effect. */
-QUERN_NODISCARD quern_status qn_outcomes_take(const struct qn_talk *talk,
+/* After qn_pipeline_run: applied[i] for each outcome of the exchange. In a queue where a key has
+ * the wrong type nothing was changed: all are stale there, as that will not get better by asking
+ * again, and the other queues must not wait for it. Fails when a script failed otherwise; what the
+ * others answered is taken all the same, and the caller says QUERN_E_UNKNOWN if any script of the
+ * pipeline took effect. */
+QUERN_NODISCARD quern_status qn_outcomes_take(const struct qn_pipeline *pipeline,
                                               const struct qn_exchange *exchange,
                                               const struct qn_outcomes *outcomes,
                                               enum qn_applied *applied, quern_error *err);
@@ -44,7 +44,7 @@ struct qn_unreadable {
 /* Appends one script per task that archives it, where Go can read it, if the token is still valid;
  * the replies do not matter: what stays keeps its lease until that lapses. Of the exchange its
  * stamp is looked at, which is 0, and the host of the worker. */
-QUERN_NODISCARD quern_status qn_unreadable_add(struct qn_talk *talk,
+QUERN_NODISCARD quern_status qn_unreadable_add(struct qn_pipeline *pipeline,
                                                const struct qn_exchange *exchange,
                                                const struct qn_unreadable *tasks, size_t count,
                                                quern_error *err);
@@ -53,7 +53,7 @@ QUERN_NODISCARD quern_status qn_unreadable_add(struct qn_talk *talk,
 
 /* What is taken for one exchange, in one part or several: tasks past their deadline, and messages
  * that cannot be read, come out of the lease script like others and are put away afterwards, with
- * the next part in the same talk. */
+ * the next part in the same pipeline. */
 struct qn_taking {
     struct qn_exchange *exchange;
     struct qn_exchange_reply *reply;
@@ -61,22 +61,23 @@ struct qn_taking {
     int64_t enough_at_mono_ns; /* no further part is asked for then */
     char digits[4];            /* of the tokens: three, at random */
     size_t part_count;         /* that have come so far */
-    size_t command;            /* index of the latest script in the talk */
+    size_t command;            /* index of the latest script in the pipeline */
     uint32_t solo_queue;       /* of the exchange, as it was asked */
     size_t aside_count;        /* late or unreadable, in all parts */
     bool ended_early;          /* the latest part: its size, or many ids without a task */
-    struct qn_lot lot;         /* of the runs */
-    /* What this part brought besides; in the talk's arena, but the runs are blocks of their own. */
+    struct qn_slab lot;        /* of the runs */
+    /* What this part brought besides; in the pipeline's arena, but the runs are blocks of their
+     * own. */
     struct qn_outcome *refused;
     size_t refused_count;
     struct qn_unreadable *unreadable;
     size_t unreadable_count;
 };
 /* Appends the script `lease`, for what is still missing. */
-void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking);
-/* After qn_talk_run: adds the runs to the reply, and what is no run to the two lists. Fails without
- * having added any. */
-QUERN_NODISCARD quern_status qn_taking_read(struct qn_talk *talk, struct qn_taking *taking,
+void qn_taking_ask(struct qn_pipeline *pipeline, struct qn_taking *taking);
+/* After qn_pipeline_run: adds the runs to the reply, and what is no run to the two lists. Fails
+ * without having added any. */
+QUERN_NODISCARD quern_status qn_taking_read(struct qn_pipeline *pipeline, struct qn_taking *taking,
                                             quern_error *err);
 /* Frees the runs of the refused. */
 void qn_taking_drop_refused(struct qn_taking *taking);

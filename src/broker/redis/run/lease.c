@@ -6,7 +6,7 @@
  * puts it away. Deadlines that are in our own fields the script knows, and gives such tasks beyond
  * the room.
  *
- * A run is one block: what the reply holds is decoded into the arena of the talk and copied. */
+ * A run is one block: what the reply holds is decoded into the arena of the pipeline and copied. */
 #include "broker/redis/run/exchange.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static uint32_t missing(uint32_t wanted, size_t had)
 }
 
 /* "solo slots held held held"; held: with the runs that came in earlier parts. */
-static void put_company(struct qn_talk *talk, const struct qn_taking *taking)
+static void put_company(struct qn_pipeline *pipeline, const struct qn_taking *taking)
 {
     static const char letters[] = {[QN_SOLO_NONE] = '0',
                                    [QN_SOLO_ASK] = 'a',
@@ -42,38 +42,38 @@ static void put_company(struct qn_talk *talk, const struct qn_taking *taking)
     for (size_t i = 0; i < taking->reply->run_count; i++) {
         qn_isolation_add(&held, taking->reply->runs[i]->crash_count);
     }
-    qn_talk_text(talk,
-                 qn_arena_printf(talk->arena, "%c%u %u %u %u %u", letter, taking->solo_queue + 1,
-                                 held.slots, held.held[0], held.held[1], held.held[2]));
+    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "%c%u %u %u %u %u", letter,
+                                               taking->solo_queue + 1, held.slots, held.held[0],
+                                               held.held[1], held.held[2]));
 }
 
-void qn_taking_ask(struct qn_talk *talk, struct qn_taking *taking)
+void qn_taking_ask(struct qn_pipeline *pipeline, struct qn_taking *taking)
 {
     const struct qn_exchange *exchange = taking->exchange;
     size_t had = taking->reply->run_count;
-    taking->command = talk->command_count;
-    qn_talk_script(talk, &qn_lua_lease, exchange->queue_count);
-    qn_talk_limit(talk, QN_REPLY_TASKS_MAX);
+    taking->command = pipeline->command_count;
+    qn_pipeline_script(pipeline, &qn_lua_lease, exchange->queue_count);
+    qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
     for (size_t i = 0; i < exchange->queue_count; i++) {
-        qn_talk_prefix(talk, exchange->queues[i].name);
+        qn_pipeline_prefix(pipeline, exchange->queues[i].name);
     }
-    qn_talk_session(talk, exchange->stamp.session);
-    qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
+    qn_pipeline_session(pipeline, exchange->stamp.session);
+    qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
     bool again = exchange->again && taking->part_count == 0;
-    qn_talk_int(talk, again ? -1 : (int64_t)taking->part_count);
-    qn_talk_uint(talk, missing(exchange->room, had));
-    qn_talk_int(talk, exchange->lease_ms);
-    qn_talk_uint(talk, missing(exchange->start_count_now, had));
-    qn_talk_text(talk, taking->digits);
-    qn_talk_text(talk, exchange->worker_id);
-    qn_talk_text(
-        talk, qn_arena_printf(talk->arena, "h:%s", exchange->host != NULL ? exchange->host : ""));
-    put_company(talk, taking);
+    qn_pipeline_int(pipeline, again ? -1 : (int64_t)taking->part_count);
+    qn_pipeline_uint(pipeline, missing(exchange->room, had));
+    qn_pipeline_int(pipeline, exchange->lease_ms);
+    qn_pipeline_uint(pipeline, missing(exchange->start_count_now, had));
+    qn_pipeline_text(pipeline, taking->digits);
+    qn_pipeline_text(pipeline, exchange->worker_id);
+    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "h:%s",
+                                               exchange->host != NULL ? exchange->host : ""));
+    put_company(pipeline, taking);
     bool in_order = exchange->strict || exchange->queue_count == 1;
     for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
         const struct qn_queue_turn *queue = &exchange->queues[i];
-        qn_talk_uint(talk, missing(queue->quota, queue->leased));
-        qn_talk_uint(talk, QN_BUG(WEIGHT_IGNORED) ? 1 : queue->weight);
+        qn_pipeline_uint(pipeline, missing(queue->quota, queue->leased));
+        qn_pipeline_uint(pipeline, QN_BUG(WEIGHT_IGNORED) ? 1 : queue->weight);
     }
 }
 
@@ -130,7 +130,7 @@ static quern_cause cause_of(const struct qn_field_past *past, int64_t retry_coun
 }
 
 /* Decodes it to one block. QUERN_E_CORRUPT: it cannot be used. */
-static quern_status read_run(struct qn_talk *talk, struct qn_taking *taking,
+static quern_status read_run(struct qn_pipeline *pipeline, struct qn_taking *taking,
                              const struct found *found, struct qn_leased **ret_run,
                              quern_error *why)
 {
@@ -151,7 +151,7 @@ static quern_status read_run(struct qn_talk *talk, struct qn_taking *taking,
         .raw_size = found->message->size,
     };
     quern_status status =
-        qn_redis_task_decode(talk->arena, found->message->data, found->message->size,
+        qn_redis_task_decode(pipeline->arena, found->message->data, found->message->size,
                              taking->exchange->queues[found->queue_index].name, found->id,
                              has_opts ? &opts : NULL, &message, &leased.task, why);
     if (status != QUERN_OK) {
@@ -191,7 +191,7 @@ static void sort_in(struct qn_taking *taking, struct qn_leased *take_run, int64_
     }
 }
 
-static quern_status set_aside(struct qn_talk *talk, struct qn_taking *taking,
+static quern_status set_aside(struct qn_pipeline *pipeline, struct qn_taking *taking,
                               const struct found *found, const quern_error *why)
 {
     struct qn_unreadable *task = &taking->unreadable[taking->unreadable_count++];
@@ -201,13 +201,13 @@ static quern_status set_aside(struct qn_talk *talk, struct qn_taking *taking,
         .id_size = found->id_size,
         .token = found->token,
         .message = found->message,
-        .why = qn_arena_printf(talk->arena, "cannot be used: %s", why->text),
+        .why = qn_arena_printf(pipeline->arena, "cannot be used: %s", why->text),
     };
     taking->aside_count++;
     return task->why == NULL ? QUERN_E_NOMEM : QUERN_OK;
 }
 
-static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
+static quern_status take_found(struct qn_pipeline *pipeline, struct qn_taking *taking,
                                const struct found *found, quern_error *err)
 {
     if (found->message->type != QN_REPLY_TEXT) {
@@ -217,11 +217,11 @@ static quern_status take_found(struct qn_talk *talk, struct qn_taking *taking,
     quern_error why;
     bool has_nul = memchr(found->id, '\0', found->id_size) != NULL;
     quern_status status = has_nul ? qn_error_set(&why, QUERN_E_CORRUPT, "its id holds a NUL byte")
-                                  : read_run(talk, taking, found, &run, &why);
+                                  : read_run(pipeline, taking, found, &run, &why);
     if (status == QUERN_OK) {
         sort_in(taking, run, found->now_ms);
     } else if (status == QUERN_E_CORRUPT) {
-        status = set_aside(talk, taking, found, &why);
+        status = set_aside(pipeline, taking, found, &why);
     }
     return status == QUERN_OK ? QUERN_OK : qn_error_nomem(err);
 }
@@ -335,8 +335,8 @@ static int64_t next_since_ns(const struct qn_reply *row, size_t *at)
     return value > INT64_MAX ? 0 : (int64_t)value;
 }
 
-static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking, struct items *items,
-                              int64_t now_ms, quern_error *err)
+static quern_status take_part(struct qn_pipeline *pipeline, struct qn_taking *taking,
+                              struct items *items, int64_t now_ms, quern_error *err)
 {
     struct packed packed = packed_of(next_item(items));
     const struct qn_reply *sinces = next_item(items);
@@ -344,7 +344,7 @@ static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking, st
     size_t since_at = 0;
     size_t size = 0;
     (void)next_list(&packed);
-    char *token = next_text(&packed, talk->arena, &size);
+    char *token = next_text(&packed, pipeline->arena, &size);
     uint64_t starts_left = next_number(&packed);
     if (token == NULL) {
         return qn_error_nomem(err);
@@ -352,21 +352,22 @@ static quern_status take_part(struct qn_talk *talk, struct qn_taking *taking, st
     struct qn_cursor digits = {token, token + size};
     bool is_token = qn_number_take(&digits, &found.token) && digits.at == digits.end &&
                     found.token <= (uint64_t)INT64_MAX;
-    quern_status status = qn_reply_expect(talk, is_token, "lease", err);
+    quern_status status = qn_reply_expect(pipeline, is_token, "lease", err);
     while (status == QUERN_OK && packed.left > 0 && !packed.is_bad) {
         found.queue_index = (size_t)next_number(&packed) - 1;
         uint64_t left = next_number(&packed);
-        status =
-            qn_reply_expect(talk, found.queue_index < taking->exchange->queue_count, "lease", err);
+        status = qn_reply_expect(pipeline, found.queue_index < taking->exchange->queue_count,
+                                 "lease", err);
         for (; status == QUERN_OK && left > 0 && !packed.is_bad; left--) {
-            found.id = next_text(&packed, talk->arena, &found.id_size);
+            found.id = next_text(&packed, pipeline->arena, &found.id_size);
             found.since_ns = next_since_ns(sinces, &since_at);
             read_held(items, &found, &starts_left);
-            status = found.id == NULL ? qn_error_nomem(err) : take_found(talk, taking, &found, err);
+            status =
+                found.id == NULL ? qn_error_nomem(err) : take_found(pipeline, taking, &found, err);
             found.token += 1000;
         }
     }
-    return status == QUERN_OK ? qn_reply_expect(talk, !packed.is_bad, "lease", err) : status;
+    return status == QUERN_OK ? qn_reply_expect(pipeline, !packed.is_bad, "lease", err) : status;
 }
 
 /* "now_ms early solo", then of some queues " number paused deaths braked wait_ms". False: it is
@@ -422,13 +423,14 @@ static void undo(struct qn_taking *taking, size_t first_run)
     qn_taking_drop_refused(taking);
 }
 
-quern_status qn_taking_read(struct qn_talk *talk, struct qn_taking *taking, quern_error *err)
+quern_status qn_taking_read(struct qn_pipeline *pipeline, struct qn_taking *taking,
+                            quern_error *err)
 {
     size_t first_run = taking->reply->run_count;
     const struct qn_reply *reply = NULL;
     taking->refused_count = 0;
     taking->unreadable_count = 0;
-    quern_status status = qn_talk_reply(talk, taking->command, &reply, err);
+    quern_status status = qn_pipeline_reply(pipeline, taking->command, &reply, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -436,18 +438,18 @@ quern_status qn_taking_read(struct qn_talk *talk, struct qn_taking *taking, quer
     bool has_runs = reply->type == QN_REPLY_ARRAY;
     const struct qn_reply *head = has_runs ? qn_reply_at(reply, 0) : reply;
     int64_t now_ms = 0;
-    status = qn_reply_expect(talk, read_head(taking, head, &now_ms), "lease", err);
+    status = qn_reply_expect(pipeline, read_head(taking, head, &now_ms), "lease", err);
     if (status != QUERN_OK) {
         return status;
     }
     size_t run_max = has_runs ? reply->count : 0; /* each has a message in it */
-    taking->refused = qn_arena_alloc(talk->arena, run_max * sizeof *taking->refused);
-    taking->unreadable = qn_arena_alloc(talk->arena, run_max * sizeof *taking->unreadable);
+    taking->refused = qn_arena_alloc(pipeline->arena, run_max * sizeof *taking->refused);
+    taking->unreadable = qn_arena_alloc(pipeline->arena, run_max * sizeof *taking->unreadable);
     if (taking->refused == NULL || taking->unreadable == NULL) {
         return qn_error_nomem(err);
     }
     while (status == QUERN_OK && has_runs && items.at < reply->count) {
-        status = take_part(talk, taking, &items, now_ms, err);
+        status = take_part(pipeline, taking, &items, now_ms, err);
         taking->part_count++;
     }
     if (status != QUERN_OK) {

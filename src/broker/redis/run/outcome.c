@@ -34,14 +34,15 @@ static const char *text_or_empty(const char *text)
     return text != NULL ? text : "";
 }
 
-/* The message with one more failure or another error; kept by the talk. */
-static quern_status put_message(struct qn_talk *talk, const struct qn_outcome *outcome,
+/* The message with one more failure or another error; kept by the pipeline. */
+static quern_status put_message(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
                                 quern_error *err)
 {
     const struct qn_leased *run = outcome->run;
     struct qn_asynq_task message;
     struct qn_asynq_bytes bytes;
-    quern_status status = qn_asynq_task_decode(talk->arena, run->raw, run->raw_size, &message, err);
+    quern_status status =
+        qn_asynq_task_decode(pipeline->arena, run->raw, run->raw_size, &message, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -51,23 +52,23 @@ static quern_status put_message(struct qn_talk *talk, const struct qn_outcome *o
     if (outcome->kind != QN_SNOOZE && outcome->kind != QN_ASIDE) {
         message.failed_at_ms = 0; /* the script puts it at the end */
     }
-    status = qn_asynq_task_encode(talk->arena, &message, &bytes, err);
+    status = qn_asynq_task_encode(pipeline->arena, &message, &bytes, err);
     if (status == QUERN_OK) {
-        qn_talk_bytes(talk, bytes.data, bytes.size);
+        qn_pipeline_bytes(pipeline, bytes.data, bytes.size);
     }
     return status;
 }
 
-static void put_run(struct qn_talk *talk, const struct qn_leased *run)
+static void put_run(struct qn_pipeline *pipeline, const struct qn_leased *run)
 {
-    qn_talk_text(talk, run->task.id);
-    qn_talk_uint(talk, run->token);
+    qn_pipeline_text(pipeline, run->task.id);
+    qn_pipeline_uint(pipeline, run->token);
 }
 
-static void put_head(struct qn_talk *talk, const char *kind, const struct qn_leased *run)
+static void put_head(struct qn_pipeline *pipeline, const char *kind, const struct qn_leased *run)
 {
-    qn_talk_text(talk, kind);
-    put_run(talk, run);
+    qn_pipeline_text(pipeline, kind);
+    put_run(pipeline, run);
 }
 
 /* Done, and nothing stays or is to be freed: the script has a short way for these. */
@@ -78,43 +79,43 @@ static bool is_plain(const struct qn_outcome *outcome)
            text_or_empty(task->unique_key)[0] == '\0';
 }
 
-static void put_done(struct qn_talk *talk, const struct qn_outcome *outcome)
+static void put_done(struct qn_pipeline *pipeline, const struct qn_outcome *outcome)
 {
     const struct qn_task *task = &outcome->run->task;
     const char *lock = text_or_empty(task->unique_key);
     if (outcome->kind == QN_DONE && task->retention_ms > 0) {
-        put_head(talk, "c", outcome->run);
-        qn_talk_text(talk, lock);
-        qn_talk_int(talk, task->retention_ms);
-        qn_talk_text(talk, outcome->has_result ? "1" : "0");
-        qn_talk_bytes(talk, outcome->result != NULL ? outcome->result : "",
-                      outcome->has_result ? outcome->result_size : 0);
+        put_head(pipeline, "c", outcome->run);
+        qn_pipeline_text(pipeline, lock);
+        qn_pipeline_int(pipeline, task->retention_ms);
+        qn_pipeline_text(pipeline, outcome->has_result ? "1" : "0");
+        qn_pipeline_bytes(pipeline, outcome->result != NULL ? outcome->result : "",
+                          outcome->has_result ? outcome->result_size : 0);
     } else {
-        put_head(talk, outcome->kind == QN_DONE ? "u" : "e", outcome->run);
-        qn_talk_text(talk, lock);
+        put_head(pipeline, outcome->kind == QN_DONE ? "u" : "e", outcome->run);
+        qn_pipeline_text(pipeline, lock);
     }
 }
 
-static quern_status put_later(struct qn_talk *talk, const struct qn_outcome *outcome,
+static quern_status put_later(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
                               quern_error *err)
 {
     bool failed = outcome->kind == QN_RETRY;
     bool aside = outcome->kind == QN_ASIDE;
-    put_head(talk, "r", outcome->run);
-    qn_talk_int(talk, outcome->delay_ms);
-    qn_talk_int(talk, failed  ? QUERN_CAUSE_RETRY
-                      : aside ? outcome->run->cause
-                              : QUERN_CAUSE_SNOOZE);
-    qn_talk_text(talk, failed ? "1" : aside || !outcome->started ? "2" : "0");
+    put_head(pipeline, "r", outcome->run);
+    qn_pipeline_int(pipeline, outcome->delay_ms);
+    qn_pipeline_int(pipeline, failed  ? QUERN_CAUSE_RETRY
+                              : aside ? outcome->run->cause
+                                      : QUERN_CAUSE_SNOOZE);
+    qn_pipeline_text(pipeline, failed ? "1" : aside || !outcome->started ? "2" : "0");
     if (failed || outcome->error != NULL) {
-        return put_message(talk, outcome, err);
+        return put_message(pipeline, outcome, err);
     }
-    qn_talk_text(talk, "");
+    qn_pipeline_text(pipeline, "");
     return QUERN_OK;
 }
 
 /* What ended it, in words that Go accepts in a message. */
-static quern_status put_words(struct qn_talk *talk, const struct qn_outcome *outcome,
+static quern_status put_words(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
                               quern_error *err)
 {
     const char *words = outcome->error;
@@ -123,14 +124,14 @@ static quern_status put_words(struct qn_talk *talk, const struct qn_outcome *out
     }
     size_t size = strlen(words);
     if (!qn_utf8_valid(words, size)) {
-        char *clean = qn_arena_alloc(talk->arena, 3 * size + 1); /* a bad byte becomes three */
+        char *clean = qn_arena_alloc(pipeline->arena, 3 * size + 1); /* a bad byte becomes three */
         if (clean == NULL) {
             return qn_error_nomem(err);
         }
         size = qn_utf8_sanitize(words, size, clean, 3 * size + 1);
         words = clean;
     }
-    qn_talk_bytes(talk, words, size);
+    qn_pipeline_bytes(pipeline, words, size);
     return QUERN_OK;
 }
 
@@ -139,23 +140,23 @@ static bool is_spent(const struct qn_leased *run)
     return run->retry_count >= run->task.retry_max;
 }
 
-static quern_status put_crash(struct qn_talk *talk, const struct qn_outcome *outcome,
+static quern_status put_crash(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
                               quern_error *err)
 {
     quern_status status = QUERN_OK;
-    put_head(talk, "x", outcome->run);
-    qn_talk_int(talk, outcome->cause);
-    qn_talk_text(talk, outcome->started ? "1" : "0");
+    put_head(pipeline, "x", outcome->run);
+    qn_pipeline_int(pipeline, outcome->cause);
+    qn_pipeline_text(pipeline, outcome->started ? "1" : "0");
     if (outcome->error != NULL) {
-        status = put_message(talk, outcome, err);
+        status = put_message(pipeline, outcome, err);
     } else {
-        qn_talk_text(talk, "");
+        qn_pipeline_text(pipeline, "");
     }
     if (status == QUERN_OK) {
-        status = put_words(talk, outcome, err);
+        status = put_words(pipeline, outcome, err);
     }
-    qn_talk_int(talk, outcome->lived_ms < 0 ? 0 : outcome->lived_ms);
-    qn_talk_text(talk, is_spent(outcome->run) ? "1" : "0");
+    qn_pipeline_int(pipeline, outcome->lived_ms < 0 ? 0 : outcome->lived_ms);
+    qn_pipeline_text(pipeline, is_spent(outcome->run) ? "1" : "0");
     return status;
 }
 
@@ -164,40 +165,40 @@ static bool uses_up_attempts(const struct qn_outcome *outcome)
     return outcome->kind == QN_RETRY && is_spent(outcome->run);
 }
 
-static quern_status put_archive(struct qn_talk *talk, const struct qn_outcome *outcome,
+static quern_status put_archive(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
                                 quern_error *err)
 {
     struct qn_outcome archive = *outcome;
     archive.kind = QN_ARCHIVE; /* no retry follows that would be counted */
-    put_head(talk, outcome->started ? "a" : "o", outcome->run);
-    return put_message(talk, &archive, err);
+    put_head(pipeline, outcome->started ? "a" : "o", outcome->run);
+    return put_message(pipeline, &archive, err);
 }
 
-static quern_status put_outcome(struct qn_talk *talk, const struct qn_outcome *outcome,
+static quern_status put_outcome(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
                                 quern_error *err)
 {
     switch (outcome->kind) {
     case QN_DONE:
     case QN_DROP:
-        put_done(talk, outcome);
+        put_done(pipeline, outcome);
         return QUERN_OK;
     case QN_RETRY:
-        return uses_up_attempts(outcome) ? put_archive(talk, outcome, err)
-                                         : put_later(talk, outcome, err);
+        return uses_up_attempts(outcome) ? put_archive(pipeline, outcome, err)
+                                         : put_later(pipeline, outcome, err);
     case QN_SNOOZE:
     case QN_ASIDE:
-        return put_later(talk, outcome, err);
+        return put_later(pipeline, outcome, err);
     case QN_ARCHIVE:
     case QN_CANCEL:
-        return put_archive(talk, outcome, err);
+        return put_archive(pipeline, outcome, err);
     case QN_GIVE_BACK:
-        put_head(talk, "g", outcome->run);
-        qn_talk_int(talk, outcome->cause);
+        put_head(pipeline, "g", outcome->run);
+        qn_pipeline_int(pipeline, outcome->cause);
         return QUERN_OK;
     case QN_CRASH:
-        return put_crash(talk, outcome, err);
+        return put_crash(pipeline, outcome, err);
     case QN_ENDED:
-        put_head(talk, "n", outcome->run);
+        put_head(pipeline, "n", outcome->run);
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_INVALID, "no such outcome");
@@ -211,8 +212,8 @@ static bool is_of(const struct qn_leased *run, const char *queue)
 }
 
 /* Begins the script of a queue with its plain outcomes. They come first in the answer, too. */
-static void begin_queue(struct qn_talk *talk, const struct qn_exchange *exchange, const char *queue,
-                        size_t command, struct plan *plan)
+static void begin_queue(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
+                        const char *queue, size_t command, struct plan *plan)
 {
     size_t plain_count = 0;
     size_t start_count = 0;
@@ -226,38 +227,39 @@ static void begin_queue(struct qn_talk *talk, const struct qn_exchange *exchange
         start_count += is_of(exchange->starts[i], queue) ? 1 : 0;
     }
     plan->counts[command] = plain_count;
-    qn_talk_script(talk, &qn_lua_outcome, 1);
-    qn_talk_prefix(talk, queue);
-    qn_talk_session(talk, exchange->stamp.session);
-    qn_talk_uint(talk, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
-    qn_talk_uint(talk, plain_count);
-    qn_talk_uint(talk, start_count);
-    qn_talk_text(talk, qn_arena_printf(talk->arena, "%s%s", exchange->is_leaving ? "H:" : "h:",
-                                       text_or_empty(exchange->host)));
+    qn_pipeline_script(pipeline, &qn_lua_outcome, 1);
+    qn_pipeline_prefix(pipeline, queue);
+    qn_pipeline_session(pipeline, exchange->stamp.session);
+    qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
+    qn_pipeline_uint(pipeline, plain_count);
+    qn_pipeline_uint(pipeline, start_count);
+    qn_pipeline_text(pipeline,
+                     qn_arena_printf(pipeline->arena, "%s%s", exchange->is_leaving ? "H:" : "h:",
+                                     text_or_empty(exchange->host)));
     for (size_t i = 0; i < exchange->outcome_count && plain_count > 0; i++) {
         if (is_plain(&exchange->outcomes[i]) && is_of(exchange->outcomes[i].run, queue)) {
-            put_run(talk, exchange->outcomes[i].run);
+            put_run(pipeline, exchange->outcomes[i].run);
         }
     }
     for (size_t i = 0; i < exchange->start_count; i++) {
         if (is_of(exchange->starts[i], queue)) {
-            put_run(talk, exchange->starts[i]);
+            put_run(pipeline, exchange->starts[i]);
         }
     }
 }
 
 /* Everything of one queue. */
-static quern_status add_queue(struct qn_talk *talk, const struct qn_exchange *exchange,
+static quern_status add_queue(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
                               const char *queue, size_t command, struct plan *plan,
                               quern_error *err)
 {
     quern_status status = QUERN_OK;
-    begin_queue(talk, exchange, queue, command, plan);
+    begin_queue(pipeline, exchange, queue, command, plan);
     for (size_t i = 0; status == QUERN_OK && i < exchange->outcome_count; i++) {
         const struct qn_outcome *outcome = &exchange->outcomes[i];
         if (!is_plain(outcome) && is_of(outcome->run, queue)) {
             plan->places[i] = (struct place){.command = command, .index = plan->counts[command]++};
-            status = put_outcome(talk, outcome, err);
+            status = put_outcome(pipeline, outcome, err);
         }
     }
     return status;
@@ -280,29 +282,29 @@ static bool is_first_of_its_queue(const struct qn_exchange *exchange, size_t i)
     return true;
 }
 
-quern_status qn_outcomes_add(struct qn_talk *talk, const struct qn_exchange *exchange,
+quern_status qn_outcomes_add(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
                              struct qn_outcomes *ret_outcomes, quern_error *err)
 {
     size_t total = exchange->outcome_count + exchange->start_count;
-    *ret_outcomes = (struct qn_outcomes){.first_command = talk->command_count};
+    *ret_outcomes = (struct qn_outcomes){.first_command = pipeline->command_count};
     if (total == 0) {
         return QUERN_OK;
     }
     QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
-    struct plan *plan = qn_arena_alloc(talk->arena, sizeof *plan);
+    struct plan *plan = qn_arena_alloc(pipeline->arena, sizeof *plan);
     if (plan == NULL) {
         return qn_error_nomem(err);
     }
-    plan->places = qn_arena_alloc(talk->arena, total * sizeof plan->places[0]);
-    plan->counts = qn_arena_alloc(talk->arena, total * sizeof plan->counts[0]);
+    plan->places = qn_arena_alloc(pipeline->arena, total * sizeof plan->places[0]);
+    plan->counts = qn_arena_alloc(pipeline->arena, total * sizeof plan->counts[0]);
     if (plan->places == NULL || plan->counts == NULL) {
         return qn_error_nomem(err);
     }
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < total; i++) {
         if (is_first_of_its_queue(exchange, i)) {
-            status = add_queue(talk, exchange, queue_of(exchange, i), ret_outcomes->command_count++,
-                               plan, err);
+            status = add_queue(pipeline, exchange, queue_of(exchange, i),
+                               ret_outcomes->command_count++, plan, err);
         }
     }
     ret_outcomes->plan = plan;
@@ -325,7 +327,8 @@ static enum qn_applied applied_of(const struct qn_outcome *outcome, char answer)
     }
 }
 
-quern_status qn_outcomes_take(const struct qn_talk *talk, const struct qn_exchange *exchange,
+quern_status qn_outcomes_take(const struct qn_pipeline *pipeline,
+                              const struct qn_exchange *exchange,
                               const struct qn_outcomes *outcomes, enum qn_applied *applied,
                               quern_error *err)
 {
@@ -334,10 +337,10 @@ quern_status qn_outcomes_take(const struct qn_talk *talk, const struct qn_exchan
     for (size_t c = 0; c < outcomes->command_count; c++) {
         const struct qn_reply *reply = NULL;
         quern_error *to = first == QUERN_OK ? err : NULL; /* the first failure is told */
-        quern_status status = qn_talk_reply(talk, outcomes->first_command + c, &reply, to);
+        quern_status status = qn_pipeline_reply(pipeline, outcomes->first_command + c, &reply, to);
         bool damaged = status == QUERN_E_CORRUPT;
         if (status == QUERN_OK) {
-            status = qn_reply_expect(talk, reply->size == plan->counts[c], "outcomes", to);
+            status = qn_reply_expect(pipeline, reply->size == plan->counts[c], "outcomes", to);
         }
         for (size_t i = 0; (status == QUERN_OK || damaged) && i < exchange->outcome_count; i++) {
             if (plan->places[i].command == c) {
@@ -354,7 +357,7 @@ quern_status qn_outcomes_take(const struct qn_talk *talk, const struct qn_exchan
 
 /* --- What cannot be read ------------------------------------------------------------- */
 
-quern_status qn_unreadable_add(struct qn_talk *talk, const struct qn_exchange *exchange,
+quern_status qn_unreadable_add(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
                                const struct qn_unreadable *tasks, size_t count, quern_error *err)
 {
     quern_status status = QUERN_OK;
@@ -371,16 +374,16 @@ quern_status qn_unreadable_add(struct qn_talk *talk, const struct qn_exchange *e
                                                    .queue = tasks[i].queue,
                                                    .why = tasks[i].why};
         struct qn_asynq_bytes bytes;
-        status = qn_asynq_task_excuse(talk->arena, &unusable, &bytes, err);
+        status = qn_asynq_task_excuse(pipeline->arena, &unusable, &bytes, err);
         if (QN_BUG(UNUSABLE_AS_IT_IS)) {
             bytes = (struct qn_asynq_bytes){.data = unusable.data, .size = unusable.size};
         }
         if (status == QUERN_OK) {
-            begin_queue(talk, &alone, tasks[i].queue, 0, &plan);
-            qn_talk_text(talk, "o");
-            qn_talk_bytes(talk, tasks[i].id, tasks[i].id_size);
-            qn_talk_uint(talk, tasks[i].token);
-            qn_talk_bytes(talk, bytes.data, bytes.size);
+            begin_queue(pipeline, &alone, tasks[i].queue, 0, &plan);
+            qn_pipeline_text(pipeline, "o");
+            qn_pipeline_bytes(pipeline, tasks[i].id, tasks[i].id_size);
+            qn_pipeline_uint(pipeline, tasks[i].token);
+            qn_pipeline_bytes(pipeline, bytes.data, bytes.size);
         }
     }
     return status;

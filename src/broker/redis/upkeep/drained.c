@@ -14,21 +14,21 @@ static const struct {
 quern_status qn_redis_drained(struct qn_broker *broker, const char *const *queues,
                               size_t queue_count, bool *ret_drained, quern_error *err)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_READS);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < queue_count * PART_COUNT; i++) {
-        qn_talk_command(&talk, parts[i % PART_COUNT].command);
-        qn_talk_key(&talk, queues[i / PART_COUNT], parts[i % PART_COUNT].container);
+        qn_pipeline_command(&pipeline, parts[i % PART_COUNT].command);
+        qn_pipeline_key(&pipeline, queues[i / PART_COUNT], parts[i % PART_COUNT].container);
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     bool busy = false;
     for (size_t i = 0; status == QUERN_OK && i < queue_count * PART_COUNT; i++) {
         const struct qn_reply *reply = NULL;
-        status = qn_talk_reply(&talk, i, &reply, err);
+        status = qn_pipeline_reply(&pipeline, i, &reply, err);
         busy = busy || (status == QUERN_OK && qn_reply_int(reply, 0) > 0);
         status = status == QUERN_E_CORRUPT ? QUERN_OK : status;
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     if (status == QUERN_OK) {
         *ret_drained = !busy;
     }

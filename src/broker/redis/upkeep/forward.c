@@ -25,25 +25,25 @@ quern_status qn_redis_forward(struct qn_broker *broker, const char *const *queue
                               int64_t *ret_next_due_at_ms, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    struct qn_talk talk;
-    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_PUMP, QN_TALK_WRITES);
-    qn_talk_script(&talk, &qn_lua_forward, queue_count);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
+    qn_pipeline_script(&pipeline, &qn_lua_forward, queue_count);
     for (size_t i = 0; i < queue_count; i++) {
-        qn_talk_prefix(&talk, queues[i]);
+        qn_pipeline_prefix(&pipeline, queues[i]);
     }
-    qn_talk_uint(&talk, limit < LIMIT_MAX ? limit : LIMIT_MAX);
-    quern_status status = qn_talk_run(&talk, err);
+    qn_pipeline_uint(&pipeline, limit < LIMIT_MAX ? limit : LIMIT_MAX);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(&talk, reply->type == QN_REPLY_ARRAY && reply->count == 2,
+        status = qn_reply_expect(&pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
                                  "forward", err);
     }
     if (status == QUERN_OK) {
         *ret_moved = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
         *ret_next_due_at_ms = moment_of(broker, qn_reply_at(reply, 1));
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }

@@ -31,20 +31,22 @@ struct counting {
     int64_t count;
 };
 
-static quern_status count_page(struct qn_talk *talk, struct counting *counting, quern_error *err)
+static quern_status count_page(struct qn_pipeline *pipeline, struct counting *counting,
+                               quern_error *err)
 {
     const struct qn_reply *reply = NULL;
     const struct qn_reply *anchors = counting->anchors;
-    size_t command = talk->command_count;
-    qn_talk_script(talk, &qn_lua_count_runs, 1);
-    qn_talk_prefix(talk, counting->queue);
-    qn_talk_text(talk, counting->worker_id);
-    qn_talk_int(talk, counting->from);
-    qn_talk_bytes(talk, anchors != NULL ? anchors->data : "", anchors != NULL ? anchors->size : 0);
-    qn_talk_int(talk, PAGE);
-    quern_status status = qn_talk_run(talk, err);
+    size_t command = pipeline->command_count;
+    qn_pipeline_script(pipeline, &qn_lua_count_runs, 1);
+    qn_pipeline_prefix(pipeline, counting->queue);
+    qn_pipeline_text(pipeline, counting->worker_id);
+    qn_pipeline_int(pipeline, counting->from);
+    qn_pipeline_bytes(pipeline, anchors != NULL ? anchors->data : "",
+                      anchors != NULL ? anchors->size : 0);
+    qn_pipeline_int(pipeline, PAGE);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, command, &reply, err);
+        status = qn_pipeline_reply(pipeline, command, &reply, err);
     }
     if (status == QUERN_OK) {
         anchors = qn_reply_at(reply, 2);
@@ -58,8 +60,8 @@ static quern_status count_page(struct qn_talk *talk, struct counting *counting, 
 
 /* Up to MANY, of one queue. When runs end so fast that the place between two pages is lost, it
  * begins anew. */
-static quern_status count_queue(struct qn_talk *talk, const char *queue, const char *worker_id,
-                                int64_t *count, quern_error *err)
+static quern_status count_queue(struct qn_pipeline *pipeline, const char *queue,
+                                const char *worker_id, int64_t *count, quern_error *err)
 {
     const struct counting start = {.queue = queue, .worker_id = worker_id};
     struct counting counting = start;
@@ -70,7 +72,7 @@ static quern_status count_queue(struct qn_talk *talk, const char *queue, const c
             counting.count = MANY;
             break;
         }
-        status = count_page(talk, &counting, err);
+        status = count_page(pipeline, &counting, err);
         at_end = counting.from <= 0;
         if (status == QUERN_OK && counting.is_lost && *count + counting.count < MANY) {
             counting = start;
@@ -85,18 +87,18 @@ static quern_status count_queue(struct qn_talk *talk, const char *queue, const c
     return status;
 }
 
-static quern_status note_queue(struct qn_talk *talk, const char *queue, const char *worker_id,
-                               int64_t *count, quern_error *err)
+static quern_status note_queue(struct qn_pipeline *pipeline, const char *queue,
+                               const char *worker_id, int64_t *count, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    size_t command = talk->command_count;
-    qn_talk_script(talk, &qn_lua_gone, 1);
-    qn_talk_prefix(talk, queue);
-    qn_talk_text(talk, worker_id);
-    qn_talk_int(talk, *count);
-    quern_status status = qn_talk_run(talk, err);
+    size_t command = pipeline->command_count;
+    qn_pipeline_script(pipeline, &qn_lua_gone, 1);
+    qn_pipeline_prefix(pipeline, queue);
+    qn_pipeline_text(pipeline, worker_id);
+    qn_pipeline_int(pipeline, *count);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, command, &reply, err);
+        status = qn_pipeline_reply(pipeline, command, &reply, err);
     }
     if (status == QUERN_OK) {
         int64_t noted = qn_reply_int(reply, -1);
@@ -106,21 +108,21 @@ static quern_status note_queue(struct qn_talk *talk, const char *queue, const ch
 }
 
 /* The record that names all its queues; no queues when there is none. */
-static quern_status read_record(struct qn_talk *talk, const char *worker_id,
+static quern_status read_record(struct qn_pipeline *pipeline, const char *worker_id,
                                 struct qn_worker_record *ret_record, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    size_t command = talk->command_count;
+    size_t command = pipeline->command_count;
     *ret_record = (struct qn_worker_record){0};
-    qn_talk_command(talk, "HGET");
-    qn_talk_text(talk, QN_WORKERS_KEY);
-    qn_talk_text(talk, worker_id);
-    quern_status status = qn_talk_run(talk, err);
+    qn_pipeline_command(pipeline, "HGET");
+    qn_pipeline_text(pipeline, QN_WORKERS_KEY);
+    qn_pipeline_text(pipeline, worker_id);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, command, &reply, err);
+        status = qn_pipeline_reply(pipeline, command, &reply, err);
     }
     if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
-        status = qn_worker_record_read(talk->arena, worker_id, reply, ret_record, err);
+        status = qn_worker_record_read(pipeline->arena, worker_id, reply, ret_record, err);
     }
     if (status == QUERN_E_CORRUPT) {
         *ret_record = (struct qn_worker_record){0};
@@ -129,17 +131,17 @@ static quern_status read_record(struct qn_talk *talk, const char *worker_id,
     return status;
 }
 
-quern_status qn_gone_note(struct qn_talk *talk, const char *queue, const char *worker_id,
+quern_status qn_gone_note(struct qn_pipeline *pipeline, const char *queue, const char *worker_id,
                           quern_error *err)
 {
     struct qn_worker_record record;
-    quern_status status = read_record(talk, worker_id, &record, err);
+    quern_status status = read_record(pipeline, worker_id, &record, err);
     int64_t count = record.queue_count == 0 ? MANY : 0;
     for (size_t i = 0; status == QUERN_OK && i < record.queue_count && count < MANY; i++) {
-        status = count_queue(talk, record.queues[i], worker_id, &count, err);
+        status = count_queue(pipeline, record.queues[i], worker_id, &count, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < record.queue_count; i++) {
-        status = note_queue(talk, record.queues[i], worker_id, &count, err);
+        status = note_queue(pipeline, record.queues[i], worker_id, &count, err);
     }
-    return status == QUERN_OK ? note_queue(talk, queue, worker_id, &count, err) : status;
+    return status == QUERN_OK ? note_queue(pipeline, queue, worker_id, &count, err) : status;
 }

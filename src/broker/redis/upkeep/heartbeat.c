@@ -40,8 +40,7 @@ static const char *asynq_status(const char *status)
     return fetches ? "active" : "stopped";
 }
 
-static quern_status encode_server(struct qn_arena *arena,
-                                  const struct qn_announcement *announcement,
+static quern_status encode_server(struct qn_arena *arena, const struct qn_heartbeat *announcement,
                                   struct qn_asynq_bytes *ret_bytes, quern_error *err)
 {
     struct qn_asynq_queue *queues =
@@ -74,7 +73,7 @@ struct told_run {
     struct qn_asynq_bytes info;
 };
 
-static quern_status encode_run(struct qn_arena *arena, const struct qn_announcement *announcement,
+static quern_status encode_run(struct qn_arena *arena, const struct qn_heartbeat *announcement,
                                const struct qn_announced_run *run, struct qn_asynq_bytes *ret_bytes,
                                quern_error *err)
 {
@@ -95,7 +94,7 @@ static quern_status encode_run(struct qn_arena *arena, const struct qn_announcem
 }
 
 /* A run whose text Go could not read is rather not shown than no heartbeat. */
-static quern_status encode_runs(struct qn_arena *arena, const struct qn_announcement *announcement,
+static quern_status encode_runs(struct qn_arena *arena, const struct qn_heartbeat *announcement,
                                 struct told_run **ret_runs, size_t *ret_count, quern_error *err)
 {
     struct told_run *runs = qn_arena_alloc(arena, (announcement->run_count + 1) * sizeof *runs);
@@ -122,7 +121,7 @@ static quern_status encode_runs(struct qn_arena *arena, const struct qn_announce
 
 /* The last lines of the record; NULL when memory is out. A name that Go made may be no line: then
  * what runs in that queue is not listed. */
-static const char *queue_lines(struct qn_arena *arena, const struct qn_announcement *announcement)
+static const char *queue_lines(struct qn_arena *arena, const struct qn_heartbeat *announcement)
 {
     size_t size = 1;
     for (size_t i = 0; i < announcement->queue_count; i++) {
@@ -143,7 +142,7 @@ static const char *queue_lines(struct qn_arena *arena, const struct qn_announcem
     return lines;
 }
 
-static const char *record_text(struct qn_arena *arena, const struct qn_announcement *announcement)
+static const char *record_text(struct qn_arena *arena, const struct qn_heartbeat *announcement)
 {
     const char *queues = queue_lines(arena, announcement);
     if (queues == NULL) {
@@ -157,9 +156,9 @@ static const char *record_text(struct qn_arena *arena, const struct qn_announcem
 
 /* --- All of it ------------------------------------------------------------------------ */
 
-/* What is not in the announcement as it is sent; lives in the arena of the talk. */
+/* What is not in the announcement as it is sent; lives in the arena of the pipeline. */
 struct heartbeat {
-    const struct qn_announcement *announcement;
+    const struct qn_heartbeat *announcement;
     const char *server_key;
     const char *runs_key;
     const char *record;
@@ -169,7 +168,7 @@ struct heartbeat {
     size_t run_count;
 };
 
-static quern_status prepare(struct qn_arena *arena, const struct qn_announcement *announcement,
+static quern_status prepare(struct qn_arena *arena, const struct qn_heartbeat *announcement,
                             struct heartbeat *ret_heartbeat, quern_error *err)
 {
     struct heartbeat heartbeat = {
@@ -195,101 +194,101 @@ static quern_status prepare(struct qn_arena *arena, const struct qn_announcement
 }
 
 /* In the order of the parts. */
-static void put_keys(struct qn_talk *talk, const struct heartbeat *heartbeat)
+static void put_keys(struct qn_pipeline *pipeline, const struct heartbeat *heartbeat)
 {
-    const struct qn_announcement *announcement = heartbeat->announcement;
+    const struct qn_heartbeat *announcement = heartbeat->announcement;
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        qn_talk_key(talk, announcement->queue_turns[i].name, "quern:workers");
+        qn_pipeline_key(pipeline, announcement->queue_turns[i].name, "quern:workers");
     }
     if (announcement->queue_count > 0) {
-        qn_talk_text(talk, "asynq:queues");
+        qn_pipeline_text(pipeline, "asynq:queues");
     }
-    qn_talk_text(talk, QN_WORKERS_KEY);
-    qn_talk_text(talk, "asynq:servers");
-    qn_talk_text(talk, "asynq:workers");
-    qn_talk_text(talk, heartbeat->server_key);
-    qn_talk_text(talk, heartbeat->runs_key);
+    qn_pipeline_text(pipeline, QN_WORKERS_KEY);
+    qn_pipeline_text(pipeline, "asynq:servers");
+    qn_pipeline_text(pipeline, "asynq:workers");
+    qn_pipeline_text(pipeline, heartbeat->server_key);
+    qn_pipeline_text(pipeline, heartbeat->runs_key);
 }
 
-static void begin_part(struct qn_talk *talk, const char *name, size_t arg_count)
+static void begin_part(struct qn_pipeline *pipeline, const char *name, size_t arg_count)
 {
-    qn_talk_text(talk, name);
-    qn_talk_uint(talk, arg_count);
+    qn_pipeline_text(pipeline, name);
+    qn_pipeline_uint(pipeline, arg_count);
 }
 
-static void put_record(struct qn_talk *talk, const char *part, const char *worker_id,
+static void put_record(struct qn_pipeline *pipeline, const char *part, const char *worker_id,
                        const char *record)
 {
-    begin_part(talk, part, 2);
-    qn_talk_text(talk, worker_id);
-    qn_talk_text(talk, record);
+    begin_part(pipeline, part, 2);
+    qn_pipeline_text(pipeline, worker_id);
+    qn_pipeline_text(pipeline, record);
 }
 
-static void put_queues(struct qn_talk *talk, const struct heartbeat *heartbeat)
+static void put_queues(struct qn_pipeline *pipeline, const struct heartbeat *heartbeat)
 {
-    const struct qn_announcement *announcement = heartbeat->announcement;
+    const struct qn_heartbeat *announcement = heartbeat->announcement;
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        put_record(talk, "holder", announcement->worker_id, heartbeat->holder);
+        put_record(pipeline, "holder", announcement->worker_id, heartbeat->holder);
     }
     if (announcement->queue_count > 0) {
-        begin_part(talk, "queues", announcement->queue_count);
+        begin_part(pipeline, "queues", announcement->queue_count);
     }
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        qn_talk_text(talk, announcement->queue_turns[i].name);
+        qn_pipeline_text(pipeline, announcement->queue_turns[i].name);
     }
 }
 
-static void put_listed(struct qn_talk *talk, const char *member)
+static void put_listed(struct qn_pipeline *pipeline, const char *member)
 {
-    begin_part(talk, "listed", 2);
-    qn_talk_text(talk, member);
-    qn_talk_int(talk, QN_SERVER_TTL_S);
+    begin_part(pipeline, "listed", 2);
+    qn_pipeline_text(pipeline, member);
+    qn_pipeline_int(pipeline, QN_SERVER_TTL_S);
 }
 
-static void put_server(struct qn_talk *talk, const struct heartbeat *heartbeat)
+static void put_server(struct qn_pipeline *pipeline, const struct heartbeat *heartbeat)
 {
-    begin_part(talk, "server", 2);
-    qn_talk_int(talk, QN_SERVER_TTL_S);
-    qn_talk_bytes(talk, heartbeat->server.data, heartbeat->server.size);
-    begin_part(talk, "runs", 1 + 2 * heartbeat->run_count);
-    qn_talk_int(talk, QN_SERVER_TTL_S);
+    begin_part(pipeline, "server", 2);
+    qn_pipeline_int(pipeline, QN_SERVER_TTL_S);
+    qn_pipeline_bytes(pipeline, heartbeat->server.data, heartbeat->server.size);
+    begin_part(pipeline, "runs", 1 + 2 * heartbeat->run_count);
+    qn_pipeline_int(pipeline, QN_SERVER_TTL_S);
     for (size_t i = 0; i < heartbeat->run_count; i++) {
-        qn_talk_text(talk, heartbeat->runs[i].task_id);
-        qn_talk_bytes(talk, heartbeat->runs[i].info.data, heartbeat->runs[i].info.size);
+        qn_pipeline_text(pipeline, heartbeat->runs[i].task_id);
+        qn_pipeline_bytes(pipeline, heartbeat->runs[i].info.data, heartbeat->runs[i].info.size);
     }
 }
 
-static quern_status build(struct qn_talk *talk, const struct qn_announcement *announcement,
+static quern_status build(struct qn_pipeline *pipeline, const struct qn_heartbeat *announcement,
                           quern_error *err)
 {
     struct heartbeat heartbeat = {0};
-    quern_status status = prepare(talk->arena, announcement, &heartbeat, err);
+    quern_status status = prepare(pipeline->arena, announcement, &heartbeat, err);
     if (status == QUERN_OK) {
         const size_t others = 5 + (announcement->queue_count > 0 ? 1 : 0);
-        qn_talk_script(talk, &qn_lua_heartbeat, announcement->queue_count + others);
-        put_keys(talk, &heartbeat);
-        put_queues(talk, &heartbeat);
-        put_record(talk, "record", announcement->worker_id, heartbeat.record);
-        put_listed(talk, heartbeat.server_key);
-        put_listed(talk, heartbeat.runs_key);
-        put_server(talk, &heartbeat);
+        qn_pipeline_script(pipeline, &qn_lua_heartbeat, announcement->queue_count + others);
+        put_keys(pipeline, &heartbeat);
+        put_queues(pipeline, &heartbeat);
+        put_record(pipeline, "record", announcement->worker_id, heartbeat.record);
+        put_listed(pipeline, heartbeat.server_key);
+        put_listed(pipeline, heartbeat.runs_key);
+        put_server(pipeline, &heartbeat);
     }
     return status;
 }
 
 /* Sends it, and looks at every reply. */
-static quern_status run_all(struct qn_talk *talk, size_t first, quern_error *err)
+static quern_status run_all(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
-    quern_status status = qn_talk_run(talk, err);
-    for (size_t i = first; status == QUERN_OK && i < talk->command_count; i++) {
+    quern_status status = qn_pipeline_run(pipeline, err);
+    for (size_t i = first; status == QUERN_OK && i < pipeline->command_count; i++) {
         const struct qn_reply *reply;
-        status = qn_talk_reply(talk, i, &reply, err);
+        status = qn_pipeline_reply(pipeline, i, &reply, err);
     }
     return status;
 }
 
 /* A cancellation may come before the first arm. */
-static void serve(struct qn_redis *self, const struct qn_announcement *announcement)
+static void serve(struct qn_redis *self, const struct qn_heartbeat *announcement)
 {
     const char *names[QN_QUEUES_MAX];
     QN_ASSERT(announcement->queue_count <= QN_QUEUES_MAX);
@@ -300,17 +299,17 @@ static void serve(struct qn_redis *self, const struct qn_announcement *announcem
     qn_watch_note_host(&self->watch, announcement->host);
 }
 
-quern_status qn_redis_announce(struct qn_broker *broker, const struct qn_announcement *announcement,
-                               quern_error *err)
+quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
+                                quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     serve(qn_redis_of(broker), announcement);
-    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_KEEPER, QN_TALK_WRITES);
-    quern_status status = build(&talk, announcement, err);
+    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
+    quern_status status = build(&pipeline, announcement, err);
     if (status == QUERN_OK) {
-        status = run_all(&talk, 0, err);
+        status = run_all(&pipeline, 0, err);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -367,56 +366,58 @@ quern_status qn_worker_record_read(struct qn_arena *arena, const char *id,
     return QUERN_OK;
 }
 
-static void add_removal(struct qn_talk *talk, const char *command, const char *key,
+static void add_removal(struct qn_pipeline *pipeline, const char *command, const char *key,
                         const char *member)
 {
-    qn_talk_command(talk, command);
-    qn_talk_text(talk, key);
-    qn_talk_text(talk, member);
+    qn_pipeline_command(pipeline, command);
+    qn_pipeline_text(pipeline, key);
+    qn_pipeline_text(pipeline, member);
 }
 
 /* Removals are allowed without memory, and the script begins with one. */
-static quern_status build_end(struct qn_talk *talk, const struct qn_worker_record *record,
+static quern_status build_end(struct qn_pipeline *pipeline, const struct qn_worker_record *record,
                               quern_error *err)
 {
     const quern_worker_info *info = &record->info;
-    const char *server_key = qn_worker_key(talk->arena, "servers", info->host, info->pid, info->id);
-    const char *runs_key = qn_worker_key(talk->arena, "workers", info->host, info->pid, info->id);
+    const char *server_key =
+        qn_worker_key(pipeline->arena, "servers", info->host, info->pid, info->id);
+    const char *runs_key =
+        qn_worker_key(pipeline->arena, "workers", info->host, info->pid, info->id);
     if (server_key == NULL || runs_key == NULL) {
         return qn_error_nomem(err);
     }
-    add_removal(talk, "ZREM", "asynq:servers", server_key);
-    add_removal(talk, "ZREM", "asynq:workers", runs_key);
-    add_removal(talk, "DEL", server_key, runs_key);
+    add_removal(pipeline, "ZREM", "asynq:servers", server_key);
+    add_removal(pipeline, "ZREM", "asynq:workers", runs_key);
+    add_removal(pipeline, "DEL", server_key, runs_key);
     for (size_t i = 0; i < record->queue_count; i++) {
-        qn_talk_script(talk, &qn_lua_deregister, 1);
-        qn_talk_prefix(talk, record->queues[i]);
-        qn_talk_text(talk, info->id);
+        qn_pipeline_script(pipeline, &qn_lua_deregister, 1);
+        qn_pipeline_prefix(pipeline, record->queues[i]);
+        qn_pipeline_text(pipeline, info->id);
     }
     return QUERN_OK;
 }
 
-quern_status qn_redis_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err)
+quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id, quern_error *err)
 {
     struct qn_worker_record record;
     const struct qn_reply *reply;
-    struct qn_talk talk;
-    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_KEEPER, QN_TALK_WRITES);
-    add_removal(&talk, "HGET", QN_WORKERS_KEY, worker_id);
-    quern_status status = qn_talk_run(&talk, err);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
+    add_removal(&pipeline, "HGET", QN_WORKERS_KEY, worker_id);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
-        status = qn_worker_record_read(talk.arena, worker_id, reply, &record, err);
+        status = qn_worker_record_read(pipeline.arena, worker_id, reply, &record, err);
         if (status == QUERN_OK) {
-            status = build_end(&talk, &record, err);
+            status = build_end(&pipeline, &record, err);
         }
         if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
-            add_removal(&talk, "HDEL", QN_WORKERS_KEY, worker_id);
-            status = run_all(&talk, 1, err);
+            add_removal(&pipeline, "HDEL", QN_WORKERS_KEY, worker_id);
+            status = run_all(&pipeline, 1, err);
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }

@@ -14,7 +14,7 @@
     (3600 * INT64_C(1000)) /* as in prune.lua; less is a clock that was set right */
 #define CLOCK_TRUSTED_AFTER_MS (3600 * INT64_C(1000))
 
-/* With the lane of the keeper locked, as the next one. */
+/* With the channel of the keeper locked, as the next one. */
 static bool trusts_clock(const struct qn_clock_watch *clock, int64_t boot_ms)
 {
     return !clock->jumped || boot_ms - clock->jumped_at_boot_ms >= CLOCK_TRUSTED_AFTER_MS;
@@ -38,40 +38,40 @@ static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t se
 static quern_status prune_some(struct qn_redis *self, const char *const *queues, size_t queue_count,
                                size_t limit, size_t *ret_removed, quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_talk_begin(&talk, self, QN_LANE_KEEPER, QN_TALK_WRITES);
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
     int64_t boot_ms = qn_clock_boot_ms(self->base.clock);
-    qn_talk_script(&talk, &qn_lua_prune, queue_count);
+    qn_pipeline_script(&pipeline, &qn_lua_prune, queue_count);
     for (size_t i = 0; i < queue_count; i++) {
-        qn_talk_prefix(&talk, queues[i]);
+        qn_pipeline_prefix(&pipeline, queues[i]);
     }
-    qn_talk_uint(&talk, limit);
-    qn_talk_int(&talk, QN_ARCHIVE_SIZE_MAX);
+    qn_pipeline_uint(&pipeline, limit);
+    qn_pipeline_int(&pipeline, QN_ARCHIVE_SIZE_MAX);
     if (trusts_clock(&self->prune_clock, boot_ms)) {
-        qn_talk_int(&talk, QN_ARCHIVE_AGE_MS / 1000);
+        qn_pipeline_int(&pipeline, QN_ARCHIVE_AGE_MS / 1000);
     } else {
-        qn_talk_text(&talk, "");
+        qn_pipeline_text(&pipeline, "");
     }
     if (self->prune_clock.seen) {
-        qn_talk_int(&talk, boot_ms + self->prune_clock.offset_ms);
+        qn_pipeline_int(&pipeline, boot_ms + self->prune_clock.offset_ms);
     } else {
-        qn_talk_text(&talk, "");
+        qn_pipeline_text(&pipeline, "");
     }
-    quern_status status = qn_talk_run(&talk, err);
+    quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(&talk, 0, &reply, err);
+        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
         const struct qn_reply *damage = qn_reply_at(reply, 2);
         *ret_removed = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
         note_clock(&self->prune_clock, boot_ms, qn_reply_moment_ms(qn_reply_at(reply, 1)));
         if (damage->type == QN_REPLY_ERROR) {
-            status = qn_reply_refusal(&self->lanes[QN_LANE_KEEPER].link, damage, qn_lua_prune.name,
-                                      &qn_lua_prune, err);
+            status = qn_server_error(&self->channels[QN_CHANNEL_KEEPER].connection, damage,
+                                     qn_lua_prune.name, &qn_lua_prune, err);
         }
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 

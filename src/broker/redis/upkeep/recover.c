@@ -51,14 +51,15 @@ struct qn_sweep {
 
 struct recovering {
     struct qn_redis *self;
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     size_t left;
-    struct qn_arena arena;      /* of what follows: told when the lane is free again */
+    struct qn_arena arena;      /* of what follows: told when the channel is free again */
     struct qn_recovery *report; /* room for `limit` */
     size_t count;
 };
 
-/* Those workers of one queue of whom we know more than their records say; ids live in the talk. */
+/* Those workers of one queue of whom we know more than their records say; ids live in the pipeline.
+ * */
 struct known {
     const struct qn_reply **ids;
     char *letters; /* as recover.lua reads them: 'd' dead, 'l' alive, 'b' its host has rebooted */
@@ -197,20 +198,20 @@ static quern_status find_known(struct qn_arena *arena, const struct qn_reply *wo
     return QUERN_OK;
 }
 
-static quern_status read_workers(struct qn_talk *talk, const char *const *queues,
+static quern_status read_workers(struct qn_pipeline *pipeline, const char *const *queues,
                                  size_t queue_count, struct known *known, quern_error *err)
 {
-    size_t first = talk->command_count;
+    size_t first = pipeline->command_count;
     for (size_t i = 0; i < queue_count; i++) {
-        qn_talk_command(talk, "HGETALL");
-        qn_talk_key(talk, queues[i], "quern:workers");
+        qn_pipeline_command(pipeline, "HGETALL");
+        qn_pipeline_key(pipeline, queues[i], "quern:workers");
     }
-    quern_status status = qn_talk_run(talk, err);
+    quern_status status = qn_pipeline_run(pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
         const struct qn_reply *workers = NULL;
-        status = qn_talk_reply(talk, first + i, &workers, err);
+        status = qn_pipeline_reply(pipeline, first + i, &workers, err);
         if (status == QUERN_OK) {
-            status = find_known(talk->arena, workers, &known[i], err);
+            status = find_known(pipeline->arena, workers, &known[i], err);
         } else if (status == QUERN_E_CORRUPT) {
             known[i] = (struct known){0}; /* the script of this queue will say so, too */
             status = QUERN_OK;
@@ -241,16 +242,17 @@ static quern_status keep_report(struct recovering *recovering, const char *queue
 }
 
 /* The latest that the server's clock may show; nothing was ever due before 1970. */
-static void put_latest(struct qn_talk *talk, const struct qn_clock_watch *clock, int64_t boot_ms)
+static void put_latest(struct qn_pipeline *pipeline, const struct qn_clock_watch *clock,
+                       int64_t boot_ms)
 {
     bool is_back =
         clock->back_at_mono_ns != 0 && qn_clock_mono_ns() - clock->back_at_mono_ns < BACK_REST_NS;
     if (!clock->seen) {
-        qn_talk_text(talk, "");
+        qn_pipeline_text(pipeline, "");
     } else if (is_back || (clock->jumped && boot_ms - clock->jumped_at_boot_ms < CLOCK_REST_MS)) {
-        qn_talk_int(talk, 0);
+        qn_pipeline_int(pipeline, 0);
     } else {
-        qn_talk_int(talk, boot_ms + clock->offset_ms + CLOCK_JUMP_MS);
+        qn_pipeline_int(pipeline, boot_ms + clock->offset_ms + CLOCK_JUMP_MS);
     }
 }
 
@@ -281,27 +283,27 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_swee
                              const struct known *known, const struct qn_reply **ret_reply,
                              quern_error *err)
 {
-    struct qn_talk *talk = &recovering->talk;
-    size_t command = talk->command_count;
+    struct qn_pipeline *pipeline = &recovering->pipeline;
+    size_t command = pipeline->command_count;
     int64_t sent_ms = qn_clock_boot_ms(recovering->self->base.clock);
-    qn_talk_script(talk, &qn_lua_recover, 1);
-    qn_talk_limit(talk, QN_REPLY_ROWS_MAX);
-    qn_talk_prefix(talk, sweep->queue);
-    qn_talk_uint(talk, recovering->left);
-    qn_talk_int(talk, PAGE);
-    qn_talk_int(talk, sweep->from);
-    qn_talk_bytes(talk, sweep->anchors != NULL ? sweep->anchors : "", sweep->anchors_size);
-    put_latest(talk, &recovering->self->recover_clock, sent_ms);
+    qn_pipeline_script(pipeline, &qn_lua_recover, 1);
+    qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
+    qn_pipeline_prefix(pipeline, sweep->queue);
+    qn_pipeline_uint(pipeline, recovering->left);
+    qn_pipeline_int(pipeline, PAGE);
+    qn_pipeline_int(pipeline, sweep->from);
+    qn_pipeline_bytes(pipeline, sweep->anchors != NULL ? sweep->anchors : "", sweep->anchors_size);
+    put_latest(pipeline, &recovering->self->recover_clock, sent_ms);
     for (size_t i = 0; i < known->count; i++) {
-        qn_talk_bytes(talk, &known->letters[i], 1);
-        qn_talk_bytes(talk, known->ids[i]->data, known->ids[i]->size);
+        qn_pipeline_bytes(pipeline, &known->letters[i], 1);
+        qn_pipeline_bytes(pipeline, known->ids[i]->data, known->ids[i]->size);
     }
-    quern_status status = qn_talk_run(talk, err);
+    quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = qn_talk_reply(talk, command, ret_reply, err);
+        status = qn_pipeline_reply(pipeline, command, ret_reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(talk, (*ret_reply)->count >= REPLY_HEAD, "recover", err);
+        status = qn_reply_expect(pipeline, (*ret_reply)->count >= REPLY_HEAD, "recover", err);
     }
     return status;
 }
@@ -338,7 +340,8 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
     }
     const struct qn_reply *asked = status == QUERN_OK ? qn_reply_at(reply, 3) : NULL;
     for (size_t i = 0; status == QUERN_OK && i < asked->count; i++) {
-        status = qn_gone_note(&recovering->talk, sweep->queue, qn_reply_text(asked->items[i]), err);
+        status =
+            qn_gone_note(&recovering->pipeline, sweep->queue, qn_reply_text(asked->items[i]), err);
     }
     if (status == QUERN_OK && asked->count > 0 && recovering->left > 0) {
         status = ask_page(recovering, sweep, known, &reply, err);
@@ -360,17 +363,17 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
 }
 
 /* They hold no lease any more, and cannot get another one but by what is still on its way. */
-static quern_status forget_dead(struct qn_talk *talk, const char *queue, const struct known *known,
-                                quern_error *err)
+static quern_status forget_dead(struct qn_pipeline *pipeline, const char *queue,
+                                const struct known *known, quern_error *err)
 {
-    qn_talk_script(talk, &qn_lua_forget, 1);
-    qn_talk_prefix(talk, queue);
+    qn_pipeline_script(pipeline, &qn_lua_forget, 1);
+    qn_pipeline_prefix(pipeline, queue);
     for (size_t i = 0; i < known->count; i++) {
         if (known->letters[i] == 'd') {
-            qn_talk_bytes(talk, known->ids[i]->data, known->ids[i]->size);
+            qn_pipeline_bytes(pipeline, known->ids[i]->data, known->ids[i]->size);
         }
     }
-    return qn_talk_run(talk, err);
+    return qn_pipeline_run(pipeline, err);
 }
 
 static quern_status recover_queue(struct recovering *recovering, struct qn_sweep *sweep,
@@ -387,7 +390,7 @@ static quern_status recover_queue(struct recovering *recovering, struct qn_sweep
         status = look_at_page(recovering, sweep, known, &end, err);
     }
     if (status == QUERN_OK && end && known->dead_count > 0 && !sweep->is_unsure) {
-        status = forget_dead(&recovering->talk, sweep->queue, known, err);
+        status = forget_dead(&recovering->pipeline, sweep->queue, known, err);
     }
     sweep->is_unsure = sweep->is_unsure && !end;
     return status;
@@ -406,7 +409,7 @@ static quern_status choose(struct recovering *recovering, const char **queues, s
     }
     int64_t now_mono_ns = qn_clock_mono_ns();
     int64_t clock_ms = 0;
-    quern_status status = qn_glance(&recovering->talk, queues, *count, held, &clock_ms, err);
+    quern_status status = qn_glance(&recovering->pipeline, queues, *count, held, &clock_ms, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -437,7 +440,7 @@ static quern_status recover_chosen(struct recovering *recovering, const char *co
     if (known == NULL || recovering->report == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = read_workers(&recovering->talk, queues, queue_count, known, err);
+    quern_status status = read_workers(&recovering->pipeline, queues, queue_count, known, err);
     quern_status damaged = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < queue_count && recovering->left > 0; i++) {
         quern_error *to = damaged == QUERN_OK ? err : NULL;
@@ -458,12 +461,12 @@ static quern_status recover_queues(struct recovering *recovering, const char *co
         return qn_error_nomem(err);
     }
     memcpy(chosen, queues, queue_count * sizeof *chosen);
-    qn_talk_begin(&recovering->talk, recovering->self, QN_LANE_REST, QN_TALK_WRITES);
+    qn_pipeline_begin(&recovering->pipeline, recovering->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     quern_status status = choose(recovering, chosen, &queue_count, err);
     if (status == QUERN_OK && queue_count > 0) {
         status = recover_chosen(recovering, chosen, queue_count, err);
     }
-    qn_talk_end(&recovering->talk);
+    qn_pipeline_end(&recovering->pipeline);
     return status;
 }
 

@@ -4,7 +4,7 @@
 #ifndef QN_BROKER_REDIS_UPKEEP_RECOVER_H
 #define QN_BROKER_REDIS_UPKEEP_RECOVER_H
 
-/* A list of the queues that were ever recovered; NULL: none. Guarded by the lane of recover. */
+/* A list of the queues that were ever recovered; NULL: none. Guarded by the channel of recover. */
 struct qn_sweep;
 void qn_sweep_free(struct qn_sweep *sweep);
 

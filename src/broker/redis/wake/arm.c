@@ -34,9 +34,9 @@ struct pair {
 static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, quern_error *err)
 {
     struct qn_watch *watch = &self->watch;
-    struct qn_link *tracked = &self->lanes[QN_LANE_TRACKED].link;
-    if (tracked->fd >= 0 && qn_link_is_stale(tracked)) {
-        qn_link_close(tracked);
+    struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
+    if (tracked->fd >= 0 && qn_connection_is_stale(tracked)) {
+        qn_connection_close(tracked);
     }
     (void)pthread_mutex_lock(&watch->mutex);
     quern_status status = qn_watch_listen(watch, err);
@@ -55,7 +55,7 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
                         const struct qn_reply *answer)
 {
     struct qn_watch *watch = &self->watch;
-    const struct qn_link *tracked = &self->lanes[QN_LANE_TRACKED].link;
+    const struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
     (void)pthread_mutex_lock(&watch->mutex);
     bool same = tracked->fd >= 0 && tracked->opened_count == pair->tracked &&
                 watch->listener.fd >= 0 && watch->listener.opened_count == pair->listener;
@@ -64,7 +64,7 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
             /* The listener is gone, and we hear of it here first. */
             same = false;
             if (watch->listener.opened_count == pair->listener) {
-                qn_link_close(&watch->listener);
+                qn_connection_close(&watch->listener);
             }
         } else if (same) {
             qn_watch_note_refusal(watch, "CLIENT TRACKING", answer->data);
@@ -82,33 +82,33 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
     return same;
 }
 
-static void build(struct qn_talk *talk, const struct pair *pair, const char *const *queues,
+static void build(struct qn_pipeline *pipeline, const struct pair *pair, const char *const *queues,
                   size_t queue_count)
 {
     if (pair->tell) {
-        qn_talk_command(talk, "CLIENT");
-        qn_talk_text(talk, "TRACKING");
-        qn_talk_text(talk, "ON");
-        qn_talk_text(talk, "REDIRECT");
-        qn_talk_int(talk, pair->listener_id);
+        qn_pipeline_command(pipeline, "CLIENT");
+        qn_pipeline_text(pipeline, "TRACKING");
+        qn_pipeline_text(pipeline, "ON");
+        qn_pipeline_text(pipeline, "REDIRECT");
+        qn_pipeline_int(pipeline, pair->listener_id);
     }
     static const char *const keys[] = {"pending",   "paused",     "scheduled",   "retry",
                                        "quern:due", "quern:skip", "quern:braked"};
     enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
-    qn_talk_script(talk, &qn_lua_arm, queue_count * KEY_COUNT);
+    qn_pipeline_script(pipeline, &qn_lua_arm, queue_count * KEY_COUNT);
     for (size_t i = 0; i < queue_count * KEY_COUNT; i++) {
-        qn_talk_key(talk, queues[i / KEY_COUNT], keys[i % KEY_COUNT]);
+        qn_pipeline_key(pipeline, queues[i / KEY_COUNT], keys[i % KEY_COUNT]);
     }
-    qn_talk_text(talk, qn_watch_host(&talk->self->watch, talk->arena));
+    qn_pipeline_text(pipeline, qn_watch_host(&pipeline->self->watch, pipeline->arena));
 }
 
-static quern_status read_answer(struct qn_talk *talk, size_t index, bool *ret_work,
+static quern_status read_answer(struct qn_pipeline *pipeline, size_t index, bool *ret_work,
                                 int64_t *ret_next_due_at_ms, quern_error *err)
 {
     const struct qn_reply *reply;
-    quern_status status = qn_talk_reply(talk, index, &reply, err);
+    quern_status status = qn_pipeline_reply(pipeline, index, &reply, err);
     if (status == QUERN_OK) {
-        status = qn_reply_expect(talk, reply->type == QN_REPLY_ARRAY && reply->count == 2,
+        status = qn_reply_expect(pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
                                  qn_lua_arm.name, err);
     }
     if (status != QUERN_OK) {
@@ -117,7 +117,7 @@ static quern_status read_answer(struct qn_talk *talk, size_t index, bool *ret_wo
     int64_t until_us = qn_reply_span_us(qn_reply_at(reply, 1), -1);
     *ret_work = qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
     *ret_next_due_at_ms =
-        until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(talk->self->base.clock, until_us);
+        until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(pipeline->self->base.clock, until_us);
     return QUERN_OK;
 }
 
@@ -135,22 +135,22 @@ static quern_status try_arm(struct qn_redis *self, const char *const *queues, si
                             bool *ret_armed, bool *ret_work, int64_t *ret_next_due_at_ms,
                             quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     struct pair pair;
-    qn_talk_begin(&talk, self, QN_LANE_TRACKED, QN_TALK_READS);
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
     quern_status status = look_at_pair(self, &pair, err);
     if (status == QUERN_OK) {
-        build(&talk, &pair, queues, queue_count);
-        status = qn_talk_run(&talk, err);
+        build(&pipeline, &pair, queues, queue_count);
+        status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {
-        *ret_armed = settle_pair(self, &pair, pair.tell ? talk.commands[0].reply : NULL);
-        status = read_answer(&talk, pair.tell ? 1 : 0, ret_work, ret_next_due_at_ms, err);
+        *ret_armed = settle_pair(self, &pair, pair.tell ? pipeline.commands[0].reply : NULL);
+        status = read_answer(&pipeline, pair.tell ? 1 : 0, ret_work, ret_next_due_at_ms, err);
     }
     if (status == QUERN_OK) {
         note_rest(&self->watch, *ret_armed && !*ret_work, *ret_next_due_at_ms);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -187,19 +187,19 @@ static bool read_unpaired(struct qn_redis *self, const char *const *queues, size
                           bool *ret_work, int64_t *ret_next_due_at_ms)
 {
     static const struct pair none = {.tell = false};
-    struct qn_talk talk;
-    qn_talk_begin(&talk, self, QN_LANE_PUMP, QN_TALK_READS);
-    const struct qn_link *link = &self->lanes[QN_LANE_PUMP].link;
-    bool done = link->fd >= 0 && !qn_link_is_stale(link);
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
+    const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;
+    bool done = connection->fd >= 0 && !qn_connection_is_stale(connection);
     if (done) {
-        build(&talk, &none, queues, queue_count);
-        done = qn_talk_run(&talk, NULL) == QUERN_OK &&
-               read_answer(&talk, 0, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
+        build(&pipeline, &none, queues, queue_count);
+        done = qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
+               read_answer(&pipeline, 0, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
     }
     if (done) {
         note_rest(&self->watch, !*ret_work, *ret_next_due_at_ms);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return done;
 }
 

@@ -22,12 +22,12 @@ static const char setup[] = "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"
 enum { REPLY_ID, REPLY_CANCEL, REPLY_INVALIDATE, REPLY_COUNT };
 enum { DUE_SPREAD_MS = 200 };
 
-quern_status qn_watch_init(struct qn_watch *watch, const struct qn_link_target *target,
+quern_status qn_watch_init(struct qn_watch *watch, const struct qn_endpoint *target,
                            quern_error *err)
 {
     *watch = (struct qn_watch){.tracked_fd = -1};
     (void)pthread_mutex_init(&watch->mutex, NULL);
-    qn_link_init(&watch->listener, target);
+    qn_connection_init(&watch->listener, target);
     watch->listener.role = "listener";
     qn_random_init(&watch->random);
     watch->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -46,7 +46,7 @@ static void free_queues(char **queues, size_t count)
 
 void qn_watch_finish(struct qn_watch *watch)
 {
-    qn_link_close(&watch->listener);
+    qn_connection_close(&watch->listener);
     qn_arena_finish(&watch->arena);
     free_queues(watch->queues, watch->queue_count);
     if (watch->interrupt_fd >= 0) {
@@ -112,10 +112,11 @@ static quern_status set_up(struct qn_watch *watch, int64_t deadline_mono_ns, que
 {
     struct qn_reply *replies[REPLY_COUNT] = {NULL};
     bool sent = false;
-    quern_status status =
-        qn_link_write(&watch->listener, setup, sizeof setup - 1, deadline_mono_ns, &sent, err);
+    quern_status status = qn_connection_write(&watch->listener, setup, sizeof setup - 1,
+                                              deadline_mono_ns, &sent, err);
     for (size_t i = 0; status == QUERN_OK && i < REPLY_COUNT; i++) {
-        status = qn_link_read(&watch->listener, &watch->arena, deadline_mono_ns, &replies[i], err);
+        status =
+            qn_connection_read(&watch->listener, &watch->arena, deadline_mono_ns, &replies[i], err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -136,14 +137,14 @@ static quern_status set_up(struct qn_watch *watch, int64_t deadline_mono_ns, que
 
 quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err)
 {
-    struct qn_link *listener = &watch->listener;
+    struct qn_connection *listener = &watch->listener;
     if (listener->fd >= 0) {
         return QUERN_OK;
     }
     int64_t deadline_mono_ns =
         qn_clock_mono_ns() + listener->target->command_timeout_ms * INT64_C(1000000);
     qn_arena_reset(&watch->arena); /* what the last one was saying when it ended */
-    quern_status status = qn_link_open(listener, deadline_mono_ns, err);
+    quern_status status = qn_connection_open(listener, deadline_mono_ns, err);
     if (status == QUERN_OK) {
         status = set_up(watch, deadline_mono_ns, err);
     }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* listener.h - how a worker hears of news: a pair of connections that are one unit.
  *
- * Arm reads the keys on the lane TRACKED, whose invalidations the server redirects to the listener,
- * which is also subscribed to the channel of cancellations. The tracked connection is told the
- * listener's id; a new connection on either side makes that void, and the next arm says it again
- * before it reads. Where the server refuses tracking, wait says "look" from time to time instead.
- * Where it has no room for the pair, arm reads by the connection of the pump, and wait fails.
+ * Arm reads the keys on the channel TRACKED, whose invalidations the server redirects to the
+ * listener, which is also subscribed to the channel of cancellations. The tracked connection is
+ * told the listener's id; a new connection on either side makes that void, and the next arm says it
+ * again before it reads. Where the server refuses tracking, wait says "look" from time to time
+ * instead. Where it has no room for the pair, arm reads by the connection of the pump, and wait
+ * fails.
  *
- * Locks: a lane's, then this one's. */
+ * Locks: a channel's, then this one's. */
 #ifndef QN_BROKER_REDIS_WAKE_LISTENER_H
 #define QN_BROKER_REDIS_WAKE_LISTENER_H
 
@@ -27,7 +28,7 @@ struct qn_watch {
     int interrupt_fd; /* an eventfd, from init to finish, so that interrupt needs no lock */
     _Atomic bool interrupted;
     pthread_mutex_t mutex; /* guards the rest, but not while the listener polls */
-    struct qn_link listener;
+    struct qn_connection listener;
     struct qn_arena arena;           /* of what the listener reads */
     int64_t listener_id;             /* the server's name for it */
     uint64_t told_by;                /* the tracked connection (opened_count) that was told ... */
@@ -50,8 +51,8 @@ struct qn_watch {
     size_t cancel_from;                   /* the queues before this one were dealt with */
 };
 
-QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch,
-                                           const struct qn_link_target *target, quern_error *err);
+QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch, const struct qn_endpoint *target,
+                                           quern_error *err);
 void qn_watch_finish(struct qn_watch *watch);
 /* The queues that the worker serves. When memory is out those before stay. */
 void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t queue_count);

@@ -3,7 +3,7 @@
  *
  * One poll over the listener, the tracked connection (of which only the end is of interest) and an
  * eventfd. The end of either connection counts as news: arm makes a new pair. An idle listener is
- * asked for a sign of life, so that a link which died silently is found.
+ * asked for a sign of life, so that a connection which died silently is found.
  *
  * A cancellation is a bare task id, as Go sends it. In which queue it is, and what is to become of
  * the task (quern_cancel; nothing there: a retry, as with Go), is looked up among the queues that
@@ -78,7 +78,7 @@ static void hear(struct qn_watch *watch, struct qn_wakeup *wakeup)
     struct qn_reply *reply = NULL;
     int left = NEWS_MAX;
     do {
-        quern_status status = qn_link_try_read(&watch->listener, &watch->arena, &reply, NULL);
+        quern_status status = qn_connection_try_read(&watch->listener, &watch->arena, &reply, NULL);
         if (status != QUERN_OK) {
             wakeup->work = true; /* it is closed now: arm has to make a new one */
             break;
@@ -100,7 +100,7 @@ static int64_t keep_alive(struct qn_watch *watch, int64_t now_mono_ns, struct qn
     int64_t ping_at_ns = watch->heard_at_mono_ns + PING_AFTER_MS * NS_PER_MS;
     int64_t lost_at_ns = ping_at_ns + PONG_WITHIN_MS * NS_PER_MS;
     if (watch->pinged && now_mono_ns >= lost_at_ns) {
-        qn_link_close(&watch->listener);
+        qn_connection_close(&watch->listener);
         wakeup->work = true;
     } else if (!watch->pinged && now_mono_ns >= ping_at_ns) {
         bool sent;
@@ -108,8 +108,8 @@ static int64_t keep_alive(struct qn_watch *watch, int64_t now_mono_ns, struct qn
         watch->heard_at_mono_ns = now_mono_ns - PING_AFTER_MS * NS_PER_MS;
         lost_at_ns = now_mono_ns + PONG_WITHIN_MS * NS_PER_MS;
         /* A full socket means that it does not read: then nothing will be heard, either. */
-        wakeup->work = qn_link_write(&watch->listener, ping, sizeof ping - 1, now_mono_ns, &sent,
-                                     NULL) != QUERN_OK;
+        wakeup->work = qn_connection_write(&watch->listener, ping, sizeof ping - 1, now_mono_ns,
+                                           &sent, NULL) != QUERN_OK;
     }
     return watch->pinged ? lost_at_ns : ping_at_ns;
 }
@@ -117,8 +117,8 @@ static int64_t keep_alive(struct qn_watch *watch, int64_t now_mono_ns, struct qn
 /* --- Cancellations ------------------------------------------------------------------ */
 
 /* Asks for state and wish of this id in the queues from *ret_from on. */
-static quern_status ask_queues(struct qn_redis *self, struct qn_talk *talk, size_t *ret_from,
-                               char *id, quern_error *err)
+static quern_status ask_queues(struct qn_redis *self, struct qn_pipeline *pipeline,
+                               size_t *ret_from, char *id, quern_error *err)
 {
     struct qn_watch *watch = &self->watch;
     char suffix[QN_NAME_SIZE_MAX + 3];
@@ -127,24 +127,24 @@ static quern_status ask_queues(struct qn_redis *self, struct qn_talk *talk, size
     (void)snprintf(suffix, sizeof suffix, "t:%s", id);
     *ret_from = watch->cancel_from;
     for (size_t i = watch->cancel_from; i < watch->queue_count; i++) {
-        qn_talk_command(talk, "HMGET");
-        qn_talk_key(talk, watch->queues[i], suffix);
-        qn_talk_text(talk, "state");
-        qn_talk_text(talk, "quern_cancel");
+        qn_pipeline_command(pipeline, "HMGET");
+        qn_pipeline_key(pipeline, watch->queues[i], suffix);
+        qn_pipeline_text(pipeline, "state");
+        qn_pipeline_text(pipeline, "quern_cancel");
     }
     (void)pthread_mutex_unlock(&watch->mutex);
-    return qn_talk_run(talk, err);
+    return qn_pipeline_run(pipeline, err);
 }
 
 /* The first queue where it runs becomes the wake-up; the next wait goes on after that. */
-static void resolve(struct qn_watch *watch, const struct qn_talk *talk, size_t from, const char *id,
-                    struct qn_wakeup *wakeup)
+static void resolve(struct qn_watch *watch, const struct qn_pipeline *pipeline, size_t from,
+                    const char *id, struct qn_wakeup *wakeup)
 {
     (void)pthread_mutex_lock(&watch->mutex);
     size_t index = 0;
     const struct qn_reply *reply = NULL;
-    while (index < talk->command_count && wakeup->cancel == QN_CANCEL_NONE) {
-        reply = talk->commands[index].reply;
+    while (index < pipeline->command_count && wakeup->cancel == QN_CANCEL_NONE) {
+        reply = pipeline->commands[index].reply;
         if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "active") == 0) {
             bool archive = strcmp(qn_reply_text(qn_reply_at(reply, 1)), "archive") == 0;
             wakeup->cancel = archive ? QN_CANCEL_ARCHIVE : QN_CANCEL_RETRY;
@@ -157,7 +157,7 @@ static void resolve(struct qn_watch *watch, const struct qn_talk *talk, size_t f
         (void)snprintf(wakeup->id, sizeof wakeup->id, "%s", id);
         watch->cancel_from = from + index;
     }
-    if (wakeup->cancel == QN_CANCEL_NONE || !known || index == talk->command_count) {
+    if (wakeup->cancel == QN_CANCEL_NONE || !known || index == pipeline->command_count) {
         watch->cancel_id[0] = '\0';
     }
     (void)pthread_mutex_unlock(&watch->mutex);
@@ -166,15 +166,15 @@ static void resolve(struct qn_watch *watch, const struct qn_talk *talk, size_t f
 static quern_status look_up_cancellation(struct qn_redis *self, struct qn_wakeup *wakeup,
                                          quern_error *err)
 {
-    struct qn_talk talk;
+    struct qn_pipeline pipeline;
     size_t from = 0;
     char id[QN_NAME_SIZE_MAX + 1];
-    qn_talk_begin(&talk, self, QN_LANE_KEEPER, QN_TALK_READS);
-    quern_status status = ask_queues(self, &talk, &from, id, err);
+    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_READS);
+    quern_status status = ask_queues(self, &pipeline, &from, id, err);
     if (status == QUERN_OK) {
-        resolve(&self->watch, &talk, from, id, wakeup);
+        resolve(&self->watch, &pipeline, from, id, wakeup);
     }
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
     return status;
 }
 
@@ -300,13 +300,13 @@ void qn_redis_interrupt(struct qn_broker *broker)
 
 void qn_redis_wake(struct qn_broker *broker)
 {
-    struct qn_talk talk;
-    qn_talk_begin(&talk, qn_redis_of(broker), QN_LANE_REST, QN_TALK_WRITES);
-    qn_talk_command(&talk, "PUBLISH");
-    qn_talk_text(&talk, "asynq:cancel");
-    qn_talk_text(&talk, "");
+    struct qn_pipeline pipeline;
+    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_pipeline_command(&pipeline, "PUBLISH");
+    qn_pipeline_text(&pipeline, "asynq:cancel");
+    qn_pipeline_text(&pipeline, "");
     /* What cannot be sent is no error: every worker asks each second (poll.c). */
-    quern_status status = qn_talk_run(&talk, NULL);
+    quern_status status = qn_pipeline_run(&pipeline, NULL);
     (void)status;
-    qn_talk_end(&talk);
+    qn_pipeline_end(&pipeline);
 }

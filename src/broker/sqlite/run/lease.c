@@ -212,7 +212,7 @@ quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchang
         order_runs(&taking);
         status = write_leases(&taking, err);
     }
-    qn_lot_finish(&taking.lot);
+    qn_slab_finish(&taking.lot);
     if (status != QUERN_OK) {
         for (size_t i = 0; i < taking.count; i++) {
             qn_leased_free(taking.runs[i]);
@@ -255,7 +255,7 @@ quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
         }
     }
     qn_ledger_finish(&ledger);
-    qn_lot_finish(&taking.lot);
+    qn_slab_finish(&taking.lot);
     for (size_t i = 0; status != QUERN_OK && i < taking.count; i++) {
         qn_leased_free(reply->runs[i]);
         reply->runs[i] = NULL;

@@ -28,7 +28,7 @@ struct qn_taking {
     struct qn_exchange *exchange;
     struct qn_lease_terms *terms;
     struct qn_leased **runs;
-    struct qn_lot lot; /* of the runs */
+    struct qn_slab lot; /* of the runs */
     size_t count;
     size_t late_count; /* archived so far */
     /* How many more runs of charged tasks, and probes, there may be: they are all started. */

@@ -5,7 +5,7 @@
 #include "broker/sqlite/run/lease_sql.h"
 
 /* Copies the present row into one block; in the lot. */
-static struct qn_leased *copy_row(struct qn_lot *lot, sqlite3_stmt *row, const char *queue)
+static struct qn_leased *copy_row(struct qn_slab *lot, sqlite3_stmt *row, const char *queue)
 {
     quern_header headers[QN_HEADER_COUNT_MAX];
     const void *packed = sqlite3_column_blob(row, 14);

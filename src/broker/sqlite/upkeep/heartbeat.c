@@ -7,7 +7,7 @@
 #include "broker/sqlite/run/solo.h"
 #include "broker/sqlite/upkeep/heartbeat_sql.h"
 
-static quern_status update(struct qn_conn *conn, const struct qn_announcement *announcement,
+static quern_status update(struct qn_conn *conn, const struct qn_heartbeat *announcement,
                            int64_t now_ms, bool *ret_found, quern_error *err)
 {
     struct qn_query query = qn_query_start(conn, sql_worker_update);
@@ -23,7 +23,7 @@ static quern_status update(struct qn_conn *conn, const struct qn_announcement *a
     return status;
 }
 
-static quern_status insert(struct qn_conn *conn, const struct qn_announcement *announcement,
+static quern_status insert(struct qn_conn *conn, const struct qn_heartbeat *announcement,
                            int64_t now_ms, quern_error *err)
 {
     int64_t no = 0;
@@ -46,7 +46,7 @@ static quern_status insert(struct qn_conn *conn, const struct qn_announcement *a
     return qn_query_run(&query, NULL, err);
 }
 
-static quern_status make_queues(struct qn_conn *conn, const struct qn_announcement *announcement,
+static quern_status make_queues(struct qn_conn *conn, const struct qn_heartbeat *announcement,
                                 quern_error *err)
 {
     quern_status status = QUERN_OK;
@@ -57,8 +57,8 @@ static quern_status make_queues(struct qn_conn *conn, const struct qn_announceme
     return status;
 }
 
-quern_status qn_sqlite_announce(struct qn_broker *broker,
-                                const struct qn_announcement *announcement, quern_error *err)
+quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
+                                 quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
@@ -90,7 +90,7 @@ static quern_status run_for_worker(struct qn_conn *conn, const char *sql, const 
     return qn_query_run(&query, ret_changes, err);
 }
 
-quern_status qn_sqlite_withdraw(struct qn_broker *broker, const char *worker_id, quern_error *err)
+quern_status qn_sqlite_deregister(struct qn_broker *broker, const char *worker_id, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
