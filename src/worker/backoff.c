@@ -44,8 +44,8 @@ static size_t count_failing(const struct qn_outages *all)
     return count;
 }
 
-/* With the mutex held. Whether a failure begins an outage. One of lazy parties only may have ended
- * without any of them calling again: after a minute without a failure it is over. */
+/* With the mutex held. Whether a failure begins an outage. One whose parties are lazy or have left
+ * may have ended without any of them calling again: after a minute without a failure it is over. */
 static bool is_new(const struct qn_outages *all, int64_t now_mono_ns)
 {
     bool is_old = now_mono_ns - all->failed_mono_ns >= TELL_EACH_MS * NS_PER_MS;
@@ -88,8 +88,7 @@ void qn_outage_finish(struct qn_outage *outage)
     while (*at != outage) {
         at = &(*at)->next;
     }
-    *at = outage->next;
-    (void)end_if_over(all); /* not logged: nobody was answered */
+    *at = outage->next; /* whether it is over is not known: nobody was answered */
     (void)pthread_mutex_unlock(&all->mutex);
 }
 

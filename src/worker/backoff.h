@@ -48,7 +48,8 @@ void qn_outages_init(struct qn_outages *outages, struct qn_log *log, void (*wake
                      void *user);
 void qn_outages_finish(struct qn_outages *outages);
 
-/* A party from now on, until finish; one that leaves while it fails says nothing of an end. */
+/* A party from now on, until finish; one that leaves while it fails neither tells an end nor makes
+ * the next failure another outage, or each thread of a worker that ends would tell one. */
 void qn_outage_init(struct qn_outage *outage, struct qn_outages *all);
 void qn_outage_finish(struct qn_outage *outage);
 /* A call failed: sets retry_at_mono_ns. */

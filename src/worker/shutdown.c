@@ -204,7 +204,8 @@ void qn_worker_shut_down(struct quern_worker *worker)
     deliver(worker);
 }
 
-/* The runs that the broker has not heard the end of, each with a reference; NULL: none, or out of
+/* The runs that the broker has not confirmed the end of (it may have heard it, or hear it when it
+ * goes on: what was sent lies in its socket), each with a reference; NULL: none, or out of
  * memory. *ret_count: how many there are; *ret_owes: whether it owes an answer. */
 static struct quern_run **note_untold(struct quern_worker *worker, size_t *ret_count,
                                       bool *ret_owes)
@@ -233,14 +234,14 @@ void qn_worker_tell_untold(struct quern_worker *worker)
     for (size_t i = 0; runs != NULL && i < count; i++) {
         const struct qn_task *task = &runs[i]->leased->task;
         if (runs[i]->started_at_mono_ns != 0 && runs[i]->verdict.offered) {
-            QN_LOG(&worker->log, QUERN_LOG_WARN, "outcome not told, the task will run again",
+            QN_LOG(&worker->log, QUERN_LOG_WARN, "outcome not confirmed, the task may run again",
                    QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                    QN_LOG_TEXT("id", task->id));
         }
     }
     if (count > 0) {
         QN_LOG(&worker->log, QUERN_LOG_ERROR,
-               "broker did not take all outcomes, their leases will run out",
+               "broker did not confirm all outcomes, what it has not taken runs again",
                QN_LOG_NUMBER("count", count));
     } else if (owes) {
         qn_log_write(&worker->log, QUERN_LOG_WARN,

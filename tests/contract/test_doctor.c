@@ -54,9 +54,9 @@ static void notes_tell_what_is_worth_knowing(struct contract *c)
     doctor_check(c, true, &report);
     assert_int_equal(report.violated + report.warned, 0);
     doctor_assert_line(&report,
-                       "note unserved/: 1 tasks are pending, and no worker serves the queue");
-    doctor_assert_line(&report, "note default/: 1 tasks are aggregating");
-    doctor_assert_line(&report, "note /: the file also holds 1 tables of others");
+                       "note unserved/: 1 task is pending, and no worker serves the queue");
+    doctor_assert_line(&report, "note default/: 1 task is aggregating");
+    doctor_assert_line(&report, "note /: the file also holds 1 table of others");
     doctor_assert_line(&report, "note /: durability D1");
 }
 
@@ -68,7 +68,7 @@ static void delays_dated_by_a_clock_that_was_set_are_put_right(struct contract *
     contract_jump(c, 60 * MINUTE_MS);
     contract_finish(c, run, QN_RETRY); /* due in a minute */
     contract_jump(c, -60 * MINUTE_MS);
-    doctor_assert_mended(c, "I8 default/: 1 delayed tasks wait for the wall clock as it was");
+    doctor_assert_mended(c, "I8 default/: 1 delayed task waits for the wall clock as it was");
     assert_int_equal(contract_see(c, "default", "a").at_ms, CONTRACT_NOW_MS + MINUTE_MS);
 }
 
@@ -241,7 +241,7 @@ static void queue_made_again_takes_a_free_name(struct contract *c)
     contract_put(c, "lost", "a");
     doctor_plant(c, "UPDATE quern_task SET queue = 77 WHERE id = 'a';"
                     "DELETE FROM quern_queue WHERE name = 'lost'");
-    doctor_assert_mended(c, "I6 recovered-77/: 1 tasks belong to queue number 77");
+    doctor_assert_mended(c, "I6 recovered-77/: 1 task belongs to queue number 77");
     assert_int_equal(contract_queue(c, "recovered-77").size, 1);
     assert_int_equal(contract_state(c, NULL, "a"), QUERN_TASK_PENDING);
 }
@@ -249,7 +249,7 @@ static void queue_made_again_takes_a_free_name(struct contract *c)
 static void days_of_a_missing_queue_are_removed(struct contract *c)
 {
     doctor_plant(c, "INSERT INTO quern_day (queue, day, processed) VALUES (77, 1, 5)");
-    doctor_assert_mended(c, "I6 /: 1 days are counted for queue number 77, which is missing");
+    doctor_assert_mended(c, "I6 /: 1 day is counted for queue number 77, which is missing");
 }
 
 static void wrong_counters_are_set_right(struct contract *c)
@@ -312,8 +312,8 @@ static void lapsed_leases_and_due_tasks_are_moved_where_a_worker_lives(struct co
     contract_advance(c, CONTRACT_LEASE_MS + 3000);
     struct doctor_report report;
     doctor_check(c, false, &report);
-    doctor_assert_line(&report, "I8 default/: 1 leases are over, and their tasks not recovered");
-    doctor_assert_mended(c, "I8 default/: 1 tasks are due and not pending");
+    doctor_assert_line(&report, "I8 default/: 1 lease is over, and its task not recovered");
+    doctor_assert_mended(c, "I8 default/: 1 task is due and not pending");
     assert_int_equal(contract_state(c, "default", "lapsed"), QUERN_TASK_PENDING);
     assert_int_equal(contract_see(c, "default", "lapsed").cause, QUERN_CAUSE_LEASE_EXPIRED);
     assert_int_equal(contract_state(c, "default", "due"), QUERN_TASK_PENDING);
@@ -343,7 +343,7 @@ static void kept_too_long_is_a_warning_and_left_to_a_worker(struct contract *c)
            " WHERE name = 'other'), 'x' || i, 5, 1, 1800000000000, 1, 1, 1, 't' FROM n;"
            "UPDATE quern_meta SET counter = 100000");
     contract_advance(c, 2 * MINUTE_MS);
-    doctor_assert_left_alone(c, "I8 default/: 1 completed tasks are past their retention");
+    doctor_assert_left_alone(c, "I8 default/: 1 completed task is past its retention");
     doctor_assert_left_alone(c, "I8 other/: the archive holds 10001 tasks, its limit is 10000");
     assert_int_equal(contract_state(c, "default", "old"), QUERN_TASK_COMPLETED);
     assert_int_equal(contract_count(c, "other", QUERN_TASK_ARCHIVED), 10001);

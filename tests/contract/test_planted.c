@@ -193,6 +193,70 @@ static void largest_counters_keep_no_run_from_ending(struct contract *c)
     (void)sqlite3_close(db);
 }
 
+static void expect(quern_status status, const quern_error *err, const char *doing, const char *sql)
+{
+    if (status != QUERN_OK) {
+        fail_msg("%s after %s: %s", doing, sql, err->text);
+    }
+}
+
+/* All that a worker does besides its runs, in a queue where such a number stands. */
+static void keep_up(struct contract *c, const char *sql)
+{
+    const char *queue = "default";
+    size_t count = 0;
+    int64_t next_due_at_ms = 0;
+    quern_error err = {0};
+    contract_jump(c, 3600000); /* then delays are looked through */
+    expect(qn_broker_forward(c->broker, &queue, 1, 100, &count, &next_due_at_ms, &err), &err,
+           "forward", sql);
+    contract_jump(c, -3600000);
+    expect(qn_broker_recover(c->broker, &queue, 1, 100, NULL, NULL, &count, &err), &err, "recover",
+           sql);
+    expect(qn_broker_prune(c->broker, &queue, 1, 100, &count, &err), &err, "prune", sql);
+}
+
+static void planted_number_keeps_no_queue_from_being_kept_up(struct contract *c)
+{
+    sqlite3 *db = open_beside(c);
+    char sql[256];
+    for (size_t i = 0; i < TEST_COUNT(columns); i++) {
+        for (size_t v = 0; v < 3; v++) {
+            empty(db);
+            set_up(c);
+            (void)snprintf(sql, sizeof sql, "UPDATE quern_task SET %s = %s", columns[i],
+                           integers[v]);
+            execute(db, sql);
+            keep_up(c, sql);
+        }
+    }
+    (void)sqlite3_close(db);
+}
+
+/* Its worker is dead, or it goes on with the lock. */
+static void planted_solo_lock_keeps_nobody_from_returning_it(struct contract *c)
+{
+    sqlite3 *db = open_beside(c);
+    char sql[256];
+    for (size_t v = 0; v < 4; v++) {
+        struct qn_queue_turn turn = {.name = "default", .weight = 1};
+        struct qn_exchange exchange = {.queues = &turn,
+                                       .queue_count = 1,
+                                       .isolation = {.slots = 4},
+                                       .solo = v % 2 == 0 ? QN_SOLO_KEEP : QN_SOLO_END};
+        struct qn_leased *runs[1];
+        empty(db);
+        set_up(c);
+        (void)snprintf(sql, sizeof sql,
+                       "UPDATE quern_queue SET solo_owner = '%s', solo_since_ms = %s, "
+                       "solo_until_ms = %s",
+                       CONTRACT_WORKER, integers[v / 2], integers[1 - v / 2]);
+        execute(db, sql);
+        assert_int_equal(contract_exchange(c, &exchange, NULL, runs), 0);
+    }
+    (void)sqlite3_close(db);
+}
+
 /* --- Redis ------------------------------------------------------------------------------ */
 
 static const char *const numbers[] = {
@@ -357,6 +421,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", task_that_a_check_would_refuse_holds_up_no_other),
     CONTRACT_TEST_ONLY("sqlite", numbers_in_other_tables_overflow_nowhere),
     CONTRACT_TEST_ONLY("sqlite", largest_counters_keep_no_run_from_ending),
+    CONTRACT_TEST_ONLY("sqlite", planted_number_keeps_no_queue_from_being_kept_up),
+    CONTRACT_TEST_ONLY("sqlite", planted_solo_lock_keeps_nobody_from_returning_it),
     CONTRACT_TEST_ONLY("redis", numbers_in_fields_overflow_nowhere),
     CONTRACT_TEST_ONLY("redis", numbers_in_scores_overflow_nowhere),
     CONTRACT_TEST_ONLY("redis", numbers_in_counters_overflow_nowhere),

@@ -248,6 +248,41 @@ static void probe_is_found_between_many_charged_tasks(struct contract *c)
     contract_finish(c, run, QN_DONE);
 }
 
+/* They stand in no index: a Go inspector ran what lay in the archive. */
+static void probe_is_found_where_go_put_only_charged_tasks(struct contract *c)
+{
+    static const char *const brakes[] = {"0 10 0 1 1 0 ", "0 10 1 1 1 0 ", "0 10 2 1 1 0 "};
+    for (size_t probes = 0; probes < TEST_COUNT(brakes); probes++) {
+        struct qn_leased *run = NULL;
+        plant("bad", 12, 1);
+        (void)test_redis_do(server(), "HSET " Q "quern:meta h:" HOST " %s", brakes[probes]);
+        assert_int_equal(lease(c, 1, &run), 1);
+        contract_finish(c, run, QN_DONE);
+        (void)ask("FLUSHALL");
+    }
+}
+
+/* Whatever the index holds of tasks that Go took away, a probe is found in a few looks. */
+static void probe_is_found_behind_what_go_took_away(struct contract *c)
+{
+    struct qn_leased *run = NULL;
+    plant("gone", 200, 1);
+    plant("bad", 1, 1);
+    (void)test_redis_do(server(), "EVAL %s 1 " Q,
+                        "for i = 0, 199 do local id = 'gone' .. i "
+                        "redis.call('ZADD', KEYS[1] .. 'quern:charged:1', i, id) "
+                        "redis.call('LREM', KEYS[1] .. 'pending', 1, id) "
+                        "redis.call('DEL', KEYS[1] .. 't:' .. id) end "
+                        "redis.call('HSET', KEYS[1] .. 'quern:meta', 'charged', 1, 'h:" HOST
+                        "', '0 10 0 1 1 0 ')");
+    for (int i = 0; i < 6 && run == NULL; i++) {
+        (void)lease(c, 1, &run);
+    }
+    assert_non_null(run);
+    assert_string_equal(run->task.id, "bad0");
+    contract_finish(c, run, QN_DONE);
+}
+
 /* --- Sleeping ------------------------------------------------------------------------ */
 
 static bool arm(struct contract *c)
@@ -366,6 +401,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", lock_that_was_kept_by_mistake_is_not_taken_without_need),
     CONTRACT_TEST_ONLY("redis", lock_of_a_worker_without_a_record_is_returned_by_recovery),
     CONTRACT_TEST_ONLY("redis", probe_is_found_between_many_charged_tasks),
+    CONTRACT_TEST_ONLY("redis", probe_is_found_where_go_put_only_charged_tasks),
+    CONTRACT_TEST_ONLY("redis", probe_is_found_behind_what_go_took_away),
     CONTRACT_TEST_ONLY("redis", charged_tasks_that_nobody_could_take_are_no_work),
     CONTRACT_TEST_ONLY("redis", brake_that_cannot_be_read_is_none),
     CONTRACT_TEST_ONLY("redis", brake_beyond_all_numbers_ends),

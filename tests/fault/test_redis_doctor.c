@@ -237,8 +237,7 @@ static void message_that_cannot_be_read_is_kept_apart(void **state)
     doctor_assert_mended("I2 default/a: its message cannot be read");
     assert_int_equal(test_redis_count(&doctor.redis, "HSTRLEN " Q "quern:corrupt a"), 10);
     assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " T "a " Q "unique:t:1"), 0);
-    doctor_assert_line(
-        "note default/: 1 messages that could not be read are kept in quern:corrupt");
+    doctor_assert_line("note default/: 1 message that could not be read is kept in quern:corrupt");
     doctor_assert_runs("b");
 }
 

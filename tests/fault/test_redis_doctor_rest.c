@@ -44,9 +44,9 @@ static void lost_name_of_a_group_is_listed_again(void **state)
     (void)state;
     doctor_put_grouped("a");
     doctor_plant("SREM " Q "groups g");
-    doctor_assert_mended("I6 default/: the group g has 1 tasks, but is not in groups");
+    doctor_assert_mended("I6 default/: the group g has 1 task, but is not in groups");
     assert_int_equal(test_redis_count(&doctor.redis, "SISMEMBER " Q "groups g"), 1);
-    doctor_assert_line("note default/: 1 tasks are aggregating");
+    doctor_assert_line("note default/: 1 task is aggregating");
 }
 
 static void forgotten_aggregation_sets_are_groups_again(void **state)
@@ -181,8 +181,8 @@ static void late_work_that_a_damaged_key_hinders_ends_no_check(void **state)
     doctor_put_later("due", 1000);
     doctor_plant("SET " Q "pending x");
     doctor_turn_to(DOCTOR_LEASE_MS + 3000);
-    doctor_assert_left_alone("I8 default/: 1 tasks are due and not pending");
-    doctor_assert_left_alone("I8 default/: 1 leases are over, and their tasks not recovered");
+    doctor_assert_left_alone("I8 default/: 1 task is due and not pending");
+    doctor_assert_left_alone("I8 default/: 1 lease is over, and its task not recovered");
 }
 
 static void late_work_is_done_where_a_worker_lives(void **state)
@@ -193,8 +193,8 @@ static void late_work_is_done_where_a_worker_lives(void **state)
     doctor_put_later("due", 1000);
     doctor_turn_to(DOCTOR_LEASE_MS + 3000);
     doctor_check(false);
-    doctor_assert_line("I8 default/: 1 leases are over, and their tasks not recovered");
-    doctor_assert_mended("I8 default/: 1 tasks are due and not pending");
+    doctor_assert_line("I8 default/: 1 lease is over, and its task not recovered");
+    doctor_assert_mended("I8 default/: 1 task is due and not pending");
     assert_int_equal(test_redis_count(&doctor.redis, "LLEN " Q "pending"), 2);
     assert_ok(qn_broker_deregister(doctor.broker, "w", &err), err);
     doctor_put_later("nobody", 1000);

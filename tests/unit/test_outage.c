@@ -108,7 +108,8 @@ static void an_outage_is_told_once_for_all_threads(void **state)
     close_world(&world);
 }
 
-static void a_party_that_leaves_holds_no_outage_open(void **state)
+/* At the end of a worker its threads leave one after the other, and the last ones fail, too. */
+static void the_outage_of_a_party_that_left_is_told_once(void **state)
 {
     (void)state;
     struct world world;
@@ -121,7 +122,28 @@ static void a_party_that_leaves_holds_no_outage_open(void **state)
     assert_int_equal(world.begins, 1);
     assert_int_equal(world.ends, 0); /* nobody was answered */
     qn_outage_fail(&world.pump, &error);
+    assert_int_equal(world.begins, 1);
+    qn_outage_end(&world.pump);
+    assert_int_equal(world.ends, 1);
+    close_world(&world);
+}
+
+static void a_party_that_leaves_holds_no_outage_open(void **state)
+{
+    (void)state;
+    struct world world;
+    struct qn_outage ack;
+    const quern_error error = {.code = QUERN_E_CONNECT};
+    open_world(&world);
+    qn_outage_init(&ack, &world.all);
+    qn_outage_fail(&ack, &error);
+    qn_outage_finish(&ack);
+    world.all.since_mono_ns -= INT64_C(3600000000000);
+    world.all.told_mono_ns -= INT64_C(3600000000000);
+    world.all.failed_mono_ns -= INT64_C(3600000000000);
+    qn_outage_fail(&world.pump, &error);
     assert_int_equal(world.begins, 2);
+    assert_null(strstr(world.line, "since_ms"));
     qn_outage_end(&world.pump);
     assert_int_equal(world.ends, 1);
     close_world(&world);
@@ -165,6 +187,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nobody_waits_for_more_than_a_second),
     cmocka_unit_test(the_first_answer_ends_the_waiting_of_all),
     cmocka_unit_test(an_outage_is_told_once_for_all_threads),
+    cmocka_unit_test(the_outage_of_a_party_that_left_is_told_once),
     cmocka_unit_test(a_party_that_leaves_holds_no_outage_open),
     cmocka_unit_test(only_a_later_line_says_how_long_an_outage_lasts),
     cmocka_unit_test(an_outage_that_nobody_saw_end_is_not_part_of_the_next),

@@ -73,11 +73,12 @@ static void check_workers(const struct qn_service *service, struct findings *fin
         char text[512];
         bool stuck = strcmp(worker->status, "stuck") == 0;
         if (worker->hung > 0) {
-            (void)snprintf(
-                text, sizeof text,
-                "%" PRIu32 " handlers of the worker on %.200s, process %" PRId64 ", hang; %s",
-                worker->hung, worker->host, worker->pid,
-                stuck ? "it is stuck, no slot is left: restart it" : "it goes on with less");
+            (void)snprintf(text, sizeof text,
+                           "%" PRIu32 " %s of the worker on %.200s, process %" PRId64 ", %s; %s",
+                           worker->hung, worker->hung == 1 ? "handler" : "handlers", worker->host,
+                           worker->pid, worker->hung == 1 ? "hangs" : "hang",
+                           stuck ? "it is stuck, no slot is left: restart it"
+                                 : "it goes on with less");
             warn(findings, "", text);
         }
         findings->stuck += stuck ? 1 : 0;

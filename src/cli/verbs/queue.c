@@ -158,8 +158,8 @@ static bool confirm_remove(struct qn_cli *cli, quern_inspector *inspector, const
     } else if (qn_args_given(&cli->args, REMOVE_YES)) {
         yes = true;
     } else {
-        yes = qn_cli_confirm(cli, ret_exit, "Remove queue %s with %" PRIu64 " tasks?", name,
-                             queue->size);
+        yes = qn_cli_confirm(cli, ret_exit, "Remove queue %s with %" PRIu64 " %s?", name,
+                             queue->size, queue->size == 1 ? "task" : "tasks");
     }
     quern_queue_list_free(list);
     return yes;

@@ -177,8 +177,9 @@ static bool confirm_all(const struct qn_cli *cli, quern_inspector *inspector,
     if (*ret_exit != QN_EXIT_OK) {
         return false;
     }
-    return qn_cli_confirm(cli, ret_exit, "%s %" PRIu64 " %s tasks of %s%s?", action->ask, count,
+    return qn_cli_confirm(cli, ret_exit, "%s %" PRIu64 " %s %s of %s%s?", action->ask, count,
                           quern_task_state_name((quern_task_state)filter->state),
+                          count == 1 ? "task" : "tasks",
                           filter->queue != NULL ? "queue " : "all queues",
                           filter->queue != NULL ? filter->queue : "");
 }

@@ -153,7 +153,11 @@ static int check_queues(const struct work *work, const char *url)
         if (makes && qn_queue_name_is_odd(work->queues[i].name)) {
             return refuse_odd_name(work, work->queues[i].name);
         }
-        if (qn_broker_check_queue(url, work->queues[i].name, &err) != QUERN_OK) {
+        quern_status status = qn_broker_check_queue(url, work->queues[i].name, &err);
+        if (status == QUERN_E_INVALID) {
+            return qn_cli_usage(work->cli, "--queue: %s", err.text);
+        }
+        if (status != QUERN_OK) {
             return qn_cli_fail(work->cli, &err);
         }
     }
@@ -381,11 +385,15 @@ static int run_worker(struct work *work, const char *url, const quern_mux *mux)
     quern_error err;
     quern_worker *worker = NULL;
     quern_worker_options worker_opts = worker_options(work);
-    if (quern_worker_new(url, mux, &worker_opts, &worker, &err) != QUERN_OK) {
+    quern_status status = quern_worker_new(url, mux, &worker_opts, &worker, &err);
+    if (status == QUERN_E_INVALID) { /* the URL was right: an option of the command line is not */
+        return qn_cli_usage(work->cli, "%s", err.text);
+    }
+    if (status != QUERN_OK) {
         return qn_cli_open_failed(work->cli, &err);
     }
     qn_work_signal_start(worker);
-    quern_status status = quern_worker_run(worker, &err);
+    status = quern_worker_run(worker, &err);
     qn_work_signal_stop();
     say_end(work, worker);
     if (status == QUERN_E_TIMEOUT) {

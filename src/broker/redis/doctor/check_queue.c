@@ -134,9 +134,20 @@ static quern_status forward(struct qn_redis_check *check, const char *queue, siz
     return status;
 }
 
+/* What is said of one, and of more. */
+struct words {
+    const char *one;
+    const char *more;
+};
+
+static void count_in_words(int64_t count, const struct words *words, char *text, size_t size)
+{
+    (void)snprintf(text, size, "%lld %s", (long long)count, count == 1 ? words->one : words->more);
+}
+
 /* upkeep: what mends it; NULL: left to a worker. */
 static quern_status tell_late(struct qn_redis_check *check, const struct qn_checked_queue *queue,
-                              int64_t count, const char *format,
+                              int64_t count, const struct words *words,
                               quern_status (*upkeep)(struct qn_redis_check *check,
                                                      const char *queue, size_t *ret_done,
                                                      quern_error *err),
@@ -153,7 +164,7 @@ static quern_status tell_late(struct qn_redis_check *check, const struct qn_chec
         status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* told by itself */
     }
     if (status == QUERN_OK) {
-        (void)snprintf(text, sizeof text, "%lld %s", (long long)count, format);
+        count_in_words(count, words, text, sizeof text);
         status = qn_check_keep(check, "I8", queue->name, "", text, done > 0, err);
     }
     return status;
@@ -163,15 +174,18 @@ static quern_status tell_lateness(struct qn_redis_check *check,
                                   const struct qn_checked_queue *queue, const struct facts *facts,
                                   quern_error *err)
 {
-    quern_status status = tell_late(check, queue, facts->lapsed,
-                                    "leases are over, and their tasks not recovered", recover, err);
+    static const struct words lapsed = {"lease is over, and its task not recovered",
+                                        "leases are over, and their tasks not recovered"};
+    static const struct words overdue = {"task is due and not pending",
+                                         "tasks are due and not pending"};
+    static const struct words overkept = {"completed task is past its retention",
+                                          "completed tasks are past their retention"};
+    quern_status status = tell_late(check, queue, facts->lapsed, &lapsed, recover, err);
     if (status == QUERN_OK) {
-        status =
-            tell_late(check, queue, facts->overdue, "tasks are due and not pending", forward, err);
+        status = tell_late(check, queue, facts->overdue, &overdue, forward, err);
     }
     if (status == QUERN_OK) {
-        status = tell_late(check, queue, facts->overkept,
-                           "completed tasks are past their retention", NULL, err);
+        status = tell_late(check, queue, facts->overkept, &overkept, NULL, err);
     }
     if (status == QUERN_OK && queue->served && facts->archived > QN_ARCHIVE_SIZE_MAX) {
         char text[TEXT_SIZE];
@@ -188,19 +202,27 @@ static quern_status tell_notes(struct qn_redis_check *check, const struct qn_che
     const struct {
         bool holds;
         int64_t count;
-        const char *text;
+        struct words words;
     } notes[] = {
-        {!queue->fetched, facts->pending, "tasks are pending, and no worker serves the queue"},
-        {true, facts->aggregating,
-         "tasks are aggregating; only a Go server with an aggregator takes them, or run them by "
-         "hand"},
-        {true, facts->corrupt, "messages that could not be read are kept in quern:corrupt"},
+        {!queue->fetched,
+         facts->pending,
+         {"task is pending, and no worker serves the queue",
+          "tasks are pending, and no worker serves the queue"}},
+        {true,
+         facts->aggregating,
+         {"task is aggregating; only a Go server with an aggregator takes it, or run it by hand",
+          "tasks are aggregating; only a Go server with an aggregator takes them, or run them by "
+          "hand"}},
+        {true,
+         facts->corrupt,
+         {"message that could not be read is kept in quern:corrupt",
+          "messages that could not be read are kept in quern:corrupt"}},
     };
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < sizeof notes / sizeof notes[0]; i++) {
         if (notes[i].holds && notes[i].count > 0) {
             char text[TEXT_SIZE];
-            (void)snprintf(text, sizeof text, "%lld %s", (long long)notes[i].count, notes[i].text);
+            count_in_words(notes[i].count, &notes[i].words, text, sizeof text);
             status = qn_check_keep(check, "note", queue->name, "", text, false, err);
         }
     }

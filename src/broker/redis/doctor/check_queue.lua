@@ -175,8 +175,8 @@ local function check_group(name)
             merge(key, group)
         end
     elseif redis.call('SISMEMBER', Q .. 'groups', name) == 0 then
-        tell('I6', string.format('the group %s has %d tasks, but is not in groups', name, size),
-            mend)
+        tell('I6', string.format('the group %s has %d %s, but is not in groups', name, size,
+            size == 1 and 'task' or 'tasks'), mend)
         if mend then
             redis.call('SADD', Q .. 'groups', name)
         end

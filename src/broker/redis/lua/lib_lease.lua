@@ -28,13 +28,19 @@ local function probe_is_due(i)
     return not probe_lives(i) and brake_wait_ms(brakes[i]) == 0
 end
 
+-- These were found to be charged. What Go put into pending stands in the index from now on only.
+local function note_found(prefix, passed)
+    try('ZREM', prefix .. 'lease', '') -- lets the others happen when memory is out
+    local place = index_passed(prefix, passed)
+    try('HSET', prefix .. 'quern:meta', 'charged', '1')
+    return place
+end
+
 -- So many at the head were found to be charged: the next search, and others' leases, begin behind.
 local function note_skip(i, count, place, passed)
     local prefix = KEYS[i]
     local last = try('LINDEX', prefix .. 'pending', string.format('%d', -count))
-    try('ZREM', prefix .. 'lease', '') -- lets the others happen when memory is out
-    place = math.max(place, index_passed(prefix, passed))
-    try('HSET', prefix .. 'quern:meta', 'charged', '1')
+    place = math.max(place, note_found(prefix, passed))
     if type(last) == 'string' then
         try('SET', prefix .. 'quern:skip',
             string.format('%d %.0f %.0f ', count, now_s, place) .. last)
@@ -64,6 +70,9 @@ local function uncharged_at(i, is_newest)
             passed[#passed + 1] = task
         end
         if #ids < WINDOW then
+            if not is_newest and passed[1] then
+                note_found(prefix, passed)
+            end
             return nil
         end
         from = from + WINDOW
@@ -90,6 +99,8 @@ local function choose_probe(i, with_solo)
             return task
         end
     end
+    -- The charged came first, but what was passed since then may be new in the index.
+    return choice == 2 and best_of(i, wants, 32, died_before) or nil
 end
 
 -- --- The solo lock ---
@@ -188,6 +199,7 @@ end
 local function only(i, begin, task, is_probe)
     local queue = task and starts > 0 and begin(i, KEYS[i])
     if not queue then
+        drop_stale(KEYS[i]) -- else they may hide all others from the next call
         return false
     end
     take_in(level_of(task.charges))

@@ -36,12 +36,12 @@ static quern_status refuse(const struct removal *removal, const char *why, int64
                            quern_error *err)
 {
     if (strcmp(why, "active") == 0) {
-        return qn_error_set(err, QUERN_E_STATE,
-                            "queue \"%s\" has %lld active tasks: wait for them or cancel them",
-                            removal->queue, (long long)count);
+        return qn_error_set(
+            err, QUERN_E_STATE, "queue \"%s\" has %lld active %s", removal->queue, (long long)count,
+            count == 1 ? "task: wait for it or cancel it" : "tasks: wait for them or cancel them");
     }
-    return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %lld tasks: not removed",
-                        removal->queue, (long long)count);
+    return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %lld %s: not removed",
+                        removal->queue, (long long)count, count == 1 ? "task" : "tasks");
 }
 
 static quern_status take_step(struct removal *removal, const struct qn_reply *reply,

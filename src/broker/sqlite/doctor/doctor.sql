@@ -36,7 +36,8 @@ UPDATE quern_meta SET counter = ?1 WHERE counter < ?1;
 
 -- name: find_missing_queue
 SELECT 'recovered-' || queue, '',
-    printf('%d tasks belong to queue number %d, which is missing', count(*), queue), queue, NULL
+    printf('%d %s to queue number %d, which is missing', count(*),
+        iif(count(*) = 1, 'task belongs', 'tasks belong'), queue), queue, NULL
 FROM quern_task WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
 
 -- name: mend_missing_queue
@@ -50,8 +51,8 @@ WHERE true
 ON CONFLICT (no) DO NOTHING;
 
 -- name: find_stray_day
-SELECT '', '', printf('%d days are counted for queue number %d, which is missing', count(*), queue),
-    queue, NULL
+SELECT '', '', printf('%d %s counted for queue number %d, which is missing', count(*),
+        iif(count(*) = 1, 'day is', 'days are'), queue), queue, NULL
 FROM quern_day WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
 
 -- name: mend_stray_day
@@ -246,14 +247,16 @@ DELETE FROM quern_lock WHERE key = ?2 AND until_ms < ?3;
 -- --- Upkeep, where a worker lives that should do it --------------------------------------------
 
 -- name: find_lapsed
-SELECT q.name, '', printf('%d leases are over, and their tasks not recovered', count(*)), 0, NULL
+SELECT q.name, '', printf('%d %s not recovered', count(*),
+    iif(count(*) = 1, 'lease is over, and its task', 'leases are over, and their tasks')), 0, NULL
 FROM quern_task AS t JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state = 1 AND t.lease_until > 0 AND t.lease_until <= ?2 - 2000
     AND quern_queue_served(q.name)
 GROUP BY t.queue;
 
 -- name: find_overdue
-SELECT q.name, '', printf('%d tasks are due and not pending', n.count), 0, NULL
+SELECT q.name, '',
+    printf('%d %s due and not pending', n.count, iif(n.count = 1, 'task is', 'tasks are')), 0, NULL
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state IN (3, 4) AND at_ms <= ?1 - 2000 GROUP BY queue) AS n ON n.queue = q.no
@@ -263,8 +266,8 @@ WHERE quern_queue_served(q.name);
 -- about; the next forward or recover puts it right.
 -- name: find_misdated
 SELECT q.name, '',
-    printf('%d delayed tasks wait for the wall clock as it was before it was set by %d s', n.count,
-        n.off / 1000), 0, NULL
+    printf('%d delayed %s for the wall clock as it was before it was set by %d s', n.count,
+        iif(n.count = 1, 'task waits', 'tasks wait'), n.off / 1000), 0, NULL
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count, max(abs(at_ms - due_boot_ms - ?6)) AS off FROM quern_task
     WHERE state IN (3, 4) AND due_boot_ms > 0 AND ?6 <> 0
@@ -283,7 +286,8 @@ UPDATE quern_task SET at_ms = max(?3, at_ms - failed_at_ms + ?3), failed_at_ms =
 WHERE seq = ?1 AND state = 4 AND due_boot_ms = 0 AND failed_at_ms > ?3 + 60000;
 
 -- name: find_overkept
-SELECT q.name, '', printf('%d completed tasks are past their retention', n.count), 0, NULL
+SELECT q.name, '', printf('%d completed %s retention', n.count,
+    iif(n.count = 1, 'task is past its', 'tasks are past their')), 0, NULL
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state >= 5 AND state = 6 AND at_ms <= ?1 - 60000 GROUP BY queue) AS n ON n.queue = q.no
@@ -299,7 +303,8 @@ WHERE n.count > ?4 AND quern_queue_served(q.name);
 -- --- Notes -------------------------------------------------------------------------------------
 
 -- name: find_unserved
-SELECT q.name, '', printf('%d tasks are pending, and no worker serves the queue', n.count), 0, NULL
+SELECT q.name, '', printf('%d %s pending, and no worker serves the queue', n.count,
+    iif(n.count = 1, 'task is', 'tasks are')), 0, NULL
 FROM quern_queue AS q JOIN (
     SELECT queue, sum(count) AS count FROM (
         SELECT queue, count(*) AS count FROM quern_task
@@ -310,14 +315,16 @@ FROM quern_queue AS q JOIN (
 WHERE NOT quern_queue_served(q.name);
 
 -- name: find_no_aggregator
-SELECT q.name, '', printf('%d tasks are aggregating, and nothing aggregates them: run them by hand',
-    n.count), 0, NULL
+SELECT q.name, '', printf('%d %s by hand', n.count,
+    iif(n.count = 1, 'task is aggregating, and nothing aggregates it: run it',
+        'tasks are aggregating, and nothing aggregates them: run them')), 0, NULL
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state >= 5 AND state = 7 GROUP BY queue) AS n ON n.queue = q.no;
 
 -- name: find_other_tables
-SELECT '', '', printf('the file also holds %d tables of others; they are left alone', count(*)), 0,
+SELECT '', '', printf('the file also holds %d %s left alone', count(*),
+    iif(count(*) = 1, 'table of others; it is', 'tables of others; they are')), 0,
     NULL
 FROM sqlite_master
 WHERE type = 'table' AND substr(name, 1, 6) <> 'quern_' AND substr(name, 1, 7) <> 'sqlite_'

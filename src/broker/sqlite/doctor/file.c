@@ -140,8 +140,9 @@ static void note_leftovers(struct qn_check *check)
         qn_sqlite_wake(check->self); /* removes those that refuse */
     }
     char text[TEXT_SIZE];
-    (void)snprintf(text, sizeof text, "%zu sockets of workers that died lie in the directory",
-                   count);
+    (void)snprintf(text, sizeof text, "%zu %s in the directory", count,
+                   count == 1 ? "socket of a worker that died lies"
+                              : "sockets of workers that died lie");
     tell(check, "note", QN_SEVERITY_NOTE, text,
          check->repair && count_leftovers(check->self) < count);
 }

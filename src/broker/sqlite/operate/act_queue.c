@@ -147,14 +147,15 @@ static quern_status check_removable(struct qn_conn *conn, const char *queue, int
         return status;
     }
     if (active > 0) {
-        return qn_error_set(err, QUERN_E_STATE,
-                            "queue \"%s\" has %lld active tasks: wait for them or cancel them",
-                            queue, (long long)active);
+        return qn_error_set(
+            err, QUERN_E_STATE, "queue \"%s\" has %lld active %s", queue, (long long)active,
+            active == 1 ? "task: wait for it or cancel it" : "tasks: wait for them or cancel them");
     }
     if (count > 0 && !force) {
-        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %s%lld tasks: not removed",
-                            queue, count > STEP_MAX ? "more than " : "",
-                            (long long)(count > STEP_MAX ? STEP_MAX : count));
+        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %s%lld %s: not removed", queue,
+                            count > STEP_MAX ? "more than " : "",
+                            (long long)(count > STEP_MAX ? STEP_MAX : count),
+                            count == 1 ? "task" : "tasks");
     }
     *ret_count = count;
     return QUERN_OK;

@@ -1,4 +1,7 @@
 -- solo.sql - the solo locks of queues (schema.sql), which let a worker run a task alone.
+--
+-- Moments are clamped before anything is added: beyond its numbers SQLite counts in floating point,
+-- which the columns refuse, and then nothing of a dead worker could be recovered.
 
 -- name: solo_take
 UPDATE quern_queue SET solo_owner = ?2, solo_since_ms = ?3, solo_until_ms = ?4, solo_rest_ms = 0
@@ -7,15 +10,18 @@ WHERE no = ?1;
 -- The lock was last taken or kept at solo_until_ms - ?3. Where the clock went back since, or on by
 -- more than ?3, it was set, and solo_since_ms goes with it: else the queue would rest that long.
 -- name: solo_keep
-UPDATE quern_queue SET solo_until_ms = ?2 + ?3, solo_since_ms = solo_since_ms +
-    iif(?2 - (solo_until_ms - ?3) BETWEEN 0 AND ?3, 0, ?2 - (solo_until_ms - ?3))
+UPDATE quern_queue SET solo_until_ms = ?2 + ?3,
+    solo_since_ms = min(max(solo_since_ms, 0), 1 << 61) +
+    iif(?2 - (solo_until_ms - ?3) BETWEEN 0 AND ?3, 0,
+        ?2 - (min(max(solo_until_ms, 0), 1 << 61) - ?3))
 WHERE no = ?1;
 
 -- All that this worker has; it is held against the queue that a death costs ?3 more. What a clock
 -- says that was set (see solo_keep) is not counted; when it goes back later, the rest is over.
 -- name: solo_return
 UPDATE quern_queue SET solo_owner = '', solo_since_ms = ?2, solo_until_ms = 0,
-    solo_rest_ms = ?2 + ?3 + max(solo_until_ms - ?4 - solo_since_ms, 0) +
+    solo_rest_ms = ?2 + ?3 +
+        max(min(solo_until_ms, 1 << 61) - ?4 - max(solo_since_ms, 0), 0) +
         iif(?2 - (solo_until_ms - ?4) BETWEEN 0 AND ?4, ?2 - (solo_until_ms - ?4), 0)
 WHERE solo_owner = ?1;
 

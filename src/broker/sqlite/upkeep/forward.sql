@@ -1,10 +1,11 @@
 -- forward.sql - moving due tasks to pending.
 
 -- Not a delay that ends after ?5 on the clock of the boot ?4: somebody dated it while the wall
--- clock was behind.
+-- clock was behind. Beyond 1 << 62: see redate.sql.
 -- name: forward_find
 SELECT seq FROM quern_task WHERE queue = ?1 AND state IN (3, 4) AND at_ms <= ?2
-    AND (due_boot_ms <= ?5 OR ?4 <> (SELECT boot_id FROM quern_meta WHERE one = 1))
+    AND (due_boot_ms <= ?5 OR due_boot_ms > 1 << 62
+        OR ?4 <> (SELECT boot_id FROM quern_meta WHERE one = 1))
 ORDER BY at_ms LIMIT ?3;
 
 -- name: forward_move

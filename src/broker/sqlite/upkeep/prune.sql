@@ -39,7 +39,7 @@ SELECT count(*) FROM (
     ORDER BY at_ms DESC LIMIT ?3 OFFSET ?2);
 
 -- name: prune_trimmed
-UPDATE quern_queue SET trimmed = trimmed + ?2 WHERE no = ?1;
+UPDATE quern_queue SET trimmed = min(trimmed, 1 << 62) + ?2 WHERE no = ?1;
 
 -- name: prune_locks
 DELETE FROM quern_lock WHERE key IN (SELECT key FROM quern_lock WHERE until_ms <= ?1 LIMIT ?2);

@@ -1,27 +1,32 @@
 -- redate.sql - delays follow the clock since boot, whatever happens to the wall clock.
 --
 -- at_ms - due_boot_ms is how far the wall clock was ahead of that clock when the row was dated. All
--- of it stands in the index quern_task_due.
+-- of it stands in the index quern_task_due. Beyond 1 << 62 it is no date of ours, and the sum would
+-- be none that the column takes: that must not keep others from being put right.
 
 -- ?1, ?2: between these it is as now.
 -- name: redate_look
 SELECT m.boot_id,
     EXISTS (SELECT 1 FROM quern_task
-        WHERE state IN (3, 4) AND due_boot_ms > 0 AND at_ms - due_boot_ms < ?1)
+        WHERE state IN (3, 4) AND due_boot_ms BETWEEN 1 AND 1 << 62
+            AND at_ms - due_boot_ms < ?1)
     OR EXISTS (SELECT 1 FROM quern_task
-        WHERE state IN (3, 4) AND due_boot_ms > 0 AND at_ms - due_boot_ms > ?2)
+        WHERE state IN (3, 4) AND due_boot_ms BETWEEN 1 AND 1 << 62
+            AND at_ms - due_boot_ms > ?2)
 FROM quern_meta AS m WHERE m.one = 1;
 
 -- ?1: the bound; ?2: how far it is ahead now; ?3: how many at most.
 -- name: redate_behind
 UPDATE quern_task SET at_ms = due_boot_ms + ?2 WHERE seq IN (
     SELECT seq FROM quern_task
-    WHERE state IN (3, 4) AND due_boot_ms > 0 AND at_ms - due_boot_ms < ?1 LIMIT ?3);
+    WHERE state IN (3, 4) AND due_boot_ms BETWEEN 1 AND 1 << 62 AND at_ms - due_boot_ms < ?1
+    LIMIT ?3);
 
 -- name: redate_ahead
 UPDATE quern_task SET at_ms = due_boot_ms + ?2 WHERE seq IN (
     SELECT seq FROM quern_task
-    WHERE state IN (3, 4) AND due_boot_ms > 0 AND at_ms - due_boot_ms > ?1 LIMIT ?3);
+    WHERE state IN (3, 4) AND due_boot_ms BETWEEN 1 AND 1 << 62 AND at_ms - due_boot_ms > ?1
+    LIMIT ?3);
 
 -- That clock is gone with its boot: from now on these are moments.
 -- name: redate_forget
