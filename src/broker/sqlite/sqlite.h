@@ -189,7 +189,7 @@ size_t qn_sqlite_headers_count(const void *blob, size_t size);
 /* Fills `count` (from qn_sqlite_headers_count) headers that point into the blob. */
 void qn_sqlite_headers_unpack(const void *blob, size_t size, quern_header *headers, size_t count);
 
-/* --- Opening (file.c, schema.c, open.c) -------------------------------------------------- */
+/* --- Opening (broker.c, file.c, schema.c, open.c) -------------------------------------------- */
 
 quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err);

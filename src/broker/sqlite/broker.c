@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* open.c - from a URL to a broker object on an SQLite file, and back.
+/* broker.c - from a URL to a broker object on an SQLite file, and back.
  *
  * Opening goes from the outside in: the parameters of the URL, the place (file.c), the first bytes,
  * the settings of the connection, the tables (schema.c); whatever refuses, nothing was changed.
  * Closing syncs what was committed, removes the sockets of a waiter and closes the connections. In
  * a fork of the process nothing of that may happen, since the file, its locks and the sockets
  * belong to the parent: there the object is left alone. */
+#include "broker/sqlite/sqlite.h"
+
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/cond.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "broker/sqlite/sqlite.h"
-#include "broker/sqlite/store/open_sql.h"
 
 #define COMMAND_TIMEOUT_MS 10000
 
+/* A line each, in the order of broker.h. */
 static const struct qn_broker_ops ops = {
     .scheme = "sqlite",
     .exchanges_max = 1,
@@ -109,45 +109,6 @@ static quern_status read_parameters(const struct qn_url *url, struct parameters 
         }
     }
     return QUERN_OK;
-}
-
-quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
-{
-    quern_status status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
-                                       self->base.command_timeout_ms, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    status = qn_conn_exec(&self->writer, sql_writer_settings, err);
-    if (status == QUERN_OK) {
-        status =
-            qn_conn_exec(&self->writer, self->full_sync ? sql_sync_full : sql_sync_normal, err);
-    }
-    if (status != QUERN_OK) {
-        qn_conn_close(&self->writer);
-        return status;
-    }
-    self->writer.patience_ms = &self->base.command_timeout_ms; /* it may change meanwhile */
-    self->writer.hurries = &self->base.hurries;
-    qn_sqlite_presence_forget_beside(self);
-    qn_syncer_watch(self);
-    return status;
-}
-
-quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err)
-{
-    quern_status status = qn_conn_open(&self->reader, self->path, SQLITE_OPEN_READWRITE,
-                                       self->base.command_timeout_ms, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    status = qn_conn_exec(&self->reader, sql_reader_settings, err);
-    if (status != QUERN_OK) {
-        qn_conn_close(&self->reader);
-        return status;
-    }
-    self->reader.hurries = &self->base.hurries;
-    return status;
 }
 
 static void init_parts(struct qn_sqlite *self)
