@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* open.c - the two connections of a broker object, each opened with its settings.
+ *
+ * The object knows its path already. The writer is opened with the object and opened anew after
+ * some failures; the reader is opened when something is read first. A connection whose settings
+ * cannot be made is closed again. */
+#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/open_sql.h"
+
+quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
+{
+    quern_status status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
+                                       self->base.command_timeout_ms, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = qn_conn_exec(&self->writer, sql_writer_settings, err);
+    if (status == QUERN_OK) {
+        status =
+            qn_conn_exec(&self->writer, self->full_sync ? sql_sync_full : sql_sync_normal, err);
+    }
+    if (status != QUERN_OK) {
+        qn_conn_close(&self->writer);
+        return status;
+    }
+    self->writer.patience_ms = &self->base.command_timeout_ms; /* it may change meanwhile */
+    self->writer.hurries = &self->base.hurries;
+    qn_sqlite_presence_forget_beside(self);
+    qn_syncer_watch(self);
+    return status;
+}
+
+quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err)
+{
+    quern_status status = qn_conn_open(&self->reader, self->path, SQLITE_OPEN_READWRITE,
+                                       self->base.command_timeout_ms, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = qn_conn_exec(&self->reader, sql_reader_settings, err);
+    if (status != QUERN_OK) {
+        qn_conn_close(&self->reader);
+        return status;
+    }
+    self->reader.hurries = &self->base.hurries;
+    return status;
+}
