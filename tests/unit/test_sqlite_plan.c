@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "broker/sqlite/inspect/inspect_sql.h"
-#include "broker/sqlite/run/brake_sql.h"
+#include "broker/sqlite/queue/brake_sql.h"
+#include "broker/sqlite/queue/solo_sql.h"
 #include "broker/sqlite/run/lease_sql.h"
-#include "broker/sqlite/run/solo_sql.h"
 #include "broker/sqlite/store/transaction_sql.h"
 #include "broker/sqlite/upkeep/forward_sql.h"
 #include "broker/sqlite/upkeep/heartbeat_sql.h"

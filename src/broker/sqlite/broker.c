@@ -142,7 +142,7 @@ static void free_parts(struct qn_sqlite *self)
     pthread_mutex_destroy(&self->gate.mutex);
     pthread_cond_destroy(&self->gate.freed);
     pthread_mutex_destroy(&self->read_mutex);
-    qn_heard_finish(&self->heard);
+    qn_heartbeat_age_finish(&self->heartbeat_ages);
     pthread_mutex_destroy(&self->syncer.mutex);
     pthread_cond_destroy(&self->syncer.changed);
     pthread_mutex_destroy(&self->waiter.mutex);

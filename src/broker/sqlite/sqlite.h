@@ -18,7 +18,7 @@
 #include "base/text/url.h"
 #include "broker/broker.h"
 #include "broker/sqlite/store/conn.h"
-#include "broker/sqlite/upkeep/heard.h"
+#include "broker/sqlite/upkeep/heartbeat_age.h"
 #include "task/limits.h"
 
 /* How long the statements of one transaction may take. No honest file needs a fraction of that; in
@@ -98,11 +98,11 @@ struct qn_sqlite {
     struct qn_gate gate;
     struct qn_conn writer; /* used with the gate held */
     pthread_mutex_t read_mutex;
-    struct qn_conn reader;   /* guarded by read_mutex, as the next four; opened when first needed */
-    bool clock_seen;         /* by prune */
-    struct qn_heard heard;   /* workers on other hosts; by recover */
-    int64_t clock_offset_ms; /* wall clock minus boot clock */
-    int64_t clock_jumped_at_ms; /* when that changed by much; boot clock */
+    struct qn_conn reader; /* guarded by read_mutex, as the next four; opened when first needed */
+    bool clock_seen;       /* by prune */
+    struct qn_heartbeat_ages heartbeat_ages; /* workers on other hosts; by recover */
+    int64_t clock_offset_ms;                 /* wall clock minus boot clock */
+    int64_t clock_jumped_at_ms;              /* when that changed by much; boot clock */
     _Atomic int64_t
         rest_until_mono_ns;         /* transaction.c: until then no lease that is over is ended */
     _Atomic int64_t dated_shift_ms; /* redate.c: with it all delays were dated rightly */

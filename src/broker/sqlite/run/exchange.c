@@ -10,10 +10,10 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "broker/sqlite/run/brake.h"
+#include "broker/sqlite/queue/brake.h"
+#include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/exchange.h"
 #include "broker/sqlite/run/outcome_sql.h"
-#include "broker/sqlite/run/solo.h"
 #include "broker/sqlite/wake/wait_sql.h"
 
 /* The answer as it is remembered. */
@@ -30,25 +30,26 @@ static size_t packed_size(const struct qn_exchange *exchange)
     return offsetof(struct packed, applied) + exchange->outcome_count;
 }
 
-static quern_status apply_outcomes(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+static quern_status apply_outcomes(struct qn_queue_counters *counters,
+                                   const struct qn_exchange *exchange,
                                    struct qn_exchange_reply *reply, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < exchange->outcome_count; i++) {
-        status = qn_outcome_apply(ledger, &exchange->outcomes[i], &reply->applied[i], err);
+        status = qn_outcome_apply(counters, &exchange->outcomes[i], &reply->applied[i], err);
     }
     return status;
 }
 
-static quern_status mark_starts(struct qn_ledger *ledger, const struct qn_exchange *exchange,
-                                quern_error *err)
+static quern_status mark_starts(struct qn_queue_counters *counters,
+                                const struct qn_exchange *exchange, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < exchange->start_count; i++) {
-        struct qn_query query = qn_query_start(ledger->conn, sql_mark_started);
+        struct qn_query query = qn_query_start(counters->conn, sql_mark_started);
         qn_query_int(&query, exchange->starts[i]->row);
         qn_query_int(&query, (int64_t)exchange->starts[i]->token);
-        qn_query_int(&query, ledger->now_ms);
+        qn_query_int(&query, counters->now_ms);
         status = qn_query_run(&query, NULL, err);
     }
     return status;
@@ -63,46 +64,48 @@ static quern_status has_pending(struct qn_conn *conn, int64_t queue_no, bool *re
     return qn_query_finish(&query, err);
 }
 
-static quern_status wait_for_solo(struct qn_ledger *ledger, const struct qn_exchange *exchange,
-                                  const struct qn_ledger_queue *queue, int64_t *ret_wait_ms,
+static quern_status wait_for_solo(struct qn_queue_counters *counters,
+                                  const struct qn_exchange *exchange,
+                                  const struct qn_counted_queue *queue, int64_t *ret_wait_ms,
                                   quern_error *err)
 {
     uint32_t level = 0;
     bool rests = queue->solo.state == QN_SOLO_FREE; /* else its return is news by itself */
-    int64_t wait_ms = rests ? qn_solo_wait_ms(&queue->solo, ledger->now_ms) : 0;
+    int64_t wait_ms = rests ? qn_solo_wait_ms(&queue->solo, counters->now_ms) : 0;
     quern_status status =
-        wait_ms > 0 ? qn_solo_level(ledger->conn, queue->no, &level, err) : QUERN_OK;
+        wait_ms > 0 ? qn_solo_level(counters->conn, queue->no, &level, err) : QUERN_OK;
     *ret_wait_ms = qn_isolation_is_solo(&exchange->isolation, level) ? wait_ms : 0;
     return status;
 }
 
 /* When the next probe may go. Of one that is under way, the end is news by itself. One that is due
  * and was not had may be a task that must be alone. */
-static quern_status wait_for_probe(struct qn_ledger *ledger, const struct qn_exchange *exchange,
-                                   const struct qn_ledger_queue *queue, int64_t *ret_wait_ms,
+static quern_status wait_for_probe(struct qn_queue_counters *counters,
+                                   const struct qn_exchange *exchange,
+                                   const struct qn_counted_queue *queue, int64_t *ret_wait_ms,
                                    quern_error *err)
 {
     int64_t probe = 0;
     bool has = false;
-    quern_status status = qn_brake_probe(ledger->conn, queue->no, &queue->brake, &probe, err);
+    quern_status status = qn_brake_probe(counters->conn, queue->no, &queue->brake, &probe, err);
     if (status == QUERN_OK && probe == 0) {
-        status = has_pending(ledger->conn, queue->no, &has, err);
+        status = has_pending(counters->conn, queue->no, &has, err);
     }
-    *ret_wait_ms = has ? qn_brake_wait_ms(&queue->brake, ledger->now_ms) : 0;
+    *ret_wait_ms = has ? qn_brake_wait_ms(&queue->brake, counters->now_ms) : 0;
     return status == QUERN_OK && has && *ret_wait_ms == 0
-               ? wait_for_solo(ledger, exchange, queue, ret_wait_ms, err)
+               ? wait_for_solo(counters, exchange, queue, ret_wait_ms, err)
                : status;
 }
 
 /* What the caller learns of its queues. */
-static quern_status describe_queues(struct qn_ledger *ledger, struct qn_exchange *exchange,
-                                    quern_error *err)
+static quern_status describe_queues(struct qn_queue_counters *counters,
+                                    struct qn_exchange *exchange, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < exchange->queue_count; i++) {
         struct qn_queue_turn *out = &exchange->queues[i];
-        struct qn_ledger_queue *queue = NULL;
-        status = qn_ledger_queue(ledger, out->name, &queue, err);
+        struct qn_counted_queue *queue = NULL;
+        status = qn_queue_counters_queue(counters, out->name, &queue, err);
         if (status != QUERN_OK) {
             return status;
         }
@@ -111,14 +114,15 @@ static quern_status describe_queues(struct qn_ledger *ledger, struct qn_exchange
         out->deaths = queue->brake.streak < UINT32_MAX ? (uint32_t)queue->brake.streak : UINT32_MAX;
         out->wait_ms = 0;
         if (queue->no != 0 && !queue->paused) {
-            status = out->braked ? wait_for_probe(ledger, exchange, queue, &out->wait_ms, err)
-                                 : wait_for_solo(ledger, exchange, queue, &out->wait_ms, err);
+            status = out->braked ? wait_for_probe(counters, exchange, queue, &out->wait_ms, err)
+                                 : wait_for_solo(counters, exchange, queue, &out->wait_ms, err);
         }
     }
     return status;
 }
 
-static quern_status keep_reply(struct qn_ledger *ledger, const struct qn_exchange *exchange,
+static quern_status keep_reply(struct qn_queue_counters *counters,
+                               const struct qn_exchange *exchange,
                                const struct qn_lease_terms *terms,
                                const struct qn_exchange_reply *reply, quern_error *err)
 {
@@ -129,16 +133,16 @@ static quern_status keep_reply(struct qn_ledger *ledger, const struct qn_exchang
     for (size_t i = 0; i < exchange->outcome_count; i++) {
         packed.applied[i] = (uint8_t)reply->applied[i];
     }
-    return qn_sqlite_session_keep(ledger->conn, exchange->stamp, ledger->now_ms, &packed,
+    return qn_sqlite_session_keep(counters->conn, exchange->stamp, counters->now_ms, &packed,
                                   packed_size(exchange), err);
 }
 
-static quern_status find_reply(struct qn_ledger *ledger, struct qn_exchange *exchange,
+static quern_status find_reply(struct qn_queue_counters *counters, struct qn_exchange *exchange,
                                struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
                                bool *ret_known, quern_error *err)
 {
     struct packed packed = {0};
-    quern_status status = qn_sqlite_session_find(ledger->conn, exchange->stamp, &packed,
+    quern_status status = qn_sqlite_session_find(counters->conn, exchange->stamp, &packed,
                                                  packed_size(exchange), ret_known, err);
     if (status != QUERN_OK || !*ret_known) {
         return status;
@@ -153,29 +157,29 @@ static quern_status find_reply(struct qn_ledger *ledger, struct qn_exchange *exc
     terms->first_token = packed.first_token;
     terms->solo_turn = packed.solo_turn;
     reply->more = packed.more != 0;
-    return qn_lease_again(ledger->conn, exchange, terms, packed.run_count, reply, err);
+    return qn_lease_again(counters->conn, exchange, terms, packed.run_count, reply, err);
 }
 
 /* All that is done inside the transaction, for a request that is new. */
-static quern_status work(struct qn_ledger *ledger, struct qn_exchange *exchange,
+static quern_status work(struct qn_queue_counters *counters, struct qn_exchange *exchange,
                          struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
                          quern_error *err)
 {
-    quern_status status = apply_outcomes(ledger, exchange, reply, err);
+    quern_status status = apply_outcomes(counters, exchange, reply, err);
     if (status == QUERN_OK) {
-        status = mark_starts(ledger, exchange, err);
+        status = mark_starts(counters, exchange, err);
     }
     if (status == QUERN_OK && (exchange->room > 0 || exchange->solo != QN_SOLO_NONE)) {
-        status = qn_lease_take(ledger, exchange, terms, reply, err);
+        status = qn_lease_take(counters, exchange, terms, reply, err);
     }
     if (status == QUERN_OK) {
-        status = describe_queues(ledger, exchange, err);
+        status = describe_queues(counters, exchange, err);
     }
     if (status == QUERN_OK) {
-        status = qn_ledger_write(ledger, err);
+        status = qn_queue_counters_write(counters, err);
     }
     if (status == QUERN_OK) {
-        status = keep_reply(ledger, exchange, terms, reply, err);
+        status = keep_reply(counters, exchange, terms, reply, err);
     }
     return status;
 }
@@ -193,25 +197,25 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     if (status != QUERN_OK) {
         return status;
     }
-    struct qn_ledger ledger;
-    qn_ledger_init(&ledger, conn, terms.now_wall_ms);
-    ledger.host = exchange->host;
-    ledger.worker_id = exchange->worker_id;
-    ledger.is_leaving = exchange->is_leaving;
-    ledger.shift_ms = qn_sqlite_shift_of(self, terms.now_wall_ms, terms.now_boot_ms);
+    struct qn_queue_counters counters;
+    qn_queue_counters_init(&counters, conn, terms.now_wall_ms);
+    counters.host = exchange->host;
+    counters.worker_id = exchange->worker_id;
+    counters.is_leaving = exchange->is_leaving;
+    counters.shift_ms = qn_sqlite_shift_of(self, terms.now_wall_ms, terms.now_boot_ms);
     bool known = false;
-    status = find_reply(&ledger, exchange, &terms, reply, &known, err);
+    status = find_reply(&counters, exchange, &terms, reply, &known, err);
     if (status == QUERN_OK && known) {
-        status = describe_queues(&ledger, exchange, err);
+        status = describe_queues(&counters, exchange, err);
     } else if (status == QUERN_OK) {
-        status = work(&ledger, exchange, &terms, reply, err);
+        status = work(&counters, exchange, &terms, reply, err);
     }
     if (status == QUERN_OK && !known) {
         status = qn_sqlite_commit(self, err);
     } else {
         qn_sqlite_rollback(self);
     }
-    if (status == QUERN_OK && (ledger.wake || known)) {
+    if (status == QUERN_OK && (counters.wake || known)) {
         qn_sqlite_wake(self);
     }
     if (status != QUERN_OK) {
@@ -219,6 +223,6 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     } else if (exchange->solo != QN_SOLO_NONE) {
         exchange->solo_queue = terms.solo_turn;
     }
-    qn_ledger_finish(&ledger);
+    qn_queue_counters_finish(&counters);
     return status;
 }

@@ -3,10 +3,10 @@
 #ifndef QN_BROKER_SQLITE_RUN_EXCHANGE_H
 #define QN_BROKER_SQLITE_RUN_EXCHANGE_H
 
-#include "broker/sqlite/run/queue_counters.h"
+#include "broker/sqlite/queue/queue_counters.h"
 
 /* Applies one outcome if its token is still valid (outcome.c). */
-QUERN_NODISCARD quern_status qn_outcome_apply(struct qn_ledger *ledger,
+QUERN_NODISCARD quern_status qn_outcome_apply(struct qn_queue_counters *counters,
                                               const struct qn_outcome *outcome,
                                               enum qn_applied *ret_applied, quern_error *err);
 
@@ -18,7 +18,8 @@ struct qn_lease_terms {
 };
 /* Does what is asked of solo locks, and leases up to exchange->room runs into reply->runs
  * (lease.c). On failure it has freed them. */
-QUERN_NODISCARD quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchange,
+QUERN_NODISCARD quern_status qn_lease_take(struct qn_queue_counters *counters,
+                                           struct qn_exchange *exchange,
                                            struct qn_lease_terms *terms,
                                            struct qn_exchange_reply *reply, quern_error *err);
 /* Reads the runs that were leased with these tokens before, for a replay. */

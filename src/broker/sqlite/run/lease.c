@@ -16,12 +16,13 @@
 
 /* Takes up to `want` runs of one queue. Short means that it has no more to give, or that taking
  * ends early. */
-static quern_status take_turn(struct qn_taking *taking, size_t turn, size_t want, quern_error *err)
+static quern_status take_turn(struct qn_lease_batch *batch, size_t turn, size_t want,
+                              quern_error *err)
 {
-    struct qn_queue_turn *out = &taking->exchange->queues[turn];
-    struct qn_turn_state *state = &taking->turns[turn];
-    struct qn_ledger_queue *queue = NULL;
-    quern_status status = qn_ledger_queue(taking->ledger, out->name, &queue, err);
+    struct qn_queue_turn *out = &batch->exchange->queues[turn];
+    struct qn_turn_state *state = &batch->turns[turn];
+    struct qn_counted_queue *queue = NULL;
+    quern_status status = qn_queue_counters_queue(batch->counters, out->name, &queue, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -29,33 +30,33 @@ static quern_status take_turn(struct qn_taking *taking, size_t turn, size_t want
     state->empty = state->empty || queue->no == 0 || queue->paused;
     if (!state->empty && qn_brake_is_on(&queue->brake)) {
         state->empty = true;
-        status = qn_pick_probe(taking, turn, queue, &kept, err);
+        status = qn_pick_probe(batch, turn, queue, &kept, err);
         out->leased += (uint32_t)kept;
         return status;
     }
-    while (status == QUERN_OK && want > 0 && !state->empty && !qn_taking_ends_early(taking)) {
-        status = qn_pick_pending(taking, turn, queue, want, &kept, err);
+    while (status == QUERN_OK && want > 0 && !state->empty && !qn_lease_batch_ends_early(batch)) {
+        status = qn_pick_pending(batch, turn, queue, want, &kept, err);
         out->leased += (uint32_t)kept;
         want -= kept;
     }
     return status;
 }
 
-static quern_status take_strict(struct qn_taking *taking, quern_error *err)
+static quern_status take_strict(struct qn_lease_batch *batch, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    size_t room = taking->exchange->room;
-    for (size_t i = 0; status == QUERN_OK && i < taking->exchange->queue_count; i++) {
-        if (taking->count < room && !qn_taking_ends_early(taking)) {
-            status = take_turn(taking, i, room - taking->count, err);
+    size_t room = batch->exchange->room;
+    for (size_t i = 0; status == QUERN_OK && i < batch->exchange->queue_count; i++) {
+        if (batch->count < room && !qn_lease_batch_ends_early(batch)) {
+            status = take_turn(batch, i, room - batch->count, err);
         }
     }
     return status;
 }
 
-static quern_status take_weighted(struct qn_taking *taking, quern_error *err)
+static quern_status take_weighted(struct qn_lease_batch *batch, quern_error *err)
 {
-    const struct qn_exchange *exchange = taking->exchange;
+    const struct qn_exchange *exchange = batch->exchange;
     size_t queue_count = exchange->queue_count;
     uint32_t weights[QN_QUEUES_MAX];
     uint32_t want[QN_QUEUES_MAX];
@@ -66,17 +67,17 @@ static quern_status take_weighted(struct qn_taking *taking, quern_error *err)
     }
     for (;;) {
         for (size_t i = 0; i < queue_count; i++) {
-            size_t room = exchange->room - taking->count;
+            size_t room = exchange->room - batch->count;
             size_t part = want[i] < room ? want[i] : room;
-            quern_status status = part > 0 ? take_turn(taking, i, part, err) : QUERN_OK;
+            quern_status status = part > 0 ? take_turn(batch, i, part, err) : QUERN_OK;
             if (status != QUERN_OK) {
                 return status;
             }
-            more[i] = !taking->turns[i].empty;
+            more[i] = !batch->turns[i].empty;
             want[i] = 0;
         }
-        size_t missing = exchange->room - taking->count;
-        if (missing == 0 || qn_taking_ends_early(taking) ||
+        size_t missing = exchange->room - batch->count;
+        if (missing == 0 || qn_lease_batch_ends_early(batch) ||
             qn_choice_redraw(weights, more, queue_count, missing, want) == 0) {
             return QUERN_OK;
         }
@@ -84,19 +85,19 @@ static quern_status take_weighted(struct qn_taking *taking, quern_error *err)
 }
 
 /* By queue, and within it in the order of taking: what redraws brought is moved to its queue. */
-static void order_runs(struct qn_taking *taking)
+static void order_runs(struct qn_lease_batch *batch)
 {
     struct qn_leased *ordered[QN_BATCH_MAX];
     size_t at = 0;
-    for (size_t turn = 0; turn < taking->exchange->queue_count; turn++) {
-        for (size_t i = 0; taking->exchange->queues[turn].leased > 0 && i < taking->count; i++) {
-            if (taking->runs[i]->queue_index == turn) {
-                ordered[at++] = taking->runs[i];
+    for (size_t turn = 0; turn < batch->exchange->queue_count; turn++) {
+        for (size_t i = 0; batch->exchange->queues[turn].leased > 0 && i < batch->count; i++) {
+            if (batch->runs[i]->queue_index == turn) {
+                ordered[at++] = batch->runs[i];
             }
         }
     }
-    QN_ASSERT(at == taking->count);
-    memcpy(taking->runs, ordered, at * sizeof ordered[0]);
+    QN_ASSERT(at == batch->count);
+    memcpy(batch->runs, ordered, at * sizeof ordered[0]);
 }
 
 static quern_status find_worker(struct qn_conn *conn, const char *id, int64_t *ret_no,
@@ -109,11 +110,11 @@ static quern_status find_worker(struct qn_conn *conn, const char *id, int64_t *r
 }
 
 /* The run of a braked queue is its probe from now on. */
-static quern_status note_probe(struct qn_taking *taking, const struct qn_leased *run,
+static quern_status note_probe(struct qn_lease_batch *batch, const struct qn_leased *run,
                                quern_error *err)
 {
-    struct qn_ledger_queue *queue = NULL;
-    quern_status status = qn_ledger_queue(taking->ledger, run->task.queue, &queue, err);
+    struct qn_counted_queue *queue = NULL;
+    quern_status status = qn_queue_counters_queue(batch->counters, run->task.queue, &queue, err);
     if (status == QUERN_OK) {
         queue->brake.probe_token = run->token;
         queue->brake_changed = true;
@@ -121,107 +122,109 @@ static quern_status note_probe(struct qn_taking *taking, const struct qn_leased 
     return status;
 }
 
-static quern_status mend(struct qn_taking *taking, const struct qn_leased *run, quern_error *err)
+static quern_status mend(struct qn_lease_batch *batch, const struct qn_leased *run,
+                         quern_error *err)
 {
     if (run->retry_count <= run->task.retry_max) {
         return QUERN_OK;
     }
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_mend);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_mend);
     qn_query_int(&query, run->row);
     return qn_query_run(&query, NULL, err);
 }
 
-static quern_status write_lease(struct qn_taking *taking, struct qn_leased *run, int64_t worker_no,
-                                quern_error *err)
+static quern_status write_lease(struct qn_lease_batch *batch, struct qn_leased *run,
+                                int64_t worker_no, quern_error *err)
 {
-    const struct qn_lease_terms *terms = taking->terms;
-    quern_status status = mend(taking, run, err);
+    const struct qn_lease_terms *terms = batch->terms;
+    quern_status status = mend(batch, run, err);
     if (status != QUERN_OK) {
         return status;
     }
     run->fence = run->token;
     run->leased_at_boot_ms = terms->now_boot_ms;
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_write);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_write);
     qn_query_int(&query, run->row);
     qn_query_int(&query, (int64_t)run->token);
-    qn_query_int(&query, terms->now_boot_ms + taking->exchange->lease_ms);
+    qn_query_int(&query, terms->now_boot_ms + batch->exchange->lease_ms);
     qn_query_int(&query, worker_no);
     qn_query_int(&query, run->started ? 1 : 0);
     qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
     status = qn_query_run(&query, NULL, err);
-    if (status == QUERN_OK && taking->turns[run->queue_index].probe) {
-        status = note_probe(taking, run, err);
+    if (status == QUERN_OK && batch->turns[run->queue_index].probe) {
+        status = note_probe(batch, run, err);
     }
     return status;
 }
 
-static bool is_started(struct qn_taking *taking, const struct qn_leased *run)
+static bool is_started(struct qn_lease_batch *batch, const struct qn_leased *run)
 {
     bool in_any_case = run->crash_count > 0 && !QN_BUG(CHARGE_NOT_MARKED);
-    if (in_any_case || taking->turns[run->queue_index].probe) {
+    if (in_any_case || batch->turns[run->queue_index].probe) {
         return true;
     }
-    bool started = taking->starts_left > 0;
-    taking->starts_left -= started ? 1 : 0;
+    bool started = batch->starts_left > 0;
+    batch->starts_left -= started ? 1 : 0;
     return started;
 }
 
-static quern_status write_leases(struct qn_taking *taking, quern_error *err)
+static quern_status write_leases(struct qn_lease_batch *batch, quern_error *err)
 {
-    struct qn_lease_terms *terms = taking->terms;
-    struct qn_conn *conn = taking->ledger->conn;
+    struct qn_lease_terms *terms = batch->terms;
+    struct qn_conn *conn = batch->counters->conn;
     int64_t worker_no = 0;
-    quern_status status = find_worker(conn, taking->exchange->worker_id, &worker_no, err);
+    quern_status status = find_worker(conn, batch->exchange->worker_id, &worker_no, err);
     if (status == QUERN_OK) {
-        status = qn_sqlite_numbers(conn, taking->count, &terms->first_token, err);
+        status = qn_sqlite_numbers(conn, batch->count, &terms->first_token, err);
     }
-    for (size_t i = 0; status == QUERN_OK && i < taking->count; i++) {
-        struct qn_leased *run = taking->runs[i];
+    for (size_t i = 0; status == QUERN_OK && i < batch->count; i++) {
+        struct qn_leased *run = batch->runs[i];
         run->token = (uint64_t)terms->first_token + i;
-        run->started = is_started(taking, run);
-        status = write_lease(taking, run, worker_no, err);
+        run->started = is_started(batch, run);
+        status = write_lease(batch, run, worker_no, err);
     }
     return status;
 }
 
-static quern_status pick_all(struct qn_taking *taking, uint32_t *ret_solo_turn, quern_error *err)
+static quern_status pick_all(struct qn_lease_batch *batch, uint32_t *ret_solo_turn,
+                             quern_error *err)
 {
-    const struct qn_exchange *exchange = taking->exchange;
+    const struct qn_exchange *exchange = batch->exchange;
     bool usual = false;
-    quern_status status = qn_lease_solo(taking, ret_solo_turn, &usual, err);
+    quern_status status = qn_lease_solo(batch, ret_solo_turn, &usual, err);
     if (status == QUERN_OK && usual && exchange->room > 0) {
-        status = exchange->strict ? take_strict(taking, err) : take_weighted(taking, err);
+        status = exchange->strict ? take_strict(batch, err) : take_weighted(batch, err);
     }
     return status;
 }
 
-quern_status qn_lease_take(struct qn_ledger *ledger, struct qn_exchange *exchange,
+quern_status qn_lease_take(struct qn_queue_counters *counters, struct qn_exchange *exchange,
                            struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
                            quern_error *err)
 {
     QN_ASSERT(exchange->room <= QN_BATCH_MAX);
     QN_ASSERT(exchange->queue_count <= QN_QUEUES_MAX);
-    struct qn_taking taking = {.ledger = ledger,
-                               .exchange = exchange,
-                               .terms = terms,
-                               .runs = reply->runs,
-                               .starts_left = exchange->start_count_now,
-                               .isolation = exchange->isolation};
-    quern_status status = pick_all(&taking, &terms->solo_turn, err);
-    if (status == QUERN_OK && taking.count > 0) {
-        order_runs(&taking);
-        status = write_leases(&taking, err);
+    struct qn_lease_batch batch = {.counters = counters,
+                                   .exchange = exchange,
+                                   .terms = terms,
+                                   .runs = reply->runs,
+                                   .starts_left = exchange->start_count_now,
+                                   .isolation = exchange->isolation};
+    quern_status status = pick_all(&batch, &terms->solo_turn, err);
+    if (status == QUERN_OK && batch.count > 0) {
+        order_runs(&batch);
+        status = write_leases(&batch, err);
     }
-    qn_slab_finish(&taking.lot);
+    qn_slab_finish(&batch.slab);
     if (status != QUERN_OK) {
-        for (size_t i = 0; i < taking.count; i++) {
-            qn_leased_free(taking.runs[i]);
-            taking.runs[i] = NULL;
+        for (size_t i = 0; i < batch.count; i++) {
+            qn_leased_free(batch.runs[i]);
+            batch.runs[i] = NULL;
         }
         return status;
     }
-    reply->run_count = taking.count;
-    reply->more = taking.count < exchange->room && qn_taking_ends_early(&taking);
+    reply->run_count = batch.count;
+    reply->more = batch.count < exchange->room && qn_lease_batch_ends_early(&batch);
     return QUERN_OK;
 }
 
@@ -229,37 +232,37 @@ quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
                             const struct qn_lease_terms *terms, size_t count,
                             struct qn_exchange_reply *reply, quern_error *err)
 {
-    struct qn_ledger ledger;
+    struct qn_queue_counters counters;
     struct qn_row rows[QN_BATCH_MAX];
-    qn_ledger_init(&ledger, conn, terms->now_wall_ms);
-    struct qn_taking taking = {.ledger = &ledger, .exchange = exchange};
+    qn_queue_counters_init(&counters, conn, terms->now_wall_ms);
+    struct qn_lease_batch batch = {.counters = &counters, .exchange = exchange};
     quern_status status = QUERN_OK;
     int64_t last_token = terms->first_token + (int64_t)count - 1;
     for (size_t i = 0; status == QUERN_OK && count > 0 && i < exchange->queue_count; i++) {
-        struct qn_ledger_queue *queue = NULL;
+        struct qn_counted_queue *queue = NULL;
         size_t found = 0;
-        status = qn_ledger_queue(&ledger, exchange->queues[i].name, &queue, err);
+        status = qn_queue_counters_queue(&counters, exchange->queues[i].name, &queue, err);
         if (status == QUERN_OK) {
-            status = qn_lease_read_rows(&taking, sql_lease_replay, i, queue, terms->first_token,
+            status = qn_lease_read_rows(&batch, sql_lease_replay, i, queue, terms->first_token,
                                         (size_t)last_token, rows, &found, err);
         }
         for (size_t r = 0; status == QUERN_OK && r < found; r++) {
-            if (taking.count == count) { /* two tasks with one token: damaged; see the doctor */
+            if (batch.count == count) { /* two tasks with one token: damaged; see the doctor */
                 qn_leased_free(rows[r].run);
                 continue;
             }
             rows[r].run->fence = rows[r].run->token;
             rows[r].run->leased_at_boot_ms = terms->now_boot_ms;
             exchange->queues[i].leased++;
-            reply->runs[taking.count++] = rows[r].run;
+            reply->runs[batch.count++] = rows[r].run;
         }
     }
-    qn_ledger_finish(&ledger);
-    qn_slab_finish(&taking.lot);
-    for (size_t i = 0; status != QUERN_OK && i < taking.count; i++) {
+    qn_queue_counters_finish(&counters);
+    qn_slab_finish(&batch.slab);
+    for (size_t i = 0; status != QUERN_OK && i < batch.count; i++) {
         qn_leased_free(reply->runs[i]);
         reply->runs[i] = NULL;
     }
-    reply->run_count = status == QUERN_OK ? taking.count : 0;
+    reply->run_count = status == QUERN_OK ? batch.count : 0;
     return status;
 }

@@ -4,8 +4,8 @@
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
 
-/* Copies the present row into one block; in the lot. */
-static struct qn_leased *copy_row(struct qn_slab *lot, sqlite3_stmt *row, const char *queue)
+/* Copies the present row into one block of the slab. */
+static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const char *queue)
 {
     quern_header headers[QN_HEADER_COUNT_MAX];
     const void *packed = sqlite3_column_blob(row, 14);
@@ -46,18 +46,18 @@ static struct qn_leased *copy_row(struct qn_slab *lot, sqlite3_stmt *row, const 
         .started = sqlite3_column_int(row, 20) != 0,
     };
     bool whole = leased.task.id != NULL && leased.task.type != NULL; /* else memory was out */
-    return whole ? qn_leased_copy(lot, &leased) : NULL;
+    return whole ? qn_leased_copy(slab, &leased) : NULL;
 }
 
-static quern_status copy_rows(struct qn_taking *taking, struct qn_query *query, size_t turn,
-                              const struct qn_ledger_queue *queue, struct qn_row *rows,
+static quern_status copy_rows(struct qn_lease_batch *batch, struct qn_query *query, size_t turn,
+                              const struct qn_counted_queue *queue, struct qn_row *rows,
                               size_t *ret_count, quern_error *err)
 {
     size_t count = 0;
     bool full = false;
     while (!full && qn_query_row(query)) {
         rows[count].place = sqlite3_column_int64(query->statement, 1);
-        rows[count].run = copy_row(&taking->lot, query->statement, queue->name);
+        rows[count].run = copy_row(&batch->slab, query->statement, queue->name);
         full = rows[count].run == NULL;
         if (!full) {
             rows[count].run->queue_index = (uint16_t)turn;
@@ -75,26 +75,26 @@ static quern_status copy_rows(struct qn_taking *taking, struct qn_query *query, 
     return status;
 }
 
-quern_status qn_lease_read_rows(struct qn_taking *taking, const char *sql, size_t turn,
-                                const struct qn_ledger_queue *queue, int64_t number, size_t limit,
+quern_status qn_lease_read_rows(struct qn_lease_batch *batch, const char *sql, size_t turn,
+                                const struct qn_counted_queue *queue, int64_t number, size_t limit,
                                 struct qn_row *rows, size_t *ret_count, quern_error *err)
 {
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql);
     qn_query_int(&query, queue->no);
     qn_query_int(&query, number);
     qn_query_int(&query, (int64_t)limit);
-    return copy_rows(taking, &query, turn, queue, rows, ret_count, err);
+    return copy_rows(batch, &query, turn, queue, rows, ret_count, err);
 }
 
-quern_status qn_lease_read_row(struct qn_taking *taking, size_t turn,
-                               const struct qn_ledger_queue *queue, int64_t seq,
+quern_status qn_lease_read_row(struct qn_lease_batch *batch, size_t turn,
+                               const struct qn_counted_queue *queue, int64_t seq,
                                struct qn_leased **ret_run, quern_error *err)
 {
     struct qn_row row = {0};
     size_t count = 0;
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_row);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_row);
     qn_query_int(&query, seq);
-    quern_status status = copy_rows(taking, &query, turn, queue, &row, &count, err);
+    quern_status status = copy_rows(batch, &query, turn, queue, &row, &count, err);
     *ret_run = count > 0 ? row.run : NULL;
     return status;
 }

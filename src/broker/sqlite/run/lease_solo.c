@@ -1,68 +1,69 @@
 /* SPDX-License-Identifier: MIT */
 /* lease_solo.c - what an exchange asks of the solo locks of its queues (enum qn_solo). */
+#include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/lease_batch.h"
-#include "broker/sqlite/run/solo.h"
 
 /* The first queue whose solo lock the worker may have and needs. */
-static quern_status ask_solo(struct qn_taking *taking, uint32_t *ret_turn, quern_error *err)
+static quern_status ask_solo(struct qn_lease_batch *batch, uint32_t *ret_turn, quern_error *err)
 {
-    struct qn_exchange *exchange = taking->exchange;
+    struct qn_exchange *exchange = batch->exchange;
     for (uint32_t i = 0; i < exchange->queue_count; i++) {
-        struct qn_ledger_queue *queue = NULL;
+        struct qn_counted_queue *queue = NULL;
         bool waits = false;
         quern_status status =
-            qn_ledger_queue(taking->ledger, exchange->queues[i].name, &queue, err);
+            qn_queue_counters_queue(batch->counters, exchange->queues[i].name, &queue, err);
         if (status != QUERN_OK) {
             return status;
         }
         if (queue->no == 0 || queue->paused ||
-            qn_solo_wait_ms(&queue->solo, taking->ledger->now_ms) > 0) {
+            qn_solo_wait_ms(&queue->solo, batch->counters->now_ms) > 0) {
             continue;
         }
-        status = qn_pick_solo_waits(taking, i, queue, &waits, err);
+        status = qn_pick_solo_waits(batch, i, queue, &waits, err);
         if (status != QUERN_OK || waits) {
             *ret_turn = i;
-            return status == QUERN_OK ? qn_solo_take(taking->ledger, queue, err) : status;
+            return status == QUERN_OK ? qn_solo_take(batch->counters, queue, err) : status;
         }
     }
     return QUERN_OK;
 }
 
 /* Keep and run: *ret_turn is left as it is where the lock is no longer held. */
-static quern_status keep_solo(struct qn_taking *taking, uint32_t turn, uint32_t *ret_turn,
+static quern_status keep_solo(struct qn_lease_batch *batch, uint32_t turn, uint32_t *ret_turn,
                               quern_error *err)
 {
-    struct qn_exchange *exchange = taking->exchange;
-    struct qn_ledger_queue *queue = NULL;
+    struct qn_exchange *exchange = batch->exchange;
+    struct qn_counted_queue *queue = NULL;
     bool held = false;
     size_t kept = 0;
-    quern_status status = qn_ledger_queue(taking->ledger, exchange->queues[turn].name, &queue, err);
+    quern_status status =
+        qn_queue_counters_queue(batch->counters, exchange->queues[turn].name, &queue, err);
     if (status == QUERN_OK) {
-        status = qn_solo_keep(taking->ledger, queue, &held, err);
+        status = qn_solo_keep(batch->counters, queue, &held, err);
     }
     if (status != QUERN_OK || !held) {
         return status;
     }
     *ret_turn = turn;
     if (exchange->solo == QN_SOLO_RUN && exchange->room > 0 && !queue->paused) {
-        status = qn_pick_solo(taking, turn, queue, &kept, err);
+        status = qn_pick_solo(batch, turn, queue, &kept, err);
         exchange->queues[turn].leased += (uint32_t)kept;
     }
     return status;
 }
 
-static quern_status end_solo(struct qn_taking *taking, uint32_t turn, quern_error *err)
+static quern_status end_solo(struct qn_lease_batch *batch, uint32_t turn, quern_error *err)
 {
-    struct qn_ledger_queue *queue = NULL;
+    struct qn_counted_queue *queue = NULL;
     quern_status status =
-        qn_ledger_queue(taking->ledger, taking->exchange->queues[turn].name, &queue, err);
-    return status == QUERN_OK ? qn_solo_end(taking->ledger, queue, err) : status;
+        qn_queue_counters_queue(batch->counters, batch->exchange->queues[turn].name, &queue, err);
+    return status == QUERN_OK ? qn_solo_end(batch->counters, queue, err) : status;
 }
 
-quern_status qn_lease_solo(struct qn_taking *taking, uint32_t *ret_turn, bool *ret_usual,
+quern_status qn_lease_solo(struct qn_lease_batch *batch, uint32_t *ret_turn, bool *ret_usual,
                            quern_error *err)
 {
-    const struct qn_exchange *exchange = taking->exchange;
+    const struct qn_exchange *exchange = batch->exchange;
     uint32_t turn = exchange->solo_queue;
     uint32_t none = (uint32_t)exchange->queue_count;
     quern_status status = QUERN_OK;
@@ -71,14 +72,14 @@ quern_status qn_lease_solo(struct qn_taking *taking, uint32_t *ret_turn, bool *r
     case QN_SOLO_NONE:
         break;
     case QN_SOLO_ASK:
-        status = ask_solo(taking, ret_turn, err);
+        status = ask_solo(batch, ret_turn, err);
         break;
     case QN_SOLO_KEEP:
     case QN_SOLO_RUN:
         *ret_usual = false;
-        return turn < none ? keep_solo(taking, turn, ret_turn, err) : QUERN_OK;
+        return turn < none ? keep_solo(batch, turn, ret_turn, err) : QUERN_OK;
     case QN_SOLO_END:
-        status = turn < none ? end_solo(taking, turn, err) : QUERN_OK;
+        status = turn < none ? end_solo(batch, turn, err) : QUERN_OK;
         break;
     }
     *ret_usual = *ret_turn == none;

@@ -8,19 +8,19 @@
  * active. */
 #include "base/bug.h"
 #include "base/error.h"
-#include "broker/sqlite/run/brake.h"
-#include "broker/sqlite/run/deaths.h"
+#include "broker/sqlite/queue/brake.h"
+#include "broker/sqlite/queue/deaths.h"
 #include "broker/sqlite/run/exchange.h"
 #include "broker/sqlite/run/outcome_sql.h"
 
-static quern_status token_of(struct qn_ledger *ledger, const struct qn_outcome *outcome,
+static quern_status token_of(struct qn_queue_counters *counters, const struct qn_outcome *outcome,
                              int64_t *ret_token, quern_error *err)
 {
     *ret_token = (int64_t)outcome->run->token;
     if (!QN_BUG(TOKEN_UNCHECKED)) {
         return QUERN_OK;
     }
-    struct qn_query query = qn_query_start(ledger->conn, sql_bug_token);
+    struct qn_query query = qn_query_start(counters->conn, sql_bug_token);
     qn_query_int(&query, outcome->run->row);
     if (qn_query_row(&query)) {
         *ret_token = sqlite3_column_int64(query.statement, 0);
@@ -29,13 +29,13 @@ static quern_status token_of(struct qn_ledger *ledger, const struct qn_outcome *
 }
 
 /* Starts a statement of outcome.sql with its first two parameters. */
-static quern_status start(struct qn_ledger *ledger, const struct qn_outcome *outcome,
+static quern_status start(struct qn_queue_counters *counters, const struct qn_outcome *outcome,
                           const char *sql, struct qn_query *ret_query, quern_error *err)
 {
     int64_t token = 0;
-    quern_status status = token_of(ledger, outcome, &token, err);
+    quern_status status = token_of(counters, outcome, &token, err);
     if (status == QUERN_OK) {
-        *ret_query = qn_query_start(ledger->conn, sql);
+        *ret_query = qn_query_start(counters->conn, sql);
         qn_query_int(ret_query, outcome->run->row);
         qn_query_int(ret_query, token);
     }
@@ -51,34 +51,36 @@ static quern_status finish(struct qn_query *query, bool *ret_changed, quern_erro
 }
 
 /* Counts an end that is no death. One before the start says nothing of the host. */
-static void count(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+static void count(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                   const struct qn_outcome *outcome, bool failed)
 {
     bool counts = outcome->kind != QN_SNOOZE && outcome->kind != QN_ASIDE;
-    qn_ledger_count(queue, counts ? 1 : 0, failed ? 1 : 0);
+    qn_queue_counters_count(queue, counts ? 1 : 0, failed ? 1 : 0);
     if (outcome->started && outcome->kind != QN_ASIDE) {
-        qn_ledger_release(ledger, queue);
+        qn_queue_counters_release(counters, queue);
     }
 }
 
-static quern_status delete_task(struct qn_ledger *ledger, const struct qn_outcome *outcome,
-                                const char *sql, bool *ret_changed, quern_error *err)
+static quern_status delete_task(struct qn_queue_counters *counters,
+                                const struct qn_outcome *outcome, const char *sql,
+                                bool *ret_changed, quern_error *err)
 {
     struct qn_query query;
-    quern_status status = start(ledger, outcome, sql, &query, err);
+    quern_status status = start(counters, outcome, sql, &query, err);
     return status != QUERN_OK ? status : finish(&query, ret_changed, err);
 }
 
-static quern_status complete_task(struct qn_ledger *ledger, const struct qn_outcome *outcome,
-                                  const char *sql, bool *ret_changed, quern_error *err)
+static quern_status complete_task(struct qn_queue_counters *counters,
+                                  const struct qn_outcome *outcome, const char *sql,
+                                  bool *ret_changed, quern_error *err)
 {
     struct qn_query query;
-    quern_status status = start(ledger, outcome, sql, &query, err);
+    quern_status status = start(counters, outcome, sql, &query, err);
     if (status != QUERN_OK) {
         return status;
     }
-    qn_query_int(&query, ledger->now_ms + outcome->run->task.retention_ms);
-    qn_query_int(&query, ledger->now_ms);
+    qn_query_int(&query, counters->now_ms + outcome->run->task.retention_ms);
+    qn_query_int(&query, counters->now_ms);
     qn_query_int(&query, outcome->has_result ? 1 : 0);
     /* An empty result is not the same as none. */
     qn_query_blob(&query, outcome->result != NULL ? outcome->result : "", outcome->result_size);
@@ -86,56 +88,58 @@ static quern_status complete_task(struct qn_ledger *ledger, const struct qn_outc
 }
 
 /* Done and drop: the task leaves the queue, and its lock is free. */
-static quern_status finish_task(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+static quern_status finish_task(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                                 const struct qn_outcome *outcome, bool salvage, bool *ret_changed,
                                 quern_error *err)
 {
     const struct qn_task *task = &outcome->run->task;
     bool keep = outcome->kind == QN_DONE && task->retention_ms > 0;
     quern_status status =
-        keep ? complete_task(ledger, outcome, salvage ? sql_salvage_complete : sql_outcome_complete,
-                             ret_changed, err)
-             : delete_task(ledger, outcome, salvage ? sql_salvage_delete : sql_outcome_delete,
-                           ret_changed, err);
+        keep
+            ? complete_task(counters, outcome,
+                            salvage ? sql_salvage_complete : sql_outcome_complete, ret_changed, err)
+            : delete_task(counters, outcome, salvage ? sql_salvage_delete : sql_outcome_delete,
+                          ret_changed, err);
     if (status == QUERN_OK && *ret_changed) {
-        count(ledger, queue, outcome, false);
+        count(counters, queue, outcome, false);
         if (!QN_BUG(UNIQUE_LOCK_WRONG)) {
-            status = qn_sqlite_lock_free(ledger->conn, task->unique_key, queue->no, task->id, err);
+            status =
+                qn_sqlite_lock_free(counters->conn, task->unique_key, queue->no, task->id, err);
         }
     }
     return status;
 }
 
-static quern_status apply_done(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+static quern_status apply_done(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                                const struct qn_outcome *outcome, enum qn_applied *ret_applied,
                                quern_error *err)
 {
     bool changed = false;
-    quern_status status = finish_task(ledger, queue, outcome, false, &changed, err);
+    quern_status status = finish_task(counters, queue, outcome, false, &changed, err);
     if (status == QUERN_OK && changed) {
         *ret_applied = QN_APPLIED;
     } else if (status == QUERN_OK && outcome->kind == QN_DONE) {
-        status = finish_task(ledger, queue, outcome, true, &changed, err);
+        status = finish_task(counters, queue, outcome, true, &changed, err);
         *ret_applied = changed ? QN_SALVAGED : QN_STALE;
     }
     return status;
 }
 
-static quern_status apply_archive(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
-                                  const struct qn_outcome *outcome, enum qn_applied *ret_applied,
-                                  quern_error *err)
+static quern_status apply_archive(struct qn_queue_counters *counters,
+                                  struct qn_counted_queue *queue, const struct qn_outcome *outcome,
+                                  enum qn_applied *ret_applied, quern_error *err)
 {
     struct qn_query query;
-    quern_status status = start(ledger, outcome, sql_outcome_archive, &query, err);
+    quern_status status = start(counters, outcome, sql_outcome_archive, &query, err);
     if (status != QUERN_OK) {
         return status;
     }
-    qn_query_int(&query, ledger->now_ms);
+    qn_query_int(&query, counters->now_ms);
     qn_query_text(&query, outcome->error);
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
-        count(ledger, queue, outcome, true);
+        count(counters, queue, outcome, true);
         *ret_applied = outcome->kind == QN_RETRY ? QN_ARCHIVED : QN_APPLIED;
     }
     return status;
@@ -150,16 +154,16 @@ static quern_cause cause_of_later(const struct qn_outcome *outcome)
 }
 
 /* Retry, and snooze and aside, which are retries that count for nothing. */
-static quern_status apply_later(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+static quern_status apply_later(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                                 const struct qn_outcome *outcome, enum qn_applied *ret_applied,
                                 quern_error *err)
 {
     bool failed = outcome->kind == QN_RETRY;
-    int64_t at_ms = ledger->now_ms + outcome->delay_ms;
-    quern_status status = qn_ledger_due(ledger, queue, at_ms, err);
+    int64_t at_ms = counters->now_ms + outcome->delay_ms;
+    quern_status status = qn_queue_counters_due(counters, queue, at_ms, err);
     struct qn_query query;
     if (status == QUERN_OK) {
-        status = start(ledger, outcome, sql_outcome_retry, &query, err);
+        status = start(counters, outcome, sql_outcome_retry, &query, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -168,42 +172,44 @@ static quern_status apply_later(struct qn_ledger *ledger, struct qn_ledger_queue
     qn_query_int(&query, !failed ? 0 : QN_BUG(RETRY_COUNTED_TWICE) ? 2 : 1);
     qn_query_int(&query, cause_of_later(outcome));
     qn_query_text(&query, outcome->error);
-    qn_query_int(&query, ledger->now_ms);
-    qn_query_int(&query, ledger->shift_ms);
+    qn_query_int(&query, counters->now_ms);
+    qn_query_int(&query, counters->shift_ms);
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
-        count(ledger, queue, outcome, failed);
+        count(counters, queue, outcome, failed);
         *ret_applied = QN_APPLIED;
         if (failed && QN_BUG(UNIQUE_LOCK_WRONG)) {
             const struct qn_task *task = &outcome->run->task;
-            status = qn_sqlite_lock_free(ledger->conn, task->unique_key, queue->no, task->id, err);
+            status =
+                qn_sqlite_lock_free(counters->conn, task->unique_key, queue->no, task->id, err);
         }
     }
     return status;
 }
 
-static quern_status apply_retry(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+static quern_status apply_retry(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                                 const struct qn_outcome *outcome, enum qn_applied *ret_applied,
                                 quern_error *err)
 {
     const struct qn_leased *run = outcome->run;
     quern_status status = run->retry_count < run->task.retry_max
-                              ? apply_later(ledger, queue, outcome, ret_applied, err)
-                              : apply_archive(ledger, queue, outcome, ret_applied, err);
+                              ? apply_later(counters, queue, outcome, ret_applied, err)
+                              : apply_archive(counters, queue, outcome, ret_applied, err);
     bool changed = false;
     if (status == QUERN_OK && *ret_applied == QN_STALE && QN_BUG(FAILED_RUN_SALVAGED)) {
-        status = finish_task(ledger, queue, outcome, true, &changed, err);
+        status = finish_task(counters, queue, outcome, true, &changed, err);
         *ret_applied = changed ? QN_SALVAGED : QN_STALE;
     }
     return status;
 }
 
-static quern_status apply_give_back(struct qn_ledger *ledger, const struct qn_outcome *outcome,
-                                    enum qn_applied *ret_applied, quern_error *err)
+static quern_status apply_give_back(struct qn_queue_counters *counters,
+                                    const struct qn_outcome *outcome, enum qn_applied *ret_applied,
+                                    quern_error *err)
 {
     struct qn_query query;
-    quern_status status = start(ledger, outcome, sql_outcome_give_back, &query, err);
+    quern_status status = start(counters, outcome, sql_outcome_give_back, &query, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -211,12 +217,12 @@ static quern_status apply_give_back(struct qn_ledger *ledger, const struct qn_ou
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
-        ledger->wake = true;
+        counters->wake = true;
         *ret_applied = QN_APPLIED;
         if (QN_BUG(GIVE_BACK_AT_TAIL)) {
             int64_t place = 0;
-            status = qn_sqlite_numbers(ledger->conn, 1, &place, err);
-            query = qn_query_start(ledger->conn, sql_bug_place);
+            status = qn_sqlite_numbers(counters->conn, 1, &place, err);
+            query = qn_query_start(counters->conn, sql_bug_place);
             qn_query_int(&query, outcome->run->row);
             qn_query_int(&query, place);
             status = status == QUERN_OK ? qn_query_run(&query, NULL, err) : status;
@@ -226,24 +232,24 @@ static quern_status apply_give_back(struct qn_ledger *ledger, const struct qn_ou
 }
 
 /* A child or a command: it died alone. */
-static quern_status apply_crash(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+static quern_status apply_crash(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                                 const struct qn_outcome *outcome, enum qn_applied *ret_applied,
                                 quern_error *err)
 {
     struct qn_end end = {.seq = outcome->run->row,
                          .started = outcome->started,
-                         .is_death = !ledger->is_leaving,
+                         .is_death = !counters->is_leaving,
                          .is_lone = true,
-                         .started_at_ms = ledger->now_ms - outcome->lived_ms,
+                         .started_at_ms = counters->now_ms - outcome->lived_ms,
                          .ok_at_ms = queue->brake.ok_at_ms,
                          .cause = outcome->cause,
                          .error = outcome->error};
     int64_t token = 0;
-    quern_status status = token_of(ledger, outcome, &token, err);
+    quern_status status = token_of(counters, outcome, &token, err);
     end.token = (uint64_t)token;
     struct qn_ended ended = {0};
     if (status == QUERN_OK) {
-        status = qn_deaths_end(ledger, queue, &end, &ended, err);
+        status = qn_deaths_end(counters, queue, &end, &ended, err);
     }
     if (status != QUERN_OK || !ended.held) {
         return status;
@@ -253,38 +259,38 @@ static quern_status apply_crash(struct qn_ledger *ledger, struct qn_ledger_queue
         return QUERN_OK;
     }
     bool is_probe = end.token == queue->brake.probe_token;
-    qn_brake_death(&queue->brake, is_probe, ledger->now_ms);
+    qn_brake_death(&queue->brake, is_probe, counters->now_ms);
     queue->brake_changed = true;
-    return is_probe ? qn_brake_put_behind(ledger->conn, end.seq, err) : QUERN_OK;
+    return is_probe ? qn_brake_put_behind(counters->conn, end.seq, err) : QUERN_OK;
 }
 
-quern_status qn_outcome_apply(struct qn_ledger *ledger, const struct qn_outcome *outcome,
+quern_status qn_outcome_apply(struct qn_queue_counters *counters, const struct qn_outcome *outcome,
                               enum qn_applied *ret_applied, quern_error *err)
 {
-    struct qn_ledger_queue *queue = NULL;
+    struct qn_counted_queue *queue = NULL;
     *ret_applied = QN_STALE;
-    quern_status status = qn_ledger_queue(ledger, outcome->run->task.queue, &queue, err);
+    quern_status status = qn_queue_counters_queue(counters, outcome->run->task.queue, &queue, err);
     if (status != QUERN_OK) {
         return status;
     }
     switch (outcome->kind) {
     case QN_DONE:
     case QN_DROP:
-        return apply_done(ledger, queue, outcome, ret_applied, err);
+        return apply_done(counters, queue, outcome, ret_applied, err);
     case QN_RETRY:
-        return apply_retry(ledger, queue, outcome, ret_applied, err);
+        return apply_retry(counters, queue, outcome, ret_applied, err);
     case QN_SNOOZE:
     case QN_ASIDE:
-        return apply_later(ledger, queue, outcome, ret_applied, err);
+        return apply_later(counters, queue, outcome, ret_applied, err);
     case QN_ARCHIVE:
     case QN_CANCEL:
-        return apply_archive(ledger, queue, outcome, ret_applied, err);
+        return apply_archive(counters, queue, outcome, ret_applied, err);
     case QN_GIVE_BACK:
-        return apply_give_back(ledger, outcome, ret_applied, err);
+        return apply_give_back(counters, outcome, ret_applied, err);
     case QN_CRASH:
-        return apply_crash(ledger, queue, outcome, ret_applied, err);
+        return apply_crash(counters, queue, outcome, ret_applied, err);
     case QN_ENDED:
-        qn_ledger_release(ledger, queue);
+        qn_queue_counters_release(counters, queue);
         *ret_applied = QN_APPLIED;
         return QUERN_OK;
     }

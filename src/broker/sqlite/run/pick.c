@@ -10,108 +10,108 @@
  * the solo lock, and for that alone. */
 #include "base/bug.h"
 #include "base/error.h"
-#include "broker/sqlite/run/brake.h"
+#include "broker/sqlite/queue/brake.h"
+#include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
-#include "broker/sqlite/run/solo.h"
 
-bool qn_taking_ends_early(const struct qn_taking *taking)
+bool qn_lease_batch_ends_early(const struct qn_lease_batch *batch)
 {
-    return taking->late_count >= QN_PRUNE_BATCH_MAX;
+    return batch->late_count >= QN_PRUNE_BATCH_MAX;
 }
 
-static bool may_start(const struct qn_taking *taking)
+static bool may_start(const struct qn_lease_batch *batch)
 {
-    return taking->starts_left > 0 && !qn_taking_ends_early(taking);
+    return batch->starts_left > 0 && !qn_lease_batch_ends_early(batch);
 }
 
 /* --- Taking one ------------------------------------------------------------------------ */
 
-static bool is_late(const struct qn_taking *taking, const struct qn_leased *run)
+static bool is_late(const struct qn_lease_batch *batch, const struct qn_leased *run)
 {
     int64_t deadline_at_ms = run->task.deadline_at_ms;
-    return deadline_at_ms > 0 && deadline_at_ms <= taking->terms->now_wall_ms &&
+    return deadline_at_ms > 0 && deadline_at_ms <= batch->terms->now_wall_ms &&
            !QN_BUG(DEADLINE_IGNORED);
 }
 
-static quern_status archive_late(struct qn_taking *taking, struct qn_ledger_queue *queue,
+static quern_status archive_late(struct qn_lease_batch *batch, struct qn_counted_queue *queue,
                                  struct qn_leased *run, quern_error *err)
 {
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_too_late);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_too_late);
     qn_query_int(&query, run->row);
-    qn_query_int(&query, taking->terms->now_wall_ms);
+    qn_query_int(&query, batch->terms->now_wall_ms);
     qn_leased_free(run);
     queue->processed++;
     queue->failed++;
     queue->changed = true;
-    taking->late_count++;
+    batch->late_count++;
     return qn_query_run(&query, NULL, err);
 }
 
-/* Takes the run or archives its task; it is the taking's from now on, in any case. */
-static quern_status take(struct qn_taking *taking, struct qn_ledger_queue *queue,
+/* Takes the run or archives its task; it is the batch's from now on, in any case. */
+static quern_status take(struct qn_lease_batch *batch, struct qn_counted_queue *queue,
                          struct qn_leased *run, size_t *kept, quern_error *err)
 {
-    if (is_late(taking, run)) {
-        return archive_late(taking, queue, run, err);
+    if (is_late(batch, run)) {
+        return archive_late(batch, queue, run, err);
     }
-    taking->runs[taking->count++] = run;
+    batch->runs[batch->count++] = run;
     (*kept)++;
     return QUERN_OK;
 }
 
 /* The same for a task that is started in any case. *ret_done: it was taken or archived. */
-static quern_status take_started(struct qn_taking *taking, size_t turn,
-                                 struct qn_ledger_queue *queue, int64_t seq, size_t *kept,
+static quern_status take_started(struct qn_lease_batch *batch, size_t turn,
+                                 struct qn_counted_queue *queue, int64_t seq, size_t *kept,
                                  bool *ret_done, quern_error *err)
 {
     struct qn_leased *run = NULL;
-    quern_status status = qn_lease_read_row(taking, turn, queue, seq, &run, err);
+    quern_status status = qn_lease_read_row(batch, turn, queue, seq, &run, err);
     *ret_done = run != NULL;
     if (status != QUERN_OK || run == NULL) {
         return status;
     }
     int64_t charges = run->crash_count;
     size_t before = *kept;
-    status = take(taking, queue, run, kept, err);
+    status = take(batch, queue, run, kept, err);
     if (*kept > before) {
-        qn_isolation_add(&taking->isolation, charges);
-        taking->starts_left--;
+        qn_isolation_add(&batch->isolation, charges);
+        batch->starts_left--;
     }
     return status;
 }
 
 /* --- Levels ---------------------------------------------------------------------------- */
 
-static quern_status find_top(struct qn_taking *taking, size_t turn,
-                             const struct qn_ledger_queue *queue, quern_error *err)
+static quern_status find_top(struct qn_lease_batch *batch, size_t turn,
+                             const struct qn_counted_queue *queue, quern_error *err)
 {
-    struct qn_turn_state *state = &taking->turns[turn];
+    struct qn_turn_state *state = &batch->turns[turn];
     if (state->top_known) {
         return QUERN_OK;
     }
     state->top_known = true;
-    return qn_solo_level(taking->ledger->conn, queue->no, &state->top_level, err);
+    return qn_solo_level(batch->counters->conn, queue->no, &state->top_level, err);
 }
 
 /* The least charged tasks that must run alone; QN_LEVELS: none must. */
-static uint32_t solo_level(const struct qn_taking *taking)
+static uint32_t solo_level(const struct qn_lease_batch *batch)
 {
     uint32_t level = 1;
-    while (level < QN_LEVELS && !qn_isolation_is_solo(&taking->isolation, level)) {
+    while (level < QN_LEVELS && !qn_isolation_is_solo(&batch->isolation, level)) {
         level++;
     }
     return level;
 }
 
 /* How many charged tasks of the level may be taken now, besides those that must run alone. */
-static uint32_t room(const struct qn_taking *taking, uint32_t level)
+static uint32_t room(const struct qn_lease_batch *batch, uint32_t level)
 {
-    if (level >= solo_level(taking) && !QN_BUG(SOLO_IN_COMPANY)) {
+    if (level >= solo_level(batch) && !QN_BUG(SOLO_IN_COMPANY)) {
         return 0;
     }
-    uint32_t left = qn_isolation_room(&taking->isolation, level);
-    return left < taking->starts_left ? left : taking->starts_left;
+    uint32_t left = qn_isolation_room(&batch->isolation, level);
+    return left < batch->starts_left ? left : batch->starts_left;
 }
 
 /* --- Merging --------------------------------------------------------------------------- */
@@ -134,13 +134,13 @@ struct streams {
     struct stream levels[QN_LEVELS];
 };
 
-static quern_status read_uncharged(struct qn_taking *taking, size_t turn,
-                                   const struct qn_ledger_queue *queue, size_t want,
+static quern_status read_uncharged(struct qn_lease_batch *batch, size_t turn,
+                                   const struct qn_counted_queue *queue, size_t want,
                                    struct streams *streams, quern_error *err)
 {
     struct stream *stream = &streams->levels[0];
     quern_status status =
-        qn_lease_read_rows(taking, sql_lease_pending, turn, queue, taking->turns[turn].places[0],
+        qn_lease_read_rows(batch, sql_lease_pending, turn, queue, batch->turns[turn].places[0],
                            want, streams->rows, &stream->count, err);
     for (size_t i = 0; i < stream->count; i++) {
         stream->spots[i].place = streams->rows[i].place;
@@ -149,18 +149,18 @@ static quern_status read_uncharged(struct qn_taking *taking, size_t turn,
     return status;
 }
 
-static quern_status read_charged(struct qn_taking *taking, size_t turn,
-                                 const struct qn_ledger_queue *queue, uint32_t level, size_t want,
+static quern_status read_charged(struct qn_lease_batch *batch, size_t turn,
+                                 const struct qn_counted_queue *queue, uint32_t level, size_t want,
                                  struct stream *stream, quern_error *err)
 {
-    size_t limit = room(taking, level) < want ? room(taking, level) : want;
+    size_t limit = room(batch, level) < want ? room(batch, level) : want;
     if (limit == 0) {
         return QUERN_OK;
     }
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_charged);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_charged);
     qn_query_int(&query, queue->no);
     qn_query_int(&query, level);
-    qn_query_int(&query, taking->turns[turn].places[level]);
+    qn_query_int(&query, batch->turns[turn].places[level]);
     qn_query_int(&query, (int64_t)limit);
     while (qn_query_row(&query)) {
         stream->spots[stream->count++] =
@@ -171,15 +171,15 @@ static quern_status read_charged(struct qn_taking *taking, size_t turn,
     return qn_query_finish(&query, err);
 }
 
-static bool is_open(const struct qn_taking *taking, uint32_t level)
+static bool is_open(const struct qn_lease_batch *batch, uint32_t level)
 {
-    return level == 0 || room(taking, level) > 0;
+    return level == 0 || room(batch, level) > 0;
 }
 
 /* Of the levels up to `top`, the one whose task comes next; false: none does, or *ret_more: nobody
  * knows. */
-static bool find_next(const struct qn_taking *taking, const struct streams *streams, uint32_t top,
-                      uint32_t *ret_level, bool *ret_more)
+static bool find_next(const struct qn_lease_batch *batch, const struct streams *streams,
+                      uint32_t top, uint32_t *ret_level, bool *ret_more)
 {
     bool found = false;
     int64_t place = 0;
@@ -187,7 +187,7 @@ static bool find_next(const struct qn_taking *taking, const struct streams *stre
     for (uint32_t level = 0; level <= top; level++) {
         const struct stream *stream = &streams->levels[level];
         bool read_out = stream->at == stream->count;
-        if (!is_open(taking, level) || (read_out && !stream->more)) {
+        if (!is_open(batch, level) || (read_out && !stream->more)) {
             continue;
         }
         if (read_out) {
@@ -203,155 +203,156 @@ static bool find_next(const struct qn_taking *taking, const struct streams *stre
     return found;
 }
 
-static quern_status merge(struct qn_taking *taking, size_t turn, struct qn_ledger_queue *queue,
+static quern_status merge(struct qn_lease_batch *batch, size_t turn, struct qn_counted_queue *queue,
                           size_t want, struct streams *streams, size_t *ret_kept, quern_error *err)
 {
-    struct qn_turn_state *state = &taking->turns[turn];
+    struct qn_turn_state *state = &batch->turns[turn];
     quern_status status = QUERN_OK;
     size_t kept = 0;
     uint32_t level = 0;
     bool more = true;
     bool done = false;
-    while (status == QUERN_OK && kept < want && !qn_taking_ends_early(taking) &&
-           find_next(taking, streams, state->top_level, &level, &more)) {
+    while (status == QUERN_OK && kept < want && !qn_lease_batch_ends_early(batch) &&
+           find_next(batch, streams, state->top_level, &level, &more)) {
         struct stream *stream = &streams->levels[level];
         size_t at = stream->at++;
         state->places[level] = stream->spots[at].place;
         status = level == 0
-                     ? take(taking, queue, streams->rows[at].run, &kept, err)
-                     : take_started(taking, turn, queue, stream->spots[at].seq, &kept, &done, err);
+                     ? take(batch, queue, streams->rows[at].run, &kept, err)
+                     : take_started(batch, turn, queue, stream->spots[at].seq, &kept, &done, err);
     }
     for (size_t i = streams->levels[0].at; i < streams->levels[0].count; i++) {
         qn_leased_free(streams->rows[i].run);
     }
-    state->empty = kept < want && !more && !qn_taking_ends_early(taking);
+    state->empty = kept < want && !more && !qn_lease_batch_ends_early(batch);
     *ret_kept = kept;
     return status;
 }
 
-quern_status qn_pick_pending(struct qn_taking *taking, size_t turn, struct qn_ledger_queue *queue,
-                             size_t want, size_t *ret_kept, quern_error *err)
+quern_status qn_pick_pending(struct qn_lease_batch *batch, size_t turn,
+                             struct qn_counted_queue *queue, size_t want, size_t *ret_kept,
+                             quern_error *err)
 {
     struct streams streams;
-    struct qn_turn_state *state = &taking->turns[turn];
+    struct qn_turn_state *state = &batch->turns[turn];
     for (size_t level = 0; level < QN_LEVELS; level++) {
         streams.levels[level].count = streams.levels[level].at = 0;
         streams.levels[level].more = false;
     }
     *ret_kept = 0;
-    quern_status status = find_top(taking, turn, queue, err);
+    quern_status status = find_top(batch, turn, queue, err);
     if (status == QUERN_OK && QN_BUG(CHARGED_NOT_OVERTAKEN) && state->top_level > 0 &&
-        room(taking, 1) == 0) {
+        room(batch, 1) == 0) {
         state->empty = true;
         return QUERN_OK;
     }
     for (uint32_t level = 1; status == QUERN_OK && level <= state->top_level; level++) {
-        status = read_charged(taking, turn, queue, level, want, &streams.levels[level], err);
+        status = read_charged(batch, turn, queue, level, want, &streams.levels[level], err);
     }
     if (status == QUERN_OK) {
-        status = read_uncharged(taking, turn, queue, want, &streams, err);
+        status = read_uncharged(batch, turn, queue, want, &streams, err);
     }
-    return status == QUERN_OK ? merge(taking, turn, queue, want, &streams, ret_kept, err) : status;
+    return status == QUERN_OK ? merge(batch, turn, queue, want, &streams, ret_kept, err) : status;
 }
 
 /* --- Probes ---------------------------------------------------------------------------- */
 
-static quern_status is_due(struct qn_taking *taking, const struct qn_ledger_queue *queue,
+static quern_status is_due(struct qn_lease_batch *batch, const struct qn_counted_queue *queue,
                            bool *ret_due, quern_error *err)
 {
     int64_t probe = 0;
-    *ret_due = qn_brake_wait_ms(&queue->brake, taking->ledger->now_ms) == 0;
+    *ret_due = qn_brake_wait_ms(&queue->brake, batch->counters->now_ms) == 0;
     if (!*ret_due) {
         return QUERN_OK;
     }
     quern_status status =
-        qn_brake_probe(taking->ledger->conn, queue->no, &queue->brake, &probe, err);
+        qn_brake_probe(batch->counters->conn, queue->no, &queue->brake, &probe, err);
     *ret_due = probe == 0;
     return status;
 }
 
 /* Of these levels; none is taken where it is not time for one. */
-static quern_status take_probe(struct qn_taking *taking, size_t turn, struct qn_ledger_queue *queue,
-                               uint32_t first_level, uint32_t last_level, size_t *ret_kept,
-                               quern_error *err)
+static quern_status take_probe(struct qn_lease_batch *batch, size_t turn,
+                               struct qn_counted_queue *queue, uint32_t first_level,
+                               uint32_t last_level, size_t *ret_kept, quern_error *err)
 {
     bool due = false;
-    quern_status status = is_due(taking, queue, &due, err);
+    quern_status status = is_due(batch, queue, &due, err);
     *ret_kept = 0;
-    while (status == QUERN_OK && due && *ret_kept == 0 && may_start(taking)) {
+    while (status == QUERN_OK && due && *ret_kept == 0 && may_start(batch)) {
         struct qn_candidate chosen = {0};
-        status = qn_brake_choose(taking->ledger->conn, queue->no, &queue->brake, first_level,
+        status = qn_brake_choose(batch->counters->conn, queue->no, &queue->brake, first_level,
                                  last_level, &chosen, err);
         due = false;
         if (status == QUERN_OK && chosen.seq != 0) {
-            status = take_started(taking, turn, queue, chosen.seq, ret_kept, &due, err);
+            status = take_started(batch, turn, queue, chosen.seq, ret_kept, &due, err);
         }
     }
-    taking->turns[turn].probe = *ret_kept > 0;
+    batch->turns[turn].probe = *ret_kept > 0;
     return status;
 }
 
-quern_status qn_pick_probe(struct qn_taking *taking, size_t turn, struct qn_ledger_queue *queue,
-                           size_t *ret_kept, quern_error *err)
+quern_status qn_pick_probe(struct qn_lease_batch *batch, size_t turn,
+                           struct qn_counted_queue *queue, size_t *ret_kept, quern_error *err)
 {
     uint32_t last_level = 0;
-    while (last_level + 1 < QN_LEVELS && room(taking, last_level + 1) > 0) {
+    while (last_level + 1 < QN_LEVELS && room(batch, last_level + 1) > 0) {
         last_level++;
     }
-    return take_probe(taking, turn, queue, 0, last_level, ret_kept, err);
+    return take_probe(batch, turn, queue, 0, last_level, ret_kept, err);
 }
 
 /* --- Alone ----------------------------------------------------------------------------- */
 
-static quern_status find_solo(struct qn_taking *taking, const struct qn_ledger_queue *queue,
+static quern_status find_solo(struct qn_lease_batch *batch, const struct qn_counted_queue *queue,
                               int64_t *ret_seq, quern_error *err)
 {
-    struct qn_query query = qn_query_start(taking->ledger->conn, sql_lease_solo);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_solo);
     qn_query_int(&query, queue->no);
-    qn_query_int(&query, solo_level(taking));
+    qn_query_int(&query, solo_level(batch));
     *ret_seq = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
     return qn_query_finish(&query, err);
 }
 
-quern_status qn_pick_solo(struct qn_taking *taking, size_t turn, struct qn_ledger_queue *queue,
+quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t turn, struct qn_counted_queue *queue,
                           size_t *ret_kept, quern_error *err)
 {
-    uint32_t first_level = solo_level(taking);
+    uint32_t first_level = solo_level(batch);
     *ret_kept = 0;
     if (first_level == QN_LEVELS) {
         return QUERN_OK;
     }
     if (qn_brake_is_on(&queue->brake)) {
-        return take_probe(taking, turn, queue, first_level, QN_ALONE_CHARGES, ret_kept, err);
+        return take_probe(batch, turn, queue, first_level, QN_ALONE_CHARGES, ret_kept, err);
     }
     quern_status status = QUERN_OK;
     bool again = true;
-    while (status == QUERN_OK && again && *ret_kept == 0 && may_start(taking)) {
+    while (status == QUERN_OK && again && *ret_kept == 0 && may_start(batch)) {
         int64_t seq = 0;
-        status = find_solo(taking, queue, &seq, err);
+        status = find_solo(batch, queue, &seq, err);
         again = false;
         if (status == QUERN_OK && seq != 0) {
-            status = take_started(taking, turn, queue, seq, ret_kept, &again, err);
+            status = take_started(batch, turn, queue, seq, ret_kept, &again, err);
         }
     }
     return status;
 }
 
-quern_status qn_pick_solo_waits(struct qn_taking *taking, size_t turn,
-                                const struct qn_ledger_queue *queue, bool *ret_waits,
+quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, size_t turn,
+                                const struct qn_counted_queue *queue, bool *ret_waits,
                                 quern_error *err)
 {
-    quern_status status = find_top(taking, turn, queue, err);
-    *ret_waits = taking->turns[turn].top_level >= solo_level(taking);
+    quern_status status = find_top(batch, turn, queue, err);
+    *ret_waits = batch->turns[turn].top_level >= solo_level(batch);
     if (status != QUERN_OK || !*ret_waits || !qn_brake_is_on(&queue->brake)) {
         return status;
     }
     struct qn_candidate chosen = {0};
-    status = is_due(taking, queue, ret_waits, err);
+    status = is_due(batch, queue, ret_waits, err);
     if (status == QUERN_OK && *ret_waits) {
-        status = qn_brake_choose(taking->ledger->conn, queue->no, &queue->brake, 0,
+        status = qn_brake_choose(batch->counters->conn, queue->no, &queue->brake, 0,
                                  QN_ALONE_CHARGES, &chosen, err);
-        *ret_waits = qn_isolation_is_solo(&taking->isolation, chosen.charges);
+        *ret_waits = qn_isolation_is_solo(&batch->isolation, chosen.charges);
     }
     return status;
 }

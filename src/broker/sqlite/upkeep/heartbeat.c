@@ -4,7 +4,7 @@
  * The first heartbeat inserts the record and makes the queues that do not exist yet, the following
  * ones update it. A record that was removed (its worker seemed gone, but was only stopped) comes
  * back with the next heartbeat, under a new number. */
-#include "broker/sqlite/run/solo.h"
+#include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/upkeep/heartbeat_sql.h"
 
 static quern_status update(struct qn_conn *conn, const struct qn_heartbeat *announcement,

@@ -12,7 +12,7 @@
  *
  * Leases are on the clock of this boot. After a reboot the first call finds another boot id in
  * quern_meta and voids all that workers of this boot do not hold; nobody is charged with that.
- * Where several hosts share the file, see judge.c. */
+ * Where several hosts share the file, see worker_fate.c. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -21,13 +21,13 @@
 #include "base/memory/alloc.h"
 #include "base/memory/arena.h"
 #include "broker/owner.h"
-#include "broker/sqlite/run/brake.h"
-#include "broker/sqlite/run/deaths.h"
-#include "broker/sqlite/run/solo.h"
-#include "broker/sqlite/upkeep/judge.h"
+#include "broker/sqlite/queue/brake.h"
+#include "broker/sqlite/queue/deaths.h"
+#include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/upkeep/recover_sql.h"
 #include "broker/sqlite/upkeep/redate_sql.h"
 #include "broker/sqlite/upkeep/worker_death.h"
+#include "broker/sqlite/upkeep/worker_fate.h"
 
 #define LEASE_VOID 1 /* quern_task.lease_until */
 
@@ -44,9 +44,9 @@ struct lease {
 struct recovering {
     struct qn_sqlite *self;
     struct qn_conn *conn;
-    struct qn_ledger ledger;
+    struct qn_queue_counters counters;
     struct qn_arena arena; /* ids and hosts */
-    struct qn_judging judging;
+    struct qn_worker_fates fates;
     bool new_boot;
     char boot_id[QN_BOOT_ID_SIZE];
     int64_t now_boot_ms;
@@ -88,8 +88,8 @@ static quern_status peek(struct recovering *recovering, bool *ret_work, quern_er
     if (status != QUERN_OK) {
         return status;
     }
-    recovering->judging.conn = recovering->conn;
-    status = qn_judge_workers(&recovering->judging, err);
+    recovering->fates.conn = recovering->conn;
+    status = qn_worker_fate_read_all(&recovering->fates, err);
     if (status == QUERN_OK) {
         status = read_boot(recovering, &unset, err);
     }
@@ -98,8 +98,8 @@ static quern_status peek(struct recovering *recovering, bool *ret_work, quern_er
     }
     qn_sqlite_read_end(recovering->self);
     bool work = expired || recovering->new_boot;
-    for (size_t i = 0; i < recovering->judging.count; i++) {
-        enum qn_fate fate = recovering->judging.workers[i].fate;
+    for (size_t i = 0; i < recovering->fates.count; i++) {
+        enum qn_fate fate = recovering->fates.workers[i].fate;
         work = work || fate == QN_FATE_GONE || fate == QN_FATE_SILENT;
     }
     *ret_work = work;
@@ -159,11 +159,12 @@ static quern_status read_leases(struct recovering *recovering, struct qn_query *
 
 /* What is known of the moment and the company in which the run died. */
 static quern_status describe_death(struct recovering *recovering,
-                                   const struct qn_ledger_queue *queue, struct qn_judged *worker,
-                                   struct qn_end *end, quern_error *err)
+                                   const struct qn_counted_queue *queue,
+                                   struct qn_worker_fate *worker, struct qn_end *end,
+                                   quern_error *err)
 {
     struct qn_brake brake = {0};
-    quern_status status = qn_worker_death_note(&recovering->ledger, &worker->death, err);
+    quern_status status = qn_worker_death_note(&recovering->counters, &worker->death, err);
     if (status == QUERN_OK && end->started) {
         status = qn_brake_read(recovering->conn, queue->no, worker->death.host, &brake, err);
     }
@@ -175,9 +176,9 @@ static quern_status describe_death(struct recovering *recovering,
 }
 
 /* worker: who has died; NULL: nobody. */
-static quern_status end_lease(struct recovering *recovering, struct qn_ledger_queue *queue,
+static quern_status end_lease(struct recovering *recovering, struct qn_counted_queue *queue,
                               const struct lease *lease, quern_cause cause,
-                              struct qn_judged *worker, quern_error *err)
+                              struct qn_worker_fate *worker, quern_error *err)
 {
     struct qn_end end = {.seq = lease->seq,
                          .token = lease->token,
@@ -185,11 +186,11 @@ static quern_status end_lease(struct recovering *recovering, struct qn_ledger_qu
                          .started_at_ms = lease->started_at_ms,
                          .cause = cause};
     struct qn_ended ended = {0};
-    bool is_charged = worker != NULL && !qn_judge_excuses(&recovering->judging, worker);
+    bool is_charged = worker != NULL && !qn_worker_fate_is_excused(&recovering->fates, worker);
     quern_status status =
         is_charged ? describe_death(recovering, queue, worker, &end, err) : QUERN_OK;
     if (status == QUERN_OK) {
-        status = qn_deaths_end(&recovering->ledger, queue, &end, &ended, err);
+        status = qn_deaths_end(&recovering->counters, queue, &end, &ended, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -203,8 +204,8 @@ static quern_status end_lease(struct recovering *recovering, struct qn_ledger_qu
 }
 
 /* The leases of one dead worker in one queue. */
-static quern_status end_worker(struct recovering *recovering, struct qn_ledger_queue *queue,
-                               struct qn_judged *worker, quern_error *err)
+static quern_status end_worker(struct recovering *recovering, struct qn_counted_queue *queue,
+                               struct qn_worker_fate *worker, quern_error *err)
 {
     size_t count = 0;
     struct qn_query query = qn_query_start(recovering->conn, sql_recover_of_worker);
@@ -219,11 +220,11 @@ static quern_status end_worker(struct recovering *recovering, struct qn_ledger_q
     return status;
 }
 
-static struct qn_judged *find_worker(const struct recovering *recovering, int64_t no)
+static struct qn_worker_fate *find_worker(const struct recovering *recovering, int64_t no)
 {
-    for (size_t i = 0; i < recovering->judging.count; i++) {
-        if (recovering->judging.workers[i].death.no == no) {
-            return &recovering->judging.workers[i];
+    for (size_t i = 0; i < recovering->fates.count; i++) {
+        if (recovering->fates.workers[i].death.no == no) {
+            return &recovering->fates.workers[i];
         }
     }
     return NULL;
@@ -231,10 +232,10 @@ static struct qn_judged *find_worker(const struct recovering *recovering, int64_
 
 /* A lease is void after a reboot, or when its worker has withdrawn. Whoever is silent when one of
  * his leases is over is dead. */
-static quern_status end_if_ours(struct recovering *recovering, struct qn_ledger_queue *queue,
+static quern_status end_if_ours(struct recovering *recovering, struct qn_counted_queue *queue,
                                 const struct lease *lease, quern_error *err)
 {
-    struct qn_judged *worker = find_worker(recovering, lease->worker);
+    struct qn_worker_fate *worker = find_worker(recovering, lease->worker);
     if (worker != NULL && worker->fate == QN_FATE_FOREIGN) {
         return QUERN_OK;
     }
@@ -245,7 +246,7 @@ static quern_status end_if_ours(struct recovering *recovering, struct qn_ledger_
 }
 
 /* The leases of a queue that are over, whoever held them; foreign ones are paged past. */
-static quern_status end_expired(struct recovering *recovering, struct qn_ledger_queue *queue,
+static quern_status end_expired(struct recovering *recovering, struct qn_counted_queue *queue,
                                 quern_error *err)
 {
     struct lease last = {0};
@@ -269,10 +270,10 @@ static quern_status end_expired(struct recovering *recovering, struct qn_ledger_
 }
 
 /* The record goes when nothing is left that belongs to it. */
-static quern_status remove_worker(struct recovering *recovering, const struct qn_judged *worker,
-                                  quern_error *err)
+static quern_status remove_worker(struct recovering *recovering,
+                                  const struct qn_worker_fate *worker, quern_error *err)
 {
-    quern_status status = qn_solo_return(recovering->conn, worker->id, recovering->ledger.now_ms,
+    quern_status status = qn_solo_return(recovering->conn, worker->id, recovering->counters.now_ms,
                                          QN_SOLO_DEATH_MS, err);
     if (status != QUERN_OK) {
         return status;
@@ -286,13 +287,13 @@ static quern_status end_dead_workers(struct recovering *recovering, const char *
                                      size_t queue_count, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    for (size_t w = 0; status == QUERN_OK && w < recovering->judging.count && left(recovering) > 0;
+    for (size_t w = 0; status == QUERN_OK && w < recovering->fates.count && left(recovering) > 0;
          w++) {
-        struct qn_judged *worker = &recovering->judging.workers[w];
+        struct qn_worker_fate *worker = &recovering->fates.workers[w];
         for (size_t i = 0; status == QUERN_OK && worker->fate == QN_FATE_GONE && i < queue_count;
              i++) {
-            struct qn_ledger_queue *queue = NULL;
-            status = qn_ledger_queue(&recovering->ledger, queues[i], &queue, err);
+            struct qn_counted_queue *queue = NULL;
+            status = qn_queue_counters_queue(&recovering->counters, queues[i], &queue, err);
             if (status == QUERN_OK) {
                 status = end_worker(recovering, queue, worker, err);
             }
@@ -314,14 +315,14 @@ static quern_status end_leases(struct recovering *recovering, const char *const 
     }
     bool rests = qn_clock_mono_ns() < atomic_load(&recovering->self->rest_until_mono_ns);
     for (size_t i = 0; status == QUERN_OK && i < queue_count && !rests; i++) {
-        struct qn_ledger_queue *queue = NULL;
-        status = qn_ledger_queue(&recovering->ledger, queues[i], &queue, err);
+        struct qn_counted_queue *queue = NULL;
+        status = qn_queue_counters_queue(&recovering->counters, queues[i], &queue, err);
         if (status == QUERN_OK) {
             status = end_expired(recovering, queue, err);
         }
     }
     if (status == QUERN_OK) {
-        status = qn_ledger_write(&recovering->ledger, err);
+        status = qn_queue_counters_write(&recovering->counters, err);
     }
     return status;
 }
@@ -338,7 +339,7 @@ static quern_status run(struct recovering *recovering, const char *const *queues
     if (status != QUERN_OK) {
         return status;
     }
-    recovering->ledger.conn = recovering->conn;
+    recovering->counters.conn = recovering->conn;
     status = end_leases(recovering, queues, queue_count, err);
     if (status != QUERN_OK) {
         qn_sqlite_rollback(recovering->self);
@@ -355,12 +356,12 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
     struct recovering recovering = {.self = qn_sqlite_of(broker), .limit = limit};
     int64_t now_ms = 0;
     qn_clock_both_ms(broker->clock, &now_ms, &recovering.now_boot_ms);
-    recovering.judging = (struct qn_judging){.self = recovering.self,
-                                             .arena = &recovering.arena,
-                                             .now_ms = now_ms,
-                                             .now_boot_ms = recovering.now_boot_ms};
-    qn_ledger_init(&recovering.ledger, NULL, now_ms);
-    recovering.ledger.shift_ms =
+    recovering.fates = (struct qn_worker_fates){.self = recovering.self,
+                                                .arena = &recovering.arena,
+                                                .now_ms = now_ms,
+                                                .now_boot_ms = recovering.now_boot_ms};
+    qn_queue_counters_init(&recovering.counters, NULL, now_ms);
+    recovering.counters.shift_ms =
         qn_sqlite_shift_of(recovering.self, now_ms, recovering.now_boot_ms);
     bool work = false;
     bool more = false; /* the next call puts them right */
@@ -372,7 +373,7 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
         status = run(&recovering, queues, queue_count, err);
     }
     if (status == QUERN_OK) {
-        if (recovering.ledger.wake) {
+        if (recovering.counters.wake) {
             qn_sqlite_wake(recovering.self);
         }
         for (size_t i = 0; on_recovery != NULL && i < recovering.count; i++) {
@@ -382,8 +383,8 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
     }
     qn_free(recovering.report);
     qn_free(recovering.leases);
-    qn_free(recovering.judging.workers);
+    qn_free(recovering.fates.workers);
     qn_arena_finish(&recovering.arena);
-    qn_ledger_finish(&recovering.ledger);
+    qn_queue_counters_finish(&recovering.counters);
     return status;
 }

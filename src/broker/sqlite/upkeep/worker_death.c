@@ -6,15 +6,15 @@
  * into the record of the worker, and the brakes of all its queues are told at once. */
 #include "broker/sqlite/upkeep/worker_death.h"
 
-#include "broker/sqlite/run/brake.h"
+#include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/upkeep/worker_death_sql.h"
 
 /* The probe that it ran goes behind, wherever its task is put in the end. */
-static quern_status move_probe(struct qn_ledger *ledger, int64_t worker_no, uint64_t token,
-                               bool *ret_found, quern_error *err)
+static quern_status move_probe(struct qn_queue_counters *counters, int64_t worker_no,
+                               uint64_t token, bool *ret_found, quern_error *err)
 {
     int64_t seq = 0;
-    struct qn_query query = qn_query_start(ledger->conn, sql_death_probe);
+    struct qn_query query = qn_query_start(counters->conn, sql_death_probe);
     qn_query_int(&query, worker_no);
     qn_query_int(&query, (int64_t)token);
     if (qn_query_row(&query)) {
@@ -22,37 +22,38 @@ static quern_status move_probe(struct qn_ledger *ledger, int64_t worker_no, uint
     }
     quern_status status = qn_query_finish(&query, err);
     *ret_found = seq != 0;
-    return status == QUERN_OK && seq != 0 ? qn_brake_put_behind(ledger->conn, seq, err) : status;
+    return status == QUERN_OK && seq != 0 ? qn_brake_put_behind(counters->conn, seq, err) : status;
 }
 
-static quern_status tell_brake(struct qn_ledger *ledger, const struct qn_worker_death *death,
-                               int64_t queue_no, quern_error *err)
+static quern_status tell_brake(struct qn_queue_counters *counters,
+                               const struct qn_worker_death *death, int64_t queue_no,
+                               quern_error *err)
 {
     struct qn_brake brake;
     bool is_probe = false;
-    quern_status status = qn_brake_read(ledger->conn, queue_no, death->host, &brake, err);
+    quern_status status = qn_brake_read(counters->conn, queue_no, death->host, &brake, err);
     if (status == QUERN_OK && brake.probe_token != 0) {
-        status = move_probe(ledger, death->no, brake.probe_token, &is_probe, err);
+        status = move_probe(counters, death->no, brake.probe_token, &is_probe, err);
     }
     if (status != QUERN_OK) {
         return status;
     }
-    qn_brake_death(&brake, is_probe, ledger->now_ms);
-    return qn_brake_write(ledger->conn, queue_no, death->host, &brake, ledger->now_ms, err);
+    qn_brake_death(&brake, is_probe, counters->now_ms);
+    return qn_brake_write(counters->conn, queue_no, death->host, &brake, counters->now_ms, err);
 }
 
-static quern_status tell_brakes(struct qn_ledger *ledger, const struct qn_worker_death *death,
-                                quern_error *err)
+static quern_status tell_brakes(struct qn_queue_counters *counters,
+                                const struct qn_worker_death *death, quern_error *err)
 {
     int64_t queue_no = 0;
     for (;;) {
-        struct qn_query query = qn_query_start(ledger->conn, sql_death_next_queue);
+        struct qn_query query = qn_query_start(counters->conn, sql_death_next_queue);
         qn_query_int(&query, death->no);
         qn_query_int(&query, queue_no);
         queue_no = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
         quern_status status = qn_query_finish(&query, err);
         if (status == QUERN_OK && queue_no != 0) {
-            status = tell_brake(ledger, death, queue_no, err);
+            status = tell_brake(counters, death, queue_no, err);
         }
         if (status != QUERN_OK || queue_no == 0) {
             return status;
@@ -60,23 +61,23 @@ static quern_status tell_brakes(struct qn_ledger *ledger, const struct qn_worker
     }
 }
 
-quern_status qn_worker_death_note(struct qn_ledger *ledger, struct qn_worker_death *death,
+quern_status qn_worker_death_note(struct qn_queue_counters *counters, struct qn_worker_death *death,
                                   quern_error *err)
 {
     if (death->noted) {
         return QUERN_OK;
     }
     int64_t changes = 0;
-    struct qn_query query = qn_query_start(ledger->conn, sql_death_note);
+    struct qn_query query = qn_query_start(counters->conn, sql_death_note);
     qn_query_int(&query, death->no);
     quern_status status = qn_query_run(&query, &changes, err);
     if (status == QUERN_OK && changes > 0) {
-        status = tell_brakes(ledger, death, err);
+        status = tell_brakes(counters, death, err);
     }
     if (status != QUERN_OK) {
         return status;
     }
-    query = qn_query_start(ledger->conn, sql_death_company);
+    query = qn_query_start(counters->conn, sql_death_company);
     qn_query_int(&query, death->no);
     death->is_lone = qn_query_row(&query) && sqlite3_column_int64(query.statement, 0) == 1;
     death->noted = true;

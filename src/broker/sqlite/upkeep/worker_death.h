@@ -3,7 +3,7 @@
 #ifndef QN_BROKER_SQLITE_UPKEEP_WORKER_DEATH_H
 #define QN_BROKER_SQLITE_UPKEEP_WORKER_DEATH_H
 
-#include "broker/sqlite/run/queue_counters.h"
+#include "broker/sqlite/queue/queue_counters.h"
 
 struct qn_worker_death {
     int64_t no;       /* of its record */
@@ -14,7 +14,7 @@ struct qn_worker_death {
 
 /* Notes it, the first time for good: how many runs it had started, and the deaths that the brakes
  * of its queues count. Before any of its leases is ended. */
-QUERN_NODISCARD quern_status qn_worker_death_note(struct qn_ledger *ledger,
+QUERN_NODISCARD quern_status qn_worker_death_note(struct qn_queue_counters *counters,
                                                   struct qn_worker_death *death, quern_error *err);
 
 #endif

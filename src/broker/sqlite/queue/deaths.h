@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* deaths.h - ends runs that have no outcome of their own; the rules are in task/deaths.h. */
-#ifndef QN_BROKER_SQLITE_RUN_DEATHS_H
-#define QN_BROKER_SQLITE_RUN_DEATHS_H
+#ifndef QN_BROKER_SQLITE_QUEUE_DEATHS_H
+#define QN_BROKER_SQLITE_QUEUE_DEATHS_H
 
-#include "broker/sqlite/run/queue_counters.h"
+#include "broker/sqlite/queue/queue_counters.h"
 
 /* A run whose process died, or whose lease is over. */
 struct qn_end {
@@ -24,8 +24,8 @@ struct qn_ended {
     bool archived; /* as poison, or because it has no attempts left */
 };
 /* Ends it. Whoever calls it tells the brake. */
-QUERN_NODISCARD quern_status qn_deaths_end(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
-                                           const struct qn_end *end, struct qn_ended *ret_ended,
-                                           quern_error *err);
+QUERN_NODISCARD quern_status qn_deaths_end(struct qn_queue_counters *counters,
+                                           struct qn_counted_queue *queue, const struct qn_end *end,
+                                           struct qn_ended *ret_ended, quern_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* brake.h - the brakes of queues on hosts; the rules are in task/deaths.h. */
-#ifndef QN_BROKER_SQLITE_RUN_BRAKE_H
-#define QN_BROKER_SQLITE_RUN_BRAKE_H
+#ifndef QN_BROKER_SQLITE_QUEUE_BRAKE_H
+#define QN_BROKER_SQLITE_QUEUE_BRAKE_H
 
 #include "broker/sqlite/sqlite.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* judge.h - which of the workers that have a record are dead. */
-#ifndef QN_BROKER_SQLITE_UPKEEP_JUDGE_H
-#define QN_BROKER_SQLITE_UPKEEP_JUDGE_H
+/* worker_fate.h - which of the workers that have a record are dead. */
+#ifndef QN_BROKER_SQLITE_UPKEEP_WORKER_FATE_H
+#define QN_BROKER_SQLITE_UPKEEP_WORKER_FATE_H
 
 #include "base/memory/arena.h"
 #include "broker/sqlite/sqlite.h"
@@ -10,11 +10,11 @@
 enum qn_fate {
     QN_FATE_KEEP,    /* alive, or only its lease can tell */
     QN_FATE_GONE,    /* its leases end now */
-    QN_FATE_SILENT,  /* not to be judged, no heartbeat for long: goes once it holds nothing */
-    QN_FATE_FOREIGN, /* its leases are on another clock: not to be judged yet */
+    QN_FATE_SILENT,  /* nobody can tell, no heartbeat for long: goes once it holds nothing */
+    QN_FATE_FOREIGN, /* its leases are on another clock: nobody can tell yet */
 };
 
-struct qn_judged {
+struct qn_worker_fate {
     struct qn_worker_death death; /* its host is in the arena */
     const char *id;               /* in the arena, as the next */
     const char *owner;
@@ -25,20 +25,22 @@ struct qn_judged {
     bool was_leaving;
 };
 
-struct qn_judging {
+struct qn_worker_fates {
     struct qn_sqlite *self;
     struct qn_conn *conn;   /* reading */
     struct qn_arena *arena; /* of ids, owners and hosts */
     int64_t now_ms;
     int64_t now_boot_ms;
-    struct qn_judged *workers; /* the caller frees them */
+    struct qn_worker_fate *workers; /* the caller frees them */
     size_t count;
     size_t capacity;
 };
 
-/* Reads and judges all of them; between qn_sqlite_read_begin and read_end. */
-QUERN_NODISCARD quern_status qn_judge_workers(struct qn_judging *judging, quern_error *err);
+/* Reads all records and decides about each; between qn_sqlite_read_begin and read_end. */
+QUERN_NODISCARD quern_status qn_worker_fate_read_all(struct qn_worker_fates *fates,
+                                                     quern_error *err);
 /* Nobody is charged with its end: it was leaving, or its host is silent. */
-bool qn_judge_excuses(const struct qn_judging *judging, const struct qn_judged *worker);
+bool qn_worker_fate_is_excused(const struct qn_worker_fates *fates,
+                               const struct qn_worker_fate *worker);
 
 #endif

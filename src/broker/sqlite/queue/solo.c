@@ -3,11 +3,11 @@
  *
  * All its moments are on the wall clock. Where that went back to before the lock was taken, they
  * mean nothing: then the lock is free, and the queue does not rest. */
-#include "broker/sqlite/run/solo.h"
+#include "broker/sqlite/queue/solo.h"
 
 #include "base/bug.h"
 #include "base/text/number.h"
-#include "broker/sqlite/run/solo_sql.h"
+#include "broker/sqlite/queue/solo_sql.h"
 
 #define REST_MS_MAX (24 * 3600 * INT64_C(1000)) /* the clock was ahead when it was stored */
 
@@ -37,29 +37,31 @@ int64_t qn_solo_wait_ms(const struct qn_solo_lock *lock, int64_t now_ms)
     return until_ms > now_ms && !went_back ? until_ms - now_ms : 0;
 }
 
-quern_status qn_solo_take(struct qn_ledger *ledger, struct qn_ledger_queue *queue, quern_error *err)
+quern_status qn_solo_take(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
+                          quern_error *err)
 {
-    queue->solo = (struct qn_solo_lock){
-        .state = QN_SOLO_OURS, .since_ms = ledger->now_ms, .until_ms = ledger->now_ms + QN_SOLO_MS};
-    struct qn_query query = qn_query_start(ledger->conn, sql_solo_take);
+    queue->solo = (struct qn_solo_lock){.state = QN_SOLO_OURS,
+                                        .since_ms = counters->now_ms,
+                                        .until_ms = counters->now_ms + QN_SOLO_MS};
+    struct qn_query query = qn_query_start(counters->conn, sql_solo_take);
     qn_query_int(&query, queue->no);
-    qn_query_text(&query, ledger->worker_id);
+    qn_query_text(&query, counters->worker_id);
     qn_query_int(&query, queue->solo.since_ms);
     qn_query_int(&query, queue->solo.until_ms);
     return qn_query_run(&query, NULL, err);
 }
 
-quern_status qn_solo_keep(struct qn_ledger *ledger, struct qn_ledger_queue *queue, bool *ret_held,
-                          quern_error *err)
+quern_status qn_solo_keep(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
+                          bool *ret_held, quern_error *err)
 {
     *ret_held = queue->solo.state == QN_SOLO_OURS;
     if (!*ret_held) {
         return QUERN_OK;
     }
-    queue->solo.until_ms = ledger->now_ms + QN_SOLO_MS;
-    struct qn_query query = qn_query_start(ledger->conn, sql_solo_keep);
+    queue->solo.until_ms = counters->now_ms + QN_SOLO_MS;
+    struct qn_query query = qn_query_start(counters->conn, sql_solo_keep);
     qn_query_int(&query, queue->no);
-    qn_query_int(&query, ledger->now_ms);
+    qn_query_int(&query, counters->now_ms);
     qn_query_int(&query, QN_SOLO_MS);
     return qn_query_run(&query, NULL, err);
 }
@@ -75,20 +77,22 @@ quern_status qn_solo_return(struct qn_conn *conn, const char *worker_id, int64_t
     return qn_query_run(&query, NULL, err);
 }
 
-quern_status qn_solo_end(struct qn_ledger *ledger, struct qn_ledger_queue *queue, quern_error *err)
+quern_status qn_solo_end(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
+                         quern_error *err)
 {
     struct qn_solo_lock *lock = &queue->solo;
     if (lock->state != QN_SOLO_OURS) {
         return QUERN_OK;
     }
     lock->state = QN_SOLO_FREE;
-    lock->since_ms = ledger->now_ms;
-    ledger->wake = true;
-    quern_status status = qn_solo_return(ledger->conn, ledger->worker_id, ledger->now_ms, 0, err);
+    lock->since_ms = counters->now_ms;
+    counters->wake = true;
+    quern_status status =
+        qn_solo_return(counters->conn, counters->worker_id, counters->now_ms, 0, err);
     if (status != QUERN_OK) {
         return status;
     }
-    struct qn_query query = qn_query_start(ledger->conn, sql_solo_rest);
+    struct qn_query query = qn_query_start(counters->conn, sql_solo_rest);
     qn_query_int(&query, queue->no);
     lock->rest_ms = qn_query_row(&query) ? qn_query_column_sane(&query, 0) : 0;
     return qn_query_finish(&query, err);

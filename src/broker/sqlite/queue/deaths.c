@@ -4,12 +4,12 @@
  * A run that had not started goes back as if it had never been leased. One that had started and
  * whose task has no attempts left is archived, whoever is charged, since it may have done its
  * work. */
-#include "broker/sqlite/run/deaths.h"
+#include "broker/sqlite/queue/deaths.h"
 
 #include <stdio.h>
 
 #include "base/bug.h"
-#include "broker/sqlite/run/deaths_sql.h"
+#include "broker/sqlite/queue/deaths_sql.h"
 
 #define TEXT_SIZE (QN_ERROR_TEXT_SIZE_MAX + 100)
 
@@ -22,10 +22,10 @@ struct fate {
     bool is_spent;
 };
 
-static quern_status read_task(struct qn_ledger *ledger, const struct qn_end *end, struct fate *fate,
-                              bool *ret_held, quern_error *err)
+static quern_status read_task(struct qn_queue_counters *counters, const struct qn_end *end,
+                              struct fate *fate, bool *ret_held, quern_error *err)
 {
-    struct qn_query query = qn_query_start(ledger->conn, sql_death_read);
+    struct qn_query query = qn_query_start(counters->conn, sql_death_read);
     qn_query_int(&query, end->seq);
     qn_query_int(&query, (int64_t)end->token);
     *ret_held = qn_query_row(&query);
@@ -40,22 +40,22 @@ static quern_status read_task(struct qn_ledger *ledger, const struct qn_end *end
     return qn_query_finish(&query, err);
 }
 
-static quern_status write_task(struct qn_ledger *ledger, const struct qn_end *end,
+static quern_status write_task(struct qn_queue_counters *counters, const struct qn_end *end,
                                const struct fate *fate, quern_error *err)
 {
-    struct qn_query query = qn_query_start(ledger->conn, sql_death_write);
+    struct qn_query query = qn_query_start(counters->conn, sql_death_write);
     qn_query_int(&query, end->seq);
     qn_query_int(&query, fate->state);
     qn_query_int(&query, fate->at_ms);
     qn_query_int(&query, end->cause);
     qn_query_text(&query, fate->error);
-    qn_query_int(&query, ledger->now_ms);
+    qn_query_int(&query, counters->now_ms);
     qn_query_int(&query, fate->deaths.charges);
     qn_query_int(&query, fate->deaths.lone);
     qn_query_int(&query, fate->deaths.life_ms);
     qn_query_int(&query, fate->deaths.first_at_ms);
     qn_query_int(&query, fate->deaths.died_at_ms);
-    qn_query_int(&query, ledger->shift_ms);
+    qn_query_int(&query, counters->shift_ms);
     return qn_query_run(&query, NULL, err);
 }
 
@@ -66,10 +66,10 @@ static void archive(struct fate *fate, int64_t now_ms, const char *text)
     fate->error = text;
 }
 
-static void charge(const struct qn_ledger *ledger, const struct qn_end *end, struct fate *fate,
-                   char text[TEXT_SIZE])
+static void charge(const struct qn_queue_counters *counters, const struct qn_end *end,
+                   struct fate *fate, char text[TEXT_SIZE])
 {
-    const struct qn_death death = {.now_ms = ledger->now_ms,
+    const struct qn_death death = {.now_ms = counters->now_ms,
                                    .started_at_ms = end->started_at_ms,
                                    .seen_at_ms = end->seen_at_ms,
                                    .ok_at_ms = end->ok_at_ms,
@@ -82,21 +82,21 @@ static void charge(const struct qn_ledger *ledger, const struct qn_end *end, str
         break;
     case QN_DEATH_RETRY:
         fate->state = QUERN_TASK_RETRY;
-        fate->at_ms = ledger->now_ms + delay_ms;
+        fate->at_ms = counters->now_ms + delay_ms;
         break;
     case QN_DEATH_SPENT:
         (void)snprintf(text, TEXT_SIZE, "no attempts left: %s", last);
-        archive(fate, ledger->now_ms, text);
+        archive(fate, counters->now_ms, text);
         break;
     case QN_DEATH_POISON:
         (void)snprintf(text, TEXT_SIZE, "poison: %lld deaths, %lld of them alone; the last: %s",
                        (long long)fate->deaths.charges, (long long)fate->deaths.lone, last);
-        archive(fate, ledger->now_ms, text);
+        archive(fate, counters->now_ms, text);
         break;
     }
 }
 
-static quern_status tell_others(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+static quern_status tell_others(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                                 const struct fate *fate, quern_error *err)
 {
     if (fate->state == QUERN_TASK_ARCHIVED) {
@@ -104,19 +104,19 @@ static quern_status tell_others(struct qn_ledger *ledger, struct qn_ledger_queue
         queue->failed++;
         queue->changed = true;
     } else if (fate->state == QUERN_TASK_RETRY) {
-        return qn_ledger_due(ledger, queue, fate->at_ms, err);
+        return qn_queue_counters_due(counters, queue, fate->at_ms, err);
     } else {
-        ledger->wake = true;
+        counters->wake = true;
     }
     return QUERN_OK;
 }
 
-quern_status qn_deaths_end(struct qn_ledger *ledger, struct qn_ledger_queue *queue,
+quern_status qn_deaths_end(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                            const struct qn_end *end, struct qn_ended *ret_ended, quern_error *err)
 {
     struct fate fate = {.state = QUERN_TASK_PENDING, .error = end->error};
     *ret_ended = (struct qn_ended){0};
-    quern_status status = read_task(ledger, end, &fate, &ret_ended->held, err);
+    quern_status status = read_task(counters, end, &fate, &ret_ended->held, err);
     if (status != QUERN_OK || !ret_ended->held) {
         return status;
     }
@@ -124,15 +124,15 @@ quern_status qn_deaths_end(struct qn_ledger *ledger, struct qn_ledger_queue *que
     char text[TEXT_SIZE];
     ret_ended->charged = started && end->is_death;
     if (ret_ended->charged) {
-        charge(ledger, end, &fate, text);
+        charge(counters, end, &fate, text);
     } else if (started && fate.is_spent) {
         (void)snprintf(text, sizeof text, "no attempts left: %s", quern_cause_name(end->cause));
-        archive(&fate, ledger->now_ms, text);
+        archive(&fate, counters->now_ms, text);
     }
     ret_ended->archived = fate.state == QUERN_TASK_ARCHIVED;
-    status = tell_others(ledger, queue, &fate, err);
+    status = tell_others(counters, queue, &fate, err);
     if (status == QUERN_OK) {
-        status = write_task(ledger, end, &fate, err);
+        status = write_task(counters, end, &fate, err);
     }
     return status;
 }

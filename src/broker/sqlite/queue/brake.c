@@ -4,10 +4,10 @@
  * A probe is known by the token of its run. Whether it is still under way says the task: where none
  * is active with that token, the run was given back, lost its lease or was recovered, and the next
  * probe may go. So nobody else needs to know what a probe is. */
-#include "broker/sqlite/run/brake.h"
+#include "broker/sqlite/queue/brake.h"
 
 #include "base/bug.h"
-#include "broker/sqlite/run/brake_sql.h"
+#include "broker/sqlite/queue/brake_sql.h"
 
 void qn_brake_columns(const struct qn_query *query, int first, struct qn_brake *ret_brake)
 {

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* heartbeat_age.c - see heartbeat_age.h. Each look makes a new list beside that of the look before;
+ * both are in the order of the numbers, so however many records somebody has planted, a look goes
+ * along them once.
+ */
+#include "broker/sqlite/upkeep/heartbeat_age.h"
+
+#include "base/memory/alloc.h"
+
+void qn_heartbeat_age_begin(struct qn_heartbeat_ages *ages)
+{
+    struct qn_heartbeat_age_list before = ages->before;
+    ages->before = ages->now;
+    ages->now = before;
+    ages->now.count = 0;
+    ages->at = 0;
+}
+
+static bool reserve(struct qn_heartbeat_age_list *list)
+{
+    if (list->count < list->capacity) {
+        return true;
+    }
+    size_t capacity = list->capacity == 0 ? 8 : list->capacity * 2;
+    struct qn_heartbeat_age *records =
+        qn_realloc(list->records, capacity * sizeof list->records[0]);
+    if (records == NULL) {
+        return false;
+    }
+    list->records = records;
+    list->capacity = capacity;
+    return true;
+}
+
+const struct qn_heartbeat_age *qn_heartbeat_age_note(struct qn_heartbeat_ages *ages,
+                                                     int64_t worker_no, int64_t heartbeat_at_ms,
+                                                     int64_t now_boot_ms)
+{
+    const struct qn_heartbeat_age_list *before = &ages->before;
+    if (!reserve(&ages->now)) {
+        return NULL;
+    }
+    struct qn_heartbeat_age *record = &ages->now.records[ages->now.count++];
+    *record = (struct qn_heartbeat_age){
+        .worker_no = worker_no, .heartbeat_at_ms = heartbeat_at_ms, .since_boot_ms = now_boot_ms};
+    while (ages->at < before->count && before->records[ages->at].worker_no < worker_no) {
+        ages->at++;
+    }
+    if (ages->at < before->count && before->records[ages->at].worker_no == worker_no) {
+        const struct qn_heartbeat_age *last = &before->records[ages->at];
+        bool same = last->heartbeat_at_ms == heartbeat_at_ms;
+        record->since_boot_ms = same ? last->since_boot_ms : now_boot_ms;
+        record->changed = !same || last->changed;
+    }
+    return record;
+}
+
+void qn_heartbeat_age_finish(struct qn_heartbeat_ages *ages)
+{
+    qn_free(ages->before.records);
+    qn_free(ages->now.records);
+    *ages = (struct qn_heartbeat_ages){0};
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* heartbeat_age.h - for how long the records of workers that nobody here can see have stayed as
+ * they are, by our own clock since boot. The moment in a record was written by the clock of another
+ * host, and ours may be wrong for a moment, too. */
+#ifndef QN_BROKER_SQLITE_UPKEEP_HEARTBEAT_AGE_H
+#define QN_BROKER_SQLITE_UPKEEP_HEARTBEAT_AGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct qn_heartbeat_age {
+    int64_t worker_no;
+    int64_t heartbeat_at_ms; /* as the worker wrote it */
+    int64_t since_boot_ms;   /* when it was first seen so */
+    bool changed;            /* that was a heartbeat; else our first look at it */
+};
+
+struct qn_heartbeat_age_list {
+    struct qn_heartbeat_age *records;
+    size_t count;
+    size_t capacity;
+};
+
+struct qn_heartbeat_ages {
+    struct qn_heartbeat_age_list before; /* of the look before */
+    size_t at;                           /* in that */
+    struct qn_heartbeat_age_list now;
+};
+
+/* A look at all records begins: those that the look before did not find are forgotten. */
+void qn_heartbeat_age_begin(struct qn_heartbeat_ages *ages);
+/* What is known of the record now, valid until the next call; NULL: memory is out. In a look, the
+ * numbers grow. */
+const struct qn_heartbeat_age *qn_heartbeat_age_note(struct qn_heartbeat_ages *ages,
+                                                     int64_t worker_no, int64_t heartbeat_at_ms,
+                                                     int64_t now_boot_ms);
+void qn_heartbeat_age_finish(struct qn_heartbeat_ages *ages);
+
+#endif
