@@ -18,24 +18,22 @@
 #include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "broker/redis/redis.h"
 #include "redis/encode.h"
 
 #define EVAL_SIZE 4
 
 /* --- Building ----------------------------------------------------------------------- */
 
-void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_redis *self,
-                       enum qn_channel_kind channel, enum qn_pipeline_kind kind)
+void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_channel *channel,
+                       enum qn_pipeline_kind kind)
 {
-    pthread_mutex_lock(&self->channels[channel].mutex);
-    *pipeline = (struct qn_pipeline){
-        .self = self, .channel = channel, .kind = kind, .arena = &self->channels[channel].arena};
+    pthread_mutex_lock(&channel->mutex);
+    *pipeline = (struct qn_pipeline){.channel = channel, .kind = kind, .arena = &channel->arena};
 }
 
 void qn_pipeline_end(struct qn_pipeline *pipeline)
 {
-    struct qn_channel *channel = &pipeline->self->channels[pipeline->channel];
+    struct qn_channel *channel = pipeline->channel;
     if (pipeline->sent_count > pipeline->read_count) {
         qn_connection_close(&channel->connection); /* nobody waits for what it still has to say */
     }
@@ -192,27 +190,6 @@ void qn_pipeline_uint(struct qn_pipeline *pipeline, uint64_t value)
     add_number(pipeline, value, false);
 }
 
-void qn_pipeline_session(struct qn_pipeline *pipeline, uint64_t session)
-{
-    if (QN_BUG(RECONNECT_FORGETS)) {
-        const struct qn_connection *connection =
-            &pipeline->self->channels[pipeline->channel].connection;
-        session += connection->opened_count + (connection->fd < 0 ? 1 : 0);
-    }
-    qn_pipeline_text(pipeline,
-                     qn_arena_printf(pipeline->arena, "%016llx", (unsigned long long)session));
-}
-
-void qn_pipeline_prefix(struct qn_pipeline *pipeline, const char *queue)
-{
-    qn_pipeline_key(pipeline, queue, "");
-}
-
-void qn_pipeline_key(struct qn_pipeline *pipeline, const char *queue, const char *suffix)
-{
-    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "asynq:{%s}:%s", queue, suffix));
-}
-
 /* --- Running ------------------------------------------------------------------------ */
 
 static bool is_wanted(const struct qn_pipeline_command *command)
@@ -246,7 +223,7 @@ static char *format(struct qn_pipeline *pipeline, size_t first, size_t *ret_size
 
 static quern_status read_replies(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
-    struct qn_connection *connection = &pipeline->self->channels[pipeline->channel].connection;
+    struct qn_connection *connection = &pipeline->channel->connection;
     for (size_t i = first; i < pipeline->command_count; i++) {
         struct qn_pipeline_command *command = &pipeline->commands[i];
         if (is_wanted(command)) {
@@ -281,7 +258,7 @@ static bool want_unknown_scripts(struct qn_pipeline *pipeline, size_t first)
 
 static quern_status open_connection(struct qn_pipeline *pipeline, quern_error *err)
 {
-    struct qn_connection *connection = &pipeline->self->channels[pipeline->channel].connection;
+    struct qn_connection *connection = &pipeline->channel->connection;
     if (connection->fd >= 0 && pipeline->sent_count == 0 && qn_connection_is_stale(connection)) {
         qn_connection_close(connection);
     }
@@ -297,9 +274,8 @@ static quern_status write_wanted(struct qn_pipeline *pipeline, size_t first, que
     if (data == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status =
-        qn_connection_write(&pipeline->self->channels[pipeline->channel].connection, data, size,
-                            pipeline->deadline_ns, &sent, err);
+    quern_status status = qn_connection_write(&pipeline->channel->connection, data, size,
+                                              pipeline->deadline_ns, &sent, err);
     pipeline->maybe_done = pipeline->maybe_done || sent;
     return status;
 }
@@ -320,10 +296,11 @@ quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status s
 static quern_status send_rest(struct qn_pipeline *pipeline, quern_error *err)
 {
     if (pipeline->sent_count == pipeline->read_count) {
-        int64_t timeout_ms = pipeline->timeout_ms > 0 ? pipeline->timeout_ms
-                                                      : pipeline->self->target.command_timeout_ms;
+        int64_t timeout_ms = pipeline->timeout_ms > 0
+                                 ? pipeline->timeout_ms
+                                 : pipeline->channel->connection.target->command_timeout_ms;
         pipeline->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
-        pipeline->self->channels[pipeline->channel].connection.timeout_ms = timeout_ms;
+        pipeline->channel->connection.timeout_ms = timeout_ms;
         pipeline->maybe_done = false;
     }
     quern_status status = pipeline->failed ? qn_error_nomem(err) : QUERN_OK;
@@ -369,20 +346,19 @@ quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
     const struct qn_pipeline_command *command = &pipeline->commands[index];
     QN_ASSERT(command->reply != NULL);
     if (command->reply->type == QN_REPLY_ERROR) {
-        return qn_server_error(&pipeline->self->channels[pipeline->channel].connection,
-                               command->reply, pipeline->args[command->first_arg], command->script,
-                               err);
+        return qn_server_error(&pipeline->channel->connection, command->reply,
+                               pipeline->args[command->first_arg], command->script, err);
     }
     *ret_reply = command->reply;
     return QUERN_OK;
 }
 
-quern_status qn_reply_expect(const struct qn_pipeline *pipeline, bool condition, const char *what,
-                             quern_error *err)
+quern_status qn_pipeline_expect(const struct qn_pipeline *pipeline, bool condition,
+                                const char *what, quern_error *err)
 {
     if (condition) {
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: %s answered what it should not",
-                        pipeline->self->target.address, what);
+                        pipeline->channel->connection.target->address, what);
 }

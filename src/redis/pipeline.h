@@ -3,9 +3,9 @@
  * back.
  *
  *     struct qn_pipeline pipeline;
- *     qn_pipeline_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
+ *     qn_pipeline_begin(&pipeline, channel, QN_PIPELINE_WRITES);
  *     qn_pipeline_script(&pipeline, &qn_lua_forward, 1);   (a script with one key)
- *     qn_pipeline_prefix(&pipeline, queue);                (the key: "asynq:{queue}:")
+ *     qn_pipeline_text(&pipeline, key);
  *     qn_pipeline_int(&pipeline, limit);
  *     quern_status status = qn_pipeline_run(&pipeline, err);
  *     if (status == QUERN_OK) { status = qn_pipeline_reply(&pipeline, 0, &reply, err); ... }
@@ -22,18 +22,7 @@
 #include <stdint.h>
 
 #include "quern/status.h"
-#include "redis/connection.h"
-
-/* TRACKED is arm's alone: whatever is read on it wakes the worker when it changes (listener.h). */
-enum qn_channel_kind {
-    QN_CHANNEL_PUMP,
-    QN_CHANNEL_SECOND,
-    QN_CHANNEL_LEASES, /* nothing else may hold up an extension */
-    QN_CHANNEL_KEEPER,
-    QN_CHANNEL_REST,
-    QN_CHANNEL_TRACKED,
-    QN_CHANNEL_COUNT
-};
+#include "redis/channel.h"
 
 /* A .lua file, made by scripts/embed_lua as qn_lua_<file name>. */
 struct qn_script {
@@ -47,7 +36,6 @@ struct qn_script {
  * QUERN_E_TIMEOUT); QN_PIPELINE_WRITES: it may have been (QUERN_E_UNKNOWN). */
 enum qn_pipeline_kind { QN_PIPELINE_READS, QN_PIPELINE_WRITES };
 
-struct qn_redis;
 struct qn_pipeline_command {
     const struct qn_script *script; /* NULL: a plain command */
     size_t first_arg;
@@ -57,8 +45,7 @@ struct qn_pipeline_command {
 };
 
 struct qn_pipeline {
-    struct qn_redis *self;
-    enum qn_channel_kind channel;
+    struct qn_channel *channel;
     enum qn_pipeline_kind kind;
     struct qn_arena *arena; /* of the channel: for what lives until end */
     bool failed;            /* memory was out while building */
@@ -76,8 +63,8 @@ struct qn_pipeline {
     size_t arg_capacity;
 };
 
-void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_redis *self,
-                       enum qn_channel_kind channel, enum qn_pipeline_kind kind);
+void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_channel *channel,
+                       enum qn_pipeline_kind kind);
 void qn_pipeline_end(struct qn_pipeline *pipeline);
 
 /* Starts a command; the arguments follow. They are borrowed until run, unless said otherwise. NULL
@@ -96,12 +83,6 @@ void qn_pipeline_text(struct qn_pipeline *pipeline, const char *text);
 void qn_pipeline_bytes(struct qn_pipeline *pipeline, const void *data, size_t size);
 void qn_pipeline_int(struct qn_pipeline *pipeline, int64_t value);   /* copied */
 void qn_pipeline_uint(struct qn_pipeline *pipeline, uint64_t value); /* copied */
-/* A session of a stamp, as our keys spell it: 16 hexadecimal digits. Copied. */
-void qn_pipeline_session(struct qn_pipeline *pipeline, uint64_t session);
-/* "asynq:{queue}:", the key of our scripts: they make the names of all keys from it. Copied. */
-void qn_pipeline_prefix(struct qn_pipeline *pipeline, const char *queue);
-/* "asynq:{queue}:" followed by suffix, for plain commands. Copied. */
-void qn_pipeline_key(struct qn_pipeline *pipeline, const char *queue, const char *suffix);
 
 /* Sends what was added and reads nothing yet, so that the server works on it while more is made.
  * What it fails with, also unknown effects, is as run says. After a failure: end. */
@@ -121,6 +102,9 @@ QUERN_NODISCARD quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern
  * words. */
 QUERN_NODISCARD quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
                                                const struct qn_reply **ret_reply, quern_error *err);
+/* QUERN_E_BROKER "... answered what it should not": for replies of the wrong shape. */
+QUERN_NODISCARD quern_status qn_pipeline_expect(const struct qn_pipeline *pipeline, bool condition,
+                                                const char *what, quern_error *err);
 
 /* --- Looking into replies ----------------------------------------------------------- */
 
@@ -140,8 +124,5 @@ const char *qn_reply_text(const struct qn_reply *reply); /* "" for what is no te
 /* The status and text for an error reply to a command, or to the script if there is one. */
 quern_status qn_server_error(const struct qn_connection *connection, const struct qn_reply *reply,
                              const char *command, const struct qn_script *script, quern_error *err);
-/* QUERN_E_BROKER "... answered what it should not": for replies of the wrong shape. */
-QUERN_NODISCARD quern_status qn_reply_expect(const struct qn_pipeline *pipeline, bool condition,
-                                             const char *what, quern_error *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "broker/redis/redis.h"
+#include "broker/redis/schema/keys.h"
 #include "lib_wire.h"
 
 static struct test_redis server;
@@ -59,12 +60,12 @@ static quern_status bump_once(struct qn_redis *self, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
     qn_pipeline_script(&pipeline, &bump, 1);
-    qn_pipeline_prefix(&pipeline, "q");
+    qn_keys_add_prefix(&pipeline, "q");
     qn_pipeline_command(&pipeline, "GET");
     qn_pipeline_limit(&pipeline, QN_REPLY_BRIEF_MAX);
-    qn_pipeline_key(&pipeline, "q", "value");
+    qn_keys_add(&pipeline, "q", "value");
     qn_pipeline_command(&pipeline, "NONSENSE");
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
@@ -230,10 +231,10 @@ static void only_the_scripts_that_were_not_run_are_sent_again(void **state)
     assert_string_equal(test_redis_do(&server, "SCRIPT FLUSH"), "OK");
     assert_string_equal(test_redis_do(&server, "SCRIPT LOAD %s", bump.text), bump.sha1);
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
     for (int i = 0; i < 6; i++) {
         qn_pipeline_script(&pipeline, i % 2 == 0 ? &other : &bump, 1);
-        qn_pipeline_prefix(&pipeline, "q");
+        qn_keys_add_prefix(&pipeline, "q");
     }
     assert_ok(qn_pipeline_run(&pipeline, &err), err);
     for (size_t i = 0; i < 6; i++) {
@@ -456,7 +457,7 @@ static void a_slow_server_is_soon_waited_for_asleep(void **state)
     connection->in_vain_count = 0;
     for (uint32_t turn = 0; turn < 6; turn++) {
         struct qn_pipeline pipeline;
-        qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+        qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
         qn_pipeline_command(&pipeline, "BLPOP");
         qn_pipeline_text(&pipeline, "nothing");
         qn_pipeline_text(&pipeline, "0.01");

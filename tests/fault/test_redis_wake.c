@@ -220,7 +220,7 @@ static void make_deaf(void)
     struct qn_pipeline pipeline;
     const struct qn_reply *reply;
     quern_error err = {0};
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "CLIENT");
     qn_pipeline_text(&pipeline, "TRACKING");
     qn_pipeline_text(&pipeline, "OFF");

@@ -52,19 +52,14 @@ static void init_channels(struct qn_redis *self)
         [QN_CHANNEL_LEASES] = "leases", [QN_CHANNEL_KEEPER] = "keeper",
         [QN_CHANNEL_REST] = "rest",     [QN_CHANNEL_TRACKED] = "tracked"};
     for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
-        pthread_mutex_init(&self->channels[i].mutex, NULL);
-        qn_connection_init(&self->channels[i].connection, &self->target);
-        self->channels[i].connection.role = roles[i];
-        qn_random_init(&self->channels[i].random);
+        qn_channel_init(&self->channels[i], &self->target, roles[i]);
     }
 }
 
 static void finish_channels(struct qn_redis *self)
 {
     for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
-        qn_connection_close(&self->channels[i].connection);
-        qn_arena_finish(&self->channels[i].arena);
-        pthread_mutex_destroy(&self->channels[i].mutex);
+        qn_channel_finish(&self->channels[i]);
     }
 }
 
@@ -73,7 +68,7 @@ static quern_status ask_something(struct qn_redis *self, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "EXISTS");
     qn_pipeline_text(&pipeline, "asynq:queues");
     quern_status status = qn_pipeline_run(&pipeline, err);

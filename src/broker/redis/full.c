@@ -31,7 +31,7 @@ static uint64_t ask_limit(struct qn_redis *self)
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
     uint64_t limit = 0;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "INFO");
     qn_pipeline_limit(&pipeline, QN_REPLY_BRIEF_MAX);
     qn_pipeline_text(&pipeline, "memory");

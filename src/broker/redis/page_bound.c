@@ -6,6 +6,7 @@
 #include "broker/redis/page_bound.h"
 
 #include "base/error.h"
+#include "broker/redis/schema/keys.h"
 
 #define PAGE_WEIGHT 500      /* of a page, even an empty one */
 #define ITEM_BYTES 64        /* that weigh as much as an item */
@@ -25,10 +26,10 @@ static quern_status ask_size(const struct qn_walk *walk, uint64_t *ret_size, que
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, walk->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, walk->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, walk->size_command);
     if (walk->key != NULL && walk->queue != NULL) {
-        qn_pipeline_key(&pipeline, walk->queue, walk->key);
+        qn_keys_add(&pipeline, walk->queue, walk->key);
     } else if (walk->key != NULL) {
         qn_pipeline_text(&pipeline, walk->key);
     }

@@ -13,23 +13,22 @@
 #ifndef QN_BROKER_REDIS_REDIS_H
 #define QN_BROKER_REDIS_REDIS_H
 
-#include <pthread.h>
-
-#include "base/memory/arena.h"
-#include "base/random.h"
 #include "base/text/url.h"
 #include "broker/broker.h"
 #include "broker/redis/upkeep/recover.h"
 #include "broker/redis/wake/listener.h"
-#include "redis/connection.h"
 #include "redis/pipeline.h"
 #include "task/limits.h"
 
-struct qn_channel {
-    pthread_mutex_t mutex; /* guards the rest, held for a whole pipeline */
-    struct qn_connection connection;
-    struct qn_arena arena; /* of the pipeline: what is sent and what comes back */
-    struct qn_random random;
+/* TRACKED is arm's alone: whatever is read on it wakes the worker when it changes (listener.h). */
+enum qn_channel_kind {
+    QN_CHANNEL_PUMP,
+    QN_CHANNEL_SECOND,
+    QN_CHANNEL_LEASES, /* nothing else may hold up an extension */
+    QN_CHANNEL_KEEPER,
+    QN_CHANNEL_REST,
+    QN_CHANNEL_TRACKED,
+    QN_CHANNEL_COUNT
 };
 
 /* What prune and recover know of the server's clock, each for itself; see there. */
@@ -57,6 +56,13 @@ struct qn_redis {
 static inline struct qn_redis *qn_redis_of(struct qn_broker *broker)
 {
     return (struct qn_redis *)(void *)broker;
+}
+
+/* Begins a pipeline on one of the channels. */
+static inline void qn_redis_begin(struct qn_pipeline *pipeline, struct qn_redis *self,
+                                  enum qn_channel_kind channel, enum qn_pipeline_kind kind)
+{
+    qn_pipeline_begin(pipeline, &self->channels[channel], kind);
 }
 
 /* url: parsed, with one of the schemes "redis" and "redis-socket". Connects once, so that what is

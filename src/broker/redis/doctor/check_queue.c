@@ -9,6 +9,7 @@
 #include "broker/redis/inspect/inspect.h"
 
 #include "broker/redis/doctor/check_queue_lua.h"
+#include "broker/redis/schema/keys.h"
 
 #define UPKEEP_STEP 100
 #define UPKEEP_STEPS_MAX 10000 /* what is left is told by the next check */
@@ -43,7 +44,7 @@ static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_chec
 {
     qn_pipeline_script(pipeline, &qn_lua_check_queue, 1);
     qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
-    qn_pipeline_prefix(pipeline, queue->name);
+    qn_keys_add_prefix(pipeline, queue->name);
     qn_pipeline_text(pipeline, check->repair ? "1" : "0");
     qn_pipeline_uint(pipeline, queue->token / 1000);
     qn_pipeline_uint(pipeline, queue->group_count);
@@ -56,7 +57,7 @@ static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_chec
         qn_pipeline_text(pipeline, qn_arena_strdup(pipeline->arena, date));
     }
     qn_pipeline_command(pipeline, "HGETALL");
-    qn_pipeline_key(pipeline, queue->name, "quern:workers");
+    qn_keys_add(pipeline, queue->name, "quern:workers");
     return qn_pipeline_run(pipeline, err);
 }
 
@@ -87,8 +88,8 @@ static quern_status look(struct qn_redis_check *check, struct qn_checked_queue *
     const struct qn_reply *reply;
     const struct qn_reply *workers;
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST,
-                      check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST,
+                   check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
     quern_status status = ask(&pipeline, check, queue, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
@@ -235,7 +236,7 @@ static quern_status list_again(struct qn_redis_check *check, const char *queue, 
 {
     const struct qn_reply *reply;
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_command(&pipeline, "SADD");
     qn_pipeline_text(&pipeline, "asynq:queues");
     qn_pipeline_text(&pipeline, queue);

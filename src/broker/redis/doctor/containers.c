@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "broker/redis/doctor/doctor.h"
 #include "broker/redis/page_bound.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 
 #include "broker/redis/doctor/check_page_lua.h"
@@ -100,7 +101,7 @@ static void add_suspect(struct qn_pipeline *pipeline, const struct qn_redis_chec
 {
     qn_pipeline_script(pipeline, &qn_lua_check_task, 1);
     qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
-    qn_pipeline_prefix(pipeline, queue);
+    qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_bytes(pipeline, suspect->id, suspect->id_size);
     qn_pipeline_text(pipeline, check->repair ? "1" : "0");
     if (suspect->message != NULL) {
@@ -126,8 +127,8 @@ quern_status qn_check_suspects(struct qn_redis_check *check, const char *queue,
     if (count == 0) {
         return QUERN_OK;
     }
-    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST,
-                      check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST,
+                   check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
         add_suspect(&pipeline, check, queue, &suspects[i]);
     }
@@ -206,10 +207,10 @@ static quern_status read_page(struct sweep *sweep, const char **cursor, quern_er
     struct qn_redis_check *check = sweep->check;
     const struct qn_reply *page;
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_script(&pipeline, &qn_lua_check_page, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
-    qn_pipeline_prefix(&pipeline, sweep->queue->name);
+    qn_keys_add_prefix(&pipeline, sweep->queue->name);
     qn_pipeline_text(&pipeline, sweep->container);
     qn_pipeline_text(&pipeline, sweep->is_list ? "list" : "zset");
     qn_pipeline_text(&pipeline, *cursor);

@@ -14,6 +14,7 @@
 
 #include "broker/redis/doctor/check_hash_lua.h"
 #include "broker/redis/doctor/check_lock_lua.h"
+#include "broker/redis/schema/keys.h"
 
 #define SCAN_COUNT 512
 #define ROOT "asynq:{"
@@ -198,10 +199,10 @@ static quern_status scan(struct qn_pipeline *pipeline, char cursor[32],
     if (status == QUERN_OK) {
         const struct qn_reply *next = qn_reply_at(reply, 0);
         *ret_keys = qn_reply_at(reply, 1);
-        status = qn_reply_expect(pipeline,
-                                 next->type == QN_REPLY_TEXT && next->size > 0 && next->size < 32 &&
-                                     (*ret_keys)->type == QN_REPLY_ARRAY,
-                                 "SCAN", err);
+        status = qn_pipeline_expect(pipeline,
+                                    next->type == QN_REPLY_TEXT && next->size > 0 &&
+                                        next->size < 32 && (*ret_keys)->type == QN_REPLY_ARRAY,
+                                    "SCAN", err);
         (void)snprintf(cursor, 32, "%s", qn_reply_text(next));
     }
     return status;
@@ -226,7 +227,7 @@ static quern_status ask_lists(struct qn_redis_check *check, quern_error *err)
     const struct qn_reply *time;
     const struct qn_reply *names;
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "TIME");
     qn_pipeline_command(&pipeline, "SMEMBERS");
     qn_pipeline_text(&pipeline, "asynq:queues");
@@ -256,7 +257,7 @@ quern_status qn_check_find_queues(struct qn_redis_check *check, quern_error *err
         if (status != QUERN_OK) {
             return status;
         }
-        qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+        qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
         status = scan(&pipeline, cursor, &keys, err);
         if (status == QUERN_OK) {
             qn_walk_add(&walk, keys);
@@ -329,10 +330,10 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply;
-    qn_pipeline_begin(&pipeline, page->check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, page->check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_script(&pipeline, &qn_lua_check_hash, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
-    qn_pipeline_prefix(&pipeline, queue->name);
+    qn_keys_add_prefix(&pipeline, queue->name);
     for (size_t i = 0; i < count; i++) {
         if (begins(&keys[i], "t:")) {
             qn_pipeline_bytes(&pipeline, keys[i].rest + 2, keys[i].rest_size - 2);
@@ -380,11 +381,11 @@ static quern_status check_locks(struct page *page, const struct qn_checked_queue
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply;
-    qn_pipeline_begin(&pipeline, page->check->self, QN_CHANNEL_REST,
-                      page->check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, page->check->self, QN_CHANNEL_REST,
+                   page->check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
     qn_pipeline_script(&pipeline, &qn_lua_check_lock, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
-    qn_pipeline_prefix(&pipeline, queue->name);
+    qn_keys_add_prefix(&pipeline, queue->name);
     qn_pipeline_text(&pipeline, page->check->repair ? "1" : "0");
     for (size_t i = 0; i < count; i++) {
         if (begins(&keys[i], "unique:")) {
@@ -456,7 +457,7 @@ quern_status qn_check_keys(struct qn_redis_check *check, quern_error *err)
     do {
         struct qn_pipeline pipeline;
         const struct qn_reply *keys;
-        qn_pipeline_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+        qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
         status = scan(&pipeline, cursor, &keys, err);
         if (status == QUERN_OK) {
             qn_walk_add(&walk, keys);

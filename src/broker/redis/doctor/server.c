@@ -121,7 +121,7 @@ static quern_status tell_listpack(struct facts *facts, quern_error *err)
     static const char *const names[] = {"hash-max-listpack-value", "hash-max-ziplist-value"};
     const size_t count = sizeof names / sizeof *names;
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, facts->check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, facts->check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
         qn_pipeline_command(&pipeline, "CONFIG");
         qn_pipeline_text(&pipeline, "GET");

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text/number.h"
 #include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/keys.h"
 
 #define SORT_MAX 10000
 
@@ -48,7 +49,7 @@ static quern_status read_sets(struct qn_spots *spots, struct qn_reply const **re
                               struct qn_pipeline *pipeline, quern_error *err)
 {
     qn_pipeline_command(pipeline, "ZRANGE");
-    qn_pipeline_key(pipeline, spots->queue, "aggregation_sets");
+    qn_keys_add(pipeline, spots->queue, "aggregation_sets");
     qn_pipeline_int(pipeline, 0);
     qn_pipeline_int(pipeline, SORT_MAX);
     quern_status status = qn_pipeline_run(pipeline, err);
@@ -62,7 +63,7 @@ static quern_status add_sets(struct qn_spots *spots, const char **groups, size_t
     const struct qn_reply *sets = NULL;
     struct qn_arena *arena = &spots->key_arena;
     size_t prefix_size = strlen(spots->queue) + sizeof "asynq:{}:" - 1;
-    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     quern_status status = read_sets(spots, &sets, &pipeline, err);
     if (status == QUERN_OK) {
         spots->keys = qn_arena_alloc(arena, (group_count + sets->count + 1) * sizeof *spots->keys);
@@ -147,13 +148,13 @@ static void ask_block(struct qn_pipeline *pipeline, const struct qn_spots *spots
     int64_t last = first + QN_LOOK_BLOCK - 1;
     if (is_list(spots)) {
         qn_pipeline_command(pipeline, "LRANGE");
-        qn_pipeline_key(pipeline, spots->queue, key_of(spots));
+        qn_keys_add(pipeline, spots->queue, key_of(spots));
         qn_pipeline_int(pipeline, -last - 1);
         qn_pipeline_int(pipeline, -first - 1);
         return;
     }
     qn_pipeline_command(pipeline, qn_spots_reversed(spots) ? "ZREVRANGE" : "ZRANGE");
-    qn_pipeline_key(pipeline, spots->queue, key_of(spots));
+    qn_keys_add(pipeline, spots->queue, key_of(spots));
     qn_pipeline_int(pipeline, first);
     qn_pipeline_int(pipeline, last);
     qn_pipeline_text(pipeline, "WITHSCORES");
@@ -181,7 +182,7 @@ static quern_status read_some(struct qn_spots *spots, uint64_t rank, size_t *ret
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_block(&pipeline, spots, rank);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
@@ -293,9 +294,9 @@ static quern_status start_at(struct qn_spots *spots, uint64_t rank, quern_error 
     struct qn_pipeline pipeline;
     int64_t score = 0;
     int64_t before = 0;
-    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, qn_spots_reversed(spots) ? "ZREVRANGE" : "ZRANGE");
-    qn_pipeline_key(&pipeline, spots->queue, key_of(spots));
+    qn_keys_add(&pipeline, spots->queue, key_of(spots));
     qn_pipeline_uint(&pipeline, rank);
     qn_pipeline_uint(&pipeline, rank);
     qn_pipeline_text(&pipeline, "WITHSCORES");
@@ -304,7 +305,7 @@ static quern_status start_at(struct qn_spots *spots, uint64_t rank, quern_error 
         const char *edge = qn_arena_printf(pipeline.arena, "(%lld", (long long)score);
         pipeline.failed = pipeline.failed || edge == NULL;
         qn_pipeline_command(&pipeline, "ZCOUNT");
-        qn_pipeline_key(&pipeline, spots->queue, key_of(spots));
+        qn_keys_add(&pipeline, spots->queue, key_of(spots));
         qn_pipeline_text(&pipeline, qn_spots_reversed(spots) ? (edge == NULL ? "" : edge) : "-inf");
         qn_pipeline_text(&pipeline, qn_spots_reversed(spots) ? "+inf" : (edge == NULL ? "" : edge));
         status = ask_number(&pipeline, &before, err);
@@ -332,9 +333,9 @@ static quern_status count_key(struct qn_spots *spots, uint64_t *ret_count, quern
 {
     struct qn_pipeline pipeline;
     int64_t count = 0;
-    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, is_list(spots) ? "LLEN" : "ZCARD");
-    qn_pipeline_key(&pipeline, spots->queue, key_of(spots));
+    qn_keys_add(&pipeline, spots->queue, key_of(spots));
     quern_status status = ask_number(&pipeline, &count, err);
     qn_pipeline_end(&pipeline);
     if (status == QUERN_OK) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 
 bool qn_spots_reversed(const struct qn_spots *spots)
@@ -19,7 +20,7 @@ static void ask_moments(struct qn_pipeline *pipeline, const struct qn_spots *spo
     bool due = spots->state == QUERN_TASK_SCHEDULED || spots->state == QUERN_TASK_RETRY;
     if (due) {
         qn_pipeline_command(pipeline, "ZMSCORE");
-        qn_pipeline_key(pipeline, spots->queue, "quern:due");
+        qn_keys_add(pipeline, spots->queue, "quern:due");
     }
     for (size_t i = first; i < first + count; i++) {
         if (due) {
@@ -56,7 +57,7 @@ static quern_status set_completed(struct qn_spots *spots, size_t first, size_t c
 {
     struct qn_pipeline pipeline;
     size_t asked = 0;
-    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = first; i < first + count; i++) {
         if (spots->spots[i].at_ms == 0) {
             qn_pipeline_command(&pipeline, "HGET");
@@ -86,7 +87,7 @@ static quern_status read_moments(struct qn_spots *spots, size_t first, size_t co
                                  quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_moments(&pipeline, spots, first, count);
     quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/keys.h"
 #include "task/lifecycle.h"
 
 #define QUEUES_AT_ONCE 64
@@ -38,7 +39,7 @@ static void ask_queue(struct qn_pipeline *pipeline, const char *queue, const str
     qn_pipeline_text(pipeline, "group");
     for (int i = LEASE; i < COMMAND_COUNT; i++) {
         qn_pipeline_command(pipeline, "ZSCORE");
-        qn_pipeline_key(pipeline, queue, zsets[i].key);
+        qn_keys_add(pipeline, queue, zsets[i].key);
         qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
     }
 }
@@ -81,7 +82,7 @@ static quern_status read_group_score(struct qn_pipeline *pipeline, const char *q
         return qn_error_nomem(err);
     }
     qn_pipeline_command(pipeline, "ZSCORE");
-    qn_pipeline_key(pipeline, queue, key);
+    qn_keys_add(pipeline, queue, key);
     qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
@@ -105,7 +106,7 @@ static quern_status ask_queues(const struct search *search, const char *const *q
                                struct found *found, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, search->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, search->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
         ask_queue(&pipeline, queues[i], &search->spot);
     }

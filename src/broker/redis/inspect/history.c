@@ -4,10 +4,11 @@
 
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/keys.h"
 
 /* What time it is there; and whether there is such a queue at all. */
-static quern_status ask_today(struct qn_pipeline *pipeline, const char *queue, int64_t *ret_now_ms,
-                              quern_error *err)
+static quern_status ask_today(struct qn_redis *self, struct qn_pipeline *pipeline,
+                              const char *queue, int64_t *ret_now_ms, quern_error *err)
 {
     const struct qn_reply *reply;
     qn_pipeline_command(pipeline, "TIME");
@@ -22,7 +23,7 @@ static quern_status ask_today(struct qn_pipeline *pipeline, const char *queue, i
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
     }
     if (status == QUERN_OK) {
-        *ret_now_ms = qn_look_time_ms(pipeline, 0);
+        *ret_now_ms = qn_look_time_ms(self, pipeline, 0);
     }
     return status;
 }
@@ -38,9 +39,9 @@ static quern_status ask_days(struct qn_pipeline *pipeline, const char *queue, in
         *day = (quern_day){0};
         qn_look_date(now_ms - (int64_t)i * QN_DAY_MS, day->date);
         (void)snprintf(suffix, sizeof suffix, "processed:%s", day->date);
-        qn_pipeline_key(pipeline, queue, suffix);
+        qn_keys_add(pipeline, queue, suffix);
         (void)snprintf(suffix, sizeof suffix, "failed:%s", day->date);
-        qn_pipeline_key(pipeline, queue, suffix);
+        qn_keys_add(pipeline, queue, suffix);
     }
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
@@ -57,9 +58,10 @@ quern_status qn_redis_history(struct qn_broker *broker, const char *queue, size_
                               quern_day *ret_days, quern_error *err)
 {
     int64_t now_ms = 0;
+    struct qn_redis *self = qn_redis_of(broker);
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
-    quern_status status = ask_today(&pipeline, queue, &now_ms, err);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    quern_status status = ask_today(self, &pipeline, queue, &now_ms, err);
     if (status == QUERN_OK) {
         status = ask_days(&pipeline, queue, now_ms, days, ret_days, err);
     }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/number.h"
+#include "broker/redis/schema/keys.h"
 
 void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE])
 {
@@ -18,11 +19,12 @@ void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE])
     (void)strftime(out, QN_DATE_SIZE, "%Y-%m-%d", &parts);
 }
 
-int64_t qn_look_time_ms(const struct qn_pipeline *pipeline, size_t index)
+int64_t qn_look_time_ms(const struct qn_redis *self, const struct qn_pipeline *pipeline,
+                        size_t index)
 {
     const struct qn_reply *reply = NULL;
     if (qn_pipeline_reply(pipeline, index, &reply, NULL) != QUERN_OK) {
-        return qn_clock_wall_ms(pipeline->self->base.clock);
+        return qn_clock_wall_ms(self->base.clock);
     }
     int64_t micros = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, 999999);
     return qn_reply_seconds(qn_reply_at(reply, 0)) * 1000 + micros / 1000;
@@ -37,11 +39,11 @@ bool qn_look_forbidden(const struct qn_pipeline *pipeline, size_t index)
 quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "TIME");
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        *ret_now_ms = qn_look_time_ms(&pipeline, 0);
+        *ret_now_ms = qn_look_time_ms(self, &pipeline, 0);
     }
     qn_pipeline_end(&pipeline);
     return status;
@@ -107,12 +109,12 @@ static quern_status scan_step(struct qn_walk *walk, struct names *names, char cu
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, walk->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, walk->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "SSCAN");
     if (walk->queue == NULL) {
         qn_pipeline_text(&pipeline, walk->key);
     } else {
-        qn_pipeline_key(&pipeline, walk->queue, walk->key);
+        qn_keys_add(&pipeline, walk->queue, walk->key);
     }
     qn_pipeline_text(&pipeline, cursor);
     qn_pipeline_text(&pipeline, "COUNT");
@@ -125,8 +127,8 @@ static quern_status scan_step(struct qn_walk *walk, struct names *names, char cu
         const struct qn_reply *next = qn_reply_at(reply, 0);
         const struct qn_reply *members = qn_reply_at(reply, 1);
         qn_walk_add(walk, members);
-        status = qn_reply_expect(&pipeline, next->type == QN_REPLY_TEXT && next->size < 24, "SSCAN",
-                                 err);
+        status = qn_pipeline_expect(&pipeline, next->type == QN_REPLY_TEXT && next->size < 24,
+                                    "SSCAN", err);
         for (size_t i = 0; status == QUERN_OK && i < members->count; i++) {
             status = names_add(names, qn_reply_at(members, i)) ? QUERN_OK : qn_error_nomem(err);
         }
@@ -171,7 +173,7 @@ quern_status qn_look_queue_exists(struct qn_redis *self, const char *queue, bool
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "SISMEMBER");
     qn_pipeline_text(&pipeline, "asynq:queues");
     qn_pipeline_text(&pipeline, queue);

@@ -28,7 +28,8 @@ struct qn_spot {
 QUERN_NODISCARD quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms,
                                          quern_error *err);
 /* The same of a pipeline whose index-th command was TIME. */
-int64_t qn_look_time_ms(const struct qn_pipeline *pipeline, size_t index);
+int64_t qn_look_time_ms(const struct qn_redis *self, const struct qn_pipeline *pipeline,
+                        size_t index);
 /* The UTC day of a moment, as counters are named by it: "2026-11-21". */
 void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE]);
 /* Whether the user may not give the index-th command. */

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text/number.h"
 #include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/keys.h"
 #include "task/limits.h"
 
 /* As many as asynq takes. */
@@ -45,7 +46,7 @@ static void ask_one(struct qn_pipeline *pipeline, const char *command, const cha
                     const char *key)
 {
     qn_pipeline_command(pipeline, command);
-    qn_pipeline_key(pipeline, queue, key);
+    qn_keys_add(pipeline, queue, key);
 }
 
 static void ask_day(struct qn_pipeline *pipeline, const struct counting *counting, const char *kind)
@@ -132,7 +133,7 @@ static quern_status reply_or_nothing(const struct qn_pipeline *pipeline, size_t 
 static quern_status read_counts(struct counting *counting, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_counts(&pipeline, counting);
     quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i <= META; i++) {
@@ -153,7 +154,7 @@ static quern_status count_zsets(struct counting *counting, const char *const *na
                                 bool whole, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
         qn_pipeline_command(&pipeline, "ZCARD");
         if (whole) {
@@ -161,7 +162,7 @@ static quern_status count_zsets(struct counting *counting, const char *const *na
         } else {
             const char *key = qn_arena_printf(pipeline.arena, "g:%s", names[i]);
             pipeline.failed = pipeline.failed || key == NULL;
-            qn_pipeline_key(&pipeline, counting->queue, key == NULL ? "" : key);
+            qn_keys_add(&pipeline, counting->queue, key == NULL ? "" : key);
         }
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
@@ -183,7 +184,7 @@ static quern_status read_set_names(struct counting *counting, const char ***ret_
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_one(&pipeline, "ZRANGE", counting->queue, "aggregation_sets");
     qn_pipeline_int(&pipeline, 0);
     qn_pipeline_int(&pipeline, QN_LOOK_BLOCK - 1);
@@ -268,7 +269,7 @@ static void ask_samples(struct qn_pipeline *pipeline, const char *queue,
     for (size_t i = 0; i < count; i++) {
         qn_pipeline_command(pipeline, "MEMORY");
         qn_pipeline_text(pipeline, "USAGE");
-        qn_pipeline_key(pipeline, queue, samples[i].key);
+        qn_keys_add(pipeline, queue, samples[i].key);
         ask_one(pipeline, samples[i].list ? "LRANGE" : "ZRANGE", queue, samples[i].key);
         qn_pipeline_int(pipeline, samples[i].list ? -SAMPLE_TASKS : 0);
         qn_pipeline_int(pipeline, samples[i].list ? -1 : SAMPLE_TASKS - 1);
@@ -371,7 +372,7 @@ static quern_status read_samples(struct counting *counting, quern_error *err)
 {
     struct sample samples[SAMPLES_MAX];
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     size_t count = choose_samples(counting, &pipeline, samples);
     ask_samples(&pipeline, counting->queue, samples, count);
     quern_status status = qn_pipeline_run(&pipeline, err);

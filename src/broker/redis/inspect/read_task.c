@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text/number.h"
 #include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 #include "task/limits.h"
 
@@ -273,7 +274,7 @@ static quern_status read_sizes(struct reading *reading, quern_error *err)
 {
     static const int large[] = {MSG, RESULT};
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < 2 * reading->count; i++) {
         qn_pipeline_command(&pipeline, "HSTRLEN");
         qn_look_task_key(&pipeline, reading->place->queue, &reading->spots[i / 2]);
@@ -297,7 +298,7 @@ static void ask_place(struct qn_pipeline *pipeline, const struct qn_place *place
     const char *key = place->key != NULL ? place->key : quern_task_state_name(place->state);
     bool list = place->state == QUERN_TASK_PENDING || place->state == QUERN_TASK_ACTIVE;
     qn_pipeline_command(pipeline, list ? "LPOS" : "ZSCORE");
-    qn_pipeline_key(pipeline, place->queue, key);
+    qn_keys_add(pipeline, place->queue, key);
     qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
     if (list) {
         qn_pipeline_text(pipeline, "RANK");
@@ -311,7 +312,7 @@ static void ask_leases(struct qn_pipeline *pipeline, const struct reading *readi
                        size_t count)
 {
     qn_pipeline_command(pipeline, "ZMSCORE");
-    qn_pipeline_key(pipeline, reading->place->queue, "lease");
+    qn_keys_add(pipeline, reading->place->queue, "lease");
     for (size_t i = first; i < first + count; i++) {
         qn_pipeline_bytes(pipeline, reading->spots[i].id, reading->spots[i].id_size);
     }
@@ -368,7 +369,7 @@ static quern_status read_some(struct reading *reading, size_t first, size_t coun
 {
     struct qn_pipeline pipeline;
     size_t at[QN_LOOK_BATCH];
-    qn_pipeline_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_tasks(&pipeline, reading, first, count);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {

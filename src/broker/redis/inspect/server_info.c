@@ -54,7 +54,7 @@ static void ask_setting(struct qn_pipeline *pipeline, const char *name)
 static quern_status ask(struct qn_redis *self, struct said *said, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "INFO");
     qn_pipeline_limit(&pipeline, QN_REPLY_BRIEF_MAX);
     ask_setting(&pipeline, "appendfsync");

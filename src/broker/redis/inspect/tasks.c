@@ -7,6 +7,7 @@
  * server never works for long. Plain commands of reading only: to look, `+@read` is enough. */
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/keys.h"
 
 #define LIMIT_DEFAULT 30
 
@@ -90,15 +91,15 @@ static quern_status find_filled(struct listing *listing, const char *queue,
                                 bool filled[QUERN_TASK_STATE_COUNT], quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, listing->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, listing->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         const char *name = quern_task_state_name((quern_task_state)state);
         qn_pipeline_command(&pipeline, "EXISTS");
         if (state == QUERN_TASK_AGGREGATING) {
-            qn_pipeline_key(&pipeline, queue, "groups");
+            qn_keys_add(&pipeline, queue, "groups");
             name = "aggregation_sets";
         }
-        qn_pipeline_key(&pipeline, queue, name);
+        qn_keys_add(&pipeline, queue, name);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
     for (int state = QUERN_TASK_ACTIVE; status == QUERN_OK && state <= QUERN_TASK_AGGREGATING;

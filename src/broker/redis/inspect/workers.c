@@ -16,6 +16,7 @@
 #include "base/text/number.h"
 #include "broker/owner.h"
 #include "broker/redis/inspect/inspect.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 #include "broker/redis/upkeep/heartbeat.h"
 #include "message/asynq.h"
@@ -34,6 +35,7 @@ struct run {
 };
 
 struct listing {
+    struct qn_redis *self;
     struct qn_pipeline pipeline;
     int64_t now_ms;
     const struct qn_reply *records; /* of asynq:quern:workers */
@@ -71,7 +73,7 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
         status = qn_pipeline_reply(pipeline, i, &replies[i], err);
     }
     if (status == QUERN_OK) {
-        listing->now_ms = qn_look_time_ms(pipeline, 0);
+        listing->now_ms = qn_look_time_ms(listing->self, pipeline, 0);
         listing->records = replies[1];
         listing->servers = replies[2];
         listing->queues = replies[3];
@@ -138,7 +140,7 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
     size_t command = pipeline->command_count;
     qn_pipeline_script(pipeline, &qn_lua_runs, 1);
     qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
-    qn_pipeline_prefix(pipeline, queue);
+    qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_uint(pipeline, first);
     qn_pipeline_uint(pipeline, PAGE_SIZE);
     quern_status status = qn_pipeline_run(pipeline, err);
@@ -158,7 +160,7 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
     }
     bool fits = reply->count <= 1 + ITEMS_PER_RUN * PAGE_SIZE &&
                 listing->run_bytes <= QN_REPLY_TASKS_MAX; /* all pages live until the end */
-    status = qn_reply_expect(pipeline, fits, "runs", err);
+    status = qn_pipeline_expect(pipeline, fits, "runs", err);
     for (size_t i = 1; status == QUERN_OK && i + ITEMS_PER_RUN <= reply->count;
          i += ITEMS_PER_RUN) {
         status = keep_run(listing, queue, reply, i, err);
@@ -428,8 +430,8 @@ quern_status qn_redis_workers(struct qn_broker *broker,
                               bool (*on_worker)(const quern_worker_info *worker, void *user),
                               void *user, quern_error *err)
 {
-    struct listing listing = {.on_worker = on_worker, .user = user};
-    qn_pipeline_begin(&listing.pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
+    struct listing listing = {.self = qn_redis_of(broker), .on_worker = on_worker, .user = user};
+    qn_redis_begin(&listing.pipeline, listing.self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     quern_status status = ask_lists(&listing, err);
     if (status == QUERN_OK) {
         status = read_runs(&listing, err);

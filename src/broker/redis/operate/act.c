@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "broker/redis/operate/act_lua.h"
+#include "broker/redis/schema/keys.h"
 #include "message/asynq.h"
 #include "task/lifecycle.h"
 #include "task/limits.h"
@@ -44,7 +45,7 @@ void qn_act_ask(struct qn_pipeline *pipeline, quern_action action, const char *q
                 const char *state, const struct qn_act_task *tasks, size_t count)
 {
     qn_pipeline_script(pipeline, &qn_lua_act, 1);
-    qn_pipeline_prefix(pipeline, queue);
+    qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_text(pipeline, word_of(action));
     qn_pipeline_text(pipeline, state == NULL ? "" : state);
     qn_pipeline_int(pipeline, QN_ARCHIVE_SIZE_MAX);
@@ -144,7 +145,7 @@ static quern_status act_in(struct qn_redis *self, quern_action action, const cha
     const struct qn_reply *reply = NULL;
     struct qn_act_task task = {.id = id, .id_size = strlen(id), .unique_key = ""};
     quern_status status = QUERN_OK;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     if (action == QUERN_ACTION_DELETE) {
         status = read_lock(&pipeline, queue, &task, err);
     }

@@ -73,7 +73,7 @@ static quern_status act_on(struct bulk *bulk, size_t first, size_t count, quern_
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, bulk->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, bulk->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_act_ask(&pipeline, bulk->action, bulk->filter->queue,
                quern_task_state_name((quern_task_state)bulk->filter->state), bulk->tasks + first,
                count);

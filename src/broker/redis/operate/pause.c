@@ -4,15 +4,16 @@
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/operate/pause_lua.h"
+#include "broker/redis/schema/keys.h"
 
 static quern_status change(struct qn_redis *self, const char *queue, bool pause, bool *ret_changed,
                            quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_script(&pipeline, &qn_lua_pause, 1);
-    qn_pipeline_prefix(&pipeline, queue);
+    qn_keys_add_prefix(&pipeline, queue);
     qn_pipeline_int(&pipeline, pause ? 1 : 0);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/operate/remove_queue_lua.h"
+#include "broker/redis/schema/keys.h"
 #include "task/limits.h"
 
 #define STEP_MAX 500
@@ -59,9 +60,9 @@ static quern_status remove_step(struct removal *removal, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, removal->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, removal->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_script(&pipeline, &qn_lua_remove_queue, 1);
-    qn_pipeline_prefix(&pipeline, removal->queue);
+    qn_keys_add_prefix(&pipeline, removal->queue);
     qn_pipeline_int(&pipeline, removal->force ? 1 : 0);
     qn_pipeline_int(&pipeline, STEP_MAX);
     ask_days(&pipeline, removal->now_ms);
@@ -83,7 +84,7 @@ static quern_status change_name(const struct removal *removal, const char *comma
     static const char *const keys[] = {"pending", "scheduled", "groups"};
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, removal->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, removal->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_command(&pipeline, command);
     qn_pipeline_text(&pipeline, "asynq:queues");
     qn_pipeline_text(&pipeline, removal->queue);
@@ -94,7 +95,7 @@ static quern_status change_name(const struct removal *removal, const char *comma
     if (status == QUERN_OK && ret_used != NULL) {
         qn_pipeline_command(&pipeline, "EXISTS");
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-            qn_pipeline_key(&pipeline, removal->queue, keys[i]);
+            qn_keys_add(&pipeline, removal->queue, keys[i]);
         }
         status = qn_pipeline_run(&pipeline, err);
         if (status == QUERN_OK) {

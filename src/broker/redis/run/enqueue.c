@@ -22,6 +22,7 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "broker/redis/run/enqueue_lua.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 
 #define TWIN_SLOTS ((size_t)4 * QN_BATCH_MAX)
@@ -164,8 +165,8 @@ static quern_status add_part(struct batch *batch, const struct part *part, struc
     } else {
         qn_pipeline_script(pipeline, &qn_lua_enqueue, 1);
     }
-    qn_pipeline_prefix(pipeline, part->queue);
-    qn_pipeline_session(pipeline, stamp.session + part->place);
+    qn_keys_add_prefix(pipeline, part->queue);
+    qn_keys_add_session(pipeline, stamp.session + part->place);
     qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : stamp.sequence);
     bool plain = all_plain(batch, part) && !may_have_twins(batch, part);
     if (plain) {
@@ -242,7 +243,7 @@ static quern_status take_results(const struct batch *batch, const struct part *p
     if (status == QUERN_OK) {
         all = reply->type == QN_REPLY_TEXT && strcmp(reply->data, "o") == 0;
         bool each = reply->type == QN_REPLY_TEXT && reply->size == part->size;
-        status = qn_reply_expect(&batch->pipeline, all || each, "enqueue", err);
+        status = qn_pipeline_expect(&batch->pipeline, all || each, "enqueue", err);
     }
     size_t at = 0;
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
@@ -298,7 +299,7 @@ quern_status qn_redis_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
         return QUERN_OK;
     }
     struct batch batch = {.tasks = tasks, .count = count};
-    qn_pipeline_begin(&batch.pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&batch.pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     quern_status status = make_parts(&batch, err);
     if (status == QUERN_OK) {
         status = send_parts(&batch, stamp, err);

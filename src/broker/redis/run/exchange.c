@@ -198,7 +198,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
         .solo_queue = exchange->solo_queue < exchange->queue_count ? exchange->solo_queue : 0};
     struct qn_pipeline pipeline;
     qn_exchange_clear(exchange, reply);
-    qn_pipeline_begin(&pipeline, self, channel, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, self, channel, QN_PIPELINE_WRITES);
     (void)snprintf(taking.digits, sizeof taking.digits, "%03u",
                    (unsigned)qn_random_below(&self->channels[channel].random, 1000));
     quern_status status = run_exchange(&pipeline, &taking, err);

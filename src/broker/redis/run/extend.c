@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/run/extend_lua.h"
+#include "broker/redis/schema/keys.h"
 
 /* The script that answers for each extension, and the place of the answer in it. */
 struct place {
@@ -17,31 +18,43 @@ struct place {
     bool added;
 };
 
+/* One call, on one channel. */
+struct prolonging {
+    struct qn_redis *self;
+    struct qn_pipeline pipeline;
+    enum qn_channel_kind channel;
+    struct qn_extension *extensions;
+    struct place *places; /* one for each extension */
+    size_t count;
+    int64_t lease_ms;
+};
+
 /* A new connection may be one to a server that was restarted: to be asked for the text would cost
  * one more answer, which may be late. */
-static bool knows_script(struct qn_pipeline *pipeline)
+static bool knows_script(const struct prolonging *prolonging)
 {
-    const struct qn_connection *connection =
-        &pipeline->self->channels[pipeline->channel].connection;
-    return pipeline->channel == QN_CHANNEL_LEASES && connection->fd >= 0 &&
-           connection->opened_count == pipeline->self->extend_known_by;
+    const struct qn_connection *connection = &prolonging->pipeline.channel->connection;
+    return prolonging->channel == QN_CHANNEL_LEASES && connection->fd >= 0 &&
+           connection->opened_count == prolonging->self->extend_known_by;
 }
 
 /* Adds the script of the queue of extension number `first`, with all that fits. */
-static void add_script(struct qn_pipeline *pipeline, const struct qn_extension *extensions,
-                       size_t count, size_t first, int64_t lease_ms, struct place *places)
+static void add_script(struct prolonging *prolonging, size_t first)
 {
+    struct qn_pipeline *pipeline = &prolonging->pipeline;
+    const struct qn_extension *extensions = prolonging->extensions;
+    struct place *places = prolonging->places;
     const char *queue = extensions[first].run->task.queue;
     size_t command = pipeline->command_count;
     size_t added = 0;
-    if (knows_script(pipeline)) {
+    if (knows_script(prolonging)) {
         qn_pipeline_script(pipeline, &qn_lua_extend, 1);
     } else {
         qn_pipeline_script_text(pipeline, &qn_lua_extend, 1);
     }
-    qn_pipeline_prefix(pipeline, queue);
-    qn_pipeline_int(pipeline, lease_ms);
-    for (size_t i = first; i < count && added < QN_BATCH_MAX; i++) {
+    qn_keys_add_prefix(pipeline, queue);
+    qn_pipeline_int(pipeline, prolonging->lease_ms);
+    for (size_t i = first; i < prolonging->count && added < QN_BATCH_MAX; i++) {
         const struct qn_leased *run = extensions[i].run;
         if (!places[i].added && strcmp(run->task.queue, queue) == 0) {
             places[i] = (struct place){.command = command, .index = added++, .added = true};
@@ -59,49 +72,49 @@ static void take_answer(struct qn_extension *extension, char answer)
                                         : QN_CANCEL_NONE;
 }
 
-static quern_status take_answers(const struct qn_pipeline *pipeline,
-                                 struct qn_extension *extensions, size_t count,
-                                 const struct place *places, quern_error *err)
+static quern_status take_answers(struct prolonging *prolonging, quern_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
+    struct qn_pipeline *pipeline = &prolonging->pipeline;
+    for (size_t i = 0; i < prolonging->count; i++) {
+        const struct place *place = &prolonging->places[i];
         const struct qn_reply *reply = NULL;
-        quern_status status = qn_pipeline_reply(pipeline, places[i].command, &reply, err);
+        quern_status status = qn_pipeline_reply(pipeline, place->command, &reply, err);
         if (status == QUERN_E_CORRUPT) {
             /* The key of the leases is something else: all of this queue are lost, others not. */
-            take_answer(&extensions[i], '0');
+            take_answer(&prolonging->extensions[i], '0');
             continue;
         }
         if (status == QUERN_OK) {
-            status = qn_reply_expect(pipeline, places[i].index < reply->size, "extend", err);
+            status = qn_pipeline_expect(pipeline, place->index < reply->size, "extend", err);
         }
         if (status != QUERN_OK) {
             return status;
         }
-        take_answer(&extensions[i], reply->data[places[i].index]);
+        take_answer(&prolonging->extensions[i], reply->data[place->index]);
     }
     return QUERN_OK;
 }
 
-static quern_status extend_on(struct qn_pipeline *pipeline, struct qn_extension *extensions,
-                              size_t count, int64_t lease_ms, quern_error *err)
+static quern_status prolong(struct prolonging *prolonging, quern_error *err)
 {
-    struct place *places = qn_arena_alloc(pipeline->arena, count * sizeof places[0] + 1);
-    if (places == NULL) {
+    struct qn_pipeline *pipeline = &prolonging->pipeline;
+    size_t count = prolonging->count;
+    prolonging->places = qn_arena_alloc(pipeline->arena, count * sizeof(struct place) + 1);
+    if (prolonging->places == NULL) {
         return qn_error_nomem(err);
     }
-    memset(places, 0, count * sizeof places[0]);
+    memset(prolonging->places, 0, count * sizeof(struct place));
     for (size_t i = 0; i < count; i++) {
-        if (!places[i].added) {
-            add_script(pipeline, extensions, count, i, lease_ms, places);
+        if (!prolonging->places[i].added) {
+            add_script(prolonging, i);
         }
     }
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = take_answers(pipeline, extensions, count, places, err);
+        status = take_answers(prolonging, err);
     }
-    if (status == QUERN_OK && count > 0 && pipeline->channel == QN_CHANNEL_LEASES) {
-        pipeline->self->extend_known_by =
-            pipeline->self->channels[pipeline->channel].connection.opened_count;
+    if (status == QUERN_OK && count > 0 && prolonging->channel == QN_CHANNEL_LEASES) {
+        prolonging->self->extend_known_by = pipeline->channel->connection.opened_count;
     }
     return status;
 }
@@ -113,22 +126,32 @@ static int64_t timeout_of(int64_t lease_ms)
     return lease_ms * 7 / 12;
 }
 
+/* *ret_no_connection: nothing was sent, as there is no connection. */
+static quern_status prolong_on(struct prolonging *prolonging, enum qn_channel_kind channel,
+                               bool *ret_no_connection, quern_error *err)
+{
+    struct qn_pipeline *pipeline = &prolonging->pipeline;
+    prolonging->channel = channel;
+    qn_redis_begin(pipeline, prolonging->self, channel, QN_PIPELINE_WRITES);
+    pipeline->timeout_ms = timeout_of(prolonging->lease_ms);
+    quern_status status = prolong(prolonging, err);
+    *ret_no_connection = status != QUERN_OK && !pipeline->maybe_done && status != QUERN_E_TIMEOUT;
+    qn_pipeline_end(pipeline);
+    return status;
+}
+
 quern_status qn_redis_extend(struct qn_broker *broker, struct qn_extension *extensions,
                              size_t count, int64_t lease_ms, quern_error *err)
 {
-    struct qn_pipeline pipeline;
-    struct qn_redis *self = qn_redis_of(broker);
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_LEASES, QN_PIPELINE_WRITES);
-    pipeline.timeout_ms = timeout_of(lease_ms);
-    quern_status status = extend_on(&pipeline, extensions, count, lease_ms, err);
-    bool no_connection = status != QUERN_OK && !pipeline.maybe_done && status != QUERN_E_TIMEOUT;
-    qn_pipeline_end(&pipeline);
+    struct prolonging prolonging = {.self = qn_redis_of(broker),
+                                    .extensions = extensions,
+                                    .count = count,
+                                    .lease_ms = lease_ms};
+    bool no_connection = false;
+    quern_status status = prolong_on(&prolonging, QN_CHANNEL_LEASES, &no_connection, err);
     if (no_connection && count > 0) {
         /* The server may have no room for one more connection, and one of ours may be open. */
-        qn_pipeline_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
-        pipeline.timeout_ms = timeout_of(lease_ms);
-        status = extend_on(&pipeline, extensions, count, lease_ms, err);
-        qn_pipeline_end(&pipeline);
+        status = prolong_on(&prolonging, QN_CHANNEL_KEEPER, &no_connection, err);
     }
     return status;
 }

@@ -16,6 +16,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/number.h"
 #include "broker/redis/redis.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 
 #include "broker/redis/run/lease_lua.h"
@@ -55,9 +56,9 @@ void qn_taking_ask(struct qn_pipeline *pipeline, struct qn_taking *taking)
     qn_pipeline_script(pipeline, &qn_lua_lease, exchange->queue_count);
     qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
     for (size_t i = 0; i < exchange->queue_count; i++) {
-        qn_pipeline_prefix(pipeline, exchange->queues[i].name);
+        qn_keys_add_prefix(pipeline, exchange->queues[i].name);
     }
-    qn_pipeline_session(pipeline, exchange->stamp.session);
+    qn_keys_add_session(pipeline, exchange->stamp.session);
     qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
     bool again = exchange->again && taking->part_count == 0;
     qn_pipeline_int(pipeline, again ? -1 : (int64_t)taking->part_count);
@@ -352,12 +353,12 @@ static quern_status take_part(struct qn_pipeline *pipeline, struct qn_taking *ta
     struct qn_cursor digits = {token, token + size};
     bool is_token = qn_number_take(&digits, &found.token) && digits.at == digits.end &&
                     found.token <= (uint64_t)INT64_MAX;
-    quern_status status = qn_reply_expect(pipeline, is_token, "lease", err);
+    quern_status status = qn_pipeline_expect(pipeline, is_token, "lease", err);
     while (status == QUERN_OK && packed.left > 0 && !packed.is_bad) {
         found.queue_index = (size_t)next_number(&packed) - 1;
         uint64_t left = next_number(&packed);
-        status = qn_reply_expect(pipeline, found.queue_index < taking->exchange->queue_count,
-                                 "lease", err);
+        status = qn_pipeline_expect(pipeline, found.queue_index < taking->exchange->queue_count,
+                                    "lease", err);
         for (; status == QUERN_OK && left > 0 && !packed.is_bad; left--) {
             found.id = next_text(&packed, pipeline->arena, &found.id_size);
             found.since_ns = next_since_ns(sinces, &since_at);
@@ -367,7 +368,7 @@ static quern_status take_part(struct qn_pipeline *pipeline, struct qn_taking *ta
             found.token += 1000;
         }
     }
-    return status == QUERN_OK ? qn_reply_expect(pipeline, !packed.is_bad, "lease", err) : status;
+    return status == QUERN_OK ? qn_pipeline_expect(pipeline, !packed.is_bad, "lease", err) : status;
 }
 
 /* "now_ms early solo", then of some queues " number paused deaths braked wait_ms". False: it is
@@ -438,7 +439,7 @@ quern_status qn_taking_read(struct qn_pipeline *pipeline, struct qn_taking *taki
     bool has_runs = reply->type == QN_REPLY_ARRAY;
     const struct qn_reply *head = has_runs ? qn_reply_at(reply, 0) : reply;
     int64_t now_ms = 0;
-    status = qn_reply_expect(pipeline, read_head(taking, head, &now_ms), "lease", err);
+    status = qn_pipeline_expect(pipeline, read_head(taking, head, &now_ms), "lease", err);
     if (status != QUERN_OK) {
         return status;
     }

@@ -10,6 +10,7 @@
 #include "base/text/str.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/run/exchange.h"
+#include "broker/redis/schema/keys.h"
 #include "message/asynq.h"
 
 #include "broker/redis/run/outcome_lua.h"
@@ -228,8 +229,8 @@ static void begin_queue(struct qn_pipeline *pipeline, const struct qn_exchange *
     }
     plan->counts[command] = plain_count;
     qn_pipeline_script(pipeline, &qn_lua_outcome, 1);
-    qn_pipeline_prefix(pipeline, queue);
-    qn_pipeline_session(pipeline, exchange->stamp.session);
+    qn_keys_add_prefix(pipeline, queue);
+    qn_keys_add_session(pipeline, exchange->stamp.session);
     qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
     qn_pipeline_uint(pipeline, plain_count);
     qn_pipeline_uint(pipeline, start_count);
@@ -340,7 +341,7 @@ quern_status qn_outcomes_take(const struct qn_pipeline *pipeline,
         quern_status status = qn_pipeline_reply(pipeline, outcomes->first_command + c, &reply, to);
         bool damaged = status == QUERN_E_CORRUPT;
         if (status == QUERN_OK) {
-            status = qn_reply_expect(pipeline, reply->size == plan->counts[c], "outcomes", to);
+            status = qn_pipeline_expect(pipeline, reply->size == plan->counts[c], "outcomes", to);
         }
         for (size_t i = 0; (status == QUERN_OK || damaged) && i < exchange->outcome_count; i++) {
             if (plan->places[i].command == c) {

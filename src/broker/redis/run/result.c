@@ -7,13 +7,14 @@
 #include "base/error.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/run/result_lua.h"
+#include "broker/redis/schema/keys.h"
 
 static quern_status write_field(struct qn_pipeline *pipeline, const struct qn_leased *run,
                                 const char *field, const void *data, size_t size, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
     qn_pipeline_script(pipeline, &qn_lua_result, 1);
-    qn_pipeline_prefix(pipeline, run->task.queue);
+    qn_keys_add_prefix(pipeline, run->task.queue);
     qn_pipeline_text(pipeline, run->task.id);
     qn_pipeline_uint(pipeline, run->token);
     qn_pipeline_text(pipeline, field);
@@ -32,7 +33,7 @@ quern_status qn_redis_write_result(struct qn_broker *broker, const struct qn_lea
                                    const void *data, size_t size, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     quern_status status = write_field(&pipeline, run, "result", data, size, err);
     qn_pipeline_end(&pipeline);
     return status;
@@ -42,7 +43,7 @@ quern_status qn_redis_write_progress(struct qn_broker *broker, const struct qn_l
                                      int32_t percent, const char *note, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     const char *text =
         qn_arena_printf(pipeline.arena, "%" PRId32 " %s", percent, note != NULL ? note : "");
     quern_status status =

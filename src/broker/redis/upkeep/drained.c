@@ -4,6 +4,7 @@
  * What has the wrong type holds no task: it keeps nobody from ending, and recovery has told of it.
  */
 #include "broker/redis/redis.h"
+#include "broker/redis/schema/keys.h"
 
 static const struct {
     const char *command;
@@ -15,10 +16,10 @@ quern_status qn_redis_drained(struct qn_broker *broker, const char *const *queue
                               size_t queue_count, bool *ret_drained, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < queue_count * PART_COUNT; i++) {
         qn_pipeline_command(&pipeline, parts[i % PART_COUNT].command);
-        qn_pipeline_key(&pipeline, queues[i / PART_COUNT], parts[i % PART_COUNT].container);
+        qn_keys_add(&pipeline, queues[i / PART_COUNT], parts[i % PART_COUNT].container);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
     bool busy = false;

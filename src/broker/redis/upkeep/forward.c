@@ -5,6 +5,7 @@
  * becomes a moment of our own wall clock, so that it does not matter how far the two differ. */
 #include "broker/redis/redis.h"
 
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/upkeep/forward_lua.h"
 
 #define LIMIT_MAX 1000 /* what Lua can unpack, with much to spare */
@@ -26,10 +27,10 @@ quern_status qn_redis_forward(struct qn_broker *broker, const char *const *queue
 {
     const struct qn_reply *reply = NULL;
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
     qn_pipeline_script(&pipeline, &qn_lua_forward, queue_count);
     for (size_t i = 0; i < queue_count; i++) {
-        qn_pipeline_prefix(&pipeline, queues[i]);
+        qn_keys_add_prefix(&pipeline, queues[i]);
     }
     qn_pipeline_uint(&pipeline, limit < LIMIT_MAX ? limit : LIMIT_MAX);
     quern_status status = qn_pipeline_run(&pipeline, err);
@@ -37,8 +38,8 @@ quern_status qn_redis_forward(struct qn_broker *broker, const char *const *queue
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(&pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
-                                 "forward", err);
+        status = qn_pipeline_expect(&pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
+                                    "forward", err);
     }
     if (status == QUERN_OK) {
         *ret_moved = (size_t)qn_reply_uint(qn_reply_at(reply, 0));

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/memory/arena.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/upkeep/heartbeat.h"
 
 #include "broker/redis/upkeep/count_runs_lua.h"
@@ -38,7 +39,7 @@ static quern_status count_page(struct qn_pipeline *pipeline, struct counting *co
     const struct qn_reply *anchors = counting->anchors;
     size_t command = pipeline->command_count;
     qn_pipeline_script(pipeline, &qn_lua_count_runs, 1);
-    qn_pipeline_prefix(pipeline, counting->queue);
+    qn_keys_add_prefix(pipeline, counting->queue);
     qn_pipeline_text(pipeline, counting->worker_id);
     qn_pipeline_int(pipeline, counting->from);
     qn_pipeline_bytes(pipeline, anchors != NULL ? anchors->data : "",
@@ -93,7 +94,7 @@ static quern_status note_queue(struct qn_pipeline *pipeline, const char *queue,
     const struct qn_reply *reply = NULL;
     size_t command = pipeline->command_count;
     qn_pipeline_script(pipeline, &qn_lua_gone, 1);
-    qn_pipeline_prefix(pipeline, queue);
+    qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_text(pipeline, worker_id);
     qn_pipeline_int(pipeline, *count);
     quern_status status = qn_pipeline_run(pipeline, err);

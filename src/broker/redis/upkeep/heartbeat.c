@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/text/number.h"
 #include "broker/redis/redis.h"
+#include "broker/redis/schema/keys.h"
 #include "message/asynq.h"
 
 #include "broker/redis/upkeep/deregister_lua.h"
@@ -198,7 +199,7 @@ static void put_keys(struct qn_pipeline *pipeline, const struct heartbeat *heart
 {
     const struct qn_heartbeat *announcement = heartbeat->announcement;
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        qn_pipeline_key(pipeline, announcement->queue_turns[i].name, "quern:workers");
+        qn_keys_add(pipeline, announcement->queue_turns[i].name, "quern:workers");
     }
     if (announcement->queue_count > 0) {
         qn_pipeline_text(pipeline, "asynq:queues");
@@ -304,7 +305,7 @@ quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartb
 {
     struct qn_pipeline pipeline;
     serve(qn_redis_of(broker), announcement);
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
     quern_status status = build(&pipeline, announcement, err);
     if (status == QUERN_OK) {
         status = run_all(&pipeline, 0, err);
@@ -391,7 +392,7 @@ static quern_status build_end(struct qn_pipeline *pipeline, const struct qn_work
     add_removal(pipeline, "DEL", server_key, runs_key);
     for (size_t i = 0; i < record->queue_count; i++) {
         qn_pipeline_script(pipeline, &qn_lua_deregister, 1);
-        qn_pipeline_prefix(pipeline, record->queues[i]);
+        qn_keys_add_prefix(pipeline, record->queues[i]);
         qn_pipeline_text(pipeline, info->id);
     }
     return QUERN_OK;
@@ -402,7 +403,7 @@ quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id
     struct qn_worker_record record;
     const struct qn_reply *reply;
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
     add_removal(&pipeline, "HGET", QN_WORKERS_KEY, worker_id);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {

@@ -8,6 +8,7 @@
  * over), nothing is trimmed for its age. The script itself tests the clock it trims by. */
 #include "broker/redis/redis.h"
 
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/upkeep/prune_lua.h"
 
 #define CLOCK_JUMP_MS                                                                              \
@@ -40,11 +41,11 @@ static quern_status prune_some(struct qn_redis *self, const char *const *queues,
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
     int64_t boot_ms = qn_clock_boot_ms(self->base.clock);
     qn_pipeline_script(&pipeline, &qn_lua_prune, queue_count);
     for (size_t i = 0; i < queue_count; i++) {
-        qn_pipeline_prefix(&pipeline, queues[i]);
+        qn_keys_add_prefix(&pipeline, queues[i]);
     }
     qn_pipeline_uint(&pipeline, limit);
     qn_pipeline_int(&pipeline, QN_ARCHIVE_SIZE_MAX);

@@ -22,6 +22,7 @@
 #include "base/memory/alloc.h"
 #include "broker/owner.h"
 #include "broker/redis/redis.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/upkeep/forget_lua.h"
 #include "broker/redis/upkeep/gone.h"
 #include "broker/redis/upkeep/recover_lua.h"
@@ -204,7 +205,7 @@ static quern_status read_workers(struct qn_pipeline *pipeline, const char *const
     size_t first = pipeline->command_count;
     for (size_t i = 0; i < queue_count; i++) {
         qn_pipeline_command(pipeline, "HGETALL");
-        qn_pipeline_key(pipeline, queues[i], "quern:workers");
+        qn_keys_add(pipeline, queues[i], "quern:workers");
     }
     quern_status status = qn_pipeline_run(pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
@@ -288,7 +289,7 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_swee
     int64_t sent_ms = qn_clock_boot_ms(recovering->self->base.clock);
     qn_pipeline_script(pipeline, &qn_lua_recover, 1);
     qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
-    qn_pipeline_prefix(pipeline, sweep->queue);
+    qn_keys_add_prefix(pipeline, sweep->queue);
     qn_pipeline_uint(pipeline, recovering->left);
     qn_pipeline_int(pipeline, PAGE);
     qn_pipeline_int(pipeline, sweep->from);
@@ -303,7 +304,7 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_swee
         status = qn_pipeline_reply(pipeline, command, ret_reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(pipeline, (*ret_reply)->count >= REPLY_HEAD, "recover", err);
+        status = qn_pipeline_expect(pipeline, (*ret_reply)->count >= REPLY_HEAD, "recover", err);
     }
     return status;
 }
@@ -367,7 +368,7 @@ static quern_status forget_dead(struct qn_pipeline *pipeline, const char *queue,
                                 const struct known *known, quern_error *err)
 {
     qn_pipeline_script(pipeline, &qn_lua_forget, 1);
-    qn_pipeline_prefix(pipeline, queue);
+    qn_keys_add_prefix(pipeline, queue);
     for (size_t i = 0; i < known->count; i++) {
         if (known->letters[i] == 'd') {
             qn_pipeline_bytes(pipeline, known->ids[i]->data, known->ids[i]->size);
@@ -408,12 +409,12 @@ static quern_status choose(struct recovering *recovering, const char **queues, s
         return qn_error_nomem(err);
     }
     int64_t now_mono_ns = qn_clock_mono_ns();
-    int64_t clock_ms = 0;
-    quern_status status = qn_glance(&recovering->pipeline, queues, *count, held, &clock_ms, err);
+    struct qn_poll poll = {.queues = queues, .queue_count = *count, .held = held};
+    quern_status status = qn_poll_run(self, &recovering->pipeline, &poll, err);
     if (status != QUERN_OK) {
         return status;
     }
-    note_clock(&self->recover_clock, qn_clock_boot_ms(self->base.clock), clock_ms);
+    note_clock(&self->recover_clock, qn_clock_boot_ms(self->base.clock), poll.clock_ms);
     size_t chosen = 0;
     for (size_t i = 0; i < *count; i++) {
         struct qn_sweep *sweep = find_sweep(self, queues[i]);
@@ -461,7 +462,7 @@ static quern_status recover_queues(struct recovering *recovering, const char *co
         return qn_error_nomem(err);
     }
     memcpy(chosen, queues, queue_count * sizeof *chosen);
-    qn_pipeline_begin(&recovering->pipeline, recovering->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&recovering->pipeline, recovering->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     quern_status status = choose(recovering, chosen, &queue_count, err);
     if (status == QUERN_OK && queue_count > 0) {
         status = recover_chosen(recovering, chosen, queue_count, err);

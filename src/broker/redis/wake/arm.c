@@ -15,6 +15,7 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/wake/arm_lua.h"
 
 enum {
@@ -82,8 +83,8 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
     return same;
 }
 
-static void build(struct qn_pipeline *pipeline, const struct pair *pair, const char *const *queues,
-                  size_t queue_count)
+static void build(struct qn_redis *self, struct qn_pipeline *pipeline, const struct pair *pair,
+                  const char *const *queues, size_t queue_count)
 {
     if (pair->tell) {
         qn_pipeline_command(pipeline, "CLIENT");
@@ -97,19 +98,20 @@ static void build(struct qn_pipeline *pipeline, const struct pair *pair, const c
     enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
     qn_pipeline_script(pipeline, &qn_lua_arm, queue_count * KEY_COUNT);
     for (size_t i = 0; i < queue_count * KEY_COUNT; i++) {
-        qn_pipeline_key(pipeline, queues[i / KEY_COUNT], keys[i % KEY_COUNT]);
+        qn_keys_add(pipeline, queues[i / KEY_COUNT], keys[i % KEY_COUNT]);
     }
-    qn_pipeline_text(pipeline, qn_watch_host(&pipeline->self->watch, pipeline->arena));
+    qn_pipeline_text(pipeline, qn_watch_host(&self->watch, pipeline->arena));
 }
 
-static quern_status read_answer(struct qn_pipeline *pipeline, size_t index, bool *ret_work,
-                                int64_t *ret_next_due_at_ms, quern_error *err)
+/* To the script, which is the last command. */
+static quern_status read_answer(const struct qn_redis *self, const struct qn_pipeline *pipeline,
+                                bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
 {
     const struct qn_reply *reply;
-    quern_status status = qn_pipeline_reply(pipeline, index, &reply, err);
+    quern_status status = qn_pipeline_reply(pipeline, pipeline->command_count - 1, &reply, err);
     if (status == QUERN_OK) {
-        status = qn_reply_expect(pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
-                                 qn_lua_arm.name, err);
+        status = qn_pipeline_expect(pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
+                                    qn_lua_arm.name, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -117,7 +119,7 @@ static quern_status read_answer(struct qn_pipeline *pipeline, size_t index, bool
     int64_t until_us = qn_reply_span_us(qn_reply_at(reply, 1), -1);
     *ret_work = qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
     *ret_next_due_at_ms =
-        until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(pipeline->self->base.clock, until_us);
+        until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(self->base.clock, until_us);
     return QUERN_OK;
 }
 
@@ -137,15 +139,15 @@ static quern_status try_arm(struct qn_redis *self, const char *const *queues, si
 {
     struct qn_pipeline pipeline;
     struct pair pair;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
     quern_status status = look_at_pair(self, &pair, err);
     if (status == QUERN_OK) {
-        build(&pipeline, &pair, queues, queue_count);
+        build(self, &pipeline, &pair, queues, queue_count);
         status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {
         *ret_armed = settle_pair(self, &pair, pair.tell ? pipeline.commands[0].reply : NULL);
-        status = read_answer(&pipeline, pair.tell ? 1 : 0, ret_work, ret_next_due_at_ms, err);
+        status = read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, err);
     }
     if (status == QUERN_OK) {
         note_rest(&self->watch, *ret_armed && !*ret_work, *ret_next_due_at_ms);
@@ -188,13 +190,13 @@ static bool read_unpaired(struct qn_redis *self, const char *const *queues, size
 {
     static const struct pair none = {.tell = false};
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
     const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;
     bool done = connection->fd >= 0 && !qn_connection_is_stale(connection);
     if (done) {
-        build(&pipeline, &none, queues, queue_count);
+        build(self, &pipeline, &none, queues, queue_count);
         done = qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
-               read_answer(&pipeline, 0, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
+               read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
     }
     if (done) {
         note_rest(&self->watch, !*ret_work, *ret_next_due_at_ms);

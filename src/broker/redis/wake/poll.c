@@ -8,38 +8,40 @@
 
 #include "broker/redis/redis.h"
 
+#include "broker/redis/schema/keys.h"
 #include "broker/redis/wake/poll_lua.h"
 
 enum { REPLY_CLOCK, REPLY_WORK, REPLY_DUE, REPLY_HELD };
 
-quern_status qn_glance(struct qn_pipeline *pipeline, const char *const *queues, size_t queue_count,
-                       bool *ret_held, int64_t *ret_clock_ms, quern_error *err)
+quern_status qn_poll_run(struct qn_redis *self, struct qn_pipeline *pipeline, struct qn_poll *poll,
+                         quern_error *err)
 {
     const struct qn_reply *reply = NULL;
     size_t command = pipeline->command_count;
-    qn_pipeline_script(pipeline, &qn_lua_poll, queue_count);
-    for (size_t i = 0; i < queue_count; i++) {
-        qn_pipeline_prefix(pipeline, queues[i]);
+    qn_pipeline_script(pipeline, &qn_lua_poll, poll->queue_count);
+    for (size_t i = 0; i < poll->queue_count; i++) {
+        qn_keys_add_prefix(pipeline, poll->queues[i]);
     }
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(pipeline, command, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_reply_expect(
-            pipeline, reply->type == QN_REPLY_ARRAY && reply->count == REPLY_HELD + queue_count,
-            qn_lua_poll.name, err);
+        status = qn_pipeline_expect(pipeline,
+                                    reply->type == QN_REPLY_ARRAY &&
+                                        reply->count == REPLY_HELD + poll->queue_count,
+                                    qn_lua_poll.name, err);
     }
     if (status != QUERN_OK) {
         return status;
     }
-    for (size_t i = 0; i < queue_count; i++) {
-        ret_held[i] = qn_reply_int(reply->items[REPLY_HELD + i], 1) != 0;
+    for (size_t i = 0; i < poll->queue_count; i++) {
+        poll->held[i] = qn_reply_int(reply->items[REPLY_HELD + i], 1) != 0;
     }
-    *ret_clock_ms = qn_reply_moment_ms(reply->items[REPLY_CLOCK]);
-    const struct quern_clock *clock = pipeline->self->base.clock;
+    poll->clock_ms = qn_reply_moment_ms(reply->items[REPLY_CLOCK]);
+    const struct quern_clock *clock = self->base.clock;
     int64_t until_us = qn_reply_span_us(reply->items[REPLY_DUE], -1);
-    qn_watch_compare(&pipeline->self->watch, qn_reply_int(reply->items[REPLY_WORK], 0) != 0,
+    qn_watch_compare(&self->watch, qn_reply_int(reply->items[REPLY_WORK], 0) != 0,
                      until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(clock, until_us),
                      qn_clock_wall_ms(clock));
     return QUERN_OK;

@@ -5,11 +5,17 @@
 
 #include "redis/pipeline.h"
 
-/* ret_held: for each queue whether something is active or leased there; ret_clock_ms: what the
- * server's clock showed. Work that the listener has not been told of wakes it (listener.h).
- * `pipeline` is begun by the caller. */
-QUERN_NODISCARD quern_status qn_glance(struct qn_pipeline *pipeline, const char *const *queues,
-                                       size_t queue_count, bool *ret_held, int64_t *ret_clock_ms,
-                                       quern_error *err);
+struct qn_poll {
+    const char *const *queues;
+    size_t queue_count;
+    bool *held;       /* filled: for each queue whether something is active or leased there */
+    int64_t clock_ms; /* filled: what the server's clock showed */
+};
+
+struct qn_redis;
+/* Work that the listener has not been told of wakes it (listener.h). `pipeline` is begun by the
+ * caller. */
+QUERN_NODISCARD quern_status qn_poll_run(struct qn_redis *self, struct qn_pipeline *pipeline,
+                                         struct qn_poll *poll, quern_error *err);
 
 #endif

@@ -17,6 +17,7 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
+#include "broker/redis/schema/keys.h"
 
 #define NS_PER_MS INT64_C(1000000)
 enum {
@@ -128,7 +129,7 @@ static quern_status ask_queues(struct qn_redis *self, struct qn_pipeline *pipeli
     *ret_from = watch->cancel_from;
     for (size_t i = watch->cancel_from; i < watch->queue_count; i++) {
         qn_pipeline_command(pipeline, "HMGET");
-        qn_pipeline_key(pipeline, watch->queues[i], suffix);
+        qn_keys_add(pipeline, watch->queues[i], suffix);
         qn_pipeline_text(pipeline, "state");
         qn_pipeline_text(pipeline, "quern_cancel");
     }
@@ -169,7 +170,7 @@ static quern_status look_up_cancellation(struct qn_redis *self, struct qn_wakeup
     struct qn_pipeline pipeline;
     size_t from = 0;
     char id[QN_NAME_SIZE_MAX + 1];
-    qn_pipeline_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_READS);
     quern_status status = ask_queues(self, &pipeline, &from, id, err);
     if (status == QUERN_OK) {
         resolve(&self->watch, &pipeline, from, id, wakeup);
@@ -301,7 +302,7 @@ void qn_redis_interrupt(struct qn_broker *broker)
 void qn_redis_wake(struct qn_broker *broker)
 {
     struct qn_pipeline pipeline;
-    qn_pipeline_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_command(&pipeline, "PUBLISH");
     qn_pipeline_text(&pipeline, "asynq:cancel");
     qn_pipeline_text(&pipeline, "");

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* channel.h - one connection with its own lock, and what one pipeline after another needs on it.
+ *
+ * A channel connects when it is first used. A pipeline holds its lock from begin to end
+ * (pipeline.h). */
+#ifndef QN_REDIS_CHANNEL_H
+#define QN_REDIS_CHANNEL_H
+
+#include <pthread.h>
+
+#include "base/memory/arena.h"
+#include "base/random.h"
+#include "redis/connection.h"
+
+struct qn_channel {
+    pthread_mutex_t mutex; /* guards the rest, held for a whole pipeline */
+    struct qn_connection connection;
+    struct qn_arena arena; /* of the pipeline: what is sent and what comes back */
+    struct qn_random random;
+};
+
+/* role: for the name of the connection, "" for none (connection.h). Both are borrowed. */
+void qn_channel_init(struct qn_channel *channel, const struct qn_endpoint *target,
+                     const char *role);
+void qn_channel_finish(struct qn_channel *channel);
+
+#endif
