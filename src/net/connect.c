@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* connect.c - from a target to a connected socket.
+/* connect.c - from an endpoint to a connected socket.
  *
  * A name may have several addresses, some of them dead. They are tried in the order of the
  * resolver, each HEAD_START_MS after the one before while that has not answered, and the first that
@@ -34,7 +34,7 @@
 #define USER_TIMEOUT_MS 30000
 
 struct race {
-    const struct qn_endpoint *target;
+    const struct qn_endpoint *endpoint;
     int64_t begun_mono_ns;
     const struct addrinfo *next;
     struct pollfd runners[RACE_MAX];
@@ -53,12 +53,12 @@ static int until_ms(int64_t deadline_mono_ns)
     return left_ms > 3600000 ? 3600000 : (int)left_ms;
 }
 
-int64_t qn_connect_end(const struct qn_endpoint *target, int64_t begun_mono_ns,
+int64_t qn_connect_end(const struct qn_endpoint *endpoint, int64_t begun_mono_ns,
                        int64_t deadline_mono_ns)
 {
     int64_t patience_ms =
-        target->patience_ms != NULL ? atomic_load(target->patience_ms) : INT64_MAX;
-    if (patience_ms >= target->command_timeout_ms) {
+        endpoint->patience_ms != NULL ? atomic_load(endpoint->patience_ms) : INT64_MAX;
+    if (patience_ms >= endpoint->command_timeout_ms) {
         return deadline_mono_ns; /* as it was reckoned with */
     }
     int64_t end_mono_ns = begun_mono_ns + patience_ms * 1000000;
@@ -66,18 +66,19 @@ int64_t qn_connect_end(const struct qn_endpoint *target, int64_t begun_mono_ns,
 }
 
 /* How long to sleep until the next look at the clock; 0: the wait is over. */
-static int nap_ms(const struct qn_endpoint *target, int64_t begun_mono_ns, int64_t deadline_mono_ns)
+static int nap_ms(const struct qn_endpoint *endpoint, int64_t begun_mono_ns,
+                  int64_t deadline_mono_ns)
 {
-    int left_ms = until_ms(qn_connect_end(target, begun_mono_ns, deadline_mono_ns));
-    return left_ms < PATIENCE_LOOK_MS || target->patience_ms == NULL ? left_ms : PATIENCE_LOOK_MS;
+    int left_ms = until_ms(qn_connect_end(endpoint, begun_mono_ns, deadline_mono_ns));
+    return left_ms < PATIENCE_LOOK_MS || endpoint->patience_ms == NULL ? left_ms : PATIENCE_LOOK_MS;
 }
 
-bool qn_connect_wait(const struct qn_endpoint *target, int fd, short events, int64_t begun_mono_ns,
-                     int64_t deadline_mono_ns)
+bool qn_connect_wait(const struct qn_endpoint *endpoint, int fd, short events,
+                     int64_t begun_mono_ns, int64_t deadline_mono_ns)
 {
     struct pollfd poller = {.fd = fd, .events = events};
     while (true) {
-        int timeout_ms = nap_ms(target, begun_mono_ns, deadline_mono_ns);
+        int timeout_ms = nap_ms(endpoint, begun_mono_ns, deadline_mono_ns);
         int ready = poll(&poller, 1, timeout_ms);
         if (ready > 0 || (ready < 0 && errno != EINTR)) {
             return true; /* what is wrong with it, the next call on it tells */
@@ -88,15 +89,15 @@ bool qn_connect_wait(const struct qn_endpoint *target, int fd, short events, int
     }
 }
 
-static quern_status refuse(const struct qn_endpoint *target, int code, quern_error *err)
+static quern_status refuse(const struct qn_endpoint *endpoint, int code, quern_error *err)
 {
-    return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", target->address, strerror(code));
+    return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", endpoint->address, strerror(code));
 }
 
-static quern_status too_slow(const struct qn_endpoint *target, quern_error *err)
+static quern_status too_slow(const struct qn_endpoint *endpoint, quern_error *err)
 {
-    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no connection within %lld ms", target->address,
-                        (long long)target->connect_timeout_ms);
+    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no connection within %lld ms", endpoint->address,
+                        (long long)endpoint->connect_timeout_ms);
 }
 
 /* Settings that make a dead peer known; a kernel that refuses one of them still connects. */
@@ -174,17 +175,17 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
     while (winner < 0) {
         start_next(race);
         if (race->count == 0) {
-            return refuse(race->target, race->first_errno, err);
+            return refuse(race->endpoint, race->first_errno, err);
         }
         nfds_t running = race->count;
         int64_t next_at_ns = qn_clock_mono_ns() + INT64_C(1000000) * HEAD_START_MS;
         /* Until the head start is over, one has failed or one has won. */
         while (winner < 0 && race->count == running) {
-            int left_ms = nap_ms(race->target, race->begun_mono_ns, deadline_mono_ns);
+            int left_ms = nap_ms(race->endpoint, race->begun_mono_ns, deadline_mono_ns);
             int head_start_ms = race->next != NULL ? until_ms(next_at_ns) : left_ms;
             int timeout_ms = head_start_ms < left_ms ? head_start_ms : left_ms;
             if (left_ms == 0) {
-                return too_slow(race->target, err);
+                return too_slow(race->endpoint, err);
             }
             if (timeout_ms == 0) {
                 break;
@@ -198,22 +199,23 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
     return QUERN_OK;
 }
 
-static quern_status connect_tcp(const struct qn_endpoint *target, int64_t deadline_mono_ns,
+static quern_status connect_tcp(const struct qn_endpoint *endpoint, int64_t deadline_mono_ns,
                                 int *ret_fd, quern_error *err)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG};
     struct addrinfo *addresses = NULL;
-    int code = getaddrinfo(target->host, target->port, &hints, &addresses);
+    int code = getaddrinfo(endpoint->host, endpoint->port, &hints, &addresses);
     if (code == EAI_MEMORY) {
         return qn_error_nomem(err);
     }
     if (code != 0) {
-        return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", target->address,
+        return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", endpoint->address,
                             code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
     }
-    struct race race = {.target = target, .begun_mono_ns = qn_clock_mono_ns(), .next = addresses};
+    struct race race = {
+        .endpoint = endpoint, .begun_mono_ns = qn_clock_mono_ns(), .next = addresses};
     quern_status status = run_race(&race, deadline_mono_ns, ret_fd, err);
     for (nfds_t i = 0; i < race.count; i++) {
         (void)close(race.runners[i].fd);
@@ -222,28 +224,28 @@ static quern_status connect_tcp(const struct qn_endpoint *target, int64_t deadli
     return status;
 }
 
-static quern_status connect_unix(const struct qn_endpoint *target, int64_t deadline_mono_ns,
+static quern_status connect_unix(const struct qn_endpoint *endpoint, int64_t deadline_mono_ns,
                                  int *ret_fd, quern_error *err)
 {
     int64_t begun_mono_ns = qn_clock_mono_ns();
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    memcpy(address.sun_path, target->path, strlen(target->path) + 1);
+    memcpy(address.sun_path, endpoint->path, strlen(endpoint->path) + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
-        return refuse(target, errno, err);
+        return refuse(endpoint, errno, err);
     }
     int code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
     while (code < 0 && errno == EAGAIN) {
         /* Its backlog is full, and poll does not tell when there is room. */
-        if (nap_ms(target, begun_mono_ns, deadline_mono_ns) == 0) {
+        if (nap_ms(endpoint, begun_mono_ns, deadline_mono_ns) == 0) {
             (void)close(fd);
-            return too_slow(target, err);
+            return too_slow(endpoint, err);
         }
         (void)poll(NULL, 0, 5);
         code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
     }
     if (code < 0) {
-        quern_status status = refuse(target, errno, err);
+        quern_status status = refuse(endpoint, errno, err);
         (void)close(fd);
         return status;
     }
@@ -251,9 +253,9 @@ static quern_status connect_unix(const struct qn_endpoint *target, int64_t deadl
     return QUERN_OK;
 }
 
-quern_status qn_connect(const struct qn_endpoint *target, int64_t deadline_mono_ns, int *ret_fd,
+quern_status qn_connect(const struct qn_endpoint *endpoint, int64_t deadline_mono_ns, int *ret_fd,
                         quern_error *err)
 {
-    return target->host[0] == '\0' ? connect_unix(target, deadline_mono_ns, ret_fd, err)
-                                   : connect_tcp(target, deadline_mono_ns, ret_fd, err);
+    return endpoint->host[0] == '\0' ? connect_unix(endpoint, deadline_mono_ns, ret_fd, err)
+                                     : connect_tcp(endpoint, deadline_mono_ns, ret_fd, err);
 }

@@ -2,10 +2,11 @@
 /* channel.c - the beginning and the end of a channel. */
 #include "redis/channel.h"
 
-void qn_channel_init(struct qn_channel *channel, const struct qn_endpoint *target, const char *role)
+void qn_channel_init(struct qn_channel *channel, const struct qn_endpoint *endpoint,
+                     const char *role)
 {
     pthread_mutex_init(&channel->mutex, NULL);
-    qn_connection_init(&channel->connection, target);
+    qn_connection_init(&channel->connection, endpoint);
     channel->connection.role = role;
     channel->arena = (struct qn_arena){0};
     qn_random_init(&channel->random);

@@ -33,9 +33,9 @@
 #define TRY_EACH 16         /* requests, after that */
 #define RECEIVE_MAX 16 /* of a look without waiting: who never stops talking must not hold it */
 
-void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *target)
+void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *endpoint)
 {
-    *connection = (struct qn_connection){.target = target, .fd = -1, .role = ""};
+    *connection = (struct qn_connection){.endpoint = endpoint, .fd = -1, .role = ""};
 }
 
 void qn_connection_close(struct qn_connection *connection)
@@ -59,17 +59,17 @@ static quern_status give_up(struct qn_connection *connection, quern_status statu
 static quern_status lost(struct qn_connection *connection, const char *words, quern_error *err)
 {
     return give_up(connection, qn_error_set(err, QUERN_E_CONNECT, "%s: connection lost: %s",
-                                            connection->target->address, words));
+                                            connection->endpoint->address, words));
 }
 
 static quern_status too_slow(struct qn_connection *connection, quern_error *err)
 {
     int64_t ms = connection->timeout_ms > 0 ? connection->timeout_ms
-                                            : connection->target->command_timeout_ms;
-    int64_t end_mono_ns = qn_connect_end(connection->target, 0, ms * 1000000);
+                                            : connection->endpoint->command_timeout_ms;
+    int64_t end_mono_ns = qn_connect_end(connection->endpoint, 0, ms * 1000000);
     return give_up(connection,
                    qn_error_set(err, QUERN_E_TIMEOUT, "%s: no answer within %lld ms",
-                                connection->target->address, (long long)(end_mono_ns / 1000000)));
+                                connection->endpoint->address, (long long)(end_mono_ns / 1000000)));
 }
 
 quern_status qn_connection_open(struct qn_connection *connection, int64_t deadline_mono_ns,
@@ -78,7 +78,7 @@ quern_status qn_connection_open(struct qn_connection *connection, int64_t deadli
     if (connection->fd >= 0) {
         return QUERN_OK;
     }
-    int64_t connect_by_ns = qn_clock_mono_ns() + connection->target->connect_timeout_ms * 1000000;
+    int64_t connect_by_ns = qn_clock_mono_ns() + connection->endpoint->connect_timeout_ms * 1000000;
     if (connect_by_ns > deadline_mono_ns) {
         connect_by_ns = deadline_mono_ns;
     }
@@ -86,7 +86,7 @@ quern_status qn_connection_open(struct qn_connection *connection, int64_t deadli
     if (connection->inbox == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_connect(connection->target, connect_by_ns, &connection->fd, err);
+    quern_status status = qn_connect(connection->endpoint, connect_by_ns, &connection->fd, err);
     if (status == QUERN_OK) {
         status = qn_decode_init(connection, err);
     }
@@ -141,7 +141,7 @@ quern_status qn_connection_write(struct qn_connection *connection, const void *d
             }
         } else if (count < 0 && errno == EAGAIN) {
             begun_mono_ns = begun_mono_ns == 0 ? qn_clock_mono_ns() : begun_mono_ns;
-            if (!qn_connect_wait(connection->target, connection->fd, POLLOUT, begun_mono_ns,
+            if (!qn_connect_wait(connection->endpoint, connection->fd, POLLOUT, begun_mono_ns,
                                  deadline_mono_ns)) {
                 return too_slow(connection, err);
             }
@@ -207,9 +207,9 @@ quern_status qn_connection_read(struct qn_connection *connection, struct qn_aren
         int64_t now_mono_ns = qn_clock_mono_ns();
         begun_mono_ns = begun_mono_ns == 0 ? now_mono_ns : begun_mono_ns;
         bool late =
-            now_mono_ns >= qn_connect_end(connection->target, begun_mono_ns, deadline_mono_ns) &&
+            now_mono_ns >= qn_connect_end(connection->endpoint, begun_mono_ns, deadline_mono_ns) &&
             !QN_BUG(DEADLINE_WHILE_IDLE);
-        if (!attentive && !qn_connect_wait(connection->target, connection->fd, POLLIN,
+        if (!attentive && !qn_connect_wait(connection->endpoint, connection->fd, POLLIN,
                                            begun_mono_ns, deadline_mono_ns)) {
             return too_slow(connection, err);
         }

@@ -53,9 +53,9 @@ struct qn_endpoint {
                                          * are under way; NULL: never */
 };
 /* QUERN_E_INVALID: the text names the part of the URL that is wrong. */
-QUERN_NODISCARD quern_status qn_endpoint_init(struct qn_endpoint *target, const struct qn_url *url,
-                                              quern_error *err);
-void qn_endpoint_finish(struct qn_endpoint *target);
+QUERN_NODISCARD quern_status qn_endpoint_init(struct qn_endpoint *endpoint,
+                                              const struct qn_url *url, quern_error *err);
+void qn_endpoint_finish(struct qn_endpoint *endpoint);
 
 struct redisReader;
 /* The reply that is being read. */
@@ -71,7 +71,7 @@ struct qn_reading {
     bool nomem;
 };
 struct qn_connection {
-    const struct qn_endpoint *target;
+    const struct qn_endpoint *endpoint;
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     int fd;           /* -1: not connected */
     struct redisReader *reader;
@@ -79,10 +79,10 @@ struct qn_connection {
     struct qn_reading reading;
     int64_t attentive_until_mono_ns; /* until when a read looks without sleeping; 0: it sleeps */
     uint32_t in_vain_count; /* looks in a row that found nothing; beyond some, requests since */
-    int64_t timeout_ms;     /* of the pipeline under way, for texts; 0: the target's */
+    int64_t timeout_ms;     /* of the pipeline under way, for texts; 0: the endpoint's */
     uint64_t opened_count;  /* grows with each connection: what was said on an older one is void */
 };
-void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *target);
+void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *endpoint);
 void qn_connection_close(struct qn_connection *connection);
 /* Connects and shakes hands if it is not connected. QUERN_E_CONNECT, QUERN_E_TIMEOUT,
  * QUERN_E_DENIED (wrong password), QUERN_E_BROKER (no permission), QUERN_E_BUSY (the server is

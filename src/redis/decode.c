@@ -215,7 +215,7 @@ void qn_decode_finish(struct qn_connection *connection)
 static quern_status fail(const struct qn_connection *connection, quern_error *err)
 {
     const struct qn_reading *reading = &connection->reading;
-    const char *address = connection->target->address;
+    const char *address = connection->endpoint->address;
     if (reading->nomem) {
         return qn_error_nomem(err);
     }

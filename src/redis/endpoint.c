@@ -46,7 +46,7 @@ static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
     return QUERN_OK;
 }
 
-/* Parts of a target that are not yet in its memory. */
+/* Parts of an endpoint that are not yet in its memory. */
 struct draft {
     const char *password;
     char from_file[PASSWORD_SIZE];
@@ -132,17 +132,17 @@ static quern_status read_password_file(const char *path, struct draft *draft, qu
     return QUERN_OK;
 }
 
-static quern_status read_params(struct qn_endpoint *target, const struct qn_url *url,
+static quern_status read_params(struct qn_endpoint *endpoint, const struct qn_url *url,
                                 struct draft *draft, quern_error *err)
 {
     for (size_t i = 0; i < url->param_count; i++) {
         const char *name = url->params[i].name;
         const char *value = url->params[i].value;
         quern_status status = QUERN_OK;
-        if (strcmp(name, "db") == 0 && target->db >= 0) {
+        if (strcmp(name, "db") == 0 && endpoint->db >= 0) {
             status = qn_error_set(err, QUERN_E_INVALID, "redis: the database is given twice");
         } else if (strcmp(name, "db") == 0) {
-            status = read_db(value, &target->db, err);
+            status = read_db(value, &endpoint->db, err);
         } else if (strcmp(name, "password_file") == 0) {
             status = read_password_file(value, draft, err);
         } else {
@@ -157,7 +157,7 @@ static quern_status read_params(struct qn_endpoint *target, const struct qn_url 
     return QUERN_OK;
 }
 
-static quern_status read_place(struct qn_endpoint *target, const struct qn_url *url,
+static quern_status read_place(struct qn_endpoint *endpoint, const struct qn_url *url,
                                quern_error *err)
 {
     if (strcmp(url->scheme, "redis-socket") == 0) {
@@ -174,7 +174,7 @@ static quern_status read_place(struct qn_endpoint *target, const struct qn_url *
         return qn_error_set(err, QUERN_E_INVALID, "redis: the URL names no host: redis://host");
     }
     if (url->path[0] != '\0' && strcmp(url->path, "/") != 0) {
-        return read_db(url->path + 1, &target->db, err);
+        return read_db(url->path + 1, &endpoint->db, err);
     }
     return QUERN_OK;
 }
@@ -188,7 +188,7 @@ static const char *put(char **at, const char *text)
     return copy;
 }
 
-static quern_status copy_strings(struct qn_endpoint *target, const struct qn_url *url,
+static quern_status copy_strings(struct qn_endpoint *endpoint, const struct qn_url *url,
                                  const struct draft *draft, quern_error *err)
 {
     bool is_socket = strcmp(url->scheme, "redis-socket") == 0;
@@ -196,53 +196,53 @@ static quern_status copy_strings(struct qn_endpoint *target, const struct qn_url
     bool is_ipv6 = strchr(url->host, ':') != NULL;
     size_t size = 2 * (strlen(url->host) + strlen(port) + strlen(url->path)) + strlen(url->user) +
                   strlen(draft->password) + 128;
-    target->memory = qn_secret_alloc(size);
-    if (target->memory == NULL) {
+    endpoint->memory = qn_secret_alloc(size);
+    if (endpoint->memory == NULL) {
         return qn_error_nomem(err);
     }
-    char *at = target->memory;
-    target->host = put(&at, url->host);
-    target->port = put(&at, port);
-    target->path = put(&at, is_socket ? url->path : "");
-    target->user = put(&at, url->user);
-    target->password = put(&at, draft->password);
-    target->address = at;
-    size_t left = size - (size_t)(at - target->memory);
+    char *at = endpoint->memory;
+    endpoint->host = put(&at, url->host);
+    endpoint->port = put(&at, port);
+    endpoint->path = put(&at, is_socket ? url->path : "");
+    endpoint->user = put(&at, url->user);
+    endpoint->password = put(&at, draft->password);
+    endpoint->address = at;
+    size_t left = size - (size_t)(at - endpoint->memory);
     if (is_socket) {
-        (void)snprintf(at, left, "redis-socket://%s?db=%lld", url->path, (long long)target->db);
+        (void)snprintf(at, left, "redis-socket://%s?db=%lld", url->path, (long long)endpoint->db);
     } else {
         (void)snprintf(at, left, "redis://%s%s%s:%s/%lld", is_ipv6 ? "[" : "", url->host,
-                       is_ipv6 ? "]" : "", port, (long long)target->db);
+                       is_ipv6 ? "]" : "", port, (long long)endpoint->db);
     }
     return QUERN_OK;
 }
 
-quern_status qn_endpoint_init(struct qn_endpoint *target, const struct qn_url *url,
+quern_status qn_endpoint_init(struct qn_endpoint *endpoint, const struct qn_url *url,
                               quern_error *err)
 {
-    *target = (struct qn_endpoint){
+    *endpoint = (struct qn_endpoint){
         .name = "quern",
         .db = -1, /* not given */
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .command_timeout_ms = COMMAND_TIMEOUT_MS,
     };
     struct draft draft = {.password = url->password};
-    quern_status status = read_place(target, url, err);
+    quern_status status = read_place(endpoint, url, err);
     if (status == QUERN_OK) {
-        status = read_params(target, url, &draft, err);
+        status = read_params(endpoint, url, &draft, err);
     }
-    if (target->db < 0) {
-        target->db = 0;
+    if (endpoint->db < 0) {
+        endpoint->db = 0;
     }
     if (status == QUERN_OK) {
-        status = copy_strings(target, url, &draft, err);
+        status = copy_strings(endpoint, url, &draft, err);
     }
     explicit_bzero(&draft, sizeof draft);
     return status;
 }
 
-void qn_endpoint_finish(struct qn_endpoint *target)
+void qn_endpoint_finish(struct qn_endpoint *endpoint)
 {
-    qn_secret_free(target->memory);
-    *target = (struct qn_endpoint){.memory = NULL};
+    qn_secret_free(endpoint->memory);
+    *endpoint = (struct qn_endpoint){.memory = NULL};
 }

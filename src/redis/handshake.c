@@ -37,20 +37,23 @@ static void put(char **at, const char **words, size_t count)
 /* Who says it: the name of the connection, user and password, and which database is wanted. */
 static void write_greeting(const struct qn_connection *connection, char **at)
 {
-    const struct qn_endpoint *target = connection->target;
-    bool known = target->user[0] != '\0' || target->password[0] != '\0';
+    const struct qn_endpoint *endpoint = connection->endpoint;
+    bool known = endpoint->user[0] != '\0' || endpoint->password[0] != '\0';
     char name[NAME_SIZE];
     char db[NUMBER_SIZE];
-    (void)snprintf(name, sizeof name, "%s%s%s", target->name,
+    (void)snprintf(name, sizeof name, "%s%s%s", endpoint->name,
                    connection->role[0] == '\0' ? "" : "-", connection->role);
-    (void)snprintf(db, sizeof db, "%lld", (long long)target->db);
-    const char *hello[] = {"HELLO",         "2",
-                           "SETNAME",       name,
-                           "AUTH",          target->user[0] == '\0' ? "default" : target->user,
-                           target->password};
+    (void)snprintf(db, sizeof db, "%lld", (long long)endpoint->db);
+    const char *hello[] = {"HELLO",
+                           "2",
+                           "SETNAME",
+                           name,
+                           "AUTH",
+                           endpoint->user[0] == '\0' ? "default" : endpoint->user,
+                           endpoint->password};
     const char *select[] = {"SELECT", db};
     put(at, hello, known ? 7 : 4);
-    if (target->db != 0) {
+    if (endpoint->db != 0) {
         put(at, select, 2);
     }
 }
@@ -58,8 +61,8 @@ static void write_greeting(const struct qn_connection *connection, char **at)
 static quern_status send_greeting(struct qn_connection *connection, int64_t deadline_mono_ns,
                                   quern_error *err)
 {
-    size_t out_size = FRAME_SIZE + NAME_SIZE + strlen(connection->target->user) +
-                      strlen(connection->target->password);
+    size_t out_size = FRAME_SIZE + NAME_SIZE + strlen(connection->endpoint->user) +
+                      strlen(connection->endpoint->password);
     char *out = qn_alloc(out_size);
     if (out == NULL) {
         return qn_error_nomem(err);
@@ -77,8 +80,8 @@ static quern_status send_greeting(struct qn_connection *connection, int64_t dead
 static quern_status refuse(const struct qn_connection *connection, const struct qn_reply *reply,
                            quern_error *err)
 {
-    const char *address = connection->target->address;
-    const char *password = connection->target->password;
+    const char *address = connection->endpoint->address;
+    const char *password = connection->endpoint->password;
     if (strncmp(reply->data, "ERR unknown command", 19) == 0) {
         return qn_error_set(
             err, QUERN_E_UNSUPPORTED,
@@ -105,7 +108,7 @@ static const char *field(const struct qn_reply *hello, const char *name)
 static quern_status judge(const struct qn_connection *connection, const struct qn_reply *hello,
                           quern_error *err)
 {
-    const char *address = connection->target->address;
+    const char *address = connection->endpoint->address;
     if (hello->type == QN_REPLY_ERROR) {
         return refuse(connection, hello, err);
     }
@@ -137,7 +140,7 @@ static quern_status hear(struct qn_connection *connection, struct qn_arena *aren
     if (status == QUERN_OK) {
         status = judge(connection, reply, err);
     }
-    if (status == QUERN_OK && connection->target->db != 0) {
+    if (status == QUERN_OK && connection->endpoint->db != 0) {
         status = qn_connection_read(connection, arena, deadline_mono_ns, &reply, err);
         if (status == QUERN_OK && reply->type == QN_REPLY_ERROR) {
             status = qn_server_error(connection, reply, "SELECT", NULL, err);
@@ -157,8 +160,8 @@ quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mon
     qn_arena_finish(&arena);
     if (status == QUERN_E_TIMEOUT) {
         return qn_error_set(err, status, "%s: connected, but no answer within %lld ms",
-                            connection->target->address,
-                            (long long)connection->target->connect_timeout_ms);
+                            connection->endpoint->address,
+                            (long long)connection->endpoint->connect_timeout_ms);
     }
     return status;
 }

@@ -298,7 +298,7 @@ static quern_status send_rest(struct qn_pipeline *pipeline, quern_error *err)
     if (pipeline->sent_count == pipeline->read_count) {
         int64_t timeout_ms = pipeline->timeout_ms > 0
                                  ? pipeline->timeout_ms
-                                 : pipeline->channel->connection.target->command_timeout_ms;
+                                 : pipeline->channel->connection.endpoint->command_timeout_ms;
         pipeline->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
         pipeline->channel->connection.timeout_ms = timeout_ms;
         pipeline->maybe_done = false;
@@ -360,5 +360,5 @@ quern_status qn_pipeline_expect(const struct qn_pipeline *pipeline, bool conditi
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: %s answered what it should not",
-                        pipeline->channel->connection.target->address, what);
+                        pipeline->channel->connection.endpoint->address, what);
 }

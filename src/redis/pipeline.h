@@ -54,7 +54,7 @@ struct qn_pipeline {
     size_t command_capacity;
     size_t sent_count;   /* of the commands, so far */
     size_t read_count;   /* of their replies, by earlier runs */
-    int64_t timeout_ms;  /* of a run; 0: the target's */
+    int64_t timeout_ms;  /* of a run; 0: the endpoint's */
     int64_t deadline_ns; /* of the run under way, which begins with what is sent first */
     bool maybe_done;     /* some of what it sent may have reached the server */
     const char **args;

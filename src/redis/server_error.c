@@ -144,7 +144,7 @@ static void command_of_line(const struct qn_script *script, long line, char out[
 quern_status qn_server_error(const struct qn_connection *connection, const struct qn_reply *reply,
                              const char *command, const struct qn_script *script, quern_error *err)
 {
-    const char *address = connection->target->address;
+    const char *address = connection->endpoint->address;
     const char *words = at_code(reply->data);
     const char *where = script != NULL ? script->name : command;
     const struct meaning *meaning = meaning_of(words);

@@ -137,7 +137,7 @@ static void a_reply_cut_at_any_byte_is_told_as_it_is(void **state)
             unreached++;
         }
         assert_int_equal(self->channels[QN_CHANNEL_PUMP].connection.fd, -1);
-        assert_non_null(strstr(err.text, self->target.address));
+        assert_non_null(strstr(err.text, self->endpoint.address));
     }
     assert_true(effective > 20 && unreached > 100);
     wire_set(&wire, WIRE_WHOLE, 0);

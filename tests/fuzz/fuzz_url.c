@@ -28,17 +28,17 @@ static size_t read_pieces(const struct qn_url *url)
 /* The URL names no file: which one is read is not the input's to choose. */
 static void try_target(const struct qn_url *url)
 {
-    struct qn_endpoint target = {0};
+    struct qn_endpoint endpoint = {0};
     quern_error err = {0};
     if (strncmp(url->scheme, "redis", 5) != 0 || qn_url_param(url, "password_file") != NULL) {
         return;
     }
-    if (qn_endpoint_init(&target, url, &err) == QUERN_OK) {
-        fuzz_require(strlen(url->password) < 4 || strstr(target.address, url->password) == NULL ||
+    if (qn_endpoint_init(&endpoint, url, &err) == QUERN_OK) {
+        fuzz_require(strlen(url->password) < 4 || strstr(endpoint.address, url->password) == NULL ||
                      strstr(url->host, url->password) != NULL ||
                      strstr(url->path, url->password) != NULL ||
                      strstr("redis-socket://", url->password) != NULL);
-        qn_endpoint_finish(&target);
+        qn_endpoint_finish(&endpoint);
     } else {
         fuzz_require(err.text[0] != '\0');
     }
@@ -72,7 +72,7 @@ static void try_file(const uint8_t *data, size_t size)
     char path[128];
     char text[256];
     struct qn_url url;
-    struct qn_endpoint target = {0};
+    struct qn_endpoint endpoint = {0};
     quern_error err = {0};
     (void)snprintf(path, sizeof path, "%s/password", fuzz_dir());
     (void)snprintf(text, sizeof text, "redis://host?password_file=%s", path);
@@ -80,11 +80,11 @@ static void try_file(const uint8_t *data, size_t size)
     fuzz_require(fd >= 0 && write(fd, data, size) == (ssize_t)size);
     (void)close(fd);
     fuzz_require(qn_url_parse(text, &url, &err) == QUERN_OK);
-    if (qn_endpoint_init(&target, &url, &err) == QUERN_OK) {
-        size_t length = strlen(target.password);
-        fuzz_require(length > 0 && length <= size && memcmp(target.password, data, length) == 0);
-        fuzz_require(strchr(target.password, '\n') == NULL);
-        qn_endpoint_finish(&target);
+    if (qn_endpoint_init(&endpoint, &url, &err) == QUERN_OK) {
+        size_t length = strlen(endpoint.password);
+        fuzz_require(length > 0 && length <= size && memcmp(endpoint.password, data, length) == 0);
+        fuzz_require(strchr(endpoint.password, '\n') == NULL);
+        qn_endpoint_finish(&endpoint);
     } else {
         fuzz_require(err.text[0] != '\0');
     }

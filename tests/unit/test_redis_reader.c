@@ -15,7 +15,7 @@
 #include "redis/pipeline.h"
 
 struct bench {
-    struct qn_endpoint target;
+    struct qn_endpoint endpoint;
     struct qn_connection connection;
     struct qn_arena arena;
     quern_error err;
@@ -23,8 +23,8 @@ struct bench {
 
 static void begin(struct bench *bench, size_t reply_size_max)
 {
-    *bench = (struct bench){.target = {.address = "redis://test"}};
-    qn_connection_init(&bench->connection, &bench->target);
+    *bench = (struct bench){.endpoint = {.address = "redis://test"}};
+    qn_connection_init(&bench->connection, &bench->endpoint);
     assert_ok(qn_decode_init(&bench->connection, &bench->err), bench->err);
     qn_connection_limit(&bench->connection, reply_size_max);
 }

@@ -5,8 +5,8 @@
 #include "lib_test.h"
 #include "redis/pipeline.h"
 
-static const struct qn_endpoint target = {.address = "redis://test"};
-static const struct qn_connection test_link = {.target = &target, .fd = -1};
+static const struct qn_endpoint endpoint = {.address = "redis://test"};
+static const struct qn_connection test_link = {.endpoint = &endpoint, .fd = -1};
 
 static struct qn_reply text_of(const char *text)
 {

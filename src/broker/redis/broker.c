@@ -52,7 +52,7 @@ static void init_channels(struct qn_redis *self)
         [QN_CHANNEL_LEASES] = "leases", [QN_CHANNEL_KEEPER] = "keeper",
         [QN_CHANNEL_REST] = "rest",     [QN_CHANNEL_TRACKED] = "tracked"};
     for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
-        qn_channel_init(&self->channels[i], &self->target, roles[i]);
+        qn_channel_init(&self->channels[i], &self->endpoint, roles[i]);
     }
 }
 
@@ -86,23 +86,23 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     if (self == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_endpoint_init(&self->target, url, err);
+    quern_status status = qn_endpoint_init(&self->endpoint, url, err);
     if (status != QUERN_OK) {
         goto fail;
     }
     if (options->connect_timeout_ms > 0) {
-        self->target.connect_timeout_ms = options->connect_timeout_ms;
+        self->endpoint.connect_timeout_ms = options->connect_timeout_ms;
     }
     if (options->command_timeout_ms > 0) {
-        self->target.command_timeout_ms = options->command_timeout_ms;
+        self->endpoint.command_timeout_ms = options->command_timeout_ms;
     }
     self->base.ops = &ops;
     self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
-    self->base.command_timeout_ms = self->target.command_timeout_ms;
-    self->target.patience_ms = &self->base.command_timeout_ms;
+    self->base.command_timeout_ms = self->endpoint.command_timeout_ms;
+    self->endpoint.patience_ms = &self->base.command_timeout_ms;
     self->base.opener_pid = getpid();
     init_channels(self);
-    status = qn_watch_init(&self->watch, &self->target, err);
+    status = qn_watch_init(&self->watch, &self->endpoint, err);
     if (status == QUERN_OK) {
         status = ask_something(self, err);
     }
@@ -116,7 +116,7 @@ fail_channels:
     qn_watch_finish(&self->watch);
     finish_channels(self);
 fail:
-    qn_endpoint_finish(&self->target);
+    qn_endpoint_finish(&self->endpoint);
     qn_free(self);
     return status;
 }
@@ -130,6 +130,6 @@ void qn_redis_close(struct qn_broker *broker)
     qn_watch_finish(&self->watch);
     finish_channels(self);
     qn_sweep_free(self->sweeps);
-    qn_endpoint_finish(&self->target);
+    qn_endpoint_finish(&self->endpoint);
     qn_free(self);
 }

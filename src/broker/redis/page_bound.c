@@ -61,5 +61,5 @@ quern_status qn_walk_check(struct qn_walk *walk, quern_error *err)
     }
     return qn_error_set(err, QUERN_E_BROKER,
                         "%s: reading does not come to an end: %s says %llu, and much more came",
-                        walk->self->target.address, walk->size_command, (unsigned long long)size);
+                        walk->self->endpoint.address, walk->size_command, (unsigned long long)size);
 }

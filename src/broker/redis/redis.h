@@ -43,7 +43,7 @@ struct qn_clock_watch {
 
 struct qn_redis {
     struct qn_broker base;
-    struct qn_endpoint target; /* where and as whom to connect; never changes after open */
+    struct qn_endpoint endpoint; /* where and as whom to connect; never changes after open */
     struct qn_channel channels[QN_CHANNEL_COUNT];
     struct qn_watch watch;
     uint64_t

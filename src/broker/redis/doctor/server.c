@@ -89,17 +89,17 @@ static void take_fact(const char *name, const char *text, void *user)
 
 /* --- By itself -------------------------------------------------------------------------------- */
 
-static bool is_local(const struct qn_endpoint *target)
+static bool is_local(const struct qn_endpoint *endpoint)
 {
-    return target->host[0] == '\0' || strcmp(target->host, "localhost") == 0 ||
-           strcmp(target->host, "::1") == 0 || qn_str_starts_with(target->host, "127.");
+    return endpoint->host[0] == '\0' || strcmp(endpoint->host, "localhost") == 0 ||
+           strcmp(endpoint->host, "::1") == 0 || qn_str_starts_with(endpoint->host, "127.");
 }
 
 static void tell_open_door(struct facts *facts)
 {
-    const struct qn_endpoint *target = &facts->check->self->target;
-    if (target->password[0] == '\0' && target->host[0] != '\0') {
-        tell(facts, is_local(target) ? "note" : "server",
+    const struct qn_endpoint *endpoint = &facts->check->self->endpoint;
+    if (endpoint->password[0] == '\0' && endpoint->host[0] != '\0') {
+        tell(facts, is_local(endpoint) ? "note" : "server",
              "the server asks for no password: whoever reaches it can change tasks");
     }
 }

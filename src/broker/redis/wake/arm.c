@@ -217,7 +217,7 @@ static quern_status arm_pair(struct qn_redis *self, const char *const *queues, s
     }
     if (status == QUERN_OK && !armed) {
         status = qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
-                              self->target.address);
+                              self->endpoint.address);
     }
     return status;
 }

@@ -22,18 +22,18 @@ static const char setup[] = "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"
 enum { REPLY_ID, REPLY_CANCEL, REPLY_INVALIDATE, REPLY_COUNT };
 enum { DUE_SPREAD_MS = 200 };
 
-quern_status qn_watch_init(struct qn_watch *watch, const struct qn_endpoint *target,
+quern_status qn_watch_init(struct qn_watch *watch, const struct qn_endpoint *endpoint,
                            quern_error *err)
 {
     *watch = (struct qn_watch){.tracked_fd = -1};
     (void)pthread_mutex_init(&watch->mutex, NULL);
-    qn_connection_init(&watch->listener, target);
+    qn_connection_init(&watch->listener, endpoint);
     watch->listener.role = "listener";
     qn_random_init(&watch->random);
     watch->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return watch->interrupt_fd >= 0
                ? QUERN_OK
-               : qn_error_set(err, QUERN_E_CONNECT, "%s: no descriptor left", target->address);
+               : qn_error_set(err, QUERN_E_CONNECT, "%s: no descriptor left", endpoint->address);
 }
 
 static void free_queues(char **queues, size_t count)
@@ -142,7 +142,7 @@ quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err)
         return QUERN_OK;
     }
     int64_t deadline_mono_ns =
-        qn_clock_mono_ns() + listener->target->command_timeout_ms * INT64_C(1000000);
+        qn_clock_mono_ns() + listener->endpoint->command_timeout_ms * INT64_C(1000000);
     qn_arena_reset(&watch->arena); /* what the last one was saying when it ended */
     quern_status status = qn_connection_open(listener, deadline_mono_ns, err);
     if (status == QUERN_OK) {

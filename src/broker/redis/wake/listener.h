@@ -51,8 +51,8 @@ struct qn_watch {
     size_t cancel_from;                   /* the queues before this one were dealt with */
 };
 
-QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch, const struct qn_endpoint *target,
-                                           quern_error *err);
+QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch,
+                                           const struct qn_endpoint *endpoint, quern_error *err);
 void qn_watch_finish(struct qn_watch *watch);
 /* The queues that the worker serves. When memory is out those before stay. */
 void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t queue_count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_redis_target.c - which URLs name a Redis server, what is refused, and that the password is
+/* test_redis_endpoint.c - which URLs name a Redis server, what is refused, and that the password is
  * in no address and in no error. */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 #include "lib_test.h"
 #include "redis/connection.h"
 
-static quern_status read_target(const char *text, struct qn_endpoint *target, quern_error *err)
+static quern_status read_endpoint(const char *text, struct qn_endpoint *endpoint, quern_error *err)
 {
     struct qn_url url;
     quern_status status = qn_url_parse(text, &url, err);
     if (status == QUERN_OK) {
-        status = qn_endpoint_init(target, &url, err);
+        status = qn_endpoint_init(endpoint, &url, err);
         qn_url_finish(&url);
     }
     return status;
@@ -50,17 +50,17 @@ static void a_url_names_place_user_and_database(void **state)
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
-        struct qn_endpoint target;
-        assert_ok(read_target(cases[i].url, &target, &err), err);
-        assert_string_equal(target.host, cases[i].host);
-        assert_string_equal(target.port, cases[i].port);
-        assert_string_equal(target.path, cases[i].path);
-        assert_string_equal(target.user, cases[i].user);
-        assert_string_equal(target.password, cases[i].password);
-        assert_string_equal(target.address, cases[i].address);
-        assert_int_equal(target.db, cases[i].db);
-        qn_endpoint_finish(&target);
-        qn_endpoint_finish(&target);
+        struct qn_endpoint endpoint;
+        assert_ok(read_endpoint(cases[i].url, &endpoint, &err), err);
+        assert_string_equal(endpoint.host, cases[i].host);
+        assert_string_equal(endpoint.port, cases[i].port);
+        assert_string_equal(endpoint.path, cases[i].path);
+        assert_string_equal(endpoint.user, cases[i].user);
+        assert_string_equal(endpoint.password, cases[i].password);
+        assert_string_equal(endpoint.address, cases[i].address);
+        assert_int_equal(endpoint.db, cases[i].db);
+        qn_endpoint_finish(&endpoint);
+        qn_endpoint_finish(&endpoint);
     }
 }
 
@@ -94,8 +94,8 @@ static void what_is_wrong_is_named(void **state)
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
-        struct qn_endpoint target;
-        assert_int_equal(read_target(cases[i].url, &target, &err), QUERN_E_INVALID);
+        struct qn_endpoint endpoint;
+        assert_int_equal(read_endpoint(cases[i].url, &endpoint, &err), QUERN_E_INVALID);
         if (strstr(err.text, cases[i].words) == NULL) {
             fail_msg("%s: %s", cases[i].url, err.text);
         }
@@ -129,17 +129,17 @@ static void the_password_is_the_first_line_of_a_file(void **state)
     (void)snprintf(url, sizeof url, "redis://me@a?password_file=%s", path);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
-        struct qn_endpoint target;
+        struct qn_endpoint endpoint;
         write_file(path, cases[i].text);
-        quern_status status = read_target(url, &target, &err);
+        quern_status status = read_endpoint(url, &endpoint, &err);
         if (cases[i].password == NULL) {
             assert_int_equal(status, QUERN_E_INVALID);
             assert_null(strstr(err.text, "s3cret"));
         } else {
             assert_ok(status, err);
-            assert_string_equal(target.password, cases[i].password);
-            assert_null(strstr(target.address, cases[i].password));
-            qn_endpoint_finish(&target);
+            assert_string_equal(endpoint.password, cases[i].password);
+            assert_null(strstr(endpoint.address, cases[i].password));
+            qn_endpoint_finish(&endpoint);
         }
     }
     test_dir_remove(dir);
@@ -151,35 +151,35 @@ static void password_file_that_others_could_change_is_refused(void **state)
     char dir[TEST_DIR_SIZE];
     char path[TEST_DIR_SIZE + 16];
     char url[TEST_DIR_SIZE + 64];
-    struct qn_endpoint target;
+    struct qn_endpoint endpoint;
     quern_error err = {0};
     test_dir_make(dir);
     (void)snprintf(path, sizeof path, "%s/pw", dir);
     (void)snprintf(url, sizeof url, "redis://me@a?password_file=%s", path);
     assert_int_equal(mkfifo(path, 0600), 0); /* opening it would wait for a writer */
-    assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+    assert_int_equal(read_endpoint(url, &endpoint, &err), QUERN_E_INVALID);
     assert_non_null(strstr(err.text, "not a regular file"));
     assert_int_equal(unlink(path), 0);
     write_file(path, "s3cret");
     assert_int_equal(chmod(path, 0620), 0);
-    assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+    assert_int_equal(read_endpoint(url, &endpoint, &err), QUERN_E_INVALID);
     assert_non_null(strstr(err.text, "others may write to it"));
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(chmod(dir, 0777), 0);
-    assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+    assert_int_equal(read_endpoint(url, &endpoint, &err), QUERN_E_INVALID);
     assert_non_null(strstr(err.text, "every user may replace it"));
     assert_int_equal(chmod(dir, 01777), 0);
-    assert_int_equal(read_target(url, &target, &err), QUERN_OK);
-    qn_endpoint_finish(&target);
+    assert_int_equal(read_endpoint(url, &endpoint, &err), QUERN_OK);
+    qn_endpoint_finish(&endpoint);
     assert_int_equal(chmod(dir, 0700), 0);
     if (geteuid() == 0) {
         assert_int_equal(chown(path, 65534, (gid_t)-1), 0);
         assert_int_equal(chmod(path, 0600), 0);
-        assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+        assert_int_equal(read_endpoint(url, &endpoint, &err), QUERN_E_INVALID);
         assert_non_null(strstr(err.text, "belongs to another user"));
     } else {
         assert_int_equal(chmod(path, 0644), 0);
-        assert_int_equal(read_target(url, &target, &err), QUERN_E_INVALID);
+        assert_int_equal(read_endpoint(url, &endpoint, &err), QUERN_E_INVALID);
         assert_non_null(strstr(err.text, "every user may read it"));
     }
     test_dir_remove(dir);
@@ -211,16 +211,16 @@ static bool is_left_out_of_core_dumps(const void *address)
 static void memory_of_passwords_is_in_no_core_dump(void **state)
 {
     (void)state;
-    struct qn_endpoint target;
+    struct qn_endpoint endpoint;
     struct qn_url url;
     quern_error err = {0};
     assert_ok(qn_url_parse("redis://me:s3cret@a", &url, &err), err);
     assert_true(is_left_out_of_core_dumps(url.password));
-    assert_ok(qn_endpoint_init(&target, &url, &err), err);
+    assert_ok(qn_endpoint_init(&endpoint, &url, &err), err);
     qn_url_finish(&url);
-    assert_string_equal(target.password, "s3cret");
-    assert_true(is_left_out_of_core_dumps(target.password));
-    qn_endpoint_finish(&target);
+    assert_string_equal(endpoint.password, "s3cret");
+    assert_true(is_left_out_of_core_dumps(endpoint.password));
+    qn_endpoint_finish(&endpoint);
 }
 
 static const struct CMUnitTest tests[] = {
