@@ -14,6 +14,16 @@ failed = checked = 0
 documents = [*pathlib.Path(".").glob("*.md"), *pathlib.Path("docs").rglob("*.md")]
 sources = {file.name for folder in ("src", "include", "tests", "examples")
            for file in pathlib.Path(folder).rglob("*.*")}
+
+
+def program(path):
+    """The name of a test program, as tests/CMakeLists.txt makes it of its path."""
+    net, *rooms = path.relative_to("tests").parts[:-1]
+    rooms.append(path.stem.removeprefix("test_"))
+    return "_".join([net, *dict.fromkeys(rooms)])
+
+
+programs = {program(path) for path in pathlib.Path("tests").rglob("test_*.c")}
 for document in documents:
     text = document.read_text(encoding="utf-8")
     for number, line in enumerate(text.splitlines(), 1):
@@ -24,9 +34,14 @@ for document in documents:
                 names.append((pathlib.Path("."), word))
             elif re.fullmatch(r"\w+\.(?:c|h|sql|proto)", word) and word not in sources:
                 names.append((pathlib.Path("."), word))
+            elif re.fullmatch(r"[a-z]+/test_\w+\.c", word):  # in one of the nets
+                names.append((pathlib.Path("tests"), f"*/{word}"))
         # What a recipe runs: a test program, or a test of CTest.
         for net, word in re.findall(r"(?:/|-R )(unit|contract|fault)[._]([a-z_]+)", line):
-            names.append((pathlib.Path("."), f"tests/{net}/test_{word}.c"))
+            checked += 1
+            if f"{net}_{word}" not in programs:
+                print(f"{document}:{number}: there is no test {net}.{word}")
+                failed += 1
         # A pattern is the beginning of types: a command with a star at its end serves nothing.
         for pattern in re.findall(r"quern work .*--exec '([^'=]+\*)=", line):
             print(f"{document}:{number}: --exec {pattern!r} serves types with that star only")

@@ -7,7 +7,7 @@
  * that broke a constraint are looked for once more at the end, when the rules have mended them.
  *
  * If you add a rule: its statements in doctor.sql, a line here, docs/internals/invariants.md, a
- * planted damage in tests/contract/test_doctor.c. */
+ * planted damage in tests/contract/doctor/test_doctor.c. */
 #include "broker/sqlite/doctor/doctor.h"
 
 #include "base/error.h"

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* judge.c - reads the book of the soak test: is each extra start explained by what was done?
+ *
+ * A start after the first of its task is explained when it says a cause, has a greater fence than
+ * all before, and the run before it failed as it was asked to, was in a process that was lost or
+ * stood still too long, or had its lease ended by a jump of the server's clock. Or it says that a
+ * lease expired, and what kept its worker from prolonging that was too long when taken together.
+ *
+ * Not each run is in the book: its process can be lost between the lease and the handler's first
+ * word. Where the run before was lost, too, that makes no difference. Where it had failed, the
+ * start after the unwritten one says that a worker died, and not that it is a retry. */
+#include "soak.h"
+
+#include <stdlib.h>
+
+struct run {
+    uint64_t fence;
+    int pid;
+    int64_t at_ms;
+    int64_t lost_at_ms; /* when its process died; 0: not */
+    size_t starts;
+    bool over; /* it ended or failed; what it waits for then is no recovery */
+    bool failed;
+    int64_t over_at_ms;
+};
+
+void soak_note_ms(struct soak_times *times, int64_t ms)
+{
+    if (times->count == times->room) {
+        times->room = times->room == 0 ? 256 : 2 * times->room;
+        times->ms = realloc(times->ms, times->room * sizeof *times->ms);
+        assert_non_null(times->ms);
+    }
+    times->ms[times->count++] = ms;
+}
+
+static int compare_ms(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left;
+    int64_t b = *(const int64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+void soak_print_times(const char *what, struct soak_times *times)
+{
+    if (times->count == 0) {
+        return;
+    }
+    qsort(times->ms, times->count, sizeof *times->ms, compare_ms);
+    print_message("%s: p50 %lld ms, p99 %lld ms, max %lld ms of %zu\n", what,
+                  (long long)times->ms[(times->count - 1) / 2],
+                  (long long)times->ms[(times->count - 1) * 99 / 100],
+                  (long long)times->ms[times->count - 1], times->count);
+    free(times->ms);
+    *times = (struct soak_times){0};
+}
+
+/* The event that explains that this run was followed by another at that moment. */
+static const struct soak_event *find_event(const struct soak_book *book, const struct run *run,
+                                           int64_t at_ms)
+{
+    for (size_t i = 0; i < book->event_count; i++) {
+        const struct soak_event *event = &book->events[i];
+        bool meets = event->kind != SOAK_HINDERED && event->until_ms >= run->at_ms &&
+                     event->from_ms <= at_ms;
+        if (meets && (event->pid == 0 || event->pid == run->pid)) {
+            return event;
+        }
+    }
+    return NULL;
+}
+
+static int64_t min_ms(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A worker that stood still for two seconds, and a server that then was down for one. */
+static bool was_hindered(const struct soak_book *book, const struct run *run,
+                         const struct fault_record *record)
+{
+    int64_t sum_ms = 0;
+    for (size_t i = 0; i < book->event_count; i++) {
+        const struct soak_event *event = &book->events[i];
+        bool ours = event->pid == 0 || event->pid == run->pid;
+        int64_t from_ms = -min_ms(-event->from_ms, -run->at_ms);
+        int64_t until_ms = min_ms(event->until_ms, record->at_ms);
+        if (event->kind == SOAK_HINDERED && ours && until_ms > from_ms) {
+            sum_ms += until_ms - from_ms;
+        }
+    }
+    return record->cause == QUERN_CAUSE_LEASE_EXPIRED && sum_ms >= SOAK_CARELESS_MS;
+}
+
+/* Whether somebody was lost, stood still or was turned after the run had failed and before the task
+ * started again: who had leased it meanwhile, and never came to write that. */
+static bool may_be_unwritten(const struct soak_book *book, const struct run *run,
+                             const struct fault_record *record)
+{
+    bool by_loss =
+        record->cause == QUERN_CAUSE_WORKER_DIED || record->cause == QUERN_CAUSE_LEASE_EXPIRED;
+    for (size_t i = 0; run->failed && by_loss && i < book->event_count; i++) {
+        const struct soak_event *event = &book->events[i];
+        if (event->until_ms >= run->over_at_ms && event->from_ms <= record->at_ms) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *find_fault(const struct soak_book *book, struct run *run,
+                              const struct fault_record *record)
+{
+    if (record->fence <= run->fence) {
+        return "its fence did not grow";
+    }
+    if (run->starts == 0) {
+        return NULL;
+    }
+    if (record->cause == QUERN_CAUSE_NONE) {
+        return "it says no cause";
+    }
+    if (run->failed && record->cause == QUERN_CAUSE_RETRY) {
+        return NULL;
+    }
+    const struct soak_event *event = find_event(book, run, record->at_ms);
+    if (event == NULL && (may_be_unwritten(book, run, record) || was_hindered(book, run, record))) {
+        return NULL;
+    }
+    if (event == NULL) {
+        return "nothing was done to the worker of the run before it";
+    }
+    run->lost_at_ms = event->kind == SOAK_LOST && !run->over ? event->from_ms : 0;
+    return NULL;
+}
+
+/* All that is known of a task, and what was done while it lived: for who has to find out. */
+static void show_history(const struct soak_book *book, uint64_t task, int64_t until_ms)
+{
+    static const char *const kinds[] = {"", "starts", "ends", "fails"};
+    static const char *const events[] = {"was lost", "stood still", "clock was turned",
+                                         "was hindered"};
+    int64_t from_ms = INT64_MAX;
+    for (size_t i = 0; i < book->count && book->records[i].at_ms <= until_ms; i++) {
+        const struct fault_record *record = &book->records[i];
+        if (record->task != task) {
+            continue;
+        }
+        from_ms = record->at_ms < from_ms ? record->at_ms : from_ms;
+        print_error("  at %lld: %s in %d, fence %llu, cause %d, crashed %d\n",
+                    (long long)record->at_ms, kinds[record->kind], record->pid,
+                    (unsigned long long)record->fence, record->cause, record->crash_count);
+    }
+    for (size_t i = 0; i < book->event_count; i++) {
+        const struct soak_event *event = &book->events[i];
+        if (event->from_ms >= from_ms - SOAK_LEASE_MS && event->from_ms <= until_ms) {
+            print_error("  at %lld: %d %s for %lld ms\n", (long long)event->from_ms, event->pid,
+                        events[event->kind], (long long)(event->until_ms - event->from_ms));
+        }
+    }
+}
+
+static void judge_start(const struct soak_book *book, struct run *run,
+                        const struct fault_record *record, struct soak_verdict *verdict)
+{
+    run->lost_at_ms = 0;
+    const char *fault = find_fault(book, run, record);
+    if (fault != NULL) {
+        print_error("task %llu, start %zu in %d at %lld, cause %d, after %d at %lld: %s\n",
+                    (unsigned long long)record->task, run->starts + 1, record->pid,
+                    (long long)record->at_ms, record->cause, run->pid, (long long)run->at_ms,
+                    fault);
+        show_history(book, record->task, record->at_ms);
+        verdict->unexplained++;
+    }
+    if (run->lost_at_ms != 0) {
+        int charges = record->crash_count < 1 ? 1 : record->crash_count;
+        charges = charges > SOAK_CHARGES ? SOAK_CHARGES : charges;
+        soak_note_ms(&verdict->worker[charges - 1], record->at_ms - run->lost_at_ms);
+    }
+    verdict->extra += run->starts > 0 ? 1 : 0;
+    *run = (struct run){.fence = record->fence,
+                        .pid = record->pid,
+                        .at_ms = record->at_ms,
+                        .starts = run->starts + 1};
+}
+
+void soak_judge(const struct soak_book *book, bool *ends, struct soak_verdict *ret_verdict)
+{
+    struct run *runs = calloc(book->task_count + 1, sizeof *runs);
+    assert_non_null(runs);
+    for (size_t i = 0; i < book->count; i++) {
+        const struct fault_record *record = &book->records[i];
+        assert_true(record->task < book->task_count);
+        struct run *run = &runs[record->task];
+        if (record->kind == FAULT_START) {
+            judge_start(book, run, record, ret_verdict);
+            continue;
+        }
+        if (record->fence == run->fence) { /* else a run that was fenced off */
+            run->over = true;
+            run->failed = record->kind == SOAK_FAILED;
+            run->over_at_ms = record->at_ms;
+        }
+        if (record->kind == FAULT_END && !ends[record->task]) {
+            ends[record->task] = true;
+            ret_verdict->ended++;
+        }
+    }
+    free(runs);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* test_begin.c - a worker that starts while its broker is busy or not there waits for it, as
+ * one that runs does; and once it is back, all its threads use it. */
+#include "lib_worker.h"
+
+#include <string.h>
+
+/* A lease of 1 s lets a call give up after a third of a second. */
+static const quern_worker_options short_lease = {.concurrency = 2, .lease_ms = 1000};
+
+/* A worker that waits for its broker, and a task for that. */
+static struct stage *start_blocked(struct stage_worker *worker)
+{
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "a", "done");
+    test_place_block(&stage->place);
+    stage_start(stage, worker, &short_lease);
+    stage_wait_log(stage, "broker does not answer");
+    return stage;
+}
+
+static void a_worker_that_starts_while_its_broker_is_busy_waits(void **state)
+{
+    (void)state;
+    struct stage_worker worker;
+    struct stage *stage = start_blocked(&worker);
+    test_place_unblock(&stage->place);
+    stage_wait_state(stage, "a", 0);
+    stage_wait_log(stage, "broker answers again");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_worker_that_waits_for_its_broker_can_be_stopped(void **state)
+{
+    (void)state;
+    struct stage_worker worker;
+    struct stage *stage = start_blocked(&worker);
+    stage_stop(&worker); /* a clean end: nothing was begun */
+    test_place_unblock(&stage->place);
+    assert_int_equal(stage_state(stage, "a"), QUERN_TASK_PENDING);
+    stage_free(stage);
+}
+
+/* With the usual lease: a call may wait for locks for 10 s, but not here. */
+static void a_worker_that_waits_for_a_locked_file_ends_soon(void **state)
+{
+    (void)state;
+    enum { TOLD_MS = 3000, ENDS_MS = 2500 };
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    test_place_block(&stage->place);
+    int64_t started_at_ms = test_now_ms();
+    stage_start(stage, &worker, NULL);
+    stage_wait_log(stage, "broker does not answer");
+    assert_true(test_now_ms() - started_at_ms < TOLD_MS);
+    int64_t stopped_at_ms = test_now_ms();
+    stage_stop(&worker);
+    assert_true(test_now_ms() - stopped_at_ms < ENDS_MS);
+    assert_false(stage_logged(stage, "broker answers again"));
+    test_place_unblock(&stage->place);
+    stage_free(stage);
+}
+
+static void a_worker_that_must_not_wait_says_that_its_broker_is_busy(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    const quern_worker_options options = {.lease_ms = 1000, .no_wait = 1};
+    assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
+    test_place_block(&stage->place);
+    /* A file is there, and locked; of a server that does not answer that is not known. */
+    bool is_file = test_place_is(&stage->place, "sqlite");
+    assert_int_equal(quern_worker_run(worker, &error), is_file ? QUERN_E_BUSY : QUERN_E_CONNECT);
+    assert_int_equal(error.code, is_file ? QUERN_E_BUSY : QUERN_E_CONNECT);
+    test_place_unblock(&stage->place);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
+/* With the usual lease, each call may wait for 10 s; some are under way when it is stopped. */
+static void a_worker_whose_broker_hangs_at_its_end_ends_soon(void **state)
+{
+    (void)state;
+    enum { ENDS_MS = 5000, EACH_TIMER_MS = 1100 };
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    stage_put(stage, "a", "done");
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "a", 0);
+    test_place_block(&stage->place);
+    test_pause_ms(EACH_TIMER_MS);
+    int64_t stopped_at_ms = test_now_ms();
+    stage_stop(&worker);
+    int64_t took_ms = test_now_ms() - stopped_at_ms;
+    print_message("ended after %lld ms\n", (long long)took_ms);
+    assert_true(took_ms < ENDS_MS);
+    assert_true(stage_logged(stage, "heartbeat could not be withdrawn"));
+    test_place_unblock(&stage->place);
+    stage_free(stage);
+}
+
+static void a_worker_that_starts_before_its_server_waits(void **state)
+{
+    (void)state;
+    struct test_redis *server = test_place_server();
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    test_redis_end(server);
+    stage_start(stage, &worker, NULL);
+    stage_wait_log(stage, "broker does not answer");
+    test_redis_launch(server);
+    test_redis_await(server);
+    stage_put(stage, "a", "done");
+    stage_wait_state(stage, "a", 0);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static bool holds_leases(void *user)
+{
+    return strstr(test_redis_do(user, "CLIENT LIST"), "name=quern-leases") != NULL;
+}
+
+enum { SOON_MS = 1000 };
+
+static void each_thread_uses_a_server_that_is_back_within_a_second(void **state)
+{
+    (void)state;
+    struct test_redis *server = test_place_server();
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    stage_put(stage, "a", "done");
+    stage_start(stage, &worker, NULL);
+    stage_wait_state(stage, "a", 0);
+    test_redis_kill(server);
+    stage_wait_log(stage, "broker does not answer");
+    int64_t end_ms = test_now_ms() + SOON_MS * 2;
+    while (test_now_ms() < end_ms) { /* until the backoff of each has grown */
+        test_pause_ms(10);
+    }
+    assert_false(stage_logged(stage, "broker answers again"));
+    test_redis_launch(server);
+    test_redis_await(server);
+    int64_t back_ms = test_now_ms();
+    stage_put(stage, "b", "done");
+    stage_wait_state(stage, "b", 0);
+    stage_wait_log(stage, "broker answers again"); /* each that failed was answered */
+    assert_true(test_until(holds_leases, server));
+    int64_t after_ms = test_now_ms() - back_ms;
+    print_message("used by all after %lld ms\n", (long long)after_ms);
+    assert_true(after_ms < SOON_MS);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_worker_that_starts_while_its_broker_is_busy_waits),
+    cmocka_unit_test(a_worker_that_waits_for_its_broker_can_be_stopped),
+    cmocka_unit_test(a_worker_that_must_not_wait_says_that_its_broker_is_busy),
+    TEST_ONLY_OVER("sqlite", a_worker_that_waits_for_a_locked_file_ends_soon),
+    cmocka_unit_test(a_worker_whose_broker_hangs_at_its_end_ends_soon),
+    TEST_ONLY_OVER("redis", a_worker_that_starts_before_its_server_waits),
+    TEST_ONLY_OVER("redis", each_thread_uses_a_server_that_is_back_within_a_second),
+};
+TEST_MAIN_OVER_BROKERS(tests)

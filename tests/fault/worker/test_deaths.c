@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/* test_deaths.c - what a worker does with tasks that saw processes die: their company, the
+ * one that runs alone, the brake of its host. That the broker judges rightly is shown by
+ * tests/contract. */
+#include "lib_worker.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "quern/inspector.h"
+#include "task/limits.h"
+
+/* One exchange of another worker, on another host. */
+static size_t exchange(struct stage *stage, const struct qn_outcome *outcomes, size_t count,
+                       struct qn_leased **runs)
+{
+    static uint64_t session = 77;
+    quern_error error = {0};
+    uint32_t room = outcomes == NULL ? QN_BATCH_MAX : 0;
+    enum qn_applied applied[QN_BATCH_MAX];
+    struct qn_queue_turn queue = {.name = "default", .weight = 1, .quota = room};
+    struct qn_exchange_reply reply = {.applied = applied, .runs = runs};
+    struct qn_exchange exchange = {.stamp = {.session = session++, .sequence = 1},
+                                   .outcomes = outcomes,
+                                   .outcome_count = count,
+                                   .worker_id = "other",
+                                   .host = "elsewhere",
+                                   .lease_ms = QN_LEASE_MS,
+                                   .queues = &queue,
+                                   .queue_count = 1,
+                                   .room = room,
+                                   .start_count_now = room};
+    assert_ok(qn_broker_exchange(stage->broker, &exchange, &reply, &error), error);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(applied[i], QN_APPLIED);
+    }
+    return reply.run_count;
+}
+
+/* The other worker takes all pending tasks, and each dies in a process of its own, so many times.
+ * They lived for life_ms each time. */
+static void charge(struct stage *stage, int times, int64_t life_ms)
+{
+    static const char *const queue = "default";
+    quern_error error = {0};
+    for (int i = 0; i < times; i++) {
+        struct qn_leased *runs[QN_BATCH_MAX];
+        struct qn_outcome outcomes[QN_BATCH_MAX];
+        size_t count = exchange(stage, NULL, 0, runs);
+        assert_true(count > 0);
+        for (size_t k = 0; k < count; k++) {
+            outcomes[k] = (struct qn_outcome){.run = runs[k],
+                                              .kind = QN_CRASH,
+                                              .started = true,
+                                              .cause = QUERN_CAUSE_CHILD_DIED,
+                                              .lived_ms = life_ms};
+        }
+        (void)exchange(stage, outcomes, count, NULL);
+        for (size_t k = 0; k < count; k++) {
+            qn_leased_free(runs[k]);
+        }
+        size_t moved = 0;
+        int64_t next_due_at_ms = 0;
+        stage_advance(stage, QN_CHARGED_WAIT_MS);
+        assert_ok(qn_broker_forward(stage->broker, &queue, 1, QN_BATCH_MAX, &moved, &next_due_at_ms,
+                                    &error),
+                  error);
+    }
+}
+
+/* How many runs of charged tasks there are, how many of all, and the most there ever were. */
+static _Atomic int charged_now;
+static _Atomic int charged_max;
+static _Atomic int all_now;
+static _Atomic int all_beside_solo;
+
+static void note_max(_Atomic int *most, int now)
+{
+    int before = atomic_load(most);
+    while (now > before && !atomic_compare_exchange_weak(most, &before, now)) {
+    }
+}
+
+static quern_outcome count_company(quern_run *run, const quern_task *task, quern_handler next,
+                                   void *next_user, void *user)
+{
+    (void)user;
+    bool is_charged = quern_run_crash_count(run) > 0;
+    int all = atomic_fetch_add(&all_now, 1) + 1;
+    if (is_charged) {
+        note_max(&charged_max, atomic_fetch_add(&charged_now, 1) + 1);
+    }
+    if (quern_run_crash_count(run) >= QN_ALONE_CHARGES) {
+        note_max(&all_beside_solo, all - 1);
+    }
+    quern_outcome outcome = next(run, task, next_user);
+    if (is_charged) {
+        atomic_fetch_sub(&charged_now, 1);
+    }
+    atomic_fetch_sub(&all_now, 1);
+    return outcome;
+}
+
+/* Its clock is turned: tasks charged twice wait. */
+static struct stage *stage_that_counts(void)
+{
+    struct stage *stage = stage_new(true);
+    quern_error error = {0};
+    assert_ok(quern_mux_use(stage->mux, count_company, NULL, &error), error);
+    atomic_store(&charged_now, 0);
+    atomic_store(&charged_max, 0);
+    atomic_store(&all_now, 0);
+    atomic_store(&all_beside_solo, 0);
+    return stage;
+}
+
+static void charged_tasks_take_half_of_the_slots_and_others_overtake_them(void **state)
+{
+    (void)state;
+    enum { SLOTS = 4, CHARGED = 6 };
+    struct stage *stage = stage_that_counts();
+    for (int i = 0; i < CHARGED; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "c%d", i);
+        stage_put(stage, id, "hold");
+    }
+    charge(stage, 1, 5);
+    stage_put(stage, "x0", "hold");
+    stage_put(stage, "x1", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = SLOTS});
+    stage_wait_starts(stage, SLOTS);
+    assert_int_equal(atomic_load(&charged_now), SLOTS / 2);
+    assert_int_equal(stage_state(stage, "x1"), QUERN_TASK_ACTIVE);
+    stage_open_gate(stage);
+    stage_wait_reports(stage, CHARGED + 2);
+    assert_int_equal(atomic_load(&charged_max), SLOTS / 2);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_task_charged_often_runs_alone(void **state)
+{
+    (void)state;
+    enum { OTHERS = 40 };
+    struct stage *stage = stage_that_counts();
+    stage_put(stage, "solo", "done");
+    charge(stage, QN_ALONE_CHARGES, 5);
+    stage_put_many(stage, NULL, "x", OTHERS);
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_reports(stage, OTHERS + 1);
+    assert_int_equal(atomic_load(&all_beside_solo), 0);
+    assert_true(stage_logged(stage, "runs alone next\" queue=default"));
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_long_run_that_was_alone_gets_company_again(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_that_counts();
+    stage_put(stage, "solo", "hold");
+    charge(stage, QN_ALONE_CHARGES, 5);
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    stage_put(stage, "x", "done");
+    stage_wait_reports(stage, 1); /* while the other one still runs */
+    assert_string_equal(stage_start_at(stage, 1).id, "x");
+    assert_int_equal(stage_state(stage, "solo"), QUERN_TASK_ACTIVE);
+    stage_open_gate(stage);
+    stage_wait_reports(stage, 2);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_worker_that_drains_returns_the_solo_lock(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_that_counts();
+    stage_put(stage, "solo", "wait");
+    charge(stage, QN_ALONE_CHARGES, 3600000); /* no company for an hour */
+    struct stage_worker first;
+    stage_start(stage, &first, NULL);
+    stage_wait_starts(stage, 1);
+    quern_worker_stop(first.worker);
+    quern_worker_stop(first.worker); /* cancels it: it goes back */
+    stage_stop(&first);
+    struct stage_worker second;
+    stage_start(stage, &second, NULL);
+    stage_advance(stage, 10000); /* it rests as long as the first worker had it */
+    stage_wait_starts(stage, 2);
+    assert_string_equal(stage_start_at(stage, 1).id, "solo");
+    quern_worker_stop(second.worker);
+    quern_worker_stop(second.worker);
+    stage_stop(&second);
+    stage_free(stage);
+}
+
+/* So many tasks that die, in a queue of their own, and a worker that has just met the brake. */
+static void start_braked(struct stage *stage, struct stage_worker *worker, int count)
+{
+    static const quern_queue queues[] = {{.name = "bad"}, {.name = "default"}};
+    quern_error error = {0};
+    assert_ok(quern_mux_exec(stage->mux, "die", "kill -SEGV $$", NULL, &error), error);
+    for (int i = 0; i < count; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "c%02d", i);
+        stage_put_task(stage, &(quern_task){.id = id, .type = "die", .queue = "bad"});
+    }
+    stage_start(stage, worker,
+                &(quern_worker_options){
+                    .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 2});
+    stage_wait_log(stage, "run after run dies here, one is tried at a time\" queue=bad");
+}
+
+static void a_braked_queue_is_tried_slowly_and_stops_no_other_queue(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    start_braked(stage, &worker, 40);
+    uint64_t crashed = stage_stats(&worker).crashed;
+    assert_true(crashed < 20);
+    assert_int_equal(stage_stats(&worker).ready, 1);
+    stage_put_many(stage, NULL, "x", 20);
+    stage_wait_reports(stage, crashed + 20); /* there may be a probe among them */
+    assert_true(stage_stats(&worker).crashed <= crashed + 3);
+    assert_int_equal(stage_queue(stage, "bad").counts[QUERN_TASK_ARCHIVED], 0);
+    assert_int_equal(stage_queue(stage, "bad").braked_hosts, 1);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static void a_run_that_ends_well_releases_the_brake(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    start_braked(stage, &worker, 12);
+    stage_put_task(stage, &(quern_task){.id = "good",
+                                        .queue = "bad",
+                                        .payload = "done",
+                                        .payload_size = 4}); /* the newest is the next probe */
+    stage_wait_log(stage, "runs no longer die here\" queue=bad");
+    assert_int_equal(stage_state(stage, "good"), 0);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+/* Its task is done for the broker before it starts. */
+static void an_early_acked_run_releases_the_brake_when_it_has_ended(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    const quern_handler_options early = {.ack = QUERN_ACK_EARLY};
+    assert_ok(quern_mux_handle(stage->mux, "early", stage_handler(), stage, &early, &error), error);
+    struct stage_worker worker;
+    start_braked(stage, &worker, 12);
+    stage_put_task(
+        stage,
+        &(quern_task){
+            .id = "good", .type = "early", .queue = "bad", .payload = "hold", .payload_size = 4});
+    stage_wait_state(stage, "good", 0);
+    assert_int_equal(stage_queue(stage, "bad").braked_hosts, 1); /* it may still die */
+    stage_open_gate(stage);
+    stage_wait_log(stage, "runs no longer die here\" queue=bad");
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static int64_t cpu_ms(void)
+{
+    struct timespec used;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+/* The next probe is due, but nothing may be fetched any more: that is no reason to look again and
+ * again. */
+static void a_quiet_worker_rests_also_when_its_brake_was_on(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    start_braked(stage, &worker, 20);
+    quern_worker_quiet(worker.worker);
+    test_pause_ms(QN_BRAKE_MS_MIN + 100);
+    int64_t before_ms = cpu_ms();
+    test_pause_ms(1000);
+    assert_true(cpu_ms() - before_ms < 200);
+    stage_stop(&worker);
+    stage_free(stage);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(charged_tasks_take_half_of_the_slots_and_others_overtake_them),
+    cmocka_unit_test(a_task_charged_often_runs_alone),
+    cmocka_unit_test(a_long_run_that_was_alone_gets_company_again),
+    cmocka_unit_test(a_worker_that_drains_returns_the_solo_lock),
+    cmocka_unit_test(a_braked_queue_is_tried_slowly_and_stops_no_other_queue),
+    cmocka_unit_test(a_run_that_ends_well_releases_the_brake),
+    cmocka_unit_test(an_early_acked_run_releases_the_brake_when_it_has_ended),
+    cmocka_unit_test(a_quiet_worker_rests_also_when_its_brake_was_on),
+};
+TEST_MAIN_OVER_BROKERS(tests)

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* test_outage.c - a broker that does not answer: the database stays locked by somebody else,
+ * or the server is frozen, for longer than any call waits. */
+#include "lib_worker.h"
+
+#include <sqlite3.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "quern/sqlite.h"
+#include "worker/internal.h"
+
+/* A lease of 1 s lets a call give up after a third of a second. */
+static const quern_worker_options short_lease = {.concurrency = 4, .lease_ms = 1000};
+
+static bool has_failed_twice(void *user)
+{
+    struct quern_worker *worker = user;
+    (void)pthread_mutex_lock(&worker->turn_mutex);
+    bool failed = worker->pump.outage.failures >= 2;
+    (void)pthread_mutex_unlock(&worker->turn_mutex);
+    return failed;
+}
+
+static void outcomes_wait_for_the_end_of_an_outage(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true); /* no lease runs out meanwhile */
+    static const char *const words[] = {"hold", "hold", "hold-retry"};
+    for (size_t i = 0; i < TEST_COUNT(words); i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "n%zu", i);
+        stage_put(stage, id, words[i]);
+    }
+    struct stage_worker worker;
+    stage_start(stage, &worker, &short_lease);
+    stage_wait_starts(stage, TEST_COUNT(words));
+    test_place_block(&stage->place);
+    stage_open_gate(stage);
+    stage_wait_log(stage, "broker does not answer");
+    /* Calls that only read work meanwhile; that is not the end of it. */
+    assert_true(test_until(has_failed_twice, worker.worker));
+    assert_false(stage_logged(stage, "broker answers again"));
+    assert_int_equal(stage_stats(&worker).done, 0);
+    test_place_unblock(&stage->place);
+    stage_wait_state(stage, "n0", 0);
+    stage_wait_state(stage, "n1", 0);
+    stage_wait_state(stage, "n2", QUERN_TASK_RETRY);
+    stage_wait_log(stage, "broker answers again");
+    stage_wait_reports(stage, 3);
+    assert_int_equal(stage_stats(&worker).done, 2);
+    assert_int_equal(stage_stats(&worker).stale, 0);
+    stage_stop(&worker);
+    assert_int_equal(stage_queue(stage, "default").processed_total, 3);
+    stage_free(stage);
+}
+
+static void a_worker_that_stops_in_an_outage_delivers_when_it_is_over(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    stage_put(stage, "a", "wait");
+    struct stage_worker worker;
+    quern_worker_options options = short_lease;
+    options.shutdown_timeout_ms = 20;
+    stage_start(stage, &worker, &options);
+    stage_wait_starts(stage, 1);
+    test_place_block(&stage->place);
+    quern_worker_stop(worker.worker);
+    stage_wait_log(stage, "broker does not answer");
+    test_place_unblock(&stage->place);
+    assert_int_equal(stage_join(&worker), QUERN_OK);
+    quern_task_info *info = stage_see(stage, "a");
+    assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
+    assert_int_equal(quern_task_info_retry_count(info), 0);
+    quern_task_info_free(info);
+    stage_free(stage);
+}
+
+enum { LOOKS_MIN = 50, FETCHED = 100 };
+
+struct waiting {
+    struct quern_worker *worker;
+    int looks;
+};
+
+/* Whether the turn of the pump has lasted for so many looks that it must be waiting for the lock of
+ * the database. */
+static bool is_stuck_in_a_turn(void *user)
+{
+    struct waiting *waiting = user;
+    if (pthread_mutex_trylock(&waiting->worker->turn_mutex) == 0) {
+        (void)pthread_mutex_unlock(&waiting->worker->turn_mutex);
+        waiting->looks = 0;
+        return false;
+    }
+    return ++waiting->looks == LOOKS_MIN;
+}
+
+static bool is_draining(void *user)
+{
+    struct quern_worker *worker = user;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool draining = worker->state != QN_WORKER_RUNNING;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return draining;
+}
+
+static void what_is_fetched_while_the_worker_stops_is_given_back(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(true);
+    quern_error error = {0};
+    struct stage_worker worker;
+    stage_put(stage, "first", "done");
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = FETCHED});
+    stage_wait_state(stage, "first", 0);
+    test_place_block(&stage->place);
+    sqlite3 *db = stage->place.lock;
+    quern_task tasks[FETCHED];
+    for (size_t i = 0; i < FETCHED; i++) {
+        tasks[i] = (quern_task){.type = "t", .payload = "done", .payload_size = 4};
+    }
+    assert_ok(quern_client_enqueue_in(stage->client, db, tasks, FETCHED, NULL, &error), error);
+    qn_broker_wake(stage->broker);
+    assert_true(test_until(is_stuck_in_a_turn, &(struct waiting){.worker = worker.worker}));
+    quern_worker_stop(worker.worker);
+    assert_true(test_until(is_draining, worker.worker));
+    assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    test_place_unblock(&stage->place);
+    assert_int_equal(stage_join(&worker), QUERN_OK);
+    assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_PENDING], FETCHED);
+    stage_free(stage);
+}
+
+static void a_worker_of_the_parent_is_refused_after_a_fork(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    assert_ok(quern_worker_new(stage->url, stage->mux, NULL, &worker, &error), error);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(quern_worker_run(worker, &error) == QUERN_E_CLOSED ? 0 : 1);
+    }
+    int code = -1;
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_int_equal(code, 0);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(outcomes_wait_for_the_end_of_an_outage),
+    cmocka_unit_test(a_worker_that_stops_in_an_outage_delivers_when_it_is_over),
+    TEST_ONLY_OVER("sqlite", what_is_fetched_while_the_worker_stops_is_given_back),
+    cmocka_unit_test(a_worker_of_the_parent_is_refused_after_a_fork),
+};
+TEST_MAIN_OVER_BROKERS(tests)

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* test_shutdown.c - how a worker ends: drained, stopped, stopped twice, quiet, and what it
+ * refuses. */
+#include "lib_worker.h"
+
+#include <string.h>
+
+#include "worker/internal.h"
+
+static void a_draining_worker_ends_when_its_queues_are_empty(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put_many(stage, NULL, "n", 300);
+    stage_put_task(
+        stage, &(quern_task){.id = "later", .payload = "done", .payload_size = 4, .delay_ms = 200});
+    stage_put_task(stage, &(quern_task){.id = "again",
+                                        .payload = "retry",
+                                        .payload_size = 5,
+                                        .retry_max = 1,
+                                        .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 10}});
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 4, .drain = 1});
+    assert_int_equal(stage_join(&worker), QUERN_OK);
+    assert_int_equal(stage->start_count, 303);
+    assert_int_equal(stage_queue(stage, "default").size, 1); /* the archived one */
+    stage_free(stage);
+}
+
+static void a_draining_worker_says_what_it_waits_for(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put_task(stage, &(quern_task){.id = "later",
+                                        .payload = "done",
+                                        .payload_size = 4,
+                                        .delay_ms = 3600 * INT64_C(1000)});
+    struct stage_worker worker;
+    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1, .drain = 1});
+    stage_wait_log(stage, "not drained yet\" queue=default pending=0 active=0 scheduled=1 retry=0");
+    stage_stop(&worker);
+    assert_int_equal(stage_state(stage, "later"), QUERN_TASK_SCHEDULED);
+    stage_free(stage);
+}
+
+static void a_stopped_worker_lets_runs_finish(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "a", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    quern_worker_stop(worker.worker);
+    stage_wait_unready(&worker);
+    stage_put(stage, "b", "done"); /* not fetched any more */
+    stage_open_gate(stage);
+    assert_int_equal(stage_join(&worker), QUERN_OK);
+    assert_int_equal(stage_state(stage, "a"), 0);
+    assert_int_equal(stage_state(stage, "b"), QUERN_TASK_PENDING);
+    assert_int_equal(stage->start_count, 1);
+    stage_free(stage);
+}
+
+static void runs_that_do_not_end_in_time_go_back_without_using_a_retry(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "a", "wait");
+    stage_put(stage, "b", "done");
+    struct stage_worker worker;
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = 50});
+    stage_wait_starts(stage, 1);
+    stage_stop(&worker); /* the handler listens to its cancellation */
+    assert_string_equal(stage_start_at(stage, 0).reason, "shutdown");
+    quern_task_info *info = stage_see(stage, "a");
+    assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
+    assert_int_equal(quern_task_info_retry_count(info), 0);
+    assert_int_equal(quern_task_info_crash_count(info), 0);
+    assert_int_equal(quern_task_info_cause(info), QUERN_CAUSE_GIVEN_BACK);
+    quern_task_info_free(info);
+    stage_free(stage);
+}
+
+static void done_during_shutdown_counts(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "a", "wait-done");
+    struct stage_worker worker;
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = 50});
+    stage_wait_starts(stage, 1);
+    stage_stop(&worker);
+    assert_int_equal(stage_state(stage, "a"), 0);
+    stage_free(stage);
+}
+
+static bool runs_nothing(void *user)
+{
+    return stage_stats(user).running == 0;
+}
+
+/* Only an outcome is left, and nobody takes it. */
+static void a_worker_that_runs_nothing_does_not_wait_for_runs(void **state)
+{
+    (void)state;
+    enum { DELIVER_MS = 5000, SHUTDOWN_MS = 60000, SLACK_MS = 3000 };
+    struct test_redis *server = test_place_server();
+    struct stage *stage = stage_new(false);
+    struct stage_worker worker;
+    stage_put(stage, "a", "hold");
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = SHUTDOWN_MS});
+    stage_wait_starts(stage, 1);
+    test_redis_kill(server);
+    stage_open_gate(stage);
+    assert_true(test_until(runs_nothing, &worker));
+    int64_t stopped_at_ms = test_now_ms();
+    stage_stop(&worker);
+    assert_true(test_now_ms() - stopped_at_ms < DELIVER_MS + SLACK_MS);
+    assert_false(stage_logged(stage, "runs given back at shutdown"));
+    assert_true(stage_logged(stage, "broker did not confirm all outcomes"));
+    assert_true(stage_logged(stage, "outcome not confirmed, the task may run again\" queue="));
+    assert_false(stage_logged(stage, "broker answers again"));
+    test_redis_launch(server);
+    test_redis_await(server);
+    stage_free(stage);
+}
+
+static void the_second_stop_ends_the_wait_at_once(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "deaf", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker,
+                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = -1});
+    stage_wait_starts(stage, 1);
+    quern_worker_stop(worker.worker);
+    quern_worker_stop(worker.worker);
+    assert_int_equal(pthread_join(worker.thread, NULL), 0);
+    assert_int_equal(worker.status, QUERN_E_TIMEOUT);
+    assert_int_equal(stage_state(stage, "deaf"), QUERN_TASK_PENDING);
+    stage_open_gate(stage); /* lets its thread end, so that the worker can be freed after all */
+    stage_wait_empty(stage);
+    quern_worker_free(worker.worker);
+    assert_int_equal(stage_state(stage, "deaf"), QUERN_TASK_PENDING);
+    stage_free(stage);
+}
+
+/* The turn of the pump that is under way may have begun before something changed; the next one
+ * knows of it. */
+static void wait_for_the_end_of_this_turn(const struct stage_worker *worker)
+{
+    pthread_mutex_lock(&worker->worker->turn_mutex);
+    pthread_mutex_unlock(&worker->worker->turn_mutex);
+}
+
+static void a_quiet_worker_fetches_nothing_more(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    stage_put(stage, "a", "hold");
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_starts(stage, 1);
+    quern_worker_quiet(worker.worker);
+    assert_int_equal(stage_stats(&worker).ready, 0);
+    wait_for_the_end_of_this_turn(&worker);
+    stage_put(stage, "b", "done");
+    stage_open_gate(stage);
+    stage_wait_state(stage, "a", 0);
+    assert_int_equal(stage_state(stage, "b"), QUERN_TASK_PENDING);
+    stage_stop(&worker);
+    assert_int_equal(stage_state(stage, "b"), QUERN_TASK_PENDING);
+    stage_free(stage);
+}
+
+static bool has_no_worker(const quern_worker_info *info, void *user)
+{
+    (void)info;
+    *(bool *)user = false;
+    return true;
+}
+
+static void a_worker_announces_itself_and_withdraws(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_error error = {0};
+    struct stage_worker worker;
+    stage_start(stage, &worker, NULL);
+    stage_wait_log(stage, "worker starts");
+    bool none = true;
+    assert_ok(qn_broker_workers(stage->broker, has_no_worker, &none, &error), error);
+    assert_false(none);
+    stage_stop(&worker);
+    none = true;
+    assert_ok(qn_broker_workers(stage->broker, has_no_worker, &none, &error), error);
+    assert_true(none);
+    stage_free(stage);
+}
+
+static void a_worker_runs_once(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    assert_ok(quern_worker_new(stage->url, stage->mux, NULL, &worker, &error), error);
+    quern_worker_stop(worker); /* before it runs: then it runs only to its end */
+    assert_ok(quern_worker_run(worker, &error), error);
+    assert_int_equal(quern_worker_run(worker, &error), QUERN_E_STATE);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
+static void statistics_may_be_asked_for_while_a_worker_ends(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    for (int round = 0; round < 10; round++) {
+        struct stage_worker worker;
+        stage_start(stage, &worker, NULL);
+        quern_worker_stop(worker.worker);
+        while (pthread_tryjoin_np(worker.thread, NULL) != 0) {
+            assert_int_equal(stage_stats(&worker).quarantined, 0);
+        }
+        assert_int_equal(worker.status, QUERN_OK);
+        quern_worker_free(worker.worker);
+    }
+    stage_free(stage);
+}
+
+static void bad_options_are_refused_with_a_text(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    static const quern_queue twice[] = {{.name = "a"}, {.name = "a"}};
+    static const quern_queue empty[] = {{.name = ""}};
+    static const quern_queue broken[] = {{.name = "a\xff"}};
+    static const quern_queue blank[] = {{.name = " "}};
+    static const quern_queue heavy[] = {{.name = "a", .weight = 10001}};
+    static const quern_queue nameless[] = {{.name = NULL}};
+    static const quern_queue list = {.name = "a,b"};
+    const quern_worker_options bad[] = {
+        {.concurrency = 4097},
+        {.queues = twice, .queue_count = 2},
+        {.queues = empty, .queue_count = 1},
+        {.queues = broken, .queue_count = 1},
+        {.queues = blank, .queue_count = 1},
+        {.queues = heavy, .queue_count = 1},
+        {.queues = nameless, .queue_count = 1},
+        {.queues = twice, .queue_count = 0},
+        {.queue_count = 1},
+        {.lease_ms = 999},
+        {.lease_ms = -1},
+        {.shutdown_timeout_ms = -2},
+        {.quarantine_after_ms = -1},
+        {.stuck_timeout_ms = -2},
+        {.retry = {.kind = 9}},
+        {.queues = &list, .queue_count = 1},
+        {.reserved = 1},
+        {.drain = 2},
+    };
+    for (size_t i = 0; i < TEST_COUNT(bad); i++) {
+        quern_worker *worker = NULL;
+        quern_error error = {0};
+        assert_int_equal(quern_worker_new(stage->url, stage->mux, &bad[i], &worker, &error),
+                         QUERN_E_INVALID);
+        assert_true(error.text[0] != '\0');
+        assert_null(worker);
+    }
+    stage_free(stage);
+}
+
+static void only_redis_has_queues_of_names_that_go_alone_makes(void **state)
+{
+    (void)state;
+    struct stage *stage = stage_new(false);
+    static const quern_queue odd[] = {{.name = "a{b}"}, {.name = "tab\t"}, {.name = "}"}};
+    const quern_worker_options options = {.queues = odd, .queue_count = TEST_COUNT(odd)};
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    quern_status status = quern_worker_new(stage->url, stage->mux, &options, &worker, &error);
+    assert_int_equal(status, test_place_is(&stage->place, "redis") ? QUERN_OK : QUERN_E_INVALID);
+    quern_worker_free(worker);
+    stage_free(stage);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_draining_worker_ends_when_its_queues_are_empty),
+    cmocka_unit_test(a_draining_worker_says_what_it_waits_for),
+    cmocka_unit_test(a_stopped_worker_lets_runs_finish),
+    cmocka_unit_test(runs_that_do_not_end_in_time_go_back_without_using_a_retry),
+    cmocka_unit_test(done_during_shutdown_counts),
+    TEST_ONLY_OVER("redis", a_worker_that_runs_nothing_does_not_wait_for_runs),
+    cmocka_unit_test(the_second_stop_ends_the_wait_at_once),
+    cmocka_unit_test(a_quiet_worker_fetches_nothing_more),
+    cmocka_unit_test(a_worker_announces_itself_and_withdraws),
+    cmocka_unit_test(a_worker_runs_once),
+    cmocka_unit_test(statistics_may_be_asked_for_while_a_worker_ends),
+    cmocka_unit_test(bad_options_are_refused_with_a_text),
+    cmocka_unit_test(only_redis_has_queues_of_names_that_go_alone_makes),
+};
+TEST_MAIN_OVER_BROKERS(tests)

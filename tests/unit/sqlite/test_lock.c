@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* test_lock.c - who may write: one thread at a time, urgent ones first, and no wait for
+ * other processes without end. */
+#include "lib_sqlite.h"
+
+#include <pthread.h>
+#include <string.h>
+
+struct writer {
+    struct qn_sqlite *self;
+    pthread_t thread;
+    char name;
+    bool urgent;
+    char *order; /* written inside the transaction, so one at a time */
+};
+
+static void *write_once(void *user)
+{
+    struct writer *writer = user;
+    struct qn_conn *conn = NULL;
+    quern_error err = {0};
+    assert_ok(qn_sqlite_begin(writer->self, writer->urgent, &conn, &err), err);
+    size_t size = strlen(writer->order);
+    writer->order[size] = writer->name;
+    writer->order[size + 1] = '\0';
+    assert_ok(qn_sqlite_commit(writer->self, &err), err);
+    return NULL;
+}
+
+static bool urgent_waits(void *user)
+{
+    struct qn_gate *gate = user;
+    pthread_mutex_lock(&gate->mutex);
+    bool waits = gate->urgent_waiting > 0;
+    pthread_mutex_unlock(&gate->mutex);
+    return waits;
+}
+
+static void urgent_writer_passes_those_who_came_before(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    char order[8] = "";
+    quern_error err = {0};
+    struct qn_conn *conn = NULL;
+    lib_sqlite_make(&place);
+    struct qn_broker *broker = lib_sqlite_open(place.path);
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct writer writers[] = {{.self = self, .name = 'a', .order = order},
+                               {.self = self, .name = 'b', .order = order},
+                               {.self = self, .name = 'u', .order = order, .urgent = true}};
+    assert_ok(qn_sqlite_begin(self, false, &conn, &err), err);
+    for (size_t i = 0; i < TEST_COUNT(writers); i++) {
+        assert_int_equal(pthread_create(&writers[i].thread, NULL, write_once, &writers[i]), 0);
+    }
+    assert_true(test_until(urgent_waits, &self->gate));
+    qn_sqlite_rollback(self);
+    for (size_t i = 0; i < TEST_COUNT(writers); i++) {
+        assert_int_equal(pthread_join(writers[i].thread, NULL), 0);
+    }
+    assert_int_equal(strlen(order), 3);
+    assert_int_equal(order[0], 'u');
+    qn_broker_close(broker);
+    lib_sqlite_remove(&place);
+}
+
+static struct qn_broker *open_impatient(const struct lib_sqlite *place)
+{
+    const struct qn_broker_options options = {.create = true, .command_timeout_ms = 30};
+    struct qn_broker *broker = NULL;
+    quern_error err = {0};
+    assert_ok(qn_broker_open(place->path, &options, &broker, &err), err);
+    return broker;
+}
+
+static void lock_kept_by_another_connection_is_busy(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    sqlite3 *other = NULL;
+    quern_error err = {0};
+    lib_sqlite_make(&place);
+    struct qn_broker *broker = open_impatient(&place);
+    assert_int_equal(sqlite3_open(place.path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(lib_sqlite_enqueue(broker, "a", &err), QUERN_E_BUSY);
+    assert_non_null(strstr(err.text, place.path));
+    assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
+    assert_int_equal(sqlite3_close(other), SQLITE_OK);
+    qn_broker_close(broker);
+    lib_sqlite_remove(&place);
+}
+
+static void lock_kept_by_another_thread_is_busy(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    struct qn_conn *conn = NULL;
+    quern_error err = {0};
+    lib_sqlite_make(&place);
+    struct qn_broker *broker = open_impatient(&place);
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    assert_ok(qn_sqlite_begin(self, false, &conn, &err), err);
+    assert_int_equal(lib_sqlite_enqueue(broker, "a", &err), QUERN_E_BUSY);
+    qn_sqlite_rollback(self);
+    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
+    qn_broker_close(broker);
+    lib_sqlite_remove(&place);
+}
+
+static void reader_holds_up_no_writer(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    struct qn_conn *conn = NULL;
+    quern_error err = {0};
+    int64_t no = 0;
+    lib_sqlite_make(&place);
+    struct qn_broker *broker = open_impatient(&place);
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    assert_ok(qn_sqlite_read_begin(self, &conn, &err), err);
+    assert_ok(qn_sqlite_queue_no(conn, "default", false, &no, &err), err);
+    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
+    assert_ok(qn_sqlite_queue_no(conn, "default", false, &no, &err), err);
+    assert_int_equal(no, 0); /* one snapshot, from the first look on */
+    qn_sqlite_read_end(self);
+    assert_ok(qn_sqlite_read_begin(self, &conn, &err), err);
+    assert_ok(qn_sqlite_queue_no(conn, "default", false, &no, &err), err);
+    assert_int_not_equal(no, 0);
+    qn_sqlite_read_end(self);
+    qn_broker_close(broker);
+    lib_sqlite_remove(&place);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(urgent_writer_passes_those_who_came_before),
+    cmocka_unit_test(lock_kept_by_another_connection_is_busy),
+    cmocka_unit_test(lock_kept_by_another_thread_is_busy),
+    cmocka_unit_test(reader_holds_up_no_writer),
+};
+TEST_MAIN(tests)

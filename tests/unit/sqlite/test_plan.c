@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* test_plan.c - what runs each second, or with the file locked, reads no more than it must.
+ *
+ * Without statistics SQLite likes to walk through all tasks of a queue by the index of ids, or
+ * through all that is kept; in a queue of a million that stops everybody. */
+#include "lib_sqlite.h"
+
+#include <string.h>
+
+#include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/queue/brake_sql.h"
+#include "broker/sqlite/queue/solo_sql.h"
+#include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/store/transaction_sql.h"
+#include "broker/sqlite/upkeep/forward_sql.h"
+#include "broker/sqlite/upkeep/heartbeat_sql.h"
+#include "broker/sqlite/upkeep/prune_sql.h"
+#include "broker/sqlite/upkeep/recover_sql.h"
+#include "broker/sqlite/upkeep/redate_sql.h"
+#include "broker/sqlite/upkeep/worker_death_sql.h"
+#include "broker/sqlite/wake/wait_sql.h"
+
+static const struct plan_case {
+    const char *name;
+    const char *sql;
+    bool sorts; /* little enough */
+} cases[] = {
+    {"queue_busy", sql_queue_busy, false},
+    {"worker_void_leases", sql_worker_void_leases, false},
+    {"next_due", sql_next_due, false},
+    {"forward_find", sql_forward_find, false},
+    {"lease_pending", sql_lease_pending, false},
+    {"lease_charged", sql_lease_charged, false},
+    {"lease_row", sql_lease_row, false},
+    {"lease_solo", sql_lease_solo, true},
+    {"solo_level", sql_solo_level, false},
+    {"probe_find", sql_probe_find, false},
+    {"probe_newest", sql_probe_newest, false},
+    {"probe_oldest", sql_probe_oldest, false},
+    {"probe_charged", sql_probe_charged, true},
+    {"death_note", sql_death_note, false},
+    {"death_next_queue", sql_death_next_queue, false},
+    {"death_probe", sql_death_probe, false},
+    {"lease_replay", sql_lease_replay, true},
+    {"prune_peek_queue", sql_prune_peek_queue, false},
+    {"prune_completed", sql_prune_completed, false},
+    {"prune_old_archived", sql_prune_old_archived, false},
+    {"prune_surplus", sql_prune_surplus, false},
+    {"recover_void", sql_recover_void, false},
+    {"recover_peek", sql_recover_peek, false},
+    {"recover_of_worker", sql_recover_of_worker, true},
+    {"recover_expired", sql_recover_expired, false},
+    {"recover_remove_worker", sql_recover_remove_worker, false},
+    {"redate_look", sql_redate_look, false},
+    {"redate_behind", sql_redate_behind, false},
+    {"redate_ahead", sql_redate_ahead, false},
+    {"redate_forget", sql_redate_forget, false},
+    {"queue_has_pending", sql_queue_has_pending, false},
+    {"pending_since", sql_pending_since, false},
+};
+
+static bool is_narrow(const char *step, bool sorts)
+{
+    bool all_of_queue = strstr(step, "quern_task_id (queue=?)") != NULL;
+    bool all_tasks = strcmp(step, "SCAN quern_task") == 0;
+    bool all_kept = strstr(step, "quern_task_rest (queue=? AND state>?)") != NULL;
+    bool sort = !sorts && strncmp(step, "USE TEMP B-TREE", 15) == 0;
+    return !all_of_queue && !all_tasks && !all_kept && !sort;
+}
+
+static void check_plan(sqlite3 *db, const struct plan_case *one)
+{
+    char *sql = sqlite3_mprintf("EXPLAIN QUERY PLAN %s", one->sql);
+    sqlite3_stmt *statement = NULL;
+    assert_non_null(sql);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK);
+    sqlite3_free(sql);
+    int code = sqlite3_step(statement);
+    assert_int_equal(code, SQLITE_ROW);
+    for (; code == SQLITE_ROW; code = sqlite3_step(statement)) {
+        const char *step = (const char *)sqlite3_column_text(statement, 3);
+        assert_non_null(step);
+        if (!is_narrow(step, one->sorts)) {
+            fail_msg("%s: %s", one->name, step);
+        }
+    }
+    assert_int_equal(code, SQLITE_DONE);
+    assert_int_equal(sqlite3_finalize(statement), SQLITE_OK);
+}
+
+static void no_frequent_statement_walks_through_a_whole_queue(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    sqlite3 *db = NULL;
+    lib_sqlite_make(&place);
+    qn_broker_close(lib_sqlite_open(place.path));
+    assert_int_equal(sqlite3_open(place.path, &db), SQLITE_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        check_plan(db, &cases[i]);
+    }
+    char *page = sqlite3_mprintf("%s%s%s%s", sql_page_select, sql_page_state_2_suspect,
+                                 sql_page_filter, sql_page_order_place);
+    assert_non_null(page);
+    check_plan(db, &(struct plan_case){"a page of charged tasks", page, .sorts = true});
+    sqlite3_free(page);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    lib_sqlite_remove(&place);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(no_frequent_statement_walks_through_a_whole_queue),
+};
+TEST_MAIN(tests)
