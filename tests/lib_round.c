@@ -102,14 +102,14 @@ static void look(struct test_round *round)
 
 static void announce(struct test_round *round)
 {
-    const struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    const struct qn_queue_share share = {.name = "default", .weight = 1};
     const struct qn_heartbeat announcement = {.worker_id = round->worker_id,
                                               .owner = "nowhere",
                                               .host = HOST,
                                               .status = "active",
                                               .queues = "default=1",
                                               .concurrency = ROOM,
-                                              .queue_turns = &turn,
+                                              .queue_shares = &share,
                                               .queue_count = 1};
     quern_error err;
     (void)!qn_broker_heartbeat(round->broker, &announcement, &err);
@@ -117,12 +117,12 @@ static void announce(struct test_round *round)
 
 static size_t lease(struct test_round *round, enum qn_solo solo, struct qn_leased **runs)
 {
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = ROOM};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = ROOM};
     struct qn_exchange exchange = {.stamp = {3, ++round->sequence},
                                    .worker_id = round->worker_id,
                                    .host = HOST,
                                    .lease_ms = QN_LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = ROOM,
                                    .start_count_now = ROOM,
@@ -133,7 +133,7 @@ static size_t lease(struct test_round *round, enum qn_solo solo, struct qn_lease
     if (qn_broker_exchange(round->broker, &exchange, &reply, &err) != QUERN_OK) {
         return 0;
     }
-    note(round, "wait_ms", turn.wait_ms, QN_DURATION_MS_MAX);
+    note(round, "wait_ms", share.wait_ms, QN_DURATION_MS_MAX);
     for (size_t i = 0; i < reply.run_count; i++) {
         note_task(round, &runs[i]->task);
         note(round, "life_ms", runs[i]->life_ms, QN_DURATION_MS_MAX);

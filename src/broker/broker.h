@@ -153,7 +153,7 @@ enum qn_applied {
     QN_ARCHIVED  /* retry or crash: applied, and the task is now in the archive */
 };
 
-struct qn_queue_turn {
+struct qn_queue_share { /* one queue's part in an exchange */
     const char *name;
     uint32_t weight; /* for the redraw; strict: not used, order is that of the array */
     uint32_t quota;  /* runs drawn for it */
@@ -194,7 +194,7 @@ struct qn_exchange {
     const char *host;      /* as announced: whose brakes hold */
     bool is_leaving;       /* the worker drains: its ends prove nothing, and charge nobody */
     int64_t lease_ms;
-    struct qn_queue_turn *queues; /* in and out */
+    struct qn_queue_share *queues; /* in and out */
     size_t queue_count;
     bool strict;
     uint32_t room; /* lease at most this many; at most QN_BATCH_MAX; 0: none */
@@ -347,7 +347,7 @@ struct qn_heartbeat {
     int64_t started_at_ms;
     uint32_t concurrency;
     bool strict;
-    const struct qn_queue_turn *queue_turns; /* so that its queues exist and are listed */
+    const struct qn_queue_share *queue_shares; /* so that its queues exist and are listed */
     size_t queue_count;
     const struct qn_announced_run *runs; /* for brokers that cannot see them in the tasks */
     size_t run_count;

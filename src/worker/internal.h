@@ -55,8 +55,8 @@ struct qn_turn {
     struct quern_run *starting[QN_BATCH_MAX];
     const struct qn_leased *starts[QN_BATCH_MAX];
     struct qn_leased *leased[QN_BATCH_MAX];
-    uint16_t order[QN_BATCH_MAX]; /* the drawn queue of each slot */
-    struct qn_queue_turn *queues; /* queue_count entries, as the next three */
+    uint16_t order[QN_BATCH_MAX];  /* the drawn queue of each slot */
+    struct qn_queue_share *queues; /* queue_count entries, as the next three */
     uint32_t *quota;
     uint32_t *taken;
     struct qn_list *drawn; /* the new runs of each queue */
@@ -108,10 +108,10 @@ struct quern_worker {
     quern_worker_options options; /* defaults filled in; its queues are our copy */
     size_t queue_count;
     const char **queue_names;
-    struct qn_queue_turn *queue_turns; /* for the heartbeat */
-    bool queue_found[QN_QUEUES_MAX];   /* it existed when the worker was made */
-    bool queues_known;                 /* else the broker could not say that */
-    char *queues_text;                 /* "critical=6 default=3" */
+    struct qn_queue_share *queue_shares; /* for the heartbeat */
+    bool queue_found[QN_QUEUES_MAX];     /* it existed when the worker was made */
+    bool queues_known;                   /* else the broker could not say that */
+    char *queues_text;                   /* "critical=6 default=3" */
     int64_t opener_pid;
     int64_t started_at_ms;
     char id[QN_ID_TEXT_SIZE];

@@ -149,10 +149,10 @@ static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
     worker->queue_names = qn_alloc_zero(options->queue_count, sizeof *worker->queue_names);
     worker->paused = qn_alloc_zero(options->queue_count, sizeof *worker->paused);
     worker->queue_braked = qn_alloc_zero(options->queue_count, sizeof *worker->queue_braked);
-    worker->queue_turns = qn_alloc_zero(options->queue_count, sizeof *worker->queue_turns);
+    worker->queue_shares = qn_alloc_zero(options->queue_count, sizeof *worker->queue_shares);
     worker->group_notes = qn_alloc_zero(options->queue_count, sizeof *worker->group_notes);
     if (ours == NULL || worker->queue_names == NULL || worker->paused == NULL ||
-        worker->queue_braked == NULL || worker->queue_turns == NULL ||
+        worker->queue_braked == NULL || worker->queue_shares == NULL ||
         worker->group_notes == NULL) {
         return qn_error_nomem(err);
     }
@@ -169,8 +169,8 @@ static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
     }
     for (size_t i = 0; i < worker->queue_count; i++) {
         worker->queue_names[i] = ours[i].name;
-        worker->queue_turns[i].name = ours[i].name;
-        worker->queue_turns[i].weight = ours[i].weight;
+        worker->queue_shares[i].name = ours[i].name;
+        worker->queue_shares[i].weight = ours[i].weight;
     }
     return QUERN_OK;
 }
@@ -244,7 +244,7 @@ void qn_worker_options_finish(struct quern_worker *worker)
     qn_free(worker->queue_names);
     qn_free(worker->paused);
     qn_free(worker->queue_braked);
-    qn_free(worker->queue_turns);
+    qn_free(worker->queue_shares);
     qn_free(worker->group_notes);
     qn_free(worker->queues_text);
 }

@@ -162,8 +162,8 @@ void contract_announce_as(struct qn_broker *broker, const struct contract_worker
 {
     char owner[QN_OWNER_SIZE];
     quern_error err = {0};
-    struct qn_queue_turn queues[] = {{.name = "default", .weight = 1},
-                                     {.name = "other", .weight = 1}};
+    struct qn_queue_share queues[] = {{.name = "default", .weight = 1},
+                                      {.name = "other", .weight = 1}};
     make_owner(worker, owner);
     struct qn_heartbeat announcement = {.worker_id = worker->id,
                                         .owner = owner,
@@ -174,7 +174,7 @@ void contract_announce_as(struct qn_broker *broker, const struct contract_worker
                                         .pid = 1,
                                         .started_at_ms = CONTRACT_NOW_MS,
                                         .concurrency = 4,
-                                        .queue_turns = queues,
+                                        .queue_shares = queues,
                                         .queue_count = TEST_COUNT(queues)};
     assert_ok(qn_broker_heartbeat(broker, &announcement, &err), err);
 }

@@ -105,11 +105,11 @@ size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum 
 static size_t lease_some(struct contract *c, const char *queue, uint32_t room, uint32_t started,
                          struct qn_leased **runs)
 {
-    struct qn_queue_turn turn = {.name = queue, .weight = 1, .quota = room};
+    struct qn_queue_share share = {.name = queue, .weight = 1, .quota = room};
     struct qn_exchange exchange = {
-        .queues = &turn, .queue_count = 1, .room = room, .start_count_now = started};
+        .queues = &share, .queue_count = 1, .room = room, .start_count_now = started};
     size_t count = contract_exchange(c, &exchange, NULL, runs);
-    assert_int_equal(turn.leased, count);
+    assert_int_equal(share.leased, count);
     return count;
 }
 
@@ -121,12 +121,12 @@ size_t contract_lease(struct contract *c, const char *queue, uint32_t room, stru
 size_t contract_lease_as(struct contract *c, const struct contract_worker *worker,
                          const char *queue, uint32_t room, struct qn_leased **runs)
 {
-    struct qn_queue_turn turn = {.name = queue, .weight = 1, .quota = room};
+    struct qn_queue_share share = {.name = queue, .weight = 1, .quota = room};
     struct qn_exchange exchange = {.stamp = next_stamp(c),
                                    .worker_id = worker->id,
                                    .host = worker->host != NULL ? worker->host : CONTRACT_HOST,
                                    .lease_ms = CONTRACT_LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = room,
                                    .start_count_now = room};
@@ -165,9 +165,9 @@ struct qn_leased *contract_start(struct contract *c, const char *id)
 enum qn_applied contract_end(struct contract *c, const struct qn_outcome *outcome)
 {
     enum qn_applied applied = QN_STALE;
-    struct qn_queue_turn turn = {.name = outcome->run->task.queue, .weight = 1};
+    struct qn_queue_share share = {.name = outcome->run->task.queue, .weight = 1};
     struct qn_exchange exchange = {
-        .outcomes = outcome, .outcome_count = 1, .queues = &turn, .queue_count = 1};
+        .outcomes = outcome, .outcome_count = 1, .queues = &share, .queue_count = 1};
     assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);
     return applied;
 }

@@ -19,10 +19,10 @@ static int try_everything(struct contract *c)
     int64_t due_at_ms = 0;
     bool work = false;
     struct qn_leased *run = NULL;
-    struct qn_queue_turn turn = {.name = queue, .weight = 1, .quota = 1};
+    struct qn_queue_share share = {.name = queue, .weight = 1, .quota = 1};
     struct qn_exchange exchange = {.worker_id = CONTRACT_WORKER,
                                    .lease_ms = CONTRACT_LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 1};
     struct qn_exchange_reply reply = {.runs = &run};

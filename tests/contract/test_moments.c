@@ -29,8 +29,8 @@ static void charge(struct contract *c)
 /* True: the solo lock is the worker's. */
 static bool ask(struct contract *c, const char *worker_id, enum qn_solo solo)
 {
-    struct qn_queue_turn turn = {.name = "default", .weight = 1};
-    struct qn_exchange exchange = {.queues = &turn,
+    struct qn_queue_share share = {.name = "default", .weight = 1};
+    struct qn_exchange exchange = {.queues = &share,
                                    .queue_count = 1,
                                    .worker_id = worker_id,
                                    .isolation.slots = SLOTS,

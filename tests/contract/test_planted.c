@@ -239,8 +239,8 @@ static void planted_solo_lock_keeps_nobody_from_returning_it(struct contract *c)
     sqlite3 *db = open_beside(c);
     char sql[256];
     for (size_t v = 0; v < 4; v++) {
-        struct qn_queue_turn turn = {.name = "default", .weight = 1};
-        struct qn_exchange exchange = {.queues = &turn,
+        struct qn_queue_share share = {.name = "default", .weight = 1};
+        struct qn_exchange exchange = {.queues = &share,
                                        .queue_count = 1,
                                        .isolation = {.slots = 4},
                                        .solo = v % 2 == 0 ? QN_SOLO_KEEP : QN_SOLO_END};

@@ -96,12 +96,12 @@ static void exchange(struct game *g)
     size_t queue = dice(g, MODEL_QUEUES);
     uint32_t room = (uint32_t)dice(g, 5);
     struct qn_leased *runs[4] = {0};
-    struct qn_queue_turn turn = {.name = queue_names[queue], .weight = 1, .quota = room};
+    struct qn_queue_share share = {.name = queue_names[queue], .weight = 1, .quota = room};
     uint32_t started = (uint32_t)dice(g, room + 1);
     struct qn_exchange request = {
-        .queues = &turn, .queue_count = 1, .room = room, .start_count_now = started};
+        .queues = &share, .queue_count = 1, .room = room, .start_count_now = started};
     size_t count = contract_exchange(g->c, &request, NULL, runs);
-    assert_int_equal(turn.paused, g->model.paused[queue]);
+    assert_int_equal(share.paused, g->model.paused[queue]);
     for (size_t i = 0; i < room; i++) {
         size_t expected = model_lease(&g->model, queue, i < started);
         assert_int_equal(expected == SIZE_MAX, i >= count);
@@ -129,9 +129,9 @@ static void end_run(struct game *g)
                                  .cause = QUERN_CAUSE_GIVEN_BACK,
                                  .delay_ms = pick_delay_ms(g),
                                  .error = "broken"};
-    struct qn_queue_turn turn = {.name = run->task.queue, .weight = 1};
+    struct qn_queue_share share = {.name = run->task.queue, .weight = 1};
     struct qn_exchange request = {
-        .outcomes = &outcome, .outcome_count = 1, .queues = &turn, .queue_count = 1};
+        .outcomes = &outcome, .outcome_count = 1, .queues = &share, .queue_count = 1};
     assert_int_equal(contract_exchange(g->c, &request, &applied, NULL), 0);
     enum qn_applied expected =
         model_end(&g->model, index_of(run), run->token, outcome.kind, outcome.delay_ms);

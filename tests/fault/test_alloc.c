@@ -162,12 +162,12 @@ static quern_status exchange_two(struct qn_leased **runs, size_t count, enum qn_
         outcomes[i] = (struct qn_outcome){.run = runs[i], .kind = kind, .error = "because"};
     }
     uint32_t room = next == NULL ? 0 : 2;
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = room};
     struct qn_exchange exchange = {.outcomes = outcomes,
                                    .outcome_count = count,
                                    .worker_id = "w",
                                    .lease_ms = QN_LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = room,
                                    .start_count_now = room};

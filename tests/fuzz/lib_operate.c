@@ -129,8 +129,8 @@ static void do_exchange(struct stage *stage)
     struct qn_outcome outcomes[RUNS_MAX];
     enum qn_applied applied[RUNS_MAX];
     struct qn_leased *runs[ROOM_MAX] = {NULL};
-    struct qn_queue_turn turns[] = {{.name = "default", .weight = 3, .quota = 4},
-                                    {.name = "q", .weight = 1, .quota = 4}};
+    struct qn_queue_share shares[] = {{.name = "default", .weight = 3, .quota = 4},
+                                      {.name = "q", .weight = 1, .quota = 4}};
     size_t outcome_count = make_outcomes(stage, outcomes);
     uint32_t room = fuzz_byte(stage->input) % (ROOM_MAX + 1);
     struct qn_exchange exchange = {.stamp = {7, ++stage->sequence},
@@ -138,7 +138,7 @@ static void do_exchange(struct stage *stage)
                                    .outcome_count = outcome_count,
                                    .worker_id = worker_id,
                                    .lease_ms = LEASE_MS,
-                                   .queues = turns,
+                                   .queues = shares,
                                    .queue_count = 2,
                                    .room = room,
                                    .start_count_now = 2};
@@ -230,7 +230,7 @@ static void do_wait(struct stage *stage)
 
 static void do_announce(struct stage *stage)
 {
-    const struct qn_queue_turn turns[] = {{.name = "default", .weight = 1}};
+    const struct qn_queue_share shares[] = {{.name = "default", .weight = 1}};
     const struct qn_announced_run run = {.task_id = "id0",
                                          .task_type = "type",
                                          .payload = "payload",
@@ -245,7 +245,7 @@ static void do_announce(struct stage *stage)
                                               .pid = 1,
                                               .started_at_ms = INT64_C(1800000000000),
                                               .concurrency = 4,
-                                              .queue_turns = turns,
+                                              .queue_shares = shares,
                                               .queue_count = 1,
                                               .runs = &run,
                                               .run_count = 1};

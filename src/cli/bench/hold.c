@@ -28,11 +28,11 @@ static quern_status lease(struct hold *hold, size_t wanted, quern_error *err)
     while (status == QUERN_OK && hold->count < wanted) {
         size_t left = wanted - hold->count;
         uint32_t room = left < QN_BATCH_MAX ? (uint32_t)left : QN_BATCH_MAX;
-        struct qn_queue_turn turn = {.name = QN_BENCH_QUEUE, .weight = 1, .quota = room};
+        struct qn_queue_share share = {.name = QN_BENCH_QUEUE, .weight = 1, .quota = room};
         struct qn_exchange exchange = {.stamp = {hold->stamp.session, ++hold->stamp.sequence},
                                        .worker_id = WORKER_ID,
                                        .lease_ms = LEASE_MS,
-                                       .queues = &turn,
+                                       .queues = &share,
                                        .queue_count = 1,
                                        .room = room};
         struct qn_exchange_reply reply = {.runs = hold->runs + hold->count};

@@ -53,7 +53,7 @@ static void take_brakes(struct quern_worker *worker, const struct qn_turn *turn)
     size_t braked_count = 0;
     int64_t wait_ms = INT64_MAX;
     for (size_t i = 0; i < worker->queue_count; i++) {
-        const struct qn_queue_turn *queue = &turn->queues[i];
+        const struct qn_queue_share *queue = &turn->queues[i];
         braked_count += queue->braked ? 1 : 0;
         wait_ms = queue->wait_ms > 0 ? qn_earlier(wait_ms, queue->wait_ms) : wait_ms;
         if (queue->braked && !worker->queue_braked[i]) {

@@ -120,7 +120,7 @@ quern_status qn_keeper_heartbeat(struct quern_worker *worker, quern_error *err)
         .started_at_ms = worker->started_at_ms,
         .concurrency = worker->options.concurrency,
         .strict = worker->options.strict_priority != 0,
-        .queue_turns = worker->queue_turns,
+        .queue_shares = worker->queue_shares,
         .queue_count = worker->queue_count,
         .runs = roll.runs,
         .run_count = roll.count,

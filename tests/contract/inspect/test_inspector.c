@@ -101,9 +101,9 @@ static void run_without_a_timeout_shows_no_deadline(struct contract *c)
 static size_t take_as(struct contract *c, const char *worker_id, uint32_t count,
                       struct qn_leased **runs)
 {
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = count};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = count};
     struct qn_exchange exchange = {.worker_id = worker_id,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = count,
                                    .start_count_now = count};

@@ -27,9 +27,9 @@ static const char *ask(const char *command)
 static size_t exchange_solo(struct contract *c, enum qn_solo solo, uint32_t room,
                             uint32_t *solo_queue, struct qn_leased **runs)
 {
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = room};
     struct qn_exchange exchange = {.host = HOST,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = room,
                                    .start_count_now = room,
@@ -109,9 +109,9 @@ static void charged_tasks_behind_which_others_were_taken_run_when_there_is_room(
     assert_int_equal(lease(c, SLOTS, held), SLOTS); /* four charged ones, for so many is room */
     assert_string_equal(held[3]->task.id, "bad3");
     assert_string_equal(held[4]->task.id, "good0000");
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 1};
     struct qn_exchange exchange = {.host = HOST,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 1,
                                    .start_count_now = 1,

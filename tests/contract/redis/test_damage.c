@@ -16,10 +16,10 @@ static struct test_redis *server(void)
 /* One exchange that asks for a run of each: of the damaged queue first, then of the other. */
 static void take_both(struct contract *c, struct qn_leased *runs[2])
 {
-    struct qn_queue_turn turns[] = {{.name = "default", .weight = 1, .quota = 1},
-                                    {.name = "other", .weight = 1, .quota = 1}};
+    struct qn_queue_share shares[] = {{.name = "default", .weight = 1, .quota = 1},
+                                      {.name = "other", .weight = 1, .quota = 1}};
     struct qn_exchange exchange = {
-        .queues = turns, .queue_count = 2, .room = 2, .start_count_now = 2};
+        .queues = shares, .queue_count = 2, .room = 2, .start_count_now = 2};
     assert_int_equal(contract_exchange(c, &exchange, NULL, runs), 2);
 }
 
@@ -177,10 +177,10 @@ static void garbage_in_a_waiting_task_hinders_none(struct contract *c)
 {
     for (size_t f = 0; f < TEST_COUNT(fields); f++) {
         for (size_t g = 0; g < TEST_COUNT(garbage); g++) {
-            struct qn_queue_turn turns[] = {{.name = "default", .weight = 1, .quota = 2},
-                                            {.name = "other", .weight = 1, .quota = 2}};
+            struct qn_queue_share shares[] = {{.name = "default", .weight = 1, .quota = 2},
+                                              {.name = "other", .weight = 1, .quota = 2}};
             struct qn_exchange exchange = {
-                .queues = turns, .queue_count = 2, .room = 4, .start_count_now = 4};
+                .queues = shares, .queue_count = 2, .room = 4, .start_count_now = 4};
             struct qn_leased *runs[4];
             bool is_sound[2] = {false, false};
             (void)test_redis_do(server(), "FLUSHDB");

@@ -137,7 +137,7 @@ static quern_status exchange(struct contract *c, const struct qn_outcome *outcom
                              const struct qn_leased *start, enum qn_applied *applied)
 {
     static uint64_t sequence;
-    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1};
     struct qn_exchange request = {.stamp = {.session = 7, .sequence = ++sequence},
                                   .outcomes = outcome,
                                   .outcome_count = outcome != NULL ? 1 : 0,
@@ -145,7 +145,7 @@ static quern_status exchange(struct contract *c, const struct qn_outcome *outcom
                                   .start_count = start != NULL ? 1 : 0,
                                   .worker_id = CONTRACT_WORKER,
                                   .lease_ms = CONTRACT_LEASE_MS,
-                                  .queues = &turn,
+                                  .queues = &share,
                                   .queue_count = 1};
     struct qn_exchange_reply reply = {.applied = applied};
     return qn_broker_exchange(c->broker, &request, &reply, NULL);

@@ -7,9 +7,9 @@
 struct isolation_got isolation_lease(struct contract *c, const struct isolation_want *want)
 {
     struct isolation_got got = {0};
-    struct qn_queue_turn turn = {
+    struct qn_queue_share share = {
         .name = want->queue != NULL ? want->queue : "default", .weight = 1, .quota = want->room};
-    struct qn_exchange exchange = {.queues = &turn,
+    struct qn_exchange exchange = {.queues = &share,
                                    .queue_count = 1,
                                    .worker_id = want->worker_id,
                                    .room = want->room,
@@ -19,7 +19,7 @@ struct isolation_got isolation_lease(struct contract *c, const struct isolation_
                                    .solo = want->solo};
     memcpy(exchange.isolation.held, want->held, sizeof want->held);
     got.count = contract_exchange(c, &exchange, NULL, got.runs);
-    assert_int_equal(turn.leased, got.count);
+    assert_int_equal(share.leased, got.count);
     got.locked =
         want->solo != QN_SOLO_NONE && want->solo != QN_SOLO_END && exchange.solo_queue == 0;
     return got;

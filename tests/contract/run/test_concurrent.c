@@ -32,7 +32,7 @@ static void note(int fd, const struct qn_leased *run)
 }
 
 /* One exchange: tells what is in `runs` as done, notes what was applied, leases one to eight. */
-static size_t turn(struct crew_member *member, int fd, struct qn_leased **runs, size_t count)
+static size_t share(struct crew_member *member, int fd, struct qn_leased **runs, size_t count)
 {
     uint32_t room = 1 + (uint32_t)(member->stamp.sequence++ % 8);
     struct qn_outcome outcomes[8] = {0};
@@ -41,7 +41,7 @@ static size_t turn(struct crew_member *member, int fd, struct qn_leased **runs, 
     for (size_t i = 0; i < count; i++) {
         outcomes[i] = (struct qn_outcome){.run = runs[i], .kind = QN_DONE};
     }
-    struct qn_queue_turn queue = {.name = "default", .weight = 1, .quota = room};
+    struct qn_queue_share queue = {.name = "default", .weight = 1, .quota = room};
     struct qn_exchange exchange = {.stamp = member->stamp,
                                    .outcomes = outcomes,
                                    .outcome_count = count,
@@ -80,7 +80,7 @@ static void work(struct crew_member *member)
     TEST_REQUIRE(fd >= 0);
     int64_t end_ms = test_now_ms() + 2 * TEST_PATIENCE_MS;
     for (;;) {
-        count = turn(member, fd, runs, count);
+        count = share(member, fd, runs, count);
         TEST_REQUIRE(test_now_ms() < end_ms);
         if (count == 0 && lseek(fd, 0, SEEK_END) == (off_t)(TASKS * sizeof(uint32_t))) {
             break;

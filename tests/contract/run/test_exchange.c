@@ -106,10 +106,10 @@ static void outcome_and_lease_share_one_exchange(struct contract *c)
     contract_put_many(c, "default", "a", 2);
     struct qn_leased *first = contract_take_id(c, "default", "a0000");
     struct qn_outcome outcome = {.run = first, .kind = QN_DONE};
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 1};
     struct qn_exchange exchange = {.outcomes = &outcome,
                                    .outcome_count = 1,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 1,
                                    .start_count_now = 1};
@@ -180,13 +180,13 @@ static void late_tasks_are_archived_a_bounded_number_at_a_time(struct contract *
     contract_put(c, "default", "alive");
     contract_put(c, "other", "lower");
     contract_advance(c, 2);
-    struct qn_queue_turn turns[] = {{.name = "default", .weight = 1}, {.name = "other"}};
+    struct qn_queue_share shares[] = {{.name = "default", .weight = 1}, {.name = "other"}};
     struct qn_leased *run = NULL;
     uint64_t archived = 0;
     size_t count = 0;
     for (int i = 0; count == 0 && i < LATE; i++) {
         struct qn_exchange exchange = {
-            .queues = turns, .queue_count = 2, .room = 1, .start_count_now = 1, .strict = true};
+            .queues = shares, .queue_count = 2, .room = 1, .start_count_now = 1, .strict = true};
         count = contract_exchange(c, &exchange, NULL, &run);
         uint64_t now = contract_count(c, "default", QUERN_TASK_ARCHIVED);
         assert_true(now - archived <= QN_PRUNE_BATCH_MAX + QN_BATCH_MAX);
@@ -230,9 +230,9 @@ static void run_fetched_ahead_is_not_started(struct contract *c)
 static void only_the_first_runs_of_a_lease_are_started(struct contract *c)
 {
     struct qn_leased *runs[3];
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 3};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 3};
     struct qn_exchange exchange = {
-        .queues = &turn, .queue_count = 1, .room = 3, .start_count_now = 2};
+        .queues = &share, .queue_count = 1, .room = 3, .start_count_now = 2};
     put_spent(c, "a0");
     put_spent(c, "a1");
     put_spent(c, "a2");
@@ -252,9 +252,9 @@ static void recorded_start_is_known_to_recovery(struct contract *c)
     put_spent(c, "a");
     struct qn_leased *run = contract_fetch(c, "default");
     const struct qn_leased *starts[] = {run};
-    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1};
     struct qn_exchange exchange = {
-        .starts = starts, .start_count = 1, .queues = &turn, .queue_count = 1};
+        .starts = starts, .start_count = 1, .queues = &share, .queue_count = 1};
     assert_int_equal(contract_exchange(c, &exchange, NULL, NULL), 0);
     assert_true(is_started(c, "a"));
     qn_leased_free(run);
@@ -267,9 +267,9 @@ static void start_of_a_stale_run_is_not_recorded(struct contract *c)
     contract_lapse(c, "default");
     struct qn_leased *owner = contract_fetch(c, "default");
     const struct qn_leased *starts[] = {zombie};
-    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1};
     struct qn_exchange exchange = {
-        .starts = starts, .start_count = 1, .queues = &turn, .queue_count = 1};
+        .starts = starts, .start_count = 1, .queues = &share, .queue_count = 1};
     assert_int_equal(contract_exchange(c, &exchange, NULL, NULL), 0);
     assert_false(is_started(c, "a"));
     qn_leased_free(zombie);

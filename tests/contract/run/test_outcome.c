@@ -220,9 +220,9 @@ static void given_back_batch_keeps_its_order(struct contract *c)
         outcomes[i] = (struct qn_outcome){
             .run = runs[i], .kind = QN_GIVE_BACK, .cause = QUERN_CAUSE_GIVEN_BACK};
     }
-    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1};
     struct qn_exchange exchange = {
-        .outcomes = outcomes, .outcome_count = 4, .queues = &turn, .queue_count = 1};
+        .outcomes = outcomes, .outcome_count = 4, .queues = &share, .queue_count = 1};
     assert_int_equal(contract_exchange(c, &exchange, applied, NULL), 0);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(applied[i], QN_APPLIED);
@@ -303,9 +303,9 @@ static void one_batch_mixes_valid_and_stale_outcomes(struct contract *c)
     for (size_t i = 0; i < 4; i++) {
         outcomes[i] = (struct qn_outcome){.run = runs[i], .kind = QN_DONE};
     }
-    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1};
     struct qn_exchange exchange = {
-        .outcomes = outcomes, .outcome_count = 4, .queues = &turn, .queue_count = 1};
+        .outcomes = outcomes, .outcome_count = 4, .queues = &share, .queue_count = 1};
     assert_int_equal(contract_exchange(c, &exchange, applied, NULL), 0);
     assert_int_equal(applied[0], QN_APPLIED);
     assert_int_equal(applied[1], QN_STALE);

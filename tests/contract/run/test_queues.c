@@ -10,28 +10,28 @@ struct lot {
     size_t count;
 };
 
-static void lease_from(struct contract *c, struct qn_queue_turn *turns, size_t turn_count,
+static void lease_from(struct contract *c, struct qn_queue_share *shares, size_t share_count,
                        uint32_t room, struct lot *lot)
 {
     struct qn_exchange exchange = {
-        .queues = turns, .queue_count = turn_count, .room = room, .start_count_now = room};
+        .queues = shares, .queue_count = share_count, .room = room, .start_count_now = room};
     lot->count = contract_exchange(c, &exchange, NULL, lot->runs);
     uint32_t sum = 0;
-    for (size_t i = 0; i < turn_count; i++) {
-        sum += turns[i].leased;
+    for (size_t i = 0; i < share_count; i++) {
+        sum += shares[i].leased;
     }
     assert_int_equal(sum, lot->count);
     for (size_t i = 0; i < lot->count; i++) {
-        assert_true(lot->runs[i]->queue_index < turn_count);
-        assert_string_equal(lot->runs[i]->task.queue, turns[lot->runs[i]->queue_index].name);
+        assert_true(lot->runs[i]->queue_index < share_count);
+        assert_string_equal(lot->runs[i]->task.queue, shares[lot->runs[i]->queue_index].name);
     }
 }
 
-static void lease_strictly(struct contract *c, struct qn_queue_turn *turns, size_t turn_count,
+static void lease_strictly(struct contract *c, struct qn_queue_share *shares, size_t share_count,
                            uint32_t room, struct lot *lot)
 {
-    struct qn_exchange exchange = {.queues = turns,
-                                   .queue_count = turn_count,
+    struct qn_exchange exchange = {.queues = shares,
+                                   .queue_count = share_count,
                                    .strict = true,
                                    .room = room,
                                    .start_count_now = room};
@@ -58,14 +58,14 @@ static void full_queues_give_their_quotas(struct contract *c)
     contract_put_many(c, "a", "a", 20);
     contract_put_many(c, "b", "b", 20);
     contract_put_many(c, "c", "c", 20);
-    struct qn_queue_turn turns[] = {{.name = "a", .weight = 6, .quota = 6},
-                                    {.name = "b", .weight = 3, .quota = 3},
-                                    {.name = "c", .weight = 1, .quota = 1}};
-    lease_from(c, turns, 3, 10, &lot);
+    struct qn_queue_share shares[] = {{.name = "a", .weight = 6, .quota = 6},
+                                      {.name = "b", .weight = 3, .quota = 3},
+                                      {.name = "c", .weight = 1, .quota = 1}};
+    lease_from(c, shares, 3, 10, &lot);
     assert_int_equal(lot.count, 10);
-    assert_int_equal(turns[0].leased, 6);
-    assert_int_equal(turns[1].leased, 3);
-    assert_int_equal(turns[2].leased, 1);
+    assert_int_equal(shares[0].leased, 6);
+    assert_int_equal(shares[1].leased, 3);
+    assert_int_equal(shares[2].leased, 1);
     finish_lot(c, &lot);
 }
 
@@ -74,9 +74,9 @@ static void runs_come_by_queue_and_in_order_within_it(struct contract *c)
     struct lot lot;
     contract_put_many(c, "a", "a", 5);
     contract_put_many(c, "b", "b", 5);
-    struct qn_queue_turn turns[] = {{.name = "b", .weight = 1, .quota = 3},
-                                    {.name = "a", .weight = 1, .quota = 3}};
-    lease_from(c, turns, 2, 6, &lot);
+    struct qn_queue_share shares[] = {{.name = "b", .weight = 1, .quota = 3},
+                                      {.name = "a", .weight = 1, .quota = 3}};
+    lease_from(c, shares, 2, 6, &lot);
     const char *expected[] = {"b0000", "b0001", "b0002", "a0000", "a0001", "a0002"};
     assert_int_equal(lot.count, 6);
     for (size_t i = 0; i < 6; i++) {
@@ -90,14 +90,14 @@ static void slots_of_an_empty_queue_are_redrawn_by_weight(struct contract *c)
     struct lot lot;
     contract_put_many(c, "a", "a", 30);
     contract_put_many(c, "b", "b", 30);
-    struct qn_queue_turn turns[] = {{.name = "a", .weight = 3, .quota = 2},
-                                    {.name = "empty", .weight = 9, .quota = 8},
-                                    {.name = "b", .weight = 1, .quota = 2}};
-    lease_from(c, turns, 3, 12, &lot);
+    struct qn_queue_share shares[] = {{.name = "a", .weight = 3, .quota = 2},
+                                      {.name = "empty", .weight = 9, .quota = 8},
+                                      {.name = "b", .weight = 1, .quota = 2}};
+    lease_from(c, shares, 3, 12, &lot);
     assert_int_equal(lot.count, 12);
-    assert_int_equal(turns[0].leased, 8);
-    assert_int_equal(turns[1].leased, 0);
-    assert_int_equal(turns[2].leased, 4);
+    assert_int_equal(shares[0].leased, 8);
+    assert_int_equal(shares[1].leased, 0);
+    assert_int_equal(shares[2].leased, 4);
     finish_lot(c, &lot);
 }
 
@@ -107,14 +107,14 @@ static void redraw_goes_on_until_room_is_full(struct contract *c)
     contract_put_many(c, "a", "a", 1);
     contract_put_many(c, "b", "b", 3);
     contract_put_many(c, "c", "c", 40);
-    struct qn_queue_turn turns[] = {{.name = "a", .weight = 8, .quota = 16},
-                                    {.name = "b", .weight = 4, .quota = 2},
-                                    {.name = "c", .weight = 1, .quota = 2}};
-    lease_from(c, turns, 3, 20, &lot);
+    struct qn_queue_share shares[] = {{.name = "a", .weight = 8, .quota = 16},
+                                      {.name = "b", .weight = 4, .quota = 2},
+                                      {.name = "c", .weight = 1, .quota = 2}};
+    lease_from(c, shares, 3, 20, &lot);
     assert_int_equal(lot.count, 20);
-    assert_int_equal(turns[0].leased, 1);
-    assert_int_equal(turns[1].leased, 3);
-    assert_int_equal(turns[2].leased, 16);
+    assert_int_equal(shares[0].leased, 1);
+    assert_int_equal(shares[1].leased, 3);
+    assert_int_equal(shares[2].leased, 16);
     finish_lot(c, &lot);
 }
 
@@ -123,9 +123,9 @@ static void quotas_do_not_exceed_room(struct contract *c)
     struct lot lot;
     contract_put_many(c, "a", "a", 30);
     contract_put_many(c, "b", "b", 30);
-    struct qn_queue_turn turns[] = {{.name = "a", .weight = 1, .quota = 5},
-                                    {.name = "b", .weight = 1, .quota = 5}};
-    lease_from(c, turns, 2, 7, &lot);
+    struct qn_queue_share shares[] = {{.name = "a", .weight = 1, .quota = 5},
+                                      {.name = "b", .weight = 1, .quota = 5}};
+    lease_from(c, shares, 2, 7, &lot);
     assert_int_equal(lot.count, 7);
     finish_lot(c, &lot);
 }
@@ -136,16 +136,16 @@ static void strict_empties_one_queue_before_the_next(struct contract *c)
     contract_put_many(c, "low", "l", 30);
     contract_put_many(c, "high", "h", 7);
     contract_put_many(c, "middle", "m", 2);
-    struct qn_queue_turn turns[] = {{.name = "high", .weight = 3, .quota = 10},
-                                    {.name = "middle", .weight = 2, .quota = 10},
-                                    {.name = "low", .weight = 1, .quota = 10}};
-    lease_strictly(c, turns, 3, 5, &lot);
-    assert_int_equal(turns[0].leased, 5);
+    struct qn_queue_share shares[] = {{.name = "high", .weight = 3, .quota = 10},
+                                      {.name = "middle", .weight = 2, .quota = 10},
+                                      {.name = "low", .weight = 1, .quota = 10}};
+    lease_strictly(c, shares, 3, 5, &lot);
+    assert_int_equal(shares[0].leased, 5);
     finish_lot(c, &lot);
-    lease_strictly(c, turns, 3, 10, &lot);
-    assert_int_equal(turns[0].leased, 2);
-    assert_int_equal(turns[1].leased, 2);
-    assert_int_equal(turns[2].leased, 6);
+    lease_strictly(c, shares, 3, 10, &lot);
+    assert_int_equal(shares[0].leased, 2);
+    assert_int_equal(shares[1].leased, 2);
+    assert_int_equal(shares[2].leased, 6);
     assert_string_equal(lot.runs[0]->task.id, "h0005");
     assert_string_equal(lot.runs[9]->task.id, "l0005");
     finish_lot(c, &lot);
@@ -155,9 +155,9 @@ static void unknown_queue_gives_nothing(struct contract *c)
 {
     struct lot lot;
     contract_put_many(c, "a", "a", 3);
-    struct qn_queue_turn turns[] = {{.name = "never heard of", .weight = 1, .quota = 3},
-                                    {.name = "a", .weight = 1, .quota = 0}};
-    lease_from(c, turns, 2, 3, &lot);
+    struct qn_queue_share shares[] = {{.name = "never heard of", .weight = 1, .quota = 3},
+                                      {.name = "a", .weight = 1, .quota = 0}};
+    lease_from(c, shares, 2, 3, &lot);
     assert_int_equal(lot.count, 3);
     finish_lot(c, &lot);
 }
@@ -169,20 +169,20 @@ static void paused_queue_gives_nothing_and_says_so(struct contract *c)
     contract_put_many(c, "b", "b", 9);
     pause_queue(c, "a", true);
     assert_int_equal(contract_queue(c, "a").paused_at_ms, CONTRACT_NOW_MS);
-    struct qn_queue_turn turns[] = {{.name = "a", .weight = 1, .quota = 3},
-                                    {.name = "b", .weight = 1, .quota = 3}};
-    lease_from(c, turns, 2, 6, &lot);
-    assert_true(turns[0].paused);
-    assert_false(turns[1].paused);
-    assert_int_equal(turns[0].leased, 0);
-    assert_int_equal(turns[1].leased, 6);
+    struct qn_queue_share shares[] = {{.name = "a", .weight = 1, .quota = 3},
+                                      {.name = "b", .weight = 1, .quota = 3}};
+    lease_from(c, shares, 2, 6, &lot);
+    assert_true(shares[0].paused);
+    assert_false(shares[1].paused);
+    assert_int_equal(shares[0].leased, 0);
+    assert_int_equal(shares[1].leased, 6);
     finish_lot(c, &lot);
     pause_queue(c, "a", false);
     assert_int_equal(contract_queue(c, "a").paused_at_ms, 0);
-    lease_from(c, turns, 2, 6, &lot);
-    assert_false(turns[0].paused);
-    assert_int_equal(turns[0].leased, 3);
-    assert_int_equal(turns[1].leased, 3);
+    lease_from(c, shares, 2, 6, &lot);
+    assert_false(shares[0].paused);
+    assert_int_equal(shares[0].leased, 3);
+    assert_int_equal(shares[1].leased, 3);
     finish_lot(c, &lot);
 }
 
@@ -192,11 +192,11 @@ static void strict_skips_a_paused_queue(struct contract *c)
     contract_put_many(c, "high", "h", 3);
     contract_put_many(c, "low", "l", 3);
     pause_queue(c, "high", true);
-    struct qn_queue_turn turns[] = {{.name = "high", .weight = 2, .quota = 6},
-                                    {.name = "low", .weight = 1, .quota = 6}};
-    lease_strictly(c, turns, 2, 6, &lot);
-    assert_int_equal(turns[0].leased, 0);
-    assert_int_equal(turns[1].leased, 3);
+    struct qn_queue_share shares[] = {{.name = "high", .weight = 2, .quota = 6},
+                                      {.name = "low", .weight = 1, .quota = 6}};
+    lease_strictly(c, shares, 2, 6, &lot);
+    assert_int_equal(shares[0].leased, 0);
+    assert_int_equal(shares[1].leased, 3);
     finish_lot(c, &lot);
 }
 

@@ -99,11 +99,11 @@ static size_t exchange_with(struct contract *c, struct qn_stamp stamp,
                             const struct qn_outcome *outcome, enum qn_applied *applied,
                             struct qn_leased **runs)
 {
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 2};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 2};
     struct qn_exchange exchange = {.stamp = stamp,
                                    .outcomes = outcome,
                                    .outcome_count = outcome == NULL ? 0 : 1,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 2,
                                    .start_count_now = 1};
@@ -186,10 +186,10 @@ static void replayed_exchange_without_effect_hides_no_lease(struct contract *c)
 /* again: as the broker leaves it to the caller when a reply is lost. */
 static size_t lease_with(struct contract *c, uint64_t sequence, bool again, struct qn_leased **runs)
 {
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 2};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 2};
     struct qn_exchange exchange = {.stamp = {.session = 1001, .sequence = sequence},
                                    .again = again,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 2,
                                    .start_count_now = 2};

@@ -188,9 +188,9 @@ static void paused_queue_has_no_lock_to_give(struct contract *c)
 static void first_queue_that_needs_it_gives_the_lock(struct contract *c)
 {
     isolation_charge(c, "other", "alone", 1, SOLO);
-    struct qn_queue_turn turns[] = {{.name = "default", .weight = 1}, {.name = "other"}};
+    struct qn_queue_share shares[] = {{.name = "default", .weight = 1}, {.name = "other"}};
     struct qn_exchange exchange = {
-        .queues = turns, .queue_count = 2, .isolation.slots = SLOTS, .solo = QN_SOLO_ASK};
+        .queues = shares, .queue_count = 2, .isolation.slots = SLOTS, .solo = QN_SOLO_ASK};
     assert_int_equal(contract_exchange(c, &exchange, NULL, NULL), 0);
     assert_int_equal(exchange.solo_queue, 1);
 }
@@ -200,15 +200,15 @@ static void replayed_request_for_the_lock_gets_the_same_answer(struct contract *
     struct qn_leased *run = NULL;
     struct qn_leased *again = NULL;
     isolation_charge(c, "default", "alone", 2, SOLO);
-    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1};
     struct qn_exchange ask = {
-        .queues = &turn, .queue_count = 1, .isolation.slots = SLOTS, .solo = QN_SOLO_ASK};
+        .queues = &share, .queue_count = 1, .isolation.slots = SLOTS, .solo = QN_SOLO_ASK};
     assert_int_equal(contract_exchange(c, &ask, NULL, NULL), 0);
     assert_int_equal(ask.solo_queue, 0);
     ask.solo_queue = 0;
     assert_int_equal(contract_exchange(c, &ask, NULL, NULL), 0);
     assert_int_equal(ask.solo_queue, 0);
-    struct qn_exchange request = {.queues = &turn,
+    struct qn_exchange request = {.queues = &share,
                                   .queue_count = 1,
                                   .room = 1,
                                   .start_count_now = 1,

@@ -108,9 +108,9 @@ static void fill_archive(struct contract *c, size_t count)
             outcomes[i] = (struct qn_outcome){.run = runs[i], .kind = QN_ARCHIVE, .error = "no"};
         }
         contract_advance(c, 1);
-        struct qn_queue_turn turn = {.name = "default", .weight = 1};
+        struct qn_queue_share share = {.name = "default", .weight = 1};
         struct qn_exchange exchange = {
-            .outcomes = outcomes, .outcome_count = room, .queues = &turn, .queue_count = 1};
+            .outcomes = outcomes, .outcome_count = room, .queues = &share, .queue_count = 1};
         assert_int_equal(contract_exchange(c, &exchange, applied, NULL), 0);
         for (size_t i = 0; i < room; i++) {
             assert_int_equal(applied[i], QN_APPLIED);

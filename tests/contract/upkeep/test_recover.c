@@ -201,12 +201,12 @@ static int doomed_worker(int argc, char **argv)
     TEST_REQUIRE(argc == 1);
     struct qn_broker *broker = contract_open_child(argv[0]);
     contract_announce(broker, "doomed");
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = CHILD_LEASES};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = CHILD_LEASES};
     struct qn_exchange exchange = {.stamp = {.session = 4711, .sequence = 1},
                                    .worker_id = "doomed",
                                    .lease_ms = 24 * 3600 *
                                                INT64_C(1000), /* on another clock than the test */
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = CHILD_LEASES,
                                    .start_count_now = 2};

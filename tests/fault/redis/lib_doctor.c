@@ -31,7 +31,7 @@ int doctor_set_up(void **state)
     test_redis_empty(&doctor.redis);
     test_redis_turn(&doctor.redis, DOCTOR_NOW_MS * 1000);
     doctor.broker = doctor_open();
-    struct qn_queue_turn turn = {.name = "default", .weight = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1};
     assert_ok(qn_owner_self(owner, &err), err);
     assert_ok(qn_broker_heartbeat(doctor.broker,
                                   &(struct qn_heartbeat){.worker_id = "w",
@@ -39,7 +39,7 @@ int doctor_set_up(void **state)
                                                          .host = "host",
                                                          .status = "active",
                                                          .queues = "default=1",
-                                                         .queue_turns = &turn,
+                                                         .queue_shares = &share,
                                                          .queue_count = 1},
                                   &err),
               err);
@@ -113,10 +113,10 @@ struct qn_leased *doctor_lease(struct qn_broker *from)
 {
     quern_error err = {0};
     struct qn_leased *run = NULL;
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 1};
     struct qn_exchange exchange = {.worker_id = "w",
                                    .lease_ms = DOCTOR_LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 1,
                                    .start_count_now = 1};

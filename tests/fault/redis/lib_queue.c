@@ -61,11 +61,11 @@ void free_lot(struct lot *lot)
 
 quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct lot *lot)
 {
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = room};
     struct qn_exchange exchange = {.stamp = stamp,
                                    .worker_id = "host:1:worker",
                                    .lease_ms = 30000,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = room,
                                    .start_count_now = 1};

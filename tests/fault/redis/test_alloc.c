@@ -186,13 +186,13 @@ static quern_status exchange_two(struct qn_stamp stamp, struct qn_leased **runs,
         outcomes[i] = (struct qn_outcome){.run = runs[i], .kind = QN_GIVE_BACK};
     }
     uint32_t room = next == NULL ? 0 : 2;
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = room};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = room};
     struct qn_exchange exchange = {.stamp = stamp,
                                    .outcomes = outcomes,
                                    .outcome_count = count,
                                    .worker_id = "w",
                                    .lease_ms = QN_LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = room,
                                    .start_count_now = room};
@@ -263,10 +263,10 @@ static void the_runs_of_a_batch_share_a_few_blocks_of_memory(void **state)
     begin();
     fill(QN_BATCH_MAX, 100);
     struct qn_leased *runs[QN_BATCH_MAX];
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = QN_BATCH_MAX};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = QN_BATCH_MAX};
     struct qn_exchange exchange = {.worker_id = "w",
                                    .lease_ms = QN_LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = QN_BATCH_MAX,
                                    .start_count_now = QN_BATCH_MAX};

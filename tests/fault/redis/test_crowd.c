@@ -16,10 +16,10 @@ static void lease_all(struct stage *stage, size_t count)
     struct qn_leased *runs[QN_BATCH_MAX];
     quern_error err = {0};
     for (size_t leased = 0; leased < count;) {
-        struct qn_queue_turn turn = {.name = queue, .weight = 1, .quota = QN_BATCH_MAX};
+        struct qn_queue_share share = {.name = queue, .weight = 1, .quota = QN_BATCH_MAX};
         struct qn_exchange exchange = {.worker_id = "w",
                                        .lease_ms = LEASE_S * 1000,
-                                       .queues = &turn,
+                                       .queues = &share,
                                        .queue_count = 1,
                                        .room = QN_BATCH_MAX,
                                        .start_count_now = QN_BATCH_MAX};

@@ -47,11 +47,11 @@ static void end(struct scene *scene)
 
 static quern_status lease(struct scene *scene)
 {
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 4};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 4};
     struct qn_exchange exchange = {.stamp = {7, ++scene->sequence},
                                    .worker_id = "host:1:worker",
                                    .lease_ms = 30000,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 4,
                                    .start_count_now = 1};

@@ -161,12 +161,12 @@ static size_t pass_relay(struct relay *relay)
     struct qn_outcome outcomes[ROOM];
     enum qn_applied applied[ROOM];
     struct qn_leased *next[ROOM] = {0};
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = ROOM};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = ROOM};
     struct qn_exchange exchange = {.outcomes = outcomes,
                                    .outcome_count = relay->run_count,
                                    .worker_id = "w",
                                    .lease_ms = 600000,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = ROOM,
                                    .start_count_now = ROOM};

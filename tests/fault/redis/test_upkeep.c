@@ -135,8 +135,8 @@ static void limit_of_pruning_holds_for_all_queues_together(void **state)
 static quern_status try_announce(const char *status, quern_error *err)
 {
     static const char payload[SHOWN_MAX + 1] = "p";
-    const struct qn_queue_turn turns[] = {{.name = "default", .weight = 3},
-                                          {.name = "low", .weight = 1}};
+    const struct qn_queue_share shares[] = {{.name = "default", .weight = 3},
+                                            {.name = "low", .weight = 1}};
     const struct qn_announced_run runs[] = {{.task_id = "a",
                                              .task_type = "image",
                                              .payload = payload,
@@ -162,7 +162,7 @@ static quern_status try_announce(const char *status, quern_error *err)
                                               .pid = 7,
                                               .started_at_ms = DOCTOR_NOW_MS - 1,
                                               .concurrency = 9,
-                                              .queue_turns = turns,
+                                              .queue_shares = shares,
                                               .queue_count = 2,
                                               .runs = runs,
                                               .run_count = TEST_COUNT(runs)};

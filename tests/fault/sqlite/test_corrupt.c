@@ -130,10 +130,10 @@ static void use(struct qn_broker *broker)
 {
     const char *queue = "default";
     struct qn_leased *runs[4] = {0};
-    struct qn_queue_turn turn = {.name = queue, .weight = 1, .quota = 4};
+    struct qn_queue_share share = {.name = queue, .weight = 1, .quota = 4};
     struct qn_exchange exchange = {.worker_id = "w",
                                    .lease_ms = QN_LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 4,
                                    .start_count_now = 4};

@@ -221,13 +221,13 @@ static quern_status exchange_one(struct place *place, const struct qn_leased *ru
 {
     uint64_t sequence = run == NULL ? 1 : run->token + 1; /* the same run, the same request */
     struct qn_outcome outcome = {.run = run, .kind = QN_DONE, .result = "ok", .result_size = 2};
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 1};
     struct qn_exchange exchange = {.stamp = {.session = 2, .sequence = sequence},
                                    .outcomes = &outcome,
                                    .outcome_count = run == NULL ? 0 : 1,
                                    .worker_id = "w",
                                    .lease_ms = 3600000,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 1,
                                    .start_count_now = 1};

@@ -106,12 +106,12 @@ static void look(quern_status status, quern_error *err)
 static void exchange(struct qn_broker *broker, quern_error *err)
 {
     struct qn_leased *runs[ROOM] = {0};
-    struct qn_queue_turn turns[] = {{.name = "default", .weight = 1, .quota = ROOM / 2},
-                                    {.name = "other", .weight = 1, .quota = ROOM / 2}};
+    struct qn_queue_share shares[] = {{.name = "default", .weight = 1, .quota = ROOM / 2},
+                                      {.name = "other", .weight = 1, .quota = ROOM / 2}};
     struct qn_exchange exchange = {.stamp = {.session = 2, .sequence = 1},
                                    .worker_id = "w",
                                    .lease_ms = 1000,
-                                   .queues = turns,
+                                   .queues = shares,
                                    .queue_count = 2,
                                    .room = ROOM,
                                    .start_count_now = ROOM};

@@ -20,7 +20,7 @@ static size_t exchange(struct stage *stage, const struct qn_outcome *outcomes, s
     quern_error error = {0};
     uint32_t room = outcomes == NULL ? QN_BATCH_MAX : 0;
     enum qn_applied applied[QN_BATCH_MAX];
-    struct qn_queue_turn queue = {.name = "default", .weight = 1, .quota = room};
+    struct qn_queue_share queue = {.name = "default", .weight = 1, .quota = room};
     struct qn_exchange_reply reply = {.applied = applied, .runs = runs};
     struct qn_exchange exchange = {.stamp = {.session = session++, .sequence = 1},
                                    .outcomes = outcomes,

@@ -244,11 +244,11 @@ static void an_early_ack_is_confirmed_before_the_handler_starts(void **state)
 static struct quern_run *lease_run(struct stage *stage, quern_worker *worker)
 {
     quern_error error = {0};
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 1};
     struct qn_leased *leased = NULL;
     struct qn_exchange exchange = {.worker_id = worker->id,
                                    .lease_ms = LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 1,
                                    .start_count_now = 1};
@@ -312,14 +312,14 @@ static struct quern_run *hold_run(struct stage *stage, quern_worker **ret_worker
 static void tell_outcomes(quern_worker *worker)
 {
     quern_error error = {0};
-    struct qn_turn *turn = &worker->pump.first;
+    struct qn_turn *share = &worker->pump.first;
     pthread_mutex_lock(&worker->mutex);
     worker->state = QN_WORKER_DRAINING; /* it fetches nothing */
     pthread_mutex_unlock(&worker->mutex);
     pthread_mutex_lock(&worker->plan_mutex);
-    qn_turn_build(worker, turn, qn_clock_mono_ns());
-    if (turn->open) {
-        assert_ok(qn_turn_exchange(worker, turn, 0, &error), error);
+    qn_turn_build(worker, share, qn_clock_mono_ns());
+    if (share->open) {
+        assert_ok(qn_turn_exchange(worker, share, 0, &error), error);
     }
     pthread_mutex_unlock(&worker->plan_mutex);
 }
@@ -381,15 +381,15 @@ static void a_lease_that_may_be_over_goes_back_to_its_queue(void **state)
     assert_ok(qn_pool_new(1, &worker->pool, &error), error);
     qn_mux_freeze(worker->mux); /* ending the pool thaws it */
     stage_put(stage, "a", "done");
-    struct qn_turn *turn = &worker->pump.first;
+    struct qn_turn *share = &worker->pump.first;
     worker->state = QN_WORKER_RUNNING;
     pthread_mutex_lock(&worker->plan_mutex);
-    qn_turn_build(worker, turn, qn_clock_mono_ns());
-    assert_true(turn->open);
-    turn->in_doubt = true;
-    turn->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
+    qn_turn_build(worker, share, qn_clock_mono_ns());
+    assert_true(share->open);
+    share->in_doubt = true;
+    share->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
     stage_advance(stage, LEASE_MS);
-    assert_ok(qn_turn_exchange(worker, turn, 0, &error), error);
+    assert_ok(qn_turn_exchange(worker, share, 0, &error), error);
     pthread_mutex_unlock(&worker->plan_mutex);
     assert_true(test_until(has_finished_one, worker));
     tell_outcomes(worker);

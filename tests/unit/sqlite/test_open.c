@@ -192,11 +192,11 @@ static void file_of_the_first_version_is_brought_to_this_one(void **state)
     (void)state;
     struct lib_sqlite place;
     struct qn_leased *run = NULL;
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 1};
     struct qn_exchange exchange = {.worker_id = "w",
                                    .host = "h",
                                    .lease_ms = 30000,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 1,
                                    .start_count_now = 1};

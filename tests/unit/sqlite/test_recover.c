@@ -57,10 +57,10 @@ static void announce(struct scene *scene, const char *worker_id, const char *boo
 static void lease(struct scene *scene, const char *worker_id, const char *id)
 {
     struct qn_leased *run = NULL;
-    struct qn_queue_turn turn = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = 1};
     struct qn_exchange exchange = {.worker_id = worker_id,
                                    .lease_ms = LEASE_MS,
-                                   .queues = &turn,
+                                   .queues = &share,
                                    .queue_count = 1,
                                    .room = 1,
                                    .start_count_now = 1};

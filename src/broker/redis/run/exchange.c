@@ -135,9 +135,10 @@ static void order_runs(const struct qn_taking *taking)
     struct qn_exchange_reply *reply = taking->reply;
     struct qn_leased *ordered[QN_BATCH_MAX];
     size_t count = 0;
-    for (size_t turn = 0; turn < taking->exchange->queue_count; turn++) {
-        for (size_t i = 0; taking->exchange->queues[turn].leased > 0 && i < reply->run_count; i++) {
-            if (reply->runs[i]->queue_index == turn) {
+    for (size_t queue_index = 0; queue_index < taking->exchange->queue_count; queue_index++) {
+        for (size_t i = 0; taking->exchange->queues[queue_index].leased > 0 && i < reply->run_count;
+             i++) {
+            if (reply->runs[i]->queue_index == queue_index) {
                 ordered[count++] = reply->runs[i];
             }
         }

@@ -72,7 +72,7 @@ void qn_taking_ask(struct qn_pipeline *pipeline, struct qn_taking *taking)
     put_company(pipeline, taking);
     bool in_order = exchange->strict || exchange->queue_count == 1;
     for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
-        const struct qn_queue_turn *queue = &exchange->queues[i];
+        const struct qn_queue_share *queue = &exchange->queues[i];
         qn_pipeline_uint(pipeline, missing(queue->quota, queue->leased));
         qn_pipeline_uint(pipeline, QN_BUG(WEIGHT_IGNORED) ? 1 : queue->weight);
     }
@@ -398,7 +398,7 @@ static bool read_head(struct qn_taking *taking, const struct qn_reply *head, int
         good = good && values[0] >= 1 && values[0] <= exchange->queue_count &&
                values[4] <= (uint64_t)QN_DURATION_MS_MAX;
         if (good) {
-            struct qn_queue_turn *queue = &exchange->queues[values[0] - 1];
+            struct qn_queue_share *queue = &exchange->queues[values[0] - 1];
             queue->paused = values[1] != 0;
             queue->deaths = values[2] < UINT32_MAX ? (uint32_t)values[2] : UINT32_MAX;
             queue->braked = values[3] != 0;

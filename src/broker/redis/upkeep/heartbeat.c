@@ -50,8 +50,9 @@ static quern_status encode_server(struct qn_arena *arena, const struct qn_heartb
         return qn_error_nomem(err);
     }
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        queues[i] = (struct qn_asynq_queue){.name = announcement->queue_turns[i].name,
-                                            .weight = (int32_t)announcement->queue_turns[i].weight};
+        queues[i] =
+            (struct qn_asynq_queue){.name = announcement->queue_shares[i].name,
+                                    .weight = (int32_t)announcement->queue_shares[i].weight};
     }
     const struct qn_asynq_server server = {
         .host = announcement->host,
@@ -126,12 +127,12 @@ static const char *queue_lines(struct qn_arena *arena, const struct qn_heartbeat
 {
     size_t size = 1;
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        size += strlen(announcement->queue_turns[i].name) + 1;
+        size += strlen(announcement->queue_shares[i].name) + 1;
     }
     char *lines = qn_arena_alloc(arena, size);
     char *at = lines;
     for (size_t i = 0; lines != NULL && i < announcement->queue_count; i++) {
-        const char *name = announcement->queue_turns[i].name;
+        const char *name = announcement->queue_shares[i].name;
         if (strchr(name, '\n') == NULL) {
             *at++ = '\n';
             at = stpcpy(at, name);
@@ -199,7 +200,7 @@ static void put_keys(struct qn_pipeline *pipeline, const struct heartbeat *heart
 {
     const struct qn_heartbeat *announcement = heartbeat->announcement;
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        qn_keys_add(pipeline, announcement->queue_turns[i].name, "quern:workers");
+        qn_keys_add(pipeline, announcement->queue_shares[i].name, "quern:workers");
     }
     if (announcement->queue_count > 0) {
         qn_pipeline_text(pipeline, "asynq:queues");
@@ -235,7 +236,7 @@ static void put_queues(struct qn_pipeline *pipeline, const struct heartbeat *hea
         begin_part(pipeline, "queues", announcement->queue_count);
     }
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        qn_pipeline_text(pipeline, announcement->queue_turns[i].name);
+        qn_pipeline_text(pipeline, announcement->queue_shares[i].name);
     }
 }
 
@@ -294,7 +295,7 @@ static void serve(struct qn_redis *self, const struct qn_heartbeat *announcement
     const char *names[QN_QUEUES_MAX];
     QN_ASSERT(announcement->queue_count <= QN_QUEUES_MAX);
     for (size_t i = 0; i < announcement->queue_count; i++) {
-        names[i] = announcement->queue_turns[i].name;
+        names[i] = announcement->queue_shares[i].name;
     }
     qn_watch_serve(&self->watch, names, announcement->queue_count);
     qn_watch_note_host(&self->watch, announcement->host);

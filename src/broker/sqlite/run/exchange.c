@@ -21,7 +21,7 @@ struct packed {
     int64_t first_token;
     uint32_t run_count;
     uint32_t more;
-    uint32_t solo_turn;
+    uint32_t solo_queue;
     uint8_t applied[QN_BATCH_MAX];
 };
 
@@ -103,7 +103,7 @@ static quern_status describe_queues(struct qn_queue_counters *counters,
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < exchange->queue_count; i++) {
-        struct qn_queue_turn *out = &exchange->queues[i];
+        struct qn_queue_share *out = &exchange->queues[i];
         struct qn_counted_queue *queue = NULL;
         status = qn_queue_counters_queue(counters, out->name, &queue, err);
         if (status != QUERN_OK) {
@@ -129,7 +129,7 @@ static quern_status keep_reply(struct qn_queue_counters *counters,
     struct packed packed = {.first_token = terms->first_token,
                             .run_count = (uint32_t)reply->run_count,
                             .more = reply->more ? 1 : 0,
-                            .solo_turn = terms->solo_turn};
+                            .solo_queue = terms->solo_queue};
     for (size_t i = 0; i < exchange->outcome_count; i++) {
         packed.applied[i] = (uint8_t)reply->applied[i];
     }
@@ -155,7 +155,7 @@ static quern_status find_reply(struct qn_queue_counters *counters, struct qn_exc
                             "the request that was sent before asked for more");
     }
     terms->first_token = packed.first_token;
-    terms->solo_turn = packed.solo_turn;
+    terms->solo_queue = packed.solo_queue;
     reply->more = packed.more != 0;
     return qn_lease_again(counters->conn, exchange, terms, packed.run_count, reply, err);
 }
@@ -189,7 +189,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
-    struct qn_lease_terms terms = {.solo_turn = (uint32_t)exchange->queue_count};
+    struct qn_lease_terms terms = {.solo_queue = (uint32_t)exchange->queue_count};
     qn_clock_both_ms(broker->clock, &terms.now_wall_ms, &terms.now_boot_ms);
     struct qn_conn *conn = NULL;
     qn_exchange_clear(exchange, reply);
@@ -221,7 +221,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);
     } else if (exchange->solo != QN_SOLO_NONE) {
-        exchange->solo_queue = terms.solo_turn;
+        exchange->solo_queue = terms.solo_queue;
     }
     qn_queue_counters_finish(&counters);
     return status;

@@ -14,7 +14,7 @@ struct qn_lease_terms {
     int64_t now_wall_ms;
     int64_t now_boot_ms;
     int64_t first_token; /* out: of the leased runs, which have consecutive tokens */
-    uint32_t solo_turn;  /* out: as exchange->solo_queue */
+    uint32_t solo_queue; /* out: as exchange->solo_queue */
 };
 /* Does what is asked of solo locks, and leases up to exchange->room runs into reply->runs
  * (lease.c). On failure it has freed them. */

@@ -16,11 +16,11 @@
 
 /* Takes up to `want` runs of one queue. Short means that it has no more to give, or that taking
  * ends early. */
-static quern_status take_turn(struct qn_lease_batch *batch, size_t turn, size_t want,
-                              quern_error *err)
+static quern_status take_from_queue(struct qn_lease_batch *batch, size_t queue_index, size_t want,
+                                    quern_error *err)
 {
-    struct qn_queue_turn *out = &batch->exchange->queues[turn];
-    struct qn_turn_state *state = &batch->turns[turn];
+    struct qn_queue_share *out = &batch->exchange->queues[queue_index];
+    struct qn_queue_progress *state = &batch->progress[queue_index];
     struct qn_counted_queue *queue = NULL;
     quern_status status = qn_queue_counters_queue(batch->counters, out->name, &queue, err);
     if (status != QUERN_OK) {
@@ -30,12 +30,12 @@ static quern_status take_turn(struct qn_lease_batch *batch, size_t turn, size_t 
     state->empty = state->empty || queue->no == 0 || queue->paused;
     if (!state->empty && qn_brake_is_on(&queue->brake)) {
         state->empty = true;
-        status = qn_pick_probe(batch, turn, queue, &kept, err);
+        status = qn_pick_probe(batch, queue_index, queue, &kept, err);
         out->leased += (uint32_t)kept;
         return status;
     }
     while (status == QUERN_OK && want > 0 && !state->empty && !qn_lease_batch_ends_early(batch)) {
-        status = qn_pick_pending(batch, turn, queue, want, &kept, err);
+        status = qn_pick_pending(batch, queue_index, queue, want, &kept, err);
         out->leased += (uint32_t)kept;
         want -= kept;
     }
@@ -48,7 +48,7 @@ static quern_status take_strict(struct qn_lease_batch *batch, quern_error *err)
     size_t room = batch->exchange->room;
     for (size_t i = 0; status == QUERN_OK && i < batch->exchange->queue_count; i++) {
         if (batch->count < room && !qn_lease_batch_ends_early(batch)) {
-            status = take_turn(batch, i, room - batch->count, err);
+            status = take_from_queue(batch, i, room - batch->count, err);
         }
     }
     return status;
@@ -69,11 +69,11 @@ static quern_status take_weighted(struct qn_lease_batch *batch, quern_error *err
         for (size_t i = 0; i < queue_count; i++) {
             size_t room = exchange->room - batch->count;
             size_t part = want[i] < room ? want[i] : room;
-            quern_status status = part > 0 ? take_turn(batch, i, part, err) : QUERN_OK;
+            quern_status status = part > 0 ? take_from_queue(batch, i, part, err) : QUERN_OK;
             if (status != QUERN_OK) {
                 return status;
             }
-            more[i] = !batch->turns[i].empty;
+            more[i] = !batch->progress[i].empty;
             want[i] = 0;
         }
         size_t missing = exchange->room - batch->count;
@@ -89,9 +89,10 @@ static void order_runs(struct qn_lease_batch *batch)
 {
     struct qn_leased *ordered[QN_BATCH_MAX];
     size_t at = 0;
-    for (size_t turn = 0; turn < batch->exchange->queue_count; turn++) {
-        for (size_t i = 0; batch->exchange->queues[turn].leased > 0 && i < batch->count; i++) {
-            if (batch->runs[i]->queue_index == turn) {
+    for (size_t queue_index = 0; queue_index < batch->exchange->queue_count; queue_index++) {
+        for (size_t i = 0; batch->exchange->queues[queue_index].leased > 0 && i < batch->count;
+             i++) {
+            if (batch->runs[i]->queue_index == queue_index) {
                 ordered[at++] = batch->runs[i];
             }
         }
@@ -151,7 +152,7 @@ static quern_status write_lease(struct qn_lease_batch *batch, struct qn_leased *
     qn_query_int(&query, run->started ? 1 : 0);
     qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
     status = qn_query_run(&query, NULL, err);
-    if (status == QUERN_OK && batch->turns[run->queue_index].probe) {
+    if (status == QUERN_OK && batch->progress[run->queue_index].probe) {
         status = note_probe(batch, run, err);
     }
     return status;
@@ -160,7 +161,7 @@ static quern_status write_lease(struct qn_lease_batch *batch, struct qn_leased *
 static bool is_started(struct qn_lease_batch *batch, const struct qn_leased *run)
 {
     bool in_any_case = run->crash_count > 0 && !QN_BUG(CHARGE_NOT_MARKED);
-    if (in_any_case || batch->turns[run->queue_index].probe) {
+    if (in_any_case || batch->progress[run->queue_index].probe) {
         return true;
     }
     bool started = batch->starts_left > 0;
@@ -186,12 +187,12 @@ static quern_status write_leases(struct qn_lease_batch *batch, quern_error *err)
     return status;
 }
 
-static quern_status pick_all(struct qn_lease_batch *batch, uint32_t *ret_solo_turn,
+static quern_status pick_all(struct qn_lease_batch *batch, uint32_t *ret_solo_queue,
                              quern_error *err)
 {
     const struct qn_exchange *exchange = batch->exchange;
     bool usual = false;
-    quern_status status = qn_lease_solo(batch, ret_solo_turn, &usual, err);
+    quern_status status = qn_lease_solo(batch, ret_solo_queue, &usual, err);
     if (status == QUERN_OK && usual && exchange->room > 0) {
         status = exchange->strict ? take_strict(batch, err) : take_weighted(batch, err);
     }
@@ -210,7 +211,7 @@ quern_status qn_lease_take(struct qn_queue_counters *counters, struct qn_exchang
                                    .runs = reply->runs,
                                    .starts_left = exchange->start_count_now,
                                    .isolation = exchange->isolation};
-    quern_status status = pick_all(&batch, &terms->solo_turn, err);
+    quern_status status = pick_all(&batch, &terms->solo_queue, err);
     if (status == QUERN_OK && batch.count > 0) {
         order_runs(&batch);
         status = write_leases(&batch, err);

@@ -15,7 +15,7 @@ struct qn_row {
     int64_t place;
 };
 
-struct qn_turn_state {
+struct qn_queue_progress {
     int64_t places[QN_LEVELS]; /* the last one read of each level */
     uint32_t top_level;        /* of the pending tasks, as it was when it was looked up */
     bool top_known;
@@ -34,7 +34,7 @@ struct qn_lease_batch {
     /* How many more runs of charged tasks, and probes, there may be: they are all started. */
     uint32_t starts_left;
     struct qn_isolation isolation; /* with the runs taken so far */
-    struct qn_turn_state turns[QN_QUEUES_MAX];
+    struct qn_queue_progress progress[QN_QUEUES_MAX];
 };
 
 /* So many were past their deadline that the transaction has to end. */
@@ -44,38 +44,40 @@ bool qn_lease_batch_ends_early(const struct qn_lease_batch *batch);
 
 /* Reads up to `limit` rows by a statement of lease.sql that takes queue, a number and a limit. */
 QUERN_NODISCARD quern_status qn_lease_read_rows(struct qn_lease_batch *batch, const char *sql,
-                                                size_t turn, const struct qn_counted_queue *queue,
+                                                size_t queue_index,
+                                                const struct qn_counted_queue *queue,
                                                 int64_t number, size_t limit, struct qn_row *rows,
                                                 size_t *ret_count, quern_error *err);
 /* Reads the pending task; *ret_run is NULL when it is not that any more. */
-QUERN_NODISCARD quern_status qn_lease_read_row(struct qn_lease_batch *batch, size_t turn,
+QUERN_NODISCARD quern_status qn_lease_read_row(struct qn_lease_batch *batch, size_t queue_index,
                                                const struct qn_counted_queue *queue, int64_t seq,
                                                struct qn_leased **ret_run, quern_error *err);
 
 /* --- pick.c ---------------------------------------------------------------------------- */
 
 /* Takes up to `want` runs of a queue that is not braked, as far as one reading goes. Says in the
- * turn's state whether the queue is empty then. */
-QUERN_NODISCARD quern_status qn_pick_pending(struct qn_lease_batch *batch, size_t turn,
+ * queue's progress whether it is empty then. */
+QUERN_NODISCARD quern_status qn_pick_pending(struct qn_lease_batch *batch, size_t queue_index,
                                              struct qn_counted_queue *queue, size_t want,
                                              size_t *ret_kept, quern_error *err);
 /* Takes the probe of a queue that is braked, if it is time for one: no task that must run alone. */
-QUERN_NODISCARD quern_status qn_pick_probe(struct qn_lease_batch *batch, size_t turn,
+QUERN_NODISCARD quern_status qn_pick_probe(struct qn_lease_batch *batch, size_t queue_index,
                                            struct qn_counted_queue *queue, size_t *ret_kept,
                                            quern_error *err);
 /* Takes the task of the queue that is to run alone now, for the worker that has its solo lock. */
-QUERN_NODISCARD quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t turn,
+QUERN_NODISCARD quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t queue_index,
                                           struct qn_counted_queue *queue, size_t *ret_kept,
                                           quern_error *err);
 /* Whether a task waits there that must run alone, and could run now as far as the brake goes. */
-QUERN_NODISCARD quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, size_t turn,
+QUERN_NODISCARD quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, size_t queue_index,
                                                 const struct qn_counted_queue *queue,
                                                 bool *ret_waits, quern_error *err);
 
 /* --- lease_solo.c ---------------------------------------------------------------------- */
 
-/* Does what is asked. *ret_turn: as exchange->solo_queue; *ret_usual: runs are leased as usual. */
-QUERN_NODISCARD quern_status qn_lease_solo(struct qn_lease_batch *batch, uint32_t *ret_turn,
+/* Does what is asked. *ret_queue_index: as exchange->solo_queue; *ret_usual: runs are leased as
+ * usual. */
+QUERN_NODISCARD quern_status qn_lease_solo(struct qn_lease_batch *batch, uint32_t *ret_queue_index,
                                            bool *ret_usual, quern_error *err);
 
 #endif

@@ -49,9 +49,9 @@ static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const
     return whole ? qn_leased_copy(slab, &leased) : NULL;
 }
 
-static quern_status copy_rows(struct qn_lease_batch *batch, struct qn_query *query, size_t turn,
-                              const struct qn_counted_queue *queue, struct qn_row *rows,
-                              size_t *ret_count, quern_error *err)
+static quern_status copy_rows(struct qn_lease_batch *batch, struct qn_query *query,
+                              size_t queue_index, const struct qn_counted_queue *queue,
+                              struct qn_row *rows, size_t *ret_count, quern_error *err)
 {
     size_t count = 0;
     bool full = false;
@@ -60,7 +60,7 @@ static quern_status copy_rows(struct qn_lease_batch *batch, struct qn_query *que
         rows[count].run = copy_row(&batch->slab, query->statement, queue->name);
         full = rows[count].run == NULL;
         if (!full) {
-            rows[count].run->queue_index = (uint16_t)turn;
+            rows[count].run->queue_index = (uint16_t)queue_index;
             count++;
         }
     }
@@ -75,7 +75,7 @@ static quern_status copy_rows(struct qn_lease_batch *batch, struct qn_query *que
     return status;
 }
 
-quern_status qn_lease_read_rows(struct qn_lease_batch *batch, const char *sql, size_t turn,
+quern_status qn_lease_read_rows(struct qn_lease_batch *batch, const char *sql, size_t queue_index,
                                 const struct qn_counted_queue *queue, int64_t number, size_t limit,
                                 struct qn_row *rows, size_t *ret_count, quern_error *err)
 {
@@ -83,10 +83,10 @@ quern_status qn_lease_read_rows(struct qn_lease_batch *batch, const char *sql, s
     qn_query_int(&query, queue->no);
     qn_query_int(&query, number);
     qn_query_int(&query, (int64_t)limit);
-    return copy_rows(batch, &query, turn, queue, rows, ret_count, err);
+    return copy_rows(batch, &query, queue_index, queue, rows, ret_count, err);
 }
 
-quern_status qn_lease_read_row(struct qn_lease_batch *batch, size_t turn,
+quern_status qn_lease_read_row(struct qn_lease_batch *batch, size_t queue_index,
                                const struct qn_counted_queue *queue, int64_t seq,
                                struct qn_leased **ret_run, quern_error *err)
 {
@@ -94,7 +94,7 @@ quern_status qn_lease_read_row(struct qn_lease_batch *batch, size_t turn,
     size_t count = 0;
     struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_row);
     qn_query_int(&query, seq);
-    quern_status status = copy_rows(batch, &query, turn, queue, &row, &count, err);
+    quern_status status = copy_rows(batch, &query, queue_index, queue, &row, &count, err);
     *ret_run = count > 0 ? row.run : NULL;
     return status;
 }

@@ -4,7 +4,8 @@
 #include "broker/sqlite/run/lease_batch.h"
 
 /* The first queue whose solo lock the worker may have and needs. */
-static quern_status ask_solo(struct qn_lease_batch *batch, uint32_t *ret_turn, quern_error *err)
+static quern_status ask_solo(struct qn_lease_batch *batch, uint32_t *ret_queue_index,
+                             quern_error *err)
 {
     struct qn_exchange *exchange = batch->exchange;
     for (uint32_t i = 0; i < exchange->queue_count; i++) {
@@ -21,7 +22,7 @@ static quern_status ask_solo(struct qn_lease_batch *batch, uint32_t *ret_turn, q
         }
         status = qn_pick_solo_waits(batch, i, queue, &waits, err);
         if (status != QUERN_OK || waits) {
-            *ret_turn = i;
+            *ret_queue_index = i;
             return status == QUERN_OK ? qn_solo_take(batch->counters, queue, err) : status;
         }
     }
@@ -29,59 +30,59 @@ static quern_status ask_solo(struct qn_lease_batch *batch, uint32_t *ret_turn, q
 }
 
 /* Keep and run: *ret_turn is left as it is where the lock is no longer held. */
-static quern_status keep_solo(struct qn_lease_batch *batch, uint32_t turn, uint32_t *ret_turn,
-                              quern_error *err)
+static quern_status keep_solo(struct qn_lease_batch *batch, uint32_t queue_index,
+                              uint32_t *ret_queue_index, quern_error *err)
 {
     struct qn_exchange *exchange = batch->exchange;
     struct qn_counted_queue *queue = NULL;
     bool held = false;
     size_t kept = 0;
     quern_status status =
-        qn_queue_counters_queue(batch->counters, exchange->queues[turn].name, &queue, err);
+        qn_queue_counters_queue(batch->counters, exchange->queues[queue_index].name, &queue, err);
     if (status == QUERN_OK) {
         status = qn_solo_keep(batch->counters, queue, &held, err);
     }
     if (status != QUERN_OK || !held) {
         return status;
     }
-    *ret_turn = turn;
+    *ret_queue_index = queue_index;
     if (exchange->solo == QN_SOLO_RUN && exchange->room > 0 && !queue->paused) {
-        status = qn_pick_solo(batch, turn, queue, &kept, err);
-        exchange->queues[turn].leased += (uint32_t)kept;
+        status = qn_pick_solo(batch, queue_index, queue, &kept, err);
+        exchange->queues[queue_index].leased += (uint32_t)kept;
     }
     return status;
 }
 
-static quern_status end_solo(struct qn_lease_batch *batch, uint32_t turn, quern_error *err)
+static quern_status end_solo(struct qn_lease_batch *batch, uint32_t queue_index, quern_error *err)
 {
     struct qn_counted_queue *queue = NULL;
-    quern_status status =
-        qn_queue_counters_queue(batch->counters, batch->exchange->queues[turn].name, &queue, err);
+    quern_status status = qn_queue_counters_queue(
+        batch->counters, batch->exchange->queues[queue_index].name, &queue, err);
     return status == QUERN_OK ? qn_solo_end(batch->counters, queue, err) : status;
 }
 
-quern_status qn_lease_solo(struct qn_lease_batch *batch, uint32_t *ret_turn, bool *ret_usual,
+quern_status qn_lease_solo(struct qn_lease_batch *batch, uint32_t *ret_queue_index, bool *ret_usual,
                            quern_error *err)
 {
     const struct qn_exchange *exchange = batch->exchange;
-    uint32_t turn = exchange->solo_queue;
+    uint32_t queue_index = exchange->solo_queue;
     uint32_t none = (uint32_t)exchange->queue_count;
     quern_status status = QUERN_OK;
-    *ret_turn = none;
+    *ret_queue_index = none;
     switch (exchange->solo) {
     case QN_SOLO_NONE:
         break;
     case QN_SOLO_ASK:
-        status = ask_solo(batch, ret_turn, err);
+        status = ask_solo(batch, ret_queue_index, err);
         break;
     case QN_SOLO_KEEP:
     case QN_SOLO_RUN:
         *ret_usual = false;
-        return turn < none ? keep_solo(batch, turn, ret_turn, err) : QUERN_OK;
+        return queue_index < none ? keep_solo(batch, queue_index, ret_queue_index, err) : QUERN_OK;
     case QN_SOLO_END:
-        status = turn < none ? end_solo(batch, turn, err) : QUERN_OK;
+        status = queue_index < none ? end_solo(batch, queue_index, err) : QUERN_OK;
         break;
     }
-    *ret_usual = *ret_turn == none;
+    *ret_usual = *ret_queue_index == none;
     return status;
 }

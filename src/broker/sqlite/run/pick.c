@@ -61,12 +61,12 @@ static quern_status take(struct qn_lease_batch *batch, struct qn_counted_queue *
 }
 
 /* The same for a task that is started in any case. *ret_done: it was taken or archived. */
-static quern_status take_started(struct qn_lease_batch *batch, size_t turn,
+static quern_status take_started(struct qn_lease_batch *batch, size_t queue_index,
                                  struct qn_counted_queue *queue, int64_t seq, size_t *kept,
                                  bool *ret_done, quern_error *err)
 {
     struct qn_leased *run = NULL;
-    quern_status status = qn_lease_read_row(batch, turn, queue, seq, &run, err);
+    quern_status status = qn_lease_read_row(batch, queue_index, queue, seq, &run, err);
     *ret_done = run != NULL;
     if (status != QUERN_OK || run == NULL) {
         return status;
@@ -83,10 +83,10 @@ static quern_status take_started(struct qn_lease_batch *batch, size_t turn,
 
 /* --- Levels ---------------------------------------------------------------------------- */
 
-static quern_status find_top(struct qn_lease_batch *batch, size_t turn,
+static quern_status find_top(struct qn_lease_batch *batch, size_t queue_index,
                              const struct qn_counted_queue *queue, quern_error *err)
 {
-    struct qn_turn_state *state = &batch->turns[turn];
+    struct qn_queue_progress *state = &batch->progress[queue_index];
     if (state->top_known) {
         return QUERN_OK;
     }
@@ -134,14 +134,14 @@ struct streams {
     struct stream levels[QN_LEVELS];
 };
 
-static quern_status read_uncharged(struct qn_lease_batch *batch, size_t turn,
+static quern_status read_uncharged(struct qn_lease_batch *batch, size_t queue_index,
                                    const struct qn_counted_queue *queue, size_t want,
                                    struct streams *streams, quern_error *err)
 {
     struct stream *stream = &streams->levels[0];
-    quern_status status =
-        qn_lease_read_rows(batch, sql_lease_pending, turn, queue, batch->turns[turn].places[0],
-                           want, streams->rows, &stream->count, err);
+    quern_status status = qn_lease_read_rows(batch, sql_lease_pending, queue_index, queue,
+                                             batch->progress[queue_index].places[0], want,
+                                             streams->rows, &stream->count, err);
     for (size_t i = 0; i < stream->count; i++) {
         stream->spots[i].place = streams->rows[i].place;
     }
@@ -149,7 +149,7 @@ static quern_status read_uncharged(struct qn_lease_batch *batch, size_t turn,
     return status;
 }
 
-static quern_status read_charged(struct qn_lease_batch *batch, size_t turn,
+static quern_status read_charged(struct qn_lease_batch *batch, size_t queue_index,
                                  const struct qn_counted_queue *queue, uint32_t level, size_t want,
                                  struct stream *stream, quern_error *err)
 {
@@ -160,7 +160,7 @@ static quern_status read_charged(struct qn_lease_batch *batch, size_t turn,
     struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_charged);
     qn_query_int(&query, queue->no);
     qn_query_int(&query, level);
-    qn_query_int(&query, batch->turns[turn].places[level]);
+    qn_query_int(&query, batch->progress[queue_index].places[level]);
     qn_query_int(&query, (int64_t)limit);
     while (qn_query_row(&query)) {
         stream->spots[stream->count++] =
@@ -203,10 +203,11 @@ static bool find_next(const struct qn_lease_batch *batch, const struct streams *
     return found;
 }
 
-static quern_status merge(struct qn_lease_batch *batch, size_t turn, struct qn_counted_queue *queue,
-                          size_t want, struct streams *streams, size_t *ret_kept, quern_error *err)
+static quern_status merge(struct qn_lease_batch *batch, size_t queue_index,
+                          struct qn_counted_queue *queue, size_t want, struct streams *streams,
+                          size_t *ret_kept, quern_error *err)
 {
-    struct qn_turn_state *state = &batch->turns[turn];
+    struct qn_queue_progress *state = &batch->progress[queue_index];
     quern_status status = QUERN_OK;
     size_t kept = 0;
     uint32_t level = 0;
@@ -217,9 +218,9 @@ static quern_status merge(struct qn_lease_batch *batch, size_t turn, struct qn_c
         struct stream *stream = &streams->levels[level];
         size_t at = stream->at++;
         state->places[level] = stream->spots[at].place;
-        status = level == 0
-                     ? take(batch, queue, streams->rows[at].run, &kept, err)
-                     : take_started(batch, turn, queue, stream->spots[at].seq, &kept, &done, err);
+        status = level == 0 ? take(batch, queue, streams->rows[at].run, &kept, err)
+                            : take_started(batch, queue_index, queue, stream->spots[at].seq, &kept,
+                                           &done, err);
     }
     for (size_t i = streams->levels[0].at; i < streams->levels[0].count; i++) {
         qn_leased_free(streams->rows[i].run);
@@ -229,30 +230,31 @@ static quern_status merge(struct qn_lease_batch *batch, size_t turn, struct qn_c
     return status;
 }
 
-quern_status qn_pick_pending(struct qn_lease_batch *batch, size_t turn,
+quern_status qn_pick_pending(struct qn_lease_batch *batch, size_t queue_index,
                              struct qn_counted_queue *queue, size_t want, size_t *ret_kept,
                              quern_error *err)
 {
     struct streams streams;
-    struct qn_turn_state *state = &batch->turns[turn];
+    struct qn_queue_progress *state = &batch->progress[queue_index];
     for (size_t level = 0; level < QN_LEVELS; level++) {
         streams.levels[level].count = streams.levels[level].at = 0;
         streams.levels[level].more = false;
     }
     *ret_kept = 0;
-    quern_status status = find_top(batch, turn, queue, err);
+    quern_status status = find_top(batch, queue_index, queue, err);
     if (status == QUERN_OK && QN_BUG(CHARGED_NOT_OVERTAKEN) && state->top_level > 0 &&
         room(batch, 1) == 0) {
         state->empty = true;
         return QUERN_OK;
     }
     for (uint32_t level = 1; status == QUERN_OK && level <= state->top_level; level++) {
-        status = read_charged(batch, turn, queue, level, want, &streams.levels[level], err);
+        status = read_charged(batch, queue_index, queue, level, want, &streams.levels[level], err);
     }
     if (status == QUERN_OK) {
-        status = read_uncharged(batch, turn, queue, want, &streams, err);
+        status = read_uncharged(batch, queue_index, queue, want, &streams, err);
     }
-    return status == QUERN_OK ? merge(batch, turn, queue, want, &streams, ret_kept, err) : status;
+    return status == QUERN_OK ? merge(batch, queue_index, queue, want, &streams, ret_kept, err)
+                              : status;
 }
 
 /* --- Probes ---------------------------------------------------------------------------- */
@@ -272,7 +274,7 @@ static quern_status is_due(struct qn_lease_batch *batch, const struct qn_counted
 }
 
 /* Of these levels; none is taken where it is not time for one. */
-static quern_status take_probe(struct qn_lease_batch *batch, size_t turn,
+static quern_status take_probe(struct qn_lease_batch *batch, size_t queue_index,
                                struct qn_counted_queue *queue, uint32_t first_level,
                                uint32_t last_level, size_t *ret_kept, quern_error *err)
 {
@@ -285,21 +287,21 @@ static quern_status take_probe(struct qn_lease_batch *batch, size_t turn,
                                  last_level, &chosen, err);
         due = false;
         if (status == QUERN_OK && chosen.seq != 0) {
-            status = take_started(batch, turn, queue, chosen.seq, ret_kept, &due, err);
+            status = take_started(batch, queue_index, queue, chosen.seq, ret_kept, &due, err);
         }
     }
-    batch->turns[turn].probe = *ret_kept > 0;
+    batch->progress[queue_index].probe = *ret_kept > 0;
     return status;
 }
 
-quern_status qn_pick_probe(struct qn_lease_batch *batch, size_t turn,
+quern_status qn_pick_probe(struct qn_lease_batch *batch, size_t queue_index,
                            struct qn_counted_queue *queue, size_t *ret_kept, quern_error *err)
 {
     uint32_t last_level = 0;
     while (last_level + 1 < QN_LEVELS && room(batch, last_level + 1) > 0) {
         last_level++;
     }
-    return take_probe(batch, turn, queue, 0, last_level, ret_kept, err);
+    return take_probe(batch, queue_index, queue, 0, last_level, ret_kept, err);
 }
 
 /* --- Alone ----------------------------------------------------------------------------- */
@@ -314,8 +316,8 @@ static quern_status find_solo(struct qn_lease_batch *batch, const struct qn_coun
     return qn_query_finish(&query, err);
 }
 
-quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t turn, struct qn_counted_queue *queue,
-                          size_t *ret_kept, quern_error *err)
+quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t queue_index,
+                          struct qn_counted_queue *queue, size_t *ret_kept, quern_error *err)
 {
     uint32_t first_level = solo_level(batch);
     *ret_kept = 0;
@@ -323,7 +325,7 @@ quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t turn, struct qn_c
         return QUERN_OK;
     }
     if (qn_brake_is_on(&queue->brake)) {
-        return take_probe(batch, turn, queue, first_level, QN_ALONE_CHARGES, ret_kept, err);
+        return take_probe(batch, queue_index, queue, first_level, QN_ALONE_CHARGES, ret_kept, err);
     }
     quern_status status = QUERN_OK;
     bool again = true;
@@ -332,18 +334,18 @@ quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t turn, struct qn_c
         status = find_solo(batch, queue, &seq, err);
         again = false;
         if (status == QUERN_OK && seq != 0) {
-            status = take_started(batch, turn, queue, seq, ret_kept, &again, err);
+            status = take_started(batch, queue_index, queue, seq, ret_kept, &again, err);
         }
     }
     return status;
 }
 
-quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, size_t turn,
+quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, size_t queue_index,
                                 const struct qn_counted_queue *queue, bool *ret_waits,
                                 quern_error *err)
 {
-    quern_status status = find_top(batch, turn, queue, err);
-    *ret_waits = batch->turns[turn].top_level >= solo_level(batch);
+    quern_status status = find_top(batch, queue_index, queue, err);
+    *ret_waits = batch->progress[queue_index].top_level >= solo_level(batch);
     if (status != QUERN_OK || !*ret_waits || !qn_brake_is_on(&queue->brake)) {
         return status;
     }

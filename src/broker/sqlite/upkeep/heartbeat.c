@@ -52,7 +52,7 @@ static quern_status make_queues(struct qn_conn *conn, const struct qn_heartbeat 
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < announcement->queue_count; i++) {
         int64_t no = 0;
-        status = qn_sqlite_queue_no(conn, announcement->queue_turns[i].name, true, &no, err);
+        status = qn_sqlite_queue_no(conn, announcement->queue_shares[i].name, true, &no, err);
     }
     return status;
 }

@@ -54,7 +54,7 @@ static size_t turn_over(struct qn_broker *broker, struct qn_random *random, stru
         outcomes[i] = (struct qn_outcome){
             .run = runs[i], .kind = draw(random), .cause = QUERN_CAUSE_CHILD_DIED, .error = "no"};
     }
-    struct qn_queue_turn queue = {.name = "default", .weight = 1, .quota = ROOM};
+    struct qn_queue_share queue = {.name = "default", .weight = 1, .quota = ROOM};
     struct qn_exchange exchange = {.worker_id = "w",
                                    .outcomes = outcomes,
                                    .outcome_count = count,
