@@ -205,10 +205,13 @@ static void tell_wake_up(struct qn_redis *self, const struct sink *sink)
 {
     char refusal[QN_REFUSAL_SIZE];
     char text[QN_REFUSAL_SIZE + 128];
+    bool work;
+    int64_t next_due_at_ms;
     quern_error ignored;
-    if (qn_watch_refusal(self, refusal, &ignored) != QUERN_OK) {
+    if (qn_redis_arm(&self->base, NULL, 0, &work, &next_due_at_ms, &ignored) != QUERN_OK) {
         return; /* not known */
     }
+    qn_watch_refusal(&self->watch, refusal);
     sink->on_fact("wake_up", refusal[0] == '\0' ? "tracking" : "polling", sink->user);
     if (refusal[0] != '\0') {
         (void)snprintf(text, sizeof text,

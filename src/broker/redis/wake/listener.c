@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "broker/redis/redis.h"
+#include "redis/pipeline.h"
 
 static const char setup[] = "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"
                             "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\nasynq:cancel\r\n"
@@ -177,17 +177,9 @@ void qn_watch_kick(struct qn_watch *watch)
     (void)written; /* a full counter is a kick, too */
 }
 
-quern_status qn_watch_refusal(struct qn_redis *self, char refusal[QN_REFUSAL_SIZE],
-                              quern_error *err)
+void qn_watch_refusal(struct qn_watch *watch, char refusal[QN_REFUSAL_SIZE])
 {
-    struct qn_watch *watch = &self->watch;
-    bool work;
-    int64_t next_due_at_ms;
-    quern_status status = qn_redis_arm(&self->base, NULL, 0, &work, &next_due_at_ms, err);
-    if (status == QUERN_OK) {
-        (void)pthread_mutex_lock(&watch->mutex);
-        (void)snprintf(refusal, QN_REFUSAL_SIZE, "%s", watch->refusal);
-        (void)pthread_mutex_unlock(&watch->mutex);
-    }
-    return status;
+    (void)pthread_mutex_lock(&watch->mutex);
+    (void)snprintf(refusal, QN_REFUSAL_SIZE, "%s", watch->refusal);
+    (void)pthread_mutex_unlock(&watch->mutex);
 }

@@ -22,8 +22,6 @@
 
 #define QN_REFUSAL_SIZE 160
 
-struct qn_redis;
-
 struct qn_watch {
     int interrupt_fd; /* an eventfd, from init to finish, so that interrupt needs no lock */
     _Atomic bool interrupted;
@@ -69,9 +67,7 @@ void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const ch
 void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms, int64_t now_ms);
 /* Makes a poll under way look at the watch again. Async-signal-safe. */
 void qn_watch_kick(struct qn_watch *watch);
-/* Why this user has to poll; "" when the server tells us of news. Finds out if that is not known.
- */
-QUERN_NODISCARD quern_status qn_watch_refusal(struct qn_redis *self, char refusal[QN_REFUSAL_SIZE],
-                                              quern_error *err);
+/* Why this user has to poll, as the last arm found; "": the server reports news. */
+void qn_watch_refusal(struct qn_watch *watch, char refusal[QN_REFUSAL_SIZE]);
 
 #endif
