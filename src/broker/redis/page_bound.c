@@ -14,24 +14,25 @@
 #define WEIGHT_PER_ITEM 32   /* of what the server holds */
 #define ITEMS_MAX UINT32_MAX /* Redis holds no more in one key */
 
-void qn_walk_add(struct qn_walk *walk, const struct qn_reply *page)
+void qn_page_bound_add(struct qn_page_bound *bound, const struct qn_reply *page)
 {
-    walk->weight += PAGE_WEIGHT;
+    bound->weight += PAGE_WEIGHT;
     for (size_t i = 0; page != NULL && i < page->count; i++) {
-        walk->weight += 1 + qn_reply_at(page, i)->size / ITEM_BYTES;
+        bound->weight += 1 + qn_reply_at(page, i)->size / ITEM_BYTES;
     }
 }
 
-static quern_status ask_size(const struct qn_walk *walk, uint64_t *ret_size, quern_error *err)
+static quern_status ask_size(const struct qn_page_bound *bound, uint64_t *ret_size,
+                             quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_redis_begin(&pipeline, walk->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    qn_pipeline_command(&pipeline, walk->size_command);
-    if (walk->key != NULL && walk->queue != NULL) {
-        qn_keys_add(&pipeline, walk->queue, walk->key);
-    } else if (walk->key != NULL) {
-        qn_pipeline_text(&pipeline, walk->key);
+    qn_redis_begin(&pipeline, bound->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, bound->size_command);
+    if (bound->key != NULL && bound->queue != NULL) {
+        qn_keys_add(&pipeline, bound->queue, bound->key);
+    } else if (bound->key != NULL) {
+        qn_pipeline_text(&pipeline, bound->key);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
@@ -45,21 +46,22 @@ static quern_status ask_size(const struct qn_walk *walk, uint64_t *ret_size, que
     return status;
 }
 
-quern_status qn_walk_check(struct qn_walk *walk, quern_error *err)
+quern_status qn_page_bound_check(struct qn_page_bound *bound, quern_error *err)
 {
-    if (walk->weight <= (walk->weight_max == 0 ? WEIGHT_FREE : walk->weight_max)) {
+    if (bound->weight <= (bound->weight_max == 0 ? WEIGHT_FREE : bound->weight_max)) {
         return QUERN_OK;
     }
     uint64_t size = 0;
-    quern_status status = ask_size(walk, &size, err);
+    quern_status status = ask_size(bound, &size, err);
     if (status != QUERN_OK) {
         return status;
     }
-    walk->weight_max = WEIGHT_FREE + WEIGHT_PER_ITEM * size;
-    if (walk->weight <= walk->weight_max) {
+    bound->weight_max = WEIGHT_FREE + WEIGHT_PER_ITEM * size;
+    if (bound->weight <= bound->weight_max) {
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_BROKER,
                         "%s: reading does not come to an end: %s says %llu, and much more came",
-                        walk->self->endpoint.address, walk->size_command, (unsigned long long)size);
+                        bound->self->endpoint.address, bound->size_command,
+                        (unsigned long long)size);
 }

@@ -2,10 +2,10 @@
 /* page_bound.h - the bound of what is read page by page for as long as the server says that there
  * is more: SCAN, the ids of a list, a queue that is removed in steps.
  *
- *     struct qn_walk walk = {.self = self, .size_command = "SCARD", .key = "asynq:queues"};
+ *     struct qn_page_bound bound = {.self = self, .size_command = "SCARD", .key = "asynq:queues"};
  *     do {
- *         ... a pipeline that reads a page; within it: qn_walk_add(&walk, page);
- *         status = qn_walk_check(&walk, err);
+ *         ... a pipeline that reads a page; within it: qn_page_bound_add(&bound, page);
+ *         status = qn_page_bound_check(&bound, err);
  *     } while (status == QUERN_OK && there is more);
  *
  * A walk that has become long asks how much there is, and ends with QUERN_E_BROKER where it has
@@ -17,7 +17,7 @@
 
 #include "broker/redis/redis.h"
 
-struct qn_walk {
+struct qn_page_bound {
     struct qn_redis *self;
     const char *size_command; /* LLEN, ZCARD, SCARD, DBSIZE */
     const char *queue;        /* NULL: the key is a whole key */
@@ -27,8 +27,8 @@ struct qn_walk {
 };
 
 /* Counts a page and what is in it; NULL: a step without any. */
-void qn_walk_add(struct qn_walk *walk, const struct qn_reply *page);
+void qn_page_bound_add(struct qn_page_bound *bound, const struct qn_reply *page);
 /* Outside of pipelines of the channel REST. */
-QUERN_NODISCARD quern_status qn_walk_check(struct qn_walk *walk, quern_error *err);
+QUERN_NODISCARD quern_status qn_page_bound_check(struct qn_page_bound *bound, quern_error *err);
 
 #endif

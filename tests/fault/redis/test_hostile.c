@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "broker/redis/doctor/check_page_lua.h"
+#include "broker/redis/doctor/doctor_page_lua.h"
 #include "broker/redis/operate/remove_queue_lua.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/run/lease_lua.h"
@@ -337,7 +337,7 @@ static void walks_that_never_end_are_ended(void **state)
         {.to = "SSCAN", .reply = "*2\r\n$1\r\n5\r\n*0\r\n"},
         {.to = "SCAN", .reply = "*2\r\n$1\r\n5\r\n*1\r\n$3\r\nkey\r\n"},
     };
-    const struct peer_rule pages = {.to = qn_lua_check_page.sha1, .reply = "*1\r\n$1\r\n5\r\n"};
+    const struct peer_rule pages = {.to = qn_lua_doctor_page.sha1, .reply = "*1\r\n$1\r\n5\r\n"};
     const struct peer_rule more = {.to = qn_lua_remove_queue.sha1, .reply = "*1\r\n$4\r\nmore\r\n"};
     struct scene scene;
     begin(&scene, PATIENT_MS);

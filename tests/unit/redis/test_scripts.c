@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "broker/redis/doctor/check_queue_lua.h"
+#include "broker/redis/doctor/doctor_queue_lua.h"
 #include "broker/redis/run/lease_lua.h"
 #include "broker/redis/run/outcome_lua.h"
 #include "broker/redis/upkeep/recover_lua.h"
@@ -35,7 +35,7 @@ static void numbers_of_scripts_are_those_of_limits(void **state)
         {&qn_lua_outcome, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
         {&qn_lua_recover, "POISON_CHARGES", QN_POISON_CHARGES},
         {&qn_lua_lease, "BRAKE_DEATHS", QN_BRAKE_DEATHS},
-        {&qn_lua_check_queue, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
+        {&qn_lua_doctor_queue, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
     };
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {
         char line[80];

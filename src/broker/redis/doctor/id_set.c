@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* id_set.c - sets of ids as hashes, so that a check of a million tasks needs 8 MB. Two ids with
  * the same hash only cost a second look. */
+#include "broker/redis/doctor/id_set.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory/alloc.h"
-#include "broker/redis/doctor/doctor.h"
 
 /* FNV-1a, and a last mix. */
 static uint64_t hash_of(const char *id, size_t size)

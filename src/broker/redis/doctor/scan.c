@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* scan.c - walks over all keys of the database with SCAN: which queues and groups there are,
- * whoever has forgotten them, and after the sweeps, which hashes and locks nobody lists.
+ * whoever has forgotten them, and after the walks through containers, which hashes and locks nobody lists.
  *
  * SCAN promises to show what is there all the time, at least once; the rest is checked again by the
  * scripts that look at it. */
@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "broker/redis/doctor/doctor.h"
+#include "broker/redis/doctor/suspect.h"
 #include "broker/redis/page_bound.h"
-
-#include "broker/redis/doctor/check_hash_lua.h"
-#include "broker/redis/doctor/check_lock_lua.h"
 #include "broker/redis/schema/keys.h"
+
+#include "broker/redis/doctor/doctor_hash_lua.h"
+#include "broker/redis/doctor/doctor_lock_lua.h"
 
 #define SCAN_COUNT 512
 #define ROOT "asynq:{"
@@ -54,15 +54,15 @@ static bool begins(const struct key *key, const char *word)
 /* --- Queues ------------------------------------------------------------------------------ */
 
 /* Where the queue is, or would be. */
-static size_t place_of(const struct qn_redis_check *check, const char *name, size_t size,
+static size_t place_of(const struct qn_redis_doctor *doctor, const char *name, size_t size,
                        bool *ret_found)
 {
     size_t low = 0;
-    size_t high = check->queue_count;
+    size_t high = doctor->queue_count;
     *ret_found = false;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        const char *other = check->queues[middle]->name;
+        const char *other = doctor->queues[middle]->name;
         int order = strncmp(name, other, size);
         order = order == 0 && other[size] != '\0' ? -1 : order;
         if (order == 0) {
@@ -78,47 +78,48 @@ static size_t place_of(const struct qn_redis_check *check, const char *name, siz
     return low;
 }
 
-struct qn_checked_queue *qn_check_find_queue(const struct qn_redis_check *check, const char *name,
-                                             size_t size)
+struct qn_checked_queue *qn_scan_find_queue(const struct qn_redis_doctor *doctor, const char *name,
+                                            size_t size)
 {
     bool found;
-    size_t place = place_of(check, name, size, &found);
-    return found ? check->queues[place] : NULL;
+    size_t place = place_of(doctor, name, size, &found);
+    return found ? doctor->queues[place] : NULL;
 }
 
 /* NULL when memory is out. */
-static struct qn_checked_queue *queue_of(struct qn_redis_check *check, const char *name,
+static struct qn_checked_queue *queue_of(struct qn_redis_doctor *doctor, const char *name,
                                          size_t size)
 {
     bool found;
-    size_t place = place_of(check, name, size, &found);
+    size_t place = place_of(doctor, name, size, &found);
     if (found) {
-        return check->queues[place];
+        return doctor->queues[place];
     }
-    if (check->queue_count == check->queue_capacity) {
-        size_t capacity = check->queue_capacity == 0 ? 32 : 2 * check->queue_capacity;
-        struct qn_checked_queue **queues = qn_arena_alloc(&check->names, capacity * sizeof *queues);
+    if (doctor->queue_count == doctor->queue_capacity) {
+        size_t capacity = doctor->queue_capacity == 0 ? 32 : 2 * doctor->queue_capacity;
+        struct qn_checked_queue **queues =
+            qn_arena_alloc(&doctor->names, capacity * sizeof *queues);
         if (queues == NULL) {
             return NULL;
         }
-        if (check->queue_count > 0) {
-            memcpy(queues, check->queues, check->queue_count * sizeof *queues);
+        if (doctor->queue_count > 0) {
+            memcpy(queues, doctor->queues, doctor->queue_count * sizeof *queues);
         }
-        check->queues = queues;
-        check->queue_capacity = capacity;
+        doctor->queues = queues;
+        doctor->queue_capacity = capacity;
     }
-    struct qn_checked_queue *queue = qn_arena_alloc(&check->names, sizeof *queue);
-    char *copy = qn_arena_alloc(&check->names, size + 1);
+    struct qn_checked_queue *queue = qn_arena_alloc(&doctor->names, sizeof *queue);
+    char *copy = qn_arena_alloc(&doctor->names, size + 1);
     if (queue == NULL || copy == NULL) {
         return NULL;
     }
     memcpy(copy, name, size);
     copy[size] = '\0';
     *queue = (struct qn_checked_queue){.name = copy};
-    memmove(&check->queues[place + 1], &check->queues[place],
-            (check->queue_count - place) * sizeof check->queues[0]);
-    check->queues[place] = queue;
-    check->queue_count++;
+    memmove(&doctor->queues[place + 1], &doctor->queues[place],
+            (doctor->queue_count - place) * sizeof doctor->queues[0]);
+    doctor->queues[place] = queue;
+    doctor->queue_count++;
     return queue;
 }
 
@@ -135,7 +136,7 @@ static bool holds_tasks(const struct key *key)
     return begins(key, "t:") || begins(key, "g:");
 }
 
-static quern_status add_group(struct qn_redis_check *check, struct qn_checked_queue *queue,
+static quern_status add_group(struct qn_redis_doctor *doctor, struct qn_checked_queue *queue,
                               const struct key *key, quern_error *err)
 {
     for (const struct qn_checked_group *one = queue->groups; one != NULL; one = one->next) {
@@ -144,8 +145,8 @@ static quern_status add_group(struct qn_redis_check *check, struct qn_checked_qu
             return QUERN_OK; /* SCAN may show a key twice */
         }
     }
-    struct qn_checked_group *group = qn_arena_alloc(&check->names, sizeof *group);
-    char *container = qn_arena_alloc(&check->names, key->rest_size + 1);
+    struct qn_checked_group *group = qn_arena_alloc(&doctor->names, sizeof *group);
+    char *container = qn_arena_alloc(&doctor->names, key->rest_size + 1);
     if (group == NULL || container == NULL) {
         return qn_error_nomem(err);
     }
@@ -157,7 +158,7 @@ static quern_status add_group(struct qn_redis_check *check, struct qn_checked_qu
     return QUERN_OK;
 }
 
-static quern_status note_keys(struct qn_redis_check *check, const struct qn_reply *keys,
+static quern_status note_keys(struct qn_redis_doctor *doctor, const struct qn_reply *keys,
                               quern_error *err)
 {
     quern_status status = QUERN_OK;
@@ -166,13 +167,13 @@ static quern_status note_keys(struct qn_redis_check *check, const struct qn_repl
         if (!split(qn_reply_at(keys, i), &key)) {
             continue;
         }
-        struct qn_checked_queue *queue = queue_of(check, key.queue, key.queue_size);
+        struct qn_checked_queue *queue = queue_of(doctor, key.queue, key.queue_size);
         if (queue == NULL) {
             return qn_error_nomem(err);
         }
         queue->has_tasks = queue->has_tasks || holds_tasks(&key);
         if (begins(&key, "g:")) {
-            status = add_group(check, queue, &key, err);
+            status = add_group(doctor, queue, &key, err);
         }
     }
     return status;
@@ -208,12 +209,12 @@ static quern_status scan(struct qn_pipeline *pipeline, char cursor[32],
     return status;
 }
 
-static quern_status note_listed(struct qn_redis_check *check, const struct qn_reply *names,
+static quern_status note_listed(struct qn_redis_doctor *doctor, const struct qn_reply *names,
                                 quern_error *err)
 {
     for (size_t i = 0; i < names->count; i++) {
         const struct qn_reply *name = qn_reply_at(names, i);
-        struct qn_checked_queue *queue = queue_of(check, name->data, name->size);
+        struct qn_checked_queue *queue = queue_of(doctor, name->data, name->size);
         if (queue == NULL) {
             return qn_error_nomem(err);
         }
@@ -222,12 +223,12 @@ static quern_status note_listed(struct qn_redis_check *check, const struct qn_re
     return QUERN_OK;
 }
 
-static quern_status ask_lists(struct qn_redis_check *check, quern_error *err)
+static quern_status ask_lists(struct qn_redis_doctor *doctor, quern_error *err)
 {
     const struct qn_reply *time;
     const struct qn_reply *names;
     struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "TIME");
     qn_pipeline_command(&pipeline, "SMEMBERS");
     qn_pipeline_text(&pipeline, "asynq:queues");
@@ -236,36 +237,36 @@ static quern_status ask_lists(struct qn_redis_check *check, quern_error *err)
         status = qn_pipeline_reply(&pipeline, 0, &time, err);
     }
     if (status == QUERN_OK) {
-        check->now_ms = qn_reply_seconds(qn_reply_at(time, 0)) * 1000;
+        doctor->now_ms = qn_reply_seconds(qn_reply_at(time, 0)) * 1000;
         status = qn_pipeline_reply(&pipeline, 1, &names, err);
     }
     if (status == QUERN_OK) {
-        status = note_listed(check, names, err);
+        status = note_listed(doctor, names, err);
     }
     qn_pipeline_end(&pipeline);
     return status;
 }
 
-quern_status qn_check_find_queues(struct qn_redis_check *check, quern_error *err)
+quern_status qn_scan_queues(struct qn_redis_doctor *doctor, quern_error *err)
 {
     char cursor[32] = "0";
-    struct qn_walk walk = {.self = check->self, .size_command = "DBSIZE"};
-    quern_status status = ask_lists(check, err);
+    struct qn_page_bound bound = {.self = doctor->self, .size_command = "DBSIZE"};
+    quern_status status = ask_lists(doctor, err);
     do {
         struct qn_pipeline pipeline;
         const struct qn_reply *keys;
         if (status != QUERN_OK) {
             return status;
         }
-        qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+        qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
         status = scan(&pipeline, cursor, &keys, err);
         if (status == QUERN_OK) {
-            qn_walk_add(&walk, keys);
-            status = note_keys(check, keys, err);
+            qn_page_bound_add(&bound, keys);
+            status = note_keys(doctor, keys, err);
         }
         qn_pipeline_end(&pipeline);
         if (status == QUERN_OK) {
-            status = qn_walk_check(&walk, err);
+            status = qn_page_bound_check(&bound, err);
         }
     } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
     return status;
@@ -275,7 +276,7 @@ quern_status qn_check_find_queues(struct qn_redis_check *check, quern_error *err
 
 /* The keys of one page, in order of their queues. */
 struct page {
-    struct qn_redis_check *check;
+    struct qn_redis_doctor *doctor;
     struct key *keys;
     size_t count;
 };
@@ -292,7 +293,7 @@ static int compare_keys(const void *left, const void *right)
 static quern_status take_keys(struct page *page, const struct qn_reply *keys, quern_error *err)
 {
     page->count = 0;
-    page->keys = qn_arena_alloc(&page->check->page, (keys->count + 1) * sizeof(struct key));
+    page->keys = qn_arena_alloc(&page->doctor->page, (keys->count + 1) * sizeof(struct key));
     if (page->keys == NULL) {
         return qn_error_nomem(err);
     }
@@ -300,7 +301,7 @@ static quern_status take_keys(struct page *page, const struct qn_reply *keys, qu
         const struct qn_reply *reply = qn_reply_at(keys, i);
         struct qn_reply copy = *reply;
         struct key key;
-        copy.data = qn_arena_copy(&page->check->page, reply->data, reply->size + 1);
+        copy.data = qn_arena_copy(&page->doctor->page, reply->data, reply->size + 1);
         if (copy.data == NULL) {
             return qn_error_nomem(err);
         }
@@ -330,8 +331,8 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply;
-    qn_redis_begin(&pipeline, page->check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    qn_pipeline_script(&pipeline, &qn_lua_check_hash, 1);
+    qn_redis_begin(&pipeline, page->doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_script(&pipeline, &qn_lua_doctor_hash, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
     qn_keys_add_prefix(&pipeline, queue->name);
     for (size_t i = 0; i < count; i++) {
@@ -356,8 +357,8 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
             *suspect =
                 (struct qn_suspect){.id = keys[i].rest + 2, .id_size = keys[i].rest_size - 2};
             if (message->size > 0) {
-                (void)qn_check_message(page->check, queue->name, message->data, message->size,
-                                       suspect);
+                (void)qn_suspect_read(page->doctor, queue->name, message->data, message->size,
+                                      suspect);
             }
         }
     }
@@ -365,15 +366,20 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
     return status == QUERN_E_CORRUPT ? QUERN_OK : status;
 }
 
-static quern_status keep_lock(struct qn_redis_check *check, const char *queue, const char *id,
+static quern_status keep_lock(struct qn_redis_doctor *doctor, const char *queue, const char *id,
                               const char *text, int64_t ends_in_s, quern_error *err)
 {
-    if (ends_in_s < 0) {
-        return qn_check_keep(check, "I4", queue, id, text, check->repair, err);
+    bool stays = ends_in_s < 0;
+    if (!stays) {
+        text = qn_arena_printf(&doctor->page, "%s; it ends in %lld s", text, (long long)ends_in_s);
     }
-    text = qn_arena_printf(&check->page, "%s; it ends in %lld s", text, (long long)ends_in_s);
+    const quern_finding finding = {.invariant = stays ? "I4" : "lock",
+                                   .queue = queue,
+                                   .id = id,
+                                   .text = text,
+                                   .repaired = stays && doctor->repair};
     return text == NULL ? qn_error_nomem(err)
-                        : qn_check_keep(check, "lock", queue, id, text, false, err);
+                        : qn_redis_findings_keep(&doctor->findings, &finding, err);
 }
 
 static quern_status check_locks(struct page *page, const struct qn_checked_queue *queue,
@@ -381,12 +387,12 @@ static quern_status check_locks(struct page *page, const struct qn_checked_queue
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply;
-    qn_redis_begin(&pipeline, page->check->self, QN_CHANNEL_REST,
-                   page->check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
-    qn_pipeline_script(&pipeline, &qn_lua_check_lock, 1);
+    qn_redis_begin(&pipeline, page->doctor->self, QN_CHANNEL_REST,
+                   page->doctor->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
+    qn_pipeline_script(&pipeline, &qn_lua_doctor_lock, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
     qn_keys_add_prefix(&pipeline, queue->name);
-    qn_pipeline_text(&pipeline, page->check->repair ? "1" : "0");
+    qn_pipeline_text(&pipeline, page->doctor->repair ? "1" : "0");
     for (size_t i = 0; i < count; i++) {
         if (begins(&keys[i], "unique:")) {
             const char *start = keys[i].queue - ROOT_SIZE;
@@ -398,7 +404,7 @@ static quern_status check_locks(struct page *page, const struct qn_checked_queue
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     for (size_t i = 0; status == QUERN_OK && i + 2 < reply->count; i += 3) {
-        status = keep_lock(page->check, queue->name, qn_reply_text(qn_reply_at(reply, i)),
+        status = keep_lock(page->doctor, queue->name, qn_reply_text(qn_reply_at(reply, i)),
                            qn_reply_text(qn_reply_at(reply, i + 1)),
                            qn_reply_int(qn_reply_at(reply, i + 2), -1), err);
     }
@@ -412,9 +418,10 @@ static quern_status check_keys_of(struct page *page, const struct key *keys, siz
 {
     size_t suspect_count = 0;
     size_t hash_count = 0;
-    const struct qn_checked_queue *queue = queue_of(page->check, keys[0].queue, keys[0].queue_size);
+    const struct qn_checked_queue *queue =
+        queue_of(page->doctor, keys[0].queue, keys[0].queue_size);
     struct qn_suspect *suspects =
-        qn_arena_alloc(&page->check->page, count * sizeof(struct qn_suspect));
+        qn_arena_alloc(&page->doctor->page, count * sizeof(struct qn_suspect));
     if (queue == NULL || suspects == NULL) {
         return qn_error_nomem(err);
     }
@@ -426,7 +433,7 @@ static quern_status check_keys_of(struct page *page, const struct key *keys, siz
         status = check_hashes(page, queue, keys, count, suspects, &suspect_count, err);
     }
     if (status == QUERN_OK) {
-        status = qn_check_suspects(page->check, queue->name, suspects, suspect_count, err);
+        status = qn_suspect_check_all(page->doctor, queue->name, suspects, suspect_count, err);
     }
     if (status == QUERN_OK && hash_count < count) {
         status = check_locks(page, queue, keys, count, err);
@@ -448,29 +455,30 @@ static quern_status check_page(struct page *page, quern_error *err)
     return status;
 }
 
-quern_status qn_check_keys(struct qn_redis_check *check, quern_error *err)
+quern_status qn_scan_keys(struct qn_redis_doctor *doctor, quern_error *err)
 {
     char cursor[32] = "0";
-    struct page page = {.check = check};
-    struct qn_walk walk = {.self = check->self, .size_command = "DBSIZE"};
+    struct page page = {.doctor = doctor};
+    struct qn_page_bound bound = {.self = doctor->self, .size_command = "DBSIZE"};
     quern_status status;
     do {
         struct qn_pipeline pipeline;
         const struct qn_reply *keys;
-        qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+        qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
         status = scan(&pipeline, cursor, &keys, err);
         if (status == QUERN_OK) {
-            qn_walk_add(&walk, keys);
+            qn_page_bound_add(&bound, keys);
             status = take_keys(&page, keys, err);
         }
         qn_pipeline_end(&pipeline);
         if (status == QUERN_OK) {
-            status = qn_walk_check(&walk, err);
+            status = qn_page_bound_check(&bound, err);
         }
         if (status == QUERN_OK) {
             status = check_page(&page, err);
         }
-        qn_check_tell(check);
+        qn_redis_findings_report(&doctor->findings);
+        qn_arena_reset(&doctor->page);
     } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
     return status;
 }

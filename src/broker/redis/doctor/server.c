@@ -15,7 +15,7 @@
 /* --- From the facts -------------------------------------------------------------------------- */
 
 struct facts {
-    struct qn_redis_check *check;
+    struct qn_redis_doctor *doctor;
     quern_error *err;
     quern_status status;
 };
@@ -23,7 +23,8 @@ struct facts {
 static void tell(struct facts *facts, const char *invariant, const char *text)
 {
     if (facts->status == QUERN_OK) {
-        facts->status = qn_check_keep(facts->check, invariant, "", "", text, false, facts->err);
+        const quern_finding finding = {.invariant = invariant, .text = text};
+        facts->status = qn_redis_findings_keep(&facts->doctor->findings, &finding, facts->err);
     }
 }
 
@@ -97,7 +98,7 @@ static bool is_local(const struct qn_endpoint *endpoint)
 
 static void tell_open_door(struct facts *facts)
 {
-    const struct qn_endpoint *endpoint = &facts->check->self->endpoint;
+    const struct qn_endpoint *endpoint = &facts->doctor->self->endpoint;
     if (endpoint->password[0] == '\0' && endpoint->host[0] != '\0') {
         tell(facts, is_local(endpoint) ? "note" : "server",
              "the server asks for no password: whoever reaches it can change tasks");
@@ -121,7 +122,7 @@ static quern_status tell_listpack(struct facts *facts, quern_error *err)
     static const char *const names[] = {"hash-max-listpack-value", "hash-max-ziplist-value"};
     const size_t count = sizeof names / sizeof *names;
     struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, facts->check->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, facts->doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
         qn_pipeline_command(&pipeline, "CONFIG");
         qn_pipeline_text(&pipeline, "GET");
@@ -140,10 +141,10 @@ static quern_status tell_listpack(struct facts *facts, quern_error *err)
     return status;
 }
 
-quern_status qn_check_server(struct qn_redis_check *check, quern_error *err)
+quern_status qn_redis_server_check(struct qn_redis_doctor *doctor, quern_error *err)
 {
-    struct facts facts = {.check = check, .err = err};
-    quern_status status = qn_redis_facts(&check->self->base, take_fact, &facts, err);
+    struct facts facts = {.doctor = doctor, .err = err};
+    quern_status status = qn_redis_facts(&doctor->self->base, take_fact, &facts, err);
     if (status == QUERN_OK) {
         tell_open_door(&facts);
         status = tell_listpack(&facts, err);

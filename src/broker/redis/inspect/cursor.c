@@ -189,11 +189,11 @@ static quern_status read_some(struct qn_spots *spots, uint64_t rank, size_t *ret
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        qn_walk_add(&spots->walk, reply);
+        qn_page_bound_add(&spots->bound, reply);
         status = take_block(spots, reply, rank, ret_count, err);
     }
     qn_pipeline_end(&pipeline);
-    return status == QUERN_OK ? qn_walk_check(&spots->walk, err) : status;
+    return status == QUERN_OK ? qn_page_bound_check(&spots->bound, err) : status;
 }
 
 /* Takes the last second off a block that was cut, unless it is all there is. */
@@ -215,10 +215,10 @@ static bool cut_to_seconds(struct qn_spots *spots)
 /* The next block of the present key; none: it is at its end. */
 static quern_status read_block(struct qn_spots *spots, quern_error *err)
 {
-    spots->walk.self = spots->self;
-    spots->walk.size_command = is_list(spots) ? "LLEN" : "ZCARD";
-    spots->walk.queue = spots->queue;
-    spots->walk.key = key_of(spots);
+    spots->bound.self = spots->self;
+    spots->bound.size_command = is_list(spots) ? "LLEN" : "ZCARD";
+    spots->bound.queue = spots->queue;
+    spots->bound.key = key_of(spots);
     spots->spots = NULL;
     spots->count = spots->at = spots->capacity = 0;
     qn_arena_reset(&spots->arena);
@@ -249,7 +249,7 @@ quern_status qn_spots_next(struct qn_spots *spots, size_t room, const struct qn_
         status = read_block(spots, err);
         if (status == QUERN_OK && spots->count == 0) {
             spots->rank = 0;
-            spots->walk.weight = 0;
+            spots->bound.weight = 0;
             spots->key_at++;
         }
     }

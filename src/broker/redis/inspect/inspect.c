@@ -104,17 +104,17 @@ static void names_sort(struct names *names)
 }
 
 /* One step of the scan; *cursor is "0" after the last. */
-static quern_status scan_step(struct qn_walk *walk, struct names *names, char cursor[24],
+static quern_status scan_step(struct qn_page_bound *bound, struct names *names, char cursor[24],
                               quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_redis_begin(&pipeline, walk->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, bound->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "SSCAN");
-    if (walk->queue == NULL) {
-        qn_pipeline_text(&pipeline, walk->key);
+    if (bound->queue == NULL) {
+        qn_pipeline_text(&pipeline, bound->key);
     } else {
-        qn_keys_add(&pipeline, walk->queue, walk->key);
+        qn_keys_add(&pipeline, bound->queue, bound->key);
     }
     qn_pipeline_text(&pipeline, cursor);
     qn_pipeline_text(&pipeline, "COUNT");
@@ -126,7 +126,7 @@ static quern_status scan_step(struct qn_walk *walk, struct names *names, char cu
     if (status == QUERN_OK) {
         const struct qn_reply *next = qn_reply_at(reply, 0);
         const struct qn_reply *members = qn_reply_at(reply, 1);
-        qn_walk_add(walk, members);
+        qn_page_bound_add(bound, members);
         status = qn_pipeline_expect(&pipeline, next->type == QN_REPLY_TEXT && next->size < 24,
                                     "SSCAN", err);
         for (size_t i = 0; status == QUERN_OK && i < members->count; i++) {
@@ -145,13 +145,14 @@ quern_status qn_look_set(struct qn_redis *self, const char *queue, const char *k
                          quern_error *err)
 {
     struct names names = {.arena = arena};
-    struct qn_walk walk = {.self = self, .size_command = "SCARD", .queue = queue, .key = key};
+    struct qn_page_bound bound = {
+        .self = self, .size_command = "SCARD", .queue = queue, .key = key};
     char cursor[24] = "0";
     quern_status status = QUERN_OK;
     do {
-        status = scan_step(&walk, &names, cursor, err);
+        status = scan_step(&bound, &names, cursor, err);
         if (status == QUERN_OK) {
-            status = qn_walk_check(&walk, err);
+            status = qn_page_bound_check(&bound, err);
         }
     } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
     if (status == QUERN_OK) {

@@ -59,8 +59,8 @@ struct qn_spots {
     const char **keys; /* without the prefix */
     size_t key_count;
     size_t key_at;
-    uint64_t rank;       /* where the next block begins in keys[key_at] */
-    struct qn_walk walk; /* over that */
+    uint64_t rank;              /* where the next block begins in keys[key_at] */
+    struct qn_page_bound bound; /* over that */
     /* The present block. */
     struct qn_arena arena;
     struct qn_spot *spots;

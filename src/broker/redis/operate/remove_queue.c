@@ -120,12 +120,12 @@ quern_status qn_redis_remove_queue(struct qn_broker *broker, const char *queue, 
     if (status == QUERN_OK) {
         status = qn_look_now(removal.self, &removal.now_ms, err);
     }
-    struct qn_walk walk = {.self = removal.self, .size_command = "DBSIZE"};
+    struct qn_page_bound bound = {.self = removal.self, .size_command = "DBSIZE"};
     while (status == QUERN_OK && !removal.done) {
         status = remove_step(&removal, err);
-        qn_walk_add(&walk, NULL);
+        qn_page_bound_add(&bound, NULL);
         if (status == QUERN_OK) {
-            status = qn_walk_check(&walk, err);
+            status = qn_page_bound_check(&bound, err);
         }
     }
     if (status == QUERN_OK) {

@@ -1,4 +1,4 @@
--- check_task.lua - looks at one suspect task in all places at once, and mends it.
+-- doctor_task.lua - looks at one suspect task in all places at once, and mends it.
 --
 -- KEYS: prefix of the queue. ARGV: 1 id, 2 "1" to mend, 3 its message without payload if that is
 -- wrong (else ""), 4 why, 5 the container in which it was seen or "", 6 the group that its message

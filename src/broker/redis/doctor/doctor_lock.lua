@@ -1,4 +1,4 @@
--- check_lock.lua - does each lock guard a task? Of those that do not, it removes what never ends,
+-- doctor_lock.lua - does each lock guard a task? Of those that do not, it removes what never ends,
 -- if asked to.
 --
 -- KEYS: prefix of the queue. ARGV: 1 "1" to mend, then keys of locks.

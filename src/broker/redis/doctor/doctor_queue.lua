@@ -1,4 +1,4 @@
--- check_queue.lua - what can be said of a queue as a whole, and mended by one write.
+-- doctor_queue.lua - what can be said of a queue as a whole, and mended by one write.
 --
 -- KEYS: prefix of the queue. ARGV: 1 "1" to mend, 2 the largest token seen in active, without its
 -- last three digits ("0": none), 3 how many groups follow, then their names, then dates, today

@@ -1,4 +1,4 @@
--- check_page.lua - a page of what a container lists, with a first look at each task. Writes
+-- doctor_page.lua - a page of what a container lists, with a first look at each task. Writes
 -- nothing.
 --
 -- KEYS: prefix of the queue. ARGV: 1 the container: a state, lease, quern:due or g:<group>,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* check_queue.c - what a check says of a queue as a whole: its types, counters, groups
- * (check_queue.lua), and what is late although a worker of ours serves it. */
+/* queue.c - what a check says of a queue as a whole: its types, counters, groups
+ * (doctor_queue.lua), and what is late although a worker of ours serves it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "broker/redis/doctor/doctor.h"
 #include "broker/redis/inspect/inspect.h"
-
-#include "broker/redis/doctor/check_queue_lua.h"
 #include "broker/redis/schema/keys.h"
+
+#include "broker/redis/doctor/doctor_queue_lua.h"
 
 #define UPKEEP_STEP 100
 #define UPKEEP_STEPS_MAX 10000 /* what is left is told by the next check */
@@ -28,24 +28,24 @@ struct facts {
 };
 
 /* workers: ids and records of those that serve the queue. */
-static bool is_served(const struct qn_redis_check *check, const struct qn_reply *workers)
+static bool is_served(const struct qn_redis_doctor *doctor, const struct qn_reply *workers)
 {
     for (size_t i = 0; i + 1 < workers->count; i += 2) {
         const struct qn_reply *id = qn_reply_at(workers, i);
-        if (id->type == QN_REPLY_TEXT && qn_id_set_has(&check->living, id->data, id->size)) {
+        if (id->type == QN_REPLY_TEXT && qn_id_set_has(&doctor->living, id->data, id->size)) {
             return true;
         }
     }
     return false;
 }
 
-static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_check *check,
+static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_doctor *doctor,
                         const struct qn_checked_queue *queue, quern_error *err)
 {
-    qn_pipeline_script(pipeline, &qn_lua_check_queue, 1);
+    qn_pipeline_script(pipeline, &qn_lua_doctor_queue, 1);
     qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
     qn_keys_add_prefix(pipeline, queue->name);
-    qn_pipeline_text(pipeline, check->repair ? "1" : "0");
+    qn_pipeline_text(pipeline, doctor->repair ? "1" : "0");
     qn_pipeline_uint(pipeline, queue->token / 1000);
     qn_pipeline_uint(pipeline, queue->group_count);
     for (const struct qn_checked_group *one = queue->groups; one != NULL; one = one->next) {
@@ -53,7 +53,7 @@ static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_chec
     }
     for (int64_t day = 0; day <= QN_HISTORY_DAYS; day++) {
         char date[QN_DATE_SIZE];
-        qn_look_date(check->now_ms - day * QN_DAY_MS, date);
+        qn_look_date(doctor->now_ms - day * QN_DAY_MS, date);
         qn_pipeline_text(pipeline, qn_arena_strdup(pipeline->arena, date));
     }
     qn_pipeline_command(pipeline, "HGETALL");
@@ -61,7 +61,7 @@ static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_chec
     return qn_pipeline_run(pipeline, err);
 }
 
-static quern_status take(struct qn_redis_check *check, const struct qn_checked_queue *queue,
+static quern_status take(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
                          const struct qn_reply *reply, struct facts *ret_facts, quern_error *err)
 {
     quern_status status = QUERN_OK;
@@ -75,30 +75,32 @@ static quern_status take(struct qn_redis_check *check, const struct qn_checked_q
                                 .corrupt = qn_reply_int(qn_reply_at(numbers, 6), 0)};
     for (size_t i = 1; status == QUERN_OK && i + FINDING_ITEMS <= reply->count;
          i += FINDING_ITEMS) {
-        status = qn_check_keep(check, qn_reply_text(qn_reply_at(reply, i)), queue->name, "",
-                               qn_reply_text(qn_reply_at(reply, i + 1)),
-                               qn_reply_int(qn_reply_at(reply, i + 2), 0) == 1, err);
+        const quern_finding finding = {.invariant = qn_reply_text(qn_reply_at(reply, i)),
+                                       .queue = queue->name,
+                                       .text = qn_reply_text(qn_reply_at(reply, i + 1)),
+                                       .repaired = qn_reply_int(qn_reply_at(reply, i + 2), 0) == 1};
+        status = qn_redis_findings_keep(&doctor->findings, &finding, err);
     }
     return status;
 }
 
-static quern_status look(struct qn_redis_check *check, struct qn_checked_queue *queue,
+static quern_status look(struct qn_redis_doctor *doctor, struct qn_checked_queue *queue,
                          struct facts *ret_facts, quern_error *err)
 {
     const struct qn_reply *reply;
     const struct qn_reply *workers;
     struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST,
-                   check->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
-    quern_status status = ask(&pipeline, check, queue, err);
+    qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST,
+                   doctor->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
+    quern_status status = ask(&pipeline, doctor, queue, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = take(check, queue, reply, ret_facts, err);
+        status = take(doctor, queue, reply, ret_facts, err);
     }
     if (status == QUERN_OK && qn_pipeline_reply(&pipeline, 1, &workers, NULL) == QUERN_OK) {
-        queue->served = is_served(check, workers);
+        queue->served = is_served(doctor, workers);
     }
     qn_pipeline_end(&pipeline);
     return status;
@@ -106,7 +108,7 @@ static quern_status look(struct qn_redis_check *check, struct qn_checked_queue *
 
 /* --- What is late -------------------------------------------------------------------------- */
 
-static quern_status recover(struct qn_redis_check *check, const char *queue, size_t *ret_done,
+static quern_status recover(struct qn_redis_doctor *doctor, const char *queue, size_t *ret_done,
                             quern_error *err)
 {
     size_t step = UPKEEP_STEP;
@@ -114,13 +116,13 @@ static quern_status recover(struct qn_redis_check *check, const char *queue, siz
     *ret_done = 0;
     for (int i = 0; status == QUERN_OK && step == UPKEEP_STEP && i < UPKEEP_STEPS_MAX; i++) {
         status =
-            qn_redis_recover(&check->self->base, &queue, 1, UPKEEP_STEP, NULL, NULL, &step, err);
+            qn_redis_recover(&doctor->self->base, &queue, 1, UPKEEP_STEP, NULL, NULL, &step, err);
         *ret_done += status == QUERN_OK ? step : 0;
     }
     return status;
 }
 
-static quern_status forward(struct qn_redis_check *check, const char *queue, size_t *ret_done,
+static quern_status forward(struct qn_redis_doctor *doctor, const char *queue, size_t *ret_done,
                             quern_error *err)
 {
     size_t step = UPKEEP_STEP;
@@ -128,7 +130,7 @@ static quern_status forward(struct qn_redis_check *check, const char *queue, siz
     quern_status status = QUERN_OK;
     *ret_done = 0;
     for (int i = 0; status == QUERN_OK && step == UPKEEP_STEP && i < UPKEEP_STEPS_MAX; i++) {
-        status = qn_redis_forward(&check->self->base, &queue, 1, UPKEEP_STEP, &step,
+        status = qn_redis_forward(&doctor->self->base, &queue, 1, UPKEEP_STEP, &step,
                                   &next_due_at_ms, err);
         *ret_done += status == QUERN_OK ? step : 0;
     }
@@ -147,9 +149,9 @@ static void count_in_words(int64_t count, const struct words *words, char *text,
 }
 
 /* upkeep: what mends it; NULL: left to a worker. */
-static quern_status tell_late(struct qn_redis_check *check, const struct qn_checked_queue *queue,
+static quern_status tell_late(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
                               int64_t count, const struct words *words,
-                              quern_status (*upkeep)(struct qn_redis_check *check,
+                              quern_status (*upkeep)(struct qn_redis_doctor *doctor,
                                                      const char *queue, size_t *ret_done,
                                                      quern_error *err),
                               quern_error *err)
@@ -160,18 +162,20 @@ static quern_status tell_late(struct qn_redis_check *check, const struct qn_chec
         return QUERN_OK;
     }
     quern_status status = QUERN_OK;
-    if (check->repair && upkeep != NULL) {
-        status = upkeep(check, queue->name, &done, err);
+    if (doctor->repair && upkeep != NULL) {
+        status = upkeep(doctor, queue->name, &done, err);
         status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* told by itself */
     }
     if (status == QUERN_OK) {
         count_in_words(count, words, text, sizeof text);
-        status = qn_check_keep(check, "I8", queue->name, "", text, done > 0, err);
+        const quern_finding finding = {
+            .invariant = "I8", .queue = queue->name, .text = text, .repaired = done > 0};
+        status = qn_redis_findings_keep(&doctor->findings, &finding, err);
     }
     return status;
 }
 
-static quern_status tell_lateness(struct qn_redis_check *check,
+static quern_status tell_lateness(struct qn_redis_doctor *doctor,
                                   const struct qn_checked_queue *queue, const struct facts *facts,
                                   quern_error *err)
 {
@@ -181,23 +185,24 @@ static quern_status tell_lateness(struct qn_redis_check *check,
                                          "tasks are due and not pending"};
     static const struct words overkept = {"completed task is past its retention",
                                           "completed tasks are past their retention"};
-    quern_status status = tell_late(check, queue, facts->lapsed, &lapsed, recover, err);
+    quern_status status = tell_late(doctor, queue, facts->lapsed, &lapsed, recover, err);
     if (status == QUERN_OK) {
-        status = tell_late(check, queue, facts->overdue, &overdue, forward, err);
+        status = tell_late(doctor, queue, facts->overdue, &overdue, forward, err);
     }
     if (status == QUERN_OK) {
-        status = tell_late(check, queue, facts->overkept, &overkept, NULL, err);
+        status = tell_late(doctor, queue, facts->overkept, &overkept, NULL, err);
     }
     if (status == QUERN_OK && queue->served && facts->archived > QN_ARCHIVE_SIZE_MAX) {
         char text[TEXT_SIZE];
         (void)snprintf(text, sizeof text, "the archive holds %lld tasks, its limit is %d",
                        (long long)facts->archived, QN_ARCHIVE_SIZE_MAX);
-        status = qn_check_keep(check, "I8", queue->name, "", text, false, err);
+        const quern_finding finding = {.invariant = "I8", .queue = queue->name, .text = text};
+        status = qn_redis_findings_keep(&doctor->findings, &finding, err);
     }
     return status;
 }
 
-static quern_status tell_notes(struct qn_redis_check *check, const struct qn_checked_queue *queue,
+static quern_status tell_notes(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
                                const struct facts *facts, quern_error *err)
 {
     const struct {
@@ -224,7 +229,8 @@ static quern_status tell_notes(struct qn_redis_check *check, const struct qn_che
         if (notes[i].holds && notes[i].count > 0) {
             char text[TEXT_SIZE];
             count_in_words(notes[i].count, &notes[i].words, text, sizeof text);
-            status = qn_check_keep(check, "note", queue->name, "", text, false, err);
+            const quern_finding finding = {.invariant = "note", .queue = queue->name, .text = text};
+            status = qn_redis_findings_keep(&doctor->findings, &finding, err);
         }
     }
     return status;
@@ -232,11 +238,11 @@ static quern_status tell_notes(struct qn_redis_check *check, const struct qn_che
 
 /* --- The list of queues ---------------------------------------------------------------------- */
 
-static quern_status list_again(struct qn_redis_check *check, const char *queue, quern_error *err)
+static quern_status list_again(struct qn_redis_doctor *doctor, const char *queue, quern_error *err)
 {
     const struct qn_reply *reply;
     struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, check->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_command(&pipeline, "SADD");
     qn_pipeline_text(&pipeline, "asynq:queues");
     qn_pipeline_text(&pipeline, queue);
@@ -248,27 +254,33 @@ static quern_status list_again(struct qn_redis_check *check, const char *queue, 
     return status;
 }
 
-quern_status qn_check_queue(struct qn_redis_check *check, struct qn_checked_queue *queue,
-                            quern_error *err)
+quern_status qn_redis_queue_check(struct qn_redis_doctor *doctor, struct qn_checked_queue *queue,
+                                  quern_error *err)
 {
     struct facts facts = {0};
     quern_status status = QUERN_OK;
     if (!queue->listed && !queue->has_tasks) {
-        return qn_check_keep(check, "note", queue->name, "",
-                             "was removed; some of its keys without tasks are left", false, err);
+        const quern_finding finding = {.invariant = "note",
+                                       .queue = queue->name,
+                                       .text =
+                                           "was removed; some of its keys without tasks are left"};
+        return qn_redis_findings_keep(&doctor->findings, &finding, err);
     }
     if (!queue->listed) {
-        status = check->repair ? list_again(check, queue->name, err) : QUERN_OK;
+        status = doctor->repair ? list_again(doctor, queue->name, err) : QUERN_OK;
         if (status == QUERN_OK) {
-            status = qn_check_keep(check, "I6", queue->name, "",
-                                   "it has tasks, but is not in asynq:queues", check->repair, err);
+            const quern_finding finding = {.invariant = "I6",
+                                           .queue = queue->name,
+                                           .text = "it has tasks, but is not in asynq:queues",
+                                           .repaired = doctor->repair};
+            status = qn_redis_findings_keep(&doctor->findings, &finding, err);
         }
     }
     if (status == QUERN_OK) {
-        status = look(check, queue, &facts, err);
+        status = look(doctor, queue, &facts, err);
     }
     if (status == QUERN_OK) {
-        status = tell_lateness(check, queue, &facts, err);
+        status = tell_lateness(doctor, queue, &facts, err);
     }
-    return status == QUERN_OK ? tell_notes(check, queue, &facts, err) : status;
+    return status == QUERN_OK ? tell_notes(doctor, queue, &facts, err) : status;
 }

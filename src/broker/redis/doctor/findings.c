@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* findings.c - keeps what a step of a check found, and reports it. */
+#include "broker/redis/doctor/findings.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+enum severity { SEVERITY_NOTE = 0, SEVERITY_WARNING = 1, SEVERITY_VIOLATED = 2 };
+
+struct qn_kept_finding {
+    struct qn_kept_finding *next;
+    quern_finding finding;
+};
+
+static enum severity severity_of(const char *invariant)
+{
+    if (strcmp(invariant, "note") == 0) {
+        return SEVERITY_NOTE;
+    }
+    bool warns = strcmp(invariant, "I8") == 0 || strcmp(invariant, "server") == 0 ||
+                 strcmp(invariant, "lock") == 0;
+    return warns ? SEVERITY_WARNING : SEVERITY_VIOLATED;
+}
+
+/* False: memory is out. */
+static bool copy_text(struct qn_arena *arena, const char **text)
+{
+    *text = qn_arena_strdup(arena, *text == NULL ? "" : *text);
+    return *text != NULL;
+}
+
+quern_status qn_redis_findings_keep(struct qn_redis_findings *findings,
+                                    const quern_finding *finding, quern_error *err)
+{
+    struct qn_kept_finding *kept = qn_arena_alloc(&findings->arena, sizeof *kept);
+    if (kept == NULL) {
+        return qn_error_nomem(err);
+    }
+    *kept = (struct qn_kept_finding){.finding = *finding};
+    quern_finding *copy = &kept->finding;
+    copy->severity = (int32_t)severity_of(finding->invariant);
+    if (!copy_text(&findings->arena, &copy->invariant) ||
+        !copy_text(&findings->arena, &copy->queue) || !copy_text(&findings->arena, &copy->id) ||
+        !copy_text(&findings->arena, &copy->text)) {
+        return qn_error_nomem(err);
+    }
+    if (findings->first == NULL) {
+        findings->first = kept;
+    } else {
+        findings->last->next = kept;
+    }
+    findings->last = kept;
+    return QUERN_OK;
+}
+
+void qn_redis_findings_report(struct qn_redis_findings *findings)
+{
+    for (const struct qn_kept_finding *kept = findings->first; kept != NULL; kept = kept->next) {
+        findings->on_finding(&kept->finding, findings->user);
+    }
+    findings->first = findings->last = NULL;
+    qn_arena_reset(&findings->arena);
+}
+
+void qn_redis_findings_finish(struct qn_redis_findings *findings)
+{
+    qn_arena_finish(&findings->arena);
+}

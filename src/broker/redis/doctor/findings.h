@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* findings.h - what one step of a check found, kept until no channel is held, then reported. */
+#ifndef QN_BROKER_REDIS_DOCTOR_FINDINGS_H
+#define QN_BROKER_REDIS_DOCTOR_FINDINGS_H
+
+#include "base/memory/arena.h"
+#include "broker/broker.h"
+
+struct qn_kept_finding;
+
+struct qn_redis_findings {
+    void (*on_finding)(const quern_finding *finding, void *user);
+    void *user;
+    struct qn_arena arena; /* of what is kept */
+    struct qn_kept_finding *first, *last;
+};
+
+/* Keeps a copy, texts included; NULL for a text is "". The severity is set here: "I8", "server" and
+ * "lock" are warnings, "note" is a note, all others are violated. */
+QUERN_NODISCARD quern_status qn_redis_findings_keep(struct qn_redis_findings *findings,
+                                                    const quern_finding *finding, quern_error *err);
+/* Calls on_finding for what was kept, and keeps it no longer. */
+void qn_redis_findings_report(struct qn_redis_findings *findings);
+void qn_redis_findings_finish(struct qn_redis_findings *findings);
+
+#endif
