@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/redis/redis.h"
+#include "broker/redis/inspect/inspect.h"
 #include "lib_redis.h"
 #include "task/limits.h"
 
@@ -396,7 +396,7 @@ static void refused_tracking_is_polling_and_is_said(void **state)
         test_redis_do(&redis, "PUBLISH asynq:cancel b");
         struct qn_wakeup wakeup = wait_ms(TEST_PATIENCE_MS);
         assert_int_equal(wakeup.cancel, QN_CANCEL_RETRY);
-        assert_ok(qn_watch_refusal(qn_redis_of(broker), text, &err), err);
+        assert_ok(qn_server_info_refusal(qn_redis_of(broker), text, &err), err);
         assert_non_null(strstr(text, "NOPERM"));
         test_redis_do(&redis, "DEL asynq:{default}:pending");
     }
@@ -407,7 +407,7 @@ static void allowed_tracking_is_no_refusal(void **state)
     (void)state;
     char text[QN_REFUSAL_SIZE];
     quern_error err = {0};
-    assert_ok(qn_watch_refusal(qn_redis_of(broker), text, &err), err);
+    assert_ok(qn_server_info_refusal(qn_redis_of(broker), text, &err), err);
     assert_string_equal(text, "");
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* containers.c - goes through all that the containers of a queue list, page by page, while the
+/* containers.c - walks through all that the containers of a queue list, page by page, while the
  * queue lives on.
  *
- * A first look at each task tells what may be wrong; what is in two places is found by the hashes
- * of all ids, and a second walk for those that come twice. As tasks move meanwhile, all this is
- * suspicion: each suspect is looked at again in one script, in all places at once (doctor_task.lua),
- * and only what that says is told. */
+ * A first look at each task shows what may be wrong. A task that is in two places is found by the
+ * hashes of all ids, and by a second walk for those that come twice. Tasks move meanwhile, so all
+ * this is suspicion: each suspect is checked again in one script, in all places at once
+ * (suspect.c), and only what that finds is reported. */
 #include <stdio.h>
 #include <string.h>
 

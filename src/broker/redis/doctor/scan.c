@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* scan.c - walks over all keys of the database with SCAN: which queues and groups there are,
- * whoever has forgotten them, and after the walks through containers, which hashes and locks nobody lists.
+/* scan.c - walks over all keys of the database with SCAN. First it finds the queues and groups that
+ * there are, also those that no list has. After the walks through containers it finds the hashes
+ * and locks that no container lists.
  *
- * SCAN promises to show what is there all the time, at least once; the rest is checked again by the
- * scripts that look at it. */
+ * SCAN promises to show every key that is there all the time, at least once; the rest is checked
+ * again by the scripts that look at it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -118,6 +118,13 @@ QUERN_NODISCARD quern_status qn_find(struct qn_redis *self, const char *const *q
                                                       const struct qn_spot *spot, void *user),
                                      void *user, quern_error *err);
 
+/* --- The server: server_info.c ------------------------------------------------------------ */
+
+/* Why an idle worker of this user has to poll; "": the server reports news. Asks the server. */
+QUERN_NODISCARD quern_status qn_server_info_refusal(struct qn_redis *self,
+                                                    char refusal[QN_REFUSAL_SIZE],
+                                                    quern_error *err);
+
 /* --- Filters: filter.c ------------------------------------------------------------------- */
 
 bool qn_filter_fits(const quern_task_filter *filter, const quern_task_info *info);

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "broker/redis/redis.h"
+#include "broker/redis/inspect/inspect.h"
 #include "quern/version.h"
 
 #define VALUE_SIZE 128
@@ -200,18 +200,27 @@ static void tell_all(struct qn_redis *self, const struct sink *sink, const struc
     tell_warnings(sink, said);
 }
 
-/* Whether an idle worker of this user is told of new tasks. */
+quern_status qn_server_info_refusal(struct qn_redis *self, char refusal[QN_REFUSAL_SIZE],
+                                    quern_error *err)
+{
+    bool work;
+    int64_t next_due_at_ms;
+    quern_status status = qn_redis_arm(&self->base, NULL, 0, &work, &next_due_at_ms, err);
+    if (status == QUERN_OK) {
+        qn_watch_refusal(&self->watch, refusal);
+    }
+    return status;
+}
+
+/* Whether an idle worker of this user is woken by new tasks. */
 static void tell_wake_up(struct qn_redis *self, const struct sink *sink)
 {
     char refusal[QN_REFUSAL_SIZE];
     char text[QN_REFUSAL_SIZE + 128];
-    bool work;
-    int64_t next_due_at_ms;
     quern_error ignored;
-    if (qn_redis_arm(&self->base, NULL, 0, &work, &next_due_at_ms, &ignored) != QUERN_OK) {
+    if (qn_server_info_refusal(self, refusal, &ignored) != QUERN_OK) {
         return; /* not known */
     }
-    qn_watch_refusal(&self->watch, refusal);
     sink->on_fact("wake_up", refusal[0] == '\0' ? "tracking" : "polling", sink->user);
     if (refusal[0] != '\0') {
         (void)snprintf(text, sizeof text,
