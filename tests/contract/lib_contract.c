@@ -3,7 +3,7 @@
  *
  * Each test gets a broker with nothing in it, a clock that stands at CONTRACT_NOW_MS and an
  * announced worker of this process; both vanish after the test, also when it failed. The words
- * for doing and looking are in lib_words.c and lib_looks.c. */
+ * for doing and looking are in lib_steps.c and lib_inspect.c. */
 #include "lib_contract.h"
 
 #include <sqlite3.h>
@@ -50,8 +50,8 @@ static int set_up(void **state)
     struct contract_case *one = *state;
     struct contract *c = &one->contract;
     *c = (struct contract){.maker = one->maker, .session = 77};
-    test_place_open_at(&c->place, c->maker->name, CONTRACT_NOW_MS);
-    (void)snprintf(c->url, sizeof c->url, "%s", c->place.url);
+    test_store_open_at(&c->store, c->maker->name, CONTRACT_NOW_MS);
+    (void)snprintf(c->url, sizeof c->url, "%s", c->store.url);
     qn_clock_init(&c->clock, CONTRACT_NOW_MS, 5000000);
     qn_id_source_init(&c->ids);
     c->broker = contract_open(c);
@@ -64,7 +64,7 @@ static int tear_down(void **state)
     struct contract_case *one = *state;
     qn_broker_close(one->contract.broker);
     one->contract.broker = NULL;
-    test_place_close(&one->contract.place);
+    test_store_close(&one->contract.store);
     return 0;
 }
 
@@ -114,7 +114,7 @@ int contract_main(int argc, char **argv, const struct contract_test *tests, size
             free((void *)(uintptr_t)units[i].name);
         }
     }
-    test_place_finish();
+    test_store_finish();
     free(units);
     free(cases);
     return code;
@@ -188,7 +188,7 @@ void contract_advance(struct contract *c, int64_t ms)
 {
     atomic_fetch_add(&c->clock.boot_ms, ms);
     atomic_fetch_add(&c->clock.wall_ms, ms);
-    test_place_advance(&c->place, ms);
+    test_store_advance(&c->store, ms);
 }
 
 void contract_jump(struct contract *c, int64_t ms)

@@ -2,7 +2,7 @@
 /* lib_contract.h - a fresh broker for each contract test, and short words for what tests do to it.
  *
  * The suite runs over every broker in the table of makers in lib_contract.c, or only over the one
- * that QUERN_TEST_BROKER names; a new broker is one line there and a place in lib_place.c. A test
+ * that QUERN_TEST_BROKER names; a new broker is one line there and a store in lib_store.c. A test
  * that is about one broker says so (CONTRACT_TEST_ONLY); nothing else in the tests names one. Time
  * stands still until a test turns it, except for what waits for wake-ups. Two queues exist by
  * habit: "default" and "other".
@@ -11,7 +11,7 @@
 #ifndef TESTS_CONTRACT_LIB_CONTRACT_H
 #define TESTS_CONTRACT_LIB_CONTRACT_H
 
-#include "lib_place.h"
+#include "lib_store.h"
 
 #include "broker/broker.h"
 #include "task/limits.h"
@@ -23,7 +23,7 @@
 
 struct contract;
 struct contract_maker {
-    const char *name; /* of the broker, as in lib_place.h */
+    const char *name; /* of the broker, as in lib_store.h */
     bool has_clock;   /* its time is its own, not the worker's */
     /* The caller's own transaction for enqueue_in; NULL where the broker has none. */
     void *(*begin)(struct contract *c);
@@ -32,7 +32,7 @@ struct contract_maker {
 
 struct contract {
     const struct contract_maker *maker;
-    struct test_place place;
+    struct test_store store;
     char url[256];
     struct quern_clock clock;
     struct qn_broker *broker;

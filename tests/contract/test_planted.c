@@ -110,7 +110,7 @@ static sqlite3 *open_beside(struct contract *c)
 {
     sqlite3 *db = NULL;
     char path[TEST_DIR_SIZE + 32];
-    (void)snprintf(path, sizeof path, "%s/tasks.db", c->place.dir);
+    (void)snprintf(path, sizeof path, "%s/tasks.db", c->store.dir);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     execute(db, "PRAGMA ignore_check_constraints = 1; PRAGMA synchronous = OFF");
     return db;
@@ -291,7 +291,7 @@ static const char *const zsets[] = {"lease",     "retry",     "archived", "compl
 
 static struct test_redis *server(void)
 {
-    return test_place_server();
+    return test_store_server();
 }
 
 static void fill_in(char out[400], const char *text, const char *number)

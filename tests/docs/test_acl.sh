@@ -10,7 +10,7 @@ words()
 }
 
 advised=$(words "$QUERN_SOURCE/docs/protocol/redis.md" '^user worker on')
-used=$(words "$QUERN_SOURCE/tests/lib_place.c" '"user worker on')
+used=$(words "$QUERN_SOURCE/tests/lib_store.c" '"user worker on')
 [ -n "$advised" ] || { echo "FAILED: no user in the page" >&2; exit 1; }
 printed=$(words "$QUERN_SOURCE/src/cli/message.c" '"ACL SETUSER worker on' |
     sed '/^ACL$/d; s/^SETUSER$/user/')

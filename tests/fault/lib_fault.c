@@ -20,9 +20,9 @@
 void fault_site_open_at(struct fault_site *site, int64_t wall_ms)
 {
     *site = (struct fault_site){0};
-    test_place_open(&site->place, wall_ms);
-    site->url = site->place.url;
-    (void)snprintf(site->book, sizeof site->book, "%s/book", site->place.dir);
+    test_store_open(&site->store, wall_ms);
+    site->url = site->store.url;
+    (void)snprintf(site->book, sizeof site->book, "%s/book", site->store.dir);
     int fd = open(site->book, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     (void)close(fd);
@@ -35,7 +35,7 @@ void fault_site_open(struct fault_site *site)
 
 void fault_site_close(struct fault_site *site)
 {
-    test_place_close(&site->place);
+    test_store_close(&site->store);
 }
 
 void fault_enqueue(struct fault_site *site, const char *type, size_t count)

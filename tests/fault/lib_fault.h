@@ -8,7 +8,7 @@
 #ifndef TESTS_FAULT_LIB_FAULT_H
 #define TESTS_FAULT_LIB_FAULT_H
 
-#include "lib_place.h"
+#include "lib_store.h"
 
 #include "quern/quern.h"
 
@@ -27,7 +27,7 @@ struct fault_record {
 #define FAULT_LOST_MAX 1024
 
 struct fault_site {
-    struct test_place place;
+    struct test_store store;
     const char *url;
     char book[256];
     size_t task_count;
@@ -37,7 +37,7 @@ struct fault_site {
 };
 
 void fault_site_open(struct fault_site *site);
-/* wall_ms: where the broker's own clock stands, as of test_place_open. */
+/* wall_ms: where the broker's own clock stands, as of test_store_open. */
 void fault_site_open_at(struct fault_site *site, int64_t wall_ms);
 void fault_site_close(struct fault_site *site);
 /* Enqueues tasks first .. first + count - 1 of type `type` with the public client; they are kept

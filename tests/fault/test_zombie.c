@@ -30,7 +30,7 @@ static bool is_frozen(void *user)
 
 static bool is_unlocked(const struct fault_site *site)
 {
-    if (!test_place_is(&site->place, "sqlite")) {
+    if (!test_store_is(&site->store, "sqlite")) {
         return true;
     }
     sqlite3 *db = NULL;

@@ -12,7 +12,7 @@
 #define ROOM_MAX 8
 #define LEASE_MS 100 /* who prolongs it waits for the answer for a part of it */
 
-struct stage {
+struct rig {
     struct qn_broker *broker;
     struct fuzz_input *input;
     struct qn_leased *runs[RUNS_MAX];
@@ -27,52 +27,52 @@ static const char *const queues[] = {"default", "q"};
 static const char *const ids[] = {"id0", "id1", "id2", "id3"};
 static const char worker_id[] = "host:1:worker";
 
-static void read_bytes(struct stage *stage, const void *data, size_t size)
+static void read_bytes(struct rig *rig, const void *data, size_t size)
 {
     const uint8_t *bytes = data;
     for (size_t i = 0; i < size; i++) {
-        stage->sum += bytes[i];
+        rig->sum += bytes[i];
     }
 }
 
-static void read_text(struct stage *stage, const char *text)
+static void read_text(struct rig *rig, const char *text)
 {
-    stage->sum += text == NULL ? 0 : strlen(text);
+    rig->sum += text == NULL ? 0 : strlen(text);
 }
 
-static void read_task(struct stage *stage, const struct qn_task *task)
+static void read_task(struct rig *rig, const struct qn_task *task)
 {
-    read_text(stage, task->id);
-    read_text(stage, task->queue);
-    read_text(stage, task->type);
-    read_text(stage, task->unique_key);
-    read_text(stage, task->group);
-    read_bytes(stage, task->payload, task->payload_size);
+    read_text(rig, task->id);
+    read_text(rig, task->queue);
+    read_text(rig, task->type);
+    read_text(rig, task->unique_key);
+    read_text(rig, task->group);
+    read_bytes(rig, task->payload, task->payload_size);
     for (size_t i = 0; i < task->header_count; i++) {
-        read_text(stage, task->headers[i].name);
-        read_text(stage, task->headers[i].value);
+        read_text(rig, task->headers[i].name);
+        read_text(rig, task->headers[i].value);
     }
 }
 
-static const char *pick_queue(struct stage *stage)
+static const char *pick_queue(struct rig *rig)
 {
-    return queues[fuzz_byte(stage->input) % 2];
+    return queues[fuzz_byte(rig->input) % 2];
 }
 
-static const char *pick_id(struct stage *stage)
+static const char *pick_id(struct rig *rig)
 {
-    return ids[fuzz_byte(stage->input) % 4];
+    return ids[fuzz_byte(rig->input) % 4];
 }
 
 /* --- Tasks in and out --------------------------------------------------------------- */
 
-static void do_enqueue(struct stage *stage)
+static void do_enqueue(struct rig *rig)
 {
     static const quern_header header = {.name = "name", .value = "value"};
     char payload[64];
-    uint8_t kind = fuzz_byte(stage->input);
-    const char *id = pick_id(stage);
-    const char *queue = pick_queue(stage);
+    uint8_t kind = fuzz_byte(rig->input);
+    const char *id = pick_id(rig);
+    const char *queue = pick_queue(rig);
     struct qn_task task = {.id = id,
                            .queue = queue,
                            .type = "type",
@@ -87,22 +87,22 @@ static void do_enqueue(struct stage *stage)
                            .header_count = kind & 16 ? 1 : 0,
                            .state = QUERN_TASK_PENDING};
     quern_status result = QUERN_OK;
-    task.payload_size = fuzz_text(stage->input, payload, sizeof payload);
+    task.payload_size = fuzz_text(rig->input, payload, sizeof payload);
     if (kind & 32) {
         task.process_at_ms = INT64_C(1800000000000);
         task.state = QUERN_TASK_SCHEDULED;
     }
-    stage->status = qn_broker_enqueue(stage->broker, (struct qn_stamp){9, ++stage->sequence}, &task,
-                                      1, &result, &stage->err);
+    rig->status = qn_broker_enqueue(rig->broker, (struct qn_stamp){9, ++rig->sequence}, &task, 1,
+                                    &result, &rig->err);
 }
 
 /* The outcomes of the runs that are held, as many as the input says. */
-static size_t make_outcomes(struct stage *stage, struct qn_outcome outcomes[RUNS_MAX])
+static size_t make_outcomes(struct rig *rig, struct qn_outcome outcomes[RUNS_MAX])
 {
-    size_t count = fuzz_byte(stage->input) % (stage->run_count + 1);
+    size_t count = fuzz_byte(rig->input) % (rig->run_count + 1);
     for (size_t i = 0; i < count; i++) {
-        uint8_t byte = fuzz_byte(stage->input);
-        outcomes[i] = (struct qn_outcome){.run = stage->runs[i],
+        uint8_t byte = fuzz_byte(rig->input);
+        outcomes[i] = (struct qn_outcome){.run = rig->runs[i],
                                           .kind = (enum qn_outcome_kind)(byte % (QN_CANCEL + 1)),
                                           .started = (byte & 0x80) != 0,
                                           .cause = QUERN_CAUSE_CHILD_DIED,
@@ -115,25 +115,25 @@ static size_t make_outcomes(struct stage *stage, struct qn_outcome outcomes[RUNS
     return count;
 }
 
-static void drop_runs(struct stage *stage, size_t count)
+static void drop_runs(struct rig *rig, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        qn_leased_free(stage->runs[i]);
+        qn_leased_free(rig->runs[i]);
     }
-    memmove(stage->runs, stage->runs + count, (stage->run_count - count) * sizeof stage->runs[0]);
-    stage->run_count -= count;
+    memmove(rig->runs, rig->runs + count, (rig->run_count - count) * sizeof rig->runs[0]);
+    rig->run_count -= count;
 }
 
-static void do_exchange(struct stage *stage)
+static void do_exchange(struct rig *rig)
 {
     struct qn_outcome outcomes[RUNS_MAX];
     enum qn_applied applied[RUNS_MAX];
     struct qn_leased *runs[ROOM_MAX] = {NULL};
     struct qn_queue_share shares[] = {{.name = "default", .weight = 3, .quota = 4},
                                       {.name = "q", .weight = 1, .quota = 4}};
-    size_t outcome_count = make_outcomes(stage, outcomes);
-    uint32_t room = fuzz_byte(stage->input) % (ROOM_MAX + 1);
-    struct qn_exchange exchange = {.stamp = {7, ++stage->sequence},
+    size_t outcome_count = make_outcomes(rig, outcomes);
+    uint32_t room = fuzz_byte(rig->input) % (ROOM_MAX + 1);
+    struct qn_exchange exchange = {.stamp = {7, ++rig->sequence},
                                    .outcomes = outcomes,
                                    .outcome_count = outcome_count,
                                    .worker_id = worker_id,
@@ -143,54 +143,52 @@ static void do_exchange(struct stage *stage)
                                    .room = room,
                                    .start_count_now = 2};
     struct qn_exchange_reply reply = {.applied = applied, .runs = runs};
-    if (qn_broker_exchange(stage->broker, &exchange, &reply, &stage->err) != QUERN_OK) {
+    if (qn_broker_exchange(rig->broker, &exchange, &reply, &rig->err) != QUERN_OK) {
         return;
     }
     fuzz_require(reply.run_count <= room);
-    drop_runs(stage, outcome_count);
+    drop_runs(rig, outcome_count);
     for (size_t i = 0; i < reply.run_count; i++) {
         fuzz_require(runs[i]->queue_index < 2);
-        read_task(stage, &runs[i]->task);
-        if (stage->run_count < RUNS_MAX) {
-            stage->runs[stage->run_count++] = runs[i];
+        read_task(rig, &runs[i]->task);
+        if (rig->run_count < RUNS_MAX) {
+            rig->runs[rig->run_count++] = runs[i];
         } else {
             qn_leased_free(runs[i]);
         }
     }
 }
 
-static void do_extend(struct stage *stage)
+static void do_extend(struct rig *rig)
 {
     struct qn_extension extensions[RUNS_MAX] = {{0}};
-    for (size_t i = 0; i < stage->run_count; i++) {
-        extensions[i].run = stage->runs[i];
+    for (size_t i = 0; i < rig->run_count; i++) {
+        extensions[i].run = rig->runs[i];
     }
-    stage->status =
-        qn_broker_extend(stage->broker, extensions, stage->run_count, LEASE_MS, &stage->err);
+    rig->status = qn_broker_extend(rig->broker, extensions, rig->run_count, LEASE_MS, &rig->err);
 }
 
-static void do_write_result(struct stage *stage)
+static void do_write_result(struct rig *rig)
 {
-    if (stage->run_count > 0) {
-        stage->status = qn_broker_write_result(stage->broker, stage->runs[0], "42", 2, &stage->err);
+    if (rig->run_count > 0) {
+        rig->status = qn_broker_write_result(rig->broker, rig->runs[0], "42", 2, &rig->err);
     }
 }
 
-static void do_write_progress(struct stage *stage)
+static void do_write_progress(struct rig *rig)
 {
-    if (stage->run_count > 0) {
-        stage->status =
-            qn_broker_write_progress(stage->broker, stage->runs[0], 50, "half", &stage->err);
+    if (rig->run_count > 0) {
+        rig->status = qn_broker_write_progress(rig->broker, rig->runs[0], 50, "half", &rig->err);
     }
 }
 
 /* --- Upkeep ------------------------------------------------------------------------- */
 
-static void do_forward(struct stage *stage)
+static void do_forward(struct rig *rig)
 {
     size_t moved = 0;
     int64_t next = 0;
-    stage->status = qn_broker_forward(stage->broker, queues, 2, 100, &moved, &next, &stage->err);
+    rig->status = qn_broker_forward(rig->broker, queues, 2, 100, &moved, &next, &rig->err);
 }
 
 static void on_recovery(const struct qn_recovery *recovery, void *user)
@@ -199,36 +197,36 @@ static void on_recovery(const struct qn_recovery *recovery, void *user)
     read_text(user, recovery->id);
 }
 
-static void do_recover(struct stage *stage)
+static void do_recover(struct rig *rig)
 {
     size_t count = 0;
-    stage->status =
-        qn_broker_recover(stage->broker, queues, 2, 100, on_recovery, stage, &count, &stage->err);
+    rig->status =
+        qn_broker_recover(rig->broker, queues, 2, 100, on_recovery, rig, &count, &rig->err);
 }
 
-static void do_prune(struct stage *stage)
+static void do_prune(struct rig *rig)
 {
     size_t count = 0;
-    stage->status = qn_broker_prune(stage->broker, queues, 2, 100, &count, &stage->err);
+    rig->status = qn_broker_prune(rig->broker, queues, 2, 100, &count, &rig->err);
 }
 
-static void do_arm(struct stage *stage)
+static void do_arm(struct rig *rig)
 {
     bool work = false;
     int64_t next = 0;
-    stage->status = qn_broker_arm(stage->broker, queues, 2, &work, &next, &stage->err);
+    rig->status = qn_broker_arm(rig->broker, queues, 2, &work, &next, &rig->err);
 }
 
-static void do_wait(struct stage *stage)
+static void do_wait(struct rig *rig)
 {
     struct qn_wakeup wakeup = {0};
-    if (qn_broker_wait(stage->broker, 1, &wakeup, &stage->err) == QUERN_OK) {
-        read_text(stage, wakeup.queue);
-        read_text(stage, wakeup.id);
+    if (qn_broker_wait(rig->broker, 1, &wakeup, &rig->err) == QUERN_OK) {
+        read_text(rig, wakeup.queue);
+        read_text(rig, wakeup.id);
     }
 }
 
-static void do_announce(struct stage *stage)
+static void do_announce(struct rig *rig)
 {
     const struct qn_queue_share shares[] = {{.name = "default", .weight = 1}};
     const struct qn_announced_run run = {.task_id = "id0",
@@ -249,18 +247,18 @@ static void do_announce(struct stage *stage)
                                               .queue_count = 1,
                                               .runs = &run,
                                               .run_count = 1};
-    stage->status = qn_broker_heartbeat(stage->broker, &announcement, &stage->err);
+    rig->status = qn_broker_heartbeat(rig->broker, &announcement, &rig->err);
 }
 
-static void do_withdraw(struct stage *stage)
+static void do_withdraw(struct rig *rig)
 {
-    stage->status = qn_broker_deregister(stage->broker, worker_id, &stage->err);
+    rig->status = qn_broker_deregister(rig->broker, worker_id, &rig->err);
 }
 
-static void do_drained(struct stage *stage)
+static void do_drained(struct rig *rig)
 {
     bool drained = false;
-    stage->status = qn_broker_drained(stage->broker, queues, 2, &drained, &stage->err);
+    rig->status = qn_broker_drained(rig->broker, queues, 2, &drained, &rig->err);
 }
 
 /* --- Looking ------------------------------------------------------------------------ */
@@ -271,9 +269,9 @@ static bool on_queue(const quern_queue_info *info, void *user)
     return true;
 }
 
-static void do_queues(struct stage *stage)
+static void do_queues(struct rig *rig)
 {
-    stage->status = qn_broker_queues(stage->broker, on_queue, stage, &stage->err);
+    rig->status = qn_broker_queues(rig->broker, on_queue, rig, &rig->err);
 }
 
 static bool on_task(const quern_task_info *info, void *user)
@@ -288,12 +286,12 @@ static bool on_task(const quern_task_info *info, void *user)
     return true;
 }
 
-static quern_task_filter make_filter(struct stage *stage, char text[16])
+static quern_task_filter make_filter(struct rig *rig, char text[16])
 {
-    uint8_t byte = fuzz_byte(stage->input);
-    (void)fuzz_text(stage->input, text, 16);
-    const char *queue = pick_queue(stage);
-    const char *id = pick_id(stage);
+    uint8_t byte = fuzz_byte(rig->input);
+    (void)fuzz_text(rig->input, text, 16);
+    const char *queue = pick_queue(rig);
+    const char *id = pick_id(rig);
     return (quern_task_filter){.queue = byte & 0x80 ? NULL : queue,
                                .state = byte % 8,
                                .text = byte & 0x40 ? text : NULL,
@@ -302,11 +300,11 @@ static quern_task_filter make_filter(struct stage *stage, char text[16])
                                .limit = 10};
 }
 
-static void do_tasks(struct stage *stage)
+static void do_tasks(struct rig *rig)
 {
     char text[16];
-    const quern_task_filter filter = make_filter(stage, text);
-    stage->status = qn_broker_tasks(stage->broker, &filter, on_task, stage, &stage->err);
+    const quern_task_filter filter = make_filter(rig, text);
+    rig->status = qn_broker_tasks(rig->broker, &filter, on_task, rig, &rig->err);
 }
 
 static bool on_worker(const quern_worker_info *info, void *user)
@@ -323,15 +321,15 @@ static bool on_worker(const quern_worker_info *info, void *user)
     return true;
 }
 
-static void do_workers(struct stage *stage)
+static void do_workers(struct rig *rig)
 {
-    stage->status = qn_broker_workers(stage->broker, on_worker, stage, &stage->err);
+    rig->status = qn_broker_workers(rig->broker, on_worker, rig, &rig->err);
 }
 
-static void do_history(struct stage *stage)
+static void do_history(struct rig *rig)
 {
     quern_day days[3];
-    stage->status = qn_broker_history(stage->broker, pick_queue(stage), 3, days, &stage->err);
+    rig->status = qn_broker_history(rig->broker, pick_queue(rig), 3, days, &rig->err);
 }
 
 static void on_fact(const char *name, const char *text, void *user)
@@ -340,41 +338,41 @@ static void on_fact(const char *name, const char *text, void *user)
     read_text(user, text);
 }
 
-static void do_facts(struct stage *stage)
+static void do_facts(struct rig *rig)
 {
-    stage->status = qn_broker_facts(stage->broker, on_fact, stage, &stage->err);
+    rig->status = qn_broker_facts(rig->broker, on_fact, rig, &rig->err);
 }
 
 /* --- Steering ----------------------------------------------------------------------- */
 
-static void do_act(struct stage *stage)
+static void do_act(struct rig *rig)
 {
-    quern_action action = (quern_action)(1 + fuzz_byte(stage->input) % 5);
-    const char *queue = pick_queue(stage);
-    stage->status = qn_broker_act(stage->broker, action, queue, pick_id(stage), &stage->err);
+    quern_action action = (quern_action)(1 + fuzz_byte(rig->input) % 5);
+    const char *queue = pick_queue(rig);
+    rig->status = qn_broker_act(rig->broker, action, queue, pick_id(rig), &rig->err);
 }
 
-static void do_act_all(struct stage *stage)
+static void do_act_all(struct rig *rig)
 {
     char text[16];
     size_t count = 0;
-    quern_action action = (quern_action)(1 + fuzz_byte(stage->input) % 5);
-    quern_task_filter filter = make_filter(stage, text);
+    quern_action action = (quern_action)(1 + fuzz_byte(rig->input) % 5);
+    quern_task_filter filter = make_filter(rig, text);
     filter.queue = filter.queue == NULL ? "q" : filter.queue;
     filter.state = filter.state == 0 ? QUERN_TASK_PENDING : filter.state;
-    stage->status = qn_broker_act_all(stage->broker, action, &filter, 10, &count, &stage->err);
+    rig->status = qn_broker_act_all(rig->broker, action, &filter, 10, &count, &rig->err);
 }
 
-static void do_pause(struct stage *stage)
+static void do_pause(struct rig *rig)
 {
-    bool pause = fuzz_byte(stage->input) % 2 == 0;
-    stage->status = qn_broker_pause(stage->broker, pick_queue(stage), pause, &stage->err);
+    bool pause = fuzz_byte(rig->input) % 2 == 0;
+    rig->status = qn_broker_pause(rig->broker, pick_queue(rig), pause, &rig->err);
 }
 
-static void do_remove_queue(struct stage *stage)
+static void do_remove_queue(struct rig *rig)
 {
-    bool force = fuzz_byte(stage->input) % 2 == 0;
-    stage->status = qn_broker_remove_queue(stage->broker, pick_queue(stage), force, &stage->err);
+    bool force = fuzz_byte(rig->input) % 2 == 0;
+    rig->status = qn_broker_remove_queue(rig->broker, pick_queue(rig), force, &rig->err);
 }
 
 static void on_finding(const quern_finding *finding, void *user)
@@ -385,24 +383,24 @@ static void on_finding(const quern_finding *finding, void *user)
     read_text(user, finding->text);
 }
 
-static void do_check(struct stage *stage)
+static void do_check(struct rig *rig)
 {
-    bool repair = fuzz_byte(stage->input) % 2 == 0;
-    stage->status = qn_broker_check(stage->broker, repair, on_finding, stage, &stage->err);
+    bool repair = fuzz_byte(rig->input) % 2 == 0;
+    rig->status = qn_broker_check(rig->broker, repair, on_finding, rig, &rig->err);
 }
 
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count)
 {
-    static void (*const operations[])(struct stage * stage) = {
+    static void (*const operations[])(struct rig * rig) = {
         do_exchange, do_enqueue, do_extend, do_write_result, do_write_progress, do_forward,
         do_recover,  do_prune,   do_arm,    do_wait,         do_announce,       do_withdraw,
         do_drained,  do_queues,  do_tasks,  do_workers,      do_history,        do_facts,
         do_act,      do_act_all, do_pause,  do_check,        do_remove_queue};
     _Static_assert(sizeof operations / sizeof operations[0] == FUZZ_OPERATIONS, "all are counted");
-    struct stage stage = {.broker = broker, .input = input};
+    struct rig rig = {.broker = broker, .input = input};
     for (size_t i = 0; i < count && input->size > 0; i++) {
-        operations[fuzz_byte(input) % FUZZ_OPERATIONS](&stage);
-        read_text(&stage, stage.err.text);
+        operations[fuzz_byte(input) % FUZZ_OPERATIONS](&rig);
+        read_text(&rig, rig.err.text);
     }
-    drop_runs(&stage, stage.run_count);
+    drop_runs(&rig, rig.run_count);
 }

@@ -8,7 +8,7 @@
 void doctor_plant(struct contract *c, const char *sql)
 {
     char path[TEST_DIR_SIZE + 16];
-    (void)snprintf(path, sizeof path, "%s/tasks.db", c->place.dir);
+    (void)snprintf(path, sizeof path, "%s/tasks.db", c->store.dir);
     sqlite3 *db = NULL;
     char *message = NULL;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);

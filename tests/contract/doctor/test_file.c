@@ -45,7 +45,7 @@ static void what_others_put_on_our_tables_is_named(struct contract *c)
 static void damage_pages(struct contract *c)
 {
     char path[TEST_DIR_SIZE + 16];
-    (void)snprintf(path, sizeof path, "%s/tasks.db", c->place.dir);
+    (void)snprintf(path, sizeof path, "%s/tasks.db", c->store.dir);
     FILE *file = fopen(path, "r+b");
     assert_non_null(file);
     assert_int_equal(fseek(file, 0, SEEK_END), 0);
@@ -82,7 +82,7 @@ static void sockets_of_the_dead_are_noted_and_removed(struct contract *c)
 {
     char dir[TEST_DIR_SIZE + 32];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    (void)snprintf(dir, sizeof dir, "%s/tasks.db-quern", c->place.dir);
+    (void)snprintf(dir, sizeof dir, "%s/tasks.db-quern", c->store.dir);
     assert_int_equal(mkdir(dir, 0700), 0);
     assert_int_equal(chdir(dir), 0);
     (void)snprintf(address.sun_path, sizeof address.sun_path, "%032x.w", 7);
@@ -101,7 +101,7 @@ static void sockets_of_the_dead_are_noted_and_removed(struct contract *c)
 static void log_that_grew_too_large_is_noted(struct contract *c)
 {
     char path[TEST_DIR_SIZE + 32];
-    (void)snprintf(path, sizeof path, "%s/tasks.db-wal", c->place.dir);
+    (void)snprintf(path, sizeof path, "%s/tasks.db-wal", c->store.dir);
     struct doctor_report report;
     doctor_check(c, false, &report);
     assert_null(strstr(report.lines, "write-ahead log"));

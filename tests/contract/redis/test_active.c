@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib_place.h"
+#include "lib_store.h"
 
 #define ACTIVE "asynq:{default}:active"
 
@@ -14,7 +14,7 @@ enum { BATCH = 96, WALKS_MAX = 8 };
 
 static struct test_redis *server(void)
 {
-    return test_place_server();
+    return test_store_server();
 }
 
 /* Puts `count` tasks and leases them; their ids begin with the prefix. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib_place.h"
+#include "lib_store.h"
 
 #define Q "asynq:{default}:"
 #define HOST "host-a"
@@ -15,7 +15,7 @@
 
 static struct test_redis *server(void)
 {
-    return test_place_server();
+    return test_store_server();
 }
 
 static const char *ask(const char *command)

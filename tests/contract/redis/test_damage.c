@@ -10,7 +10,7 @@
 
 static struct test_redis *server(void)
 {
-    return test_place_server();
+    return test_store_server();
 }
 
 /* One exchange that asks for a run of each: of the damaged queue first, then of the other. */

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "lib_place.h"
+#include "lib_store.h"
 #include "quern/inspector.h"
 #include "redis/pipeline.h"
 
@@ -40,7 +40,7 @@ static const char whole_script[] =
 
 static struct test_redis *server(void)
 {
-    return test_place_server();
+    return test_store_server();
 }
 
 static void digest(char out[41])

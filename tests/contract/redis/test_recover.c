@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "broker/redis/upkeep/count_runs_lua.h"
-#include "lib_place.h"
+#include "lib_store.h"
 
 #define Q "asynq:{default}:"
 
 static struct test_redis *server(void)
 {
-    return test_place_server();
+    return test_store_server();
 }
 
 static const char *ask(const char *command)
@@ -169,7 +169,7 @@ static void clock_that_is_set_forward_takes_no_lease_from_the_living(struct cont
     struct qn_leased *lost = contract_start(c, "b");
     struct qn_extension extension = {.run = alive};
     assert_int_equal(contract_recover(c, "default"), 0);
-    test_place_advance(&c->place, 3600 * INT64_C(1000)); /* only there: the clock was set */
+    test_store_advance(&c->store, 3600 * INT64_C(1000)); /* only there: the clock was set */
     assert_int_equal(contract_recover(c, "default"), 0);
     contract_advance(c, CONTRACT_LEASE_MS / 3);
     assert_ok(qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, &err), err);

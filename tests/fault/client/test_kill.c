@@ -4,7 +4,7 @@
  * The child stores one batch after the other and acknowledges each one that returned OK. It is
  * killed after some acknowledgements and a random part of a batch more.
  * Then: every acknowledged task is there, every task that is there is whole, and none is twice. */
-#include "lib_place.h"
+#include "lib_store.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -114,21 +114,21 @@ static size_t check_and_clear(quern_inspector *inspector, uint64_t first)
 static void a_killed_client_leaves_whole_tasks_and_every_acknowledged_one(void **state)
 {
     (void)state;
-    struct test_place place;
-    test_place_open(&place, 0);
+    struct test_store store;
+    test_store_open(&store, 0);
     struct qn_random random;
     qn_random_init_seed(&random, test_seed());
     quern_inspector *inspector = NULL;
     quern_error err = {0};
     const quern_inspector_options options = {.create = 1};
-    assert_ok(quern_inspector_open(place.url, &options, &inspector, &err), err);
+    assert_ok(quern_inspector_open(store.url, &options, &inspector, &err), err);
 
     uint64_t first = 1;
     int kills = test_full() ? KILLS_FULL : KILLS;
     for (int kill = 0; kill < kills; kill++) {
         char number[24];
         (void)snprintf(number, sizeof number, "%llu", (unsigned long long)first);
-        const char *const args[] = {place.url, number, NULL};
+        const char *const args[] = {store.url, number, NULL};
         struct test_child child = test_spawn("client", args);
         size_t acknowledged = 0;
         size_t wanted = 1 + qn_random_below(&random, 4);
@@ -145,7 +145,7 @@ static void a_killed_client_leaves_whole_tasks_and_every_acknowledged_one(void *
         first += count / BATCH + 1;
     }
     quern_inspector_free(inspector);
-    test_place_close(&place);
+    test_store_close(&store);
 }
 
 static const struct CMUnitTest tests[] = {

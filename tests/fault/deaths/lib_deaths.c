@@ -238,7 +238,7 @@ static void turn_clock(struct deaths *deaths)
     deaths->passed_ms += ms;
     if (deaths->clock != NULL && ms > 0) {
         quern_clock_advance(deaths->clock, ms);
-        test_place_advance(&deaths->site.place, ms);
+        test_store_advance(&deaths->site.store, ms);
     }
 }
 

@@ -3,7 +3,7 @@
  * for every n. Unlike a file a server may have done what was asked when there is no memory for its
  * answer: then the call says that the effect is unknown, and the same request again tells. */
 #include "lib_alloc.h"
-#include "lib_place.h"
+#include "lib_store.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -22,7 +22,7 @@
         atomic_store(&test_alloc_until_failure, left);                                             \
     } while (0)
 
-static struct test_place place;
+static struct test_store store;
 static struct qn_broker *broker;
 static uint64_t sequence;
 
@@ -70,14 +70,14 @@ static void begin(void)
     quern_error err = {0};
     const struct qn_broker_options options = {.create = true};
     sequence = 0;
-    test_place_open_at(&place, "redis", 0);
-    assert_ok(qn_broker_open(place.url, &options, &broker, &err), err);
+    test_store_open_at(&store, "redis", 0);
+    assert_ok(qn_broker_open(store.url, &options, &broker, &err), err);
 }
 
 static void end(void)
 {
     qn_broker_close(broker);
-    test_place_close(&place);
+    test_store_close(&store);
 }
 
 static bool count_task(const quern_task_info *info, void *user)
@@ -106,7 +106,7 @@ static void ignore_fact(const char *name, const char *text, void *user)
 static quern_status open_scene(void)
 {
     struct qn_broker *opened = NULL;
-    quern_status status = qn_broker_open(place.url, NULL, &opened, NULL);
+    quern_status status = qn_broker_open(store.url, NULL, &opened, NULL);
     if (status == QUERN_OK) {
         status = qn_broker_facts(opened, ignore_fact, NULL, NULL);
     }
@@ -239,7 +239,7 @@ static void fill(size_t count, size_t payload_size)
     static const char payload[5000];
     quern_client *client = NULL;
     quern_error err = {0};
-    assert_ok(quern_client_open(place.url, NULL, &client, &err), err);
+    assert_ok(quern_client_open(store.url, NULL, &client, &err), err);
     for (size_t i = 0; i < count; i++) {
         const quern_task task = {.type = "t", .payload = payload, .payload_size = payload_size};
         assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
@@ -296,7 +296,7 @@ static quern_status inspect_scene(void)
     quern_queue_list *queues = NULL;
     quern_task_list *tasks = NULL;
     quern_worker_list *workers = NULL;
-    quern_status status = quern_inspector_open(place.url, NULL, &inspector, NULL);
+    quern_status status = quern_inspector_open(store.url, NULL, &inspector, NULL);
     if (status == QUERN_OK) {
         status = quern_inspector_queues(inspector, &queues, NULL);
     }

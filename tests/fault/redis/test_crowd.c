@@ -11,7 +11,7 @@ enum { LEASE_S = 30, GRACE_S = 30, STEP = 128 };
 
 static const char *const queue = "default";
 
-static void lease_all(struct stage *stage, size_t count)
+static void lease_all(struct rig *rig, size_t count)
 {
     struct qn_leased *runs[QN_BATCH_MAX];
     quern_error err = {0};
@@ -24,7 +24,7 @@ static void lease_all(struct stage *stage, size_t count)
                                        .room = QN_BATCH_MAX,
                                        .start_count_now = QN_BATCH_MAX};
         struct qn_exchange_reply reply = {.runs = runs};
-        assert_ok(qn_broker_exchange(stage->broker, &exchange, &reply, &err), err);
+        assert_ok(qn_broker_exchange(rig->broker, &exchange, &reply, &err), err);
         assert_true(reply.run_count > 0);
         for (size_t i = 0; i < reply.run_count; i++) {
             qn_leased_free(runs[i]);
@@ -41,18 +41,18 @@ static void make_half_go(void)
         "for i = 1, #ids, 2 do"
         "  redis.call('HDEL', KEYS[1] .. 't:' .. ids[i], 'pending_since', 'quern_run')"
         " end";
-    (void)test_redis_do(test_place_server(), "EVAL %s 1 asynq:{default}:", script);
+    (void)test_redis_do(test_store_server(), "EVAL %s 1 asynq:{default}:", script);
 }
 
 /* Until a step finds nothing more. */
-static size_t recover_all(struct stage *stage)
+static size_t recover_all(struct rig *rig)
 {
     quern_error err = {0};
     size_t total = 0;
     size_t recovered = STEP;
     for (size_t step = 0; recovered > 0; step++) {
         assert_true(step < 10000);
-        assert_ok(qn_broker_recover(stage->broker, &queue, 1, STEP, NULL, NULL, &recovered, &err),
+        assert_ok(qn_broker_recover(rig->broker, &queue, 1, STEP, NULL, NULL, &recovered, &err),
                   err);
         assert_true(recovered <= STEP);
         total += recovered;
@@ -64,27 +64,27 @@ static void crowd_of_expired_leases_is_recovered_in_steps(void **state)
 {
     (void)state;
     size_t count = test_full() ? 200000 : 10000;
-    struct stage *stage = stage_new(true);
-    stage_put_many(stage, NULL, "n", count);
-    lease_all(stage, count);
+    struct rig *rig = rig_new(true);
+    rig_put_many(rig, NULL, "n", count);
+    lease_all(rig, count);
     make_half_go();
-    stage_advance(stage, LEASE_S * 1000 - 1);
-    assert_int_equal(recover_all(stage), 0);
-    stage_advance(stage, 3000);
-    assert_int_equal(recover_all(stage), count / 2);
-    assert_int_equal(stage_queue(stage, queue).counts[QUERN_TASK_PENDING], count / 2);
-    stage_advance(stage, GRACE_S * 1000);
-    assert_int_equal(recover_all(stage), count / 2);
-    assert_int_equal(stage_queue(stage, queue).counts[QUERN_TASK_ACTIVE], 0);
-    assert_int_equal(stage_queue(stage, queue).size, count);
-    assert_int_equal(test_redis_count(test_place_server(), "ZCARD asynq:{default}:lease"), 0);
-    stage_free(stage);
+    rig_advance(rig, LEASE_S * 1000 - 1);
+    assert_int_equal(recover_all(rig), 0);
+    rig_advance(rig, 3000);
+    assert_int_equal(recover_all(rig), count / 2);
+    assert_int_equal(rig_queue(rig, queue).counts[QUERN_TASK_PENDING], count / 2);
+    rig_advance(rig, GRACE_S * 1000);
+    assert_int_equal(recover_all(rig), count / 2);
+    assert_int_equal(rig_queue(rig, queue).counts[QUERN_TASK_ACTIVE], 0);
+    assert_int_equal(rig_queue(rig, queue).size, count);
+    assert_int_equal(test_redis_count(test_store_server(), "ZCARD asynq:{default}:lease"), 0);
+    rig_free(rig);
 }
 
 static bool is_recovered(void *user)
 {
     (void)user;
-    return test_redis_count(test_place_server(), "ZCARD asynq:{default}:lease") == 0;
+    return test_redis_count(test_store_server(), "ZCARD asynq:{default}:lease") == 0;
 }
 
 /* At the pace of a queue that is asked once a second for a batch it would take 8 s. */
@@ -94,20 +94,20 @@ static void damaged_queue_does_not_slow_down_recovery_of_others(void **state)
     static const quern_queue queues[] = {{.name = "bad", .weight = 1},
                                          {.name = "default", .weight = 1}};
     enum { COUNT = 2000, LONGEST_MS = 5000 };
-    struct stage *stage = stage_new(true);
-    struct stage_worker worker;
-    stage_put_many(stage, NULL, "n", COUNT);
-    lease_all(stage, COUNT);
-    stage_advance(stage, 2 * LEASE_S * 1000);
-    (void)test_redis_do(test_place_server(), "SET asynq:{bad}:pending x");
-    (void)test_redis_do(test_place_server(), "SET asynq:{default}:paused 1");
+    struct rig *rig = rig_new(true);
+    struct rig_worker worker;
+    rig_put_many(rig, NULL, "n", COUNT);
+    lease_all(rig, COUNT);
+    rig_advance(rig, 2 * LEASE_S * 1000);
+    (void)test_redis_do(test_store_server(), "SET asynq:{bad}:pending x");
+    (void)test_redis_do(test_store_server(), "SET asynq:{default}:paused 1");
     int64_t begin_ms = test_now_ms();
-    stage_start(stage, &worker,
-                &(quern_worker_options){.concurrency = 1, .queues = queues, .queue_count = 2});
+    rig_start(rig, &worker,
+              &(quern_worker_options){.concurrency = 1, .queues = queues, .queue_count = 2});
     assert_true(test_until(is_recovered, NULL));
     assert_true(test_now_ms() - begin_ms < LONGEST_MS);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

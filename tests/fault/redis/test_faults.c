@@ -9,14 +9,14 @@
 
 static struct test_redis *server(void)
 {
-    return test_place_server();
+    return test_store_server();
 }
 
-static void put_in(struct stage *stage, const char *queue, const char *id, const char *payload)
+static void put_in(struct rig *rig, const char *queue, const char *id, const char *payload)
 {
-    stage_put_task(
-        stage, &(quern_task){
-                   .id = id, .queue = queue, .payload = payload, .payload_size = strlen(payload)});
+    rig_put_task(
+        rig, &(quern_task){
+                 .id = id, .queue = queue, .payload = payload, .payload_size = strlen(payload)});
 }
 
 /* --- Scripts ------------------------------------------------------------------------ */
@@ -25,24 +25,24 @@ static void forgotten_scripts_are_sent_again(void **state)
 {
     (void)state;
     size_t count = test_full() ? 20000 : 2000;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
     size_t flushes = 0;
-    stage_put_many(stage, NULL, "n", count);
-    stage_start(stage, &worker, NULL);
+    rig_put_many(rig, NULL, "n", count);
+    rig_start(rig, &worker, NULL);
     for (size_t reports = 0; reports < count; flushes++) {
         assert_string_equal(test_redis_do(server(), "SCRIPT FLUSH"), "OK");
-        pthread_mutex_lock(&stage->mutex);
-        reports = stage->report_count;
-        pthread_mutex_unlock(&stage->mutex);
+        pthread_mutex_lock(&rig->mutex);
+        reports = rig->report_count;
+        pthread_mutex_unlock(&rig->mutex);
         test_pause_ms(1);
     }
-    stage_stop(&worker);
+    rig_stop(&worker);
     print_message("%zu flushes\n", flushes);
-    assert_int_equal(stage->start_count, count);
-    assert_int_equal(stage_queue(stage, "default").processed_total, count);
-    assert_false(stage_logged(stage, "does not answer"));
-    stage_free(stage);
+    assert_int_equal(rig->start_count, count);
+    assert_int_equal(rig_queue(rig, "default").processed_total, count);
+    assert_false(rig_logged(rig, "does not answer"));
+    rig_free(rig);
 }
 
 /* --- Memory ------------------------------------------------------------------------- */
@@ -51,30 +51,30 @@ static void without_memory_enqueue_is_refused_and_workers_drain(void **state)
 {
     (void)state;
     enum { TASKS = 500 };
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
     quern_error err = {0};
     const quern_task task = {.type = "t", .id = "more", .payload = "done", .payload_size = 4};
-    stage_put_many(stage, NULL, "n", TASKS);
-    stage_put(stage, "retry", "retry");
-    stage_put(stage, "archive", "archive");
-    stage_put(stage, "result", "result");
+    rig_put_many(rig, NULL, "n", TASKS);
+    rig_put(rig, "retry", "retry");
+    rig_put(rig, "archive", "archive");
+    rig_put(rig, "result", "result");
     (void)test_redis_do(server(), "CONFIG SET maxmemory 100000");
-    assert_int_equal(quern_client_enqueue(stage->client, &task, NULL, &err), QUERN_E_FULL);
+    assert_int_equal(quern_client_enqueue(rig->client, &task, NULL, &err), QUERN_E_FULL);
     assert_non_null(strstr(err.text, "maxmemory"));
-    stage_start(stage, &worker, NULL);
-    stage_wait_reports(stage, TASKS + 3);
-    assert_int_equal(stage_state(stage, "retry"), QUERN_TASK_RETRY);
-    assert_int_equal(stage_state(stage, "archive"), QUERN_TASK_ARCHIVED);
-    assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_PENDING], 0);
-    assert_int_equal(quern_client_enqueue(stage->client, &task, NULL, &err), QUERN_E_FULL);
-    assert_int_equal(stage_state(stage, "more"), 0);
+    rig_start(rig, &worker, NULL);
+    rig_wait_reports(rig, TASKS + 3);
+    assert_int_equal(rig_state(rig, "retry"), QUERN_TASK_RETRY);
+    assert_int_equal(rig_state(rig, "archive"), QUERN_TASK_ARCHIVED);
+    assert_int_equal(rig_queue(rig, "default").counts[QUERN_TASK_PENDING], 0);
+    assert_int_equal(quern_client_enqueue(rig->client, &task, NULL, &err), QUERN_E_FULL);
+    assert_int_equal(rig_state(rig, "more"), 0);
     (void)test_redis_do(server(), "CONFIG SET maxmemory 0");
-    assert_ok(quern_client_enqueue(stage->client, &task, NULL, &err), err);
-    stage_wait_reports(stage, TASKS + 4);
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, TASKS + 4);
-    stage_free(stage);
+    assert_ok(quern_client_enqueue(rig->client, &task, NULL, &err), err);
+    rig_wait_reports(rig, TASKS + 4);
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, TASKS + 4);
+    rig_free(rig);
 }
 
 /* --- Wrong types -------------------------------------------------------------------- */
@@ -85,47 +85,47 @@ static void key_of_the_wrong_type_stops_one_queue_only(void **state)
     static const char *const suffixes[] = {"pending", "active",   "lease",     "scheduled",
                                            "retry",   "archived", "completed", "quern:due"};
     static const quern_queue queues[] = {{.name = "bad"}, {.name = "default"}};
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
     size_t reports = 0;
-    stage_start(stage, &worker,
-                &(quern_worker_options){
-                    .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 2});
+    rig_start(rig, &worker,
+              &(quern_worker_options){
+                  .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 2});
     for (size_t i = 0; i < TEST_COUNT(suffixes); i++) {
         char good[16];
         char bad[16];
         (void)snprintf(good, sizeof good, "good%zu", i);
         (void)snprintf(bad, sizeof bad, "bad%zu", i);
         (void)test_redis_do(server(), "SET asynq:{bad}:%s x", suffixes[i]);
-        put_in(stage, "default", good, "done");
+        put_in(rig, "default", good, "done");
         reports++;
-        stage_wait_reports(stage, reports);
-        stage_wait_log(stage, "WRONGTYPE"); /* somebody is told */
+        rig_wait_reports(rig, reports);
+        rig_wait_log(rig, "WRONGTYPE"); /* somebody is told */
         (void)test_redis_do(server(), "DEL asynq:{bad}:%s", suffixes[i]);
-        put_in(stage, "bad", bad, "done");
+        put_in(rig, "bad", bad, "done");
         reports++;
-        stage_wait_reports(stage, reports);
+        rig_wait_reports(rig, reports);
     }
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, reports);
-    assert_int_equal(stage_queue(stage, "default").processed_total, TEST_COUNT(suffixes));
-    assert_int_equal(stage_queue(stage, "bad").processed_total, TEST_COUNT(suffixes));
-    stage_free(stage);
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, reports);
+    assert_int_equal(rig_queue(rig, "default").processed_total, TEST_COUNT(suffixes));
+    assert_int_equal(rig_queue(rig, "bad").processed_total, TEST_COUNT(suffixes));
+    rig_free(rig);
 }
 
 static void enqueue_to_a_key_of_the_wrong_type_is_refused_and_stores_nothing(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_error err = {0};
     const quern_task task = {.type = "t", .id = "a", .queue = "bad"};
     (void)test_redis_do(server(), "SET asynq:{bad}:pending x");
-    assert_int_equal(quern_client_enqueue(stage->client, &task, NULL, &err), QUERN_E_CORRUPT);
+    assert_int_equal(quern_client_enqueue(rig->client, &task, NULL, &err), QUERN_E_CORRUPT);
     assert_non_null(strstr(err.text, "WRONGTYPE"));
     assert_int_equal(test_redis_count(server(), "EXISTS asynq:{bad}:t:a"), 0);
-    put_in(stage, "default", "b", "done");
-    assert_int_equal(stage_state(stage, "b"), QUERN_TASK_PENDING);
-    stage_free(stage);
+    put_in(rig, "default", "b", "done");
+    assert_int_equal(rig_state(rig, "b"), QUERN_TASK_PENDING);
+    rig_free(rig);
 }
 
 /* --- Messages ----------------------------------------------------------------------- */
@@ -139,36 +139,36 @@ static void plant(const char *id, const void *message, size_t size)
 
 static bool is_drained(void *user)
 {
-    quern_queue_info info = stage_queue(user, "default");
+    quern_queue_info info = rig_queue(user, "default");
     return info.counts[QUERN_TASK_PENDING] + info.counts[QUERN_TASK_ACTIVE] == 0;
 }
 
 static void malformed_message_costs_one_task(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_put(stage, "before", "done");
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_put(rig, "before", "done");
     plant("noise", "\xff\xff\xff\xff", 4);
     plant("empty", "", 0);
     plant("cut", "\x0a\x7fmail", 6);
     (void)test_redis_do(server(), "LPUSH asynq:{default}:pending ghost"); /* it has no hash */
-    stage_put(stage, "after", "done");
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1});
-    stage_wait_reports(stage, 2);
-    assert_true(test_until(is_drained, stage));
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, 2);
-    stage_wait_log(stage, "nobody can run it");
-    assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_ARCHIVED], 3);
-    quern_task_info *info = stage_see(stage, "noise");
+    rig_put(rig, "after", "done");
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1});
+    rig_wait_reports(rig, 2);
+    assert_true(test_until(is_drained, rig));
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, 2);
+    rig_wait_log(rig, "nobody can run it");
+    assert_int_equal(rig_queue(rig, "default").counts[QUERN_TASK_ARCHIVED], 3);
+    quern_task_info *info = rig_see(rig, "noise");
     assert_non_null(strstr(quern_task_info_error(info), "cannot be used"));
     assert_string_equal(quern_task_info_type(info), "quern:unreadable");
     quern_task_info_free(info);
     assert_int_equal(test_redis_count(server(), "LLEN asynq:{default}:active"), 0);
     assert_int_equal(test_redis_count(server(), "ZCARD asynq:{default}:lease"), 0);
-    assert_int_equal(stage_queue(stage, "default").processed_total, 5);
-    stage_free(stage);
+    assert_int_equal(rig_queue(rig, "default").processed_total, 5);
+    rig_free(rig);
 }
 
 /* --- The archive -------------------------------------------------------------------- */
@@ -187,8 +187,8 @@ static void archive_never_grows_far_beyond_its_limit(void **state)
                                "  redis.call('HSET', KEYS[1] .. 't:' .. id, 'msg', '',"
                                "             'state', 'archived')"
                                " end";
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
     quern_error err = {0};
     size_t removed = 0;
     (void)test_redis_do(server(), "SADD asynq:queues default");
@@ -197,20 +197,20 @@ static void archive_never_grows_far_beyond_its_limit(void **state)
     for (int i = 0; i < MORE; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "new%d", i);
-        stage_put(stage, id, "archive");
+        rig_put(rig, id, "archive");
     }
-    stage_start(stage, &worker, NULL);
-    stage_wait_reports(stage, MORE);
+    rig_start(rig, &worker, NULL);
+    rig_wait_reports(rig, MORE);
     assert_true(test_redis_count(server(), "ZCARD asynq:{default}:archived") <=
                 ARCHIVE_SIZE_MAX_MEANWHILE);
-    stage_stop(&worker);
-    assert_ok(qn_broker_prune(stage->broker, &queue, 1, MORE, &removed, &err), err);
-    quern_queue_info info = stage_queue(stage, queue);
+    rig_stop(&worker);
+    assert_ok(qn_broker_prune(rig->broker, &queue, 1, MORE, &removed, &err), err);
+    quern_queue_info info = rig_queue(rig, queue);
     assert_int_equal(info.counts[QUERN_TASK_ARCHIVED], QN_ARCHIVE_SIZE_MAX);
     assert_int_equal(info.trimmed_total, MORE);
-    assert_int_equal(stage_state(stage, "new0"), QUERN_TASK_ARCHIVED);
+    assert_int_equal(rig_state(rig, "new0"), QUERN_TASK_ARCHIVED);
     assert_int_equal(test_redis_count(server(), "EXISTS asynq:{default}:t:old1"), 0);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -18,9 +18,9 @@
 #define PATIENT_MS 10000
 #define LATE_MS (10 * COMMAND_MS) /* on a busy machine, too */
 
-/* A stage whose server is reached through the peer. */
+/* A rig whose server is reached through the peer. */
 struct scene {
-    struct stage *stage;
+    struct rig *rig;
     struct peer *peer;
     struct qn_broker *broker; /* through the peer */
     quern_error err;
@@ -31,8 +31,8 @@ struct scene {
 
 static void begin(struct scene *scene, int64_t command_ms)
 {
-    *scene = (struct scene){.stage = stage_new(false)};
-    scene->peer = peer_start(test_place_server(), "worker:secret@");
+    *scene = (struct scene){.rig = rig_new(false)};
+    scene->peer = peer_start(test_store_server(), "worker:secret@");
     const struct qn_broker_options options = {.command_timeout_ms = command_ms};
     assert_ok(qn_broker_open(peer_url(scene->peer), &options, &scene->broker, &scene->err),
               scene->err);
@@ -42,7 +42,7 @@ static void end(struct scene *scene)
 {
     qn_broker_close(scene->broker);
     peer_stop(scene->peer);
-    stage_free(scene->stage);
+    rig_free(scene->rig);
 }
 
 static quern_status lease(struct scene *scene)
@@ -99,7 +99,7 @@ static void malformed_answer_of_a_lease_is_an_error(void **state)
     (void)state;
     struct scene scene;
     begin(&scene, PATIENT_MS);
-    stage_put(scene.stage, "a", "done");
+    rig_put(scene.rig, "a", "done");
     for (size_t i = 0; i < TEST_COUNT(bad_heads); i++) {
         const struct peer_rule rule = {.to = qn_lua_lease.sha1, .reply = bad_heads[i]};
         peer_rules(scene.peer, &rule, 1);
@@ -126,19 +126,19 @@ static void worker_of_a_server_that_talks_nonsense_asks_again_and_can_be_stopped
     (void)state;
     static const struct peer_rule rule = {.to = qn_lua_lease.sha1, .reply = "$5\r\n1 0 x\r\n"};
     struct scene scene;
-    struct stage_worker worker;
+    struct rig_worker worker;
     begin(&scene, PATIENT_MS);
     peer_rules(scene.peer, &rule, 1);
-    scene.stage->url = peer_url(scene.peer);
-    stage_put(scene.stage, "a", "done");
-    stage_start(scene.stage, &worker, NULL);
+    scene.rig->url = peer_url(scene.peer);
+    rig_put(scene.rig, "a", "done");
+    rig_start(scene.rig, &worker, NULL);
     assert_true(test_until(was_asked_often, scene.peer));
-    stage_wait_log(scene.stage, "lease answered what it should not");
+    rig_wait_log(scene.rig, "lease answered what it should not");
     peer_rules(scene.peer, NULL, 0);
-    stage_wait_starts(scene.stage, 1);
-    stage_wait_reports(scene.stage, 1);
+    rig_wait_starts(scene.rig, 1);
+    rig_wait_reports(scene.rig, 1);
     peer_rules(scene.peer, &rule, 1);
-    stage_stop(&worker);
+    rig_stop(&worker);
     end(&scene);
 }
 
@@ -185,7 +185,7 @@ static void deadlines_and_limits_hold_whatever_comes(void **state)
     }
     peer_rules(scene.peer, NULL, 0);
     struct qn_broker *broker = scene.broker; /* the server itself is as it was */
-    scene.broker = scene.stage->broker;
+    scene.broker = scene.rig->broker;
     assert_ok(lease(&scene), scene.err);
     scene.broker = broker;
     end(&scene);
@@ -296,13 +296,13 @@ static void strange_answers_are_errors_or_nothing(void **state)
             for (int task = 0; task < 3; task++) {
                 char id[16];
                 (void)snprintf(id, sizeof id, "t%d", task);
-                stage_put(scene.stage, id, "done");
+                rig_put(scene.rig, id, "done");
             }
             /* Each alone, since what it leads to is asked then; and all at once. */
             peer_rules(scene.peer, all ? rules : &rules[i], all ? TEST_COUNT(commands) : 1);
             test_round(&round);
             peer_rules(scene.peer, NULL, 0);
-            test_redis_empty(test_place_server());
+            test_redis_empty(test_store_server());
             if (round.strange != NULL) {
                 fail_msg("%s as %.40s: %s is %lld", all ? "all" : commands[i], strange[s],
                          round.strange, (long long)round.number);
@@ -341,7 +341,7 @@ static void walks_that_never_end_are_ended(void **state)
     const struct peer_rule more = {.to = qn_lua_remove_queue.sha1, .reply = "*1\r\n$4\r\nmore\r\n"};
     struct scene scene;
     begin(&scene, PATIENT_MS);
-    stage_put(scene.stage, "a", "done");
+    rig_put(scene.rig, "a", "done");
     scene.err = (quern_error){0};
     peer_rules(scene.peer, &scans[0], 1);
     note_status(&scene, "queues", qn_broker_queues(scene.broker, pass_queue, NULL, &scene.err));

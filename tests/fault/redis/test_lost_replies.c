@@ -72,11 +72,11 @@ static void *enqueue_all(void *argument)
 static void enqueue_over_a_bad_line(size_t count, size_t batch_max, bool plain)
 {
     uint64_t seed = test_seed();
-    struct test_place place;
+    struct test_store store;
     struct source sources[2];
     pthread_t threads[2];
-    test_place_open(&place, 0);
-    struct test_redis *server = test_place_server();
+    test_store_open(&store, 0);
+    struct test_redis *server = test_store_server();
     struct test_proxy *proxy = test_proxy_start(server, seed);
     for (size_t i = 0; i < 2; i++) {
         sources[i] = (struct source){.url = test_proxy_url(proxy),
@@ -99,7 +99,7 @@ static void enqueue_over_a_bad_line(size_t count, size_t batch_max, bool plain)
     show_cuts(proxy);
     assert_int_equal(test_redis_count(server, "LLEN asynq:{default}:pending"), count);
     test_proxy_stop(proxy);
-    test_place_close(&place);
+    test_store_close(&store);
 }
 
 static void each_enqueue_is_resolved_and_stores_one_task(void **state)
@@ -196,12 +196,12 @@ static void each_exchange_takes_effect_once(void **state)
 {
     (void)state;
     size_t count = test_full() ? 20000 : 2000;
-    struct test_place place;
+    struct test_store store;
     quern_error err = {0};
-    test_place_open(&place, 0);
-    struct test_redis *server = test_place_server();
+    test_store_open(&store, 0);
+    struct test_redis *server = test_store_server();
     struct test_proxy *proxy = test_proxy_start(server, test_seed());
-    struct source source = {.url = place.url, .name = 'a', .count = count, .batch_max = BATCH};
+    struct source source = {.url = store.url, .name = 'a', .count = count, .batch_max = BATCH};
     (void)enqueue_all(&source);
     assert_ok(source.status, source.error);
     struct relay relay = {.broker = open_broker(test_proxy_url(proxy)),
@@ -226,7 +226,7 @@ static void each_exchange_takes_effect_once(void **state)
     qn_broker_close(relay.broker);
     free(relay.leased);
     test_proxy_stop(proxy);
-    test_place_close(&place);
+    test_store_close(&store);
 }
 
 /* --- A worker ----------------------------------------------------------------------- */
@@ -235,21 +235,21 @@ static void worker_behind_a_bad_line_runs_each_task_once(void **state)
 {
     (void)state;
     size_t count = test_full() ? 5000 : 500;
-    struct stage *stage = stage_new(false);
-    struct test_proxy *proxy = test_proxy_start(test_place_server(), test_seed());
-    struct stage_worker worker;
-    stage_put_many(stage, NULL, "n", count);
-    stage->url = test_proxy_url(proxy);
-    stage_start(stage, &worker, NULL);
+    struct rig *rig = rig_new(false);
+    struct test_proxy *proxy = test_proxy_start(test_store_server(), test_seed());
+    struct rig_worker worker;
+    rig_put_many(rig, NULL, "n", count);
+    rig->url = test_proxy_url(proxy);
+    rig_start(rig, &worker, NULL);
     test_proxy_cut(proxy, 100);
-    stage_wait_reports(stage, count);
+    rig_wait_reports(rig, count);
     test_proxy_cut(proxy, 0);
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, count);
-    assert_int_equal(stage_queue(stage, "default").processed_total, count);
-    assert_int_equal(stage_queue(stage, "default").size, 0);
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, count);
+    assert_int_equal(rig_queue(rig, "default").processed_total, count);
+    assert_int_equal(rig_queue(rig, "default").size, 0);
     test_proxy_stop(proxy);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -102,7 +102,7 @@ static void restart_under_load(void (*end)(struct test_redis *server))
     struct test_child children[2];
     pthread_t thread;
     fault_site_open(&site);
-    struct test_redis *server = test_place_server();
+    struct test_redis *server = test_store_server();
     struct load load = {.url = site.url, .batches = test_full() ? BATCHES_FULL : BATCHES};
     for (size_t i = 0; i < 2; i++) {
         children[i] = fault_spawn_worker(&site, "4", "stay");
@@ -142,7 +142,7 @@ static void restarts_lose_nothing_and_repeat_nothing(void **state)
 static void kills_lose_nothing_where_each_write_is_synced(void **state)
 {
     (void)state;
-    struct test_redis *server = test_place_server();
+    struct test_redis *server = test_store_server();
     (void)test_redis_do(server, "CONFIG SET appendfsync always");
     test_redis_configure(server, "appendfsync always");
     restart_under_load(test_redis_kill);
@@ -168,7 +168,7 @@ static void server_that_is_loading_is_waited_for(void **state)
     quern_client *client = NULL;
     quern_error err = {0};
     fault_site_open(&site);
-    struct test_redis *server = test_place_server();
+    struct test_redis *server = test_store_server();
     fault_enqueue(&site, "steady", 500);
     struct test_child child = fault_spawn_worker(&site, "4", "stay");
     struct progress progress = {.site = &site, .records = 2 * site.task_count};

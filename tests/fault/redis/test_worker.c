@@ -34,9 +34,9 @@ static void store(const char *script, const char *place, const char *type, const
                                        .retry_max = 25,
                                        .timeout_ms = 1800000};
     assert_ok(qn_asynq_task_encode(&arena, &task, &bytes, &err), err);
-    test_redis_do(test_place_server(), "SADD asynq:queues default");
+    test_redis_do(test_store_server(), "SADD asynq:queues default");
     assert_int_equal(
-        test_redis_count(test_place_server(),
+        test_redis_count(test_store_server(),
                          "EVAL %s 2 asynq:{default}:t:%s asynq:{default}:%s %b %s %lld", script, id,
                          place, bytes.data, bytes.size, id, at),
         1);
@@ -55,7 +55,7 @@ static bool kill_client(const char *role)
 {
     char list[16384];
     char wanted[32];
-    struct test_redis *server = test_place_server();
+    struct test_redis *server = test_store_server();
     (void)snprintf(list, sizeof list, "%s", test_redis_do(server, "CLIENT LIST"));
     (void)snprintf(wanted, sizeof wanted, "-%s ", role);
     char *rest = NULL;
@@ -74,13 +74,13 @@ static bool is_idle(void *user)
     const char *role = user;
     char wanted[32];
     (void)snprintf(wanted, sizeof wanted, "-%s ", role);
-    return strstr(test_redis_do(test_place_server(), "CLIENT LIST"), wanted) != NULL;
+    return strstr(test_redis_do(test_store_server(), "CLIENT LIST"), wanted) != NULL;
 }
 
 static bool is_listened_to(void *user)
 {
     (void)user;
-    return strstr(test_redis_do(test_place_server(), "PUBSUB NUMSUB asynq:cancel"), "\n1\n") !=
+    return strstr(test_redis_do(test_store_server(), "PUBSUB NUMSUB asynq:cancel"), "\n1\n") !=
            NULL;
 }
 
@@ -88,7 +88,7 @@ static bool is_listened_to(void *user)
 static void publish_cancellation(const char *id)
 {
     assert_true(test_until(is_listened_to, NULL));
-    assert_int_equal(test_redis_count(test_place_server(), "PUBLISH asynq:cancel %s", id), 1);
+    assert_int_equal(test_redis_count(test_store_server(), "PUBLISH asynq:cancel %s", id), 1);
 }
 
 /* --- Tests ---------------------------------------------------------------------------- */
@@ -97,9 +97,9 @@ static void tasks_of_go_clients_run_whatever_happens_to_the_connections(void **s
 {
     (void)state;
     static const char *const roles[] = {"listener", "tracked", "pump"};
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
     size_t count = 0;
     for (size_t i = 0; i < 24; i++) {
         char id[16];
@@ -108,48 +108,48 @@ static void tasks_of_go_clients_run_whatever_happens_to_the_connections(void **s
         assert_true(test_until(is_idle, (void *)(uintptr_t)role));
         (void)kill_client(role);
         push(id, "done");
-        stage_wait_starts(stage, ++count);
+        rig_wait_starts(rig, ++count);
     }
-    stage_wait_reports(stage, count);
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, count);
-    assert_int_equal(stage_queue(stage, "default").processed_total, count);
-    stage_free(stage);
+    rig_wait_reports(rig, count);
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, count);
+    assert_int_equal(rig_queue(rig, "default").processed_total, count);
+    rig_free(rig);
 }
 
 static void without_tracking_a_worker_asks(void **state)
 {
     (void)state;
     char url[256];
-    struct stage *stage = stage_new(false);
-    struct test_redis *server = test_place_server();
+    struct rig *rig = rig_new(false);
+    struct test_redis *server = test_store_server();
     test_redis_do(server, "ACL SETUSER deaf on >secret ~asynq:* resetchannels &asynq:cancel "
                           "+@all -client +client|id +client|setname");
     (void)snprintf(url, sizeof url, "redis-socket://deaf:secret@%s", server->socket_path);
-    stage->url = url;
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
+    rig->url = url;
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
     push("a", "done");
-    stage_wait_starts(stage, 1);
+    rig_wait_starts(rig, 1);
     push("b", "done");
-    stage_wait_starts(stage, 2);
+    rig_wait_starts(rig, 2);
     push("c", "wait");
-    stage_wait_starts(stage, 3);
+    rig_wait_starts(rig, 3);
     publish_cancellation("c");
-    stage_wait_state(stage, "c", QUERN_TASK_RETRY);
-    stage_stop(&worker);
+    rig_wait_state(rig, "c", QUERN_TASK_RETRY);
+    rig_stop(&worker);
     test_redis_do(server, "ACL DELUSER deaf");
-    stage_free(stage);
+    rig_free(rig);
 }
 
-static size_t count_in_log(struct stage *stage, const char *text)
+static size_t count_in_log(struct rig *rig, const char *text)
 {
     size_t count = 0;
-    (void)pthread_mutex_lock(&stage->mutex);
-    for (const char *at = strstr(stage->log, text); at != NULL; at = strstr(at + 1, text)) {
+    (void)pthread_mutex_lock(&rig->mutex);
+    for (const char *at = strstr(rig->log, text); at != NULL; at = strstr(at + 1, text)) {
         count++;
     }
-    (void)pthread_mutex_unlock(&stage->mutex);
+    (void)pthread_mutex_unlock(&rig->mutex);
     return count;
 }
 
@@ -159,13 +159,13 @@ static void without_connections_that_listen_a_worker_asks_and_says_so_once(void 
 {
     (void)state;
     static const char *const roles[] = {"listener", "tracked"};
-    struct test_redis *server = test_place_server();
+    struct test_redis *server = test_store_server();
     for (size_t i = 0; i <= TEST_COUNT(roles); i++) {
-        struct stage *stage = stage_new(false);
-        struct stage_worker worker;
-        stage_start(stage, &worker, NULL);
+        struct rig *rig = rig_new(false);
+        struct rig_worker worker;
+        rig_start(rig, &worker, NULL);
         push("a", "done");
-        stage_wait_reports(stage, 1);
+        rig_wait_reports(rig, 1);
         for (size_t k = 0; k < TEST_COUNT(roles); k++) {
             assert_true(test_until(is_idle, (void *)(uintptr_t)roles[k]));
         }
@@ -178,24 +178,24 @@ static void without_connections_that_listen_a_worker_asks_and_says_so_once(void 
             (void)snprintf(id, sizeof id, "n%zu", n);
             int64_t begin_ms = test_now_ms();
             push(id, "done");
-            stage_wait_reports(stage, n);
+            rig_wait_reports(rig, n);
             assert_true(test_now_ms() - begin_ms < 1000);
         }
-        stage_wait_log(stage, "broker does not answer");
-        assert_int_equal(count_in_log(stage, "broker does not answer"), 1);
+        rig_wait_log(rig, "broker does not answer");
+        assert_int_equal(count_in_log(rig, "broker does not answer"), 1);
         (void)test_redis_do(server, "CONFIG SET maxclients 10000");
         if (i == TEST_COUNT(roles)) {
-            stage_wait_log(stage, "broker answers again");
+            rig_wait_log(rig, "broker answers again");
             assert_true(test_until(is_listened_to, NULL));
         }
-        stage_stop(&worker);
-        stage_free(stage);
+        rig_stop(&worker);
+        rig_free(rig);
     }
 }
 
 static long long script_calls(void)
 {
-    const char *stats = test_redis_do(test_place_server(), "INFO commandstats");
+    const char *stats = test_redis_do(test_store_server(), "INFO commandstats");
     const char *line = strstr(stats, "cmdstat_evalsha:calls=");
     return line == NULL ? 0 : strtoll(strchr(line, '=') + 1, NULL, 10);
 }
@@ -203,12 +203,12 @@ static long long script_calls(void)
 static void storm_of_news_that_bring_nothing_is_looked_at_now_and_then(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    struct test_redis *server = test_place_server();
-    stage_start(stage, &worker, NULL);
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    struct test_redis *server = test_store_server();
+    rig_start(rig, &worker, NULL);
     push("a", "done");
-    stage_wait_reports(stage, 1);
+    rig_wait_reports(rig, 1);
     test_redis_do(server, "CONFIG RESETSTAT");
     int64_t begin_ms = test_now_ms();
     for (int i = 0; i < 5000; i++) {
@@ -218,43 +218,43 @@ static void storm_of_news_that_bring_nothing_is_looked_at_now_and_then(void **st
     /* Without rests a look, of two scripts, would follow the other. */
     assert_true(calls < 2 * (test_now_ms() - begin_ms) + 200);
     push("b", "done");
-    stage_wait_reports(stage, 2);
+    rig_wait_reports(rig, 2);
     test_redis_do(server, "DEL asynq:{default}:scheduled");
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void cancellation_by_a_go_client_is_a_retry(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1});
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1});
     push("a", "wait");
-    stage_wait_starts(stage, 1); /* it has no room now: it listens all the same */
+    rig_wait_starts(rig, 1); /* it has no room now: it listens all the same */
     publish_cancellation("a");
-    stage_wait_state(stage, "a", QUERN_TASK_RETRY);
-    assert_string_equal(stage_start_at(stage, 0).reason, "cancelled");
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_wait_state(rig, "a", QUERN_TASK_RETRY);
+    assert_string_equal(rig_start_at(rig, 0).reason, "cancelled");
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void lost_cancellation_comes_with_the_extension(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 2, .lease_ms = 1000});
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 2, .lease_ms = 1000});
     push("retry", "wait");
     push("archive", "wait");
-    stage_wait_starts(stage, 2);
-    struct test_redis *server = test_place_server();
+    rig_wait_starts(rig, 2);
+    struct test_redis *server = test_store_server();
     test_redis_do(server, "HSET asynq:{default}:t:retry quern_cancel retry");
     test_redis_do(server, "HSET asynq:{default}:t:archive quern_cancel archive");
-    stage_wait_state(stage, "retry", QUERN_TASK_RETRY);
-    stage_wait_state(stage, "archive", QUERN_TASK_ARCHIVED);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_wait_state(rig, "retry", QUERN_TASK_RETRY);
+    rig_wait_state(rig, "archive", QUERN_TASK_ARCHIVED);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 /* --- Delayed tasks -------------------------------------------------------------------- */
@@ -297,7 +297,7 @@ static bool all_came(void *user)
 }
 
 /* A task that is due at a moment, which is its payload. */
-static void put_due(struct stage *stage, int number, int64_t at_ms, bool by_go)
+static void put_due(struct rig *rig, int number, int64_t at_ms, bool by_go)
 {
     char id[16];
     char moment[32];
@@ -307,36 +307,36 @@ static void put_due(struct stage *stage, int number, int64_t at_ms, bool by_go)
         store(SCHEDULE, "scheduled", "due", id, moment, at_ms / 1000);
         return;
     }
-    stage_put_task(stage, &(quern_task){.type = "due",
-                                        .id = id,
-                                        .payload = moment,
-                                        .payload_size = strlen(moment),
-                                        .process_at_ms = at_ms});
+    rig_put_task(rig, &(quern_task){.type = "due",
+                                    .id = id,
+                                    .payload = moment,
+                                    .payload_size = strlen(moment),
+                                    .process_at_ms = at_ms});
 }
 
 static void delayed_tasks_are_exact_and_never_early(void **state)
 {
     (void)state;
     struct due_book book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_error err = {0};
-    assert_ok(quern_mux_handle(stage->mux, "due", check_moment, &book, NULL, &err), err);
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
+    assert_ok(quern_mux_handle(rig->mux, "due", check_moment, &book, NULL, &err), err);
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
     int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
     for (int i = 0; i < 40; i++) {
         int64_t at_ms = now_ms + 150 + (i * 7919) % 1200;
         bool by_go = i % 8 == 0;
-        put_due(stage, i, by_go ? (at_ms / 1000 + 1) * 1000 : at_ms, by_go); /* whole seconds */
+        put_due(rig, i, by_go ? (at_ms / 1000 + 1) * 1000 : at_ms, by_go); /* whole seconds */
     }
     assert_true(test_until(all_came, &book));
-    stage_stop(&worker);
+    rig_stop(&worker);
     assert_int_equal(book.count, 40);
     assert_int_equal(book.early_count, 0);
     print_message("the latest came %lld ms late\n", (long long)book.late_ms_max);
     assert_true(book.exact_count >= 20); /* whole seconds would make it about 11 */
-    assert_string_equal(test_redis_do(test_place_server(), "ZCARD asynq:{default}:quern:due"), "0");
-    stage_free(stage);
+    assert_string_equal(test_redis_do(test_store_server(), "ZCARD asynq:{default}:quern:due"), "0");
+    rig_free(rig);
 }
 
 /* --- Damage --------------------------------------------------------------------------- */
@@ -347,33 +347,33 @@ static void damaged_queue_costs_the_others_no_time_and_is_told_once(void **state
     static const quern_queue queues[] = {{.name = "bad", .weight = 1},
                                          {.name = "default", .weight = 1}};
     struct due_book book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
     quern_error err = {0};
-    assert_ok(quern_mux_handle(stage->mux, "due", check_moment, &book, NULL, &err), err);
-    (void)test_redis_do(test_place_server(), "SET asynq:{bad}:scheduled x");
-    stage_start(stage, &worker,
-                &(quern_worker_options){.concurrency = 4, .queues = queues, .queue_count = 2});
-    stage_wait_log(stage, "WRONGTYPE");
+    assert_ok(quern_mux_handle(rig->mux, "due", check_moment, &book, NULL, &err), err);
+    (void)test_redis_do(test_store_server(), "SET asynq:{bad}:scheduled x");
+    rig_start(rig, &worker,
+              &(quern_worker_options){.concurrency = 4, .queues = queues, .queue_count = 2});
+    rig_wait_log(rig, "WRONGTYPE");
     int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
     for (int i = 0; i < 40; i++) {
-        put_due(stage, i, now_ms + 100 + i * 50, false);
+        put_due(rig, i, now_ms + 100 + i * 50, false);
     }
     assert_true(test_until(all_came, &book));
     assert_int_equal(book.early_count, 0);
     assert_true(book.exact_count >= 30);
-    assert_int_equal(count_in_log(stage, "broker does not answer"), 1);
-    (void)test_redis_do(test_place_server(), "DEL asynq:{bad}:scheduled");
-    stage_wait_log(stage, "broker answers again");
+    assert_int_equal(count_in_log(rig, "broker does not answer"), 1);
+    (void)test_redis_do(test_store_server(), "DEL asynq:{bad}:scheduled");
+    rig_wait_log(rig, "broker answers again");
     /* It was asked once a second: others rely on it. */
     unsigned after_ms = 0;
     unsigned failures = 0;
-    const char *line = strstr(stage->log, "broker answers again");
+    const char *line = strstr(rig->log, "broker answers again");
     assert_int_equal(
         sscanf(line, "broker answers again\" after_ms=%u failures=%u", &after_ms, &failures), 2);
     assert_true(failures <= after_ms / 1000 + 1);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void worker_starts_beside_damage_that_hinders_its_record(void **state)
@@ -383,16 +383,16 @@ static void worker_starts_beside_damage_that_hinders_its_record(void **state)
                                          {.name = "default", .weight = 1}};
     static const char *const keys[] = {"asynq:{bad}:quern:workers", "asynq:servers"};
     for (size_t i = 0; i < TEST_COUNT(keys); i++) {
-        struct stage *stage = stage_new(false);
-        struct stage_worker worker;
-        (void)test_redis_do(test_place_server(), "SET %s x", keys[i]);
-        stage_start(stage, &worker, &(quern_worker_options){.queues = queues, .queue_count = 2});
-        stage_put(stage, "a", "done");
-        stage_wait_reports(stage, 1);
-        stage_wait_log(stage, "WRONGTYPE");
-        (void)test_redis_do(test_place_server(), "DEL %s", keys[i]);
-        stage_stop(&worker);
-        stage_free(stage);
+        struct rig *rig = rig_new(false);
+        struct rig_worker worker;
+        (void)test_redis_do(test_store_server(), "SET %s x", keys[i]);
+        rig_start(rig, &worker, &(quern_worker_options){.queues = queues, .queue_count = 2});
+        rig_put(rig, "a", "done");
+        rig_wait_reports(rig, 1);
+        rig_wait_log(rig, "WRONGTYPE");
+        (void)test_redis_do(test_store_server(), "DEL %s", keys[i]);
+        rig_stop(&worker);
+        rig_free(rig);
     }
 }
 
@@ -401,32 +401,32 @@ static void worker_starts_beside_damage_that_hinders_its_record(void **state)
 static void runs_outlive_a_restart_of_the_server(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    struct test_redis *server = test_place_server();
-    stage_start(stage, &worker, NULL);
-    stage_put_task(
-        stage,
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    struct test_redis *server = test_store_server();
+    rig_start(rig, &worker, NULL);
+    rig_put_task(
+        rig,
         &(quern_task){.id = "a", .payload = "hold", .payload_size = 4, .retention_ms = 3600000});
-    stage_put(stage, "b", "hold-retry");
-    stage_wait_starts(stage, 2);
+    rig_put(rig, "b", "hold-retry");
+    rig_wait_starts(rig, 2);
     test_redis_kill(server);
-    stage_wait_log(stage, "broker does not answer");
-    stage_open_gate(stage); /* they end while nobody can be told */
-    stage_wait_empty(stage);
+    rig_wait_log(rig, "broker does not answer");
+    rig_open_gate(rig); /* they end while nobody can be told */
+    rig_wait_empty(rig);
     test_redis_launch(server);
     test_redis_await(server);
-    stage_wait_state(stage, "a", QUERN_TASK_COMPLETED);
-    stage_wait_state(stage, "b", QUERN_TASK_RETRY);
+    rig_wait_state(rig, "a", QUERN_TASK_COMPLETED);
+    rig_wait_state(rig, "b", QUERN_TASK_RETRY);
     push("c", "done");
-    stage_wait_starts(stage, 3);
-    stage_wait_reports(stage, 3);
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, 3);
-    assert_int_equal(stage->stale_count, 0);
+    rig_wait_starts(rig, 3);
+    rig_wait_reports(rig, 3);
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, 3);
+    assert_int_equal(rig->stale_count, 0);
     /* Once for all threads; a call that was under way may find out after the others are back. */
-    assert_true(count_in_log(stage, "broker does not answer") <= 2);
-    stage_free(stage);
+    assert_true(count_in_log(rig, "broker does not answer") <= 2);
+    rig_free(rig);
 }
 
 /* --- The heartbeat -------------------------------------------------------------------- */
@@ -434,7 +434,7 @@ static void runs_outlive_a_restart_of_the_server(void **state)
 static bool is_announced(void *user)
 {
     (void)user;
-    struct test_redis *server = test_place_server();
+    struct test_redis *server = test_store_server();
     char key[256];
     (void)snprintf(key, sizeof key, "%s", test_redis_do(server, "ZRANGE asynq:workers 0 0"));
     key[strcspn(key, "\n")] = '\0';
@@ -445,17 +445,17 @@ static bool is_announced(void *user)
 static void heartbeat_tells_go_what_runs(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
     push("task in hand", "hold");
-    stage_wait_starts(stage, 1);
+    rig_wait_starts(rig, 1);
     quern_worker_quiet(worker.worker); /* a change of status is announced at once */
     assert_true(test_until(is_announced, NULL));
-    stage_open_gate(stage);
-    stage_stop(&worker);
-    assert_string_equal(test_redis_do(test_place_server(), "ZCARD asynq:workers"), "0");
-    stage_free(stage);
+    rig_open_gate(rig);
+    rig_stop(&worker);
+    assert_string_equal(test_redis_do(test_store_server(), "ZCARD asynq:workers"), "0");
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

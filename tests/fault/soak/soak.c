@@ -362,13 +362,13 @@ static void judge(struct soak *soak)
     verdict.unexplained += check(soak, ends, stored);
     print_message("%s: %zu tasks, %zu kills, %zu stops, %zu jumps, %zu restarts, %zu workers ended"
                   " by themselves, %zu extra starts, %zu tasks convicted by our kills\n",
-                  soak->site.place.broker, stored, soak->kills, soak->stops, soak->jumps,
+                  soak->site.store.broker, stored, soak->kills, soak->stops, soak->jumps,
                   soak->restarts, soak->ends, verdict.extra, (size_t)left.archived);
     soak_print_times("  dead worker to running again", &verdict.worker[0]);
     soak_print_times("  the same, task charged twice", &verdict.worker[1]);
     soak_print_times("  the same, charged more often", &verdict.worker[2]);
     soak_print_times("  Redis back to first start", &soak->server_times);
-    print_message("%s: %zu lost, %zu stuck, %zu unexplained\n", soak->site.place.broker, lost,
+    print_message("%s: %zu lost, %zu stuck, %zu unexplained\n", soak->site.store.broker, lost,
                   (size_t)left.open, verdict.unexplained);
     assert_int_equal(lost + left.open + verdict.unexplained, 0);
     free(ends);
@@ -385,11 +385,11 @@ static struct soak *soak_open(void)
     qn_random_init_seed(&soak->random, seed);
     fault_site_open(&soak->site);
     /* Over Redis the client is on another machine: a delay is a moment by its own clock. */
-    soak_clock_open(soak->site.book, test_place_is(&soak->site.place, "sqlite"));
+    soak_clock_open(soak->site.book, test_store_is(&soak->site.store, "sqlite"));
     soak->url = soak->site.url;
-    if (test_place_is(&soak->site.place, "redis")) {
+    if (test_store_is(&soak->site.store, "redis")) {
         /* What it has answered it must know after any end. */
-        soak->redis = test_place_server();
+        soak->redis = test_store_server();
         test_redis_configure(soak->redis, "appendfsync always");
         (void)test_redis_do(soak->redis, "CONFIG SET appendfsync always");
         soak->proxy = test_proxy_start(soak->redis, seed);

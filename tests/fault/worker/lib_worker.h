@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_worker.h - workers inside the test program, on a fresh broker: enqueue, run, look, wait.
+/* lib_worker.h - the rig for tests of workers: workers inside the test program, on a fresh broker;
+ * enqueue, run, inspect, wait.
  *
  * The handler "obey" does what the payload says, so that a test reads as one list of tasks:
  *
@@ -16,7 +17,7 @@
 #ifndef TESTS_FAULT_LIB_WORKER_H
 #define TESTS_FAULT_LIB_WORKER_H
 
-#include "lib_place.h"
+#include "lib_store.h"
 
 #include <pthread.h>
 
@@ -26,14 +27,14 @@
 #include "quern/testing.h"
 #include "quern/worker.h"
 
-#define STAGE_STARTS_MAX 20000
-#define STAGE_LOG_SIZE 65536
+#define RIG_STARTS_MAX 20000
+#define RIG_LOG_SIZE 65536
 
-struct stage;
+struct rig;
 
 /* One worker and the thread it runs on. */
-struct stage_worker {
-    struct stage *stage;
+struct rig_worker {
+    struct rig *rig;
     quern_worker *worker;
     pthread_t thread;
     quern_status status; /* of quern_worker_run */
@@ -41,7 +42,7 @@ struct stage_worker {
     bool joined;
 };
 
-struct stage_start {
+struct rig_start {
     char id[40];
     char queue[16];
     int64_t at_ms; /* monotonic */
@@ -51,8 +52,8 @@ struct stage_start {
     char reason[32]; /* of its cancellation, when it ended */
 };
 
-struct stage {
-    struct test_place place;
+struct rig {
+    struct test_store store;
     const char *url;
     struct quern_clock clock; /* used when turned is true */
     bool turned;
@@ -65,60 +66,59 @@ struct stage {
     size_t inside;
     size_t inside_max;
     size_t start_count;
-    struct stage_start starts[STAGE_STARTS_MAX];
+    struct rig_start starts[RIG_STARTS_MAX];
     size_t written_count; /* results that were written */
     size_t report_count;
     size_t stale_count; /* reports of outcomes that were refused */
-    char log[STAGE_LOG_SIZE];
+    char log[RIG_LOG_SIZE];
     size_t log_size;
 };
 
 /* On an empty broker, with a mux that serves every type with "obey". turned: time stands still
  * until the test turns it. */
-struct stage *stage_new(bool turned);
-/* "obey", to be registered with options of its own; user: the stage. */
-quern_handler stage_handler(void);
+struct rig *rig_new(bool turned);
+/* "obey", to be registered with options of its own; user: the rig. */
+quern_handler rig_handler(void);
 /* Every worker must have been joined. */
-void stage_free(struct stage *stage);
+void rig_free(struct rig *rig);
 
 /* Lets time pass on the turned clock, and on the broker's own. */
-void stage_advance(struct stage *stage, int64_t ms);
+void rig_advance(struct rig *rig, int64_t ms);
 
-void stage_put(struct stage *stage, const char *id, const char *payload);
-void stage_put_task(struct stage *stage, const quern_task *task);
+void rig_put(struct rig *rig, const char *id, const char *payload);
+void rig_put_task(struct rig *rig, const quern_task *task);
 /* `count` tasks "PREFIX00000" ... that are done at once; of the type "t", or another one. */
-void stage_put_many(struct stage *stage, const char *queue, const char *prefix, size_t count);
-void stage_put_many_of(struct stage *stage, const char *type, const char *queue, const char *prefix,
-                       size_t count);
+void rig_put_many(struct rig *rig, const char *queue, const char *prefix, size_t count);
+void rig_put_many_of(struct rig *rig, const char *type, const char *queue, const char *prefix,
+                     size_t count);
 
 /* options may be NULL: concurrency 4. Its callbacks and clock are filled in here. */
-void stage_start(struct stage *stage, struct stage_worker *worker,
-                 const quern_worker_options *options);
+void rig_start(struct rig *rig, struct rig_worker *worker, const quern_worker_options *options);
 /* Stops it and waits for its end, which must be clean; then frees it. */
-void stage_stop(struct stage_worker *worker);
+void rig_stop(struct rig_worker *worker);
 /* Waits for its end and frees it; what it returned. */
-quern_status stage_join(struct stage_worker *worker);
+quern_status rig_join(struct rig_worker *worker);
 
 /* 0 when there is no such task. */
-int stage_state(struct stage *stage, const char *id);
+int rig_state(struct rig *rig, const char *id);
 /* What is known of a task; the caller frees it. Fails the test when there is none. */
-quern_task_info *stage_see(struct stage *stage, const char *id);
-quern_queue_info stage_queue(struct stage *stage, const char *queue);
-void stage_wait_state(struct stage *stage, const char *id, int state);
-void stage_wait_starts(struct stage *stage, size_t count);
-void stage_wait_reports(struct stage *stage, size_t count);
-void stage_wait_written(struct stage *stage, size_t count);
-void stage_wait_log(struct stage *stage, const char *text);
-bool stage_logged(struct stage *stage, const char *text);
+quern_task_info *rig_see(struct rig *rig, const char *id);
+quern_queue_info rig_queue(struct rig *rig, const char *queue);
+void rig_wait_state(struct rig *rig, const char *id, int state);
+void rig_wait_starts(struct rig *rig, size_t count);
+void rig_wait_reports(struct rig *rig, size_t count);
+void rig_wait_written(struct rig *rig, size_t count);
+void rig_wait_log(struct rig *rig, const char *text);
+bool rig_logged(struct rig *rig, const char *text);
 /* Until the worker says that it fetches nothing. */
-void stage_wait_unready(struct stage_worker *worker);
+void rig_wait_unready(struct rig_worker *worker);
 /* Until so many runs were given back. */
-void stage_wait_given_back(struct stage_worker *worker, uint64_t count);
+void rig_wait_given_back(struct rig_worker *worker, uint64_t count);
 /* Until no handler runs. */
-void stage_wait_empty(struct stage *stage);
-void stage_open_gate(struct stage *stage);
-struct stage_start stage_start_at(struct stage *stage, size_t index);
-void stage_act(struct stage *stage, quern_action action, const char *id);
-quern_worker_stats stage_stats(struct stage_worker *worker);
+void rig_wait_empty(struct rig *rig);
+void rig_open_gate(struct rig *rig);
+struct rig_start rig_start_at(struct rig *rig, size_t index);
+void rig_act(struct rig *rig, quern_action action, const char *id);
+quern_worker_stats rig_stats(struct rig_worker *worker);
 
 #endif

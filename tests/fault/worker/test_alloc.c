@@ -19,13 +19,13 @@ static quern_outcome handle(quern_run *run, const quern_task *task, void *user)
 }
 
 /* Drains the queue with one failing allocation; only "out of memory" may come of it. */
-static bool drain(struct stage *stage, long n)
+static bool drain(struct rig *rig, long n)
 {
     const quern_worker_options options = {.concurrency = 2, .drain = 1};
     quern_worker *worker = NULL;
     quern_error error = {0};
     atomic_store(&test_alloc_until_failure, n);
-    quern_status status = quern_worker_new(stage->url, stage->mux, &options, &worker, &error);
+    quern_status status = quern_worker_new(rig->url, rig->mux, &options, &worker, &error);
     if (status == QUERN_OK) {
         status = quern_worker_run(worker, &error);
     }
@@ -40,25 +40,25 @@ static bool drain(struct stage *stage, long n)
 static void a_worker_without_memory_loses_no_task(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_error error = {0};
-    assert_ok(quern_mux_handle(stage->mux, "m", handle, NULL, NULL, &error), error);
+    assert_ok(quern_mux_handle(rig->mux, "m", handle, NULL, NULL, &error), error);
     int expected = 0;
     bool failed = true;
     for (long n = 1; failed; n++) {
         assert_true(n < SWEEP_MAX);
         for (int i = 0; i < TASKS; i++) {
-            stage_put_task(stage, &(quern_task){.type = "m"});
+            rig_put_task(rig, &(quern_task){.type = "m"});
         }
         expected += TASKS;
-        failed = drain(stage, n);
-        assert_false(drain(stage, 0)); /* what the first one did not get to */
-        assert_int_equal(stage_queue(stage, "default").size, 0);
-        assert_int_equal(stage_queue(stage, "default").processed_total, expected);
+        failed = drain(rig, n);
+        assert_false(drain(rig, 0)); /* what the first one did not get to */
+        assert_int_equal(rig_queue(rig, "default").size, 0);
+        assert_int_equal(rig_queue(rig, "default").processed_total, expected);
         assert_int_equal(atomic_load(&handled), expected);
     }
     print_message("%d tasks, a failing allocation for every %d\n", expected, TASKS);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

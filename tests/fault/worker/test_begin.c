@@ -9,37 +9,37 @@
 static const quern_worker_options short_lease = {.concurrency = 2, .lease_ms = 1000};
 
 /* A worker that waits for its broker, and a task for that. */
-static struct stage *start_blocked(struct stage_worker *worker)
+static struct rig *start_blocked(struct rig_worker *worker)
 {
-    struct stage *stage = stage_new(false);
-    stage_put(stage, "a", "done");
-    test_place_block(&stage->place);
-    stage_start(stage, worker, &short_lease);
-    stage_wait_log(stage, "broker does not answer");
-    return stage;
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "a", "done");
+    test_store_block(&rig->store);
+    rig_start(rig, worker, &short_lease);
+    rig_wait_log(rig, "broker does not answer");
+    return rig;
 }
 
 static void a_worker_that_starts_while_its_broker_is_busy_waits(void **state)
 {
     (void)state;
-    struct stage_worker worker;
-    struct stage *stage = start_blocked(&worker);
-    test_place_unblock(&stage->place);
-    stage_wait_state(stage, "a", 0);
-    stage_wait_log(stage, "broker answers again");
-    stage_stop(&worker);
-    stage_free(stage);
+    struct rig_worker worker;
+    struct rig *rig = start_blocked(&worker);
+    test_store_unblock(&rig->store);
+    rig_wait_state(rig, "a", 0);
+    rig_wait_log(rig, "broker answers again");
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_worker_that_waits_for_its_broker_can_be_stopped(void **state)
 {
     (void)state;
-    struct stage_worker worker;
-    struct stage *stage = start_blocked(&worker);
-    stage_stop(&worker); /* a clean end: nothing was begun */
-    test_place_unblock(&stage->place);
-    assert_int_equal(stage_state(stage, "a"), QUERN_TASK_PENDING);
-    stage_free(stage);
+    struct rig_worker worker;
+    struct rig *rig = start_blocked(&worker);
+    rig_stop(&worker); /* a clean end: nothing was begun */
+    test_store_unblock(&rig->store);
+    assert_int_equal(rig_state(rig, "a"), QUERN_TASK_PENDING);
+    rig_free(rig);
 }
 
 /* With the usual lease: a call may wait for locks for 10 s, but not here. */
@@ -47,37 +47,37 @@ static void a_worker_that_waits_for_a_locked_file_ends_soon(void **state)
 {
     (void)state;
     enum { TOLD_MS = 3000, ENDS_MS = 2500 };
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    test_place_block(&stage->place);
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    test_store_block(&rig->store);
     int64_t started_at_ms = test_now_ms();
-    stage_start(stage, &worker, NULL);
-    stage_wait_log(stage, "broker does not answer");
+    rig_start(rig, &worker, NULL);
+    rig_wait_log(rig, "broker does not answer");
     assert_true(test_now_ms() - started_at_ms < TOLD_MS);
     int64_t stopped_at_ms = test_now_ms();
-    stage_stop(&worker);
+    rig_stop(&worker);
     assert_true(test_now_ms() - stopped_at_ms < ENDS_MS);
-    assert_false(stage_logged(stage, "broker answers again"));
-    test_place_unblock(&stage->place);
-    stage_free(stage);
+    assert_false(rig_logged(rig, "broker answers again"));
+    test_store_unblock(&rig->store);
+    rig_free(rig);
 }
 
 static void a_worker_that_must_not_wait_says_that_its_broker_is_busy(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_worker *worker = NULL;
     quern_error error = {0};
     const quern_worker_options options = {.lease_ms = 1000, .no_wait = 1};
-    assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
-    test_place_block(&stage->place);
+    assert_ok(quern_worker_new(rig->url, rig->mux, &options, &worker, &error), error);
+    test_store_block(&rig->store);
     /* A file is there, and locked; of a server that does not answer that is not known. */
-    bool is_file = test_place_is(&stage->place, "sqlite");
+    bool is_file = test_store_is(&rig->store, "sqlite");
     assert_int_equal(quern_worker_run(worker, &error), is_file ? QUERN_E_BUSY : QUERN_E_CONNECT);
     assert_int_equal(error.code, is_file ? QUERN_E_BUSY : QUERN_E_CONNECT);
-    test_place_unblock(&stage->place);
+    test_store_unblock(&rig->store);
     quern_worker_free(worker);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 /* With the usual lease, each call may wait for 10 s; some are under way when it is stopped. */
@@ -85,38 +85,38 @@ static void a_worker_whose_broker_hangs_at_its_end_ends_soon(void **state)
 {
     (void)state;
     enum { ENDS_MS = 5000, EACH_TIMER_MS = 1100 };
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_put(stage, "a", "done");
-    stage_start(stage, &worker, NULL);
-    stage_wait_state(stage, "a", 0);
-    test_place_block(&stage->place);
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_put(rig, "a", "done");
+    rig_start(rig, &worker, NULL);
+    rig_wait_state(rig, "a", 0);
+    test_store_block(&rig->store);
     test_pause_ms(EACH_TIMER_MS);
     int64_t stopped_at_ms = test_now_ms();
-    stage_stop(&worker);
+    rig_stop(&worker);
     int64_t took_ms = test_now_ms() - stopped_at_ms;
     print_message("ended after %lld ms\n", (long long)took_ms);
     assert_true(took_ms < ENDS_MS);
-    assert_true(stage_logged(stage, "heartbeat could not be withdrawn"));
-    test_place_unblock(&stage->place);
-    stage_free(stage);
+    assert_true(rig_logged(rig, "heartbeat could not be withdrawn"));
+    test_store_unblock(&rig->store);
+    rig_free(rig);
 }
 
 static void a_worker_that_starts_before_its_server_waits(void **state)
 {
     (void)state;
-    struct test_redis *server = test_place_server();
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
+    struct test_redis *server = test_store_server();
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
     test_redis_end(server);
-    stage_start(stage, &worker, NULL);
-    stage_wait_log(stage, "broker does not answer");
+    rig_start(rig, &worker, NULL);
+    rig_wait_log(rig, "broker does not answer");
     test_redis_launch(server);
     test_redis_await(server);
-    stage_put(stage, "a", "done");
-    stage_wait_state(stage, "a", 0);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_put(rig, "a", "done");
+    rig_wait_state(rig, "a", 0);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static bool holds_leases(void *user)
@@ -129,31 +129,31 @@ enum { SOON_MS = 1000 };
 static void each_thread_uses_a_server_that_is_back_within_a_second(void **state)
 {
     (void)state;
-    struct test_redis *server = test_place_server();
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_put(stage, "a", "done");
-    stage_start(stage, &worker, NULL);
-    stage_wait_state(stage, "a", 0);
+    struct test_redis *server = test_store_server();
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_put(rig, "a", "done");
+    rig_start(rig, &worker, NULL);
+    rig_wait_state(rig, "a", 0);
     test_redis_kill(server);
-    stage_wait_log(stage, "broker does not answer");
+    rig_wait_log(rig, "broker does not answer");
     int64_t end_ms = test_now_ms() + SOON_MS * 2;
     while (test_now_ms() < end_ms) { /* until the backoff of each has grown */
         test_pause_ms(10);
     }
-    assert_false(stage_logged(stage, "broker answers again"));
+    assert_false(rig_logged(rig, "broker answers again"));
     test_redis_launch(server);
     test_redis_await(server);
     int64_t back_ms = test_now_ms();
-    stage_put(stage, "b", "done");
-    stage_wait_state(stage, "b", 0);
-    stage_wait_log(stage, "broker answers again"); /* each that failed was answered */
+    rig_put(rig, "b", "done");
+    rig_wait_state(rig, "b", 0);
+    rig_wait_log(rig, "broker answers again"); /* each that failed was answered */
     assert_true(test_until(holds_leases, server));
     int64_t after_ms = test_now_ms() - back_ms;
     print_message("used by all after %lld ms\n", (long long)after_ms);
     assert_true(after_ms < SOON_MS);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -13,7 +13,7 @@
 #include "task/limits.h"
 
 /* One exchange of another worker, on another host. */
-static size_t exchange(struct stage *stage, const struct qn_outcome *outcomes, size_t count,
+static size_t exchange(struct rig *rig, const struct qn_outcome *outcomes, size_t count,
                        struct qn_leased **runs)
 {
     static uint64_t session = 77;
@@ -32,7 +32,7 @@ static size_t exchange(struct stage *stage, const struct qn_outcome *outcomes, s
                                    .queue_count = 1,
                                    .room = room,
                                    .start_count_now = room};
-    assert_ok(qn_broker_exchange(stage->broker, &exchange, &reply, &error), error);
+    assert_ok(qn_broker_exchange(rig->broker, &exchange, &reply, &error), error);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(applied[i], QN_APPLIED);
     }
@@ -41,14 +41,14 @@ static size_t exchange(struct stage *stage, const struct qn_outcome *outcomes, s
 
 /* The other worker takes all pending tasks, and each dies in a process of its own, so many times.
  * They lived for life_ms each time. */
-static void charge(struct stage *stage, int times, int64_t life_ms)
+static void charge(struct rig *rig, int times, int64_t life_ms)
 {
     static const char *const queue = "default";
     quern_error error = {0};
     for (int i = 0; i < times; i++) {
         struct qn_leased *runs[QN_BATCH_MAX];
         struct qn_outcome outcomes[QN_BATCH_MAX];
-        size_t count = exchange(stage, NULL, 0, runs);
+        size_t count = exchange(rig, NULL, 0, runs);
         assert_true(count > 0);
         for (size_t k = 0; k < count; k++) {
             outcomes[k] = (struct qn_outcome){.run = runs[k],
@@ -57,14 +57,14 @@ static void charge(struct stage *stage, int times, int64_t life_ms)
                                               .cause = QUERN_CAUSE_CHILD_DIED,
                                               .lived_ms = life_ms};
         }
-        (void)exchange(stage, outcomes, count, NULL);
+        (void)exchange(rig, outcomes, count, NULL);
         for (size_t k = 0; k < count; k++) {
             qn_leased_free(runs[k]);
         }
         size_t moved = 0;
         int64_t next_due_at_ms = 0;
-        stage_advance(stage, QN_CHARGED_WAIT_MS);
-        assert_ok(qn_broker_forward(stage->broker, &queue, 1, QN_BATCH_MAX, &moved, &next_due_at_ms,
+        rig_advance(rig, QN_CHARGED_WAIT_MS);
+        assert_ok(qn_broker_forward(rig->broker, &queue, 1, QN_BATCH_MAX, &moved, &next_due_at_ms,
                                     &error),
                   error);
     }
@@ -104,173 +104,173 @@ static quern_outcome count_company(quern_run *run, const quern_task *task, quern
 }
 
 /* Its clock is turned: tasks charged twice wait. */
-static struct stage *stage_that_counts(void)
+static struct rig *rig_that_counts(void)
 {
-    struct stage *stage = stage_new(true);
+    struct rig *rig = rig_new(true);
     quern_error error = {0};
-    assert_ok(quern_mux_use(stage->mux, count_company, NULL, &error), error);
+    assert_ok(quern_mux_use(rig->mux, count_company, NULL, &error), error);
     atomic_store(&charged_now, 0);
     atomic_store(&charged_max, 0);
     atomic_store(&all_now, 0);
     atomic_store(&all_beside_solo, 0);
-    return stage;
+    return rig;
 }
 
 static void charged_tasks_take_half_of_the_slots_and_others_overtake_them(void **state)
 {
     (void)state;
     enum { SLOTS = 4, CHARGED = 6 };
-    struct stage *stage = stage_that_counts();
+    struct rig *rig = rig_that_counts();
     for (int i = 0; i < CHARGED; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "c%d", i);
-        stage_put(stage, id, "hold");
+        rig_put(rig, id, "hold");
     }
-    charge(stage, 1, 5);
-    stage_put(stage, "x0", "hold");
-    stage_put(stage, "x1", "hold");
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = SLOTS});
-    stage_wait_starts(stage, SLOTS);
+    charge(rig, 1, 5);
+    rig_put(rig, "x0", "hold");
+    rig_put(rig, "x1", "hold");
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = SLOTS});
+    rig_wait_starts(rig, SLOTS);
     assert_int_equal(atomic_load(&charged_now), SLOTS / 2);
-    assert_int_equal(stage_state(stage, "x1"), QUERN_TASK_ACTIVE);
-    stage_open_gate(stage);
-    stage_wait_reports(stage, CHARGED + 2);
+    assert_int_equal(rig_state(rig, "x1"), QUERN_TASK_ACTIVE);
+    rig_open_gate(rig);
+    rig_wait_reports(rig, CHARGED + 2);
     assert_int_equal(atomic_load(&charged_max), SLOTS / 2);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_task_charged_often_runs_alone(void **state)
 {
     (void)state;
     enum { OTHERS = 40 };
-    struct stage *stage = stage_that_counts();
-    stage_put(stage, "solo", "done");
-    charge(stage, QN_ALONE_CHARGES, 5);
-    stage_put_many(stage, NULL, "x", OTHERS);
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_wait_reports(stage, OTHERS + 1);
+    struct rig *rig = rig_that_counts();
+    rig_put(rig, "solo", "done");
+    charge(rig, QN_ALONE_CHARGES, 5);
+    rig_put_many(rig, NULL, "x", OTHERS);
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_wait_reports(rig, OTHERS + 1);
     assert_int_equal(atomic_load(&all_beside_solo), 0);
-    assert_true(stage_logged(stage, "runs alone next\" queue=default"));
-    stage_stop(&worker);
-    stage_free(stage);
+    assert_true(rig_logged(rig, "runs alone next\" queue=default"));
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_long_run_that_was_alone_gets_company_again(void **state)
 {
     (void)state;
-    struct stage *stage = stage_that_counts();
-    stage_put(stage, "solo", "hold");
-    charge(stage, QN_ALONE_CHARGES, 5);
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_wait_starts(stage, 1);
-    stage_put(stage, "x", "done");
-    stage_wait_reports(stage, 1); /* while the other one still runs */
-    assert_string_equal(stage_start_at(stage, 1).id, "x");
-    assert_int_equal(stage_state(stage, "solo"), QUERN_TASK_ACTIVE);
-    stage_open_gate(stage);
-    stage_wait_reports(stage, 2);
-    stage_stop(&worker);
-    stage_free(stage);
+    struct rig *rig = rig_that_counts();
+    rig_put(rig, "solo", "hold");
+    charge(rig, QN_ALONE_CHARGES, 5);
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_wait_starts(rig, 1);
+    rig_put(rig, "x", "done");
+    rig_wait_reports(rig, 1); /* while the other one still runs */
+    assert_string_equal(rig_start_at(rig, 1).id, "x");
+    assert_int_equal(rig_state(rig, "solo"), QUERN_TASK_ACTIVE);
+    rig_open_gate(rig);
+    rig_wait_reports(rig, 2);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_worker_that_drains_returns_the_solo_lock(void **state)
 {
     (void)state;
-    struct stage *stage = stage_that_counts();
-    stage_put(stage, "solo", "wait");
-    charge(stage, QN_ALONE_CHARGES, 3600000); /* no company for an hour */
-    struct stage_worker first;
-    stage_start(stage, &first, NULL);
-    stage_wait_starts(stage, 1);
+    struct rig *rig = rig_that_counts();
+    rig_put(rig, "solo", "wait");
+    charge(rig, QN_ALONE_CHARGES, 3600000); /* no company for an hour */
+    struct rig_worker first;
+    rig_start(rig, &first, NULL);
+    rig_wait_starts(rig, 1);
     quern_worker_stop(first.worker);
     quern_worker_stop(first.worker); /* cancels it: it goes back */
-    stage_stop(&first);
-    struct stage_worker second;
-    stage_start(stage, &second, NULL);
-    stage_advance(stage, 10000); /* it rests as long as the first worker had it */
-    stage_wait_starts(stage, 2);
-    assert_string_equal(stage_start_at(stage, 1).id, "solo");
+    rig_stop(&first);
+    struct rig_worker second;
+    rig_start(rig, &second, NULL);
+    rig_advance(rig, 10000); /* it rests as long as the first worker had it */
+    rig_wait_starts(rig, 2);
+    assert_string_equal(rig_start_at(rig, 1).id, "solo");
     quern_worker_stop(second.worker);
     quern_worker_stop(second.worker);
-    stage_stop(&second);
-    stage_free(stage);
+    rig_stop(&second);
+    rig_free(rig);
 }
 
 /* So many tasks that die, in a queue of their own, and a worker that has just met the brake. */
-static void start_braked(struct stage *stage, struct stage_worker *worker, int count)
+static void start_braked(struct rig *rig, struct rig_worker *worker, int count)
 {
     static const quern_queue queues[] = {{.name = "bad"}, {.name = "default"}};
     quern_error error = {0};
-    assert_ok(quern_mux_exec(stage->mux, "die", "kill -SEGV $$", NULL, &error), error);
+    assert_ok(quern_mux_exec(rig->mux, "die", "kill -SEGV $$", NULL, &error), error);
     for (int i = 0; i < count; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "c%02d", i);
-        stage_put_task(stage, &(quern_task){.id = id, .type = "die", .queue = "bad"});
+        rig_put_task(rig, &(quern_task){.id = id, .type = "die", .queue = "bad"});
     }
-    stage_start(stage, worker,
-                &(quern_worker_options){
-                    .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 2});
-    stage_wait_log(stage, "run after run dies here, one is tried at a time\" queue=bad");
+    rig_start(rig, worker,
+              &(quern_worker_options){
+                  .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 2});
+    rig_wait_log(rig, "run after run dies here, one is tried at a time\" queue=bad");
 }
 
 static void a_braked_queue_is_tried_slowly_and_stops_no_other_queue(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    start_braked(stage, &worker, 40);
-    uint64_t crashed = stage_stats(&worker).crashed;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    start_braked(rig, &worker, 40);
+    uint64_t crashed = rig_stats(&worker).crashed;
     assert_true(crashed < 20);
-    assert_int_equal(stage_stats(&worker).ready, 1);
-    stage_put_many(stage, NULL, "x", 20);
-    stage_wait_reports(stage, crashed + 20); /* there may be a probe among them */
-    assert_true(stage_stats(&worker).crashed <= crashed + 3);
-    assert_int_equal(stage_queue(stage, "bad").counts[QUERN_TASK_ARCHIVED], 0);
-    assert_int_equal(stage_queue(stage, "bad").braked_hosts, 1);
-    stage_stop(&worker);
-    stage_free(stage);
+    assert_int_equal(rig_stats(&worker).ready, 1);
+    rig_put_many(rig, NULL, "x", 20);
+    rig_wait_reports(rig, crashed + 20); /* there may be a probe among them */
+    assert_true(rig_stats(&worker).crashed <= crashed + 3);
+    assert_int_equal(rig_queue(rig, "bad").counts[QUERN_TASK_ARCHIVED], 0);
+    assert_int_equal(rig_queue(rig, "bad").braked_hosts, 1);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_run_that_ends_well_releases_the_brake(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    start_braked(stage, &worker, 12);
-    stage_put_task(stage, &(quern_task){.id = "good",
-                                        .queue = "bad",
-                                        .payload = "done",
-                                        .payload_size = 4}); /* the newest is the next probe */
-    stage_wait_log(stage, "runs no longer die here\" queue=bad");
-    assert_int_equal(stage_state(stage, "good"), 0);
-    stage_stop(&worker);
-    stage_free(stage);
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    start_braked(rig, &worker, 12);
+    rig_put_task(rig, &(quern_task){.id = "good",
+                                    .queue = "bad",
+                                    .payload = "done",
+                                    .payload_size = 4}); /* the newest is the next probe */
+    rig_wait_log(rig, "runs no longer die here\" queue=bad");
+    assert_int_equal(rig_state(rig, "good"), 0);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 /* Its task is done for the broker before it starts. */
 static void an_early_acked_run_releases_the_brake_when_it_has_ended(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_error error = {0};
     const quern_handler_options early = {.ack = QUERN_ACK_EARLY};
-    assert_ok(quern_mux_handle(stage->mux, "early", stage_handler(), stage, &early, &error), error);
-    struct stage_worker worker;
-    start_braked(stage, &worker, 12);
-    stage_put_task(
-        stage,
+    assert_ok(quern_mux_handle(rig->mux, "early", rig_handler(), rig, &early, &error), error);
+    struct rig_worker worker;
+    start_braked(rig, &worker, 12);
+    rig_put_task(
+        rig,
         &(quern_task){
             .id = "good", .type = "early", .queue = "bad", .payload = "hold", .payload_size = 4});
-    stage_wait_state(stage, "good", 0);
-    assert_int_equal(stage_queue(stage, "bad").braked_hosts, 1); /* it may still die */
-    stage_open_gate(stage);
-    stage_wait_log(stage, "runs no longer die here\" queue=bad");
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_wait_state(rig, "good", 0);
+    assert_int_equal(rig_queue(rig, "bad").braked_hosts, 1); /* it may still die */
+    rig_open_gate(rig);
+    rig_wait_log(rig, "runs no longer die here\" queue=bad");
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static int64_t cpu_ms(void)
@@ -285,16 +285,16 @@ static int64_t cpu_ms(void)
 static void a_quiet_worker_rests_also_when_its_brake_was_on(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    start_braked(stage, &worker, 20);
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    start_braked(rig, &worker, 20);
     quern_worker_quiet(worker.worker);
     test_pause_ms(QN_BRAKE_MS_MIN + 100);
     int64_t before_ms = cpu_ms();
     test_pause_ms(1000);
     assert_true(cpu_ms() - before_ms < 200);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -18,22 +18,22 @@ static void full_queues_get_their_shares_in_every_window(void **state)
     static const double shares[] = {0.6, 0.3, 0.1};
     static const uint32_t concurrencies[] = {1, 16, 128};
     for (size_t c = 0; c < TEST_COUNT(concurrencies); c++) {
-        struct stage *stage = stage_new(false);
+        struct rig *rig = rig_new(false);
         for (size_t q = 0; q < TEST_COUNT(queues); q++) {
-            stage_put_many(stage, queues[q].name, queues[q].name, TASKS);
+            rig_put_many(rig, queues[q].name, queues[q].name, TASKS);
         }
-        struct stage_worker worker;
-        stage_start(stage, &worker,
-                    &(quern_worker_options){.queues = queues,
-                                            .queue_count = TEST_COUNT(queues),
-                                            .concurrency = concurrencies[c]});
-        stage_wait_starts(stage, 5000);
-        stage_stop(&worker);
+        struct rig_worker worker;
+        rig_start(rig, &worker,
+                  &(quern_worker_options){.queues = queues,
+                                          .queue_count = TEST_COUNT(queues),
+                                          .concurrency = concurrencies[c]});
+        rig_wait_starts(rig, 5000);
+        rig_stop(&worker);
         for (size_t first = 0; first + WINDOW <= 5000; first += 250) {
             for (size_t q = 0; q < TEST_COUNT(queues); q++) {
                 size_t count = 0;
                 for (size_t i = first; i < first + WINDOW; i++) {
-                    count += strcmp(stage->starts[i].queue, queues[q].name) == 0 ? 1 : 0;
+                    count += strcmp(rig->starts[i].queue, queues[q].name) == 0 ? 1 : 0;
                 }
                 double off = (double)count - shares[q] * WINDOW;
                 if (off < -0.03 * WINDOW || off > 0.03 * WINDOW) {
@@ -41,7 +41,7 @@ static void full_queues_get_their_shares_in_every_window(void **state)
                 }
             }
         }
-        stage_free(stage);
+        rig_free(rig);
     }
 }
 
@@ -51,107 +51,107 @@ static void strict_priority_empties_the_higher_queue_first(void **state)
     enum { TASKS = 300 };
     static const quern_queue queues[] = {{.name = "low", .weight = 1},
                                          {.name = "high", .weight = 9}};
-    struct stage *stage = stage_new(false);
-    stage_put_many(stage, "low", "low", TASKS);
-    stage_put_many(stage, "high", "high", TASKS);
-    struct stage_worker worker;
-    stage_start(stage, &worker,
-                &(quern_worker_options){.queues = queues,
-                                        .queue_count = TEST_COUNT(queues),
-                                        .concurrency = 1,
-                                        .strict_priority = 1,
-                                        .drain = 1});
-    assert_int_equal(stage_join(&worker), QUERN_OK);
-    assert_int_equal(stage->start_count, 2 * TASKS);
+    struct rig *rig = rig_new(false);
+    rig_put_many(rig, "low", "low", TASKS);
+    rig_put_many(rig, "high", "high", TASKS);
+    struct rig_worker worker;
+    rig_start(rig, &worker,
+              &(quern_worker_options){.queues = queues,
+                                      .queue_count = TEST_COUNT(queues),
+                                      .concurrency = 1,
+                                      .strict_priority = 1,
+                                      .drain = 1});
+    assert_int_equal(rig_join(&worker), QUERN_OK);
+    assert_int_equal(rig->start_count, 2 * TASKS);
     for (size_t i = 0; i < 2 * TASKS; i++) {
-        assert_string_equal(stage->starts[i].queue, i < TASKS ? "high" : "low");
+        assert_string_equal(rig->starts[i].queue, i < TASKS ? "high" : "low");
     }
-    stage_free(stage);
+    rig_free(rig);
 }
 
 enum { AHEAD = 3 };
 
 /* A worker with one slot, in which "hold0" runs, and AHEAD more of the same type that are, or will
  * soon be, fetched ahead. The last of them was delayed, and is run by an operator. */
-static struct stage *stage_with_runs_ahead(struct stage_worker *worker, const char *queue)
+static struct rig *rig_with_runs_ahead(struct rig_worker *worker, const char *queue)
 {
     static const quern_queue queues[] = {{.name = "default"}, {.name = "other"}};
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_error error = {0};
-    quern_mux_free(stage->mux);
-    assert_ok(quern_mux_new(&stage->mux, &error), error);
+    quern_mux_free(rig->mux);
+    assert_ok(quern_mux_new(&rig->mux, &error), error);
     quern_handler_options options = {.prefetch_max = 8};
-    assert_ok(quern_mux_handle(stage->mux, "t", stage_handler(), stage, &options, &error), error);
-    stage_start(stage, worker,
-                &(quern_worker_options){
-                    .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 1});
+    assert_ok(quern_mux_handle(rig->mux, "t", rig_handler(), rig, &options, &error), error);
+    rig_start(rig, worker,
+              &(quern_worker_options){
+                  .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 1});
     /* The first of the type shows how far it may be fetched ahead. */
-    stage_put_task(stage, &(quern_task){.id = "first", .payload = "done", .payload_size = 4});
-    stage_wait_reports(stage, 1);
+    rig_put_task(rig, &(quern_task){.id = "first", .payload = "done", .payload_size = 4});
+    rig_wait_reports(rig, 1);
     for (int i = 0; i <= AHEAD; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "hold%d", i);
-        stage_put_task(stage, &(quern_task){.id = id,
-                                            .queue = queue,
-                                            .payload = "hold",
-                                            .payload_size = 4,
-                                            .delay_ms = i == AHEAD ? 3600000 : 0});
+        rig_put_task(rig, &(quern_task){.id = id,
+                                        .queue = queue,
+                                        .payload = "hold",
+                                        .payload_size = 4,
+                                        .delay_ms = i == AHEAD ? 3600000 : 0});
         if (i == AHEAD) {
-            stage_act(stage, QUERN_ACTION_RUN, id);
+            rig_act(rig, QUERN_ACTION_RUN, id);
         }
-        stage_wait_starts(stage, 2);
+        rig_wait_starts(rig, 2);
     }
-    return stage;
+    return rig;
 }
 
-static void wait_until_none_is_ahead(struct stage *stage)
+static void wait_until_none_is_ahead(struct rig *rig)
 {
     for (int i = 1; i <= AHEAD; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "hold%d", i);
-        stage_wait_state(stage, id, QUERN_TASK_PENDING);
+        rig_wait_state(rig, id, QUERN_TASK_PENDING);
     }
 }
 
 static void runs_fetched_ahead_that_do_not_start_are_taken_back(void **state)
 {
     (void)state;
-    struct stage_worker worker;
-    struct stage *stage = stage_with_runs_ahead(&worker, "default");
-    stage_wait_given_back(&worker, AHEAD);
-    wait_until_none_is_ahead(stage);
-    stage_open_gate(stage);
-    stage_wait_reports(stage, AHEAD + 2);
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, AHEAD + 2);
-    assert_int_equal(stage_queue(stage, "default").processed_total, AHEAD + 2);
+    struct rig_worker worker;
+    struct rig *rig = rig_with_runs_ahead(&worker, "default");
+    rig_wait_given_back(&worker, AHEAD);
+    wait_until_none_is_ahead(rig);
+    rig_open_gate(rig);
+    rig_wait_reports(rig, AHEAD + 2);
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, AHEAD + 2);
+    assert_int_equal(rig_queue(rig, "default").processed_total, AHEAD + 2);
     for (size_t i = 1; i < AHEAD + 2; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "hold%zu", i - 1);
-        assert_string_equal(stage->starts[i].id, id); /* their order was kept */
-        assert_int_equal(stage->starts[i].retry_count, 0);
+        assert_string_equal(rig->starts[i].id, id); /* their order was kept */
+        assert_int_equal(rig->starts[i].retry_count, 0);
     }
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void a_run_taken_back_before_its_start_leaves_the_cause_it_came_with(void **state)
 {
     (void)state;
-    struct stage_worker worker;
-    struct stage *stage = stage_with_runs_ahead(&worker, "default");
-    stage_wait_given_back(&worker, AHEAD);
-    stage_open_gate(stage);
-    stage_wait_reports(stage, AHEAD + 2);
-    struct stage_start last = stage_start_at(stage, AHEAD + 1);
+    struct rig_worker worker;
+    struct rig *rig = rig_with_runs_ahead(&worker, "default");
+    rig_wait_given_back(&worker, AHEAD);
+    rig_open_gate(rig);
+    rig_wait_reports(rig, AHEAD + 2);
+    struct rig_start last = rig_start_at(rig, AHEAD + 1);
     assert_string_equal(last.id, "hold3");
     assert_int_equal(last.cause, QUERN_CAUSE_OPERATOR);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static bool is_noted_as_started(void *user)
 {
-    quern_task_info *info = stage_see(user, "hold");
+    quern_task_info *info = rig_see(user, "hold");
     bool noted = quern_task_info_started_at_ms(info) != 0;
     quern_task_info_free(info);
     return noted;
@@ -160,56 +160,56 @@ static bool is_noted_as_started(void *user)
 static void the_start_of_a_run_fetched_ahead_is_told_to_the_broker(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_error error = {0};
     const quern_handler_options options = {.prefetch_max = 8};
-    quern_mux_free(stage->mux);
-    assert_ok(quern_mux_new(&stage->mux, &error), error);
-    assert_ok(quern_mux_handle(stage->mux, "t", stage_handler(), stage, &options, &error), error);
+    quern_mux_free(rig->mux);
+    assert_ok(quern_mux_new(&rig->mux, &error), error);
+    assert_ok(quern_mux_handle(rig->mux, "t", rig_handler(), rig, &options, &error), error);
     /* One slot. "hold" is fetched ahead while one of the others runs, and stays. */
-    stage_put_many(stage, NULL, "n", 8);
-    stage_put(stage, "hold", "hold");
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1});
-    stage_wait_starts(stage, 9);
-    assert_true(test_until(is_noted_as_started, stage));
-    stage_open_gate(stage);
-    stage_wait_reports(stage, 9);
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, 9);
-    stage_free(stage);
+    rig_put_many(rig, NULL, "n", 8);
+    rig_put(rig, "hold", "hold");
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1});
+    rig_wait_starts(rig, 9);
+    assert_true(test_until(is_noted_as_started, rig));
+    rig_open_gate(rig);
+    rig_wait_reports(rig, 9);
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, 9);
+    rig_free(rig);
 }
 
 static void pause_holds_also_for_runs_fetched_ahead(void **state)
 {
     (void)state;
     quern_error error = {0};
-    struct stage_worker worker;
-    struct stage *stage = stage_with_runs_ahead(&worker, "other");
-    assert_ok(qn_broker_pause(stage->broker, "other", true, &error), error);
-    stage_put(stage, "free", "done"); /* in the queue that goes on */
-    wait_until_none_is_ahead(stage);
-    stage_open_gate(stage);
-    stage_wait_reports(stage, 3);
-    assert_string_equal(stage_start_at(stage, 2).id, "free");
-    assert_ok(qn_broker_pause(stage->broker, "other", false, &error), error);
-    stage_wait_reports(stage, 3 + AHEAD); /* the end of the pause wakes the worker */
-    stage_stop(&worker);
-    assert_int_equal(stage->start_count, 3 + AHEAD);
-    stage_free(stage);
+    struct rig_worker worker;
+    struct rig *rig = rig_with_runs_ahead(&worker, "other");
+    assert_ok(qn_broker_pause(rig->broker, "other", true, &error), error);
+    rig_put(rig, "free", "done"); /* in the queue that goes on */
+    wait_until_none_is_ahead(rig);
+    rig_open_gate(rig);
+    rig_wait_reports(rig, 3);
+    assert_string_equal(rig_start_at(rig, 2).id, "free");
+    assert_ok(qn_broker_pause(rig->broker, "other", false, &error), error);
+    rig_wait_reports(rig, 3 + AHEAD); /* the end of the pause wakes the worker */
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, 3 + AHEAD);
+    rig_free(rig);
 }
 
 static void a_worker_warns_of_groups_that_nobody_serves(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put_task(stage, &(quern_task){.id = "g", .group = "mails"});
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_wait_log(stage, "no aggregator serves the groups of this queue\" queue=default groups=1");
-    assert_int_equal(stage_state(stage, "g"), QUERN_TASK_AGGREGATING);
-    stage_stop(&worker);
-    stage_free(stage);
+    struct rig *rig = rig_new(false);
+    rig_put_task(rig, &(quern_task){.id = "g", .group = "mails"});
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_wait_log(rig, "no aggregator serves the groups of this queue\" queue=default groups=1");
+    assert_int_equal(rig_state(rig, "g"), QUERN_TASK_AGGREGATING);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

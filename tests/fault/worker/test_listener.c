@@ -13,39 +13,39 @@ enum {
 static void no_task_has_to_wait_for_the_next_news(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 4});
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 4});
     int64_t begin_ns = qn_clock_mono_ns();
     for (size_t count = 2; count <= 2 * ROUNDS; count += 2) {
-        stage_put(stage, NULL, "done");
-        stage_put(stage, NULL, "done");
-        stage_wait_reports(stage, count);
+        rig_put(rig, NULL, "done");
+        rig_put(rig, NULL, "done");
+        rig_wait_reports(rig, count);
     }
     assert_true((qn_clock_mono_ns() - begin_ns) / 1000000 < ROUNDS_MS_MAX);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void an_idle_worker_is_told_to_end(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_put(stage, "a", "done");
-    stage_wait_reports(stage, 1);
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_put(rig, "a", "done");
+    rig_wait_reports(rig, 1);
     int64_t begin_ns = qn_clock_mono_ns();
-    stage_stop(&worker);
+    rig_stop(&worker);
     assert_true((qn_clock_mono_ns() - begin_ns) / 1000000 < END_MS_MAX);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static quern_outcome stop(quern_run *run, const quern_task *task, void *user)
 {
     (void)run;
     (void)task;
-    struct stage_worker *worker = user;
+    struct rig_worker *worker = user;
     quern_worker_stop(worker->worker);
     return QUERN_DONE;
 }
@@ -53,18 +53,18 @@ static quern_outcome stop(quern_run *run, const quern_task *task, void *user)
 static void a_handler_may_stop_its_worker(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
     quern_error error = {0};
-    assert_ok(quern_mux_handle(stage->mux, "stop", stop, &worker, NULL, &error), error);
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1});
-    stage_put(stage, "first", "done");
-    stage_wait_reports(stage, 1);
-    stage_put_task(stage, &(quern_task){.id = "a", .type = "stop"});
-    quern_status status = stage_join(&worker);
+    assert_ok(quern_mux_handle(rig->mux, "stop", stop, &worker, NULL, &error), error);
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1});
+    rig_put(rig, "first", "done");
+    rig_wait_reports(rig, 1);
+    rig_put_task(rig, &(quern_task){.id = "a", .type = "stop"});
+    quern_status status = rig_join(&worker);
     assert_ok(status, worker.error);
-    assert_int_equal(stage_state(stage, "a"), 0);
-    stage_free(stage);
+    assert_int_equal(rig_state(rig, "a"), 0);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -34,7 +34,7 @@ static ssize_t odd_pwrite(int fd, const void *data, size_t size, off_t offset)
     return pwrite(fd, data, size, offset);
 }
 
-static struct stage *open_stage(void)
+static struct rig *open_rig(void)
 {
     sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
     assert_non_null(vfs);
@@ -45,68 +45,68 @@ static struct stage *open_stage(void)
     atomic_store(&reads_garbage, false);
     atomic_store(&disk_full, false);
     spared = true;
-    return stage_new(false);
+    return rig_new(false);
 }
 
 /* Returns when it has run a task. */
-static void start_and_serve(struct stage *stage, struct stage_worker *worker)
+static void start_and_serve(struct rig *rig, struct rig_worker *worker)
 {
-    stage_start(stage, worker, NULL);
-    stage_put(stage, "a", "done");
-    stage_wait_state(stage, "a", 0);
+    rig_start(rig, worker, NULL);
+    rig_put(rig, "a", "done");
+    rig_wait_state(rig, "a", 0);
 }
 
-static const char *path_of(const struct stage *stage)
+static const char *path_of(const struct rig *rig)
 {
-    return stage->place.url + strlen("sqlite://");
+    return rig->store.url + strlen("sqlite://");
 }
 
 static void a_worker_whose_file_is_removed_ends(void **state)
 {
     (void)state;
-    struct stage *stage = open_stage();
-    struct stage_worker worker;
-    stage_put(stage, "a", "wait"); /* a handler that heeds its cancellation */
-    stage_start(stage, &worker, NULL);
-    stage_wait_starts(stage, 1);
-    assert_int_equal(unlink(path_of(stage)), 0);
-    assert_int_equal(stage_join(&worker), QUERN_E_CONNECT);
+    struct rig *rig = open_rig();
+    struct rig_worker worker;
+    rig_put(rig, "a", "wait"); /* a handler that heeds its cancellation */
+    rig_start(rig, &worker, NULL);
+    rig_wait_starts(rig, 1);
+    assert_int_equal(unlink(path_of(rig)), 0);
+    assert_int_equal(rig_join(&worker), QUERN_E_CONNECT);
     assert_non_null(strstr(worker.error.text, "removed"));
-    assert_true(stage_logged(stage, "worker ends, its data are lost"));
-    assert_string_equal(stage_start_at(stage, 0).reason, "shutdown");
-    stage_free(stage);
+    assert_true(rig_logged(rig, "worker ends, its data are lost"));
+    assert_string_equal(rig_start_at(rig, 0).reason, "shutdown");
+    rig_free(rig);
 }
 
 static void a_worker_whose_file_is_replaced_ends(void **state)
 {
     (void)state;
-    struct stage *stage = open_stage();
-    struct stage_worker worker;
+    struct rig *rig = open_rig();
+    struct rig_worker worker;
     char other[300];
     quern_client *client = NULL;
     quern_error error = {0};
-    (void)snprintf(other, sizeof other, "%s.other", path_of(stage));
+    (void)snprintf(other, sizeof other, "%s.other", path_of(rig));
     assert_ok(quern_client_open(other, NULL, &client, &error), error);
     quern_client_free(client);
-    start_and_serve(stage, &worker);
-    assert_int_equal(rename(other, path_of(stage)), 0);
-    assert_int_equal(stage_join(&worker), QUERN_E_CONNECT);
+    start_and_serve(rig, &worker);
+    assert_int_equal(rename(other, path_of(rig)), 0);
+    assert_int_equal(rig_join(&worker), QUERN_E_CONNECT);
     assert_non_null(strstr(worker.error.text, "replaced"));
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void a_worker_whose_file_is_damaged_ends(void **state)
 {
     (void)state;
-    struct stage *stage = open_stage();
-    struct stage_worker worker;
-    start_and_serve(stage, &worker);
+    struct rig *rig = open_rig();
+    struct rig_worker worker;
+    start_and_serve(rig, &worker);
     atomic_store(&reads_garbage, true);
-    stage_put(stage, "b", "done");
-    assert_int_equal(stage_join(&worker), QUERN_E_CORRUPT);
+    rig_put(rig, "b", "done");
+    assert_int_equal(rig_join(&worker), QUERN_E_CORRUPT);
     atomic_store(&reads_garbage, false);
-    assert_int_equal(stage_state(stage, "b"), QUERN_TASK_PENDING);
-    stage_free(stage);
+    assert_int_equal(rig_state(rig, "b"), QUERN_TASK_PENDING);
+    rig_free(rig);
 }
 
 static void run_sql(const char *path, const char *sql)
@@ -159,67 +159,67 @@ static void idle_workers_end_whatever_is_done_to_their_files(void **state)
         {drop_table, QUERN_E_CORRUPT, "no such table: quern_task"},
     };
     enum { COUNT = sizeof cases / sizeof cases[0] };
-    struct stage *stages[COUNT];
-    struct stage_worker workers[COUNT];
+    struct rig *rigs[COUNT];
+    struct rig_worker workers[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
-        stages[i] = open_stage();
-        start_and_serve(stages[i], &workers[i]);
-        cases[i].harm(path_of(stages[i]));
+        rigs[i] = open_rig();
+        start_and_serve(rigs[i], &workers[i]);
+        cases[i].harm(path_of(rigs[i]));
     }
     for (size_t i = 0; i < COUNT; i++) {
-        assert_int_equal(stage_join(&workers[i]), cases[i].status);
+        assert_int_equal(rig_join(&workers[i]), cases[i].status);
         assert_non_null(strstr(workers[i].error.text, cases[i].says));
-        stage_free(stages[i]);
+        rig_free(rigs[i]);
     }
 }
 
 static void a_file_that_was_damaged_for_a_moment_does_not_end_its_worker(void **state)
 {
     (void)state;
-    struct stage *stage = open_stage();
-    struct stage_worker worker;
-    start_and_serve(stage, &worker);
+    struct rig *rig = open_rig();
+    struct rig_worker worker;
+    start_and_serve(rig, &worker);
     atomic_store(&reads_garbage, true);
-    stage_put(stage, "b", "done");
-    stage_wait_log(stage, "broker does not answer");
+    rig_put(rig, "b", "done");
+    rig_wait_log(rig, "broker does not answer");
     atomic_store(&reads_garbage, false);
-    stage_wait_state(stage, "b", 0);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_wait_state(rig, "b", 0);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_worker_starts_on_a_full_disk_says_what_is_missing_and_waits(void **state)
 {
     (void)state;
-    struct stage *stage = open_stage();
-    struct stage_worker worker;
-    stage_put(stage, "a", "done");
+    struct rig *rig = open_rig();
+    struct rig_worker worker;
+    rig_put(rig, "a", "done");
     atomic_store(&disk_full, true);
     spared = false; /* already opening may need space */
-    stage_start(stage, &worker, NULL);
+    rig_start(rig, &worker, NULL);
     spared = true;
-    stage_wait_log(stage, "KiB more are wanted");
+    rig_wait_log(rig, "KiB more are wanted");
     atomic_store(&disk_full, false);
-    stage_wait_state(stage, "a", 0);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_wait_state(rig, "a", 0);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_worker_that_must_not_wait_says_that_its_disk_is_full(void **state)
 {
     (void)state;
-    struct stage *stage = open_stage();
+    struct rig *rig = open_rig();
     quern_worker *worker = NULL;
     quern_error error = {0};
     const quern_worker_options options = {.no_wait = 1};
-    assert_ok(quern_worker_new(stage->url, stage->mux, &options, &worker, &error), error);
+    assert_ok(quern_worker_new(rig->url, rig->mux, &options, &worker, &error), error);
     atomic_store(&disk_full, true);
     spared = false;
     assert_int_equal(quern_worker_run(worker, &error), QUERN_E_FULL);
     spared = true;
     assert_int_equal(error.code, QUERN_E_FULL);
     quern_worker_free(worker);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -26,56 +26,56 @@ static bool has_failed_twice(void *user)
 static void outcomes_wait_for_the_end_of_an_outage(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(true); /* no lease runs out meanwhile */
+    struct rig *rig = rig_new(true); /* no lease runs out meanwhile */
     static const char *const words[] = {"hold", "hold", "hold-retry"};
     for (size_t i = 0; i < TEST_COUNT(words); i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "n%zu", i);
-        stage_put(stage, id, words[i]);
+        rig_put(rig, id, words[i]);
     }
-    struct stage_worker worker;
-    stage_start(stage, &worker, &short_lease);
-    stage_wait_starts(stage, TEST_COUNT(words));
-    test_place_block(&stage->place);
-    stage_open_gate(stage);
-    stage_wait_log(stage, "broker does not answer");
+    struct rig_worker worker;
+    rig_start(rig, &worker, &short_lease);
+    rig_wait_starts(rig, TEST_COUNT(words));
+    test_store_block(&rig->store);
+    rig_open_gate(rig);
+    rig_wait_log(rig, "broker does not answer");
     /* Calls that only read work meanwhile; that is not the end of it. */
     assert_true(test_until(has_failed_twice, worker.worker));
-    assert_false(stage_logged(stage, "broker answers again"));
-    assert_int_equal(stage_stats(&worker).done, 0);
-    test_place_unblock(&stage->place);
-    stage_wait_state(stage, "n0", 0);
-    stage_wait_state(stage, "n1", 0);
-    stage_wait_state(stage, "n2", QUERN_TASK_RETRY);
-    stage_wait_log(stage, "broker answers again");
-    stage_wait_reports(stage, 3);
-    assert_int_equal(stage_stats(&worker).done, 2);
-    assert_int_equal(stage_stats(&worker).stale, 0);
-    stage_stop(&worker);
-    assert_int_equal(stage_queue(stage, "default").processed_total, 3);
-    stage_free(stage);
+    assert_false(rig_logged(rig, "broker answers again"));
+    assert_int_equal(rig_stats(&worker).done, 0);
+    test_store_unblock(&rig->store);
+    rig_wait_state(rig, "n0", 0);
+    rig_wait_state(rig, "n1", 0);
+    rig_wait_state(rig, "n2", QUERN_TASK_RETRY);
+    rig_wait_log(rig, "broker answers again");
+    rig_wait_reports(rig, 3);
+    assert_int_equal(rig_stats(&worker).done, 2);
+    assert_int_equal(rig_stats(&worker).stale, 0);
+    rig_stop(&worker);
+    assert_int_equal(rig_queue(rig, "default").processed_total, 3);
+    rig_free(rig);
 }
 
 static void a_worker_that_stops_in_an_outage_delivers_when_it_is_over(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(true);
-    stage_put(stage, "a", "wait");
-    struct stage_worker worker;
+    struct rig *rig = rig_new(true);
+    rig_put(rig, "a", "wait");
+    struct rig_worker worker;
     quern_worker_options options = short_lease;
     options.shutdown_timeout_ms = 20;
-    stage_start(stage, &worker, &options);
-    stage_wait_starts(stage, 1);
-    test_place_block(&stage->place);
+    rig_start(rig, &worker, &options);
+    rig_wait_starts(rig, 1);
+    test_store_block(&rig->store);
     quern_worker_stop(worker.worker);
-    stage_wait_log(stage, "broker does not answer");
-    test_place_unblock(&stage->place);
-    assert_int_equal(stage_join(&worker), QUERN_OK);
-    quern_task_info *info = stage_see(stage, "a");
+    rig_wait_log(rig, "broker does not answer");
+    test_store_unblock(&rig->store);
+    assert_int_equal(rig_join(&worker), QUERN_OK);
+    quern_task_info *info = rig_see(rig, "a");
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
     assert_int_equal(quern_task_info_retry_count(info), 0);
     quern_task_info_free(info);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 enum { LOOKS_MIN = 50, FETCHED = 100 };
@@ -110,37 +110,37 @@ static bool is_draining(void *user)
 static void what_is_fetched_while_the_worker_stops_is_given_back(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(true);
+    struct rig *rig = rig_new(true);
     quern_error error = {0};
-    struct stage_worker worker;
-    stage_put(stage, "first", "done");
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = FETCHED});
-    stage_wait_state(stage, "first", 0);
-    test_place_block(&stage->place);
-    sqlite3 *db = stage->place.lock;
+    struct rig_worker worker;
+    rig_put(rig, "first", "done");
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = FETCHED});
+    rig_wait_state(rig, "first", 0);
+    test_store_block(&rig->store);
+    sqlite3 *db = rig->store.lock;
     quern_task tasks[FETCHED];
     for (size_t i = 0; i < FETCHED; i++) {
         tasks[i] = (quern_task){.type = "t", .payload = "done", .payload_size = 4};
     }
-    assert_ok(quern_client_enqueue_in(stage->client, db, tasks, FETCHED, NULL, &error), error);
-    qn_broker_wake(stage->broker);
+    assert_ok(quern_client_enqueue_in(rig->client, db, tasks, FETCHED, NULL, &error), error);
+    qn_broker_wake(rig->broker);
     assert_true(test_until(is_stuck_in_a_turn, &(struct waiting){.worker = worker.worker}));
     quern_worker_stop(worker.worker);
     assert_true(test_until(is_draining, worker.worker));
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
-    test_place_unblock(&stage->place);
-    assert_int_equal(stage_join(&worker), QUERN_OK);
-    assert_int_equal(stage_queue(stage, "default").counts[QUERN_TASK_PENDING], FETCHED);
-    stage_free(stage);
+    test_store_unblock(&rig->store);
+    assert_int_equal(rig_join(&worker), QUERN_OK);
+    assert_int_equal(rig_queue(rig, "default").counts[QUERN_TASK_PENDING], FETCHED);
+    rig_free(rig);
 }
 
 static void a_worker_of_the_parent_is_refused_after_a_fork(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_worker *worker = NULL;
     quern_error error = {0};
-    assert_ok(quern_worker_new(stage->url, stage->mux, NULL, &worker, &error), error);
+    assert_ok(quern_worker_new(rig->url, rig->mux, NULL, &worker, &error), error);
     pid_t child = fork();
     if (child == 0) {
         _exit(quern_worker_run(worker, &error) == QUERN_E_CLOSED ? 0 : 1);
@@ -149,7 +149,7 @@ static void a_worker_of_the_parent_is_refused_after_a_fork(void **state)
     assert_int_equal(waitpid(child, &code, 0), child);
     assert_int_equal(code, 0);
     quern_worker_free(worker);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -13,14 +13,14 @@ static const char *const numbers[] = {"9223372036854775807", "-92233720368547758
                                       "9223372036854775", "3162240000001", "-1"};
 static const char *const payloads[] = {"done", "retry", "snooze", "result", "drop"};
 
-static void plant_in_file(struct stage *stage)
+static void plant_in_file(struct rig *rig)
 {
     static const char *const columns[] = {"timeout_ms",   "retention_ms",   "retry_base_ms",
                                           "retry_cap_ms", "enqueued_at_ms", "due_at_ms",
                                           "retry_kind"};
     sqlite3 *db = NULL;
     char text[256];
-    (void)snprintf(text, sizeof text, "%s/tasks.db", stage->place.dir);
+    (void)snprintf(text, sizeof text, "%s/tasks.db", rig->store.dir);
     assert_int_equal(sqlite3_open(text, &db), SQLITE_OK);
     assert_int_equal(sqlite3_busy_timeout(db, TEST_PATIENCE_MS), SQLITE_OK);
     for (size_t task = 0; task < TASK_COUNT; task++) {
@@ -49,7 +49,7 @@ static void plant_in_server(void)
                        number, number);
         more[0] = (char)tags[task % TEST_COUNT(tags)];
         memcpy(more + 1, varint, sizeof varint);
-        (void)test_redis_do(test_place_server(), "EVAL %s 1 asynq:{default}:t:t%d %s %b", append,
+        (void)test_redis_do(test_store_server(), "EVAL %s 1 asynq:{default}:t:t%d %s %b", append,
                             (int)task, opts, more, sizeof varint);
     }
 }
@@ -57,23 +57,23 @@ static void plant_in_server(void)
 static void planted_numbers_hinder_no_run(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
     for (int task = 0; task < TASK_COUNT; task++) {
         char id[16];
         (void)snprintf(id, sizeof id, "t%d", task);
-        stage_put(stage, id, payloads[(size_t)task % TEST_COUNT(payloads)]);
+        rig_put(rig, id, payloads[(size_t)task % TEST_COUNT(payloads)]);
     }
-    if (test_place_is(&stage->place, "redis")) {
+    if (test_store_is(&rig->store, "redis")) {
         plant_in_server();
     } else {
-        plant_in_file(stage);
+        plant_in_file(rig);
     }
-    stage_start(stage, &worker, NULL);
-    stage_wait_starts(stage, TASK_COUNT);
-    stage_wait_reports(stage, TASK_COUNT);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_start(rig, &worker, NULL);
+    rig_wait_starts(rig, TASK_COUNT);
+    rig_wait_reports(rig, TASK_COUNT);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

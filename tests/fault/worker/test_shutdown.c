@@ -10,96 +10,94 @@
 static void a_draining_worker_ends_when_its_queues_are_empty(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put_many(stage, NULL, "n", 300);
-    stage_put_task(
-        stage, &(quern_task){.id = "later", .payload = "done", .payload_size = 4, .delay_ms = 200});
-    stage_put_task(stage, &(quern_task){.id = "again",
-                                        .payload = "retry",
-                                        .payload_size = 5,
-                                        .retry_max = 1,
-                                        .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 10}});
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 4, .drain = 1});
-    assert_int_equal(stage_join(&worker), QUERN_OK);
-    assert_int_equal(stage->start_count, 303);
-    assert_int_equal(stage_queue(stage, "default").size, 1); /* the archived one */
-    stage_free(stage);
+    struct rig *rig = rig_new(false);
+    rig_put_many(rig, NULL, "n", 300);
+    rig_put_task(
+        rig, &(quern_task){.id = "later", .payload = "done", .payload_size = 4, .delay_ms = 200});
+    rig_put_task(rig, &(quern_task){.id = "again",
+                                    .payload = "retry",
+                                    .payload_size = 5,
+                                    .retry_max = 1,
+                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 10}});
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 4, .drain = 1});
+    assert_int_equal(rig_join(&worker), QUERN_OK);
+    assert_int_equal(rig->start_count, 303);
+    assert_int_equal(rig_queue(rig, "default").size, 1); /* the archived one */
+    rig_free(rig);
 }
 
 static void a_draining_worker_says_what_it_waits_for(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put_task(stage, &(quern_task){.id = "later",
-                                        .payload = "done",
-                                        .payload_size = 4,
-                                        .delay_ms = 3600 * INT64_C(1000)});
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 1, .drain = 1});
-    stage_wait_log(stage, "not drained yet\" queue=default pending=0 active=0 scheduled=1 retry=0");
-    stage_stop(&worker);
-    assert_int_equal(stage_state(stage, "later"), QUERN_TASK_SCHEDULED);
-    stage_free(stage);
+    struct rig *rig = rig_new(false);
+    rig_put_task(rig, &(quern_task){.id = "later",
+                                    .payload = "done",
+                                    .payload_size = 4,
+                                    .delay_ms = 3600 * INT64_C(1000)});
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .drain = 1});
+    rig_wait_log(rig, "not drained yet\" queue=default pending=0 active=0 scheduled=1 retry=0");
+    rig_stop(&worker);
+    assert_int_equal(rig_state(rig, "later"), QUERN_TASK_SCHEDULED);
+    rig_free(rig);
 }
 
 static void a_stopped_worker_lets_runs_finish(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put(stage, "a", "hold");
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_wait_starts(stage, 1);
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "a", "hold");
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_wait_starts(rig, 1);
     quern_worker_stop(worker.worker);
-    stage_wait_unready(&worker);
-    stage_put(stage, "b", "done"); /* not fetched any more */
-    stage_open_gate(stage);
-    assert_int_equal(stage_join(&worker), QUERN_OK);
-    assert_int_equal(stage_state(stage, "a"), 0);
-    assert_int_equal(stage_state(stage, "b"), QUERN_TASK_PENDING);
-    assert_int_equal(stage->start_count, 1);
-    stage_free(stage);
+    rig_wait_unready(&worker);
+    rig_put(rig, "b", "done"); /* not fetched any more */
+    rig_open_gate(rig);
+    assert_int_equal(rig_join(&worker), QUERN_OK);
+    assert_int_equal(rig_state(rig, "a"), 0);
+    assert_int_equal(rig_state(rig, "b"), QUERN_TASK_PENDING);
+    assert_int_equal(rig->start_count, 1);
+    rig_free(rig);
 }
 
 static void runs_that_do_not_end_in_time_go_back_without_using_a_retry(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put(stage, "a", "wait");
-    stage_put(stage, "b", "done");
-    struct stage_worker worker;
-    stage_start(stage, &worker,
-                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = 50});
-    stage_wait_starts(stage, 1);
-    stage_stop(&worker); /* the handler listens to its cancellation */
-    assert_string_equal(stage_start_at(stage, 0).reason, "shutdown");
-    quern_task_info *info = stage_see(stage, "a");
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "a", "wait");
+    rig_put(rig, "b", "done");
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = 50});
+    rig_wait_starts(rig, 1);
+    rig_stop(&worker); /* the handler listens to its cancellation */
+    assert_string_equal(rig_start_at(rig, 0).reason, "shutdown");
+    quern_task_info *info = rig_see(rig, "a");
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
     assert_int_equal(quern_task_info_retry_count(info), 0);
     assert_int_equal(quern_task_info_crash_count(info), 0);
     assert_int_equal(quern_task_info_cause(info), QUERN_CAUSE_GIVEN_BACK);
     quern_task_info_free(info);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void done_during_shutdown_counts(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put(stage, "a", "wait-done");
-    struct stage_worker worker;
-    stage_start(stage, &worker,
-                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = 50});
-    stage_wait_starts(stage, 1);
-    stage_stop(&worker);
-    assert_int_equal(stage_state(stage, "a"), 0);
-    stage_free(stage);
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "a", "wait-done");
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = 50});
+    rig_wait_starts(rig, 1);
+    rig_stop(&worker);
+    assert_int_equal(rig_state(rig, "a"), 0);
+    rig_free(rig);
 }
 
 static bool runs_nothing(void *user)
 {
-    return stage_stats(user).running == 0;
+    return rig_stats(user).running == 0;
 }
 
 /* Only an outcome is left, and nobody takes it. */
@@ -107,52 +105,51 @@ static void a_worker_that_runs_nothing_does_not_wait_for_runs(void **state)
 {
     (void)state;
     enum { DELIVER_MS = 5000, SHUTDOWN_MS = 60000, SLACK_MS = 3000 };
-    struct test_redis *server = test_place_server();
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_put(stage, "a", "hold");
-    stage_start(stage, &worker,
-                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = SHUTDOWN_MS});
-    stage_wait_starts(stage, 1);
+    struct test_redis *server = test_store_server();
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_put(rig, "a", "hold");
+    rig_start(rig, &worker,
+              &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = SHUTDOWN_MS});
+    rig_wait_starts(rig, 1);
     test_redis_kill(server);
-    stage_open_gate(stage);
+    rig_open_gate(rig);
     assert_true(test_until(runs_nothing, &worker));
     int64_t stopped_at_ms = test_now_ms();
-    stage_stop(&worker);
+    rig_stop(&worker);
     assert_true(test_now_ms() - stopped_at_ms < DELIVER_MS + SLACK_MS);
-    assert_false(stage_logged(stage, "runs given back at shutdown"));
-    assert_true(stage_logged(stage, "broker did not confirm all outcomes"));
-    assert_true(stage_logged(stage, "outcome not confirmed, the task may run again\" queue="));
-    assert_false(stage_logged(stage, "broker answers again"));
+    assert_false(rig_logged(rig, "runs given back at shutdown"));
+    assert_true(rig_logged(rig, "broker did not confirm all outcomes"));
+    assert_true(rig_logged(rig, "outcome not confirmed, the task may run again\" queue="));
+    assert_false(rig_logged(rig, "broker answers again"));
     test_redis_launch(server);
     test_redis_await(server);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void the_second_stop_ends_the_wait_at_once(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put(stage, "deaf", "hold");
-    struct stage_worker worker;
-    stage_start(stage, &worker,
-                &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = -1});
-    stage_wait_starts(stage, 1);
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "deaf", "hold");
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = -1});
+    rig_wait_starts(rig, 1);
     quern_worker_stop(worker.worker);
     quern_worker_stop(worker.worker);
     assert_int_equal(pthread_join(worker.thread, NULL), 0);
     assert_int_equal(worker.status, QUERN_E_TIMEOUT);
-    assert_int_equal(stage_state(stage, "deaf"), QUERN_TASK_PENDING);
-    stage_open_gate(stage); /* lets its thread end, so that the worker can be freed after all */
-    stage_wait_empty(stage);
+    assert_int_equal(rig_state(rig, "deaf"), QUERN_TASK_PENDING);
+    rig_open_gate(rig); /* lets its thread end, so that the worker can be freed after all */
+    rig_wait_empty(rig);
     quern_worker_free(worker.worker);
-    assert_int_equal(stage_state(stage, "deaf"), QUERN_TASK_PENDING);
-    stage_free(stage);
+    assert_int_equal(rig_state(rig, "deaf"), QUERN_TASK_PENDING);
+    rig_free(rig);
 }
 
 /* The turn of the pump that is under way may have begun before something changed; the next one
  * knows of it. */
-static void wait_for_the_end_of_this_turn(const struct stage_worker *worker)
+static void wait_for_the_end_of_this_turn(const struct rig_worker *worker)
 {
     pthread_mutex_lock(&worker->worker->turn_mutex);
     pthread_mutex_unlock(&worker->worker->turn_mutex);
@@ -161,21 +158,21 @@ static void wait_for_the_end_of_this_turn(const struct stage_worker *worker)
 static void a_quiet_worker_fetches_nothing_more(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put(stage, "a", "hold");
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_wait_starts(stage, 1);
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "a", "hold");
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_wait_starts(rig, 1);
     quern_worker_quiet(worker.worker);
-    assert_int_equal(stage_stats(&worker).ready, 0);
+    assert_int_equal(rig_stats(&worker).ready, 0);
     wait_for_the_end_of_this_turn(&worker);
-    stage_put(stage, "b", "done");
-    stage_open_gate(stage);
-    stage_wait_state(stage, "a", 0);
-    assert_int_equal(stage_state(stage, "b"), QUERN_TASK_PENDING);
-    stage_stop(&worker);
-    assert_int_equal(stage_state(stage, "b"), QUERN_TASK_PENDING);
-    stage_free(stage);
+    rig_put(rig, "b", "done");
+    rig_open_gate(rig);
+    rig_wait_state(rig, "a", 0);
+    assert_int_equal(rig_state(rig, "b"), QUERN_TASK_PENDING);
+    rig_stop(&worker);
+    assert_int_equal(rig_state(rig, "b"), QUERN_TASK_PENDING);
+    rig_free(rig);
 }
 
 static bool has_no_worker(const quern_worker_info *info, void *user)
@@ -188,56 +185,56 @@ static bool has_no_worker(const quern_worker_info *info, void *user)
 static void a_worker_announces_itself_and_withdraws(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_error error = {0};
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_wait_log(stage, "worker starts");
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_wait_log(rig, "worker starts");
     bool none = true;
-    assert_ok(qn_broker_workers(stage->broker, has_no_worker, &none, &error), error);
+    assert_ok(qn_broker_workers(rig->broker, has_no_worker, &none, &error), error);
     assert_false(none);
-    stage_stop(&worker);
+    rig_stop(&worker);
     none = true;
-    assert_ok(qn_broker_workers(stage->broker, has_no_worker, &none, &error), error);
+    assert_ok(qn_broker_workers(rig->broker, has_no_worker, &none, &error), error);
     assert_true(none);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void a_worker_runs_once(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     quern_worker *worker = NULL;
     quern_error error = {0};
-    assert_ok(quern_worker_new(stage->url, stage->mux, NULL, &worker, &error), error);
+    assert_ok(quern_worker_new(rig->url, rig->mux, NULL, &worker, &error), error);
     quern_worker_stop(worker); /* before it runs: then it runs only to its end */
     assert_ok(quern_worker_run(worker, &error), error);
     assert_int_equal(quern_worker_run(worker, &error), QUERN_E_STATE);
     quern_worker_free(worker);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void statistics_may_be_asked_for_while_a_worker_ends(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     for (int round = 0; round < 10; round++) {
-        struct stage_worker worker;
-        stage_start(stage, &worker, NULL);
+        struct rig_worker worker;
+        rig_start(rig, &worker, NULL);
         quern_worker_stop(worker.worker);
         while (pthread_tryjoin_np(worker.thread, NULL) != 0) {
-            assert_int_equal(stage_stats(&worker).quarantined, 0);
+            assert_int_equal(rig_stats(&worker).quarantined, 0);
         }
         assert_int_equal(worker.status, QUERN_OK);
         quern_worker_free(worker.worker);
     }
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void bad_options_are_refused_with_a_text(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     static const quern_queue twice[] = {{.name = "a"}, {.name = "a"}};
     static const quern_queue empty[] = {{.name = ""}};
     static const quern_queue broken[] = {{.name = "a\xff"}};
@@ -268,26 +265,26 @@ static void bad_options_are_refused_with_a_text(void **state)
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         quern_worker *worker = NULL;
         quern_error error = {0};
-        assert_int_equal(quern_worker_new(stage->url, stage->mux, &bad[i], &worker, &error),
+        assert_int_equal(quern_worker_new(rig->url, rig->mux, &bad[i], &worker, &error),
                          QUERN_E_INVALID);
         assert_true(error.text[0] != '\0');
         assert_null(worker);
     }
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void only_redis_has_queues_of_names_that_go_alone_makes(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
+    struct rig *rig = rig_new(false);
     static const quern_queue odd[] = {{.name = "a{b}"}, {.name = "tab\t"}, {.name = "}"}};
     const quern_worker_options options = {.queues = odd, .queue_count = TEST_COUNT(odd)};
     quern_worker *worker = NULL;
     quern_error error = {0};
-    quern_status status = quern_worker_new(stage->url, stage->mux, &options, &worker, &error);
-    assert_int_equal(status, test_place_is(&stage->place, "redis") ? QUERN_OK : QUERN_E_INVALID);
+    quern_status status = quern_worker_new(rig->url, rig->mux, &options, &worker, &error);
+    assert_int_equal(status, test_store_is(&rig->store, "redis") ? QUERN_OK : QUERN_E_INVALID);
     quern_worker_free(worker);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -4,13 +4,13 @@
 
 #include "lib_worker.h"
 
-static void put_deaf(struct stage *stage, const char *id)
+static void put_deaf(struct rig *rig, const char *id)
 {
-    stage_put_task(stage, &(quern_task){.id = id,
-                                        .payload = "hold",
-                                        .payload_size = 4,
-                                        .timeout_ms = 30,
-                                        .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 3600000}});
+    rig_put_task(rig, &(quern_task){.id = id,
+                                    .payload = "hold",
+                                    .payload_size = 4,
+                                    .timeout_ms = 30,
+                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 3600000}});
 }
 
 static bool note_stuck(const quern_worker_info *worker, void *user)
@@ -23,115 +23,115 @@ static bool note_stuck(const quern_worker_info *worker, void *user)
 
 static bool is_shown_stuck(void *user)
 {
-    struct stage *stage = user;
+    struct rig *rig = user;
     bool stuck = false;
     quern_error error = {0};
-    assert_ok(qn_broker_workers(stage->broker, note_stuck, &stuck, &error), error);
+    assert_ok(qn_broker_workers(rig->broker, note_stuck, &stuck, &error), error);
     return stuck;
 }
 
 /* Three handlers hang, of which one was replaced: no slot of two is left. */
-static struct stage *stuck_stage(struct stage_worker *worker, int64_t stuck_timeout_ms)
+static struct rig *stuck_rig(struct rig_worker *worker, int64_t stuck_timeout_ms)
 {
-    struct stage *stage = stage_new(false);
-    put_deaf(stage, "one");
-    put_deaf(stage, "two");
-    put_deaf(stage, "three");
-    stage_start(stage, worker,
-                &(quern_worker_options){.concurrency = 2,
-                                        .quarantine_after_ms = 30,
-                                        .stuck_timeout_ms = stuck_timeout_ms});
-    stage_wait_log(stage, "worker is stuck, its handlers hang and no slot is left\"");
-    assert_true(stage_logged(stage, "slots=2 hang=3"));
-    return stage;
+    struct rig *rig = rig_new(false);
+    put_deaf(rig, "one");
+    put_deaf(rig, "two");
+    put_deaf(rig, "three");
+    rig_start(rig, worker,
+              &(quern_worker_options){.concurrency = 2,
+                                      .quarantine_after_ms = 30,
+                                      .stuck_timeout_ms = stuck_timeout_ms});
+    rig_wait_log(rig, "worker is stuck, its handlers hang and no slot is left\"");
+    assert_true(rig_logged(rig, "slots=2 hang=3"));
+    return rig;
 }
 
 static void a_worker_without_a_slot_ends_with_an_error_after_its_grace(void **state)
 {
     (void)state;
-    struct stage_worker worker;
-    struct stage *stage = stuck_stage(&worker, 200);
+    struct rig_worker worker;
+    struct rig *rig = stuck_rig(&worker, 200);
     assert_int_equal(pthread_join(worker.thread, NULL), 0);
     assert_int_equal(worker.status, QUERN_E_TIMEOUT);
     assert_non_null(strstr(worker.error.text, "3 hang"));
-    stage_open_gate(stage);
-    stage_wait_empty(stage);
+    rig_open_gate(rig);
+    rig_wait_empty(rig);
     quern_worker_free(worker.worker);
-    stage_free(stage);
+    rig_free(rig);
 }
 
 static void a_worker_without_a_slot_is_not_ready_and_goes_on_when_a_handler_returns(void **state)
 {
     (void)state;
-    struct stage_worker worker;
-    struct stage *stage = stuck_stage(&worker, -1);
-    assert_int_equal(stage_stats(&worker).ready, 0);
-    assert_int_equal(stage_stats(&worker).quarantined, 3);
-    assert_true(test_until(is_shown_stuck, stage));
-    stage_open_gate(stage);
-    stage_wait_log(stage, "worker is no longer stuck");
-    stage_put(stage, "next", "archive");
-    stage_wait_state(stage, "next", QUERN_TASK_ARCHIVED);
-    assert_int_equal(stage_stats(&worker).ready, 1);
-    stage_stop(&worker);
-    stage_free(stage);
+    struct rig_worker worker;
+    struct rig *rig = stuck_rig(&worker, -1);
+    assert_int_equal(rig_stats(&worker).ready, 0);
+    assert_int_equal(rig_stats(&worker).quarantined, 3);
+    assert_true(test_until(is_shown_stuck, rig));
+    rig_open_gate(rig);
+    rig_wait_log(rig, "worker is no longer stuck");
+    rig_put(rig, "next", "archive");
+    rig_wait_state(rig, "next", QUERN_TASK_ARCHIVED);
+    assert_int_equal(rig_stats(&worker).ready, 1);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_quiet_worker_says_so_and_takes_tasks_again_when_resumed(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    struct stage_worker worker;
-    stage_start(stage, &worker, NULL);
-    stage_wait_log(stage, "worker starts");
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_wait_log(rig, "worker starts");
     quern_worker_quiet(worker.worker);
-    stage_wait_log(stage, "worker is quiet, it takes no more tasks");
-    stage_put(stage, "a", "archive");
-    assert_int_equal(stage_stats(&worker).ready, 0);
-    assert_int_equal(stage_state(stage, "a"), QUERN_TASK_PENDING);
+    rig_wait_log(rig, "worker is quiet, it takes no more tasks");
+    rig_put(rig, "a", "archive");
+    assert_int_equal(rig_stats(&worker).ready, 0);
+    assert_int_equal(rig_state(rig, "a"), QUERN_TASK_PENDING);
     quern_worker_resume(worker.worker);
-    stage_wait_state(stage, "a", QUERN_TASK_ARCHIVED);
-    assert_true(stage_logged(stage, "worker takes tasks again"));
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_wait_state(rig, "a", QUERN_TASK_ARCHIVED);
+    assert_true(rig_logged(rig, "worker takes tasks again"));
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_worker_logs_its_runs_on_request(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put(stage, "first", "hold");
-    stage_put(stage, "second", "hold");
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.concurrency = 3});
-    stage_wait_starts(stage, 2);
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "first", "hold");
+    rig_put(rig, "second", "hold");
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 3});
+    rig_wait_starts(rig, 2);
     quern_worker_log_runs(worker.worker);
-    stage_wait_log(stage, "id=second");
-    assert_true(stage_logged(stage, "msg=\"worker state\""));
-    assert_true(stage_logged(stage, "slots=3 running=2 waiting=0 held=2 hang=0"));
-    assert_true(stage_logged(stage, "msg=run phase=running for_ms="));
-    assert_true(stage_logged(stage, "id=first"));
-    stage_open_gate(stage);
-    stage_stop(&worker);
-    stage_free(stage);
+    rig_wait_log(rig, "id=second");
+    assert_true(rig_logged(rig, "msg=\"worker state\""));
+    assert_true(rig_logged(rig, "slots=3 running=2 waiting=0 held=2 hang=0"));
+    assert_true(rig_logged(rig, "msg=run phase=running for_ms="));
+    assert_true(rig_logged(rig, "id=first"));
+    rig_open_gate(rig);
+    rig_stop(&worker);
+    rig_free(rig);
 }
 
 static void a_drain_says_what_is_left_and_names_what_it_gives_back(void **state)
 {
     (void)state;
-    struct stage *stage = stage_new(false);
-    stage_put(stage, "long", "wait");
-    struct stage_worker worker;
-    stage_start(stage, &worker, &(quern_worker_options){.shutdown_timeout_ms = 5000});
-    stage_wait_starts(stage, 1);
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "long", "wait");
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.shutdown_timeout_ms = 5000});
+    rig_wait_starts(rig, 1);
     quern_worker_stop(worker.worker);
-    stage_wait_log(stage, "1 run left, 5 s; again to stop now");
+    rig_wait_log(rig, "1 run left, 5 s; again to stop now");
     quern_worker_stop(worker.worker);
-    quern_status status = stage_join(&worker);
+    quern_status status = rig_join(&worker);
     assert_ok(status, worker.error);
-    assert_true(stage_logged(stage, "1 msg=\"run given back\" queue=default type=t id=long"));
-    assert_int_equal(stage_state(stage, "long"), QUERN_TASK_PENDING);
-    stage_free(stage);
+    assert_true(rig_logged(rig, "1 msg=\"run given back\" queue=default type=t id=long"));
+    assert_int_equal(rig_state(rig, "long"), QUERN_TASK_PENDING);
+    rig_free(rig);
 }
 
 static const struct CMUnitTest tests[] = {

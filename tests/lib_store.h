@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_place.h - where the tasks of a test are: each test of a group runs once over each broker, or
- * only over the one that QUERN_TEST_BROKER names, and knows nothing of which it is.
+/* lib_store.h - where the tasks of a test are stored: each test of a group runs once over each
+ * broker, or only over the one that QUERN_TEST_BROKER names, and does not know which one it is.
  *
  * SQLite: a file in a directory of the test's own. Redis: one server for the whole program, emptied
- * for each place, with an AOF; so only one place can be open at a time. */
-#ifndef TESTS_LIB_PLACE_H
-#define TESTS_LIB_PLACE_H
+ * for each store, with an AOF; so only one store can be open at a time. */
+#ifndef TESTS_LIB_STORE_H
+#define TESTS_LIB_STORE_H
 
 #include "lib_redis.h"
 #include "lib_test.h"
 
-struct test_place {
+struct test_store {
     const char *broker;      /* "sqlite" or "redis" */
     char dir[TEST_DIR_SIZE]; /* for what the test likes to put there */
     char url[256];
@@ -43,21 +43,21 @@ char *test_broker_name(const char *name, const char *broker);
 
 /* For the broker of the present test, or the one named. wall_ms: where a clock of the broker's own
  * stands still from now on; 0: the real time. */
-void test_place_open(struct test_place *place, int64_t wall_ms);
-void test_place_open_at(struct test_place *place, const char *broker, int64_t wall_ms);
-void test_place_close(struct test_place *place);
-bool test_place_is(const struct test_place *place, const char *broker);
+void test_store_open(struct test_store *store, int64_t wall_ms);
+void test_store_open_at(struct test_store *store, const char *broker, int64_t wall_ms);
+void test_store_close(struct test_store *store);
+bool test_store_is(const struct test_store *store, const char *broker);
 /* Time passes on the broker's own clock, if it has one. */
-void test_place_advance(struct test_place *place, int64_t ms);
+void test_store_advance(struct test_store *store, int64_t ms);
 /* Writers get no answer until it is unblocked. */
-void test_place_block(struct test_place *place);
-void test_place_unblock(struct test_place *place);
+void test_store_block(struct test_store *store);
+void test_store_unblock(struct test_store *store);
 /* The user "worker" with password "secret", a line of redis.conf: what docs/protocol/redis.md
- * advises for workers. All places of Redis are used as this one. */
+ * advises for workers. All stores in Redis are used by this user. */
 extern const char test_worker_user[];
-/* The server behind all places of Redis. */
-struct test_redis *test_place_server(void);
+/* The server behind all stores in Redis. */
+struct test_redis *test_store_server(void);
 /* At the end of the program. */
-void test_place_finish(void);
+void test_store_finish(void);
 
 #endif

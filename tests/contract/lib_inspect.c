@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_looks.c - what contract tests see: one task or one queue, as values that need no freeing. */
+/* lib_inspect.c - contract tests inspect one task or one queue: values that need no freeing. */
 #include "lib_contract.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_place.c - the table of brokers that tests run over, and the runner that does so. */
-#include "lib_place.h"
+/* lib_store.c - the table of brokers that tests run over, and the runner that does so. */
+#include "lib_store.h"
 
 #include <signal.h>
 #include <sqlite3.h>
@@ -20,12 +20,12 @@ static const char *broker_now = "sqlite"; /* of the present test */
 
 /* --- Places ------------------------------------------------------------------------- */
 
-bool test_place_is(const struct test_place *place, const char *broker)
+bool test_store_is(const struct test_store *store, const char *broker)
 {
-    return strcmp(place->broker, broker) == 0;
+    return strcmp(store->broker, broker) == 0;
 }
 
-struct test_redis *test_place_server(void)
+struct test_redis *test_store_server(void)
 {
     if (server.pid == 0) {
         test_redis_stop(&server); /* a test has lost it */
@@ -36,37 +36,37 @@ struct test_redis *test_place_server(void)
     return &server;
 }
 
-void test_place_open_at(struct test_place *place, const char *broker, int64_t wall_ms)
+void test_store_open_at(struct test_store *store, const char *broker, int64_t wall_ms)
 {
-    *place = (struct test_place){.broker = broker, .wall_ms = wall_ms};
-    test_dir_make(place->dir);
-    if (test_place_is(place, "sqlite")) {
-        (void)snprintf(place->url, sizeof place->url, "sqlite://%s/tasks.db", place->dir);
+    *store = (struct test_store){.broker = broker, .wall_ms = wall_ms};
+    test_dir_make(store->dir);
+    if (test_store_is(store, "sqlite")) {
+        (void)snprintf(store->url, sizeof store->url, "sqlite://%s/tasks.db", store->dir);
         return;
     }
-    struct test_redis *redis = test_place_server();
+    struct test_redis *redis = test_store_server();
     test_redis_empty(redis);
     (void)test_redis_do(redis, "CONFIG SET maxmemory 0"); /* a test before may have failed */
     test_redis_turn(redis, wall_ms * 1000);
-    (void)snprintf(place->url, sizeof place->url, "redis-socket://worker:secret@%.*s",
+    (void)snprintf(store->url, sizeof store->url, "redis-socket://worker:secret@%.*s",
                    (int)sizeof redis->socket_path, redis->socket_path);
 }
 
-void test_place_open(struct test_place *place, int64_t wall_ms)
+void test_store_open(struct test_store *store, int64_t wall_ms)
 {
-    test_place_open_at(place, broker_now, wall_ms);
+    test_store_open_at(store, broker_now, wall_ms);
 }
 
-void test_place_close(struct test_place *place)
+void test_store_close(struct test_store *store)
 {
-    test_dir_remove(place->dir);
+    test_dir_remove(store->dir);
 }
 
-void test_place_advance(struct test_place *place, int64_t ms)
+void test_store_advance(struct test_store *store, int64_t ms)
 {
-    if (test_place_is(place, "redis") && place->wall_ms != 0) {
-        place->wall_ms += ms;
-        test_redis_turn(&server, place->wall_ms * 1000);
+    if (test_store_is(store, "redis") && store->wall_ms != 0) {
+        store->wall_ms += ms;
+        test_redis_turn(&server, store->wall_ms * 1000);
     }
 }
 
@@ -80,36 +80,36 @@ static sqlite3 *lock_file(const char *path)
     return db;
 }
 
-void test_place_block(struct test_place *place)
+void test_store_block(struct test_store *store)
 {
-    assert_null(place->lock);
-    if (test_place_is(place, "sqlite")) {
-        place->lock = lock_file(place->url + strlen("sqlite://"));
+    assert_null(store->lock);
+    if (test_store_is(store, "sqlite")) {
+        store->lock = lock_file(store->url + strlen("sqlite://"));
         return;
     }
     assert_int_equal(kill(server.pid, SIGSTOP), 0);
-    place->lock = &server;
+    store->lock = &server;
 }
 
-void test_place_unblock(struct test_place *place)
+void test_store_unblock(struct test_store *store)
 {
-    assert_non_null(place->lock);
-    if (test_place_is(place, "sqlite")) {
-        assert_int_equal(sqlite3_close(place->lock), SQLITE_OK);
+    assert_non_null(store->lock);
+    if (test_store_is(store, "sqlite")) {
+        assert_int_equal(sqlite3_close(store->lock), SQLITE_OK);
     } else {
         assert_int_equal(kill(server.pid, SIGCONT), 0);
     }
-    place->lock = NULL;
+    store->lock = NULL;
 }
 
-void test_place_finish(void)
+void test_store_finish(void)
 {
     test_redis_stop(&server);
 }
 
 /* --- The runner --------------------------------------------------------------------- */
 
-struct place_case {
+struct store_case {
     const char *broker;
     const struct CMUnitTest *test;
 };
@@ -130,7 +130,7 @@ char *test_broker_name(const char *name, const char *broker)
 
 static void run_case(void **state)
 {
-    const struct place_case *one = *state;
+    const struct store_case *one = *state;
     void *nothing = NULL;
     broker_now = one->broker;
     one->test->test_func(&nothing);
@@ -147,7 +147,7 @@ static int tear_down(void **state)
 }
 
 /* The wanted cases: each test over each broker. */
-static size_t make_cases(const struct test_group *group, struct place_case *cases,
+static size_t make_cases(const struct test_group *group, struct store_case *cases,
                          struct CMUnitTest *units)
 {
     size_t used = 0;
@@ -155,7 +155,7 @@ static size_t make_cases(const struct test_group *group, struct place_case *case
         const char *broker = test_brokers[i / group->test_count];
         const struct CMUnitTest *test = &group->tests[i % group->test_count];
         if (test_broker_wanted(broker, test->initial_state)) {
-            cases[used] = (struct place_case){.broker = broker, .test = test};
+            cases[used] = (struct store_case){.broker = broker, .test = test};
             units[used] = (struct CMUnitTest){.name = test_broker_name(test->name, broker),
                                               .test_func = run_case,
                                               .teardown_func = tear_down,
@@ -169,7 +169,7 @@ static size_t make_cases(const struct test_group *group, struct place_case *case
 int test_main_over_brokers(int argc, char **argv, const struct test_group *group)
 {
     size_t total = group->test_count * TEST_BROKER_COUNT;
-    struct place_case *cases = calloc(total, sizeof *cases);
+    struct store_case *cases = calloc(total, sizeof *cases);
     struct CMUnitTest *units = calloc(total, sizeof *units);
     int code = 1;
     if (cases != NULL && units != NULL) {
@@ -181,7 +181,7 @@ int test_main_over_brokers(int argc, char **argv, const struct test_group *group
             free((void *)(uintptr_t)units[i].name);
         }
     }
-    test_place_finish();
+    test_store_finish();
     free(units);
     free(cases);
     return code;
