@@ -5,10 +5,13 @@
  * error (exit code 2) with the nearest known word; everything after that is the verb's business.
  * SIGPIPE keeps its default: a reader of stdout that goes away ends the program, as in every pipe;
  * only `quern work` ignores it, because tasks matter more than their log. */
+#include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory/secret.h"
 #include "cli/cli.h"
@@ -141,8 +144,20 @@ static int run(struct qn_cli *cli)
     return run_verb(cli);
 }
 
+/* Fills in standard streams that were closed at the start, or the connection to a server would take
+ * the place of stderr, and get the lines of the log. Using them fails as it did. */
+static void occupy_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) { /* the lowest that is free: open takes it */
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    occupy_streams();
     (void)setlocale(LC_CTYPE, "C.UTF-8");
     /* Or each piece of memory is counted under a lock of all threads, and nobody asks. */
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);

@@ -10,6 +10,7 @@
 #include "net/connect.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -123,6 +124,21 @@ static void note(struct race *race, int code)
     }
 }
 
+/* Never in the place of a standard stream that the program has closed: what is written there, a log
+ * for one, would go to the server. */
+static int new_socket(int family)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || fd > STDERR_FILENO) {
+        return fd;
+    }
+    int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int code = errno;
+    (void)close(fd);
+    errno = code;
+    return above;
+}
+
 /* Starts the next address, and those after it while they fail at once. */
 static void start_next(struct race *race)
 {
@@ -130,7 +146,7 @@ static void start_next(struct race *race)
     while (!started && race->next != NULL && race->count < RACE_MAX) {
         const struct addrinfo *at = race->next;
         race->next = at->ai_next;
-        int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        int fd = new_socket(at->ai_family);
         if (fd < 0) {
             note(race, errno);
             continue;
@@ -230,7 +246,7 @@ static quern_status connect_unix(const struct qn_endpoint *endpoint, int64_t dea
     int64_t begun_mono_ns = qn_clock_mono_ns();
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, endpoint->path, strlen(endpoint->path) + 1);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = new_socket(AF_UNIX);
     if (fd < 0) {
         return refuse(endpoint, errno, err);
     }

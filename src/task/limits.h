@@ -19,6 +19,8 @@
 #define QN_BATCH_WORTH 64   /* enough for an exchange beside the one that is under way */
 #define QN_BATCH_BYTES_MAX ((size_t)8 << 20) /* of payload in one batch; one task may exceed it */
 #define QN_CONCURRENCY_MAX 4096
+/* So many threads whose handlers ignore their cancellation are replaced by others. */
+#define QN_REPLACED_MAX(slots) ((slots) < 8 ? 1 : (slots) / 4)
 #define QN_QUEUES_MAX 256 /* of one worker */
 #define QN_WEIGHT_MAX 10000
 #define QN_LEASE_MS 30000 /* as asynq */

@@ -81,6 +81,19 @@ class LogTest(CliTest):
         for line in (self.read(worker.log_name) + wrong).splitlines():
             self.assertIn("msg", json.loads(line))
 
+    def test_full_stdout_is_said_once_and_the_worker_goes_on(self):
+        self.enqueue("t")
+        self.enqueue("t")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            words = [self.program, "work", "--exec", "t=true", "--drain", "--json"]
+            result = subprocess.run(words, env=self.env, cwd=self.home, stdout=full, check=False,
+                                    stderr=subprocess.PIPE, encoding="utf-8",
+                                    timeout=DEADLINE_S)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.stderr.count("runs are no longer printed"), 1, result.stderr)
+        self.assertIn("No space left", result.stderr)
+        self.assertIn("done 2", result.stderr)
+
     def test_unknown_format_is_a_usage_error(self):
         self.assertIn("logfmt", self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--log-format",
                                            "xml"))

@@ -187,6 +187,19 @@ class StartTest(RedisTest):
         self.wait_until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
         self.assertEqual(self.stop(worker), 0)
 
+    def test_closed_streams_are_no_place_for_a_connection(self):
+        self.start_redis()
+        self.ok("enqueue", "t")
+        for closed in ("2>&-", "<&- >&- 2>&-"):
+            with self.subTest(closed=closed):
+                words = ["work", "--exec", "t=true", "--drain", "--verbose"]
+                shell = ["sh", "-c", f'exec "$0" "$@" {closed}', self.program, *words]
+                result = subprocess.run(shell, env=self.env, cwd=self.home, check=False,
+                                        timeout=lib_cli.DEADLINE_S)
+                self.assertEqual(result.returncode, 0)
+                # What the log says was no command for the server.
+                self.assertNotIn(b"errorstat_ERR:", self.redis("INFO", "errorstats"))
+
     def test_work_does_not_wait_for_a_password_to_become_right(self):
         self.start_redis("--requirepass", "right")
         self.assertIn("NOAUTH", self.fails(EXIT_DENIED, "work", "--exec", "t=true"))

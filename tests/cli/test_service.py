@@ -171,6 +171,20 @@ class ServiceTest(CliTest):
         self.assertIn("restart that process", advice)
         worker.kill()
 
+    @only("sqlite")
+    def test_slots_held_by_handlers_that_hang_are_not_free(self):
+        worker = self.start_worker("--concurrency", "2")
+        statement = ("UPDATE quern_worker SET queues ="
+                     " 'default=1' || char(31) || {} || char(31) || 't'")
+        self.wait_until(lambda: self.stop_and_write(worker, statement.format(2)), "it is written")
+        waiting = self.enqueue("t")
+        self.assertEqual(self.why(waiting)[0], "")  # the thread in the place of one is free
+        with contextlib.closing(sqlite3.connect(self.broker, isolation_level=None)) as db:
+            db.execute(statement.format(3))
+        self.assertEqual(self.why(waiting)[0], "all slots of the workers of its queue are taken"
+                         " (1 worker) or held by handlers that hang (3)")
+        worker.kill()
+
 
 if __name__ == "__main__":
     lib_cli.main()

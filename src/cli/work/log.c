@@ -7,6 +7,7 @@
  * tasks matter more than their log. */
 #include "cli/work/log.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,8 +214,12 @@ static void print_json(struct qn_work_log *log, const quern_run_report *report)
     qn_json_set_bytes(qn_cli_must(object), "error", report->error, strlen(report->error));
     (void)qn_json_print(object);
     if (fflush(stdout) != 0) {
+        int code = errno;
         log->json = false;
         clearerr(stdout);
+        QN_LOG(&log->lines, QUERN_LOG_WARN,
+               "standard output cannot be written, runs are no longer printed",
+               QN_LOG_TEXT("error", strerror(code)));
     }
 }
 

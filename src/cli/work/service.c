@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/text/duration.h"
 #include "cli/cli.h"
+#include "task/limits.h"
 
 #define MEMORY_FREE_MIN ((uint64_t)64 << 10) /* the refused request is gone when we look */
 #define DISK_FREE_MIN ((uint64_t)1 << 20)    /* less than that: a commit may fail at any moment */
@@ -153,10 +154,19 @@ struct census {
     size_t takers;      /* take the type */
     size_t able;        /* of these, fetch tasks */
     size_t free_slots;  /* of these */
+    uint64_t hung;      /* handlers of these that ignore their cancellation */
     const char *status; /* of one that does not fetch */
     int64_t pid;        /* of that one */
     const char *host;
 };
+
+static size_t count_free(const quern_worker_info *worker)
+{
+    uint64_t replaced = QN_REPLACED_MAX(worker->concurrency);
+    uint64_t held = worker->hung > replaced ? worker->hung - replaced : 0;
+    uint64_t taken = worker->run_count + held;
+    return worker->concurrency > taken ? (size_t)(worker->concurrency - taken) : 0;
+}
 
 /* to_end: else the first one that can take the task is enough, and the figures are too small. */
 static struct census count_workers(const struct qn_service *service, const char *queue,
@@ -176,9 +186,8 @@ static struct census count_workers(const struct qn_service *service, const char 
         census.takers++;
         if (strcmp(worker->status, "active") == 0 || strcmp(worker->status, "braked") == 0) {
             census.able++;
-            census.free_slots += worker->concurrency > worker->run_count
-                                     ? worker->concurrency - worker->run_count
-                                     : 0;
+            census.free_slots += count_free(worker);
+            census.hung += worker->hung;
         } else {
             census.status = worker->status;
             census.pid = worker->pid;
@@ -339,11 +348,19 @@ static bool why_busy(const struct qn_service *service, const quern_task_info *in
     if (census.able == 0 || census.free_slots > 0) {
         return false;
     }
+    char hang[64] = "";
+    if (census.hung > 0) {
+        (void)snprintf(hang, sizeof hang, " or held by handlers that hang (%" PRIu64 ")",
+                       census.hung);
+    }
     (void)snprintf(reason->because, sizeof reason->because,
-                   "all slots of the workers of its queue are taken (%zu %s)", census.able,
-                   census.able == 1 ? "worker" : "workers");
-    (void)snprintf(reason->advice, sizeof reason->advice,
-                   "nothing, or start more workers; quern worker list shows what they run");
+                   "all slots of the workers of its queue are taken (%zu %s)%s", census.able,
+                   census.able == 1 ? "worker" : "workers", hang);
+    (void)snprintf(reason->advice, sizeof reason->advice, "%s",
+                   census.hung > 0
+                       ? "restart the processes with handlers that hang, or start more workers;"
+                         " quern worker list shows them"
+                       : "nothing, or start more workers; quern worker list shows what they run");
     return true;
 }
 

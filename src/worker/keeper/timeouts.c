@@ -44,8 +44,8 @@ static void give_up(struct quern_worker *worker, struct quern_run *run, struct g
     qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
     qn_verdict_revise(run, &verdict);
     qn_books_fence(&worker->books, run, &verdict);
-    size_t limit = worker->options.concurrency / 4;
-    run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit > 0 ? limit : 1);
+    size_t limit = QN_REPLACED_MAX(worker->options.concurrency);
+    run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit);
     worker->books.stuck_count += run->stuck ? 1 : 0;
     worker->announce_due = true; /* the record says how many hang */
     qn_worker_ring(worker);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_charged.c - charged tasks on Redis: they stay in pending, where Go sees them, and an
- * index finds them. What Go does there meanwhile, how little others pay for them, and that garbage
- * in what is kept of deaths stops no queue. */
+ * index finds them. What Go does there meanwhile, how little others pay for them, that a reboot
+ * charges nobody, and that garbage in what is kept of deaths stops no queue. */
 #include "lib_contract.h"
 
 #include <stdlib.h>
@@ -283,6 +283,35 @@ static void probe_is_found_behind_what_go_took_away(struct contract *c)
     contract_finish(c, run, QN_DONE);
 }
 
+/* --- A reboot ------------------------------------------------------------------------- */
+
+static void host_that_was_rebooted_charges_nobody(struct contract *c)
+{
+    static const struct {
+        const char *later; /* the record of another worker */
+        int64_t charges;
+    } cases[] = {
+        {"1799999990000 active b:1:2:1 h", 0},
+        {"1799999990000 active a:1:2:1 h", 1},
+        {"1799999990000 active b:1:2:1 i", 1},
+        {"1799999970000 active b:1:2:1 h", 1},
+        {"nothing", 1},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        contract_put(c, "default", "a");
+        qn_leased_free(contract_take(c, "default"));
+        (void)test_redis_do(server(), "HSET " Q "quern:workers %s %s", CONTRACT_WORKER,
+                            "1799999980000 active a:1:1:1 h");
+        (void)test_redis_do(server(), "HSET " Q "quern:workers w2 %s", cases[i].later);
+        (void)test_redis_do(server(), "HSET " Q "quern:workers w3 %s",
+                            "1799999985000 active a:1:3:1 h");
+        contract_advance(c, CONTRACT_LEASE_MS + 1);
+        assert_int_equal(contract_recover(c, "default"), 1);
+        assert_int_equal(contract_see(c, "default", "a").crash_count, cases[i].charges);
+        (void)ask("FLUSHALL");
+    }
+}
+
 /* --- Sleeping ------------------------------------------------------------------------ */
 
 static bool arm(struct contract *c)
@@ -403,6 +432,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", probe_is_found_between_many_charged_tasks),
     CONTRACT_TEST_ONLY("redis", probe_is_found_where_go_put_only_charged_tasks),
     CONTRACT_TEST_ONLY("redis", probe_is_found_behind_what_go_took_away),
+    CONTRACT_TEST_ONLY("redis", host_that_was_rebooted_charges_nobody),
     CONTRACT_TEST_ONLY("redis", charged_tasks_that_nobody_could_take_are_no_work),
     CONTRACT_TEST_ONLY("redis", brake_that_cannot_be_read_is_none),
     CONTRACT_TEST_ONLY("redis", brake_beyond_all_numbers_ends),

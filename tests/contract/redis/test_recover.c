@@ -449,6 +449,21 @@ static void runs_that_end_meanwhile_make_no_shared_death_a_lone_one(struct contr
     assert_string_equal(test_redis_do(server(), "EVAL %s 1 " Q, script), "2\n0\n");
 }
 
+/* However many records somebody has planted, a look goes along them once. */
+static void planted_records_of_workers_hold_up_no_recovery(struct contract *c)
+{
+    static const char script[] =
+        "for i = 1, 20000 do redis.call('HSET', KEYS[1], 'w' .. i, 1800600000000 + i .. "
+        "' active 01234567-89ab-cdef-0123-456789abcdef:1:1:1 h') end";
+    contract_put(c, "default", "a");
+    qn_leased_free(contract_take(c, "default"));
+    (void)test_redis_do(server(), "EVAL %s 1 %s", script, Q "quern:workers");
+    contract_advance(c, CONTRACT_LEASE_MS + 1);
+    int64_t begun_ns = qn_clock_mono_ns();
+    assert_int_equal(contract_recover(c, "default"), 1);
+    assert_true(qn_clock_mono_ns() - begun_ns < INT64_C(5000000000));
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", lease_of_a_go_worker_has_thirty_seconds_more),
     CONTRACT_TEST_ONLY("redis", run_of_a_dead_go_worker_is_retried_with_its_count_and_delay),
@@ -467,5 +482,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", lease_that_came_too_late_for_a_dead_worker_is_ended_at_once),
     CONTRACT_TEST_ONLY("redis", runs_that_end_meanwhile_make_no_shared_death_a_lone_one),
     CONTRACT_TEST_ONLY("redis", many_expired_leases_are_recovered_in_bounded_steps),
+    CONTRACT_TEST_ONLY("redis", planted_records_of_workers_hold_up_no_recovery),
 };
 CONTRACT_MAIN(tests)

@@ -126,6 +126,25 @@ static void late_charged_task_takes_no_room(struct contract *c)
     assert_int_equal(contract_state(c, "default", "late"), QUERN_TASK_ARCHIVED);
 }
 
+/* Runs that were leased before the brake may still be there. */
+static void probe_is_no_charged_task_without_room_for_it(struct contract *c)
+{
+    struct qn_leased *runs[QN_BRAKE_DEATHS];
+    struct isolation_got got;
+    contract_put_many(c, "default", "bad", QN_BRAKE_DEATHS);
+    assert_int_equal(contract_lease(c, "default", QN_BRAKE_DEATHS, runs), QN_BRAKE_DEATHS);
+    for (size_t i = 0; i < QN_BRAKE_DEATHS; i++) {
+        contract_die(c, runs[i]);
+    }
+    assert_true(c->braked);
+    contract_advance(c, QN_BRAKE_MS_MIN);
+    got = isolation_lease(c, &(struct isolation_want){.room = 1, .held = {4}});
+    assert_int_equal(got.count, 0);
+    got = isolation_lease(c, &(struct isolation_want){.room = 1, .held = {3}});
+    assert_int_equal(got.count, 1);
+    isolation_give_back(c, &got);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(charged_tasks_are_leased_while_there_is_room_for_them),
     CONTRACT_TEST(task_charged_twice_counts_among_those_charged_once),
@@ -135,5 +154,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(charged_tasks_are_leased_only_to_be_started_at_once),
     CONTRACT_TEST(charged_run_is_started_before_those_that_stand_before_it),
     CONTRACT_TEST(late_charged_task_takes_no_room),
+    CONTRACT_TEST(probe_is_no_charged_task_without_room_for_it),
 };
 CONTRACT_MAIN(tests)

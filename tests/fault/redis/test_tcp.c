@@ -3,7 +3,10 @@
  * as docs/protocol/redis.md says; another database than the first. */
 #include "lib_worker.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void tasks_go_all_the_way_by_tcp(void **state)
 {
@@ -43,7 +46,43 @@ static void tasks_go_all_the_way_by_tcp(void **state)
     test_redis_stop(&tcp);
 }
 
+/* What the program writes to that stream, its log for one, would go to the server. */
+static void no_connection_takes_the_place_of_a_closed_stream(void **state)
+{
+    (void)state;
+    struct test_redis server;
+    const struct test_redis_options options = {.tcp = true};
+    test_redis_start(&server, &options);
+    const char *const urls[] = {server.url, server.tcp_url};
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        quern_error err = {0};
+        quern_client *client = NULL;
+        int kept[STDERR_FILENO + 1]; /* whatever else is opened first takes the lowest of them */
+        for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+            kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        }
+        for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+            (void)close(fd);
+        }
+        quern_status status = quern_client_open(urls[i], NULL, &client, &err);
+        bool taken = false;
+        for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+            struct stat info;
+            taken = taken || (fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode));
+        }
+        quern_client_free(client);
+        for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+            (void)dup2(kept[fd], fd);
+            (void)close(kept[fd]);
+        }
+        assert_ok(status, err);
+        assert_false(taken);
+    }
+    test_redis_stop(&server);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST_ONLY_OVER("redis", no_connection_takes_the_place_of_a_closed_stream),
     TEST_ONLY_OVER("redis", tasks_go_all_the_way_by_tcp),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -85,7 +85,7 @@ end
 -- Which task is to be the next probe (qn_brake_choice, then the next of these).
 local function choose_probe(i, with_solo)
     local function wants(level)
-        return with_solo or not is_solo(level)
+        return with_solo or not is_solo(level) and room_of(level) > 0
     end
     local choice = brakes[i].probes % 3
     for k = choice, choice + 2 do

@@ -102,17 +102,19 @@ static struct qn_sweep *find_sweep(struct qn_redis *self, const char *queue)
 
 /* --- Who is dead --------------------------------------------------------------------- */
 
-/* FNV-1a: two sets are the same if their marks are, for what hangs on it. */
-static uint64_t mark_of(uint64_t mark, const struct qn_reply *id)
+/* FNV-1a: two sets are the same if the sums of their marks are, for what hangs on it. */
+static uint64_t mark_of(const struct qn_reply *id)
 {
+    uint64_t mark = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < id->size; i++) {
         mark = (mark ^ (unsigned char)id->data[i]) * UINT64_C(0x100000001b3);
     }
-    return (mark ^ 0xff) * UINT64_C(0x100000001b3);
+    return mark;
 }
 
 /* "heartbeat_ms status owner host"; the texts live in the arena. */
 struct holder {
+    const struct qn_reply *id;
     int64_t heartbeat_at_ms;
     const char *owner;
     const char *host;
@@ -136,23 +138,25 @@ static bool read_holder(struct qn_arena *arena, const struct qn_reply *record,
     return true;
 }
 
-/* Whether a later worker on the same host runs on another boot of it. */
-static bool has_rebooted(const struct holder *holder, const struct holder *others, size_t count)
+static bool is_same_boot(const struct holder *a, const struct holder *b)
 {
-    size_t boot_size = strcspn(holder->owner, ":");
-    for (size_t i = 0; i < count; i++) {
-        const struct holder *other = &others[i];
-        if (other->heartbeat_at_ms > holder->heartbeat_at_ms &&
-            strcmp(other->host, holder->host) == 0 &&
-            (strcspn(other->owner, ":") != boot_size ||
-             strncmp(other->owner, holder->owner, boot_size) != 0)) {
-            return true;
-        }
-    }
-    return false;
+    size_t size = strcspn(a->owner, ":");
+    return strcspn(b->owner, ":") == size && strncmp(a->owner, b->owner, size) == 0;
 }
 
-static char letter_of(const struct holder *holder, const struct holder *others, size_t count)
+/* By host, who was heard last first: so one walk finds who runs on another boot. */
+static int compare_holders(const void *left, const void *right)
+{
+    const struct holder *a = left;
+    const struct holder *b = right;
+    int order = strcmp(a->host, b->host);
+    int later =
+        (a->heartbeat_at_ms < b->heartbeat_at_ms) - (a->heartbeat_at_ms > b->heartbeat_at_ms);
+    return order != 0 ? order : later;
+}
+
+/* rival: who was heard last on another boot of its host; NULL: nobody. */
+static char letter_of(const struct holder *holder, const struct holder *rival)
 {
     switch (qn_owner_judge(holder->owner)) {
     case QN_OWNER_DEAD:
@@ -162,37 +166,44 @@ static char letter_of(const struct holder *holder, const struct holder *others, 
     case QN_OWNER_UNKNOWN:
         break;
     }
-    return has_rebooted(holder, others, count) ? 'b' : '\0';
+    return rival != NULL && rival->heartbeat_at_ms > holder->heartbeat_at_ms ? 'b' : '\0';
 }
 
 /* workers: the reply to HGETALL. */
 static quern_status find_known(struct qn_arena *arena, const struct qn_reply *workers,
                                struct known *ret_known, quern_error *err)
 {
-    struct known known = {.mark = UINT64_C(0xcbf29ce484222325)};
+    struct known known = {0};
     size_t room = workers->count / 2 + 1;
-    size_t holder_count = 0;
+    size_t count = 0;
     struct holder *holders = qn_arena_alloc(arena, room * sizeof holders[0]);
-    const struct qn_reply **ids = qn_arena_alloc(arena, room * sizeof(const struct qn_reply *));
     known.ids = qn_arena_alloc(arena, room * sizeof(const struct qn_reply *));
     known.letters = qn_arena_alloc(arena, room);
-    if (holders == NULL || ids == NULL || known.ids == NULL || known.letters == NULL) {
+    if (holders == NULL || known.ids == NULL || known.letters == NULL) {
         return qn_error_nomem(err);
     }
     for (size_t i = 0; i + 1 < workers->count; i += 2) {
-        if (read_holder(arena, workers->items[i + 1], &holders[holder_count])) {
-            ids[holder_count++] = workers->items[i];
+        if (read_holder(arena, workers->items[i + 1], &holders[count])) {
+            holders[count++].id = workers->items[i];
         }
     }
-    for (size_t i = 0; i < holder_count; i++) {
-        char letter = letter_of(&holders[i], holders, holder_count);
+    qsort(holders, count, sizeof holders[0], compare_holders);
+    const struct holder *last = holders; /* of this host, and the last on another boot than that */
+    const struct holder *other = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const struct holder *holder = &holders[i];
+        bool is_same_host = strcmp(last->host, holder->host) == 0;
+        last = is_same_host ? last : holder;
+        bool is_other = !is_same_boot(last, holder);
+        other = !is_same_host ? NULL : other == NULL && is_other ? holder : other;
+        char letter = letter_of(holder, is_other ? last : other);
         if (letter == 'd') {
             known.dead_count++;
-            known.mark = mark_of(known.mark, ids[i]);
+            known.mark += mark_of(holder->id);
         }
         if (letter != '\0') {
             known.letters[known.count] = letter;
-            known.ids[known.count++] = ids[i];
+            known.ids[known.count++] = holder->id;
         }
     }
     *ret_known = known;
