@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* broker.c - from a URL to a broker object on an SQLite file, and back.
  *
- * Opening goes from the outside in: the parameters of the URL, the place (file.c), the first bytes,
- * the settings of the connection, the tables (schema.c); whatever refuses, nothing was changed.
+ * Opening goes from the outside in: the parameters of the URL, the place (file/), the first bytes
+ * and the tables (schema/), the settings of the connection; whatever refuses, nothing was changed.
  * Closing syncs what was committed, removes the sockets of a waiter and closes the connections. In
  * a fork of the process nothing of that may happen, since the file, its locks and the sockets
  * belong to the parent: there the object is left alone. */
 #include "broker/sqlite/sqlite.h"
 
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/cond.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "broker/sqlite/file/file.h"
+#include "broker/sqlite/file/presence.h"
+#include "broker/sqlite/schema/schema.h"
+#include "broker/sqlite/store/open.h"
+#include "broker/sqlite/store/sync.h"
+#include "broker/sqlite/store/transaction.h"
+#include "broker/sqlite/store/writer_lock.h"
+#include "broker/sqlite/wake/wait.h"
+#include "broker/sqlite/wake/waiters.h"
 
 #define COMMAND_TIMEOUT_MS 10000
 
@@ -113,22 +120,11 @@ static quern_status read_parameters(const struct qn_url *url, struct parameters 
 
 static void init_parts(struct qn_sqlite *self)
 {
-    pthread_mutex_init(&self->gate.mutex, NULL);
-    qn_cond_init(&self->gate.freed);
     pthread_mutex_init(&self->read_mutex, NULL);
-    pthread_mutex_init(&self->syncer.mutex, NULL);
-    qn_cond_init(&self->syncer.changed);
-    self->syncer.fd = -1;
-    pthread_mutex_init(&self->waiter.mutex, NULL);
-    self->waiter.epoll_fd = -1;
-    self->waiter.interrupt_fd = -1;
-    self->waiter.dir_fd = -1;
-    self->waiter.wake_fd = -1;
-    self->waiter.control_fd = -1;
-    self->waiter.lock_fd = -1;
-    pthread_mutex_init(&self->roster.mutex, NULL);
-    self->roster.dir_fd = -1;
-    self->roster.send_fd = -1;
+    qn_writer_lock_init(&self->writer_lock);
+    qn_sync_init(&self->syncer);
+    qn_wait_init(&self->waiter);
+    qn_waiters_init(&self->waiters);
 }
 
 /* The last step of closing, and of an opening that failed. */
@@ -136,17 +132,12 @@ static void free_parts(struct qn_sqlite *self)
 {
     qn_conn_close(&self->reader);
     qn_conn_close(&self->writer);
-    if (self->waiter.interrupt_fd >= 0) {
-        (void)close(self->waiter.interrupt_fd);
-    }
-    pthread_mutex_destroy(&self->gate.mutex);
-    pthread_cond_destroy(&self->gate.freed);
+    qn_waiters_finish(&self->waiters);
+    qn_wait_finish(&self->waiter);
+    qn_sync_finish(&self->syncer);
+    qn_writer_lock_finish(&self->writer_lock);
     pthread_mutex_destroy(&self->read_mutex);
     qn_heartbeat_age_finish(&self->heartbeat_ages);
-    pthread_mutex_destroy(&self->syncer.mutex);
-    pthread_cond_destroy(&self->syncer.changed);
-    pthread_mutex_destroy(&self->waiter.mutex);
-    pthread_mutex_destroy(&self->roster.mutex);
     qn_free(self->path);
     qn_free(self->wal_path);
     qn_free(self->wake_path);
@@ -188,10 +179,9 @@ static quern_status open_file(struct qn_sqlite *self, const struct qn_url *url,
     }
     status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
                           self->base.command_timeout_ms, err);
-    qn_conn_limit(&self->writer, QN_SQLITE_STEP_MS_MAX);
-    bool empty = false;
+    qn_conn_limit(&self->writer, QN_TRANSACTION_WRITE_MS_MAX);
     if (status == QUERN_OK) {
-        status = qn_sqlite_file_check(&self->writer, &empty, err);
+        status = qn_sqlite_schema_check_file(&self->writer, err);
     }
     if (status == QUERN_OK) {
         status = qn_sqlite_schema_prepare(&self->writer, create, options->init,
@@ -219,11 +209,7 @@ quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_opt
     init_parts(self);
     quern_status status = open_file(self, url, options, err);
     if (status == QUERN_OK) {
-        self->waiter.interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (self->waiter.interrupt_fd < 0) {
-            status =
-                qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: no descriptor left", self->path);
-        }
+        status = qn_wait_open(self, err);
     }
     if (status != QUERN_OK) {
         free_parts(self);
@@ -239,8 +225,7 @@ void qn_sqlite_close(struct qn_broker *broker)
     if (getpid() != self->base.opener_pid) {
         return;
     }
-    qn_syncer_stop(self);
-    qn_sqlite_waiter_close(self);
-    qn_sqlite_roster_close(self);
+    qn_sync_stop(self);
+    qn_wait_close(self);
     free_parts(self);
 }

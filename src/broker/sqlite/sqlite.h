@@ -1,90 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* sqlite.h - what the files of the SQLite broker share: its struct and its three doors.
+/* sqlite.h - what the files of the SQLite broker share: its struct.
  *
- * Writing: qn_sqlite_begin .. qn_sqlite_commit or qn_sqlite_rollback. There is one writing
- * connection, so that what the threads of a process write is one row of transactions; the gate
- * before it lets urgent callers (lease extension) go first. Reading: qn_sqlite_read_begin ..
- * qn_sqlite_read_end, on a second connection, so that a long look never holds up the pump.
- * Waking: qn_sqlite_wake after a commit that made work for somebody. */
+ * Rooms, lowest first: file (the path), store (connections, transactions), schema, wake, queue
+ * (counters, brakes, solo locks), run, upkeep, inspect, operate, doctor; broker.c stands above all.
+ * Writing: qn_transaction_begin .. commit or rollback. Reading: qn_transaction_read_begin ..
+ * read_end. Waking: qn_waiters_wake after a commit that made work for somebody. */
 #ifndef QN_BROKER_SQLITE_SQLITE_H
 #define QN_BROKER_SQLITE_SQLITE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include "base/text/url.h"
 #include "broker/broker.h"
+#include "broker/sqlite/file/presence.h"
 #include "broker/sqlite/store/conn.h"
+#include "broker/sqlite/store/sync.h"
+#include "broker/sqlite/store/writer_lock.h"
 #include "broker/sqlite/upkeep/heartbeat_age.h"
+#include "broker/sqlite/wake/wait.h"
+#include "broker/sqlite/wake/waiters.h"
 #include "task/limits.h"
-
-/* How long the statements of one transaction may take. No honest file needs a fraction of that; in
- * a crafted one the pages can form a maze. */
-#define QN_SQLITE_STEP_MS_MAX 60000
-#define QN_SQLITE_LOOK_MS_MAX 300000 /* for reading, since a look may pass over all tasks */
-#define QN_WAITER_ID_SIZE 33         /* 32 hexadecimal digits */
-
-/* Lets one thread at a time to the writing connection, urgent ones before all others. */
-struct qn_gate {
-    pthread_mutex_t mutex;
-    pthread_cond_t freed; /* on CLOCK_MONOTONIC */
-    bool taken;           /* the rest is guarded by mutex */
-    size_t urgent_waiting;
-};
-
-/* Makes commits durable within a second, keeps the WAL short (sync.c). */
-struct qn_syncer {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed; /* on CLOCK_MONOTONIC */
-    pthread_t thread;
-    bool running; /* guarded by mutex, as the next four */
-    bool stop;
-    bool dirty;
-    bool long_wal;       /* a checkpoint is due */
-    int pages_seen;      /* length of the WAL when one was due last */
-    int fd;              /* of the -wal file; the thread's own, -1 while not open */
-    struct qn_conn conn; /* the thread's own, for checkpoints; opened when first needed */
-};
-
-/* The sockets of a broker object that waits (wait.c). */
-struct qn_waiter {
-    pthread_mutex_t mutex; /* guards making and arming them */
-    bool ready;
-    bool deaf;             /* ready without sockets: the directory is another user's */
-    bool armed;            /* set by arm, cleared by the wake-up */
-    int64_t armed_version; /* data_version at arm; 0: not known */
-    int64_t looked_at_ns;  /* when it was compared last */
-    int epoll_fd;
-    int interrupt_fd; /* an eventfd, from open to close, so that interrupt needs no lock */
-    int dir_fd;
-    int lock_fd;
-    int wake_fd;
-    int control_fd;
-    char id[QN_WAITER_ID_SIZE]; /* names the sockets and the lock file */
-};
-
-/* Who waits on this file: the directory of sockets, remembered while it does not change (wake.c).
- */
-struct qn_roster {
-    pthread_mutex_t mutex; /* guards all of it */
-    int dir_fd;            /* -1: not open; there is no directory before the first waiter */
-    int send_fd;           /* an unbound datagram socket; -1 until needed */
-    int64_t changed_at_ns; /* mtime of the directory when it was read; -1: read it again */
-    char (*ids)[QN_WAITER_ID_SIZE];
-    size_t count;
-    size_t capacity;
-};
-
-/* By which files on the disk this process would notice that its own were taken away (gone.c). */
-struct qn_presence {
-    dev_t device;
-    ino_t file;
-    _Atomic ino_t beside[2]; /* -wal and -shm, as the writer has them open; 0: not known */
-    bool beside_known;       /* since the writer was opened; with the gate held */
-};
 
 struct qn_sqlite {
     struct qn_broker base;
@@ -95,8 +31,8 @@ struct qn_sqlite {
     bool full_sync;
     bool unsafe_fs;
     bool trust_owner; /* the file and what lies beside it may belong to others */
-    struct qn_gate gate;
-    struct qn_conn writer; /* used with the gate held */
+    struct qn_writer_lock writer_lock;
+    struct qn_conn writer; /* used with the writer lock held */
     pthread_mutex_t read_mutex;
     struct qn_conn reader; /* guarded by read_mutex, as the next four; opened when first needed */
     bool clock_seen;       /* by prune */
@@ -104,12 +40,12 @@ struct qn_sqlite {
     int64_t clock_offset_ms;                 /* wall clock minus boot clock */
     int64_t clock_jumped_at_ms;              /* when that changed by much; boot clock */
     _Atomic int64_t
-        rest_until_mono_ns;         /* transaction.c: until then no lease that is over is ended */
-    _Atomic int64_t dated_shift_ms; /* redate.c: with it all delays were dated rightly */
+        rest_until_mono_ns; /* store/transaction.c: until then no lease that is over is ended */
+    _Atomic int64_t dated_shift_ms; /* run/delay_clock.c: with it all delays were dated rightly */
     _Atomic int64_t redate_at_mono_ns; /* when to look at that again */
     struct qn_syncer syncer;
     struct qn_waiter waiter;
-    struct qn_roster roster;
+    struct qn_waiters waiters;
 };
 
 static inline struct qn_sqlite *qn_sqlite_of(struct qn_broker *broker)
@@ -117,131 +53,10 @@ static inline struct qn_sqlite *qn_sqlite_of(struct qn_broker *broker)
     return (struct qn_sqlite *)(void *)broker;
 }
 
-/* False: it was not free for so long. Urgent ones pass all that wait. */
-QUERN_NODISCARD bool qn_gate_enter(struct qn_gate *gate, bool urgent, int64_t timeout_ms);
-void qn_gate_leave(struct qn_gate *gate);
-
-/* --- Doors ---------------------------------------------------------------------------- */
-
-/* Waits at the gate and begins a transaction (BEGIN IMMEDIATE). On success the caller must end it
- * with commit or rollback, in the same thread. QUERN_E_BUSY after command_timeout_ms. */
-QUERN_NODISCARD quern_status qn_sqlite_begin(struct qn_sqlite *self, bool urgent,
-                                             struct qn_conn **ret_conn, quern_error *err);
-/* Ends the transaction and opens the gate in any case. On failure nothing was changed, except with
- * QUERN_E_UNKNOWN. */
-QUERN_NODISCARD quern_status qn_sqlite_commit(struct qn_sqlite *self, quern_error *err);
-void qn_sqlite_rollback(struct qn_sqlite *self);
-
-/* Locks the reading connection and begins a read transaction: one snapshot until read_end. Never
- * call it between begin and commit. */
-QUERN_NODISCARD quern_status qn_sqlite_read_begin(struct qn_sqlite *self, struct qn_conn **ret_conn,
-                                                  quern_error *err);
-void qn_sqlite_read_end(struct qn_sqlite *self);
-
-/* Wakes all workers that wait on this file. Call it after the commit, never inside a transaction.
- */
-void qn_sqlite_wake(struct qn_sqlite *self);
-/* Tells all workers of this file to cancel a run; lost messages are made good by extend, which
- * reads quern_task.cancel. After the commit. */
-void qn_sqlite_tell_cancel(struct qn_sqlite *self, const char *queue, const char *id,
-                           enum qn_cancel cancel);
-
-/* --- Pieces that several operations need ------------------------------------------------ */
-
-/* The number of a queue; with create it is made when there is none; else *ret_no = 0 for that. */
-QUERN_NODISCARD quern_status qn_sqlite_queue_no(struct qn_conn *conn, const char *name, bool create,
-                                                int64_t *ret_no, quern_error *err);
-/* Takes `count` numbers from the counter of the database; *ret_first is the first of them. */
-QUERN_NODISCARD quern_status qn_sqlite_numbers(struct qn_conn *conn, size_t count,
-                                               int64_t *ret_first, quern_error *err);
-/* When the next scheduled or retry task of the queue is due; INT64_MAX: none. */
-QUERN_NODISCARD quern_status qn_sqlite_next_due(struct qn_conn *conn, int64_t queue_no,
-                                                int64_t *ret_due_at_ms, quern_error *err);
-/* How far the wall clock, which is read, is ahead of the boot clock; 0: delays are not kept on that
- * (redate.c). */
-int64_t qn_sqlite_shift_ms(struct qn_sqlite *self, int64_t *ret_wall_ms);
-/* The same for two moments that were read together (qn_clock_both_ms). */
-int64_t qn_sqlite_shift_of(struct qn_sqlite *self, int64_t wall_ms, int64_t boot_ms);
-/* A delay that ends later than this on the boot clock is not over, whatever its date says. Where it
- * is dated as if, it is dated anew soon. */
-#define QN_DATE_TOLERANCE_MS 250
-/* Dates delays by the boot clock that the wall clock has left behind, a batch of them. */
-QUERN_NODISCARD quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more,
-                                              quern_error *err);
-/* Frees the lock if it is held by this task. key NULL: nothing. */
-QUERN_NODISCARD quern_status qn_sqlite_lock_free(struct qn_conn *conn, const char *key,
-                                                 int64_t queue_no, const char *id,
-                                                 quern_error *err);
-
-/* What was answered to this request before: *ret_known, and exactly reply_size bytes. */
-QUERN_NODISCARD quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp,
-                                                    void *reply, size_t reply_size, bool *ret_known,
-                                                    quern_error *err);
-QUERN_NODISCARD quern_status qn_sqlite_session_keep(struct qn_conn *conn, struct qn_stamp stamp,
-                                                    int64_t now_ms, const void *reply,
-                                                    size_t reply_size, quern_error *err);
-
-/* Headers are stored as one blob: name NUL value NUL, and so on. Packed size of the headers: */
-size_t qn_sqlite_headers_size(const quern_header *headers, size_t count);
-void qn_sqlite_headers_pack(const quern_header *headers, size_t count, char *out);
-/* How many headers a blob holds; a damaged one holds none. */
-size_t qn_sqlite_headers_count(const void *blob, size_t size);
-/* Fills `count` (from qn_sqlite_headers_count) headers that point into the blob. */
-void qn_sqlite_headers_unpack(const void *blob, size_t size, quern_header *headers, size_t count);
-
-/* --- Opening (broker.c, file.c, schema.c, open.c) -------------------------------------------- */
+/* --- Operations, one file each; contracts in broker.h ------------------------------------- */
 
 quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err);
-/* Open the connections of an object whose path is known, with their settings. */
-QUERN_NODISCARD quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err);
-QUERN_NODISCARD quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err);
-/* Resolves self's path, checks directory, owners and file system, makes the file (0600) if asked
- * to. unsafe_fs and trust_owner are set. */
-QUERN_NODISCARD quern_status qn_sqlite_file_prepare(struct qn_sqlite *self, const char *path,
-                                                    bool create, quern_error *err);
-/* Refuses a file that others could change (place.c); there may be none yet. */
-QUERN_NODISCARD quern_status qn_sqlite_place_check(const char *path, bool trust_owner,
-                                                   quern_error *err);
-/* The path as the text of an error may name it in a URL: "/PATH" for a long or odd one. */
-const char *qn_sqlite_place_shown(const char *path);
-/* True: who may write to the file although it is allowed, in words. */
-bool qn_sqlite_place_warning(const struct qn_sqlite *self, char *out, size_t out_size);
-uid_t qn_sqlite_place_owner(const struct qn_sqlite *self);
-/* Whether sockets in this directory are those of people whom we trust. */
-bool qn_sqlite_place_trusts(const struct qn_sqlite *self, const struct stat *directory);
-/* Looks at the first bytes before SQLite does: is it a database, or an empty file? */
-QUERN_NODISCARD quern_status qn_sqlite_file_check(struct qn_conn *conn, bool *ret_empty,
-                                                  quern_error *err);
-/* The name of the network file system that `path` is on; NULL: a local one. */
-const char *qn_sqlite_network_fs(const char *path);
-/* Brings the schema to this version. init: also beside the tables of others. */
-QUERN_NODISCARD quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool init,
-                                                      int64_t now_ms, quern_error *err);
-/* Runs the migrations from version `from` to version `to`, without noting that. */
-QUERN_NODISCARD quern_status qn_sqlite_schema_make(struct qn_conn *conn, int64_t from, int64_t to,
-                                                   quern_error *err);
-/* Whether our tables are those of this version, as our own statements make them (trust.c). */
-QUERN_NODISCARD quern_status qn_sqlite_schema_trust(struct qn_conn *conn, int64_t version,
-                                                    quern_error *err);
-#define QN_SQLITE_SCHEMA_VERSION 3
-
-/* --- The sync thread (sync.c) ------------------------------------------------------------ */
-
-void qn_syncer_watch(struct qn_sqlite *self); /* the writer was opened: looks at its commits */
-void qn_syncer_note(struct qn_sqlite *self);  /* something was committed */
-void qn_syncer_stop(struct qn_sqlite *self);  /* syncs what is left, ends the thread */
-
-/* --- Waiting (wait.c, wake.c) -------------------------------------------------------------- */
-
-/* "/proc/self/fd/N/ID.kind": an address that is short enough whatever the path of the file is. */
-void qn_sqlite_socket_address(int dir_fd, const char *id, const char *kind,
-                              struct sockaddr_un *ret_address);
-void qn_sqlite_waiter_close(struct qn_sqlite *self); /* removes the sockets */
-void qn_sqlite_roster_close(struct qn_sqlite *self);
-
-/* --- Operations, one file each; contracts in broker.h ------------------------------------- */
-
 void qn_sqlite_close(struct qn_broker *broker);
 quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
                                const struct qn_task *tasks, size_t count, quern_status *results,
@@ -272,14 +87,8 @@ quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, 
 quern_status qn_sqlite_wait(struct qn_broker *broker, int64_t timeout_ms,
                             struct qn_wakeup *ret_wakeup, quern_error *err);
 void qn_sqlite_interrupt(struct qn_broker *broker);
-/* With the gate held: the writer is opened anew, and has no log yet; a transaction of it has begun,
- * so it has one. */
-void qn_sqlite_presence_forget_beside(struct qn_sqlite *self);
-void qn_sqlite_presence_note_beside(struct qn_sqlite *self);
 /* For one thread at a time. err: QUERN_E_CORRUPT for a file that was cut to nothing. */
 bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err);
-/* Notes which file was opened. */
-QUERN_NODISCARD quern_status qn_sqlite_presence_note(struct qn_sqlite *self, quern_error *err);
 quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
                                  quern_error *err);
 quern_status qn_sqlite_deregister(struct qn_broker *broker, const char *worker_id,

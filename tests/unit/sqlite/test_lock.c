@@ -3,6 +3,9 @@
  * other processes without end. */
 #include "lib_sqlite.h"
 
+#include "broker/sqlite/store/tables.h"
+#include "broker/sqlite/store/transaction.h"
+
 #include <pthread.h>
 #include <string.h>
 
@@ -19,20 +22,20 @@ static void *write_once(void *user)
     struct writer *writer = user;
     struct qn_conn *conn = NULL;
     quern_error err = {0};
-    assert_ok(qn_sqlite_begin(writer->self, writer->urgent, &conn, &err), err);
+    assert_ok(qn_transaction_begin(writer->self, writer->urgent, &conn, &err), err);
     size_t size = strlen(writer->order);
     writer->order[size] = writer->name;
     writer->order[size + 1] = '\0';
-    assert_ok(qn_sqlite_commit(writer->self, &err), err);
+    assert_ok(qn_transaction_commit(writer->self, &err), err);
     return NULL;
 }
 
 static bool urgent_waits(void *user)
 {
-    struct qn_gate *gate = user;
-    pthread_mutex_lock(&gate->mutex);
-    bool waits = gate->urgent_waiting > 0;
-    pthread_mutex_unlock(&gate->mutex);
+    struct qn_writer_lock *lock = user;
+    pthread_mutex_lock(&lock->mutex);
+    bool waits = lock->urgent_waiting > 0;
+    pthread_mutex_unlock(&lock->mutex);
     return waits;
 }
 
@@ -49,12 +52,12 @@ static void urgent_writer_passes_those_who_came_before(void **state)
     struct writer writers[] = {{.self = self, .name = 'a', .order = order},
                                {.self = self, .name = 'b', .order = order},
                                {.self = self, .name = 'u', .order = order, .urgent = true}};
-    assert_ok(qn_sqlite_begin(self, false, &conn, &err), err);
+    assert_ok(qn_transaction_begin(self, false, &conn, &err), err);
     for (size_t i = 0; i < TEST_COUNT(writers); i++) {
         assert_int_equal(pthread_create(&writers[i].thread, NULL, write_once, &writers[i]), 0);
     }
-    assert_true(test_until(urgent_waits, &self->gate));
-    qn_sqlite_rollback(self);
+    assert_true(test_until(urgent_waits, &self->writer_lock));
+    qn_transaction_rollback(self);
     for (size_t i = 0; i < TEST_COUNT(writers); i++) {
         assert_int_equal(pthread_join(writers[i].thread, NULL), 0);
     }
@@ -101,9 +104,9 @@ static void lock_kept_by_another_thread_is_busy(void **state)
     lib_sqlite_make(&place);
     struct qn_broker *broker = open_impatient(&place);
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    assert_ok(qn_sqlite_begin(self, false, &conn, &err), err);
+    assert_ok(qn_transaction_begin(self, false, &conn, &err), err);
     assert_int_equal(lib_sqlite_enqueue(broker, "a", &err), QUERN_E_BUSY);
-    qn_sqlite_rollback(self);
+    qn_transaction_rollback(self);
     assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
     qn_broker_close(broker);
     lib_sqlite_remove(&place);
@@ -119,16 +122,16 @@ static void reader_holds_up_no_writer(void **state)
     lib_sqlite_make(&place);
     struct qn_broker *broker = open_impatient(&place);
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    assert_ok(qn_sqlite_read_begin(self, &conn, &err), err);
-    assert_ok(qn_sqlite_queue_no(conn, "default", false, &no, &err), err);
+    assert_ok(qn_transaction_read_begin(self, &conn, &err), err);
+    assert_ok(qn_tables_queue_no(conn, "default", false, &no, &err), err);
     assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
-    assert_ok(qn_sqlite_queue_no(conn, "default", false, &no, &err), err);
+    assert_ok(qn_tables_queue_no(conn, "default", false, &no, &err), err);
     assert_int_equal(no, 0); /* one snapshot, from the first look on */
-    qn_sqlite_read_end(self);
-    assert_ok(qn_sqlite_read_begin(self, &conn, &err), err);
-    assert_ok(qn_sqlite_queue_no(conn, "default", false, &no, &err), err);
+    qn_transaction_read_end(self);
+    assert_ok(qn_transaction_read_begin(self, &conn, &err), err);
+    assert_ok(qn_tables_queue_no(conn, "default", false, &no, &err), err);
     assert_int_not_equal(no, 0);
-    qn_sqlite_read_end(self);
+    qn_transaction_read_end(self);
     qn_broker_close(broker);
     lib_sqlite_remove(&place);
 }

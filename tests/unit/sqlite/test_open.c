@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "broker/sqlite/store/schema_sql.h"
+#include "broker/sqlite/schema/migrate.h"
+#include "broker/sqlite/schema/schema_sql.h"
 
 /* The library asks this one in place of the C library's: a test can move its directory onto another
  * file system. */

@@ -11,7 +11,7 @@
 #include "broker/sqlite/queue/brake_sql.h"
 #include "broker/sqlite/queue/solo_sql.h"
 #include "broker/sqlite/run/lease_sql.h"
-#include "broker/sqlite/store/transaction_sql.h"
+#include "broker/sqlite/store/tables_sql.h"
 #include "broker/sqlite/upkeep/forward_sql.h"
 #include "broker/sqlite/upkeep/heartbeat_sql.h"
 #include "broker/sqlite/upkeep/prune_sql.h"

@@ -3,6 +3,8 @@
  * refused by name, triggers and views do not run, and no statement runs for ever. */
 #include "lib_sqlite.h"
 
+#include "broker/sqlite/store/transaction.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,15 +142,15 @@ static void a_statement_ends_when_somebody_is_in_a_hurry(void **state)
     lib_sqlite_make(&place);
     struct qn_broker *broker = lib_sqlite_open(place.path);
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    assert_ok(qn_sqlite_read_begin(self, &conn, &err), err);
-    qn_sqlite_read_end(self);
+    assert_ok(qn_transaction_read_begin(self, &conn, &err), err);
+    qn_transaction_read_end(self);
     assert_ptr_equal(self->reader.hurries, &self->base.hurries);
-    assert_ok(qn_sqlite_begin(self, false, &conn, &err), err);
+    assert_ok(qn_transaction_begin(self, false, &conn, &err), err);
     int64_t begun_at_ms = test_now_ms();
     assert_int_equal(pthread_create(&thread, NULL, hurry, self), 0);
     assert_int_equal(qn_conn_exec(conn, endless, &err), QUERN_E_TIMEOUT);
     assert_true(test_now_ms() - begun_at_ms < 4000);
-    qn_sqlite_rollback(self);
+    qn_transaction_rollback(self);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_ok(lib_sqlite_enqueue(broker, "a", &err), err); /* what is short goes on */
     qn_broker_close(broker);
@@ -166,8 +168,8 @@ static void connections_trust_nothing_in_the_file(void **state)
     struct qn_broker *broker = lib_sqlite_open(place.path);
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *reader = NULL;
-    assert_ok(qn_sqlite_read_begin(self, &reader, &err), err);
-    qn_sqlite_read_end(self);
+    assert_ok(qn_transaction_read_begin(self, &reader, &err), err);
+    qn_transaction_read_end(self);
     sqlite3 *dbs[] = {self->writer.db, self->reader.db};
     for (size_t i = 0; i < 2; i++) {
         int value = -1;

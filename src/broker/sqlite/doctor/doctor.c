@@ -13,6 +13,10 @@
 #include "base/error.h"
 #include "broker/sqlite/doctor/doctor_sql.h"
 #include "broker/sqlite/inspect/inspect.h"
+#include "broker/sqlite/run/delay_clock.h"
+#include "broker/sqlite/store/transaction.h"
+#include "broker/sqlite/upkeep/redate.h"
+#include "broker/sqlite/wake/waiters.h"
 
 #define UPKEEP_STEP 100
 
@@ -91,10 +95,10 @@ static const struct qn_rule rules[] = {
 static quern_status read_leases_over(struct qn_check *check, quern_error *err)
 {
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(check->self, &conn, err);
+    quern_status status = qn_transaction_read_begin(check->self, &conn, err);
     if (status == QUERN_OK) {
         status = qn_sqlite_leases_over(check->self, conn, &check->leases_over_ms, err);
-        qn_sqlite_read_end(check->self);
+        qn_transaction_read_end(check->self);
     }
     return status;
 }
@@ -122,14 +126,14 @@ quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
                      ? qn_error_nomem(err)
                      : QUERN_OK;
     }
-    int64_t shift_ms = qn_sqlite_shift_ms(check.self, &check.now_ms);
+    int64_t shift_ms = qn_delay_clock_shift_ms(check.self, &check.now_ms);
     check.shift_ms = check.leases_over_ms == INT64_MAX ? 0 : shift_ms;
     check.repair = repair && safe;
     for (size_t i = 0; status == QUERN_OK && i < sizeof rules / sizeof rules[0]; i++) {
         status = qn_check_rule(&check, &rules[i], err);
     }
     if (status == QUERN_OK && check.repair) {
-        qn_sqlite_wake(check.self); /* what was mended may be work */
+        qn_waiters_wake(check.self); /* what was mended may be work */
     }
     if (status == QUERN_OK && repair && rows) {
         status = qn_check_integrity(&check, true, &safe, &rows, err);

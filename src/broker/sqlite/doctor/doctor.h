@@ -29,7 +29,7 @@ struct qn_check {
     void (*on_finding)(const quern_finding *finding, void *user);
     void *user;
     int64_t now_ms;
-    int64_t shift_ms;       /* qn_sqlite_shift_ms; 0 also while the data are of another boot */
+    int64_t shift_ms;       /* qn_delay_clock_shift_ms; 0 also while the data are of another boot */
     int64_t leases_over_ms; /* boot clock; see qn_sqlite_leases_over */
 };
 
@@ -52,7 +52,7 @@ QUERN_NODISCARD quern_status qn_check_rule(struct qn_check *check, const struct 
  * ours, which the rules mend. Those are reported only with report_rows. */
 QUERN_NODISCARD quern_status qn_check_integrity(struct qn_check *check, bool report_rows,
                                                 bool *ret_safe, bool *ret_rows, quern_error *err);
-/* What is missing of our tables and indexes, and what others have put on them (trust.c). */
+/* What is missing of our tables and indexes, and what others have put on them. */
 QUERN_NODISCARD quern_status qn_check_schema(struct qn_check *check, quern_error *err);
 /* What is worth knowing about the file and the directory beside it. */
 void qn_check_notes(struct qn_check *check);

@@ -16,7 +16,10 @@
 #include "base/text/str.h"
 #include "broker/sqlite/doctor/doctor.h"
 #include "broker/sqlite/doctor/doctor_sql.h"
+#include "broker/sqlite/file/place.h"
 #include "broker/sqlite/inspect/inspect.h"
+#include "broker/sqlite/store/transaction.h"
+#include "broker/sqlite/wake/waiters.h"
 
 #define WAL_SIZE_MAX (64 << 20)
 #define DAMAGES_MAX 100 /* as in check_integrity */
@@ -69,13 +72,13 @@ quern_status qn_check_integrity(struct qn_check *check, bool report_rows, bool *
     size_t count = 0;
     struct qn_arena arena = {0};
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(check->self, &conn, err);
+    quern_status status = qn_transaction_read_begin(check->self, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     qn_conn_limit(conn, 0); /* it reads every page */
     status = read_damages(conn, &arena, texts, &count, err);
-    qn_sqlite_read_end(check->self);
+    qn_transaction_read_end(check->self);
     *ret_safe = status == QUERN_OK;
     *ret_rows = false;
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
@@ -137,7 +140,7 @@ static void note_leftovers(struct qn_check *check)
         return;
     }
     if (check->repair) {
-        qn_sqlite_wake(check->self); /* removes those that refuse */
+        qn_waiters_wake(check->self); /* removes those that refuse */
     }
     char text[TEXT_SIZE];
     (void)snprintf(text, sizeof text, "%zu %s in the directory", count,

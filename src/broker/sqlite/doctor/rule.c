@@ -13,6 +13,9 @@
 #include "base/memory/alloc.h"
 #include "broker/sqlite/doctor/doctor.h"
 #include "broker/sqlite/inspect/inspect.h"
+#include "broker/sqlite/run/headers.h"
+#include "broker/sqlite/schema/migrate.h"
+#include "broker/sqlite/store/transaction.h"
 
 #define COUNT_MAX INT64_C(1000000000000) /* deaths, probes, ms of a life */
 #define FOUND_MAX 1000                   /* findings of one rule in one look */
@@ -144,7 +147,7 @@ static quern_status find(struct qn_check *check, const char *sql, struct look *l
                          quern_error *err)
 {
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(check->self, &conn, err);
+    quern_status status = qn_transaction_read_begin(check->self, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -158,7 +161,7 @@ static quern_status find(struct qn_check *check, const char *sql, struct look *l
     if (set_functions(conn, NULL, NULL) != QUERN_OK && status == QUERN_OK) {
         status = qn_error_nomem(err); /* the only reason there is */
     }
-    qn_sqlite_read_end(check->self);
+    qn_transaction_read_end(check->self);
     return status;
 }
 
@@ -191,7 +194,7 @@ static quern_status mend_step(struct qn_check *check, const char *sql, struct lo
 {
     size_t end = look->count - first > MEND_STEP ? first + MEND_STEP : look->count;
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_begin(check->self, false, &conn, err);
+    quern_status status = qn_transaction_begin(check->self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -199,9 +202,9 @@ static quern_status mend_step(struct qn_check *check, const char *sql, struct lo
         status = mend_row(check, conn, sql, &look->items[i], err);
     }
     if (status == QUERN_OK) {
-        status = qn_sqlite_commit(check->self, err);
+        status = qn_transaction_commit(check->self, err);
     } else {
-        qn_sqlite_rollback(check->self);
+        qn_transaction_rollback(check->self);
     }
     for (size_t i = first; status != QUERN_OK && i < end; i++) {
         look->items[i].repaired = false;

@@ -3,6 +3,8 @@
  *
  * Each look is one read transaction on the reading connection, so what it shows is one moment, and
  * no writer waits for it. Counts come from the partial indexes of the schema. */
+#include "broker/sqlite/inspect/inspect.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +13,11 @@
 
 #include "base/error.h"
 #include "broker/owner.h"
-#include "broker/sqlite/inspect/inspect.h"
+#include "broker/sqlite/file/place.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/schema/migrate.h"
+#include "broker/sqlite/store/tables.h"
+#include "broker/sqlite/store/transaction.h"
 #include "quern/version.h"
 
 #define DAY_MS (24 * 3600 * INT64_C(1000))
@@ -93,7 +98,7 @@ quern_status qn_sqlite_queues(struct qn_broker *broker,
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct queue_look look = {.now_ms = qn_clock_wall_ms(broker->clock)};
-    quern_status status = qn_sqlite_read_begin(self, &look.conn, err);
+    quern_status status = qn_transaction_read_begin(self, &look.conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -109,7 +114,7 @@ quern_status qn_sqlite_queues(struct qn_broker *broker,
         go_on = status == QUERN_OK && on_queue(&info, user);
     }
     quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);
-    qn_sqlite_read_end(self);
+    qn_transaction_read_end(self);
     return status == QUERN_OK ? finished : status;
 }
 
@@ -130,7 +135,7 @@ static quern_status read_history(struct qn_conn *conn, const char *queue, int64_
                                  size_t count, quern_day *days, quern_error *err)
 {
     int64_t queue_no = 0;
-    quern_status status = qn_sqlite_queue_no(conn, queue, false, &queue_no, err);
+    quern_status status = qn_tables_queue_no(conn, queue, false, &queue_no, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -155,11 +160,11 @@ quern_status qn_sqlite_history(struct qn_broker *broker, const char *queue, size
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    quern_status status = qn_transaction_read_begin(self, &conn, err);
     if (status == QUERN_OK) {
         int64_t today = qn_clock_wall_ms(broker->clock) / DAY_MS;
         status = read_history(conn, queue, today, days, ret_days, err);
-        qn_sqlite_read_end(self);
+        qn_transaction_read_end(self);
     }
     return status;
 }
@@ -182,7 +187,7 @@ static quern_status read_journal(struct qn_sqlite *self, char out[JOURNAL_TEXT_S
                                  quern_error *err)
 {
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    quern_status status = qn_transaction_read_begin(self, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -191,7 +196,7 @@ static quern_status read_journal(struct qn_sqlite *self, char out[JOURNAL_TEXT_S
         (void)snprintf(out, JOURNAL_TEXT_SIZE, "%s", qn_query_column_text(&query, 0));
     }
     status = qn_query_finish(&query, err);
-    qn_sqlite_read_end(self);
+    qn_transaction_read_end(self);
     return status;
 }
 

@@ -10,6 +10,8 @@
 #include "base/text/number.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/run/headers.h"
+#include "broker/sqlite/store/transaction.h"
 
 #define LIMIT_DEFAULT 30
 
@@ -218,13 +220,13 @@ quern_status qn_sqlite_tasks(struct qn_broker *broker, const quern_task_filter *
     if (listing.seqs == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_sqlite_read_begin(self, &listing.conn, err);
+    quern_status status = qn_transaction_read_begin(self, &listing.conn, err);
     if (status == QUERN_OK) {
         status = qn_sqlite_leases_over(self, listing.conn, &listing.leases_over_ms, err);
         if (status == QUERN_OK) {
             status = list_queues(&listing, err);
         }
-        qn_sqlite_read_end(self);
+        qn_transaction_read_end(self);
     }
     qn_free(listing.seqs);
     return status;

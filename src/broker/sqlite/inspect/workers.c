@@ -12,6 +12,7 @@
 #include "broker/owner.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/store/transaction.h"
 
 #define WORKER_COLUMN 6 /* of worker_runs */
 
@@ -105,7 +106,7 @@ quern_status qn_sqlite_workers(struct qn_broker *broker,
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    quern_status status = qn_transaction_read_begin(self, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -114,6 +115,6 @@ quern_status qn_sqlite_workers(struct qn_broker *broker,
     status = list(conn, qn_clock_wall_ms(broker->clock), &runs, on_worker, user, err);
     quern_status finished = qn_query_finish(&runs.query, status == QUERN_OK ? err : NULL);
     qn_arena_finish(&runs.arena);
-    qn_sqlite_read_end(self);
+    qn_transaction_read_end(self);
     return status == QUERN_OK ? finished : status;
 }

@@ -13,6 +13,9 @@
 #include "base/memory/alloc.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/operate/act_sql.h"
+#include "broker/sqlite/store/tables.h"
+#include "broker/sqlite/store/transaction.h"
+#include "broker/sqlite/wake/waiters.h"
 #include "task/lifecycle.h"
 
 #define STEP_MAX 500
@@ -59,7 +62,7 @@ static quern_status do_run(struct qn_conn *conn, const struct target *target, in
                            quern_error *err)
 {
     int64_t place = 0;
-    quern_status status = qn_sqlite_numbers(conn, 1, &place, err);
+    quern_status status = qn_tables_numbers(conn, 1, &place, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -74,7 +77,7 @@ static quern_status do_run(struct qn_conn *conn, const struct target *target, in
 static quern_status do_delete(struct qn_conn *conn, const struct target *target,
                               const char *unique_key, quern_error *err)
 {
-    quern_status status = qn_sqlite_lock_free(conn, unique_key, target->queue_no, target->id, err);
+    quern_status status = qn_tables_unlock(conn, unique_key, target->queue_no, target->id, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -198,7 +201,7 @@ quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const 
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -209,15 +212,15 @@ quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const 
         status = act_on(conn, action, &target, qn_clock_wall_ms(broker->clock), err);
     }
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    status = qn_sqlite_commit(self, err);
+    status = qn_transaction_commit(self, err);
     if (status == QUERN_OK && action == QUERN_ACTION_RUN) {
-        qn_sqlite_wake(self);
+        qn_waiters_wake(self);
     }
     if (status == QUERN_OK && cancel_of(action) != QN_CANCEL_NONE) {
-        qn_sqlite_tell_cancel(self, place.queue, id, cancel_of(action));
+        qn_waiters_cancel(self, place.queue, id, cancel_of(action));
     }
     return status;
 }
@@ -238,7 +241,7 @@ static quern_status select_step(struct bulk *bulk, const quern_task_filter *filt
                                 quern_error *err)
 {
     quern_status status =
-        qn_sqlite_queue_no(bulk->conn, filter->queue, false, &bulk->queue_no, err);
+        qn_tables_queue_no(bulk->conn, filter->queue, false, &bulk->queue_no, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -292,17 +295,17 @@ static quern_status act_step(struct bulk *bulk, quern_error *err)
 static void tell_step(struct qn_sqlite *self, const struct bulk *bulk, const char *queue)
 {
     if (bulk->action == QUERN_ACTION_RUN && bulk->count > 0) {
-        qn_sqlite_wake(self);
+        qn_waiters_wake(self);
     }
     for (size_t i = 0; bulk->ids != NULL && i < bulk->count; i++) {
-        qn_sqlite_tell_cancel(self, queue, bulk->ids[i], cancel_of(bulk->action));
+        qn_waiters_cancel(self, queue, bulk->ids[i], cancel_of(bulk->action));
     }
 }
 
 static quern_status act_all(struct qn_sqlite *self, struct bulk *bulk,
                             const quern_task_filter *filter, size_t limit, quern_error *err)
 {
-    quern_status status = qn_sqlite_begin(self, false, &bulk->conn, err);
+    quern_status status = qn_transaction_begin(self, false, &bulk->conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -311,10 +314,10 @@ static quern_status act_all(struct qn_sqlite *self, struct bulk *bulk,
         status = act_step(bulk, err);
     }
     if (status != QUERN_OK || bulk->count == 0) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    status = qn_sqlite_commit(self, err);
+    status = qn_transaction_commit(self, err);
     if (status == QUERN_OK) {
         tell_step(self, bulk, filter->queue);
     }

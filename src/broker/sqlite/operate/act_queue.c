@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/operate/act_sql.h"
+#include "broker/sqlite/store/transaction.h"
+#include "broker/sqlite/wake/waiters.h"
 
 #define STEP_MAX 500
 
@@ -67,19 +69,19 @@ quern_status qn_sqlite_pause(struct qn_broker *broker, const char *queue, bool p
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     status = change_pause(conn, queue, pause, qn_clock_wall_ms(broker->clock), err);
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    status = qn_sqlite_commit(self, err);
+    status = qn_transaction_commit(self, err);
     /* A pause is told, too: a worker may hold runs that it has not started. */
     if (status == QUERN_OK && (pause || !QN_BUG(PAUSE_NOT_ARMED))) {
-        qn_sqlite_wake(self);
+        qn_waiters_wake(self);
     }
     return status;
 }
@@ -193,15 +195,15 @@ quern_status qn_sqlite_remove_queue(struct qn_broker *broker, const char *queue,
     bool done = false;
     while (status == QUERN_OK && !done) {
         struct qn_conn *conn = NULL;
-        status = qn_sqlite_begin(self, false, &conn, err);
+        status = qn_transaction_begin(self, false, &conn, err);
         if (status != QUERN_OK) {
             return status;
         }
         status = remove_step(conn, queue, force, now_ms, &done, err);
         if (status == QUERN_OK) {
-            status = qn_sqlite_commit(self, err);
+            status = qn_transaction_commit(self, err);
         } else {
-            qn_sqlite_rollback(self);
+            qn_transaction_rollback(self);
         }
         if (status == QUERN_OK && !done) {
             qn_conn_give_way();

@@ -8,6 +8,7 @@
 
 #include "base/bug.h"
 #include "broker/sqlite/queue/brake_sql.h"
+#include "broker/sqlite/store/tables.h"
 
 void qn_brake_columns(const struct qn_query *query, int first, struct qn_brake *ret_brake)
 {
@@ -85,7 +86,7 @@ quern_status qn_brake_put_behind(struct qn_conn *conn, int64_t seq, quern_error 
 {
     int64_t place = 0;
     quern_status status =
-        QN_BUG(PROBE_NOT_BEHIND) ? QUERN_OK : qn_sqlite_numbers(conn, 1, &place, err);
+        QN_BUG(PROBE_NOT_BEHIND) ? QUERN_OK : qn_tables_numbers(conn, 1, &place, err);
     if (status != QUERN_OK || place == 0) {
         return status;
     }

@@ -13,6 +13,7 @@
 #include "base/memory/alloc.h"
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/queue/queue_counters_sql.h"
+#include "broker/sqlite/store/tables.h"
 
 #define MS_PER_DAY (24 * 3600 * INT64_C(1000))
 
@@ -124,7 +125,7 @@ quern_status qn_queue_counters_due(struct qn_queue_counters *counters,
         return QUERN_OK;
     }
     if (queue->due_at_ms < 0) {
-        quern_status status = qn_sqlite_next_due(counters->conn, queue->no, &queue->due_at_ms, err);
+        quern_status status = qn_tables_next_due(counters->conn, queue->no, &queue->due_at_ms, err);
         if (status != QUERN_OK) {
             return status;
         }

@@ -33,7 +33,7 @@ struct qn_counted_queue {
 struct qn_queue_counters {
     struct qn_conn *conn;
     int64_t now_ms;        /* wall clock */
-    int64_t shift_ms;      /* qn_sqlite_shift_ms; for delays */
+    int64_t shift_ms;      /* qn_delay_clock_shift_ms; for delays */
     const char *host;      /* whose brakes are meant; NULL: of none */
     const char *worker_id; /* whose solo locks are ours; NULL: of none */
     bool is_leaving;       /* the worker: no end of its runs proves anything */

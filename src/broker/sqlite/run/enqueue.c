@@ -16,13 +16,20 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/run/enqueue_sql.h"
+#include "broker/sqlite/run/headers.h"
+#include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/session.h"
+#include "broker/sqlite/store/tables.h"
+#include "broker/sqlite/store/transaction.h"
+#include "broker/sqlite/wake/waiters.h"
 
 struct batch {
     struct qn_conn *conn;
     int64_t now_ms;
-    int64_t shift_ms; /* qn_sqlite_shift_ms */
+    int64_t shift_ms; /* qn_delay_clock_shift_ms */
     int64_t next_number;
     const char *queue; /* of the task before */
     int64_t queue_no;
@@ -37,7 +44,7 @@ static quern_status enter_queue(struct batch *batch, const char *queue, quern_er
     }
     batch->queue = queue;
     batch->queue_due_at_ms = -1;
-    return qn_sqlite_queue_no(batch->conn, queue, true, &batch->queue_no, err);
+    return qn_tables_queue_no(batch->conn, queue, true, &batch->queue_no, err);
 }
 
 /* Will a sleeping worker want to know of it? */
@@ -52,7 +59,7 @@ static quern_status note_work(struct batch *batch, const struct qn_task *task, q
     }
     if (batch->queue_due_at_ms < 0) {
         quern_status status =
-            qn_sqlite_next_due(batch->conn, batch->queue_no, &batch->queue_due_at_ms, err);
+            qn_tables_next_due(batch->conn, batch->queue_no, &batch->queue_due_at_ms, err);
         if (status != QUERN_OK) {
             return status;
         }
@@ -195,7 +202,7 @@ static quern_status store(struct batch *batch, const struct qn_task *task, quern
 static quern_status store_all(struct batch *batch, const struct qn_task *tasks, size_t count,
                               quern_status *results, quern_error *err)
 {
-    quern_status status = qn_sqlite_numbers(batch->conn, count, &batch->next_number, err);
+    quern_status status = qn_tables_numbers(batch->conn, count, &batch->next_number, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         status = store(batch, &tasks[i], &results[i], err);
     }
@@ -234,8 +241,8 @@ quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
         return QUERN_OK;
     }
     struct batch batch = {0};
-    batch.shift_ms = qn_sqlite_shift_ms(self, &batch.now_ms);
-    quern_status status = qn_sqlite_begin(self, false, &batch.conn, err);
+    batch.shift_ms = qn_delay_clock_shift_ms(self, &batch.now_ms);
+    quern_status status = qn_transaction_begin(self, false, &batch.conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -248,12 +255,12 @@ quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
         status = keep_results(&batch, stamp, results, count, err);
     }
     if (status == QUERN_OK && !known) {
-        status = qn_sqlite_commit(self, err);
+        status = qn_transaction_commit(self, err);
     } else {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
     }
     if (status == QUERN_OK && (batch.wake || known)) {
-        qn_sqlite_wake(self);
+        qn_waiters_wake(self);
     }
     return status;
 }
@@ -310,7 +317,7 @@ quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx, const stru
     }
     qn_conn_borrow(conn, db, self->path);
     struct batch batch = {.conn = conn};
-    batch.shift_ms = qn_sqlite_shift_ms(self, &batch.now_ms);
+    batch.shift_ms = qn_delay_clock_shift_ms(self, &batch.now_ms);
     status = check_meta(conn, err);
     if (status == QUERN_OK) {
         status = run(conn, sql_savepoint, err);

@@ -6,15 +6,20 @@
  * counters and brakes, remember the answer, commit. A failure before the commit undoes all of it.
  * Sleeping workers are woken after the commit when a task came back to pending or will be due
  * before all others. */
+#include "broker/sqlite/run/exchange.h"
+
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/queue/solo.h"
-#include "broker/sqlite/run/exchange.h"
+#include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/run/outcome_sql.h"
+#include "broker/sqlite/store/session.h"
+#include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/wait_sql.h"
+#include "broker/sqlite/wake/waiters.h"
 
 /* The answer as it is remembered. */
 struct packed {
@@ -193,7 +198,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     qn_clock_both_ms(broker->clock, &terms.now_wall_ms, &terms.now_boot_ms);
     struct qn_conn *conn = NULL;
     qn_exchange_clear(exchange, reply);
-    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -202,7 +207,7 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     counters.host = exchange->host;
     counters.worker_id = exchange->worker_id;
     counters.is_leaving = exchange->is_leaving;
-    counters.shift_ms = qn_sqlite_shift_of(self, terms.now_wall_ms, terms.now_boot_ms);
+    counters.shift_ms = qn_delay_clock_shift_of(self, terms.now_wall_ms, terms.now_boot_ms);
     bool known = false;
     status = find_reply(&counters, exchange, &terms, reply, &known, err);
     if (status == QUERN_OK && known) {
@@ -211,12 +216,12 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
         status = work(&counters, exchange, &terms, reply, err);
     }
     if (status == QUERN_OK && !known) {
-        status = qn_sqlite_commit(self, err);
+        status = qn_transaction_commit(self, err);
     } else {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
     }
     if (status == QUERN_OK && (counters.wake || known)) {
-        qn_sqlite_wake(self);
+        qn_waiters_wake(self);
     }
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);

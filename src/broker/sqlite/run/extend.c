@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "broker/sqlite/run/extend_sql.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/transaction.h"
 
 static quern_status extend_one(struct qn_conn *conn, struct qn_extension *extension,
                                int64_t lease_until, quern_error *err)
@@ -36,7 +37,7 @@ quern_status qn_sqlite_extend(struct qn_broker *broker, struct qn_extension *ext
         return QUERN_OK;
     }
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_begin(self, true, &conn, err);
+    quern_status status = qn_transaction_begin(self, true, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -45,10 +46,10 @@ quern_status qn_sqlite_extend(struct qn_broker *broker, struct qn_extension *ext
         status = extend_one(conn, &extensions[i], lease_until, err);
     }
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    return qn_sqlite_commit(self, err);
+    return qn_transaction_commit(self, err);
 }
 
 /* Ends the transaction of a write that is nothing when the lease is lost. */
@@ -61,10 +62,10 @@ static quern_status finish_write(struct qn_sqlite *self, struct qn_query *query,
         status = qn_error_set(err, QUERN_E_STALE, "the lease of task %s is lost", run->task.id);
     }
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    return qn_sqlite_commit(self, err);
+    return qn_transaction_commit(self, err);
 }
 
 quern_status qn_sqlite_write_result(struct qn_broker *broker, const struct qn_leased *run,
@@ -72,7 +73,7 @@ quern_status qn_sqlite_write_result(struct qn_broker *broker, const struct qn_le
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -88,7 +89,7 @@ quern_status qn_sqlite_write_progress(struct qn_broker *broker, const struct qn_
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }

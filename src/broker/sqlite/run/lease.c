@@ -12,6 +12,7 @@
 #include "base/bug.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/store/tables.h"
 #include "task/choice.h"
 
 /* Takes up to `want` runs of one queue. Short means that it has no more to give, or that taking
@@ -176,7 +177,7 @@ static quern_status write_leases(struct qn_lease_batch *batch, quern_error *err)
     int64_t worker_no = 0;
     quern_status status = find_worker(conn, batch->exchange->worker_id, &worker_no, err);
     if (status == QUERN_OK) {
-        status = qn_sqlite_numbers(conn, batch->count, &terms->first_token, err);
+        status = qn_tables_numbers(conn, batch->count, &terms->first_token, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < batch->count; i++) {
         struct qn_leased *run = batch->runs[i];

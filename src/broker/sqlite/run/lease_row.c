@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* lease_row.c - reads tasks as runs; the columns are those of lease.sql. */
 #include "base/error.h"
+#include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
 

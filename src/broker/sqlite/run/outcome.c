@@ -12,6 +12,7 @@
 #include "broker/sqlite/queue/deaths.h"
 #include "broker/sqlite/run/exchange.h"
 #include "broker/sqlite/run/outcome_sql.h"
+#include "broker/sqlite/store/tables.h"
 
 static quern_status token_of(struct qn_queue_counters *counters, const struct qn_outcome *outcome,
                              int64_t *ret_token, quern_error *err)
@@ -103,8 +104,7 @@ static quern_status finish_task(struct qn_queue_counters *counters, struct qn_co
     if (status == QUERN_OK && *ret_changed) {
         count(counters, queue, outcome, false);
         if (!QN_BUG(UNIQUE_LOCK_WRONG)) {
-            status =
-                qn_sqlite_lock_free(counters->conn, task->unique_key, queue->no, task->id, err);
+            status = qn_tables_unlock(counters->conn, task->unique_key, queue->no, task->id, err);
         }
     }
     return status;
@@ -181,8 +181,7 @@ static quern_status apply_later(struct qn_queue_counters *counters, struct qn_co
         *ret_applied = QN_APPLIED;
         if (failed && QN_BUG(UNIQUE_LOCK_WRONG)) {
             const struct qn_task *task = &outcome->run->task;
-            status =
-                qn_sqlite_lock_free(counters->conn, task->unique_key, queue->no, task->id, err);
+            status = qn_tables_unlock(counters->conn, task->unique_key, queue->no, task->id, err);
         }
     }
     return status;
@@ -221,7 +220,7 @@ static quern_status apply_give_back(struct qn_queue_counters *counters,
         *ret_applied = QN_APPLIED;
         if (QN_BUG(GIVE_BACK_AT_TAIL)) {
             int64_t place = 0;
-            status = qn_sqlite_numbers(counters->conn, 1, &place, err);
+            status = qn_tables_numbers(counters->conn, 1, &place, err);
             query = qn_query_start(counters->conn, sql_bug_place);
             qn_query_int(&query, outcome->run->row);
             qn_query_int(&query, place);

@@ -4,8 +4,11 @@
  * The object knows its path already. The writer is opened with the object and opened anew after
  * some failures; the reader is opened when something is read first. A connection whose settings
  * cannot be made is closed again. */
+#include "broker/sqlite/store/open.h"
+#include "broker/sqlite/file/presence.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/open_sql.h"
+#include "broker/sqlite/store/sync.h"
 
 quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
 {
@@ -26,7 +29,7 @@ quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
     self->writer.patience_ms = &self->base.command_timeout_ms; /* it may change meanwhile */
     self->writer.hurries = &self->base.hurries;
     qn_sqlite_presence_forget_beside(self);
-    qn_syncer_watch(self);
+    qn_sync_watch(self);
     return status;
 }
 

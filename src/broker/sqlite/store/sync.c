@@ -16,6 +16,8 @@
  *
  * A failed fdatasync is not retried on the same pages (the kernel may have dropped them): the
  * descriptor is opened afresh, and the next commits are synced as before. */
+#include "broker/sqlite/store/sync.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -24,12 +26,26 @@
 #include "base/cond.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/open_sql.h"
+#include "broker/sqlite/store/writer_lock.h"
 
 #define SYNC_AFTER_S 1
 #define STACK_SIZE (256 * 1024) /* SQLite's own frames are large */
 #define WAL_STEP_PAGES 4000
 #define READER_PATIENCE_MS 20
-#define GATE_PATIENCE_MS 1000
+#define LOCK_PATIENCE_MS 1000
+
+void qn_sync_init(struct qn_syncer *syncer)
+{
+    pthread_mutex_init(&syncer->mutex, NULL);
+    qn_cond_init(&syncer->changed);
+    syncer->fd = -1;
+}
+
+void qn_sync_finish(struct qn_syncer *syncer)
+{
+    pthread_mutex_destroy(&syncer->mutex);
+    pthread_cond_destroy(&syncer->changed);
+}
 
 /* The -wal file carries no locks, so opening and closing it does not disturb SQLite's. */
 static void sync_wal(struct qn_sqlite *self)
@@ -69,7 +85,7 @@ static bool open_checkpointer(struct qn_sqlite *self)
 
 /* Moves what is in the WAL to the database, unless another process is at it. What goes wrong here
  * shows in the next commit or in the next checkpoint. */
-static void checkpoint(struct qn_sqlite *self, bool gate_held)
+static void checkpoint(struct qn_sqlite *self, bool is_locked)
 {
     if (!open_checkpointer(self)) {
         return;
@@ -79,11 +95,11 @@ static void checkpoint(struct qn_sqlite *self, bool gate_held)
     if (code != SQLITE_OK) {
         return;
     }
-    /* Without the gate a busy writer of this process would hardly ever let it have the lock. */
-    bool entered = !gate_held && qn_gate_enter(&self->gate, true, GATE_PATIENCE_MS);
+    /* Without the lock a busy writer of this process would hardly ever let SQLite's be had. */
+    bool took_it = !is_locked && qn_writer_lock_take(&self->writer_lock, true, LOCK_PATIENCE_MS);
     (void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
-    if (entered) {
-        qn_gate_leave(&self->gate);
+    if (took_it) {
+        qn_writer_lock_release(&self->writer_lock);
     }
 }
 
@@ -146,7 +162,7 @@ static int note_length(void *user, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-void qn_syncer_watch(struct qn_sqlite *self)
+void qn_sync_watch(struct qn_sqlite *self)
 {
     if (!self->full_sync) {
         (void)sqlite3_wal_hook(self->writer.db, note_length, self);
@@ -171,7 +187,7 @@ static bool start_thread(struct qn_sqlite *self)
     return code == 0;
 }
 
-void qn_syncer_note(struct qn_sqlite *self)
+void qn_sync_note(struct qn_sqlite *self)
 {
     struct qn_syncer *syncer = &self->syncer;
     if (self->full_sync) {
@@ -190,14 +206,14 @@ void qn_syncer_note(struct qn_sqlite *self)
     syncer->long_wal = syncer->long_wal && !alone;
     pthread_mutex_unlock(&syncer->mutex);
     if (alone) {
-        sync_wal(self); /* no thread can be had: slower, but the promise holds; the gate is held */
+        sync_wal(self); /* no thread can be had: slower, but the promise holds; we hold the lock */
     }
     if (long_wal) {
         checkpoint(self, true);
     }
 }
 
-void qn_syncer_stop(struct qn_sqlite *self)
+void qn_sync_stop(struct qn_sqlite *self)
 {
     struct qn_syncer *syncer = &self->syncer;
     pthread_mutex_lock(&syncer->mutex);

@@ -11,8 +11,13 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "broker/owner.h"
+#include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/tables.h"
+#include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/forward_sql.h"
+#include "broker/sqlite/upkeep/redate.h"
+#include "broker/sqlite/wake/waiters.h"
 
 #define NO_BOOT "none" /* delays are not kept on a boot clock */
 
@@ -33,9 +38,9 @@ static quern_status next_due(struct qn_conn *conn, const char *const *queues, si
     for (size_t i = 0; i < queue_count; i++) {
         int64_t no = 0;
         int64_t due_at_ms = INT64_MAX;
-        quern_status status = qn_sqlite_queue_no(conn, queues[i], false, &no, err);
+        quern_status status = qn_tables_queue_no(conn, queues[i], false, &no, err);
         if (status == QUERN_OK && no != 0) {
-            status = qn_sqlite_next_due(conn, no, &due_at_ms, err);
+            status = qn_tables_next_due(conn, no, &due_at_ms, err);
         }
         if (status != QUERN_OK) {
             return status;
@@ -50,10 +55,10 @@ static quern_status peek(struct qn_sqlite *self, const char *const *queues, size
                          int64_t *ret_due_at_ms, quern_error *err)
 {
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    quern_status status = qn_transaction_read_begin(self, &conn, err);
     if (status == QUERN_OK) {
         status = next_due(conn, queues, queue_count, ret_due_at_ms, err);
-        qn_sqlite_read_end(self);
+        qn_transaction_read_end(self);
     }
     return status;
 }
@@ -67,7 +72,7 @@ static quern_status find(struct forwarding *forwarding, int64_t queue_no, size_t
     qn_query_int(&query, forwarding->now_ms);
     qn_query_int(&query, (int64_t)(forwarding->limit - forwarding->moved));
     qn_query_text(&query, forwarding->boot_id);
-    qn_query_int(&query, forwarding->now_boot_ms + QN_DATE_TOLERANCE_MS);
+    qn_query_int(&query, forwarding->now_boot_ms + QN_DELAY_CLOCK_TOLERANCE_MS);
     while (qn_query_row(&query)) {
         forwarding->seqs[count++] = sqlite3_column_int64(query.statement, 0);
     }
@@ -80,12 +85,12 @@ static quern_status move_queue(struct forwarding *forwarding, const char *queue,
     int64_t no = 0;
     size_t count = 0;
     int64_t place = 0;
-    quern_status status = qn_sqlite_queue_no(forwarding->conn, queue, false, &no, err);
+    quern_status status = qn_tables_queue_no(forwarding->conn, queue, false, &no, err);
     if (status == QUERN_OK && no != 0) {
         status = find(forwarding, no, &count, err);
     }
     if (status == QUERN_OK && count > 0) {
-        status = qn_sqlite_numbers(forwarding->conn, count, &place, err);
+        status = qn_tables_numbers(forwarding->conn, count, &place, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         struct qn_query query = qn_query_start(forwarding->conn, sql_forward_move);
@@ -104,7 +109,7 @@ static quern_status move_due(struct qn_sqlite *self, struct forwarding *forwardi
     if (self->unsafe_fs || QN_BUG(DATED_IS_DUE) || !qn_owner_boot_id(forwarding->boot_id)) {
         (void)memcpy(forwarding->boot_id, NO_BOOT, sizeof NO_BOOT);
     }
-    quern_status status = qn_sqlite_begin(self, false, &forwarding->conn, err);
+    quern_status status = qn_transaction_begin(self, false, &forwarding->conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -117,10 +122,10 @@ static quern_status move_due(struct qn_sqlite *self, struct forwarding *forwardi
         status = next_due(forwarding->conn, queues, queue_count, ret_due_at_ms, err);
     }
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    return qn_sqlite_commit(self, err);
+    return qn_transaction_commit(self, err);
 }
 
 quern_status qn_sqlite_forward(struct qn_broker *broker, const char *const *queues,
@@ -153,7 +158,7 @@ quern_status qn_sqlite_forward(struct qn_broker *broker, const char *const *queu
         return status;
     }
     if (forwarding.moved > 0) {
-        qn_sqlite_wake(self);
+        qn_waiters_wake(self);
     }
     *ret_moved = forwarding.moved;
     *ret_next_due_at_ms = due_at_ms;

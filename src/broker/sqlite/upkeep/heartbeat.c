@@ -5,7 +5,10 @@
  * ones update it. A record that was removed (its worker seemed gone, but was only stopped) comes
  * back with the next heartbeat, under a new number. */
 #include "broker/sqlite/queue/solo.h"
+#include "broker/sqlite/store/tables.h"
+#include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/heartbeat_sql.h"
+#include "broker/sqlite/wake/waiters.h"
 
 static quern_status update(struct qn_conn *conn, const struct qn_heartbeat *announcement,
                            int64_t now_ms, bool *ret_found, quern_error *err)
@@ -27,7 +30,7 @@ static quern_status insert(struct qn_conn *conn, const struct qn_heartbeat *anno
                            int64_t now_ms, quern_error *err)
 {
     int64_t no = 0;
-    quern_status status = qn_sqlite_numbers(conn, 1, &no, err);
+    quern_status status = qn_tables_numbers(conn, 1, &no, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -52,7 +55,7 @@ static quern_status make_queues(struct qn_conn *conn, const struct qn_heartbeat 
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < announcement->queue_count; i++) {
         int64_t no = 0;
-        status = qn_sqlite_queue_no(conn, announcement->queue_shares[i].name, true, &no, err);
+        status = qn_tables_queue_no(conn, announcement->queue_shares[i].name, true, &no, err);
     }
     return status;
 }
@@ -62,7 +65,7 @@ quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heart
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -76,10 +79,10 @@ quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heart
         status = make_queues(conn, announcement, err);
     }
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    return qn_sqlite_commit(self, err);
+    return qn_transaction_commit(self, err);
 }
 
 static quern_status run_for_worker(struct qn_conn *conn, const char *sql, const char *worker_id,
@@ -94,7 +97,7 @@ quern_status qn_sqlite_deregister(struct qn_broker *broker, const char *worker_i
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -107,12 +110,12 @@ quern_status qn_sqlite_deregister(struct qn_broker *broker, const char *worker_i
         status = run_for_worker(conn, sql_worker_delete, worker_id, NULL, err);
     }
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    status = qn_sqlite_commit(self, err);
+    status = qn_transaction_commit(self, err);
     if (status == QUERN_OK && voided > 0) {
-        qn_sqlite_wake(self);
+        qn_waiters_wake(self);
     }
     return status;
 }
@@ -122,14 +125,14 @@ quern_status qn_sqlite_drained(struct qn_broker *broker, const char *const *queu
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    quern_status status = qn_transaction_read_begin(self, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     bool busy = false;
     for (size_t i = 0; status == QUERN_OK && !busy && i < queue_count; i++) {
         int64_t no = 0;
-        status = qn_sqlite_queue_no(conn, queues[i], false, &no, err);
+        status = qn_tables_queue_no(conn, queues[i], false, &no, err);
         if (status == QUERN_OK && no != 0) {
             struct qn_query query = qn_query_start(conn, sql_queue_busy);
             qn_query_int(&query, no);
@@ -137,7 +140,7 @@ quern_status qn_sqlite_drained(struct qn_broker *broker, const char *const *queu
             status = qn_query_finish(&query, err);
         }
     }
-    qn_sqlite_read_end(self);
+    qn_transaction_read_end(self);
     if (status == QUERN_OK) {
         *ret_drained = !busy;
     }

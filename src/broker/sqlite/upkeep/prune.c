@@ -11,6 +11,8 @@
  * and days follow the wall clock as it is. */
 #include "base/bug.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/tables.h"
+#include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/prune_sql.h"
 
 #define MS_PER_DAY (24 * 3600 * INT64_C(1000))
@@ -68,7 +70,7 @@ static quern_status peek(struct pruning *pruning, const char *const *queues, siz
     quern_status status = ask(&query, ret_work, err);
     for (size_t i = 0; status == QUERN_OK && !*ret_work && i < queue_count; i++) {
         int64_t no = 0;
-        status = qn_sqlite_queue_no(pruning->conn, queues[i], false, &no, err);
+        status = qn_tables_queue_no(pruning->conn, queues[i], false, &no, err);
         if (status == QUERN_OK && no != 0) {
             query = qn_query_start(pruning->conn, sql_prune_peek_queue);
             qn_query_int(&query, no);
@@ -94,9 +96,9 @@ static quern_status remove_tasks(struct pruning *pruning, const char *sql, int64
     qn_query_int(&query, limit);
     while (lock_status == QUERN_OK && qn_query_row(&query)) {
         count++;
-        lock_status = qn_sqlite_lock_free(pruning->conn,
-                                          (const char *)sqlite3_column_text(query.statement, 0),
-                                          queue_no, qn_query_column_text(&query, 1), err);
+        lock_status =
+            qn_tables_unlock(pruning->conn, (const char *)sqlite3_column_text(query.statement, 0),
+                             queue_no, qn_query_column_text(&query, 1), err);
     }
     quern_status status = qn_query_finish(&query, lock_status == QUERN_OK ? err : NULL);
     pruning->removed += (size_t)count;
@@ -142,7 +144,7 @@ static quern_status prune_queue(struct pruning *pruning, const char *queue, quer
 {
     int64_t no = 0;
     int64_t count = 0;
-    quern_status status = qn_sqlite_queue_no(pruning->conn, queue, false, &no, err);
+    quern_status status = qn_tables_queue_no(pruning->conn, queue, false, &no, err);
     if (status != QUERN_OK || no == 0 || left(pruning) <= 0) {
         return status;
     }
@@ -201,21 +203,21 @@ quern_status qn_sqlite_prune(struct qn_broker *broker, const char *const *queues
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct pruning pruning = {.now_ms = qn_clock_wall_ms(broker->clock), .limit = limit};
     bool work = false;
-    quern_status status = qn_sqlite_read_begin(self, &pruning.conn, err);
+    quern_status status = qn_transaction_read_begin(self, &pruning.conn, err);
     if (status == QUERN_OK) {
         pruning.archived_until_ms =
             trusts_clock(self, pruning.now_ms) ? pruning.now_ms - QN_ARCHIVE_AGE_MS : NEVER_MS;
         status = peek(&pruning, queues, queue_count, &work, err);
-        qn_sqlite_read_end(self);
+        qn_transaction_read_end(self);
     }
     if (status == QUERN_OK && work) {
-        status = qn_sqlite_begin(self, false, &pruning.conn, err);
+        status = qn_transaction_begin(self, false, &pruning.conn, err);
         if (status == QUERN_OK) {
             status = prune_all(&pruning, queues, queue_count, err);
             if (status == QUERN_OK) {
-                status = qn_sqlite_commit(self, err);
+                status = qn_transaction_commit(self, err);
             } else {
-                qn_sqlite_rollback(self);
+                qn_transaction_rollback(self);
             }
         }
     }

@@ -24,10 +24,14 @@
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/queue/deaths.h"
 #include "broker/sqlite/queue/solo.h"
+#include "broker/sqlite/run/delay_clock.h"
+#include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/recover_sql.h"
+#include "broker/sqlite/upkeep/redate.h"
 #include "broker/sqlite/upkeep/redate_sql.h"
 #include "broker/sqlite/upkeep/worker_death.h"
 #include "broker/sqlite/upkeep/worker_fate.h"
+#include "broker/sqlite/wake/waiters.h"
 
 #define LEASE_VOID 1 /* quern_task.lease_until */
 
@@ -84,7 +88,7 @@ static quern_status peek(struct recovering *recovering, bool *ret_work, quern_er
 {
     bool unset = false;
     bool expired = false;
-    quern_status status = qn_sqlite_read_begin(recovering->self, &recovering->conn, err);
+    quern_status status = qn_transaction_read_begin(recovering->self, &recovering->conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -96,7 +100,7 @@ static quern_status peek(struct recovering *recovering, bool *ret_work, quern_er
     if (status == QUERN_OK) {
         status = any_expired(recovering, &expired, err);
     }
-    qn_sqlite_read_end(recovering->self);
+    qn_transaction_read_end(recovering->self);
     bool work = expired || recovering->new_boot;
     for (size_t i = 0; i < recovering->fates.count; i++) {
         enum qn_fate fate = recovering->fates.workers[i].fate;
@@ -335,17 +339,17 @@ static quern_status run(struct recovering *recovering, const char *const *queues
     if (recovering->report == NULL || recovering->leases == NULL) {
         return qn_error_nomem(err); /* qn_sqlite_recover frees the other */
     }
-    quern_status status = qn_sqlite_begin(recovering->self, false, &recovering->conn, err);
+    quern_status status = qn_transaction_begin(recovering->self, false, &recovering->conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     recovering->counters.conn = recovering->conn;
     status = end_leases(recovering, queues, queue_count, err);
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(recovering->self);
+        qn_transaction_rollback(recovering->self);
         return status;
     }
-    return qn_sqlite_commit(recovering->self, err);
+    return qn_transaction_commit(recovering->self, err);
 }
 
 quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queues,
@@ -362,7 +366,7 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
                                                 .now_boot_ms = recovering.now_boot_ms};
     qn_queue_counters_init(&recovering.counters, NULL, now_ms);
     recovering.counters.shift_ms =
-        qn_sqlite_shift_of(recovering.self, now_ms, recovering.now_boot_ms);
+        qn_delay_clock_shift_of(recovering.self, now_ms, recovering.now_boot_ms);
     bool work = false;
     bool more = false; /* the next call puts them right */
     quern_status status = qn_sqlite_redate(recovering.self, &more, err);
@@ -374,7 +378,7 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
     }
     if (status == QUERN_OK) {
         if (recovering.counters.wake) {
-            qn_sqlite_wake(recovering.self);
+            qn_waiters_wake(recovering.self);
         }
         for (size_t i = 0; on_recovery != NULL && i < recovering.count; i++) {
             on_recovery(&recovering.report[i], user);

@@ -11,38 +11,23 @@
  * are few: another process may have seen the clock ahead for a moment only.
  *
  * After a reboot, and where several hosts share the file (unsafe_fs=1), only at_ms counts. */
+#include "broker/sqlite/upkeep/redate.h"
+
 #include <string.h>
 
 #include "base/bug.h"
 #include "broker/owner.h"
+#include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/redate_sql.h"
+#include "broker/sqlite/wake/waiters.h"
 
 /* Less is the wall clock being slewed, and no reason to write. */
-#define TOLERANCE_MS QN_DATE_TOLERANCE_MS
+#define TOLERANCE_MS QN_DELAY_CLOCK_TOLERANCE_MS
 #define BATCH 500
 #define PAUSE_NS_MIN INT64_C(1000000000)
 #define PAUSE_FACTOR 200 /* times as long as a look took */
-
-int64_t qn_sqlite_shift_ms(struct qn_sqlite *self, int64_t *ret_wall_ms)
-{
-    int64_t boot_ms = 0;
-    qn_clock_both_ms(self->base.clock, ret_wall_ms, &boot_ms);
-    return qn_sqlite_shift_of(self, *ret_wall_ms, boot_ms);
-}
-
-int64_t qn_sqlite_shift_of(struct qn_sqlite *self, int64_t wall_ms, int64_t boot_ms)
-{
-    if (self->unsafe_fs || QN_BUG(DELAY_ON_WALL)) {
-        return 0;
-    }
-    int64_t shift_ms = wall_ms - boot_ms;
-    int64_t off_ms = shift_ms - atomic_load(&self->dated_shift_ms);
-    if (off_ms > TOLERANCE_MS / 2 || off_ms < -TOLERANCE_MS / 2) {
-        atomic_store(&self->redate_at_mono_ns, 0); /* what is dated now may be wrong soon */
-    }
-    return shift_ms;
-}
 
 /* After a look that began then and found nothing wrong. */
 static void pause_looks(struct qn_sqlite *self, int64_t shift_ms, int64_t begun_mono_ns)
@@ -84,7 +69,7 @@ static quern_status put_batch_right(struct qn_sqlite *self, int64_t shift_ms, qu
 {
     struct qn_conn *conn = NULL;
     bool wrong = false;
-    quern_status status = qn_sqlite_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -96,29 +81,29 @@ static quern_status put_batch_right(struct qn_sqlite *self, int64_t shift_ms, qu
         status = put_right(conn, sql_redate_ahead, shift_ms + TOLERANCE_MS, shift_ms, err);
     }
     if (status != QUERN_OK) {
-        qn_sqlite_rollback(self);
+        qn_transaction_rollback(self);
         return status;
     }
-    return qn_sqlite_commit(self, err);
+    return qn_transaction_commit(self, err);
 }
 
 quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more, quern_error *err)
 {
     struct qn_conn *conn = NULL;
     int64_t now_ms = 0;
-    int64_t shift_ms = qn_sqlite_shift_ms(self, &now_ms);
+    int64_t shift_ms = qn_delay_clock_shift_ms(self, &now_ms);
     bool wrong = false;
     int64_t begun_mono_ns = qn_clock_mono_ns();
     *ret_more = false;
     if (shift_ms == 0 || begun_mono_ns < atomic_load(&self->redate_at_mono_ns)) {
         return QUERN_OK;
     }
-    quern_status status = qn_sqlite_read_begin(self, &conn, err);
+    quern_status status = qn_transaction_read_begin(self, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     status = look(conn, shift_ms, &wrong, err);
-    qn_sqlite_read_end(self);
+    qn_transaction_read_end(self);
     if (status != QUERN_OK || !wrong) {
         if (status == QUERN_OK) {
             pause_looks(self, shift_ms, begun_mono_ns);
@@ -127,12 +112,12 @@ quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more, quern_erro
     }
     status = put_batch_right(self, shift_ms, err);
     if (status == QUERN_OK) {
-        qn_sqlite_wake(self); /* whoever sleeps until the next is due must ask again */
-        status = qn_sqlite_read_begin(self, &conn, err);
+        qn_waiters_wake(self); /* whoever sleeps until the next is due must ask again */
+        status = qn_transaction_read_begin(self, &conn, err);
     }
     if (status == QUERN_OK) {
         status = look(conn, shift_ms, ret_more, err);
-        qn_sqlite_read_end(self);
+        qn_transaction_read_end(self);
     }
     return status;
 }

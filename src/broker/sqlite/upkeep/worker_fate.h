@@ -36,7 +36,7 @@ struct qn_worker_fates {
     size_t capacity;
 };
 
-/* Reads all records and decides about each; between qn_sqlite_read_begin and read_end. */
+/* Reads all records and decides about each; between qn_transaction_read_begin and read_end. */
 QUERN_NODISCARD quern_status qn_worker_fate_read_all(struct qn_worker_fates *fates,
                                                      quern_error *err);
 /* Nobody is charged with its end: it was leaving, or its host is silent. */

@@ -10,12 +10,15 @@
  * Safety net: a sleeper also compares data_version each second, which any commit of others changes;
  * so tasks of a transaction that woke nobody are found. It also looks whether its sockets are still
  * there, and makes new ones if not. */
+#include "broker/sqlite/wake/wait.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,8 +26,12 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "broker/sqlite/file/place.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/tables.h"
+#include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/wait_sql.h"
+#include "broker/sqlite/wake/waiters.h"
 
 #define NS_PER_MS 1000000
 /* What an epoll event says, in its data. */
@@ -61,9 +68,35 @@ static void close_waiter(struct qn_waiter *waiter)
     waiter->deaf = false;
 }
 
-void qn_sqlite_waiter_close(struct qn_sqlite *self)
+void qn_wait_init(struct qn_waiter *waiter)
+{
+    pthread_mutex_init(&waiter->mutex, NULL);
+    waiter->epoll_fd = -1;
+    waiter->interrupt_fd = -1;
+    waiter->dir_fd = -1;
+    waiter->lock_fd = -1;
+    waiter->wake_fd = -1;
+    waiter->control_fd = -1;
+}
+
+quern_status qn_wait_open(struct qn_sqlite *self, quern_error *err)
+{
+    self->waiter.interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (self->waiter.interrupt_fd < 0) {
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: no descriptor left", self->path);
+    }
+    return QUERN_OK;
+}
+
+void qn_wait_close(struct qn_sqlite *self)
 {
     close_waiter(&self->waiter);
+}
+
+void qn_wait_finish(struct qn_waiter *waiter)
+{
+    close_fd(&waiter->interrupt_fd);
+    pthread_mutex_destroy(&waiter->mutex);
 }
 
 /* Root makes things for the owner of the file, who must be able to use and remove them. */
@@ -124,7 +157,7 @@ static bool make_socket(const struct qn_sqlite *self, const char *kind, int *ret
 {
     const struct qn_waiter *waiter = &self->waiter;
     struct sockaddr_un address;
-    qn_sqlite_socket_address(waiter->dir_fd, waiter->id, kind, &address);
+    qn_waiters_address(waiter->dir_fd, waiter->id, kind, &address);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
         return false;
@@ -232,7 +265,7 @@ static quern_status look_at_queue(struct qn_conn *conn, const char *name, bool *
     }
     int64_t due_at_ms = INT64_MAX;
     if (status == QUERN_OK) {
-        status = qn_sqlite_next_due(conn, no, &due_at_ms, err);
+        status = qn_tables_next_due(conn, no, &due_at_ms, err);
     }
     if (status == QUERN_OK && due_at_ms < *ret_due_at_ms) {
         *ret_due_at_ms = due_at_ms;
@@ -270,7 +303,7 @@ quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, 
     pthread_mutex_unlock(&self->waiter.mutex);
     struct qn_conn *conn = NULL;
     if (status == QUERN_OK) {
-        status = qn_sqlite_read_begin(self, &conn, err);
+        status = qn_transaction_read_begin(self, &conn, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -282,7 +315,7 @@ quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, 
     for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
         status = look_at_queue(conn, queues[i], &work, &due_at_ms, err);
     }
-    qn_sqlite_read_end(self);
+    qn_transaction_read_end(self);
     if (status != QUERN_OK) {
         return status;
     }
@@ -338,13 +371,13 @@ static quern_status look_for_changes(struct qn_sqlite *self, bool *ret_changed, 
     }
     pthread_mutex_unlock(&waiter->mutex);
     struct qn_conn *conn = NULL;
-    quern_status status = due ? qn_sqlite_read_begin(self, &conn, err) : QUERN_OK;
+    quern_status status = due ? qn_transaction_read_begin(self, &conn, err) : QUERN_OK;
     if (status != QUERN_OK || !due) {
         return status;
     }
     int64_t version = armed_version;
     status = read_version(conn, &version, err);
-    qn_sqlite_read_end(self);
+    qn_transaction_read_end(self);
     *ret_changed = version != armed_version;
     return status;
 }

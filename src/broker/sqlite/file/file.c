@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* file.c - is this path a place where a database may live, and is this file one?
+/* file.c - is this path a place where a database may live?
  *
  * All refusals happen before anything is written: a missing or unwritable directory, a network
- * file system (whose locks and shared memory SQLite's WAL cannot trust), a text file, a file cut
- * short. A new file is made by link(2) from a private one, so that it appears with mode 0600, and
- * so that this process never closes a descriptor of a file in use: POSIX drops all locks of a
- * process with any of its descriptors. For the same reason the first bytes are read through
- * SQLite's own file object. */
+ * file system (whose locks and shared memory SQLite's WAL cannot trust). A new file is made by
+ * link(2) from a private one, so that it appears with mode 0600, and so that this process never
+ * closes a descriptor of a file in use: POSIX drops all locks of a process with any of its
+ * descriptors. */
+#include "broker/sqlite/file/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,11 +20,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "broker/sqlite/sqlite.h"
-
-#define HEADER_SIZE 16
-#define PAGE_SIZE_MIN 512
-static const char header_text[HEADER_SIZE] = "SQLite format 3";
+#include "broker/sqlite/file/place.h"
 
 /* linux/magic.h and the kernel's own headers of these file systems. */
 static const struct {
@@ -37,7 +34,7 @@ static const struct {
     {0x20030528, "OrangeFS"},
 };
 
-const char *qn_sqlite_network_fs(const char *path)
+const char *qn_sqlite_file_network(const char *path)
 {
     struct statfs info;
     if (statfs(path, &info) != 0) {
@@ -131,7 +128,7 @@ static quern_status check_network(const char *path, bool exists, bool unsafe_fs,
         char *slash = strrchr(place, '/');
         slash[slash == place ? 1 : 0] = '\0';
     }
-    const char *name = unsafe_fs ? NULL : qn_sqlite_network_fs(place);
+    const char *name = unsafe_fs ? NULL : qn_sqlite_file_network(place);
     if (name != NULL) {
         return qn_error_set(
             err, QUERN_E_CONNECT,
@@ -197,32 +194,5 @@ quern_status qn_sqlite_file_prepare(struct qn_sqlite *self, const char *path, bo
         return status;
     }
     self->path = resolved;
-    return QUERN_OK;
-}
-
-quern_status qn_sqlite_file_check(struct qn_conn *conn, bool *ret_empty, quern_error *err)
-{
-    sqlite3_file *file = NULL;
-    char header[HEADER_SIZE] = "";
-    struct stat info;
-    if (stat(conn->path, &info) != 0) {
-        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: %s", conn->path, strerror(errno));
-    }
-    int code = sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_FILE_POINTER, (void *)&file);
-    if (code == SQLITE_OK && info.st_size > 0) {
-        code = file->pMethods->xRead(file, header, sizeof header, 0);
-    }
-    if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ) {
-        return qn_conn_fail(conn, code, err);
-    }
-    /* One of less than a page SQLite would take for an empty one, and write over it. */
-    bool too_short = info.st_size > 0 && info.st_size < PAGE_SIZE_MIN;
-    if (too_short || (info.st_size > 0 && memcmp(header, header_text, sizeof header) != 0)) {
-        return qn_error_set(err, QUERN_E_CORRUPT,
-                            "sqlite %s: not an SQLite database; it was not touched: name another "
-                            "file, or restore this one",
-                            conn->path);
-    }
-    *ret_empty = info.st_size == 0;
     return QUERN_OK;
 }

@@ -177,7 +177,7 @@ ALTER TABLE quern_worker ADD COLUMN died_with INTEGER NOT NULL DEFAULT -1;
 -- name: schema_3
 
 -- A delay (state 3 or 4) has its end on the boot clock, too, in ms; 0: at_ms was given as a moment,
--- or that boot is over. See redate.c.
+-- or that boot is over. See upkeep/redate.c.
 ALTER TABLE quern_task ADD COLUMN due_boot_ms INTEGER NOT NULL DEFAULT 0;
 -- With the end on the boot clock, so that what is dated wrongly is found without reading rows.
 DROP INDEX IF EXISTS quern_task_due;

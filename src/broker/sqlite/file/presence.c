@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gone.c - is the file that this process works on still the one under its name?
+/* presence.c - is the file that this process works on still the one under its name?
  *
  * SQLite goes on with a file that was removed or replaced, and what is written then is lost. The
  * same holds for the log and its index beside it: other processes would make new ones, and neither
@@ -7,6 +7,8 @@
  * database open. A file that was cut to nothing shows itself only as locked to those who open it
  * anew, so its size is looked at, too. Only by name: closing another descriptor of the file would
  * drop the locks that SQLite has on it. */
+#include "broker/sqlite/file/presence.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

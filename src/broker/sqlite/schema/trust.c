@@ -8,6 +8,8 @@
  * both are compared without comments, spaces and quotes. Objects of others are their own business,
  * also triggers, views and indexes on our tables: triggers and views are switched off for our
  * connections (conn.c), and `quern doctor` names them. */
+#include "broker/sqlite/schema/trust.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,22 +18,11 @@
 #include "base/error.h"
 #include "base/memory/arena.h"
 #include "base/text/str.h"
-#include "broker/sqlite/doctor/doctor.h"
-#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/schema/migrate.h"
+#include "broker/sqlite/schema/schema_sql.h"
 #include "broker/sqlite/store/open_sql.h"
-#include "broker/sqlite/store/schema_sql.h"
 
-#define FOREIGN_TEXT_SIZE 400
 #define NAME_SHOWN_MAX 80
-
-struct object {
-    const char *type;
-    const char *name;
-    const char *table;
-    const char *text; /* as plain_text leaves it; "" for SQLite's own indexes */
-    bool unique;
-    struct object *next;
-};
 
 /* --- Reading ------------------------------------------------------------------------------- */
 
@@ -123,31 +114,31 @@ static const char *plain_text(struct qn_arena *arena, const char *sql)
     return plain.start;
 }
 
-static struct object *read_object(struct qn_arena *arena, const struct qn_query *query)
+static struct qn_schema_object *read_object(struct qn_arena *arena, const struct qn_query *query)
 {
-    struct object *object = qn_arena_alloc(arena, sizeof *object);
+    struct qn_schema_object *object = qn_arena_alloc(arena, sizeof *object);
     if (object == NULL) {
         return NULL;
     }
-    *object = (struct object){.type = qn_arena_strdup(arena, qn_query_column_text(query, 0)),
-                              .name = qn_arena_strdup(arena, qn_query_column_text(query, 1)),
-                              .table = qn_arena_strdup(arena, qn_query_column_text(query, 2)),
-                              .text = plain_text(arena, qn_query_column_text(query, 3))};
+    *object =
+        (struct qn_schema_object){.type = qn_arena_strdup(arena, qn_query_column_text(query, 0)),
+                                  .name = qn_arena_strdup(arena, qn_query_column_text(query, 1)),
+                                  .table = qn_arena_strdup(arena, qn_query_column_text(query, 2)),
+                                  .text = plain_text(arena, qn_query_column_text(query, 3))};
     bool whole = object->type != NULL && object->name != NULL && object->table != NULL &&
                  object->text != NULL;
     object->unique = whole && qn_str_starts_with(object->text, "CREATE UNIQUE ");
     return whole ? object : NULL;
 }
 
-/* All that is named or on something named quern_*, and views that read such a thing. */
-static quern_status read_objects(struct qn_conn *conn, struct qn_arena *arena,
-                                 struct object **ret_objects, quern_error *err)
+quern_status qn_sqlite_trust_read(struct qn_conn *conn, struct qn_arena *arena,
+                                  struct qn_schema_object **ret_objects, quern_error *err)
 {
     struct qn_query query = qn_query_start_once(conn, sql_our_objects);
-    struct object *first = NULL;
+    struct qn_schema_object *first = NULL;
     bool memory = true;
     while (memory && qn_query_row(&query)) {
-        struct object *object = read_object(arena, &query);
+        struct qn_schema_object *object = read_object(arena, &query);
         memory = object != NULL;
         if (memory) {
             object->next = first;
@@ -165,13 +156,26 @@ static quern_status open_expected(struct qn_conn *conn, int64_t version, quern_e
     quern_status status = qn_conn_open(
         conn, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY, 0, err);
     if (status != QUERN_OK || version != QN_SQLITE_SCHEMA_VERSION) {
-        return status == QUERN_OK ? qn_sqlite_schema_make(conn, 0, version, err) : status;
+        return status == QUERN_OK ? qn_sqlite_migrate(conn, 0, version, err) : status;
     }
     status = qn_conn_exec(conn, sql_schema_made, err);
     return status == QUERN_OK ? qn_conn_exec(conn, sql_schema_made_rest, err) : status;
 }
 
-static const struct object *find_object(const struct object *objects, const struct object *wanted)
+quern_status qn_sqlite_trust_read_expected(int64_t version, struct qn_arena *arena,
+                                           struct qn_schema_object **ret_objects, quern_error *err)
+{
+    struct qn_conn expected = {0};
+    quern_status status = open_expected(&expected, version, err);
+    if (status == QUERN_OK) {
+        status = qn_sqlite_trust_read(&expected, arena, ret_objects, err);
+    }
+    qn_conn_close(&expected);
+    return status;
+}
+
+const struct qn_schema_object *qn_sqlite_trust_find(const struct qn_schema_object *objects,
+                                                    const struct qn_schema_object *wanted)
 {
     while (objects != NULL &&
            (strcmp(objects->name, wanted->name) != 0 || strcmp(objects->type, wanted->type) != 0)) {
@@ -229,15 +233,15 @@ static quern_status refuse_table(struct qn_conn *conn, struct qn_conn *expected,
 static quern_status compare(struct qn_conn *conn, struct qn_conn *expected, struct qn_arena *arena,
                             quern_error *err)
 {
-    struct object *objects = NULL;
-    struct object *wanted = NULL;
-    quern_status status = read_objects(conn, arena, &objects, err);
+    struct qn_schema_object *objects = NULL;
+    struct qn_schema_object *wanted = NULL;
+    quern_status status = qn_sqlite_trust_read(conn, arena, &objects, err);
     if (status == QUERN_OK) {
-        status = read_objects(expected, arena, &wanted, err);
+        status = qn_sqlite_trust_read(expected, arena, &wanted, err);
     }
     for (; status == QUERN_OK && wanted != NULL; wanted = wanted->next) {
         bool is_table = strcmp(wanted->type, "table") == 0;
-        const struct object *found = find_object(objects, wanted);
+        const struct qn_schema_object *found = qn_sqlite_trust_find(objects, wanted);
         if (found == NULL && is_table) {
             status = qn_error_set(err, QUERN_E_CORRUPT,
                                   "sqlite %s: the table %s is missing; restore a copy", conn->path,
@@ -254,85 +258,13 @@ static quern_status compare(struct qn_conn *conn, struct qn_conn *expected, stru
     return status;
 }
 
-quern_status qn_sqlite_schema_trust(struct qn_conn *conn, int64_t version, quern_error *err)
+quern_status qn_sqlite_trust_check(struct qn_conn *conn, int64_t version, quern_error *err)
 {
     struct qn_arena arena = {0};
     struct qn_conn expected = {0};
     quern_status status = open_expected(&expected, version, err);
     if (status == QUERN_OK && !QN_BUG(SCHEMA_TRUSTED)) {
         status = compare(conn, &expected, &arena, err);
-    }
-    qn_conn_close(&expected);
-    qn_arena_finish(&arena);
-    return status;
-}
-
-/* --- The doctor ---------------------------------------------------------------------------- */
-
-static void tell(const struct qn_check *check, const char *invariant, enum qn_severity severity,
-                 const struct object *object, const char *words)
-{
-    char name[NAME_SHOWN_MAX + 1];
-    char table[NAME_SHOWN_MAX + 1];
-    char text[FOREIGN_TEXT_SIZE];
-    (void)qn_utf8_sanitize(object->name, strlen(object->name), name, sizeof name);
-    (void)qn_utf8_sanitize(object->table, strlen(object->table), table, sizeof table);
-    bool on_table = severity != QN_SEVERITY_VIOLATED && strcmp(name, table) != 0;
-    (void)snprintf(text, sizeof text, "the %s %s%s%s %s", object->type, name,
-                   on_table ? " on " : "", on_table ? table : "", words);
-    const quern_finding finding = {
-        .invariant = invariant, .queue = "", .id = "", .text = text, .severity = (int32_t)severity};
-    check->on_finding(&finding, check->user);
-}
-
-static void tell_foreign(const struct qn_check *check, const struct object *object)
-{
-    if (strcmp(object->type, "trigger") == 0) {
-        tell(check, "I9", QN_SEVERITY_WARNING, object,
-             "is not quern's: it runs when other programs write, not when quern does");
-    } else if (strcmp(object->type, "view") == 0) {
-        tell(check, "note", QN_SEVERITY_NOTE, object, "is not quern's; quern does not use it");
-    } else if (object->unique) {
-        tell(check, "I9", QN_SEVERITY_WARNING, object,
-             "is not quern's: it may refuse what quern writes");
-    } else if (strcmp(object->type, "index") == 0) {
-        tell(check, "note", QN_SEVERITY_NOTE, object, "is not quern's; it costs each write time");
-    } else {
-        tell(check, "I9", QN_SEVERITY_WARNING, object,
-             "is not quern's, and names with quern_ are kept for it");
-    }
-}
-
-quern_status qn_check_schema(struct qn_check *check, quern_error *err)
-{
-    struct qn_arena arena = {0};
-    struct qn_conn expected = {0};
-    struct qn_conn *conn = NULL;
-    struct object *objects = NULL;
-    struct object *wanted = NULL;
-    quern_status status = open_expected(&expected, QN_SQLITE_SCHEMA_VERSION, err);
-    if (status == QUERN_OK) {
-        status = read_objects(&expected, &arena, &wanted, err);
-    }
-    if (status == QUERN_OK) {
-        status = qn_sqlite_read_begin(check->self, &conn, err);
-    }
-    if (status == QUERN_OK) {
-        status = read_objects(conn, &arena, &objects, err);
-        qn_sqlite_read_end(check->self);
-    }
-    for (const struct object *at = wanted; status == QUERN_OK && at != NULL; at = at->next) {
-        const struct object *found = find_object(objects, at);
-        if (found == NULL) {
-            tell(check, "I9", QN_SEVERITY_VIOLATED, at, "is missing");
-        } else if (strcmp(found->text, at->text) != 0) { /* since the file was opened */
-            tell(check, "I9", QN_SEVERITY_VIOLATED, at, "is not as quern made it any more");
-        }
-    }
-    for (const struct object *at = objects; status == QUERN_OK && at != NULL; at = at->next) {
-        if (at->text[0] != '\0' && find_object(wanted, at) == NULL) {
-            tell_foreign(check, at);
-        }
     }
     qn_conn_close(&expected);
     qn_arena_finish(&arena);

@@ -3,6 +3,8 @@
  *
  * Names and values are C strings, so NUL can stand between them; read back, they are used where
  * they lie. A blob that does not end as it should (somebody edited it) holds no headers. */
+#include "broker/sqlite/run/headers.h"
+
 #include <string.h>
 
 #include "broker/sqlite/sqlite.h"

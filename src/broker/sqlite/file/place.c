@@ -9,6 +9,8 @@
  * user out, and what a user has put there would run as root. `?trust_owner=1` says that the other
  * users are known; a group that may write is allowed, and said, and so is a directory of somebody
  * else. */
+#include "broker/sqlite/file/place.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

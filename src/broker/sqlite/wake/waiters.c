@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* wake.c - wakes the workers that wait on a file, and tells them of cancellations.
+/* waiters.c - wakes the workers that wait on a file, and sends them cancellations.
  *
  * Each waiter has two datagram sockets and a lock file in the directory beside the file. A sender
  * lists the directory once and then only looks whether it has changed; it never makes anything
  * there. A socket that refuses belongs to a process that died, if its lock file can be locked:
  * then the three are removed. A full socket belongs to one that has not looked yet: it will. What
  * cannot be sent is no error, since every waiter looks for itself each second. */
+#include "broker/sqlite/wake/waiters.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,18 +19,26 @@
 #include <unistd.h>
 
 #include "base/memory/alloc.h"
+#include "broker/sqlite/file/place.h"
 #include "broker/sqlite/sqlite.h"
 
 #define NS_PER_S INT64_C(1000000000)
 /* A listing made this soon after a change may miss another one with the same time stamp. */
 #define SETTLED_AFTER_NS 50000000
 
-void qn_sqlite_socket_address(int dir_fd, const char *id, const char *kind,
-                              struct sockaddr_un *ret_address)
+void qn_waiters_address(int dir_fd, const char *id, const char *kind,
+                        struct sockaddr_un *ret_address)
 {
     *ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
     (void)snprintf(ret_address->sun_path, sizeof ret_address->sun_path, "/proc/self/fd/%d/%s.%s",
                    dir_fd, id, kind);
+}
+
+void qn_waiters_init(struct qn_waiters *waiters)
+{
+    pthread_mutex_init(&waiters->mutex, NULL);
+    waiters->dir_fd = -1;
+    waiters->send_fd = -1;
 }
 
 static int64_t ns_of(struct timespec at)
@@ -36,41 +46,41 @@ static int64_t ns_of(struct timespec at)
     return (int64_t)at.tv_sec * NS_PER_S + at.tv_nsec;
 }
 
-static void close_directory(struct qn_roster *roster)
+static void close_directory(struct qn_waiters *waiters)
 {
-    if (roster->dir_fd >= 0) {
-        (void)close(roster->dir_fd);
-        roster->dir_fd = -1;
+    if (waiters->dir_fd >= 0) {
+        (void)close(waiters->dir_fd);
+        waiters->dir_fd = -1;
     }
-    roster->changed_at_ns = -1;
-    roster->count = 0;
+    waiters->changed_at_ns = -1;
+    waiters->count = 0;
 }
 
-static void add_id(struct qn_roster *roster, const char *name)
+static void add_id(struct qn_waiters *waiters, const char *name)
 {
     size_t size = QN_WAITER_ID_SIZE - 1;
     if (strlen(name) != size + 2 || strcmp(name + size, ".w") != 0) {
         return; /* not a wake socket */
     }
-    if (roster->count == roster->capacity) {
-        size_t capacity = roster->capacity == 0 ? 8 : roster->capacity * 2;
-        void *ids = qn_realloc(roster->ids, capacity * sizeof roster->ids[0]);
+    if (waiters->count == waiters->capacity) {
+        size_t capacity = waiters->capacity == 0 ? 8 : waiters->capacity * 2;
+        void *ids = qn_realloc(waiters->ids, capacity * sizeof waiters->ids[0]);
         if (ids == NULL) {
             return; /* it will find its work a second later */
         }
-        roster->ids = ids;
-        roster->capacity = capacity;
+        waiters->ids = ids;
+        waiters->capacity = capacity;
     }
-    memcpy(roster->ids[roster->count], name, size);
-    roster->ids[roster->count][size] = '\0';
-    roster->count++;
+    memcpy(waiters->ids[waiters->count], name, size);
+    waiters->ids[waiters->count][size] = '\0';
+    waiters->count++;
 }
 
-static void list_directory(struct qn_roster *roster, int64_t mtime_ns)
+static void list_directory(struct qn_waiters *waiters, int64_t mtime_ns)
 {
-    roster->count = 0;
-    roster->changed_at_ns = -1;
-    int fd = openat(roster->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    waiters->count = 0;
+    waiters->changed_at_ns = -1;
+    int fd = openat(waiters->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);
     if (directory == NULL) {
         if (fd >= 0) {
@@ -80,89 +90,89 @@ static void list_directory(struct qn_roster *roster, int64_t mtime_ns)
     }
     int64_t now_ns = qn_clock_wall_ms(qn_clock_system()) * 1000000;
     for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
-        add_id(roster, entry->d_name);
+        add_id(waiters, entry->d_name);
     }
     (void)closedir(directory);
     if (now_ns - mtime_ns > SETTLED_AFTER_NS) {
-        roster->changed_at_ns = mtime_ns;
+        waiters->changed_at_ns = mtime_ns;
     }
 }
 
 /* Brings the list up to date. False: nobody waits. */
 static bool refresh(struct qn_sqlite *self)
 {
-    struct qn_roster *roster = &self->roster;
+    struct qn_waiters *waiters = &self->waiters;
     struct stat info;
-    if (roster->dir_fd >= 0 && (fstat(roster->dir_fd, &info) != 0 || info.st_nlink == 0)) {
-        close_directory(roster);
+    if (waiters->dir_fd >= 0 && (fstat(waiters->dir_fd, &info) != 0 || info.st_nlink == 0)) {
+        close_directory(waiters);
     }
-    if (roster->dir_fd < 0) {
-        roster->dir_fd = open(self->wake_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        roster->changed_at_ns = -1;
-        if (roster->dir_fd < 0 || fstat(roster->dir_fd, &info) != 0 ||
+    if (waiters->dir_fd < 0) {
+        waiters->dir_fd = open(self->wake_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        waiters->changed_at_ns = -1;
+        if (waiters->dir_fd < 0 || fstat(waiters->dir_fd, &info) != 0 ||
             !qn_sqlite_place_trusts(self, &info)) {
-            close_directory(roster);
+            close_directory(waiters);
             return false;
         }
     }
-    if (roster->changed_at_ns != ns_of(info.st_mtim)) {
-        list_directory(roster, ns_of(info.st_mtim));
+    if (waiters->changed_at_ns != ns_of(info.st_mtim)) {
+        list_directory(waiters, ns_of(info.st_mtim));
     }
-    if (roster->count > 0 && roster->send_fd < 0) {
-        roster->send_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (waiters->count > 0 && waiters->send_fd < 0) {
+        waiters->send_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     }
-    return roster->count > 0 && roster->send_fd >= 0;
+    return waiters->count > 0 && waiters->send_fd >= 0;
 }
 
 /* Its process died without removing them, if nobody holds its lock. */
-static void remove_stale(struct qn_roster *roster, const char *id)
+static void remove_stale(struct qn_waiters *waiters, const char *id)
 {
     static const char *const kinds[] = {"w", "c", "lock"};
     char name[QN_WAITER_ID_SIZE + 8];
     (void)snprintf(name, sizeof name, "%s.lock", id);
-    int fd = openat(roster->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int fd = openat(waiters->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     bool dead = fd < 0 ? errno == ENOENT : flock(fd, LOCK_EX | LOCK_NB) == 0;
     for (size_t i = 0; dead && i < sizeof kinds / sizeof kinds[0]; i++) {
         (void)snprintf(name, sizeof name, "%s.%s", id, kinds[i]);
-        (void)unlinkat(roster->dir_fd, name, 0);
+        (void)unlinkat(waiters->dir_fd, name, 0);
     }
     if (fd >= 0) {
         (void)close(fd);
     }
-    roster->changed_at_ns = -1;
+    waiters->changed_at_ns = -1;
 }
 
 static void send_all(struct qn_sqlite *self, const char *kind, const void *data, size_t size)
 {
-    struct qn_roster *roster = &self->roster;
-    pthread_mutex_lock(&roster->mutex);
-    size_t count = refresh(self) ? roster->count : 0;
+    struct qn_waiters *waiters = &self->waiters;
+    pthread_mutex_lock(&waiters->mutex);
+    size_t count = refresh(self) ? waiters->count : 0;
     for (size_t i = 0; i < count; i++) {
         struct sockaddr_un address;
-        qn_sqlite_socket_address(roster->dir_fd, roster->ids[i], kind, &address);
-        ssize_t sent = sendto(roster->send_fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
+        qn_waiters_address(waiters->dir_fd, waiters->ids[i], kind, &address);
+        ssize_t sent = sendto(waiters->send_fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
                               (const struct sockaddr *)(const void *)&address, sizeof address);
         if (sent < 0 && errno == ECONNREFUSED) {
-            remove_stale(roster, roster->ids[i]);
+            remove_stale(waiters, waiters->ids[i]);
         } else if (sent < 0 && errno == ENOENT) {
-            roster->changed_at_ns = -1;
+            waiters->changed_at_ns = -1;
         }
     }
-    pthread_mutex_unlock(&roster->mutex);
+    pthread_mutex_unlock(&waiters->mutex);
 }
 
-void qn_sqlite_wake(struct qn_sqlite *self)
+void qn_waiters_wake(struct qn_sqlite *self)
 {
     send_all(self, "w", "w", 1);
 }
 
 void qn_sqlite_wake_all(struct qn_broker *broker)
 {
-    qn_sqlite_wake(qn_sqlite_of(broker));
+    qn_waiters_wake(qn_sqlite_of(broker));
 }
 
-void qn_sqlite_tell_cancel(struct qn_sqlite *self, const char *queue, const char *id,
-                           enum qn_cancel cancel)
+void qn_waiters_cancel(struct qn_sqlite *self, const char *queue, const char *id,
+                       enum qn_cancel cancel)
 {
     char text[2 * (QN_NAME_SIZE_MAX + 1) + 1];
     size_t queue_size = strlen(queue) + 1;
@@ -176,14 +186,14 @@ void qn_sqlite_tell_cancel(struct qn_sqlite *self, const char *queue, const char
     send_all(self, "c", text, 1 + queue_size + id_size);
 }
 
-void qn_sqlite_roster_close(struct qn_sqlite *self)
+void qn_waiters_finish(struct qn_waiters *waiters)
 {
-    struct qn_roster *roster = &self->roster;
-    close_directory(roster);
-    if (roster->send_fd >= 0) {
-        (void)close(roster->send_fd);
-        roster->send_fd = -1;
+    close_directory(waiters);
+    if (waiters->send_fd >= 0) {
+        (void)close(waiters->send_fd);
+        waiters->send_fd = -1;
     }
-    qn_free(roster->ids);
-    roster->ids = NULL;
+    qn_free(waiters->ids);
+    waiters->ids = NULL;
+    pthread_mutex_destroy(&waiters->mutex);
 }

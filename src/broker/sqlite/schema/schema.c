@@ -1,21 +1,55 @@
 /* SPDX-License-Identifier: MIT */
 /* schema.c - brings the tables of a file to this version, or says why it will not.
  *
- * The version is a row of quern_meta. An empty file gets the tables; a file that has only tables
- * of others is refused unless `quern db init` asks for ours beside them; a newer version is
- * refused, and so are tables that quern did not make so (trust.c). Migrations run in one
- * transaction, after a second look at the version inside it, so that two processes that open a new
- * file together do it once. */
+ * First come the first bytes: a text file or a file cut short is refused before SQLite takes it for
+ * an empty one. They are read through SQLite's own file object, since POSIX drops all locks of a
+ * process with any of its descriptors. The version is a row of quern_meta. An empty file gets the
+ * tables; a file that has only tables of others is refused unless `quern db init` asks for ours
+ * beside them; a newer version is refused, and so are tables that quern did not make so (trust.c).
+ * Migrations run in one transaction, after a second look at the version inside it, so that two
+ * processes that open a new file together do it once. */
+#include "broker/sqlite/schema/schema.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "broker/owner.h"
-#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/schema/migrate.h"
+#include "broker/sqlite/schema/trust.h"
 #include "broker/sqlite/store/open_sql.h"
-#include "broker/sqlite/store/schema_sql.h"
 
-/* migrations[n] leads from version n to n + 1. */
-static const char *const migrations[QN_SQLITE_SCHEMA_VERSION] = {sql_schema_1, sql_schema_2,
-                                                                 sql_schema_3};
+#define HEADER_SIZE 16
+#define PAGE_SIZE_MIN 512
+static const char header_text[HEADER_SIZE] = "SQLite format 3";
+
+quern_status qn_sqlite_schema_check_file(struct qn_conn *conn, quern_error *err)
+{
+    sqlite3_file *file = NULL;
+    char header[HEADER_SIZE] = "";
+    struct stat info;
+    if (stat(conn->path, &info) != 0) {
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: %s", conn->path, strerror(errno));
+    }
+    int code = sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_FILE_POINTER, (void *)&file);
+    if (code == SQLITE_OK && info.st_size > 0) {
+        code = file->pMethods->xRead(file, header, sizeof header, 0);
+    }
+    if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ) {
+        return qn_conn_fail(conn, code, err);
+    }
+    /* One of less than a page SQLite would take for an empty one, and write over it. */
+    bool too_short = info.st_size > 0 && info.st_size < PAGE_SIZE_MIN;
+    if (too_short || (info.st_size > 0 && memcmp(header, header_text, sizeof header) != 0)) {
+        return qn_error_set(err, QUERN_E_CORRUPT,
+                            "sqlite %s: not an SQLite database; it was not touched: name another "
+                            "file, or restore this one",
+                            conn->path);
+    }
+    return QUERN_OK;
+}
 
 /* *ret_version is 0 when our tables are missing. */
 static quern_status read_version(struct qn_conn *conn, int64_t *ret_version, bool *ret_others,
@@ -64,21 +98,13 @@ static quern_status check_version(struct qn_conn *conn, int64_t version, bool ot
         return qn_error_set(err, QUERN_E_NOT_FOUND, "sqlite %s: an empty file, no queues in it",
                             conn->path);
     }
-    return version == 0 ? QUERN_OK : qn_sqlite_schema_trust(conn, version, err);
+    return version == 0 ? QUERN_OK : qn_sqlite_trust_check(conn, version, err);
 }
 
-quern_status qn_sqlite_schema_make(struct qn_conn *conn, int64_t from, int64_t to, quern_error *err)
+static quern_status make_tables(struct qn_conn *conn, int64_t from, int64_t now_ms,
+                                quern_error *err)
 {
-    quern_status status = QUERN_OK;
-    for (int64_t version = from; status == QUERN_OK && version < to; version++) {
-        status = qn_conn_exec(conn, migrations[version], err);
-    }
-    return status;
-}
-
-static quern_status migrate(struct qn_conn *conn, int64_t from, int64_t now_ms, quern_error *err)
-{
-    quern_status status = qn_sqlite_schema_make(conn, from, QN_SQLITE_SCHEMA_VERSION, err);
+    quern_status status = qn_sqlite_migrate(conn, from, QN_SQLITE_SCHEMA_VERSION, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -128,7 +154,7 @@ quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool in
         status = check_version(conn, version, others, create, init, err);
     }
     if (status == QUERN_OK && version < QN_SQLITE_SCHEMA_VERSION) {
-        status = migrate(conn, version, now_ms, err);
+        status = make_tables(conn, version, now_ms, err);
     }
     if (status == QUERN_OK) {
         status = qn_conn_exec(conn, "COMMIT", err);

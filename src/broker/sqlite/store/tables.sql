@@ -1,0 +1,17 @@
+-- tables.sql - the few statements on our tables that several rooms need.
+
+-- name: queue_find
+SELECT no FROM quern_queue WHERE name = ?1;
+
+-- name: queue_make
+INSERT INTO quern_queue (name) VALUES (?1) RETURNING no;
+
+-- name: numbers
+UPDATE quern_meta SET counter = counter + ?1 WHERE one = 1 RETURNING counter;
+
+-- name: next_due
+SELECT at_ms FROM quern_task WHERE queue = ?1 AND state IN (3, 4) ORDER BY at_ms LIMIT 1;
+
+-- Only its own lock: a later task with the same key may hold a new one.
+-- name: lock_free
+DELETE FROM quern_lock WHERE key = ?1 AND queue = ?2 AND id = ?3;

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* writer_lock.h - lets one thread at a time to the writing connection, urgent ones before all
+ * others. */
+#ifndef QN_BROKER_SQLITE_STORE_WRITER_LOCK_H
+#define QN_BROKER_SQLITE_STORE_WRITER_LOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quern/status.h"
+
+struct qn_writer_lock {
+    pthread_mutex_t mutex;
+    pthread_cond_t freed; /* on CLOCK_MONOTONIC */
+    bool taken;           /* the rest is guarded by mutex */
+    size_t urgent_waiting;
+};
+
+void qn_writer_lock_init(struct qn_writer_lock *lock);
+void qn_writer_lock_finish(struct qn_writer_lock *lock);
+/* False: it was not free for so long. Urgent callers pass all that wait. */
+QUERN_NODISCARD bool qn_writer_lock_take(struct qn_writer_lock *lock, bool urgent,
+                                         int64_t timeout_ms);
+void qn_writer_lock_release(struct qn_writer_lock *lock);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* redate.h - dates delays anew that the wall clock has left behind. */
+#ifndef QN_BROKER_SQLITE_UPKEEP_REDATE_H
+#define QN_BROKER_SQLITE_UPKEEP_REDATE_H
+
+#include "broker/sqlite/sqlite.h"
+
+/* Dates delays by the boot clock that the wall clock has left behind, a batch of them. */
+QUERN_NODISCARD quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more,
+                                              quern_error *err);
+
+#endif
