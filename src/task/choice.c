@@ -16,7 +16,7 @@
 #include "base/assert.h"
 #include "base/bug.h"
 
-/* The queue with the highest credit; on a tie the heavier one, then the first. */
+/* The queue with the highest credit (or remainder); on a tie the heavier one, then the first. */
 static size_t highest(const int64_t *credits, const uint32_t *weights, size_t queue_count)
 {
     size_t best = 0;
@@ -157,31 +157,62 @@ void qn_choice_settle(struct qn_choice *choice, const uint32_t *quota, const uin
     centre(choice);
 }
 
+/* --- Redrawing --------------------------------------------------------------------------- */
+
+/* Slots are divided by the method of the largest remainders. */
+struct division {
+    size_t queue_count;
+    uint32_t shares[QN_QUEUES_MAX]; /* the weights; 0: this queue has nothing more to give */
+    uint64_t share_sum;
+    int64_t remainders[QN_QUEUES_MAX];
+};
+
+static void weigh(struct division *division, const uint32_t *weights, const bool *more,
+                  size_t queue_count)
+{
+    division->queue_count = queue_count;
+    division->share_sum = 0;
+    for (size_t i = 0; i < queue_count; i++) {
+        uint32_t weight = QN_BUG(WEIGHT_IGNORED) ? 1 : weights[i];
+        division->shares[i] = more[i] ? weight : 0;
+        division->share_sum += division->shares[i];
+    }
+}
+
+/* To each queue the whole slots of its exact part. Returns how many that were. */
+static size_t place_whole(struct division *division, size_t room, uint32_t *want)
+{
+    size_t placed = 0;
+    for (size_t i = 0; i < division->queue_count; i++) {
+        uint64_t exact = (uint64_t)room * division->shares[i]; /* times share_sum */
+        size_t whole = (size_t)(exact / division->share_sum);
+        division->remainders[i] = (int64_t)(exact % division->share_sum);
+        want[i] += (uint32_t)whole;
+        placed += whole;
+    }
+    return placed;
+}
+
+/* The slots that are left, fewer than there are queues, to the largest remainders. */
+static void place_rest(struct division *division, size_t room, uint32_t *want)
+{
+    for (size_t slot = 0; slot < room; slot++) {
+        size_t queue = highest(division->remainders, division->shares, division->queue_count);
+        division->remainders[queue] -= (int64_t)division->share_sum;
+        want[queue]++;
+    }
+}
+
 size_t qn_choice_redraw(const uint32_t *weights, const bool *more, size_t queue_count, size_t room,
                         uint32_t *want)
 {
     QN_ASSERT(queue_count <= QN_QUEUES_MAX);
-    uint64_t sum = 0;
-    uint32_t shares[QN_QUEUES_MAX]; /* 0: nothing to give */
-    for (size_t i = 0; i < queue_count; i++) {
-        shares[i] = !more[i] ? 0 : QN_BUG(WEIGHT_IGNORED) ? 1 : weights[i];
-        sum += shares[i];
-    }
-    if (sum == 0) {
+    struct division division;
+    weigh(&division, weights, more, queue_count);
+    if (division.share_sum == 0) {
         return 0;
     }
-    int64_t rests[QN_QUEUES_MAX];
-    size_t placed = 0;
-    for (size_t i = 0; i < queue_count; i++) {
-        uint64_t exact = (uint64_t)room * shares[i];
-        want[i] += (uint32_t)(exact / sum);
-        placed += (size_t)(exact / sum);
-        rests[i] = (int64_t)(exact % sum);
-    }
-    for (; placed < room; placed++) {
-        size_t queue = highest(rests, shares, queue_count);
-        rests[queue] -= (int64_t)sum;
-        want[queue]++;
-    }
-    return placed;
+    size_t placed = place_whole(&division, room, want);
+    place_rest(&division, room - placed, want);
+    return room;
 }

@@ -272,7 +272,8 @@ elseif #ARGV == 10 then
         missing = missing - read(i, missing)
     end
 else
-    -- qn_choice_redraw of src/task/choice.c: by weight, the rest to the largest remainders.
+    -- As qn_choice_redraw of src/task/choice.c: to each queue the whole slots of its exact part,
+    -- the rest to the largest remainders, on a tie to the heavier queue, then to the first.
     local wants, shares, rests = {}, {}, {}
     local function redraw()
         local sum, placed = 0, 0
