@@ -12,7 +12,6 @@
 #include "base/memory/sized.h"
 #include "task/limits.h"
 
-#define LIST_CAPACITY_MIN 16
 #define ACT_STEP 500
 #define ACT_FREE 50000 /* tasks, before a bulk action asks how many there are */
 
@@ -68,24 +67,6 @@ void quern_inspector_free(quern_inspector *inspector)
         qn_broker_close(inspector->broker); /* does nothing in a fork */
         qn_free(inspector);
     }
-}
-
-bool qn_inspect_grow(void **items, size_t *capacity, size_t count, size_t size)
-{
-    if (count < *capacity) {
-        return true;
-    }
-    size_t wanted = *capacity == 0 ? LIST_CAPACITY_MIN : *capacity * 2;
-    if (wanted > SIZE_MAX / size) {
-        return false;
-    }
-    void *grown = qn_realloc(*items, wanted * size);
-    if (grown == NULL) {
-        return false;
-    }
-    *items = grown;
-    *capacity = wanted;
-    return true;
 }
 
 quern_status qn_inspect_enter(const quern_inspector *inspector, quern_error *err)

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/arena.h"
+#include "base/memory/vec.h"
 #include "inspect/inspector.h"
 
 struct quern_queue_list {
@@ -17,12 +18,12 @@ static bool add(const quern_queue_info *queue, void *user)
 {
     quern_queue_list *list = user;
     const char *name = qn_arena_strdup(&list->arena, queue->name);
-    void *items = list->items;
-    if (name == NULL || !qn_inspect_grow(&items, &list->capacity, list->count, sizeof *queue)) {
+    quern_queue_info *items = qn_vec_grow(list->items, list->count, &list->capacity, sizeof *items);
+    list->items = items != NULL ? items : list->items;
+    if (name == NULL || items == NULL) {
         list->no_memory = true;
         return false;
     }
-    list->items = items;
     list->items[list->count] = *queue;
     list->items[list->count].name = name;
     list->count++;

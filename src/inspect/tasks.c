@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
+#include "base/memory/vec.h"
 #include "inspect/inspector.h"
 
 #define LIMIT_MAX 10000
@@ -18,8 +19,9 @@ struct quern_task_list {
 static bool add(const quern_task_info *info, void *user)
 {
     quern_task_list *list = user;
-    void *items = list->items;
-    if (!qn_inspect_grow(&items, &list->capacity, list->count, sizeof(quern_task_info *))) {
+    quern_task_info **items =
+        qn_vec_grow(list->items, list->count, &list->capacity, sizeof(quern_task_info *));
+    if (items == NULL) {
         list->no_memory = true;
         return false;
     }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/arena.h"
+#include "base/memory/vec.h"
 #include "inspect/inspector.h"
 
 struct quern_worker_list {
@@ -80,8 +81,9 @@ static bool copy_worker(struct qn_arena *arena, const quern_worker_info *worker,
 static bool add(const quern_worker_info *worker, void *user)
 {
     quern_worker_list *list = user;
-    void *items = list->items;
-    if (!qn_inspect_grow(&items, &list->capacity, list->count, sizeof *worker)) {
+    quern_worker_info *items =
+        qn_vec_grow(list->items, list->count, &list->capacity, sizeof *items);
+    if (items == NULL) {
         list->no_memory = true;
         return false;
     }

@@ -82,6 +82,8 @@ struct qn_asynq_unusable {
     const char *why;
 };
 /* The type of a task whose message even Go cannot read; then the payload is that message. */
+/* What asynq gives a message with neither timeout nor deadline; our default is the same. */
+#define QN_ASYNQ_TIMEOUT_MS (30 * 60 * INT64_C(1000))
 #define QN_UNREADABLE_TYPE "quern:unreadable"
 /* Whether Go reads it, and as the message of this task. False, too, when memory is out. */
 bool qn_asynq_go_reads(struct qn_arena *arena, const struct qn_asynq_unusable *unusable);

@@ -9,8 +9,6 @@
 #include "base/text/str.h"
 #include "message/asynq_wire.h"
 
-#define TIMEOUT_MS 1800000 /* asynq's default: a message wants one */
-
 static bool is_text(ProtobufCBinaryData bytes)
 {
     return bytes.len == 0 || qn_utf8_valid((const char *)bytes.data, bytes.len);
@@ -88,6 +86,6 @@ quern_status qn_asynq_task_excuse(struct qn_arena *arena, const struct qn_asynq_
                                        .id = id,
                                        .queue = unusable->queue,
                                        .error = unusable->why,
-                                       .timeout_ms = TIMEOUT_MS};
+                                       .timeout_ms = QN_ASYNQ_TIMEOUT_MS};
     return qn_asynq_task_encode(arena, &task, ret_bytes, err);
 }

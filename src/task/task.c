@@ -14,12 +14,12 @@
 #include "base/error.h"
 #include "base/text/number.h"
 #include "base/text/str.h"
+#include "message/asynq.h"
 #include "message/unique_key.h"
 #include "task/limits.h"
 #include "task/retry.h"
 
 #define RETRY_MAX_DEFAULT 25
-#define TIMEOUT_MS_DEFAULT (30 * 60 * INT64_C(1000))
 #define UNIQUE_MS_MIN 1000
 #define SHOWN_NAME_MAX 40
 
@@ -206,7 +206,7 @@ static quern_status prepare_attempts(struct preparation *p)
     if (in->timeout_ms == QUERN_TIMEOUT_NEVER) {
         p->task.timeout_ms = 0;
     } else if (in->timeout_ms == 0 && in->deadline_at_ms == 0) {
-        p->task.timeout_ms = TIMEOUT_MS_DEFAULT;
+        p->task.timeout_ms = QN_ASYNQ_TIMEOUT_MS;
     }
     quern_status status = qn_retry_policy_check(&in->retry, p->err);
     if (status == QUERN_OK && in->retry.kind != QUERN_RETRY_DEFAULT) {

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/clock_jump.h"
 #include "base/text/url.h"
 #include "broker/broker.h"
 #include "broker/sqlite/file/presence.h"
@@ -34,11 +35,9 @@ struct qn_sqlite {
     struct qn_writer_lock writer_lock;
     struct qn_conn writer; /* used with the writer lock held */
     pthread_mutex_t read_mutex;
-    struct qn_conn reader; /* guarded by read_mutex, as the next four; opened when first needed */
-    bool clock_seen;       /* by prune */
+    struct qn_conn reader; /* guarded by read_mutex, as the next two; opened when needed */
+    struct qn_clock_jump prune_clock;        /* the wall clock */
     struct qn_heartbeat_ages heartbeat_ages; /* workers on other hosts; by recover */
-    int64_t clock_offset_ms;                 /* wall clock minus boot clock */
-    int64_t clock_jumped_at_ms;              /* when that changed by much; boot clock */
     _Atomic int64_t
         rest_until_mono_ns; /* store/transaction.c: until then no lease that is over is ended */
     _Atomic int64_t dated_shift_ms; /* run/delay_clock.c: with it all delays were dated rightly */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/hash.h"
 #include "task/limits.h"
 
 enum { FULL_AT = QN_FETCH_TYPES_MAX * 3 / 4, GLIDE = 32 };
@@ -24,14 +25,10 @@ void qn_fetch_finish(struct qn_fetch *fetch)
     }
 }
 
-/* FNV-1a, 64 bits: types are short and not chosen by an attacker who gains from collisions. */
+/* Types are short and not chosen by an attacker who gains from collisions. */
 static size_t first_place(const char *type)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (const char *byte = type; *byte != '\0'; byte++) {
-        hash = (hash ^ (unsigned char)*byte) * UINT64_C(1099511628211);
-    }
-    return (size_t)hash % QN_FETCH_TYPES_MAX;
+    return (size_t)qn_hash_bytes(QN_HASH_START, type, strlen(type)) % QN_FETCH_TYPES_MAX;
 }
 
 /* Where the type is, or where it would be: there is always a free place. */

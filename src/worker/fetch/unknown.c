@@ -21,6 +21,7 @@
 
 #include "base/bug.h"
 #include "base/memory/alloc.h"
+#include "base/text/hash.h"
 #include "worker/internal.h"
 
 enum {
@@ -63,17 +64,11 @@ void qn_unknown_say_served(struct quern_worker *worker)
            QN_LOG_TEXT("others", serves_all ? NULL : others));
 }
 
-/* FNV-1a of queue and id, which name a task. */
+/* Of queue and id, which name a task. */
 static uint64_t hash_of(const struct qn_task *task)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    const char *const texts[] = {task->queue, task->id};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        for (const char *byte = texts[i]; *byte != '\0'; byte++) {
-            hash = (hash ^ (unsigned char)*byte) * UINT64_C(1099511628211);
-        }
-        hash = (hash ^ 0xff) * UINT64_C(1099511628211);
-    }
+    uint64_t hash = qn_hash_part(QN_HASH_START, task->queue, strlen(task->queue));
+    hash = qn_hash_part(hash, task->id, strlen(task->id));
     return hash ^ hash >> 32;
 }
 

@@ -6,28 +6,23 @@
 #include <stdlib.h>
 
 #include "base/memory/alloc.h"
+#include "base/memory/vec.h"
+#include "base/text/hash.h"
 
-/* FNV-1a, and a last mix. */
+/* With a last mix. */
 static uint64_t hash_of(const char *id, size_t size)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ (unsigned char)id[i]) * UINT64_C(1099511628211);
-    }
+    uint64_t hash = qn_hash_bytes(QN_HASH_START, id, size);
     return (hash ^ (hash >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 bool qn_id_set_add(struct qn_id_set *set, const char *id, size_t size)
 {
-    if (set->count == set->capacity) {
-        size_t capacity = set->capacity == 0 ? 1024 : 2 * set->capacity;
-        uint64_t *items = qn_realloc(set->items, capacity * sizeof *items);
-        if (items == NULL) {
-            return false;
-        }
-        set->items = items;
-        set->capacity = capacity;
+    uint64_t *items = qn_vec_grow(set->items, set->count, &set->capacity, sizeof *items);
+    if (items == NULL) {
+        return false;
     }
+    set->items = items;
     set->items[set->count++] = hash_of(id, size);
     return true;
 }

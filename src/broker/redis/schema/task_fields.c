@@ -11,8 +11,6 @@
 #include "base/error.h"
 #include "base/text/number.h"
 
-#define TIMEOUT_GO_MS (30 * 60 * INT64_C(1000)) /* what asynq assumes without any */
-
 /* --- Rows of decimals --------------------------------------------------------------- */
 
 /* The next word as a number; a larger one than `max` is that. */
@@ -172,7 +170,7 @@ quern_status qn_redis_task_decode(struct qn_arena *arena, const void *data, size
         add_opts(&task, opts);
     }
     if (task.timeout_ms == 0 && task.deadline_at_ms == 0) {
-        task.timeout_ms = TIMEOUT_GO_MS;
+        task.timeout_ms = QN_ASYNQ_TIMEOUT_MS;
     } else if (task.timeout_ms == QN_TIMEOUT_NEVER_MS) {
         task.timeout_ms = 0;
     }

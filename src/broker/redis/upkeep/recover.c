@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/text/hash.h"
 #include "broker/owner.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
@@ -101,16 +102,6 @@ static struct qn_sweep *find_sweep(struct qn_redis *self, const char *queue)
 }
 
 /* --- Who is dead --------------------------------------------------------------------- */
-
-/* FNV-1a: two sets are the same if the sums of their marks are, for what hangs on it. */
-static uint64_t mark_of(const struct qn_reply *id)
-{
-    uint64_t mark = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < id->size; i++) {
-        mark = (mark ^ (unsigned char)id->data[i]) * UINT64_C(0x100000001b3);
-    }
-    return mark;
-}
 
 /* "heartbeat_ms status owner host"; the texts live in the arena. */
 struct holder {
@@ -199,7 +190,8 @@ static quern_status find_known(struct qn_arena *arena, const struct qn_reply *wo
         char letter = letter_of(holder, is_other ? last : other);
         if (letter == 'd') {
             known.dead_count++;
-            known.mark += mark_of(holder->id);
+            /* Two sets are the same if these sums are, for what hangs on it. */
+            known.mark += qn_hash_bytes(QN_HASH_START, holder->id->data, holder->id->size);
         }
         if (letter != '\0') {
             known.letters[known.count] = letter;

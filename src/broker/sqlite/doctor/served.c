@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory/vec.h"
 #include "broker/served.h"
 #include "broker/sqlite/doctor/doctor.h"
 
@@ -17,18 +18,12 @@ struct gathering {
 
 static bool add_name(struct qn_served *served, const char *name, size_t size)
 {
-    if (served->count == served->capacity) {
-        size_t capacity = 2 * served->capacity + 16;
-        const char **names = qn_arena_alloc(&served->arena, capacity * sizeof *names);
-        if (names == NULL) {
-            return false;
-        }
-        if (served->count > 0) {
-            memcpy(names, served->names, served->count * sizeof *names);
-        }
-        served->names = names;
-        served->capacity = capacity;
+    const char **names = qn_vec_grow_in(&served->arena, served->names, served->count,
+                                        &served->capacity, sizeof *names);
+    if (names == NULL) {
+        return false;
     }
+    served->names = names;
     char *copy = qn_arena_alloc(&served->arena, size + 1);
     if (copy == NULL) {
         return false;

@@ -11,6 +11,7 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/memory/vec.h"
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/queue/queue_counters_sql.h"
 #include "broker/sqlite/store/tables.h"
@@ -27,22 +28,6 @@ void qn_queue_counters_finish(struct qn_queue_counters *counters)
 {
     qn_free(counters->queues);
     *counters = (struct qn_queue_counters){0};
-}
-
-static bool reserve(struct qn_queue_counters *counters)
-{
-    if (counters->count < counters->capacity) {
-        return true;
-    }
-    size_t capacity = counters->capacity == 0 ? 4 : counters->capacity * 2;
-    struct qn_counted_queue *queues =
-        qn_realloc(counters->queues, capacity * sizeof counters->queues[0]);
-    if (queues == NULL) {
-        return false;
-    }
-    counters->queues = queues;
-    counters->capacity = capacity;
-    return true;
 }
 
 static enum qn_solo_state solo_state(const struct qn_queue_counters *counters,
@@ -84,10 +69,13 @@ quern_status qn_queue_counters_queue(struct qn_queue_counters *counters, const c
             return QUERN_OK;
         }
     }
-    if (!reserve(counters)) {
+    struct qn_counted_queue *queues =
+        qn_vec_grow(counters->queues, counters->count, &counters->capacity, sizeof *queues);
+    if (queues == NULL) {
         return qn_error_nomem(err);
     }
-    struct qn_counted_queue *queue = &counters->queues[counters->count];
+    counters->queues = queues;
+    struct qn_counted_queue *queue = &queues[counters->count];
     quern_status status = read_queue(counters, name, queue, err);
     if (status == QUERN_OK && queue->no != 0 && counters->host != NULL &&
         (QN_BUG(BRAKE_EVERYWHERE) || QN_BUG(OK_ELSEWHERE))) {

@@ -6,6 +6,7 @@
 #include "broker/sqlite/upkeep/heartbeat_age.h"
 
 #include "base/memory/alloc.h"
+#include "base/memory/vec.h"
 
 void qn_heartbeat_age_begin(struct qn_heartbeat_ages *ages)
 {
@@ -16,31 +17,19 @@ void qn_heartbeat_age_begin(struct qn_heartbeat_ages *ages)
     ages->at = 0;
 }
 
-static bool reserve(struct qn_heartbeat_age_list *list)
-{
-    if (list->count < list->capacity) {
-        return true;
-    }
-    size_t capacity = list->capacity == 0 ? 8 : list->capacity * 2;
-    struct qn_heartbeat_age *records =
-        qn_realloc(list->records, capacity * sizeof list->records[0]);
-    if (records == NULL) {
-        return false;
-    }
-    list->records = records;
-    list->capacity = capacity;
-    return true;
-}
-
 const struct qn_heartbeat_age *qn_heartbeat_age_note(struct qn_heartbeat_ages *ages,
                                                      int64_t worker_no, int64_t heartbeat_at_ms,
                                                      int64_t now_boot_ms)
 {
     const struct qn_heartbeat_age_list *before = &ages->before;
-    if (!reserve(&ages->now)) {
+    struct qn_heartbeat_age_list *now = &ages->now;
+    struct qn_heartbeat_age *records =
+        qn_vec_grow(now->records, now->count, &now->capacity, sizeof *records);
+    if (records == NULL) {
         return NULL;
     }
-    struct qn_heartbeat_age *record = &ages->now.records[ages->now.count++];
+    now->records = records;
+    struct qn_heartbeat_age *record = &records[now->count++];
     *record = (struct qn_heartbeat_age){
         .worker_no = worker_no, .heartbeat_at_ms = heartbeat_at_ms, .since_boot_ms = now_boot_ms};
     while (ages->at < before->count && before->records[ages->at].worker_no < worker_no) {

@@ -34,17 +34,8 @@ struct pruning {
 static bool trusts_clock(struct qn_sqlite *self, int64_t now_ms)
 {
     int64_t boot_ms = qn_clock_boot_ms(self->base.clock);
-    int64_t change_ms = now_ms - boot_ms - self->clock_offset_ms;
-    bool jumped = self->clock_seen && (change_ms > CLOCK_JUMP_MS || change_ms < -CLOCK_JUMP_MS);
-    if (jumped) {
-        self->clock_jumped_at_ms = boot_ms;
-    }
-    if (jumped || !self->clock_seen) {
-        self->clock_offset_ms = now_ms - boot_ms;
-        self->clock_seen = true;
-    }
-    return self->clock_jumped_at_ms == 0 ||
-           boot_ms - self->clock_jumped_at_ms >= CLOCK_TRUSTED_AFTER_MS;
+    qn_clock_jump_note(&self->prune_clock, boot_ms, now_ms, CLOCK_JUMP_MS);
+    return !qn_clock_jump_is_recent(&self->prune_clock, boot_ms, CLOCK_TRUSTED_AFTER_MS);
 }
 
 static int64_t left(const struct pruning *pruning)

@@ -12,7 +12,7 @@
 
 #include "base/bug.h"
 #include "base/error.h"
-#include "base/memory/alloc.h"
+#include "base/memory/vec.h"
 #include "broker/owner.h"
 #include "broker/sqlite/upkeep/recover_sql.h"
 
@@ -77,27 +77,21 @@ static bool is_leaving(const char *status)
 
 static bool add_worker(struct qn_worker_fates *fates, const struct qn_query *query)
 {
-    size_t count = fates->count;
-    if (count == fates->capacity) {
-        size_t capacity = count == 0 ? 8 : count * 2;
-        struct qn_worker_fate *workers =
-            qn_realloc(fates->workers, capacity * sizeof fates->workers[0]);
-        if (workers == NULL) {
-            return false;
-        }
-        fates->workers = workers;
-        fates->capacity = capacity;
+    struct qn_worker_fate *workers =
+        qn_vec_grow(fates->workers, fates->count, &fates->capacity, sizeof *workers);
+    if (workers == NULL) {
+        return false;
     }
+    fates->workers = workers;
     const char *owner = qn_query_column_text(query, 1);
     int64_t heartbeat_at_ms = qn_query_column_sane(query, 2);
-    struct qn_worker_fate *worker = &fates->workers[count];
+    struct qn_worker_fate *worker = &workers[fates->count++];
     *worker = (struct qn_worker_fate){.death = {.no = sqlite3_column_int64(query->statement, 0)},
                                       .heartbeat_at_ms = heartbeat_at_ms,
                                       .was_leaving = is_leaving(qn_query_column_text(query, 5))};
     worker->id = qn_arena_strdup(fates->arena, qn_query_column_text(query, 3));
     worker->death.host = qn_arena_strdup(fates->arena, qn_query_column_text(query, 4));
     worker->owner = qn_arena_strdup(fates->arena, owner);
-    fates->count++;
     return worker->id != NULL && worker->death.host != NULL && worker->owner != NULL &&
            decide(fates, worker);
 }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/memory/alloc.h"
+#include "base/memory/vec.h"
 #include "broker/sqlite/file/place.h"
 #include "broker/sqlite/sqlite.h"
 
@@ -62,15 +63,11 @@ static void add_id(struct qn_waiters *waiters, const char *name)
     if (strlen(name) != size + 2 || strcmp(name + size, ".w") != 0) {
         return; /* not a wake socket */
     }
-    if (waiters->count == waiters->capacity) {
-        size_t capacity = waiters->capacity == 0 ? 8 : waiters->capacity * 2;
-        void *ids = qn_realloc(waiters->ids, capacity * sizeof waiters->ids[0]);
-        if (ids == NULL) {
-            return; /* it will find its work a second later */
-        }
-        waiters->ids = ids;
-        waiters->capacity = capacity;
+    void *ids = qn_vec_grow(waiters->ids, waiters->count, &waiters->capacity, QN_WAITER_ID_SIZE);
+    if (ids == NULL) {
+        return; /* it will find its work a second later */
     }
+    waiters->ids = ids;
     memcpy(waiters->ids[waiters->count], name, size);
     waiters->ids[waiters->count][size] = '\0';
     waiters->count++;

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* vec.h - arrays that grow by doubling.
+ *
+ *     struct entry *entries = qn_vec_grow(list->entries, list->count, &list->capacity,
+ *                                         sizeof *entries);
+ *     if (entries == NULL) {
+ *         return qn_error_nomem(err);
+ *     }
+ *     list->entries = entries;
+ *     list->entries[list->count++] = entry; */
+#ifndef QN_BASE_MEMORY_VEC_H
+#define QN_BASE_MEMORY_VEC_H
+
+#include <stddef.h>
+
+#include "base/memory/arena.h"
+
+/* The array with room for one more item behind its `count`: the same one while that is less than
+ * *capacity. NULL: memory is out, and the array stays as it is. Start with NULL and 0; whoever is
+ * done calls qn_free. */
+QUERN_NODISCARD void *qn_vec_grow(void *items, size_t count, size_t *capacity, size_t item_size);
+/* The same in an arena, where the smaller arrays stay behind. */
+QUERN_NODISCARD void *qn_vec_grow_in(struct qn_arena *arena, void *items, size_t count,
+                                     size_t *capacity, size_t item_size);
+
+#endif
