@@ -274,7 +274,7 @@ class WordsTest(RedisTest):
         self.assertIn("r.sock", self.fails(EXIT_BROKER, "enqueue", "t"))
 
 
-# Said by glance.lua alone.
+# Said by poll.lua alone.
 GLANCE = '"EXISTS" "asynq:{q0}:active"'
 
 
@@ -282,7 +282,7 @@ class IdleTest(RedisTest):
     """What a worker with nothing to do costs the server. Counted between the questions that it asks
     each second, so a slow machine changes nothing."""
 
-    GLANCES = 8
+    POLLS = 8
 
     def monitor(self):
         """What the server is told, line by line; ends when the caller stops asking."""
@@ -292,18 +292,18 @@ class IdleTest(RedisTest):
             wire.sendall(b"MONITOR\r\n")
             yield from wire.makefile("r", encoding="utf-8", errors="replace")
 
-    def stamps_between_glances(self):
-        """When clients said something, from the second glance to the last."""
-        glances = []
+    def stamps_between_polls(self):
+        """When clients said something, from the second poll to the last."""
+        polls = []
         stamps = []
         for line in self.monitor():
             if GLANCE in line:
-                glances.append(len(stamps))
+                polls.append(len(stamps))
             elif re.match(r"\+[0-9.]+ \[\d+ unix", line):
                 stamps.append(float(line[1:].split()[0]))
-            if len(glances) == self.GLANCES:
+            if len(polls) == self.POLLS:
                 break
-        return stamps[glances[1]:]
+        return stamps[polls[1]:]
 
     def test_idle_worker_says_little_however_many_queues_it_serves(self):
         self.start_redis()
@@ -311,26 +311,26 @@ class IdleTest(RedisTest):
             with self.subTest(queues=count):
                 names = [word for i in range(count) for word in ("--queue", f"q{i}")]
                 worker = self.start("work", "--exec", "t=true", *names)
-                stamps = self.stamps_between_glances()
+                stamps = self.stamps_between_polls()
                 self.assertEqual(self.stop(worker), 0)
-                seconds = self.GLANCES - 2
+                seconds = self.POLLS - 2
                 self.assertGreater(stamps[-1] - stamps[0], seconds - 2)
                 self.assertLessEqual(len(stamps), 3 * seconds, stamps)
 
     def test_start_on_an_idle_worker_waits_for_no_look_at_delayed_tasks(self):
         self.start_redis()
         self.start("work", "--exec", "t=true", "--queue", "q0")
-        glances = 0
+        polls = 0
         scripts = []
         for line in self.monitor():
             if GLANCE in line:
-                glances += 1
-                if glances == 2:
+                polls += 1
+                if polls == 2:
                     self.ok("enqueue", "t", "--queue", "q0")
             if '"asynq:{q0}:t:' in line and '"pending"' in line: # the enqueue
                 scripts = []
             scripts.append(line)
-            if glances >= 2 and '"state" "active"' in line:
+            if polls >= 2 and '"state" "active"' in line:
                 break
         looks = [line for line in scripts if '"ZRANGEBYSCORE" "asynq:{q0}:scheduled"' in line]
         self.assertEqual(looks, [], "".join(scripts))

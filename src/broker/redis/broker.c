@@ -102,7 +102,7 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     self->endpoint.patience_ms = &self->base.command_timeout_ms;
     self->base.opener_pid = getpid();
     init_channels(self);
-    status = qn_watch_init(&self->watch, &self->endpoint, err);
+    status = qn_redis_listener_init(&self->listener, &self->endpoint, err);
     if (status == QUERN_OK) {
         status = ask_something(self, err);
     }
@@ -113,7 +113,7 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     return QUERN_OK;
 
 fail_channels:
-    qn_watch_finish(&self->watch);
+    qn_redis_listener_finish(&self->listener);
     finish_channels(self);
 fail:
     qn_endpoint_finish(&self->endpoint);
@@ -127,9 +127,9 @@ void qn_redis_close(struct qn_broker *broker)
     if (getpid() != self->base.opener_pid) {
         return;
     }
-    qn_watch_finish(&self->watch);
+    qn_redis_listener_finish(&self->listener);
     finish_channels(self);
-    qn_sweep_free(self->sweeps);
+    qn_recover_free_cursors(self->recovery_cursors);
     qn_endpoint_finish(&self->endpoint);
     qn_free(self);
 }

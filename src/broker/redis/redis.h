@@ -45,12 +45,12 @@ struct qn_redis {
     struct qn_broker base;
     struct qn_endpoint endpoint; /* where and as whom to connect; never changes after open */
     struct qn_channel channels[QN_CHANNEL_COUNT];
-    struct qn_watch watch;
+    struct qn_redis_listener listener;
     uint64_t
         extend_known_by; /* the connection (opened_count) that has had the script; by its channel */
-    struct qn_clock_watch prune_clock;   /* guarded by the mutex of the keeper's channel */
-    struct qn_clock_watch recover_clock; /* guarded by the mutex of the rest channel */
-    struct qn_sweep *sweeps;             /* of recover; the same */
+    struct qn_clock_watch prune_clock;           /* guarded by the mutex of the keeper's channel */
+    struct qn_clock_watch recover_clock;         /* guarded by the mutex of the rest channel */
+    struct qn_recovery_cursor *recovery_cursors; /* of recover; the same */
 };
 
 static inline struct qn_redis *qn_redis_of(struct qn_broker *broker)

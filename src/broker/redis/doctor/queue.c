@@ -53,7 +53,7 @@ static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_doct
     }
     for (int64_t day = 0; day <= QN_HISTORY_DAYS; day++) {
         char date[QN_DATE_SIZE];
-        qn_look_date(doctor->now_ms - day * QN_DAY_MS, date);
+        qn_redis_inspect_date(doctor->now_ms - day * QN_DAY_MS, date);
         qn_pipeline_text(pipeline, qn_arena_strdup(pipeline->arena, date));
     }
     qn_pipeline_command(pipeline, "HGETALL");

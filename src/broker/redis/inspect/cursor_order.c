@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cursor_order.c - puts the spots of a block in order by the moments that we know exactly. */
+/* cursor_order.c - puts the entries of a block in order by the moments that we know exactly. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -7,62 +7,62 @@
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 
-bool qn_spots_reversed(const struct qn_spots *spots)
+bool qn_cursor_order_is_reversed(const struct qn_task_cursor *cursor)
 {
-    bool ended = spots->state == QUERN_TASK_ARCHIVED || spots->state == QUERN_TASK_COMPLETED;
-    return ended && !spots->oldest_first;
+    bool ended = cursor->state == QUERN_TASK_ARCHIVED || cursor->state == QUERN_TASK_COMPLETED;
+    return ended && !cursor->oldest_first;
 }
 
 /* What says it exactly: the due index for what is to come, quern_past for what is over. */
-static void ask_moments(struct qn_pipeline *pipeline, const struct qn_spots *spots, size_t first,
-                        size_t count)
+static void ask_moments(struct qn_pipeline *pipeline, const struct qn_task_cursor *cursor,
+                        size_t first, size_t count)
 {
-    bool due = spots->state == QUERN_TASK_SCHEDULED || spots->state == QUERN_TASK_RETRY;
+    bool due = cursor->state == QUERN_TASK_SCHEDULED || cursor->state == QUERN_TASK_RETRY;
     if (due) {
         qn_pipeline_command(pipeline, "ZMSCORE");
-        qn_keys_add(pipeline, spots->queue, "quern:due");
+        qn_keys_add(pipeline, cursor->queue, "quern:due");
     }
     for (size_t i = first; i < first + count; i++) {
         if (due) {
-            qn_pipeline_bytes(pipeline, spots->spots[i].id, spots->spots[i].id_size);
+            qn_pipeline_bytes(pipeline, cursor->entries[i].id, cursor->entries[i].id_size);
         } else {
             qn_pipeline_command(pipeline, "HGET");
-            qn_look_task_key(pipeline, spots->queue, &spots->spots[i]);
+            qn_redis_inspect_task_key(pipeline, cursor->queue, &cursor->entries[i]);
             qn_pipeline_text(pipeline, "quern_past");
         }
     }
 }
 
-static void set_moment(const struct qn_spots *spots, struct qn_spot *spot,
+static void set_moment(const struct qn_task_cursor *cursor, struct qn_task_entry *entry,
                        const struct qn_reply *reply)
 {
-    if (spots->state != QUERN_TASK_ARCHIVED && spots->state != QUERN_TASK_COMPLETED) {
+    if (cursor->state != QUERN_TASK_ARCHIVED && cursor->state != QUERN_TASK_COMPLETED) {
         int64_t due_at_ms = qn_reply_moment_ms(reply);
-        if (due_at_ms > 0 && (due_at_ms + 999) / 1000 == spot->score) {
-            spot->at_ms = due_at_ms;
+        if (due_at_ms > 0 && (due_at_ms + 999) / 1000 == entry->score) {
+            entry->at_ms = due_at_ms;
         }
         return;
     }
     struct qn_field_past past;
     qn_field_past_read(qn_reply_text(reply), reply->type == QN_REPLY_TEXT ? reply->size : 0, &past);
     /* Completed by Go: 0 here, see set_completed. */
-    if (spots->state == QUERN_TASK_COMPLETED || past.ended_at_ms / 1000 == spot->score) {
-        spot->at_ms = past.ended_at_ms;
+    if (cursor->state == QUERN_TASK_COMPLETED || past.ended_at_ms / 1000 == entry->score) {
+        entry->at_ms = past.ended_at_ms;
     }
 }
 
 /* Go's completed tasks say it in their messages only. */
-static quern_status set_completed(struct qn_spots *spots, size_t first, size_t count,
+static quern_status set_completed(struct qn_task_cursor *cursor, size_t first, size_t count,
                                   quern_error *err)
 {
     struct qn_pipeline pipeline;
     size_t asked = 0;
-    qn_redis_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, cursor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = first; i < first + count; i++) {
-        if (spots->spots[i].at_ms == 0) {
+        if (cursor->entries[i].at_ms == 0) {
             qn_pipeline_command(&pipeline, "HGET");
             qn_pipeline_limit(&pipeline, QN_REPLY_TASKS_MAX);
-            qn_look_task_key(&pipeline, spots->queue, &spots->spots[i]);
+            qn_redis_inspect_task_key(&pipeline, cursor->queue, &cursor->entries[i]);
             qn_pipeline_text(&pipeline, "msg");
             asked++;
         }
@@ -71,24 +71,24 @@ static quern_status set_completed(struct qn_spots *spots, size_t first, size_t c
     for (size_t i = first, at = 0; status == QUERN_OK && at < asked; i++) {
         const struct qn_reply *reply = NULL;
         struct qn_asynq_task message;
-        if (spots->spots[i].at_ms == 0 &&
+        if (cursor->entries[i].at_ms == 0 &&
             qn_pipeline_reply(&pipeline, at++, &reply, NULL) == QUERN_OK &&
             reply->type == QN_REPLY_TEXT &&
             qn_asynq_task_decode(pipeline.arena, reply->data, reply->size, &message, NULL) ==
                 QUERN_OK) {
-            spots->spots[i].at_ms = message.completed_at_ms;
+            cursor->entries[i].at_ms = message.completed_at_ms;
         }
     }
     qn_pipeline_end(&pipeline);
     return status;
 }
 
-static quern_status read_moments(struct qn_spots *spots, size_t first, size_t count,
+static quern_status read_moments(struct qn_task_cursor *cursor, size_t first, size_t count,
                                  quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, spots->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    ask_moments(&pipeline, spots, first, count);
+    qn_redis_begin(&pipeline, cursor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    ask_moments(&pipeline, cursor, first, count);
     quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         static const struct qn_reply nothing = {.type = QN_REPLY_NIL};
@@ -98,20 +98,20 @@ static quern_status read_moments(struct qn_spots *spots, size_t first, size_t co
             QUERN_OK) {
             reply = &nothing;
         }
-        set_moment(spots, &spots->spots[first + i],
+        set_moment(cursor, &cursor->entries[first + i],
                    reply->type == QN_REPLY_ARRAY ? qn_reply_at(reply, i) : reply);
     }
     qn_pipeline_end(&pipeline);
-    if (status == QUERN_OK && spots->state == QUERN_TASK_COMPLETED) {
-        status = set_completed(spots, first, count, err);
+    if (status == QUERN_OK && cursor->state == QUERN_TASK_COMPLETED) {
+        status = set_completed(cursor, first, count, err);
     }
     return status;
 }
 
 static int by_moment(const void *a, const void *b)
 {
-    const struct qn_spot *left = a;
-    const struct qn_spot *right = b;
+    const struct qn_task_entry *left = a;
+    const struct qn_task_entry *right = b;
     if (left->at_ms != right->at_ms) {
         return left->at_ms < right->at_ms ? -1 : 1;
     }
@@ -120,24 +120,24 @@ static int by_moment(const void *a, const void *b)
 
 static int by_moment_reversed(const void *a, const void *b)
 {
-    const struct qn_spot *left = a;
-    const struct qn_spot *right = b;
+    const struct qn_task_entry *left = a;
+    const struct qn_task_entry *right = b;
     if (left->at_ms != right->at_ms) {
         return left->at_ms > right->at_ms ? -1 : 1;
     }
     return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
-quern_status qn_spots_sort(struct qn_spots *spots, quern_error *err)
+quern_status qn_cursor_order_sort(struct qn_task_cursor *cursor, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && i < spots->count; i += QN_LOOK_BATCH) {
-        size_t left = spots->count - i;
-        status = read_moments(spots, i, left < QN_LOOK_BATCH ? left : QN_LOOK_BATCH, err);
+    for (size_t i = 0; status == QUERN_OK && i < cursor->count; i += QN_INSPECT_BATCH) {
+        size_t left = cursor->count - i;
+        status = read_moments(cursor, i, left < QN_INSPECT_BATCH ? left : QN_INSPECT_BATCH, err);
     }
-    if (status == QUERN_OK && spots->count > 1) {
-        qsort(spots->spots, spots->count, sizeof *spots->spots,
-              qn_spots_reversed(spots) ? by_moment_reversed : by_moment);
+    if (status == QUERN_OK && cursor->count > 1) {
+        qsort(cursor->entries, cursor->count, sizeof *cursor->entries,
+              qn_cursor_order_is_reversed(cursor) ? by_moment_reversed : by_moment);
     }
     return status;
 }

@@ -31,16 +31,17 @@ struct found {
     const char *group; /* in the pipeline's arena */
 };
 
-static void ask_queue(struct qn_pipeline *pipeline, const char *queue, const struct qn_spot *spot)
+static void ask_queue(struct qn_pipeline *pipeline, const char *queue,
+                      const struct qn_task_entry *entry)
 {
     qn_pipeline_command(pipeline, "HMGET");
-    qn_look_task_key(pipeline, queue, spot);
+    qn_redis_inspect_task_key(pipeline, queue, entry);
     qn_pipeline_text(pipeline, "state");
     qn_pipeline_text(pipeline, "group");
     for (int i = LEASE; i < COMMAND_COUNT; i++) {
         qn_pipeline_command(pipeline, "ZSCORE");
         qn_keys_add(pipeline, queue, zsets[i].key);
-        qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
+        qn_pipeline_bytes(pipeline, entry->id, entry->id_size);
     }
 }
 
@@ -74,7 +75,7 @@ static struct found take_queue(const struct qn_pipeline *pipeline, size_t first)
 
 /* When it was added to its group; 0 in an aggregation set. */
 static quern_status read_group_score(struct qn_pipeline *pipeline, const char *queue,
-                                     const struct qn_spot *spot, struct found *found,
+                                     const struct qn_task_entry *entry, struct found *found,
                                      quern_error *err)
 {
     const char *key = qn_arena_printf(pipeline->arena, "g:%s", found->group);
@@ -83,7 +84,7 @@ static quern_status read_group_score(struct qn_pipeline *pipeline, const char *q
     }
     qn_pipeline_command(pipeline, "ZSCORE");
     qn_keys_add(pipeline, queue, key);
-    qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
+    qn_pipeline_bytes(pipeline, entry->id, entry->id_size);
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
         found->score = qn_reply_seconds(reply_at(pipeline, pipeline->command_count - 1));
@@ -93,8 +94,8 @@ static quern_status read_group_score(struct qn_pipeline *pipeline, const char *q
 
 struct search {
     struct qn_redis *self;
-    struct qn_spot spot;
-    bool (*on_place)(const struct qn_place *place, const struct qn_spot *spot, void *user);
+    struct qn_task_entry entry;
+    bool (*on_place)(const struct qn_place *place, const struct qn_task_entry *entry, void *user);
     void *user;
     int64_t now_ms;
     bool stopped;
@@ -108,7 +109,7 @@ static quern_status ask_queues(const struct search *search, const char *const *q
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, search->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
-        ask_queue(&pipeline, queues[i], &search->spot);
+        ask_queue(&pipeline, queues[i], &search->entry);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
@@ -116,7 +117,7 @@ static quern_status ask_queues(const struct search *search, const char *const *q
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         if (found[i].found && found[i].state == QUERN_TASK_AGGREGATING) {
-            status = read_group_score(&pipeline, queues[i], &search->spot, &found[i], err);
+            status = read_group_score(&pipeline, queues[i], &search->entry, &found[i], err);
         }
     }
     qn_pipeline_end(&pipeline);
@@ -126,25 +127,25 @@ static quern_status ask_queues(const struct search *search, const char *const *q
 static void tell(struct search *search, const char *queue, const struct found *found)
 {
     struct qn_place place = {.queue = queue, .state = found->state, .now_ms = search->now_ms};
-    struct qn_spot spot = search->spot;
-    spot.score = found->score;
-    spot.at_ms =
+    struct qn_task_entry entry = search->entry;
+    entry.score = found->score;
+    entry.at_ms =
         (found->due_at_ms + 999) / 1000 == found->score ? found->due_at_ms : found->score * 1000;
-    search->stopped = !search->on_place(&place, &spot, search->user);
+    search->stopped = !search->on_place(&place, &entry, search->user);
 }
 
-quern_status qn_find(struct qn_redis *self, const char *const *queues, size_t queue_count,
-                     const char *id,
-                     bool (*on_place)(const struct qn_place *place, const struct qn_spot *spot,
-                                      void *user),
-                     void *user, quern_error *err)
+quern_status qn_find_id(struct qn_redis *self, const char *const *queues, size_t queue_count,
+                        const char *id,
+                        bool (*on_place)(const struct qn_place *place,
+                                         const struct qn_task_entry *entry, void *user),
+                        void *user, quern_error *err)
 {
     struct search search = {.self = self,
-                            .spot = {.id = id, .id_size = strlen(id)},
+                            .entry = {.id = id, .id_size = strlen(id)},
                             .on_place = on_place,
                             .user = user};
     struct found found[QUEUES_AT_ONCE];
-    quern_status status = qn_look_now(self, &search.now_ms, err);
+    quern_status status = qn_redis_inspect_now(self, &search.now_ms, err);
     for (size_t i = 0; status == QUERN_OK && i < queue_count && !search.stopped;
          i += QUEUES_AT_ONCE) {
         size_t some = queue_count - i < QUEUES_AT_ONCE ? queue_count - i : QUEUES_AT_ONCE;

@@ -23,7 +23,7 @@ static quern_status ask_today(struct qn_redis *self, struct qn_pipeline *pipelin
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
     }
     if (status == QUERN_OK) {
-        *ret_now_ms = qn_look_time_ms(self, pipeline, 0);
+        *ret_now_ms = qn_redis_inspect_time_ms(self, pipeline, 0);
     }
     return status;
 }
@@ -37,7 +37,7 @@ static quern_status ask_days(struct qn_pipeline *pipeline, const char *queue, in
     for (size_t i = 0; i < count; i++) {
         quern_day *day = &ret_days[i];
         *day = (quern_day){0};
-        qn_look_date(now_ms - (int64_t)i * QN_DAY_MS, day->date);
+        qn_redis_inspect_date(now_ms - (int64_t)i * QN_DAY_MS, day->date);
         (void)snprintf(suffix, sizeof suffix, "processed:%s", day->date);
         qn_keys_add(pipeline, queue, suffix);
         (void)snprintf(suffix, sizeof suffix, "failed:%s", day->date);

@@ -11,7 +11,7 @@
 #include "base/text/number.h"
 #include "broker/redis/schema/keys.h"
 
-void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE])
+void qn_redis_inspect_date(int64_t at_ms, char out[QN_DATE_SIZE])
 {
     time_t at = (time_t)(at_ms / 1000);
     struct tm parts = {0};
@@ -19,8 +19,8 @@ void qn_look_date(int64_t at_ms, char out[QN_DATE_SIZE])
     (void)strftime(out, QN_DATE_SIZE, "%Y-%m-%d", &parts);
 }
 
-int64_t qn_look_time_ms(const struct qn_redis *self, const struct qn_pipeline *pipeline,
-                        size_t index)
+int64_t qn_redis_inspect_time_ms(const struct qn_redis *self, const struct qn_pipeline *pipeline,
+                                 size_t index)
 {
     const struct qn_reply *reply = NULL;
     if (qn_pipeline_reply(pipeline, index, &reply, NULL) != QUERN_OK) {
@@ -30,20 +30,20 @@ int64_t qn_look_time_ms(const struct qn_redis *self, const struct qn_pipeline *p
     return qn_reply_seconds(qn_reply_at(reply, 0)) * 1000 + micros / 1000;
 }
 
-bool qn_look_forbidden(const struct qn_pipeline *pipeline, size_t index)
+bool qn_redis_inspect_forbidden(const struct qn_pipeline *pipeline, size_t index)
 {
     const struct qn_reply *reply = pipeline->commands[index].reply;
     return reply->type == QN_REPLY_ERROR && strncmp(reply->data, "NOPERM", 6) == 0;
 }
 
-quern_status qn_look_now(struct qn_redis *self, int64_t *ret_now_ms, quern_error *err)
+quern_status qn_redis_inspect_now(struct qn_redis *self, int64_t *ret_now_ms, quern_error *err)
 {
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "TIME");
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        *ret_now_ms = qn_look_time_ms(self, &pipeline, 0);
+        *ret_now_ms = qn_redis_inspect_time_ms(self, &pipeline, 0);
     }
     qn_pipeline_end(&pipeline);
     return status;
@@ -118,7 +118,7 @@ static quern_status scan_step(struct qn_page_bound *bound, struct names *names, 
     }
     qn_pipeline_text(&pipeline, cursor);
     qn_pipeline_text(&pipeline, "COUNT");
-    qn_pipeline_int(&pipeline, QN_LOOK_BLOCK);
+    qn_pipeline_int(&pipeline, QN_INSPECT_BLOCK);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
@@ -140,9 +140,9 @@ static quern_status scan_step(struct qn_page_bound *bound, struct names *names, 
     return status;
 }
 
-quern_status qn_look_set(struct qn_redis *self, const char *queue, const char *key,
-                         struct qn_arena *arena, const char ***ret_names, size_t *ret_count,
-                         quern_error *err)
+quern_status qn_redis_inspect_set(struct qn_redis *self, const char *queue, const char *key,
+                                  struct qn_arena *arena, const char ***ret_names,
+                                  size_t *ret_count, quern_error *err)
 {
     struct names names = {.arena = arena};
     struct qn_page_bound bound = {
@@ -163,14 +163,14 @@ quern_status qn_look_set(struct qn_redis *self, const char *queue, const char *k
     return status;
 }
 
-quern_status qn_look_queues(struct qn_redis *self, struct qn_arena *arena, const char ***ret_names,
-                            size_t *ret_count, quern_error *err)
+quern_status qn_redis_inspect_queues(struct qn_redis *self, struct qn_arena *arena,
+                                     const char ***ret_names, size_t *ret_count, quern_error *err)
 {
-    return qn_look_set(self, NULL, "asynq:queues", arena, ret_names, ret_count, err);
+    return qn_redis_inspect_set(self, NULL, "asynq:queues", arena, ret_names, ret_count, err);
 }
 
-quern_status qn_look_queue_exists(struct qn_redis *self, const char *queue, bool *ret_exists,
-                                  quern_error *err)
+quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *queue,
+                                           bool *ret_exists, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
@@ -189,16 +189,17 @@ quern_status qn_look_queue_exists(struct qn_redis *self, const char *queue, bool
     return status;
 }
 
-void qn_look_task_key(struct qn_pipeline *pipeline, const char *queue, const struct qn_spot *spot)
+void qn_redis_inspect_task_key(struct qn_pipeline *pipeline, const char *queue,
+                               const struct qn_task_entry *entry)
 {
     size_t queue_size = strlen(queue);
-    size_t size = sizeof "asynq:{}:t:" - 1 + queue_size + spot->id_size;
+    size_t size = sizeof "asynq:{}:t:" - 1 + queue_size + entry->id_size;
     char *key = qn_arena_alloc(pipeline->arena, size + 1);
     if (key == NULL) {
         pipeline->failed = true;
         return;
     }
     int head = snprintf(key, size + 1, "asynq:{%s}:t:", queue);
-    memcpy(key + head, spot->id, spot->id_size);
+    memcpy(key + head, entry->id, entry->id_size);
     qn_pipeline_bytes(pipeline, key, size);
 }

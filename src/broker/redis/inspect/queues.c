@@ -187,7 +187,7 @@ static quern_status read_set_names(struct counting *counting, const char ***ret_
     qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_one(&pipeline, "ZRANGE", counting->queue, "aggregation_sets");
     qn_pipeline_int(&pipeline, 0);
-    qn_pipeline_int(&pipeline, QN_LOOK_BLOCK - 1);
+    qn_pipeline_int(&pipeline, QN_INSPECT_BLOCK - 1);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         status = reply_or_nothing(&pipeline, 0, &reply, err);
@@ -211,13 +211,13 @@ static quern_status read_groups(struct counting *counting, quern_error *err)
     size_t set_count = 0;
     quern_status status = QUERN_OK;
     if (counting->info->group_count > 0) {
-        status = qn_look_set(counting->self, counting->queue, "groups", counting->arena,
-                             &counting->groups, &counting->group_count, err);
+        status = qn_redis_inspect_set(counting->self, counting->queue, "groups", counting->arena,
+                                      &counting->groups, &counting->group_count, err);
     }
-    for (size_t i = 0; status == QUERN_OK && i < counting->group_count; i += QN_LOOK_BLOCK) {
+    for (size_t i = 0; status == QUERN_OK && i < counting->group_count; i += QN_INSPECT_BLOCK) {
         size_t left = counting->group_count - i;
         status = count_zsets(counting, counting->groups + i,
-                             left < QN_LOOK_BLOCK ? left : QN_LOOK_BLOCK, false, err);
+                             left < QN_INSPECT_BLOCK ? left : QN_INSPECT_BLOCK, false, err);
     }
     if (status == QUERN_OK) {
         status = read_set_names(counting, &sets, &set_count, err);
@@ -281,10 +281,10 @@ static void ask_task_memory(struct qn_pipeline *pipeline, const char *queue, str
     sample->first = pipeline->command_count;
     for (size_t i = 0; i < sample->ids->count; i++) {
         const struct qn_reply *id = qn_reply_at(sample->ids, i);
-        struct qn_spot spot = {.id = id->data, .id_size = id->size};
+        struct qn_task_entry entry = {.id = id->data, .id_size = id->size};
         qn_pipeline_command(pipeline, "MEMORY");
         qn_pipeline_text(pipeline, "USAGE");
-        qn_look_task_key(pipeline, queue, &spot);
+        qn_redis_inspect_task_key(pipeline, queue, &entry);
     }
 }
 
@@ -347,9 +347,9 @@ static quern_status take_samples(struct counting *counting, struct qn_pipeline *
     size_t last = pipeline->command_count;
     const struct qn_reply *oldest = status == QUERN_OK ? oldest_of(samples, count) : NULL;
     if (oldest != NULL) {
-        struct qn_spot spot = {.id = oldest->data, .id_size = oldest->size};
+        struct qn_task_entry entry = {.id = oldest->data, .id_size = oldest->size};
         qn_pipeline_command(pipeline, "HGET");
-        qn_look_task_key(pipeline, counting->queue, &spot);
+        qn_redis_inspect_task_key(pipeline, counting->queue, &entry);
         qn_pipeline_text(pipeline, "pending_since");
     }
     if (status == QUERN_OK) {
@@ -410,10 +410,10 @@ quern_status qn_redis_queues(struct qn_broker *broker,
     size_t count = 0;
     int64_t now_ms = 0;
     char today[QN_DATE_SIZE] = "";
-    quern_status status = qn_look_now(self, &now_ms, err);
+    quern_status status = qn_redis_inspect_now(self, &now_ms, err);
     if (status == QUERN_OK) {
-        qn_look_date(now_ms, today);
-        status = qn_look_queues(self, &names_arena, &names, &count, err);
+        qn_redis_inspect_date(now_ms, today);
+        status = qn_redis_inspect_queues(self, &names_arena, &names, &count, err);
     }
     bool go_on = true;
     for (size_t i = 0; status == QUERN_OK && i < count && go_on; i++) {

@@ -27,10 +27,10 @@ static const char *const field_names[FIELD_COUNT] = {
 struct reading {
     struct qn_redis *self;
     const struct qn_place *place;
-    const struct qn_spot *spots;
+    const struct qn_task_entry *entries;
     size_t count;
-    size_t sizes[QN_LOOK_BATCH]; /* of what makes a task large */
-    bool (*on_info)(const struct qn_spot *spot, const quern_task_info *info, void *user);
+    size_t sizes[QN_INSPECT_BATCH]; /* of what makes a task large */
+    bool (*on_info)(const struct qn_task_entry *entry, const quern_task_info *info, void *user);
     void *user;
     bool stopped;
 };
@@ -82,17 +82,18 @@ static int64_t hex_value(const char *text, size_t count)
 }
 
 /* An id that we made says when; 0 for other ids. */
-static int64_t moment_of_id(const struct qn_spot *spot)
+static int64_t moment_of_id(const struct qn_task_entry *entry)
 {
-    if (spot->id_size != 36 || spot->id[8] != '-' || spot->id[13] != '-' || spot->id[14] != '7') {
+    if (entry->id_size != 36 || entry->id[8] != '-' || entry->id[13] != '-' ||
+        entry->id[14] != '7') {
         return 0;
     }
-    int64_t high = hex_value(spot->id, 8);
-    return high == 0 ? 0 : qn_moment_ms_of(high << 16 | hex_value(spot->id + 9, 4));
+    int64_t high = hex_value(entry->id, 8);
+    return high == 0 ? 0 : qn_moment_ms_of(high << 16 | hex_value(entry->id + 9, 4));
 }
 
 /* Where no field says it: since when it waits, if nothing but crashes has happened to it. */
-static int64_t enqueued_at(const struct hash *hash, const struct qn_spot *spot,
+static int64_t enqueued_at(const struct hash *hash, const struct qn_task_entry *entry,
                            quern_task_state state)
 {
     if (hash->opts.enqueued_at_ms > 0) {
@@ -108,30 +109,30 @@ static int64_t enqueued_at(const struct hash *hash, const struct qn_spot *spot,
     } else if (first && state == QUERN_TASK_ACTIVE) {
         since_ns = hash->run.since_ns;
     }
-    return since_ns > 0 ? qn_moment_ms_of(since_ns / 1000000) : moment_of_id(spot);
+    return since_ns > 0 ? qn_moment_ms_of(since_ns / 1000000) : moment_of_id(entry);
 }
 
-static void fill_moments(const struct qn_place *place, const struct qn_spot *spot,
+static void fill_moments(const struct qn_place *place, const struct qn_task_entry *entry,
                          const struct hash *hash, struct quern_task_info *info)
 {
     const struct qn_field_past *past = &hash->past;
-    int64_t score_ms = spot->score * 1000;
+    int64_t score_ms = entry->score * 1000;
     int64_t end_ms = past->ended_at_ms + info->task.retention_ms;
-    info->enqueued_at_ms = enqueued_at(hash, spot, place->state);
+    info->enqueued_at_ms = enqueued_at(hash, entry, place->state);
     info->failed_at_ms = same_second(past->failed_at_ms, hash->message.failed_at_ms)
                              ? past->failed_at_ms
                              : hash->message.failed_at_ms;
     switch (place->state) {
     case QUERN_TASK_SCHEDULED:
     case QUERN_TASK_RETRY:
-        info->at_ms = spot->at_ms;
-        info->task.process_at_ms = spot->at_ms;
+        info->at_ms = entry->at_ms;
+        info->task.process_at_ms = entry->at_ms;
         break;
     case QUERN_TASK_ARCHIVED:
         info->at_ms = same_second(past->ended_at_ms, score_ms) ? past->ended_at_ms : score_ms;
         break;
     case QUERN_TASK_COMPLETED:
-        info->at_ms = (end_ms + 999) / 1000 == spot->score ? end_ms : score_ms;
+        info->at_ms = (end_ms + 999) / 1000 == entry->score ? end_ms : score_ms;
         info->completed_at_ms = same_second(past->ended_at_ms, hash->message.completed_at_ms)
                                     ? past->ended_at_ms
                                     : hash->message.completed_at_ms;
@@ -147,19 +148,19 @@ static void fill_moments(const struct qn_place *place, const struct qn_spot *spo
 }
 
 /* What the run shows. The token is there only if the run is ours. */
-static void fill_run(const struct qn_place *place, const struct qn_spot *spot,
+static void fill_run(const struct qn_place *place, const struct qn_task_entry *entry,
                      const struct hash *hash, struct quern_task_info *info)
 {
     if (place->state != QUERN_TASK_ACTIVE) {
         return;
     }
-    int64_t until_ms = spot->score * 1000;
+    int64_t until_ms = entry->score * 1000;
     int64_t token = qn_reply_int(hash->fields[SINCE], 0);
     if (token > 0) {
         info->fence = (uint64_t)token / 1000;
         info->worker = hash->run.worker_id == NULL ? "" : hash->run.worker_id;
         info->started_at_ms = hash->run.started != 0 ? hash->run.started_at_ms : 0;
-        if ((hash->run.until_ms + 999) / 1000 == spot->score) {
+        if ((hash->run.until_ms + 999) / 1000 == entry->score) {
             until_ms = hash->run.until_ms;
         }
     }
@@ -181,8 +182,8 @@ static void fill_progress(const struct hash *hash, struct quern_task_info *info)
 }
 
 /* Everything that a readable task shows. */
-static void fill(const struct qn_place *place, const struct qn_spot *spot, const struct hash *hash,
-                 struct quern_task_info *info)
+static void fill(const struct qn_place *place, const struct qn_task_entry *entry,
+                 const struct hash *hash, struct quern_task_info *info)
 {
     const struct qn_reply *result = hash->fields[RESULT];
     info->retry_count = qn_number_clamp(hash->message.retry_count, 0, INT32_MAX);
@@ -196,24 +197,24 @@ static void fill(const struct qn_place *place, const struct qn_spot *spot, const
     if (hash->message.unique_key[0] != '\0') {
         info->task.unique_key = hash->message.unique_key;
     }
-    fill_moments(place, spot, hash, info);
-    fill_run(place, spot, hash, info);
+    fill_moments(place, entry, hash, info);
+    fill_run(place, entry, hash, info);
     fill_progress(hash, info);
 }
 
 /* Shows what is left of a task that cannot be read. */
-static void fill_damaged(const struct qn_place *place, const struct qn_spot *spot, const char *why,
-                         struct quern_task_info *info)
+static void fill_damaged(const struct qn_place *place, const struct qn_task_entry *entry,
+                         const char *why, struct quern_task_info *info)
 {
     *info = (struct quern_task_info){
-        .task = {.id = spot->id, .queue = place->queue, .type = "", .state = place->state},
+        .task = {.id = entry->id, .queue = place->queue, .type = "", .state = place->state},
         .error = why == NULL ? "damaged" : why,
         .worker = "",
         .progress = -1,
         .progress_note = ""};
     bool dated = place->state != QUERN_TASK_PENDING && place->state != QUERN_TASK_ACTIVE;
-    info->at_ms = dated ? spot->score * 1000 : 0;
-    info->orphaned = place->state == QUERN_TASK_ACTIVE && spot->score * 1000 <= place->now_ms;
+    info->at_ms = dated ? entry->score * 1000 : 0;
+    info->orphaned = place->state == QUERN_TASK_ACTIVE && entry->score * 1000 <= place->now_ms;
 }
 
 /* Of a message that Go reads and we cannot use there is more to show. */
@@ -236,8 +237,9 @@ static void fill_unusable(struct qn_pipeline *pipeline, const struct hash *hash,
     info->error = task.error[0] != '\0' ? task.error : info->error;
 }
 
-static void show(struct reading *reading, struct qn_pipeline *pipeline, const struct qn_spot *spot,
-                 const struct qn_reply *reply, quern_error *refused)
+static void show(struct reading *reading, struct qn_pipeline *pipeline,
+                 const struct qn_task_entry *entry, const struct qn_reply *reply,
+                 quern_error *refused)
 {
     struct hash hash = {0};
     struct quern_task_info info = {.error = "", .worker = "", .progress = -1, .progress_note = ""};
@@ -252,20 +254,20 @@ static void show(struct reading *reading, struct qn_pipeline *pipeline, const st
             (void)qn_error_set(&why, QUERN_E_CORRUPT, "its message is missing");
         } else {
             status = qn_redis_task_decode(pipeline->arena, message->data, message->size,
-                                          reading->place->queue, spot->id,
+                                          reading->place->queue, entry->id,
                                           text_size(hash.fields[OPTS]) > 0 ? &hash.opts : NULL,
                                           &hash.message, &info.task, &why);
         }
     }
     if (status == QUERN_OK) {
         info.task.state = reading->place->state;
-        fill(reading->place, spot, &hash, &info);
+        fill(reading->place, entry, &hash, &info);
     } else {
-        fill_damaged(reading->place, spot,
+        fill_damaged(reading->place, entry,
                      qn_arena_printf(pipeline->arena, "damaged: %s", why.text), &info);
         fill_unusable(pipeline, &hash, &info);
     }
-    reading->stopped = !reading->on_info(spot, &info, reading->user);
+    reading->stopped = !reading->on_info(entry, &info, reading->user);
 }
 
 /* --- Several ---------------------------------------------------------------------------- */
@@ -277,7 +279,7 @@ static quern_status read_sizes(struct reading *reading, quern_error *err)
     qn_redis_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < 2 * reading->count; i++) {
         qn_pipeline_command(&pipeline, "HSTRLEN");
-        qn_look_task_key(&pipeline, reading->place->queue, &reading->spots[i / 2]);
+        qn_redis_inspect_task_key(&pipeline, reading->place->queue, &reading->entries[i / 2]);
         qn_pipeline_text(&pipeline, field_names[large[i % 2]]);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
@@ -293,18 +295,19 @@ static quern_status read_sizes(struct reading *reading, quern_error *err)
 
 /* Is it still where it was found? For tasks whose hash does not say so. */
 static void ask_place(struct qn_pipeline *pipeline, const struct qn_place *place,
-                      const struct qn_spot *spot)
+                      const struct qn_task_entry *entry)
 {
     const char *key = place->key != NULL ? place->key : quern_task_state_name(place->state);
     bool list = place->state == QUERN_TASK_PENDING || place->state == QUERN_TASK_ACTIVE;
     qn_pipeline_command(pipeline, list ? "LPOS" : "ZSCORE");
     qn_keys_add(pipeline, place->queue, key);
-    qn_pipeline_bytes(pipeline, spot->id, spot->id_size);
+    qn_pipeline_bytes(pipeline, entry->id, entry->id_size);
     if (list) {
         qn_pipeline_text(pipeline, "RANK");
         qn_pipeline_int(pipeline, -1);
         qn_pipeline_text(pipeline, "MAXLEN");
-        qn_pipeline_uint(pipeline, spot->rank + 2 * QN_LOOK_BLOCK); /* it only moves to the head */
+        qn_pipeline_uint(pipeline,
+                         entry->rank + 2 * QN_INSPECT_BLOCK); /* it only moves to the head */
     }
 }
 
@@ -314,7 +317,7 @@ static void ask_leases(struct qn_pipeline *pipeline, const struct reading *readi
     qn_pipeline_command(pipeline, "ZMSCORE");
     qn_keys_add(pipeline, reading->place->queue, "lease");
     for (size_t i = first; i < first + count; i++) {
-        qn_pipeline_bytes(pipeline, reading->spots[i].id, reading->spots[i].id_size);
+        qn_pipeline_bytes(pipeline, reading->entries[i].id, reading->entries[i].id_size);
     }
 }
 
@@ -324,7 +327,7 @@ static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *readin
     for (size_t i = first; i < first + count; i++) {
         qn_pipeline_command(pipeline, "HMGET");
         qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
-        qn_look_task_key(pipeline, reading->place->queue, &reading->spots[i]);
+        qn_redis_inspect_task_key(pipeline, reading->place->queue, &reading->entries[i]);
         for (size_t j = 0; j < FIELD_COUNT; j++) {
             qn_pipeline_text(pipeline, field_names[j]);
         }
@@ -345,14 +348,14 @@ static bool says_its_state(const struct reading *reading, const struct qn_pipeli
 
 /* Asks once more for those that do not; at[i] is the index of that command, or 0. */
 static quern_status ask_again(const struct reading *reading, struct qn_pipeline *pipeline,
-                              size_t first, size_t count, size_t at[QN_LOOK_BATCH],
+                              size_t first, size_t count, size_t at[QN_INSPECT_BATCH],
                               quern_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         at[i] = 0;
         if (!says_its_state(reading, pipeline, i)) {
             at[i] = pipeline->command_count;
-            ask_place(pipeline, reading->place, &reading->spots[first + i]);
+            ask_place(pipeline, reading->place, &reading->entries[first + i]);
         }
     }
     return qn_pipeline_run(pipeline, err);
@@ -368,7 +371,7 @@ static bool has_moved(const struct qn_pipeline *pipeline, size_t at)
 static quern_status read_some(struct reading *reading, size_t first, size_t count, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    size_t at[QN_LOOK_BATCH];
+    size_t at[QN_INSPECT_BATCH];
     qn_redis_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_tasks(&pipeline, reading, first, count);
     quern_status status = qn_pipeline_run(&pipeline, err);
@@ -378,36 +381,39 @@ static quern_status read_some(struct reading *reading, size_t first, size_t coun
     for (size_t i = 0; status == QUERN_OK && i < count && !reading->stopped; i++) {
         const struct qn_reply *reply = NULL;
         const struct qn_reply *leases = NULL;
-        struct qn_spot spot = reading->spots[first + i];
+        struct qn_task_entry entry = reading->entries[first + i];
         quern_error refused = {0};
         if (has_moved(&pipeline, at[i])) {
             continue;
         }
         if (reading->place->state == QUERN_TASK_ACTIVE &&
             qn_pipeline_reply(&pipeline, count, &leases, NULL) == QUERN_OK) {
-            spot.score = qn_reply_seconds(qn_reply_at(leases, i));
+            entry.score = qn_reply_seconds(qn_reply_at(leases, i));
         }
         if (qn_pipeline_reply(&pipeline, i, &reply, &refused) != QUERN_OK) {
             reply = NULL;
         }
-        show(reading, &pipeline, &spot, reply, &refused);
+        show(reading, &pipeline, &entry, reply, &refused);
     }
     qn_pipeline_end(&pipeline);
     return status;
 }
 
-quern_status qn_info_read(struct qn_redis *self, const struct qn_place *place,
-                          const struct qn_spot *spots, size_t count,
-                          bool (*on_info)(const struct qn_spot *spot, const quern_task_info *info,
-                                          void *user),
-                          void *user, quern_error *err)
+quern_status qn_read_task_all(struct qn_redis *self, const struct qn_place *place,
+                              const struct qn_task_entry *entries, size_t count,
+                              bool (*on_info)(const struct qn_task_entry *entry,
+                                              const quern_task_info *info, void *user),
+                              void *user, quern_error *err)
 {
     quern_status status = QUERN_OK;
     bool stopped = false;
     for (size_t done = 0; status == QUERN_OK && done < count && !stopped;) {
-        struct reading reading = {
-            .self = self, .place = place, .spots = spots + done, .on_info = on_info, .user = user};
-        reading.count = count - done < QN_LOOK_BATCH ? count - done : QN_LOOK_BATCH;
+        struct reading reading = {.self = self,
+                                  .place = place,
+                                  .entries = entries + done,
+                                  .on_info = on_info,
+                                  .user = user};
+        reading.count = count - done < QN_INSPECT_BATCH ? count - done : QN_INSPECT_BATCH;
         status = read_sizes(&reading, err);
         for (size_t i = 0; status == QUERN_OK && i < reading.count && !reading.stopped;) {
             size_t some = 1;

@@ -207,7 +207,7 @@ quern_status qn_server_info_refusal(struct qn_redis *self, char refusal[QN_REFUS
     int64_t next_due_at_ms;
     quern_status status = qn_redis_arm(&self->base, NULL, 0, &work, &next_due_at_ms, err);
     if (status == QUERN_OK) {
-        qn_watch_refusal(&self->watch, refusal);
+        qn_redis_listener_refusal(&self->listener, refusal);
     }
     return status;
 }

@@ -2,8 +2,8 @@
 /* tasks.c - pages of tasks that fit a filter.
  *
  * The order is by queue, then by state, so the page is laid over a row of segments, one for each
- * state of each queue (cursor.c). Without a filter that looks into tasks, what lies before the page
- * is only counted; with one, the tasks are read and compared here, some at a time, so that the
+ * state of each queue (task_cursor.c). Without a filter that looks into tasks, what lies before the
+ * page is only counted; with one, the tasks are read and compared here, some at a time, so that the
  * server never works for long. Plain commands of reading only: to look, `+@read` is enough. */
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
@@ -29,10 +29,10 @@ static bool is_over(const struct listing *listing)
     return listing->stopped || listing->room == 0;
 }
 
-static bool show(const struct qn_spot *spot, const quern_task_info *info, void *user)
+static bool show(const struct qn_task_entry *entry, const quern_task_info *info, void *user)
 {
     struct listing *listing = user;
-    (void)spot;
+    (void)entry;
     listing->read_any = true;
     bool compares = listing->reads || listing->filter->id != NULL;
     if (compares && !qn_filter_fits(listing->filter, info)) {
@@ -47,26 +47,27 @@ static bool show(const struct qn_spot *spot, const quern_task_info *info, void *
     return !is_over(listing);
 }
 
-static quern_status list_spots(struct listing *listing, struct qn_spots *spots, quern_error *err)
+static quern_status list_entries(struct listing *listing, struct qn_task_cursor *cursor,
+                                 quern_error *err)
 {
     quern_status status = QUERN_OK;
     if (!listing->reads && listing->skip > 0) {
         uint64_t skipped = 0;
-        status = qn_spots_skip(spots, listing->skip, &skipped, err);
+        status = qn_task_cursor_skip(cursor, listing->skip, &skipped, err);
         listing->skip -= status == QUERN_OK ? skipped : 0;
     }
     size_t count = 1;
     while (status == QUERN_OK && count > 0 && !is_over(listing)) {
-        const struct qn_spot *page = NULL;
-        bool few = !listing->reads && listing->room < QN_LOOK_BATCH;
-        status =
-            qn_spots_next(spots, few ? (size_t)listing->room : QN_LOOK_BATCH, &page, &count, err);
+        const struct qn_task_entry *page = NULL;
+        bool few = !listing->reads && listing->room < QN_INSPECT_BATCH;
+        status = qn_task_cursor_next(cursor, few ? (size_t)listing->room : QN_INSPECT_BATCH, &page,
+                                     &count, err);
         if (status == QUERN_OK && count > 0) {
-            struct qn_place place = {.queue = spots->queue,
-                                     .state = spots->state,
-                                     .key = qn_spots_key(spots),
+            struct qn_place place = {.queue = cursor->queue,
+                                     .state = cursor->state,
+                                     .key = qn_task_cursor_key(cursor),
                                      .now_ms = listing->now_ms};
-            status = qn_info_read(listing->self, &place, page, count, show, listing, err);
+            status = qn_read_task_all(listing->self, &place, page, count, show, listing, err);
         }
     }
     return status;
@@ -75,13 +76,13 @@ static quern_status list_spots(struct listing *listing, struct qn_spots *spots, 
 static quern_status list_state(struct listing *listing, const char *queue, quern_task_state state,
                                quern_error *err)
 {
-    struct qn_spots spots;
+    struct qn_task_cursor cursor;
     quern_status status =
-        qn_spots_init(&spots, listing->self, queue, state, listing->filter->group, err);
+        qn_task_cursor_init(&cursor, listing->self, queue, state, listing->filter->group, err);
     if (status == QUERN_OK) {
-        status = list_spots(listing, &spots, err);
+        status = list_entries(listing, &cursor, err);
     }
-    qn_spots_finish(&spots);
+    qn_task_cursor_finish(&cursor);
     return status;
 }
 
@@ -138,11 +139,12 @@ struct hit {
     quern_error *err;
 };
 
-static bool show_found(const struct qn_place *place, const struct qn_spot *spot, void *user)
+static bool show_found(const struct qn_place *place, const struct qn_task_entry *entry, void *user)
 {
     struct hit *hit = user;
     hit->found = true;
-    hit->status = qn_info_read(hit->listing->self, place, spot, 1, show, hit->listing, hit->err);
+    hit->status =
+        qn_read_task_all(hit->listing->self, place, entry, 1, show, hit->listing, hit->err);
     return hit->status == QUERN_OK && !is_over(hit->listing);
 }
 
@@ -153,7 +155,8 @@ static quern_status list_id(struct listing *listing, const char *const *queues, 
     bool moved = true;
     for (int i = 0; status == QUERN_OK && moved && i < FIND_MAX; i++) {
         struct hit hit = {.listing = listing, .status = QUERN_OK, .err = err};
-        status = qn_find(listing->self, queues, count, listing->filter->id, show_found, &hit, err);
+        status =
+            qn_find_id(listing->self, queues, count, listing->filter->id, show_found, &hit, err);
         status = hit.status != QUERN_OK ? hit.status : status;
         moved = hit.found && !listing->read_any;
     }
@@ -189,9 +192,9 @@ quern_status qn_redis_tasks(struct qn_broker *broker, const quern_task_filter *f
     struct qn_arena arena = {0};
     const char **names = NULL;
     size_t count = 1;
-    quern_status status = qn_look_now(listing.self, &listing.now_ms, err);
+    quern_status status = qn_redis_inspect_now(listing.self, &listing.now_ms, err);
     if (status == QUERN_OK && filter->queue == NULL) {
-        status = qn_look_queues(listing.self, &arena, &names, &count, err);
+        status = qn_redis_inspect_queues(listing.self, &arena, &names, &count, err);
     }
     if (status == QUERN_OK) {
         const char *const *queues = filter->queue == NULL ? names : &filter->queue;

@@ -73,7 +73,7 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
         status = qn_pipeline_reply(pipeline, i, &replies[i], err);
     }
     if (status == QUERN_OK) {
-        listing->now_ms = qn_look_time_ms(listing->self, pipeline, 0);
+        listing->now_ms = qn_redis_inspect_time_ms(listing->self, pipeline, 0);
         listing->records = replies[1];
         listing->servers = replies[2];
         listing->queues = replies[3];
@@ -144,7 +144,7 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
     qn_pipeline_uint(pipeline, first);
     qn_pipeline_uint(pipeline, PAGE_SIZE);
     quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK && qn_look_forbidden(pipeline, command)) {
+    if (status == QUERN_OK && qn_redis_inspect_forbidden(pipeline, command)) {
         *ret_count = 0; /* who may read but run no script sees workers without their runs */
         return QUERN_OK;
     }

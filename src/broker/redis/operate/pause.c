@@ -32,7 +32,7 @@ quern_status qn_redis_pause(struct qn_broker *broker, const char *queue, bool pa
     struct qn_redis *self = qn_redis_of(broker);
     bool exists = false;
     bool changed = false;
-    quern_status status = qn_look_queue_exists(self, queue, &exists, err);
+    quern_status status = qn_redis_inspect_queue_exists(self, queue, &exists, err);
     if (status == QUERN_OK && !exists) {
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
     }

@@ -28,7 +28,7 @@ static void ask_days(struct qn_pipeline *pipeline, int64_t now_ms)
 {
     for (int64_t i = -1; i <= QN_HISTORY_DAYS + 1; i++) {
         char date[QN_DATE_SIZE];
-        qn_look_date(now_ms - i * QN_DAY_MS, date);
+        qn_redis_inspect_date(now_ms - i * QN_DAY_MS, date);
         qn_pipeline_text(pipeline, qn_arena_strdup(pipeline->arena, date));
     }
 }
@@ -113,12 +113,12 @@ quern_status qn_redis_remove_queue(struct qn_broker *broker, const char *queue, 
     struct removal removal = {.self = qn_redis_of(broker), .queue = queue, .force = force};
     bool exists = false;
     bool used = false;
-    quern_status status = qn_look_queue_exists(removal.self, queue, &exists, err);
+    quern_status status = qn_redis_inspect_queue_exists(removal.self, queue, &exists, err);
     if (status == QUERN_OK && !exists) {
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
     }
     if (status == QUERN_OK) {
-        status = qn_look_now(removal.self, &removal.now_ms, err);
+        status = qn_redis_inspect_now(removal.self, &removal.now_ms, err);
     }
     struct qn_page_bound bound = {.self = removal.self, .size_command = "DBSIZE"};
     while (status == QUERN_OK && !removal.done) {

@@ -297,8 +297,8 @@ static void serve(struct qn_redis *self, const struct qn_heartbeat *announcement
     for (size_t i = 0; i < announcement->queue_count; i++) {
         names[i] = announcement->queue_shares[i].name;
     }
-    qn_watch_serve(&self->watch, names, announcement->queue_count);
-    qn_watch_note_host(&self->watch, announcement->host);
+    qn_redis_listener_serve(&self->listener, names, announcement->queue_count);
+    qn_redis_listener_note_host(&self->listener, announcement->host);
 }
 
 quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,

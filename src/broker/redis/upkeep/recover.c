@@ -40,8 +40,8 @@
 #define SILENCE_NS INT64_C(5000000000)
 #define BACK_REST_NS INT64_C(3000000000)
 
-struct qn_sweep {
-    struct qn_sweep *next;
+struct qn_recovery_cursor {
+    struct qn_recovery_cursor *next;
     int64_t looked_at_mono_ns; /* when its workers were last read; 0: never */
     int64_t from;              /* the rank where the next page begins */
     char *anchors; /* what the page before said of that (lib_pages.lua); NULL: nothing */
@@ -72,33 +72,33 @@ struct known {
 
 /* --- How far it has come ------------------------------------------------------------- */
 
-void qn_sweep_free(struct qn_sweep *sweep)
+void qn_recover_free_cursors(struct qn_recovery_cursor *cursor)
 {
-    while (sweep != NULL) {
-        struct qn_sweep *next = sweep->next;
-        qn_free(sweep->anchors);
-        qn_free(sweep);
-        sweep = next;
+    while (cursor != NULL) {
+        struct qn_recovery_cursor *next = cursor->next;
+        qn_free(cursor->anchors);
+        qn_free(cursor);
+        cursor = next;
     }
 }
 
 /* NULL: there is none yet, and no memory. */
-static struct qn_sweep *find_sweep(struct qn_redis *self, const char *queue)
+static struct qn_recovery_cursor *find_cursor(struct qn_redis *self, const char *queue)
 {
-    struct qn_sweep *sweep = self->sweeps;
-    while (sweep != NULL && strcmp(sweep->queue, queue) != 0) {
-        sweep = sweep->next;
+    struct qn_recovery_cursor *cursor = self->recovery_cursors;
+    while (cursor != NULL && strcmp(cursor->queue, queue) != 0) {
+        cursor = cursor->next;
     }
-    if (sweep == NULL) {
+    if (cursor == NULL) {
         size_t size = strlen(queue) + 1;
-        sweep = qn_alloc_zero(1, sizeof *sweep + size);
-        if (sweep != NULL) {
-            memcpy(sweep->queue, queue, size);
-            sweep->next = self->sweeps;
-            self->sweeps = sweep;
+        cursor = qn_alloc_zero(1, sizeof *cursor + size);
+        if (cursor != NULL) {
+            memcpy(cursor->queue, queue, size);
+            cursor->next = self->recovery_cursors;
+            self->recovery_cursors = cursor;
         }
     }
-    return sweep;
+    return cursor;
 }
 
 /* --- Who is dead --------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t se
     note_heard(clock);
 }
 
-static quern_status ask_page(struct recovering *recovering, const struct qn_sweep *sweep,
+static quern_status ask_page(struct recovering *recovering, const struct qn_recovery_cursor *cursor,
                              const struct known *known, const struct qn_reply **ret_reply,
                              quern_error *err)
 {
@@ -292,11 +292,12 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_swee
     int64_t sent_ms = qn_clock_boot_ms(recovering->self->base.clock);
     qn_pipeline_script(pipeline, &qn_lua_recover, 1);
     qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
-    qn_keys_add_prefix(pipeline, sweep->queue);
+    qn_keys_add_prefix(pipeline, cursor->queue);
     qn_pipeline_uint(pipeline, recovering->left);
     qn_pipeline_int(pipeline, PAGE);
-    qn_pipeline_int(pipeline, sweep->from);
-    qn_pipeline_bytes(pipeline, sweep->anchors != NULL ? sweep->anchors : "", sweep->anchors_size);
+    qn_pipeline_int(pipeline, cursor->from);
+    qn_pipeline_bytes(pipeline, cursor->anchors != NULL ? cursor->anchors : "",
+                      cursor->anchors_size);
     put_latest(pipeline, &recovering->self->recover_clock, sent_ms);
     for (size_t i = 0; i < known->count; i++) {
         qn_pipeline_bytes(pipeline, &known->letters[i], 1);
@@ -313,7 +314,8 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_swee
 }
 
 /* Where the next page begins. */
-static quern_status move_on(struct qn_sweep *sweep, const struct qn_reply *reply, quern_error *err)
+static quern_status move_on(struct qn_recovery_cursor *cursor, const struct qn_reply *reply,
+                            quern_error *err)
 {
     const struct qn_reply *anchors = qn_reply_at(reply, 4);
     size_t size = anchors->type == QN_REPLY_TEXT ? anchors->size : 0;
@@ -325,32 +327,32 @@ static quern_status move_on(struct qn_sweep *sweep, const struct qn_reply *reply
         }
         memcpy(copy, anchors->data, size);
     }
-    qn_free(sweep->anchors);
-    sweep->anchors = copy;
-    sweep->anchors_size = size;
-    sweep->from = qn_reply_int(qn_reply_at(reply, 0), 0);
+    qn_free(cursor->anchors);
+    cursor->anchors = copy;
+    cursor->anchors_size = size;
+    cursor->from = qn_reply_int(qn_reply_at(reply, 0), 0);
     return QUERN_OK;
 }
 
 /* A page with leases of workers whose death was not noted is looked at again, at once or, where no
  * more may be ended, by the next call. */
-static quern_status look_at_page(struct recovering *recovering, struct qn_sweep *sweep,
+static quern_status look_at_page(struct recovering *recovering, struct qn_recovery_cursor *cursor,
                                  const struct known *known, bool *ret_end, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    quern_status status = ask_page(recovering, sweep, known, &reply, err);
+    quern_status status = ask_page(recovering, cursor, known, &reply, err);
     if (status == QUERN_OK) {
-        status = keep_report(recovering, sweep->queue, reply, err);
+        status = keep_report(recovering, cursor->queue, reply, err);
     }
     const struct qn_reply *asked = status == QUERN_OK ? qn_reply_at(reply, 3) : NULL;
     for (size_t i = 0; status == QUERN_OK && i < asked->count; i++) {
         status =
-            qn_gone_note(&recovering->pipeline, sweep->queue, qn_reply_text(asked->items[i]), err);
+            qn_gone_note(&recovering->pipeline, cursor->queue, qn_reply_text(asked->items[i]), err);
     }
     if (status == QUERN_OK && asked->count > 0 && recovering->left > 0) {
-        status = ask_page(recovering, sweep, known, &reply, err);
+        status = ask_page(recovering, cursor, known, &reply, err);
         if (status == QUERN_OK) {
-            status = keep_report(recovering, sweep->queue, reply, err);
+            status = keep_report(recovering, cursor->queue, reply, err);
         }
     }
     if (status != QUERN_OK) {
@@ -358,12 +360,12 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_sweep 
     }
     note_clock(&recovering->self->recover_clock, qn_clock_boot_ms(recovering->self->base.clock),
                qn_reply_moment_ms(reply->items[2]));
-    sweep->is_unsure = sweep->is_unsure || qn_reply_int(reply->items[5], 1) != 0;
+    cursor->is_unsure = cursor->is_unsure || qn_reply_int(reply->items[5], 1) != 0;
     if (qn_reply_at(reply, 3)->count > 0) {
         return QUERN_OK;
     }
     *ret_end = qn_reply_int(reply->items[1], 0) != 0;
-    return move_on(sweep, reply, err);
+    return move_on(cursor, reply, err);
 }
 
 /* They hold no lease any more, and cannot get another one but by what is still on its way. */
@@ -380,23 +382,23 @@ static quern_status forget_dead(struct qn_pipeline *pipeline, const char *queue,
     return qn_pipeline_run(pipeline, err);
 }
 
-static quern_status recover_queue(struct recovering *recovering, struct qn_sweep *sweep,
+static quern_status recover_queue(struct recovering *recovering, struct qn_recovery_cursor *cursor,
                                   const struct known *known, quern_error *err)
 {
-    if (known->dead_count > 0 && sweep->dead_mark != known->mark) {
-        sweep->from = 0; /* a new round, in which all of them are known */
-        sweep->is_unsure = false;
+    if (known->dead_count > 0 && cursor->dead_mark != known->mark) {
+        cursor->from = 0; /* a new round, in which all of them are known */
+        cursor->is_unsure = false;
     }
-    sweep->dead_mark = known->mark;
+    cursor->dead_mark = known->mark;
     quern_status status = QUERN_OK;
     bool end = false;
     for (int i = 0; status == QUERN_OK && i < PAGES_MAX && !end && recovering->left > 0; i++) {
-        status = look_at_page(recovering, sweep, known, &end, err);
+        status = look_at_page(recovering, cursor, known, &end, err);
     }
-    if (status == QUERN_OK && end && known->dead_count > 0 && !sweep->is_unsure) {
-        status = forget_dead(&recovering->pipeline, sweep->queue, known, err);
+    if (status == QUERN_OK && end && known->dead_count > 0 && !cursor->is_unsure) {
+        status = forget_dead(&recovering->pipeline, cursor->queue, known, err);
     }
-    sweep->is_unsure = sweep->is_unsure && !end;
+    cursor->is_unsure = cursor->is_unsure && !end;
     return status;
 }
 
@@ -420,14 +422,14 @@ static quern_status choose(struct recovering *recovering, const char **queues, s
     note_clock(&self->recover_clock, qn_clock_boot_ms(self->base.clock), poll.clock_ms);
     size_t chosen = 0;
     for (size_t i = 0; i < *count; i++) {
-        struct qn_sweep *sweep = find_sweep(self, queues[i]);
-        if (sweep == NULL) {
+        struct qn_recovery_cursor *cursor = find_cursor(self, queues[i]);
+        if (cursor == NULL) {
             return qn_error_nomem(err);
         }
-        bool late = sweep->looked_at_mono_ns == 0 ||
-                    now_mono_ns - sweep->looked_at_mono_ns >= LOOK_ANYWAY_MS * 1000000;
+        bool late = cursor->looked_at_mono_ns == 0 ||
+                    now_mono_ns - cursor->looked_at_mono_ns >= LOOK_ANYWAY_MS * 1000000;
         if (held[i] || late) {
-            sweep->looked_at_mono_ns = now_mono_ns;
+            cursor->looked_at_mono_ns = now_mono_ns;
             queues[chosen++] = queues[i];
         }
     }
@@ -448,7 +450,7 @@ static quern_status recover_chosen(struct recovering *recovering, const char *co
     quern_status damaged = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < queue_count && recovering->left > 0; i++) {
         quern_error *to = damaged == QUERN_OK ? err : NULL;
-        status = recover_queue(recovering, find_sweep(recovering->self, queues[i]), &known[i], to);
+        status = recover_queue(recovering, find_cursor(recovering->self, queues[i]), &known[i], to);
         if (status == QUERN_E_CORRUPT) { /* stops no other queue, and is told at the end */
             damaged = status;
             status = QUERN_OK;

@@ -5,7 +5,7 @@
 #define QN_BROKER_REDIS_UPKEEP_RECOVER_H
 
 /* A list of the queues that were ever recovered; NULL: none. Guarded by the channel of recover. */
-struct qn_sweep;
-void qn_sweep_free(struct qn_sweep *sweep);
+struct qn_recovery_cursor;
+void qn_recover_free_cursors(struct qn_recovery_cursor *cursors);
 
 #endif

@@ -34,19 +34,19 @@ struct pair {
 
 static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, quern_error *err)
 {
-    struct qn_watch *watch = &self->watch;
+    struct qn_redis_listener *listener = &self->listener;
     struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
     if (tracked->fd >= 0 && qn_connection_is_stale(tracked)) {
         qn_connection_close(tracked);
     }
-    (void)pthread_mutex_lock(&watch->mutex);
-    quern_status status = qn_watch_listen(watch, err);
+    (void)pthread_mutex_lock(&listener->mutex);
+    quern_status status = qn_redis_listener_connect(listener, err);
     struct pair pair = {.tracked = tracked->opened_count + (tracked->fd < 0 ? 1 : 0),
-                        .listener = watch->listener.opened_count,
-                        .listener_id = watch->listener_id};
-    pair.tell = !watch->polls && (watch->told_by != pair.tracked ||
-                                  (watch->told_of != pair.listener && !QN_BUG(OLD_TRACKER)));
-    (void)pthread_mutex_unlock(&watch->mutex);
+                        .listener = listener->connection.opened_count,
+                        .listener_id = listener->listener_id};
+    pair.tell = !listener->polls && (listener->told_by != pair.tracked ||
+                                     (listener->told_of != pair.listener && !QN_BUG(OLD_TRACKER)));
+    (void)pthread_mutex_unlock(&listener->mutex);
     *ret_pair = pair;
     return status;
 }
@@ -55,31 +55,31 @@ static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, q
 static bool settle_pair(struct qn_redis *self, const struct pair *pair,
                         const struct qn_reply *answer)
 {
-    struct qn_watch *watch = &self->watch;
+    struct qn_redis_listener *listener = &self->listener;
     const struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
-    (void)pthread_mutex_lock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
     bool same = tracked->fd >= 0 && tracked->opened_count == pair->tracked &&
-                watch->listener.fd >= 0 && watch->listener.opened_count == pair->listener;
+                listener->connection.fd >= 0 && listener->connection.opened_count == pair->listener;
     if (answer != NULL && answer->type == QN_REPLY_ERROR) {
         if (strstr(answer->data, "does not exist") != NULL) {
             /* The listener is gone, and we hear of it here first. */
             same = false;
-            if (watch->listener.opened_count == pair->listener) {
-                qn_connection_close(&watch->listener);
+            if (listener->connection.opened_count == pair->listener) {
+                qn_connection_close(&listener->connection);
             }
         } else if (same) {
-            qn_watch_note_refusal(watch, "CLIENT TRACKING", answer->data);
-            qn_watch_kick(watch); /* it has to poll from now on */
+            qn_redis_listener_note_refusal(listener, "CLIENT TRACKING", answer->data);
+            qn_redis_listener_kick(listener); /* it has to poll from now on */
         }
     } else if (answer != NULL && same) {
-        watch->told_by = pair->tracked;
-        watch->told_of = pair->listener;
+        listener->told_by = pair->tracked;
+        listener->told_of = pair->listener;
     }
-    if (same && watch->tracked_fd != tracked->fd) {
-        watch->tracked_fd = tracked->fd;
-        qn_watch_kick(watch);
+    if (same && listener->tracked_fd != tracked->fd) {
+        listener->tracked_fd = tracked->fd;
+        qn_redis_listener_kick(listener);
     }
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_unlock(&listener->mutex);
     return same;
 }
 
@@ -100,7 +100,7 @@ static void build(struct qn_redis *self, struct qn_pipeline *pipeline, const str
     for (size_t i = 0; i < queue_count * KEY_COUNT; i++) {
         qn_keys_add(pipeline, queues[i / KEY_COUNT], keys[i % KEY_COUNT]);
     }
-    qn_pipeline_text(pipeline, qn_watch_host(&self->watch, pipeline->arena));
+    qn_pipeline_text(pipeline, qn_redis_listener_host(&self->listener, pipeline->arena));
 }
 
 /* To the script, which is the last command. */
@@ -124,12 +124,12 @@ static quern_status read_answer(const struct qn_redis *self, const struct qn_pip
 }
 
 /* From now on we rely on being told. */
-static void note_rest(struct qn_watch *watch, bool at_rest, int64_t next_due_at_ms)
+static void note_rest(struct qn_redis_listener *listener, bool at_rest, int64_t next_due_at_ms)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
-    watch->at_rest = at_rest;
-    watch->due_at_ms = next_due_at_ms;
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
+    listener->at_rest = at_rest;
+    listener->due_at_ms = next_due_at_ms;
+    (void)pthread_mutex_unlock(&listener->mutex);
 }
 
 /* *ret_armed: false: the pair fell apart meanwhile, try again. */
@@ -150,7 +150,7 @@ static quern_status try_arm(struct qn_redis *self, const char *const *queues, si
         status = read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, err);
     }
     if (status == QUERN_OK) {
-        note_rest(&self->watch, *ret_armed && !*ret_work, *ret_next_due_at_ms);
+        note_rest(&self->listener, *ret_armed && !*ret_work, *ret_next_due_at_ms);
     }
     qn_pipeline_end(&pipeline);
     return status;
@@ -158,30 +158,31 @@ static quern_status try_arm(struct qn_redis *self, const char *const *queues, si
 
 /* --- Without a pair ------------------------------------------------------------------- */
 
-static bool may_pair(struct qn_watch *watch)
+static bool may_pair(struct qn_redis_listener *listener)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
-    bool may = !watch->deaf || qn_clock_mono_ns() >= watch->pair_at_mono_ns;
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
+    bool may = !listener->deaf || qn_clock_mono_ns() >= listener->pair_at_mono_ns;
+    (void)pthread_mutex_unlock(&listener->mutex);
     return may;
 }
 
 /* why: NULL: there is a pair; "": as before. */
-static void note_deaf(struct qn_watch *watch, const char *why)
+static void note_deaf(struct qn_redis_listener *listener, const char *why)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
-    if (why == NULL && watch->deaf) {
-        watch->deaf = false;
-        watch->refusal[0] = watch->polls ? watch->refusal[0] : '\0';
+    (void)pthread_mutex_lock(&listener->mutex);
+    if (why == NULL && listener->deaf) {
+        listener->deaf = false;
+        listener->refusal[0] = listener->polls ? listener->refusal[0] : '\0';
     } else if (why != NULL && why[0] != '\0') {
         uint64_t spread = PAIR_AFTER_MS_MAX - PAIR_AFTER_MS_MIN;
-        int64_t after_ms = PAIR_AFTER_MS_MIN + (int64_t)qn_random_below(&watch->random, spread);
-        watch->deaf = true;
-        watch->pair_at_mono_ns = qn_clock_mono_ns() + after_ms * INT64_C(1000000);
-        (void)snprintf(watch->refusal, sizeof watch->refusal, "%.*s", QN_REFUSAL_SIZE - 1, why);
-        qn_watch_kick(watch);
+        int64_t after_ms = PAIR_AFTER_MS_MIN + (int64_t)qn_random_below(&listener->random, spread);
+        listener->deaf = true;
+        listener->pair_at_mono_ns = qn_clock_mono_ns() + after_ms * INT64_C(1000000);
+        (void)snprintf(listener->refusal, sizeof listener->refusal, "%.*s", QN_REFUSAL_SIZE - 1,
+                       why);
+        qn_redis_listener_kick(listener);
     }
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_unlock(&listener->mutex);
 }
 
 /* Reads by the connection of the pump; false: that is not there, either. */
@@ -199,7 +200,7 @@ static bool read_unpaired(struct qn_redis *self, const char *const *queues, size
                read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
     }
     if (done) {
-        note_rest(&self->watch, !*ret_work, *ret_next_due_at_ms);
+        note_rest(&self->listener, !*ret_work, *ret_next_due_at_ms);
     }
     qn_pipeline_end(&pipeline);
     return done;
@@ -227,22 +228,22 @@ quern_status qn_redis_arm(struct qn_broker *broker, const char *const *queues, s
 {
     struct qn_redis *self = qn_redis_of(broker);
     quern_error why = {0};
-    qn_watch_serve(&self->watch, queues, queue_count);
-    bool tries = may_pair(&self->watch);
+    qn_redis_listener_serve(&self->listener, queues, queue_count);
+    bool tries = may_pair(&self->listener);
     quern_status status = QUERN_E_CONNECT;
     if (tries) {
         status = arm_pair(self, queues, queue_count, ret_work, ret_next_due_at_ms, &why);
     }
     if (status != QUERN_OK &&
         read_unpaired(self, queues, queue_count, ret_work, ret_next_due_at_ms)) {
-        note_deaf(&self->watch, why.text);
+        note_deaf(&self->listener, why.text);
         return QUERN_OK;
     }
     if (!tries) {
         status = arm_pair(self, queues, queue_count, ret_work, ret_next_due_at_ms, &why);
     }
     if (status == QUERN_OK) {
-        note_deaf(&self->watch, NULL);
+        note_deaf(&self->listener, NULL);
         return QUERN_OK;
     }
     return qn_error_set(err, status, "%s", why.text);

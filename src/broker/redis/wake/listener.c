@@ -22,16 +22,16 @@ static const char setup[] = "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"
 enum { REPLY_ID, REPLY_CANCEL, REPLY_INVALIDATE, REPLY_COUNT };
 enum { DUE_SPREAD_MS = 200 };
 
-quern_status qn_watch_init(struct qn_watch *watch, const struct qn_endpoint *endpoint,
-                           quern_error *err)
+quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
+                                    const struct qn_endpoint *endpoint, quern_error *err)
 {
-    *watch = (struct qn_watch){.tracked_fd = -1};
-    (void)pthread_mutex_init(&watch->mutex, NULL);
-    qn_connection_init(&watch->listener, endpoint);
-    watch->listener.role = "listener";
-    qn_random_init(&watch->random);
-    watch->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return watch->interrupt_fd >= 0
+    *listener = (struct qn_redis_listener){.tracked_fd = -1};
+    (void)pthread_mutex_init(&listener->mutex, NULL);
+    qn_connection_init(&listener->connection, endpoint);
+    listener->connection.role = "listener";
+    qn_random_init(&listener->random);
+    listener->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return listener->interrupt_fd >= 0
                ? QUERN_OK
                : qn_error_set(err, QUERN_E_CONNECT, "%s: no descriptor left", endpoint->address);
 }
@@ -44,30 +44,32 @@ static void free_queues(char **queues, size_t count)
     qn_free(queues);
 }
 
-void qn_watch_finish(struct qn_watch *watch)
+void qn_redis_listener_finish(struct qn_redis_listener *listener)
 {
-    qn_connection_close(&watch->listener);
-    qn_arena_finish(&watch->arena);
-    free_queues(watch->queues, watch->queue_count);
-    if (watch->interrupt_fd >= 0) {
-        (void)close(watch->interrupt_fd);
+    qn_connection_close(&listener->connection);
+    qn_arena_finish(&listener->arena);
+    free_queues(listener->queues, listener->queue_count);
+    if (listener->interrupt_fd >= 0) {
+        (void)close(listener->interrupt_fd);
     }
-    (void)pthread_mutex_destroy(&watch->mutex);
+    (void)pthread_mutex_destroy(&listener->mutex);
 }
 
-static bool is_served(const struct qn_watch *watch, const char *const *queues, size_t queue_count)
+static bool is_served(const struct qn_redis_listener *listener, const char *const *queues,
+                      size_t queue_count)
 {
-    bool same = queue_count == watch->queue_count;
+    bool same = queue_count == listener->queue_count;
     for (size_t i = 0; same && i < queue_count; i++) {
-        same = strcmp(queues[i], watch->queues[i]) == 0;
+        same = strcmp(queues[i], listener->queues[i]) == 0;
     }
     return same;
 }
 
-void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t queue_count)
+void qn_redis_listener_serve(struct qn_redis_listener *listener, const char *const *queues,
+                             size_t queue_count)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
-    if (queue_count > 0 && !is_served(watch, queues, queue_count)) {
+    (void)pthread_mutex_lock(&listener->mutex);
+    if (queue_count > 0 && !is_served(listener, queues, queue_count)) {
         char **copy = qn_alloc_zero(queue_count, sizeof *copy);
         bool whole = copy != NULL;
         for (size_t i = 0; whole && i < queue_count; i++) {
@@ -75,111 +77,115 @@ void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t qu
             whole = copy[i] != NULL;
         }
         if (whole) {
-            free_queues(watch->queues, watch->queue_count);
-            watch->queues = copy;
-            watch->queue_count = queue_count;
+            free_queues(listener->queues, listener->queue_count);
+            listener->queues = copy;
+            listener->queue_count = queue_count;
         } else {
             free_queues(copy, queue_count);
         }
     }
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_unlock(&listener->mutex);
 }
 
-void qn_watch_note_host(struct qn_watch *watch, const char *host)
+void qn_redis_listener_note_host(struct qn_redis_listener *listener, const char *host)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
-    (void)snprintf(watch->host, sizeof watch->host, "%s", host);
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
+    (void)snprintf(listener->host, sizeof listener->host, "%s", host);
+    (void)pthread_mutex_unlock(&listener->mutex);
 }
 
-const char *qn_watch_host(struct qn_watch *watch, struct qn_arena *arena)
+const char *qn_redis_listener_host(struct qn_redis_listener *listener, struct qn_arena *arena)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
-    const char *host = qn_arena_strdup(arena, watch->host);
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
+    const char *host = qn_arena_strdup(arena, listener->host);
+    (void)pthread_mutex_unlock(&listener->mutex);
     return host;
 }
 
-void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const char *words)
+void qn_redis_listener_note_refusal(struct qn_redis_listener *listener, const char *command,
+                                    const char *words)
 {
-    watch->polls = true;
-    if (watch->refusal[0] == '\0') {
-        (void)snprintf(watch->refusal, sizeof watch->refusal, "%s: %s", command, words);
+    listener->polls = true;
+    if (listener->refusal[0] == '\0') {
+        (void)snprintf(listener->refusal, sizeof listener->refusal, "%s: %s", command, words);
     }
 }
 
-static quern_status set_up(struct qn_watch *watch, int64_t deadline_mono_ns, quern_error *err)
+static quern_status set_up(struct qn_redis_listener *listener, int64_t deadline_mono_ns,
+                           quern_error *err)
 {
     struct qn_reply *replies[REPLY_COUNT] = {NULL};
     bool sent = false;
-    quern_status status = qn_connection_write(&watch->listener, setup, sizeof setup - 1,
+    quern_status status = qn_connection_write(&listener->connection, setup, sizeof setup - 1,
                                               deadline_mono_ns, &sent, err);
     for (size_t i = 0; status == QUERN_OK && i < REPLY_COUNT; i++) {
-        status =
-            qn_connection_read(&watch->listener, &watch->arena, deadline_mono_ns, &replies[i], err);
+        status = qn_connection_read(&listener->connection, &listener->arena, deadline_mono_ns,
+                                    &replies[i], err);
     }
     if (status != QUERN_OK) {
         return status;
     }
-    watch->listener_id = qn_reply_int(replies[REPLY_ID], 0);
-    watch->polls = false;
-    watch->refusal[0] = '\0';
-    if (watch->listener_id == 0) {
+    listener->listener_id = qn_reply_int(replies[REPLY_ID], 0);
+    listener->polls = false;
+    listener->refusal[0] = '\0';
+    if (listener->listener_id == 0) {
         bool said = replies[REPLY_ID]->type == QN_REPLY_ERROR;
-        qn_watch_note_refusal(watch, "CLIENT ID", said ? replies[REPLY_ID]->data : "no id");
+        qn_redis_listener_note_refusal(listener, "CLIENT ID",
+                                       said ? replies[REPLY_ID]->data : "no id");
     }
     if (replies[REPLY_INVALIDATE]->type == QN_REPLY_ERROR) {
-        qn_watch_note_refusal(watch, "SUBSCRIBE __redis__:invalidate",
-                              replies[REPLY_INVALIDATE]->data);
+        qn_redis_listener_note_refusal(listener, "SUBSCRIBE __redis__:invalidate",
+                                       replies[REPLY_INVALIDATE]->data);
     }
     return QUERN_OK;
 }
 
-quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err)
+quern_status qn_redis_listener_connect(struct qn_redis_listener *listener, quern_error *err)
 {
-    struct qn_connection *listener = &watch->listener;
-    if (listener->fd >= 0) {
+    struct qn_connection *connection = &listener->connection;
+    if (connection->fd >= 0) {
         return QUERN_OK;
     }
     int64_t deadline_mono_ns =
-        qn_clock_mono_ns() + listener->endpoint->command_timeout_ms * INT64_C(1000000);
-    qn_arena_reset(&watch->arena); /* what the last one was saying when it ended */
-    quern_status status = qn_connection_open(listener, deadline_mono_ns, err);
+        qn_clock_mono_ns() + connection->endpoint->command_timeout_ms * INT64_C(1000000);
+    qn_arena_reset(&listener->arena); /* what the last one was saying when it ended */
+    quern_status status = qn_connection_open(connection, deadline_mono_ns, err);
     if (status == QUERN_OK) {
-        status = set_up(watch, deadline_mono_ns, err);
+        status = set_up(listener, deadline_mono_ns, err);
     }
-    qn_arena_reset(&watch->arena);
-    watch->heard_at_mono_ns = qn_clock_mono_ns();
-    watch->pinged = false;
-    qn_watch_kick(watch);
+    qn_arena_reset(&listener->arena);
+    listener->heard_at_mono_ns = qn_clock_mono_ns();
+    listener->pinged = false;
+    qn_redis_listener_kick(listener);
     return status;
 }
 
-void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms, int64_t now_ms)
+void qn_redis_listener_compare(struct qn_redis_listener *listener, bool work,
+                               int64_t next_due_at_ms, int64_t now_ms)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
     /* Two reckonings of one moment differ by the way of an answer. What was due then is gone. */
     int64_t spread_ms = DUE_SPREAD_MS;
-    int64_t known_ms = watch->due_at_ms < now_ms - spread_ms ? INT64_MAX : watch->due_at_ms;
+    int64_t known_ms = listener->due_at_ms < now_ms - spread_ms ? INT64_MAX : listener->due_at_ms;
     bool earlier = next_due_at_ms < known_ms - spread_ms;
-    if (watch->at_rest && (work || earlier)) {
-        watch->at_rest = false; /* said once */
-        watch->surprised = true;
-        qn_watch_kick(watch);
+    if (listener->at_rest && (work || earlier)) {
+        listener->at_rest = false; /* said once */
+        listener->surprised = true;
+        qn_redis_listener_kick(listener);
     }
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_unlock(&listener->mutex);
 }
 
-void qn_watch_kick(struct qn_watch *watch)
+void qn_redis_listener_kick(struct qn_redis_listener *listener)
 {
     const uint64_t one = 1;
-    ssize_t written = write(watch->interrupt_fd, &one, sizeof one);
+    ssize_t written = write(listener->interrupt_fd, &one, sizeof one);
     (void)written; /* a full counter is a kick, too */
 }
 
-void qn_watch_refusal(struct qn_watch *watch, char refusal[QN_REFUSAL_SIZE])
+void qn_redis_listener_refusal(struct qn_redis_listener *listener, char refusal[QN_REFUSAL_SIZE])
 {
-    (void)pthread_mutex_lock(&watch->mutex);
-    (void)snprintf(refusal, QN_REFUSAL_SIZE, "%s", watch->refusal);
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
+    (void)snprintf(refusal, QN_REFUSAL_SIZE, "%s", listener->refusal);
+    (void)pthread_mutex_unlock(&listener->mutex);
 }

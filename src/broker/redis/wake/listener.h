@@ -22,11 +22,11 @@
 
 #define QN_REFUSAL_SIZE 160
 
-struct qn_watch {
+struct qn_redis_listener {
     int interrupt_fd; /* an eventfd, from init to finish, so that interrupt needs no lock */
     _Atomic bool interrupted;
     pthread_mutex_t mutex; /* guards the rest, but not while the listener polls */
-    struct qn_connection listener;
+    struct qn_connection connection;
     struct qn_arena arena;           /* of what the listener reads */
     int64_t listener_id;             /* the server's name for it */
     uint64_t told_by;                /* the tracked connection (opened_count) that was told ... */
@@ -49,25 +49,30 @@ struct qn_watch {
     size_t cancel_from;                   /* the queues before this one were dealt with */
 };
 
-QUERN_NODISCARD quern_status qn_watch_init(struct qn_watch *watch,
-                                           const struct qn_endpoint *endpoint, quern_error *err);
-void qn_watch_finish(struct qn_watch *watch);
+QUERN_NODISCARD quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
+                                                    const struct qn_endpoint *endpoint,
+                                                    quern_error *err);
+void qn_redis_listener_finish(struct qn_redis_listener *listener);
 /* The queues that the worker serves. When memory is out those before stay. */
-void qn_watch_serve(struct qn_watch *watch, const char *const *queues, size_t queue_count);
+void qn_redis_listener_serve(struct qn_redis_listener *listener, const char *const *queues,
+                             size_t queue_count);
 /* The host of the worker: whose brakes arm looks at. */
-void qn_watch_note_host(struct qn_watch *watch, const char *host);
+void qn_redis_listener_note_host(struct qn_redis_listener *listener, const char *host);
 /* A copy of it; NULL when memory is out. */
-const char *qn_watch_host(struct qn_watch *watch, struct qn_arena *arena);
+const char *qn_redis_listener_host(struct qn_redis_listener *listener, struct qn_arena *arena);
 /* With mutex held: connects and subscribes the listener unless it is connected. */
-QUERN_NODISCARD quern_status qn_watch_listen(struct qn_watch *watch, quern_error *err);
+QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener *listener,
+                                                       quern_error *err);
 /* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
-void qn_watch_note_refusal(struct qn_watch *watch, const char *command, const char *words);
+void qn_redis_listener_note_refusal(struct qn_redis_listener *listener, const char *command,
+                                    const char *words);
 /* What is there, as somebody has seen it who asked: wakes the listener if the last arm knew less,
  * and nobody told of it since. Both moments by the wall clock. */
-void qn_watch_compare(struct qn_watch *watch, bool work, int64_t next_due_at_ms, int64_t now_ms);
-/* Makes a poll under way look at the watch again. Async-signal-safe. */
-void qn_watch_kick(struct qn_watch *watch);
+void qn_redis_listener_compare(struct qn_redis_listener *listener, bool work,
+                               int64_t next_due_at_ms, int64_t now_ms);
+/* Makes a wait under way look at the listener again. Async-signal-safe. */
+void qn_redis_listener_kick(struct qn_redis_listener *listener);
 /* Why this user has to poll, as the last arm found; "": the server reports news. */
-void qn_watch_refusal(struct qn_watch *watch, char refusal[QN_REFUSAL_SIZE]);
+void qn_redis_listener_refusal(struct qn_redis_listener *listener, char refusal[QN_REFUSAL_SIZE]);
 
 #endif

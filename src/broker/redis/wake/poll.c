@@ -41,8 +41,8 @@ quern_status qn_poll_run(struct qn_redis *self, struct qn_pipeline *pipeline, st
     poll->clock_ms = qn_reply_moment_ms(reply->items[REPLY_CLOCK]);
     const struct quern_clock *clock = self->base.clock;
     int64_t until_us = qn_reply_span_us(reply->items[REPLY_DUE], -1);
-    qn_watch_compare(&self->watch, qn_reply_int(reply->items[REPLY_WORK], 0) != 0,
-                     until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(clock, until_us),
-                     qn_clock_wall_ms(clock));
+    qn_redis_listener_compare(&self->listener, qn_reply_int(reply->items[REPLY_WORK], 0) != 0,
+                              until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(clock, until_us),
+                              qn_clock_wall_ms(clock));
     return QUERN_OK;
 }

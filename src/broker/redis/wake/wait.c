@@ -32,14 +32,14 @@ static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 /* --- Hearing ------------------------------------------------------------------------ */
 
 /* With mutex held. */
-static void take_cancellation(struct qn_watch *watch, const struct qn_reply *id,
+static void take_cancellation(struct qn_redis_listener *listener, const struct qn_reply *id,
                               struct qn_wakeup *wakeup)
 {
     if (id->size == 0) {
         wakeup->work = true;
-    } else if (id->size < sizeof watch->cancel_id && strlen(id->data) == id->size) {
-        memcpy(watch->cancel_id, id->data, id->size + 1);
-        watch->cancel_from = 0;
+    } else if (id->size < sizeof listener->cancel_id && strlen(id->data) == id->size) {
+        memcpy(listener->cancel_id, id->data, id->size + 1);
+        listener->cancel_from = 0;
     }
 }
 
@@ -60,26 +60,27 @@ static bool is_missed(const struct qn_reply *keys)
             (is_news_of(keys, ":scheduled") || is_news_of(keys, ":quern:due")));
 }
 
-static void take_message(struct qn_watch *watch, const struct qn_reply *reply,
+static void take_message(struct qn_redis_listener *listener, const struct qn_reply *reply,
                          struct qn_wakeup *wakeup)
 {
     if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "message") != 0) {
         return; /* the answer to a ping */
     }
     if (strcmp(qn_reply_text(qn_reply_at(reply, 1)), "asynq:cancel") == 0) {
-        take_cancellation(watch, qn_reply_at(reply, 2), wakeup);
+        take_cancellation(listener, qn_reply_at(reply, 2), wakeup);
     } else if (!is_missed(qn_reply_at(reply, 2))) {
         wakeup->work = true; /* some keys, or all of them (nil) */
     }
 }
 
 /* With mutex held: takes in what has come, up to a cancellation. */
-static void hear(struct qn_watch *watch, struct qn_wakeup *wakeup)
+static void hear(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
 {
     struct qn_reply *reply = NULL;
     int left = NEWS_MAX;
     do {
-        quern_status status = qn_connection_try_read(&watch->listener, &watch->arena, &reply, NULL);
+        quern_status status =
+            qn_connection_try_read(&listener->connection, &listener->arena, &reply, NULL);
         if (status != QUERN_OK) {
             wakeup->work = true; /* it is closed now: arm has to make a new one */
             break;
@@ -87,32 +88,33 @@ static void hear(struct qn_watch *watch, struct qn_wakeup *wakeup)
         if (reply == NULL) {
             break;
         }
-        watch->heard_at_mono_ns = qn_clock_mono_ns();
-        watch->pinged = false;
-        take_message(watch, reply, wakeup);
-        qn_arena_reset(&watch->arena);
-    } while (watch->cancel_id[0] == '\0' && --left > 0);
+        listener->heard_at_mono_ns = qn_clock_mono_ns();
+        listener->pinged = false;
+        take_message(listener, reply, wakeup);
+        qn_arena_reset(&listener->arena);
+    } while (listener->cancel_id[0] == '\0' && --left > 0);
 }
 
 /* With mutex held: asks a silent listener whether it is there, and gives it up if it does not say
  * so. Returns when to look again. */
-static int64_t keep_alive(struct qn_watch *watch, int64_t now_mono_ns, struct qn_wakeup *wakeup)
+static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_ns,
+                          struct qn_wakeup *wakeup)
 {
-    int64_t ping_at_ns = watch->heard_at_mono_ns + PING_AFTER_MS * NS_PER_MS;
+    int64_t ping_at_ns = listener->heard_at_mono_ns + PING_AFTER_MS * NS_PER_MS;
     int64_t lost_at_ns = ping_at_ns + PONG_WITHIN_MS * NS_PER_MS;
-    if (watch->pinged && now_mono_ns >= lost_at_ns) {
-        qn_connection_close(&watch->listener);
+    if (listener->pinged && now_mono_ns >= lost_at_ns) {
+        qn_connection_close(&listener->connection);
         wakeup->work = true;
-    } else if (!watch->pinged && now_mono_ns >= ping_at_ns) {
+    } else if (!listener->pinged && now_mono_ns >= ping_at_ns) {
         bool sent;
-        watch->pinged = true;
-        watch->heard_at_mono_ns = now_mono_ns - PING_AFTER_MS * NS_PER_MS;
+        listener->pinged = true;
+        listener->heard_at_mono_ns = now_mono_ns - PING_AFTER_MS * NS_PER_MS;
         lost_at_ns = now_mono_ns + PONG_WITHIN_MS * NS_PER_MS;
         /* A full socket means that it does not read: then nothing will be heard, either. */
-        wakeup->work = qn_connection_write(&watch->listener, ping, sizeof ping - 1, now_mono_ns,
-                                           &sent, NULL) != QUERN_OK;
+        wakeup->work = qn_connection_write(&listener->connection, ping, sizeof ping - 1,
+                                           now_mono_ns, &sent, NULL) != QUERN_OK;
     }
-    return watch->pinged ? lost_at_ns : ping_at_ns;
+    return listener->pinged ? lost_at_ns : ping_at_ns;
 }
 
 /* --- Cancellations ------------------------------------------------------------------ */
@@ -121,27 +123,27 @@ static int64_t keep_alive(struct qn_watch *watch, int64_t now_mono_ns, struct qn
 static quern_status ask_queues(struct qn_redis *self, struct qn_pipeline *pipeline,
                                size_t *ret_from, char *id, quern_error *err)
 {
-    struct qn_watch *watch = &self->watch;
+    struct qn_redis_listener *listener = &self->listener;
     char suffix[QN_NAME_SIZE_MAX + 3];
-    (void)pthread_mutex_lock(&watch->mutex);
-    (void)stpcpy(id, watch->cancel_id);
+    (void)pthread_mutex_lock(&listener->mutex);
+    (void)stpcpy(id, listener->cancel_id);
     (void)snprintf(suffix, sizeof suffix, "t:%s", id);
-    *ret_from = watch->cancel_from;
-    for (size_t i = watch->cancel_from; i < watch->queue_count; i++) {
+    *ret_from = listener->cancel_from;
+    for (size_t i = listener->cancel_from; i < listener->queue_count; i++) {
         qn_pipeline_command(pipeline, "HMGET");
-        qn_keys_add(pipeline, watch->queues[i], suffix);
+        qn_keys_add(pipeline, listener->queues[i], suffix);
         qn_pipeline_text(pipeline, "state");
         qn_pipeline_text(pipeline, "quern_cancel");
     }
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_unlock(&listener->mutex);
     return qn_pipeline_run(pipeline, err);
 }
 
 /* The first queue where it runs becomes the wake-up; the next wait goes on after that. */
-static void resolve(struct qn_watch *watch, const struct qn_pipeline *pipeline, size_t from,
-                    const char *id, struct qn_wakeup *wakeup)
+static void resolve(struct qn_redis_listener *listener, const struct qn_pipeline *pipeline,
+                    size_t from, const char *id, struct qn_wakeup *wakeup)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
     size_t index = 0;
     const struct qn_reply *reply = NULL;
     while (index < pipeline->command_count && wakeup->cancel == QN_CANCEL_NONE) {
@@ -152,16 +154,17 @@ static void resolve(struct qn_watch *watch, const struct qn_pipeline *pipeline, 
         }
         index++;
     }
-    bool known = from + index <= watch->queue_count;
+    bool known = from + index <= listener->queue_count;
     if (wakeup->cancel != QN_CANCEL_NONE && known) {
-        (void)snprintf(wakeup->queue, sizeof wakeup->queue, "%s", watch->queues[from + index - 1]);
+        (void)snprintf(wakeup->queue, sizeof wakeup->queue, "%s",
+                       listener->queues[from + index - 1]);
         (void)snprintf(wakeup->id, sizeof wakeup->id, "%s", id);
-        watch->cancel_from = from + index;
+        listener->cancel_from = from + index;
     }
     if (wakeup->cancel == QN_CANCEL_NONE || !known || index == pipeline->command_count) {
-        watch->cancel_id[0] = '\0';
+        listener->cancel_id[0] = '\0';
     }
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_unlock(&listener->mutex);
 }
 
 static quern_status look_up_cancellation(struct qn_redis *self, struct qn_wakeup *wakeup,
@@ -173,7 +176,7 @@ static quern_status look_up_cancellation(struct qn_redis *self, struct qn_wakeup
     qn_redis_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_READS);
     quern_status status = ask_queues(self, &pipeline, &from, id, err);
     if (status == QUERN_OK) {
-        resolve(&self->watch, &pipeline, from, id, wakeup);
+        resolve(&self->listener, &pipeline, from, id, wakeup);
     }
     qn_pipeline_end(&pipeline);
     return status;
@@ -193,50 +196,52 @@ static int timeout_ms(int64_t now_mono_ns, int64_t until_mono_ns)
 }
 
 /* With mutex held, but not while it sleeps. */
-static void rest(struct qn_watch *watch, int64_t until_mono_ns, struct qn_wakeup *wakeup)
+static void rest(struct qn_redis_listener *listener, int64_t until_mono_ns,
+                 struct qn_wakeup *wakeup)
 {
-    struct pollfd fds[] = {{.fd = watch->interrupt_fd, .events = POLLIN},
-                           {.fd = watch->listener.fd, .events = POLLIN},
-                           {.fd = watch->tracked_fd, .events = POLLRDHUP}};
+    struct pollfd fds[] = {{.fd = listener->interrupt_fd, .events = POLLIN},
+                           {.fd = listener->connection.fd, .events = POLLIN},
+                           {.fd = listener->tracked_fd, .events = POLLRDHUP}};
     int timeout = timeout_ms(qn_clock_mono_ns(), until_mono_ns);
-    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_mutex_unlock(&listener->mutex);
     int ready = poll(fds, sizeof fds / sizeof fds[0], timeout);
     if (ready > 0 && fds[0].revents != 0) {
         uint64_t count;
-        ssize_t got = read(watch->interrupt_fd, &count, sizeof count);
+        ssize_t got = read(listener->interrupt_fd, &count, sizeof count);
         (void)got;
     }
-    (void)pthread_mutex_lock(&watch->mutex);
-    if (ready > 0 && fds[2].revents != 0 && watch->tracked_fd == fds[2].fd) {
-        watch->tracked_fd = -1; /* said once */
+    (void)pthread_mutex_lock(&listener->mutex);
+    if (ready > 0 && fds[2].revents != 0 && listener->tracked_fd == fds[2].fd) {
+        listener->tracked_fd = -1; /* said once */
         wakeup->work = true;
     }
 }
 
 /* With mutex held: one look and, if it brought nothing, one rest. True: that was all. */
-static bool wait_once(struct qn_watch *watch, struct sleep *sleep, struct qn_wakeup *wakeup)
+static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
+                      struct qn_wakeup *wakeup)
 {
-    if (atomic_exchange(&watch->interrupted, false)) {
+    if (atomic_exchange(&listener->interrupted, false)) {
         return true;
     }
-    if (watch->cancel_id[0] == '\0') {
-        hear(watch, wakeup);
+    if (listener->cancel_id[0] == '\0') {
+        hear(listener, wakeup);
     }
     int64_t now_mono_ns = qn_clock_mono_ns();
-    if (watch->polls && sleep->look_at_mono_ns == 0) {
+    if (listener->polls && sleep->look_at_mono_ns == 0) {
         uint64_t spread = LOOK_AFTER_MS_MAX - LOOK_AFTER_MS_MIN + 1;
-        int64_t after_ms = LOOK_AFTER_MS_MIN + (int64_t)qn_random_below(&watch->random, spread);
+        int64_t after_ms = LOOK_AFTER_MS_MIN + (int64_t)qn_random_below(&listener->random, spread);
         sleep->look_at_mono_ns = now_mono_ns + after_ms * NS_PER_MS;
     }
-    if (watch->surprised ||
+    if (listener->surprised ||
         (sleep->look_at_mono_ns != 0 && now_mono_ns >= sleep->look_at_mono_ns)) {
-        watch->surprised = false;
+        listener->surprised = false;
         wakeup->work = true;
     }
-    if (wakeup->work || watch->cancel_id[0] != '\0' || now_mono_ns >= sleep->until_mono_ns) {
+    if (wakeup->work || listener->cancel_id[0] != '\0' || now_mono_ns >= sleep->until_mono_ns) {
         return true;
     }
-    int64_t until_mono_ns = keep_alive(watch, now_mono_ns, wakeup);
+    int64_t until_mono_ns = keep_alive(listener, now_mono_ns, wakeup);
     if (sleep->until_mono_ns < until_mono_ns) {
         until_mono_ns = sleep->until_mono_ns;
     }
@@ -244,7 +249,7 @@ static bool wait_once(struct qn_watch *watch, struct sleep *sleep, struct qn_wak
         until_mono_ns = sleep->look_at_mono_ns;
     }
     if (!wakeup->work) {
-        rest(watch, until_mono_ns, wakeup);
+        rest(listener, until_mono_ns, wakeup);
     }
     return wakeup->work;
 }
@@ -252,19 +257,19 @@ static bool wait_once(struct qn_watch *watch, struct sleep *sleep, struct qn_wak
 /* Until there is something to say or the time is up. *ret_asked: a cancellation has to be looked
  * up.
  */
-static quern_status wait_for_news(struct qn_watch *watch, struct sleep *sleep,
+static quern_status wait_for_news(struct qn_redis_listener *listener, struct sleep *sleep,
                                   struct qn_wakeup *wakeup, bool *ret_asked, quern_error *err)
 {
-    (void)pthread_mutex_lock(&watch->mutex);
+    (void)pthread_mutex_lock(&listener->mutex);
     quern_status status = QUERN_OK;
     bool done = false;
     while (status == QUERN_OK && !done) {
-        status = watch->deaf ? qn_error_set(err, QUERN_E_CONNECT, "%s", watch->refusal)
-                             : qn_watch_listen(watch, err);
-        done = status != QUERN_OK || wait_once(watch, sleep, wakeup);
+        status = listener->deaf ? qn_error_set(err, QUERN_E_CONNECT, "%s", listener->refusal)
+                                : qn_redis_listener_connect(listener, err);
+        done = status != QUERN_OK || wait_once(listener, sleep, wakeup);
     }
-    *ret_asked = watch->cancel_id[0] != '\0';
-    (void)pthread_mutex_unlock(&watch->mutex);
+    *ret_asked = listener->cancel_id[0] != '\0';
+    (void)pthread_mutex_unlock(&listener->mutex);
     return status;
 }
 
@@ -277,7 +282,7 @@ quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
     quern_status status;
     bool asked;
     do {
-        status = wait_for_news(&self->watch, &sleep, &wakeup, &asked, err);
+        status = wait_for_news(&self->listener, &sleep, &wakeup, &asked, err);
         if (status == QUERN_OK && asked) {
             status = look_up_cancellation(self, &wakeup, err);
         }
@@ -292,10 +297,10 @@ quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
 
 void qn_redis_interrupt(struct qn_broker *broker)
 {
-    struct qn_watch *watch = &qn_redis_of(broker)->watch;
+    struct qn_redis_listener *listener = &qn_redis_of(broker)->listener;
     int saved = errno;
-    atomic_store(&watch->interrupted, true);
-    qn_watch_kick(watch);
+    atomic_store(&listener->interrupted, true);
+    qn_redis_listener_kick(listener);
     errno = saved;
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* act.c - what an operator does to one task.
+/* operate.c - what an operator does to one task.
  *
- * The queue is found first, if it is not given; the script (act.lua) then decides by what it finds.
- * The unique lock is named by a field of the hash; for grouped tasks of Go by the message only, so
- * the message is read before a task is deleted. To cancel sets a mark and publishes the id in one
- * step: a worker of ours reads the mark with its next extension at the latest; a worker of Go hears
- * the publication or nothing, and always retries. */
-#include "broker/redis/operate/act.h"
+ * The queue is found first, if it is not given; the script (operate.lua) then decides by what it
+ * finds. The unique lock is named by a field of the hash; for grouped tasks of Go by the message
+ * only, so the message is read before a task is deleted. To cancel sets a mark and publishes the id
+ * in one step: a worker of ours reads the mark with its next extension at the latest; a worker of
+ * Go hears the publication or nothing, and always retries. */
+#include "broker/redis/operate/operate.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "broker/redis/operate/act_lua.h"
+#include "broker/redis/operate/operate_lua.h"
 #include "broker/redis/schema/keys.h"
 #include "message/asynq.h"
 #include "task/lifecycle.h"
@@ -35,16 +35,16 @@ static const char *word_of(quern_action action)
     return "stop";
 }
 
-const char *qn_act_verb(quern_action action)
+const char *qn_operate_verb(quern_action action)
 {
     bool cancel = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
     return cancel ? "cancel" : word_of(action);
 }
 
-void qn_act_ask(struct qn_pipeline *pipeline, quern_action action, const char *queue,
-                const char *state, const struct qn_act_task *tasks, size_t count)
+void qn_operate_add(struct qn_pipeline *pipeline, quern_action action, const char *queue,
+                    const char *state, const struct qn_operate_task *tasks, size_t count)
 {
-    qn_pipeline_script(pipeline, &qn_lua_act, 1);
+    qn_pipeline_script(pipeline, &qn_lua_operate, 1);
     qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_text(pipeline, word_of(action));
     qn_pipeline_text(pipeline, state == NULL ? "" : state);
@@ -62,10 +62,10 @@ struct places {
     size_t count;
 };
 
-static bool add_place(const struct qn_place *place, const struct qn_spot *spot, void *user)
+static bool add_place(const struct qn_place *place, const struct qn_task_entry *entry, void *user)
 {
     struct places *places = user;
-    (void)spot;
+    (void)entry;
     (void)snprintf(places->queues[places->count], sizeof places->queues[0], "%s", place->queue);
     return ++places->count < 2;
 }
@@ -76,9 +76,9 @@ static quern_status find_queue(struct qn_redis *self, const char *id, struct pla
     struct qn_arena arena = {0};
     const char **names = NULL;
     size_t count = 0;
-    quern_status status = qn_look_queues(self, &arena, &names, &count, err);
+    quern_status status = qn_redis_inspect_queues(self, &arena, &names, &count, err);
     if (status == QUERN_OK) {
-        status = qn_find(self, names, count, id, add_place, places, err);
+        status = qn_find_id(self, names, count, id, add_place, places, err);
     }
     qn_arena_finish(&arena);
     if (status == QUERN_OK && places->count == 0) {
@@ -103,30 +103,30 @@ static quern_status refuse(quern_action action, const char *queue, const char *i
     if (strcmp(why, "set") == 0) {
         return qn_error_set(err, QUERN_E_STATE,
                             "cannot %s task %s: it is being aggregated with its group",
-                            qn_act_verb(action), id);
+                            qn_operate_verb(action), id);
     }
     bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
     if (cancels && strcmp(why, "active") != 0 && qn_state_parse(why) != 0) {
         return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is not running (state: %s)",
-                            qn_act_verb(action), id, why);
+                            qn_operate_verb(action), id, why);
     }
     const char *advice = strcmp(why, "active") == 0    ? "; cancel it instead"
                          : strcmp(why, "damaged") == 0 ? "; delete it instead"
                                                        : "";
-    return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is %s%s", qn_act_verb(action),
-                        id, why, advice);
+    return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is %s%s",
+                        qn_operate_verb(action), id, why, advice);
 }
 
 /* The lock that the message names; "" when it cannot be read. */
 static quern_status read_lock(struct qn_pipeline *pipeline, const char *queue,
-                              struct qn_act_task *task, quern_error *err)
+                              struct qn_operate_task *task, quern_error *err)
 {
-    const struct qn_spot spot = {.id = task->id, .id_size = task->id_size};
+    const struct qn_task_entry entry = {.id = task->id, .id_size = task->id_size};
     const struct qn_reply *reply = NULL;
     struct qn_asynq_task message;
     qn_pipeline_command(pipeline, "HGET");
     qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
-    qn_look_task_key(pipeline, queue, &spot);
+    qn_redis_inspect_task_key(pipeline, queue, &entry);
     qn_pipeline_text(pipeline, "msg");
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK && qn_pipeline_reply(pipeline, 0, &reply, NULL) == QUERN_OK &&
@@ -143,14 +143,14 @@ static quern_status act_in(struct qn_redis *self, quern_action action, const cha
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    struct qn_act_task task = {.id = id, .id_size = strlen(id), .unique_key = ""};
+    struct qn_operate_task task = {.id = id, .id_size = strlen(id), .unique_key = ""};
     quern_status status = QUERN_OK;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     if (action == QUERN_ACTION_DELETE) {
         status = read_lock(&pipeline, queue, &task, err);
     }
     if (status == QUERN_OK) {
-        qn_act_ask(&pipeline, action, queue, NULL, &task, 1);
+        qn_operate_add(&pipeline, action, queue, NULL, &task, 1);
         status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {

@@ -1,4 +1,4 @@
--- act.lua - what an operator does to tasks of one queue: run, archive, delete, cancel.
+-- operate.lua - what an operator does to tasks of one queue: run, archive, delete, cancel.
 --
 -- KEYS: prefix of the queue. ARGV: action ("run", "archive", "delete", "retry" and "stop", which
 -- cancel a run); the state that the tasks must be in, or "" for one task in whatever state; the

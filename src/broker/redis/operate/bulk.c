@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* act_all.c - what an operator does to all tasks that fit a filter.
+/* bulk.c - what an operator does to all tasks that fit a filter.
  *
- * Ids are found here, page by page and oldest first, and handed to the script (act.lua), which
+ * Ids are found here, page by page and oldest first, and handed to the script (operate.lua), which
  * looks at each again before it acts: what moved meanwhile is left alone. Only a filter that looks
  * into tasks makes us read them. When a pass has found something it is followed by another, since
  * in a moving queue pages may pass over a task.
@@ -13,7 +13,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/text/number.h"
-#include "broker/redis/operate/act.h"
+#include "broker/redis/operate/operate.h"
 #include "task/lifecycle.h"
 #include "task/limits.h"
 
@@ -27,10 +27,10 @@ struct bulk {
     size_t limit;
     size_t done;
     size_t pass_done; /* in this pass */
-    struct qn_spots spots;
+    struct qn_task_cursor cursor;
     struct qn_arena arena; /* what tasks holds */
-    struct qn_act_task tasks[QN_ACT_MAX];
-    uint64_t ranks[QN_ACT_MAX]; /* how far the script will walk for each */
+    struct qn_operate_task tasks[QN_OPERATE_MAX];
+    uint64_t ranks[QN_OPERATE_MAX]; /* how far the script will walk for each */
     size_t count;
     bool nomem;
 };
@@ -64,7 +64,7 @@ static quern_status take_answer(struct bulk *bulk, const struct qn_reply *reply,
     bulk->done += done;
     bulk->pass_done += done;
     if (!cancel) {
-        qn_spots_gone(&bulk->spots, done);
+        qn_task_cursor_removed(&bulk->cursor, done);
     }
     return QUERN_OK;
 }
@@ -74,9 +74,9 @@ static quern_status act_on(struct bulk *bulk, size_t first, size_t count, quern_
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
     qn_redis_begin(&pipeline, bulk->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
-    qn_act_ask(&pipeline, bulk->action, bulk->filter->queue,
-               quern_task_state_name((quern_task_state)bulk->filter->state), bulk->tasks + first,
-               count);
+    qn_operate_add(&pipeline, bulk->action, bulk->filter->queue,
+                   quern_task_state_name((quern_task_state)bulk->filter->state),
+                   bulk->tasks + first, count);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
@@ -110,37 +110,38 @@ static quern_status act(struct bulk *bulk, quern_error *err)
 
 /* --- Gathering -------------------------------------------------------------------------- */
 
-static bool gather(struct bulk *bulk, const struct qn_spot *spot, const char *unique_key)
+static bool gather(struct bulk *bulk, const struct qn_task_entry *entry, const char *unique_key)
 {
-    struct qn_act_task *task = &bulk->tasks[bulk->count];
-    task->id = qn_arena_copy(&bulk->arena, spot->id, spot->id_size + 1);
-    task->id_size = spot->id_size;
+    struct qn_operate_task *task = &bulk->tasks[bulk->count];
+    task->id = qn_arena_copy(&bulk->arena, entry->id, entry->id_size + 1);
+    task->id_size = entry->id_size;
     task->unique_key = unique_key == NULL ? "" : qn_arena_strdup(&bulk->arena, unique_key);
     if (task->id == NULL || task->unique_key == NULL) {
         bulk->nomem = true;
         return false;
     }
     /* Those before it will be gone by then. */
-    bulk->ranks[bulk->count] = spot->rank > bulk->count ? spot->rank - bulk->count : 0;
+    bulk->ranks[bulk->count] = entry->rank > bulk->count ? entry->rank - bulk->count : 0;
     bulk->count++;
     return true;
 }
 
-static bool gather_fitting(const struct qn_spot *spot, const quern_task_info *info, void *user)
+static bool gather_fitting(const struct qn_task_entry *entry, const quern_task_info *info,
+                           void *user)
 {
     struct bulk *bulk = user;
-    return !qn_filter_fits(bulk->filter, info) || gather(bulk, spot, info->task.unique_key);
+    return !qn_filter_fits(bulk->filter, info) || gather(bulk, entry, info->task.unique_key);
 }
 
-static quern_status gather_page(struct bulk *bulk, const struct qn_spot *page, size_t count,
+static quern_status gather_page(struct bulk *bulk, const struct qn_task_entry *page, size_t count,
                                 quern_error *err)
 {
     if (bulk->reads) {
         struct qn_place place = {.queue = bulk->filter->queue,
                                  .state = (quern_task_state)bulk->filter->state,
-                                 .key = qn_spots_key(&bulk->spots)};
+                                 .key = qn_task_cursor_key(&bulk->cursor)};
         quern_status status =
-            qn_info_read(bulk->self, &place, page, count, gather_fitting, bulk, err);
+            qn_read_task_all(bulk->self, &place, page, count, gather_fitting, bulk, err);
         bool nomem = status == QUERN_OK && bulk->nomem;
         return nomem ? qn_error_nomem(err) : status;
     }
@@ -153,11 +154,11 @@ static quern_status gather_page(struct bulk *bulk, const struct qn_spot *page, s
     return QUERN_OK;
 }
 
-/* So many spots that whatever fits of them can be acted on by one script, and is wanted. */
+/* As many entries as one script can act on if all of them fit, and no more than are wanted. */
 static size_t page_room(const struct bulk *bulk)
 {
     size_t left = bulk->limit - bulk->done - bulk->count;
-    size_t most = bulk->reads ? QN_LOOK_BATCH : QN_ACT_MAX;
+    size_t most = bulk->reads ? QN_INSPECT_BATCH : QN_OPERATE_MAX;
     return left < most ? left : most;
 }
 
@@ -165,23 +166,23 @@ static quern_status pass(struct bulk *bulk, quern_error *err)
 {
     size_t count = 1;
     quern_status status =
-        qn_spots_init(&bulk->spots, bulk->self, bulk->filter->queue,
-                      (quern_task_state)bulk->filter->state, bulk->filter->group, err);
-    bulk->spots.oldest_first = true;
+        qn_task_cursor_init(&bulk->cursor, bulk->self, bulk->filter->queue,
+                            (quern_task_state)bulk->filter->state, bulk->filter->group, err);
+    bulk->cursor.oldest_first = true;
     bulk->pass_done = 0;
     while (status == QUERN_OK && count > 0 && bulk->done < bulk->limit) {
-        const struct qn_spot *page = NULL;
-        status = qn_spots_next(&bulk->spots, page_room(bulk), &page, &count, err);
+        const struct qn_task_entry *page = NULL;
+        status = qn_task_cursor_next(&bulk->cursor, page_room(bulk), &page, &count, err);
         if (status == QUERN_OK && count > 0) {
             status = gather_page(bulk, page, count, err);
         }
         bool enough =
-            count == 0 || page_room(bulk) == 0 || bulk->count + QN_LOOK_BATCH > QN_ACT_MAX;
+            count == 0 || page_room(bulk) == 0 || bulk->count + QN_INSPECT_BATCH > QN_OPERATE_MAX;
         if (status == QUERN_OK && enough) {
             status = act(bulk, err);
         }
     }
-    qn_spots_finish(&bulk->spots);
+    qn_task_cursor_finish(&bulk->cursor);
     return status;
 }
 
@@ -198,15 +199,15 @@ quern_status qn_redis_act_all(struct qn_broker *broker, quern_action action,
                               const quern_task_filter *filter, size_t limit, size_t *ret_count,
                               quern_error *err)
 {
-    QN_ASSERT(limit <= QN_ACT_MAX && filter->queue != NULL);
+    QN_ASSERT(limit <= QN_OPERATE_MAX && filter->queue != NULL);
     if (!qn_state_allows((quern_task_state)filter->state, action)) {
         const char *state = quern_task_state_name((quern_task_state)filter->state);
-        return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s", qn_act_verb(action),
-                            state == NULL ? "in no state" : state);
+        return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s",
+                            qn_operate_verb(action), state == NULL ? "in no state" : state);
     }
     struct qn_redis *self = qn_redis_of(broker);
     bool exists = false;
-    quern_status status = qn_look_queue_exists(self, filter->queue, &exists, err);
+    quern_status status = qn_redis_inspect_queue_exists(self, filter->queue, &exists, err);
     if (status != QUERN_OK) {
         return status;
     }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* operate.h - what acting on one task and on many share: the script, and what it answers. */
+#ifndef QN_BROKER_REDIS_OPERATE_OPERATE_H
+#define QN_BROKER_REDIS_OPERATE_OPERATE_H
+
+#include "broker/redis/inspect/inspect.h"
+
+#define QN_OPERATE_MAX 500 /* tasks in one script */
+
+struct qn_operate_task {
+    const char *id;
+    size_t id_size;
+    const char *unique_key; /* of its message, whole; "" when there is none or it is not known */
+};
+
+/* Appends the script; state NULL: one task in whatever state. */
+void qn_operate_add(struct qn_pipeline *pipeline, quern_action action, const char *queue,
+                    const char *state, const struct qn_operate_task *tasks, size_t count);
+/* "run", "archive", "delete", "cancel" */
+const char *qn_operate_verb(quern_action action);
+
+#endif
