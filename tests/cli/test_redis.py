@@ -275,7 +275,7 @@ class WordsTest(RedisTest):
 
 
 # Said by poll.lua alone.
-GLANCE = '"EXISTS" "asynq:{q0}:active"'
+POLL = '"EXISTS" "asynq:{q0}:active"'
 
 
 class IdleTest(RedisTest):
@@ -297,7 +297,7 @@ class IdleTest(RedisTest):
         polls = []
         stamps = []
         for line in self.monitor():
-            if GLANCE in line:
+            if POLL in line:
                 polls.append(len(stamps))
             elif re.match(r"\+[0-9.]+ \[\d+ unix", line):
                 stamps.append(float(line[1:].split()[0]))
@@ -323,7 +323,7 @@ class IdleTest(RedisTest):
         polls = 0
         scripts = []
         for line in self.monitor():
-            if GLANCE in line:
+            if POLL in line:
                 polls += 1
                 if polls == 2:
                     self.ok("enqueue", "t", "--queue", "q0")
