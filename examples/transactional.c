@@ -28,7 +28,7 @@ static bool order(quern_client *client, sqlite3 *db, const char *item, const cha
     char insert[128];
     snprintf(insert, sizeof insert, "INSERT INTO orders (item) VALUES ('%s')", item);
     bool ok = sql(db, "BEGIN IMMEDIATE", err) && sql(db, insert, err) &&
-              quern_client_enqueue_in(client, db, &task, 1, NULL, err) == QUERN_OK &&
+              quern_client_enqueue_tx(client, db, &task, 1, NULL, err) == QUERN_OK &&
               sql(db, end, err);
     if (ok) {
         quern_client_wake(client); /* so that a sleeping worker starts at once */

@@ -87,7 +87,7 @@ QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_clie
 }
 
 /* Wakes sleeping workers of this broker. Needed only after the COMMIT of a transaction that used
- * quern_client_enqueue_in (see quern/sqlite.h); without it they look by themselves each second. */
+ * quern_client_enqueue_tx (see quern/sqlite.h); without it they look by themselves each second. */
 QUERN_API void quern_client_wake(quern_client *client);
 
 #ifdef __cplusplus

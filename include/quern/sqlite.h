@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_in_sized(
+QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_tx_sized(
     quern_client *client, sqlite3 *db, const quern_task *tasks, size_t task_size, size_t count,
     quern_enqueue_result *results, quern_error *err);
 /* Stores tasks through `db`, a connection of the caller to the file that `client` has open, inside
@@ -25,11 +25,11 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_in_sized(
  * not in a transaction, QUERN_E_INVALID: another file, QUERN_E_UNSUPPORTED: a client of Redis.
  * quern's own connections run no triggers and views of the file; yours keeps your settings, so a
  * trigger that somebody has put on a quern_* table runs here (`quern doctor` names it). */
-QUERN_NODISCARD static inline quern_status quern_client_enqueue_in(
+QUERN_NODISCARD static inline quern_status quern_client_enqueue_tx(
     quern_client *client, sqlite3 *db, const quern_task *tasks, size_t count,
     quern_enqueue_result *results, quern_error *err)
 {
-    return quern_client_enqueue_in_sized(client, db, tasks, sizeof(quern_task), count, results,
+    return quern_client_enqueue_tx_sized(client, db, tasks, sizeof(quern_task), count, results,
                                          err);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* client.h - the inside of a client: what client.c, combine.c, batch.c and enqueue_in.c share. */
+/* client.h - the inside of a client: what client.c, combine.c, batch.c and enqueue_tx.c share. */
 #ifndef QN_CLIENT_CLIENT_H
 #define QN_CLIENT_CLIENT_H
 

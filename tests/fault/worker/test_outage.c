@@ -122,7 +122,7 @@ static void what_is_fetched_while_the_worker_stops_is_given_back(void **state)
     for (size_t i = 0; i < FETCHED; i++) {
         tasks[i] = (quern_task){.type = "t", .payload = "done", .payload_size = 4};
     }
-    assert_ok(quern_client_enqueue_in(rig->client, db, tasks, FETCHED, NULL, &error), error);
+    assert_ok(quern_client_enqueue_tx(rig->client, db, tasks, FETCHED, NULL, &error), error);
     qn_broker_wake(rig->broker);
     assert_true(test_until(is_stuck_in_a_turn, &(struct waiting){.worker = worker.worker}));
     quern_worker_stop(worker.worker);

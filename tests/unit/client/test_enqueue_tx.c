@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_enqueue_in.c - tasks inside the caller's own transaction in the caller's own file. */
+/* test_enqueue_tx.c - tasks inside the caller's own transaction in the caller's own file. */
 #include "lib_client.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static void it_is_committed_with_the_callers_rows(void **state)
     quern_error err = {0};
     run_sql(db, "BEGIN IMMEDIATE");
     run_sql(db, "INSERT INTO orders VALUES ('pen')");
-    assert_ok(quern_client_enqueue_in(t->client, db, tasks, 2, results, &err), err);
+    assert_ok(quern_client_enqueue_tx(t->client, db, tasks, 2, results, &err), err);
     assert_int_equal(results[0].status, QUERN_OK);
     assert_string_equal(results[1].id, "b");
     assert_int_equal(client_stored(t), 0); /* nobody else sees it yet */
@@ -61,7 +61,7 @@ static void it_is_rolled_back_with_the_callers_rows(void **state)
     quern_error err = {0};
     run_sql(db, "BEGIN");
     run_sql(db, "INSERT INTO orders VALUES ('pen')");
-    assert_ok(quern_client_enqueue_in(t->client, db, &task, 1, NULL, &err), err);
+    assert_ok(quern_client_enqueue_tx(t->client, db, &task, 1, NULL, &err), err);
     run_sql(db, "ROLLBACK");
     assert_int_equal(client_stored(t), 0);
     assert_int_equal(count_rows(db, "orders"), 0);
@@ -85,7 +85,7 @@ static void many_tasks_go_into_one_transaction_and_bad_ones_stay_out(void **stat
     quern_error err = {0};
     run_sql(db, "BEGIN IMMEDIATE");
     assert_int_equal(
-        quern_client_enqueue_in(t->client, db, tasks, TEST_COUNT(tasks), results, &err),
+        quern_client_enqueue_tx(t->client, db, tasks, TEST_COUNT(tasks), results, &err),
         QUERN_E_INVALID);
     assert_int_equal(strncmp(err.text, "task 200: ", 10), 0);
     assert_int_equal(results[200].status, QUERN_E_INVALID);
@@ -102,7 +102,7 @@ static void without_a_transaction_it_is_refused(void **state)
     sqlite3 *db = open_own(t->url);
     const quern_task task = {.type = "t"};
     quern_error err = {0};
-    assert_int_equal(quern_client_enqueue_in(t->client, db, &task, 1, NULL, &err), QUERN_E_STATE);
+    assert_int_equal(quern_client_enqueue_tx(t->client, db, &task, 1, NULL, &err), QUERN_E_STATE);
     assert_non_null(strstr(err.text, "transaction"));
     assert_int_equal(client_stored(t), 0);
     sqlite3_close(db);
@@ -119,14 +119,14 @@ static void another_file_is_refused(void **state)
     sqlite3 *db = open_own(path);
     const quern_task task = {.type = "t"};
     run_sql(db, "BEGIN IMMEDIATE");
-    assert_int_equal(quern_client_enqueue_in(t->client, db, &task, 1, NULL, &err), QUERN_E_INVALID);
+    assert_int_equal(quern_client_enqueue_tx(t->client, db, &task, 1, NULL, &err), QUERN_E_INVALID);
     run_sql(db, "COMMIT");
     assert_ok(quern_client_enqueue(other, &task, NULL, &err), err);
     assert_int_equal(client_stored(t), 0);
     sqlite3_close(db);
     sqlite3 *memory = open_own(":memory:");
     run_sql(memory, "BEGIN IMMEDIATE");
-    assert_int_equal(quern_client_enqueue_in(t->client, memory, &task, 1, NULL, &err),
+    assert_int_equal(quern_client_enqueue_tx(t->client, memory, &task, 1, NULL, &err),
                      QUERN_E_INVALID);
     sqlite3_close(memory);
     quern_client_free(other);
@@ -141,7 +141,7 @@ static void the_same_file_by_another_name_is_accepted(void **state)
     const quern_task task = {.type = "t"};
     quern_error err = {0};
     run_sql(db, "BEGIN IMMEDIATE");
-    assert_ok(quern_client_enqueue_in(t->client, db, &task, 1, NULL, &err), err);
+    assert_ok(quern_client_enqueue_tx(t->client, db, &task, 1, NULL, &err), err);
     run_sql(db, "COMMIT");
     assert_int_equal(client_stored(t), 1);
     sqlite3_close(db);
@@ -153,10 +153,10 @@ static void null_arguments_are_refused(void **state)
     sqlite3 *db = open_own(t->url);
     const quern_task task = {.type = "t"};
     run_sql(db, "BEGIN IMMEDIATE");
-    assert_int_equal(quern_client_enqueue_in(t->client, NULL, &task, 1, NULL, NULL),
+    assert_int_equal(quern_client_enqueue_tx(t->client, NULL, &task, 1, NULL, NULL),
                      QUERN_E_INVALID);
-    assert_int_equal(quern_client_enqueue_in(t->client, db, NULL, 1, NULL, NULL), QUERN_E_INVALID);
-    assert_int_equal(quern_client_enqueue_in(NULL, db, &task, 1, NULL, NULL), QUERN_E_INVALID);
+    assert_int_equal(quern_client_enqueue_tx(t->client, db, NULL, 1, NULL, NULL), QUERN_E_INVALID);
+    assert_int_equal(quern_client_enqueue_tx(NULL, db, &task, 1, NULL, NULL), QUERN_E_INVALID);
     sqlite3_close(db);
 }
 

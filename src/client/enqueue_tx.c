@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* enqueue_in.c - tasks inside the caller's own SQLite transaction.
+/* enqueue_tx.c - tasks inside the caller's own SQLite transaction.
  *
  * The caller's thread prepares and stores, through the caller's connection; nothing is joined with
  * other calls, and nothing is tried again, because the transaction and its fate are the caller's.
@@ -109,7 +109,7 @@ static quern_status enqueue_parts(quern_client *client, sqlite3 *db, struct part
     return first_failure;
 }
 
-quern_status quern_client_enqueue_in_sized(quern_client *client, sqlite3 *db,
+quern_status quern_client_enqueue_tx_sized(quern_client *client, sqlite3 *db,
                                            const quern_task *tasks, size_t task_size, size_t count,
                                            quern_enqueue_result *results, quern_error *err)
 {
