@@ -53,7 +53,7 @@
 
 /* Between two attempts while the broker does not answer, with full jitter: when it is back, each
  * thread uses it within a second. */
-#define QN_OUTAGE_MS_MIN 50
-#define QN_OUTAGE_MS_MAX 1000
+#define QN_BACKOFF_MS_MIN 50
+#define QN_BACKOFF_MS_MAX 1000
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* backoff.h - what the threads of a worker do while the broker does not answer.
  *
- * Each of them is a party with a backoff of its own (full jitter, up to a second). The outage is
- * one for the process: one line in the log when it begins, one a minute, one when it is over. The
- * first party that is answered again ends the waiting of all others, so that each thread uses the
- * broker at once when it is back. */
+ * Each of them has a backoff of its own (full jitter, up to a second). All backoffs of a worker
+ * form a group, because an outage is one for the process: one line in the log when it begins, one
+ * a minute, one when it is over. The first thread that gets an answer again ends the waiting of all
+ * others, so that each uses the broker at once when it is back. */
 #ifndef QN_WORKER_BACKOFF_H
 #define QN_WORKER_BACKOFF_H
 
@@ -16,48 +16,50 @@
 #include "base/log.h"
 #include "base/random.h"
 
-struct qn_outages;
+struct qn_backoff_group;
 
 /* Fails and ends on one thread at a time; the atomics are read by all. */
-struct qn_outage {
-    struct qn_outages *all;
-    struct qn_outage *next; /* guarded by the mutex of all, as all down to the atomics */
+struct qn_backoff {
+    struct qn_backoff_group *group;
+    struct qn_backoff *next; /* guarded by the mutex of the group, as all down to the atomics */
     struct qn_random random;
-    uint32_t failures;             /* in a row */
-    quern_error error;             /* of the latest */
-    int64_t same_since_mono_ns;    /* it has failed with this status since */
-    uint32_t same_count;           /* so often */
-    bool is_lazy;                  /* it may not try again for long: nobody waits for it to end */
-    _Atomic int64_t since_mono_ns; /* 0: none */
-    _Atomic int64_t retry_at_mono_ns; /* 0: at once, somebody else was answered */
+    uint32_t failures;          /* in a row */
+    quern_error error;          /* of the latest */
+    int64_t same_since_mono_ns; /* it has failed with this status since */
+    uint32_t same_count;        /* this many times */
+    bool is_lazy;               /* it may not try again for long: the outage can end without it */
+    _Atomic int64_t since_mono_ns;    /* 0: its latest call worked */
+    _Atomic int64_t retry_at_mono_ns; /* 0: at once, another thread got an answer */
 };
 
-struct qn_outages {
-    pthread_mutex_t mutex; /* guards the rest; never held while somebody is called */
+struct qn_backoff_group {
+    pthread_mutex_t mutex; /* guards the rest; not held while a callback runs */
     struct qn_log *log;
     void (*wake)(void *user); /* the broker answers again: waiting threads may try */
     void *user;
-    struct qn_outage *parties;
-    int64_t since_mono_ns; /* 0: none */
-    int64_t told_mono_ns;
+    struct qn_backoff *members;
+    int64_t since_mono_ns; /* of the outage; 0: none */
+    int64_t logged_mono_ns;
     int64_t failed_mono_ns; /* the latest failure */
     uint32_t failures;
 };
 
-void qn_outages_init(struct qn_outages *outages, struct qn_log *log, void (*wake)(void *user),
-                     void *user);
-void qn_outages_finish(struct qn_outages *outages);
+void qn_backoff_group_init(struct qn_backoff_group *group, struct qn_log *log,
+                           void (*wake)(void *user), void *user);
+void qn_backoff_group_finish(struct qn_backoff_group *group);
 
-/* A party from now on, until finish; one that leaves while it fails neither tells an end nor makes
- * the next failure another outage, or each thread of a worker that ends would tell one. */
-void qn_outage_init(struct qn_outage *outage, struct qn_outages *all);
-void qn_outage_finish(struct qn_outage *outage);
+/* A member of the group from now on, until finish. A member that leaves while it fails neither
+ * logs an end nor makes the next failure another outage; else each thread of a worker that ends
+ * would log one. */
+void qn_backoff_init(struct qn_backoff *backoff, struct qn_backoff_group *group);
+void qn_backoff_finish(struct qn_backoff *backoff);
 /* A call failed: sets retry_at_mono_ns. */
-void qn_outage_fail(struct qn_outage *outage, const quern_error *error);
+void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error);
 /* A call worked. */
-void qn_outage_end(struct qn_outage *outage);
-/* Whether its calls fail with this status only, for so long, more than twice; err: the latest. Any
- * thread. */
-bool qn_outage_lasts(struct qn_outage *outage, quern_status status, int64_t ms, quern_error *err);
+void qn_backoff_end(struct qn_backoff *backoff);
+/* Whether its calls have failed with this status only, for this long and more than twice; err: the
+ * latest. Any thread. */
+bool qn_backoff_lasts(struct qn_backoff *backoff, quern_status status, int64_t ms,
+                      quern_error *err);
 
 #endif

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* begin.c - from a URL to a worker whose record is in the broker, however long that takes.
  *
- * Opening fails at once for what will stay wrong: a URL, a password, a file that is not ours. For
- * what may be right a moment later (a server that is down or loading, a database that somebody has
- * locked, a full disk) quern_worker_run waits, as a running worker would, until somebody calls
- * quern_worker_stop; with no_wait it is an error. Damaged data stop neither a running worker nor
- * one that starts: the keeper announces again at once, and logs the failure. */
+ * Opening fails at once for a lasting mistake: a wrong URL, a wrong password, a file that is not
+ * ours. For a cause that may pass (a server that is down or loading, a locked database, a full
+ * disk) quern_worker_run waits, as a running worker would, until quern_worker_stop is called; with
+ * no_wait it is an error. Damaged data stops neither a running worker nor one that starts: the
+ * keeper sends the heartbeat again at once, and logs the failure. */
+#include "worker/begin.h"
+
 #include "base/error.h"
 #include "base/memory/secret.h"
 #include "worker/internal.h"
+#include "worker/keeper/upkeep.h"
+#include "worker/queue_check.h"
 
-/* Short, since somebody may stop the worker meanwhile. */
+/* Short, because the worker may be stopped meanwhile. */
 enum { HURRY_MS = 1000 };
 
-void qn_worker_hurry(struct quern_worker *worker, bool hurry)
+void qn_begin_hurry(struct quern_worker *worker, bool hurry)
 {
     int64_t usual_ms = worker->options.lease_ms / 3;
     atomic_store(&worker->broker->command_timeout_ms,
@@ -30,18 +34,18 @@ static quern_status open_broker(struct quern_worker *worker, const char *url, qu
     };
     quern_status status = qn_broker_open(url, &options, &worker->broker, err);
     if (status == QUERN_OK) {
-        status = qn_worker_check_queues(worker, err);
+        status = qn_queue_check_names(worker, err);
     }
     return status;
 }
 
-void qn_worker_forget_url(struct quern_worker *worker)
+void qn_begin_forget_url(struct quern_worker *worker)
 {
     qn_secret_free(worker->url);
     worker->url = NULL;
 }
 
-quern_status qn_worker_open(struct quern_worker *worker, const char *url, quern_error *err)
+quern_status qn_begin_open(struct quern_worker *worker, const char *url, quern_error *err)
 {
     quern_status status = open_broker(worker, url, err);
     if (status == QUERN_OK || worker->options.no_wait != 0 || !qn_broker_may_come(url, status)) {
@@ -54,7 +58,7 @@ quern_status qn_worker_open(struct quern_worker *worker, const char *url, quern_
 }
 
 /* One attempt. *ret_waits: it failed, and may succeed a moment later. */
-static quern_status try(struct quern_worker *worker, bool *ret_waits, quern_error *err)
+static quern_status attempt(struct quern_worker *worker, bool *ret_waits, quern_error *err)
 {
     quern_status status = QUERN_OK;
     *ret_waits = false;
@@ -66,13 +70,13 @@ static quern_status try(struct quern_worker *worker, bool *ret_waits, quern_erro
             worker->broker = NULL;
             return status;
         }
-        qn_worker_forget_url(worker);
+        qn_begin_forget_url(worker);
     }
-    qn_worker_hurry(worker, true);
-    status = qn_keeper_heartbeat(worker, err);
+    qn_begin_hurry(worker, true);
+    status = qn_upkeep_heartbeat(worker, err);
     if (status == QUERN_E_CORRUPT) {
         (void)pthread_mutex_lock(&worker->mutex);
-        worker->announce_due = true;
+        worker->heartbeat_due = true;
         (void)pthread_mutex_unlock(&worker->mutex);
         return QUERN_OK;
     }
@@ -81,13 +85,13 @@ static quern_status try(struct quern_worker *worker, bool *ret_waits, quern_erro
     return status;
 }
 
-quern_status qn_worker_begin(struct quern_worker *worker, bool *ret_stopped, quern_error *err)
+quern_status qn_begin_wait(struct quern_worker *worker, bool *ret_stopped, quern_error *err)
 {
-    struct qn_outage outage;
+    struct qn_backoff backoff;
     quern_error error = {0};
     bool waits = false;
-    qn_outage_init(&outage, &worker->outages);
-    quern_status status = try(worker, &waits, &error);
+    qn_backoff_init(&backoff, &worker->backoffs);
+    quern_status status = attempt(worker, &waits, &error);
     *ret_stopped = false;
     if (waits && worker->options.no_wait != 0) {
         waits = false;
@@ -97,20 +101,20 @@ quern_status qn_worker_begin(struct quern_worker *worker, bool *ret_stopped, que
         error.code = status;
     }
     while (status != QUERN_OK && waits && !*ret_stopped) {
-        qn_outage_fail(&outage, &error);
-        int64_t left_ns = atomic_load(&outage.retry_at_mono_ns) - qn_clock_mono_ns();
+        qn_backoff_fail(&backoff, &error);
+        int64_t left_ns = atomic_load(&backoff.retry_at_mono_ns) - qn_clock_mono_ns();
         while (left_ns > 0 && atomic_load(&worker->stops) == 0) {
-            qn_worker_wait_bell(worker, left_ns / QN_NS_PER_MS + 1);
-            left_ns = atomic_load(&outage.retry_at_mono_ns) - qn_clock_mono_ns();
+            qn_signals_wait_main(worker, left_ns / QN_NS_PER_MS + 1);
+            left_ns = atomic_load(&backoff.retry_at_mono_ns) - qn_clock_mono_ns();
         }
         *ret_stopped = atomic_load(&worker->stops) > 0;
-        status = *ret_stopped ? QUERN_OK : try(worker, &waits, &error);
+        status = *ret_stopped ? QUERN_OK : attempt(worker, &waits, &error);
     }
     if (status == QUERN_OK && !*ret_stopped) {
-        qn_worker_hurry(worker, false);
-        qn_outage_end(&outage);
+        qn_begin_hurry(worker, false);
+        qn_backoff_end(&backoff);
     }
-    qn_outage_finish(&outage);
+    qn_backoff_finish(&backoff);
     if (status != QUERN_OK && err != NULL) {
         *err = error;
     }

@@ -2,8 +2,9 @@
 /* options.c - checks the options of a worker and copies them with their defaults filled in.
  *
  * Under strict priority the queues are sorted here, highest rank first, because their order in the
- * exchange is their rank. Nothing of the caller's memory is kept. */
-#include <stdlib.h>
+ * exchange is their rank. No pointer to the caller's memory is kept. */
+#include "worker/options.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -150,10 +151,11 @@ static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
     worker->paused = qn_alloc_zero(options->queue_count, sizeof *worker->paused);
     worker->queue_braked = qn_alloc_zero(options->queue_count, sizeof *worker->queue_braked);
     worker->queue_shares = qn_alloc_zero(options->queue_count, sizeof *worker->queue_shares);
-    worker->group_notes = qn_alloc_zero(options->queue_count, sizeof *worker->group_notes);
+    worker->keeper.group_notes =
+        qn_alloc_zero(options->queue_count, sizeof *worker->keeper.group_notes);
     if (ours == NULL || worker->queue_names == NULL || worker->paused == NULL ||
         worker->queue_braked == NULL || worker->queue_shares == NULL ||
-        worker->group_notes == NULL) {
+        worker->keeper.group_notes == NULL) {
         return qn_error_nomem(err);
     }
     worker->queue_count = options->queue_count;
@@ -195,9 +197,9 @@ static quern_status describe_queues(struct quern_worker *worker, quern_error *er
     return QUERN_OK;
 }
 
-quern_status qn_worker_options_read(struct quern_worker *worker, const char *url,
-                                    const quern_worker_options *options, size_t options_size,
-                                    quern_error *err)
+quern_status qn_options_read(struct quern_worker *worker, const char *url,
+                             const quern_worker_options *options, size_t options_size,
+                             quern_error *err)
 {
     quern_worker_options read;
     quern_status status =
@@ -225,7 +227,7 @@ quern_status qn_worker_options_read(struct quern_worker *worker, const char *url
     return status;
 }
 
-void qn_worker_options_finish(struct quern_worker *worker)
+void qn_options_finish(struct quern_worker *worker)
 {
     for (size_t i = 0; i < worker->queue_count; i++) {
         union {
@@ -245,6 +247,6 @@ void qn_worker_options_finish(struct quern_worker *worker)
     qn_free(worker->paused);
     qn_free(worker->queue_braked);
     qn_free(worker->queue_shares);
-    qn_free(worker->group_notes);
+    qn_free(worker->keeper.group_notes);
     qn_free(worker->queues_text);
 }

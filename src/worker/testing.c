@@ -13,6 +13,7 @@
 #include "base/memory/sized.h"
 #include "task/limits.h"
 #include "task/task.h"
+#include "worker/run/execute.h"
 #include "worker/run/mux.h"
 #include "worker/run/run.h"
 
@@ -110,7 +111,7 @@ static quern_status call_handler(struct quern_run *run, quern_handler handler, v
     }
     status = quern_mux_handle(mux, run->view.type, handler, user, NULL, err);
     if (status == QUERN_OK) {
-        qn_run_execute(run, mux);
+        qn_execute_handler(run, mux);
     }
     quern_mux_free(mux);
     return status;

@@ -2,65 +2,61 @@
 /* worker.c - a worker from its birth to its end: opens the broker, starts the threads, waits.
  *
  * The thread that calls quern_worker_run starts pump, keeper, listener and pool, and then sleeps at
- * an eventfd, the bell (steer.c). When told to stop it drains (shutdown.c), ends the threads and
- * takes the heartbeat away.
+ * an eventfd (control.c). When the worker is stopped it drains (shutdown.c), ends the threads and
+ * deregisters the worker.
  *
  * A worker whose handlers did not end in time is left as it is: their threads still use it. */
 #include "quern/worker.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "pool/thread.h"
+#include "worker/begin.h"
+#include "worker/control.h"
+#include "worker/fetch/listener.h"
+#include "worker/fetch/second_pump.h"
 #include "worker/internal.h"
+#include "worker/keeper/data_loss.h"
+#include "worker/keeper/leases.h"
+#include "worker/options.h"
+#include "worker/queue_check.h"
+#include "worker/run/mux.h"
+#include "worker/run/stuck.h"
+#include "worker/shutdown.h"
 
 enum { THREADS_END_MS = 200, LAST_WAIT_MS = 1000 };
 
-/* The broker answers somebody: nobody waits for the end of a backoff. */
+/* The broker answers again: no thread waits for the end of its backoff. */
 static void wake_all(void *user)
 {
     struct quern_worker *worker = user;
     (void)pthread_mutex_lock(&worker->mutex);
-    qn_pump_poke(worker);
-    qn_keeper_poke(worker);
-    worker->holder_poked = true; /* leases may be nearly over, and its channel closed */
-    (void)pthread_cond_broadcast(&worker->second_cond);
-    (void)pthread_cond_broadcast(&worker->holder_cond);
-    (void)pthread_cond_broadcast(&worker->listener_cond);
+    qn_signals_wake_all(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
 static void init_locks(struct quern_worker *worker)
 {
-    qn_cond_init(&worker->pump_cond);
-    qn_cond_init(&worker->second_cond);
-    qn_cond_init(&worker->keeper_cond);
-    qn_cond_init(&worker->holder_cond);
-    qn_cond_init(&worker->listener_cond);
+    qn_signals_init(&worker->signals);
     (void)pthread_mutex_init(&worker->mutex, NULL);
-    (void)pthread_mutex_init(&worker->turn_mutex, NULL);
-    (void)pthread_mutex_init(&worker->plan_mutex, NULL);
-    (void)pthread_mutex_init(&worker->ack_mutex, NULL);
-    qn_outages_init(&worker->outages, &worker->log, wake_all, worker);
+    (void)pthread_mutex_init(&worker->pump.step_mutex, NULL);
+    (void)pthread_mutex_init(&worker->pump.plan_mutex, NULL);
+    (void)pthread_mutex_init(&worker->early_acks.mutex, NULL);
+    qn_backoff_group_init(&worker->backoffs, &worker->log, wake_all, worker);
 }
 
 static void finish_locks(struct quern_worker *worker)
 {
-    qn_outages_finish(&worker->outages);
-    (void)pthread_mutex_destroy(&worker->ack_mutex);
-    (void)pthread_mutex_destroy(&worker->plan_mutex);
-    (void)pthread_mutex_destroy(&worker->turn_mutex);
+    qn_backoff_group_finish(&worker->backoffs);
+    (void)pthread_mutex_destroy(&worker->early_acks.mutex);
+    (void)pthread_mutex_destroy(&worker->pump.plan_mutex);
+    (void)pthread_mutex_destroy(&worker->pump.step_mutex);
     (void)pthread_mutex_destroy(&worker->mutex);
-    (void)pthread_cond_destroy(&worker->listener_cond);
-    (void)pthread_cond_destroy(&worker->holder_cond);
-    (void)pthread_cond_destroy(&worker->keeper_cond);
-    (void)pthread_cond_destroy(&worker->second_cond);
-    (void)pthread_cond_destroy(&worker->pump_cond);
+    qn_signals_finish(&worker->signals);
 }
 
 static quern_status init_identity(struct quern_worker *worker, quern_error *err)
@@ -79,42 +75,13 @@ static quern_status init_identity(struct quern_worker *worker, quern_error *err)
     return qn_owner_self(worker->owner, err);
 }
 
-static void init_pump(struct quern_worker *worker)
-{
-    struct qn_pump *pump = &worker->pump;
-    uint32_t weights[QN_QUEUES_MAX];
-    for (size_t i = 0; i < worker->queue_count; i++) {
-        weights[i] = worker->options.queues[i].weight;
-    }
-    qn_random_init(&worker->random);
-    qn_choice_init(&pump->choice, weights, worker->queue_count,
-                   worker->options.strict_priority != 0, &worker->random);
-    qn_fetch_init(&pump->fetch, worker->options.concurrency);
-    qn_unknown_init(&pump->unknown);
-    qn_outage_init(&pump->outage, &worker->outages);
-    qn_outage_init(&pump->forward_outage, &worker->outages);
-    qn_outage_init(&pump->second_outage, &worker->outages);
-    pump->forward_outage.is_lazy = true;
-    pump->second_outage.is_lazy = true; /* what it failed to send, the pump sends */
-    worker->ack_stamp.session = qn_random_next(&worker->random);
-    pump->next_due_at_ms = INT64_MAX;
-    worker->look = true;
-    worker->keeper_until_mono_ns = INT64_MAX;
-    qn_books_init(&worker->books);
-}
-
-/* Everything of a worker that has no threads. */
+/* Frees a worker that has no threads. */
 static void dismantle(struct quern_worker *worker)
 {
     qn_broker_close(worker->broker);
-    qn_worker_forget_url(worker);
-    if (worker->bell >= 0) {
-        (void)close(worker->bell);
-    }
-    qn_turns_finish(worker);
-    qn_fetch_finish(&worker->pump.fetch);
-    qn_unknown_finish(&worker->pump.unknown);
-    qn_worker_options_finish(worker);
+    qn_begin_forget_url(worker);
+    qn_pump_finish(worker);
+    qn_options_finish(worker);
     qn_log_finish(&worker->log);
     finish_locks(worker);
     qn_free(worker);
@@ -132,9 +99,8 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
         return qn_error_nomem(err);
     }
     worker->mux = mux;
-    worker->bell = -1;
     init_locks(worker);
-    quern_status status = qn_worker_options_read(worker, url, options, options_size, err);
+    quern_status status = qn_options_read(worker, url, options, options_size, err);
     qn_log_init(&worker->log,
                 worker->options.on_log != NULL ? worker->options.on_log : qn_log_to_stderr,
                 worker->options.user);
@@ -142,21 +108,22 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
         goto fail;
     }
     worker->clock = worker->options.clock != NULL ? worker->options.clock : qn_clock_system();
-    worker->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (worker->bell < 0) {
-        status = qn_error_set(err, QUERN_E_FULL, "no descriptor: %s", strerror(errno));
+    status = qn_signals_open(&worker->signals, err);
+    if (status != QUERN_OK) {
         goto fail;
     }
     status = init_identity(worker, err);
     if (status != QUERN_OK) {
         goto fail;
     }
-    init_pump(worker);
-    status = qn_turns_init(worker, err);
+    qn_run_table_init(&worker->run_table);
+    qn_random_init(&worker->random);
+    worker->early_acks.stamp.session = qn_random_next(&worker->random);
+    status = qn_pump_init(worker, err);
     if (status != QUERN_OK) {
         goto fail;
     }
-    status = qn_worker_open(worker, url, err);
+    status = qn_begin_open(worker, url, err);
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -173,11 +140,7 @@ static void end_threads(struct quern_worker *worker, const pthread_t *threads, s
 {
     (void)pthread_mutex_lock(&worker->mutex);
     worker->state = QN_WORKER_STOPPED;
-    (void)pthread_cond_broadcast(&worker->pump_cond);
-    (void)pthread_cond_broadcast(&worker->second_cond);
-    (void)pthread_cond_broadcast(&worker->keeper_cond);
-    (void)pthread_cond_broadcast(&worker->holder_cond);
-    (void)pthread_cond_broadcast(&worker->listener_cond);
+    qn_signals_wake_all(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
     qn_broker_interrupt(worker->broker);
     for (size_t i = 0; i < count; i++) {
@@ -191,10 +154,10 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
         const char *name;
         void *(*entry)(void *);
     } starts[] = {{"quern-pump", qn_pump_main},
-                  {"quern-leases", qn_holder_main},
+                  {"quern-leases", qn_leases_main},
                   {"quern-keeper", qn_keeper_main},
                   {"quern-listener", qn_listener_main},
-                  {"quern-second", qn_second_main}};
+                  {"quern-second", qn_second_pump_main}};
     pthread_t threads[sizeof starts / sizeof starts[0]];
     size_t wanted = sizeof starts / sizeof starts[0];
     wanted -= qn_broker_exchanges_max(worker->broker) < QN_EXCHANGES_MAX ? 1 : 0;
@@ -206,18 +169,18 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
         count += status == QUERN_OK ? 1 : 0;
     }
     if (status == QUERN_OK) {
-        status = qn_steer_until_stopped(worker, err);
+        status = qn_control_until_stopped(worker, err);
     }
-    qn_worker_shut_down(worker);
-    qn_worker_hurry(worker, true);
+    qn_shutdown_drain(worker);
+    qn_begin_hurry(worker, true);
     end_threads(worker, threads, count);
-    if (!qn_worker_is_lost(worker, NULL)) {
-        qn_worker_tell_untold(worker);
+    if (!qn_data_loss_found(worker, NULL)) {
+        qn_shutdown_log_unconfirmed(worker);
     }
     return status;
 }
 
-/* Once, by the process that made it. */
+/* A worker runs once, in the process that made it. */
 static quern_status claim(struct quern_worker *worker, quern_error *err)
 {
     if (getpid() != worker->opener_pid) {
@@ -232,7 +195,7 @@ static quern_status claim(struct quern_worker *worker, quern_error *err)
     return fresh ? QUERN_OK : qn_error_set(err, QUERN_E_STATE, "worker has run already");
 }
 
-/* Makes `pool` the one of the worker, and returns the one before. */
+/* Makes `pool` the pool of the worker, and returns the pool before it. */
 static struct qn_pool *swap_pool(struct quern_worker *worker, struct qn_pool *pool)
 {
     (void)pthread_mutex_lock(&worker->mutex);
@@ -242,8 +205,8 @@ static struct qn_pool *swap_pool(struct quern_worker *worker, struct qn_pool *po
     return before;
 }
 
-/* Ends the pool; false: handlers still run, and use the worker. Meanwhile the worker has
- * none: statistics must not look at a pool that is being freed. */
+/* Ends the pool; false: handlers still run, and use the worker. Meanwhile the worker has no pool,
+ * because statistics must not look at one that is being freed. */
 static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
 {
     struct qn_pool *pool = swap_pool(worker, NULL);
@@ -266,13 +229,13 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     }
     struct qn_pool *pool;
     bool stopped = false;
-    status = qn_worker_begin(worker, &stopped, err);
+    status = qn_begin_wait(worker, &stopped, err);
     if (status != QUERN_OK || stopped) {
         return status;
     }
     status = qn_pool_new(worker->options.concurrency, &pool, err);
     if (status != QUERN_OK) {
-        goto withdraw;
+        goto deregister;
     }
     qn_mux_freeze(worker->mux);
     worker->shares_process = qn_mux_shares_process(worker->mux);
@@ -280,12 +243,12 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker starts", QN_LOG_TEXT("worker", worker->id),
            QN_LOG_TEXT("queues", worker->queues_text),
            QN_LOG_NUMBER("concurrency", worker->options.concurrency));
-    qn_unknown_say_served(worker);
-    qn_worker_tell_queues(worker);
+    qn_unknown_log_served(worker);
+    qn_queue_check_log(worker);
     status = run_threads(worker, err);
     bool ended = end_pool(worker, THREADS_END_MS);
     quern_error lost;
-    if (status == QUERN_OK && qn_worker_is_lost(worker, &lost)) {
+    if (status == QUERN_OK && qn_data_loss_found(worker, &lost)) {
         status = qn_error_set(err, lost.code, "%s", lost.text);
     }
     if (status == QUERN_OK && !ended) {
@@ -299,13 +262,13 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         }
     }
 
-withdraw:
-    qn_worker_hurry(worker, true);
-    /* If this fails the record stays until somebody finds that its process is gone. */
-    quern_error refused = {0};
-    if (qn_broker_deregister(worker->broker, worker->id, &refused) != QUERN_OK) {
-        QN_LOG(&worker->log, QUERN_LOG_WARN, "heartbeat could not be withdrawn",
-               QN_LOG_TEXT("worker", worker->id), QN_LOG_TEXT("error", refused.text));
+deregister:
+    qn_begin_hurry(worker, true);
+    /* If this fails the record stays until another worker finds that its process is gone. */
+    quern_error error = {0};
+    if (qn_broker_deregister(worker->broker, worker->id, &error) != QUERN_OK) {
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "worker could not be deregistered",
+               QN_LOG_TEXT("worker", worker->id), QN_LOG_TEXT("error", error.text));
     }
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker ends", QN_LOG_TEXT("worker", worker->id));
     return status;
@@ -316,35 +279,25 @@ void quern_worker_stats_sized(quern_worker *worker, quern_worker_stats *ret_stat
 {
     (void)pthread_mutex_lock(&worker->mutex);
     quern_worker_stats stats = worker->stats;
-    stats.running = (uint32_t)worker->books.running_count;
-    stats.quarantined = (uint32_t)worker->books.stuck_count;
+    stats.running = (uint32_t)worker->run_table.running_count;
+    stats.quarantined = (uint32_t)worker->run_table.stuck_count;
     if (worker->pool != NULL) {
         stats.quarantined += (uint32_t)qn_pool_quarantined(worker->pool);
     }
     stats.ready = worker->state == QN_WORKER_RUNNING && worker->pool != NULL &&
-                  !atomic_load(&worker->quiet) && !worker->braked && !qn_worker_is_stuck(worker);
+                  !atomic_load(&worker->quiet) && !worker->braked && !qn_stuck_has_no_slot(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
     memset(ret_stats, 0, stats_size);
     memcpy(ret_stats, &stats, stats_size < sizeof stats ? stats_size : sizeof stats);
 }
 
-void qn_worker_release_runs(struct quern_worker *worker, struct quern_run *const *runs,
-                            size_t count)
+/* Runs whose outcome the broker never confirmed. */
+static void drop_runs(struct quern_worker *worker)
 {
-    (void)pthread_mutex_lock(&worker->mutex);
-    for (size_t i = 0; i < count; i++) {
-        qn_run_release(runs[i]);
-    }
-    (void)pthread_mutex_unlock(&worker->mutex);
-}
-
-/* Runs that the broker never heard the end of. */
-static void drop_books(struct quern_worker *worker)
-{
-    struct qn_list *node = qn_list_shift(&worker->books.held);
+    struct qn_list *node = qn_list_shift(&worker->run_table.held);
     while (node != NULL) {
         qn_run_release(QN_CONTAINER_OF(node, struct quern_run, node));
-        node = qn_list_shift(&worker->books.held);
+        node = qn_list_shift(&worker->run_table.held);
     }
 }
 
@@ -356,6 +309,6 @@ void quern_worker_free(quern_worker *worker)
     if (getpid() != worker->opener_pid || !end_pool(worker, LAST_WAIT_MS)) {
         return; /* leaked on purpose: its threads are not ours, or still use it */
     }
-    drop_books(worker);
+    drop_runs(worker);
     dismantle(worker);
 }

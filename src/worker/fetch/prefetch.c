@@ -11,55 +11,56 @@
 #include "base/text/hash.h"
 #include "task/limits.h"
 
-enum { FULL_AT = QN_FETCH_TYPES_MAX * 3 / 4, GLIDE = 32 };
+enum { FULL_AT = QN_PREFETCH_TYPES_MAX * 3 / 4, GLIDE = 32 };
 
-void qn_fetch_init(struct qn_fetch *fetch, uint32_t concurrency)
+void qn_prefetch_init(struct qn_prefetch *prefetch, uint32_t concurrency)
 {
-    fetch->ahead_max = concurrency < QN_PREFETCH_MAX ? concurrency : QN_PREFETCH_MAX;
+    prefetch->ahead_max = concurrency < QN_PREFETCH_MAX ? concurrency : QN_PREFETCH_MAX;
 }
 
-void qn_fetch_finish(struct qn_fetch *fetch)
+void qn_prefetch_finish(struct qn_prefetch *prefetch)
 {
-    for (size_t i = 0; i < QN_FETCH_TYPES_MAX; i++) {
-        qn_free(fetch->paces[i].type);
+    for (size_t i = 0; i < QN_PREFETCH_TYPES_MAX; i++) {
+        qn_free(prefetch->paces[i].type);
     }
 }
 
 /* Types are short and not chosen by an attacker who gains from collisions. */
 static size_t first_place(const char *type)
 {
-    return (size_t)qn_hash_bytes(QN_HASH_START, type, strlen(type)) % QN_FETCH_TYPES_MAX;
+    return (size_t)qn_hash_bytes(QN_HASH_START, type, strlen(type)) % QN_PREFETCH_TYPES_MAX;
 }
 
 /* Where the type is, or where it would be: there is always a free place. */
-static size_t find_place(const struct qn_fetch *fetch, const char *type)
+static size_t find_place(const struct qn_prefetch *prefetch, const char *type)
 {
     size_t place = first_place(type);
-    while (fetch->paces[place].type != NULL && strcmp(fetch->paces[place].type, type) != 0) {
-        place = (place + 1) % QN_FETCH_TYPES_MAX;
+    while (prefetch->paces[place].type != NULL && strcmp(prefetch->paces[place].type, type) != 0) {
+        place = (place + 1) % QN_PREFETCH_TYPES_MAX;
     }
     return place;
 }
 
-void qn_fetch_measure(struct qn_fetch *fetch, const char *type, int64_t run_ns)
+void qn_prefetch_measure(struct qn_prefetch *prefetch, const char *type, int64_t run_ns)
 {
-    struct qn_type_pace *pace = &fetch->paces[find_place(fetch, type)];
+    struct qn_type_pace *pace = &prefetch->paces[find_place(prefetch, type)];
     if (pace->type == NULL) {
-        if (fetch->type_count == FULL_AT) {
+        if (prefetch->type_count == FULL_AT) {
             return;
         }
         pace->type = qn_strdup(type);
         if (pace->type == NULL) {
             return;
         }
-        fetch->type_count++;
+        prefetch->type_count++;
     }
     pace->runs++;
     int64_t weight = pace->runs < GLIDE ? (int64_t)pace->runs : GLIDE;
     pace->mean_ns += (run_ns - pace->mean_ns) / weight;
 }
 
-uint32_t qn_fetch_ahead(const struct qn_fetch *fetch, const char *type, int32_t prefetch_max)
+uint32_t qn_prefetch_ahead(const struct qn_prefetch *prefetch, const char *type,
+                           int32_t prefetch_max)
 {
     if (prefetch_max < 0) {
         return 0;
@@ -67,14 +68,14 @@ uint32_t qn_fetch_ahead(const struct qn_fetch *fetch, const char *type, int32_t 
     if (prefetch_max > 0) {
         return (uint32_t)prefetch_max;
     }
-    const struct qn_type_pace *pace = &fetch->paces[find_place(fetch, type)];
+    const struct qn_type_pace *pace = &prefetch->paces[find_place(prefetch, type)];
     if (pace->type == NULL || pace->runs < QN_PREFETCH_SAMPLES_MIN ||
         pace->mean_ns > QN_PREFETCH_MEAN_NS_MAX) {
         return 0;
     }
     /* One after the other, as if there were a single CPU. */
     int64_t in_time = QN_PREFETCH_DEEP_NS / (pace->mean_ns + 1);
-    int64_t deep = (int64_t)fetch->ahead_max * QN_PREFETCH_DEEP;
+    int64_t deep = (int64_t)prefetch->ahead_max * QN_PREFETCH_DEEP;
     deep = deep < in_time ? deep : in_time;
-    return deep > fetch->ahead_max ? (uint32_t)deep : fetch->ahead_max;
+    return deep > prefetch->ahead_max ? (uint32_t)deep : prefetch->ahead_max;
 }

@@ -1,59 +1,64 @@
 /* SPDX-License-Identifier: MIT */
-/* response.c - sends an exchange and takes its answer into the books.
+/* response.c - sends an exchange and takes its answer into the run table.
  *
- * Outcomes that were applied (or refused as stale) leave the books. New runs go to the pool in the
- * order in which their queues were drawn; before them runs of charged tasks and those that the
+ * Runs whose outcome was applied (or refused as stale) leave the table. New runs go to the pool in
+ * the order in which their queues were drawn; before them runs of charged tasks and those that the
  * broker has noted as started, because these must really start now. A leased task for which there
- * is no memory is given back by the next exchange. A failed exchange changes nothing here: it stays
- * open. */
-#include "worker/internal.h"
+ * is no memory is given back by the next exchange. */
+#include "worker/fetch/response.h"
 
-static void measure(struct qn_pump *pump, const struct quern_run *run)
+#include "worker/internal.h"
+#include "worker/run/execute.h"
+#include "worker/run/mux.h"
+#include "worker/run/report.h"
+#include "worker/run/verdict.h"
+
+static void measure_run(struct qn_pump *pump, const struct quern_run *run)
 {
     if (!qn_run_began(run)) {
         return;
     }
     int64_t ended_at_ns = run->phase == QN_RUN_FENCED ? qn_clock_mono_ns() : run->ended_at_mono_ns;
     if (ended_at_ns > run->started_at_mono_ns) {
-        qn_fetch_measure(&pump->fetch, run->leased->task.type,
-                         ended_at_ns - run->started_at_mono_ns);
+        qn_prefetch_measure(&pump->prefetch, run->leased->task.type,
+                            ended_at_ns - run->started_at_mono_ns);
     }
 }
 
-static void take_applied(struct quern_worker *worker, struct qn_turn *turn)
+static void take_applied(struct quern_worker *worker, struct qn_exchange_request *request)
 {
-    const size_t count = turn->exchange.outcome_count;
+    const size_t count = request->exchange.outcome_count;
     for (size_t i = 0; i < count; i++) {
-        if (turn->ended[i] == NULL) {
-            qn_leased_free(turn->returned[i]);
+        if (request->ended[i] == NULL) {
+            qn_leased_free(request->returned[i]);
             continue;
         }
-        measure(&worker->pump, turn->ended[i]);
-        qn_report_run(worker, turn->ended[i], turn->applied[i]);
+        measure_run(&worker->pump, request->ended[i]);
+        qn_report_run(worker, request->ended[i], request->applied[i]);
     }
     (void)pthread_mutex_lock(&worker->mutex);
     for (size_t i = 0; i < count; i++) {
-        if (turn->ended[i] != NULL) {
-            qn_report_count(worker, turn->ended[i], turn->applied[i]);
-            qn_books_drop(&worker->books, turn->ended[i]);
+        if (request->ended[i] != NULL) {
+            qn_report_count(worker, request->ended[i], request->applied[i]);
+            qn_run_table_drop(&worker->run_table, request->ended[i]);
         }
     }
-    for (size_t i = 0; i < turn->exchange.start_count; i++) {
-        turn->starting[i]->leased->started = true;
-        qn_run_release(turn->starting[i]);
+    for (size_t i = 0; i < request->exchange.start_count; i++) {
+        request->starting[i]->leased->started = true;
+        qn_run_release(request->starting[i]);
     }
-    qn_worker_note_settled(worker);
+    qn_signals_run_settled(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-/* Takes in which queues are braked on this host, and when the next probe, or a task that waits for
- * the solo lock, may be leased. */
-static void take_brakes(struct quern_worker *worker, const struct qn_turn *turn)
+/* Notes which queues are braked on this host, and when the next probe, or a task that waits for the
+ * solo lock, may be leased. */
+static void take_brakes(struct quern_worker *worker, const struct qn_exchange_request *request)
 {
     size_t braked_count = 0;
     int64_t wait_ms = INT64_MAX;
     for (size_t i = 0; i < worker->queue_count; i++) {
-        const struct qn_queue_share *queue = &turn->queues[i];
+        const struct qn_queue_share *queue = &request->queues[i];
         braked_count += queue->braked ? 1 : 0;
         wait_ms = queue->wait_ms > 0 ? qn_earlier(wait_ms, queue->wait_ms) : wait_ms;
         if (queue->braked && !worker->queue_braked[i]) {
@@ -68,80 +73,82 @@ static void take_brakes(struct quern_worker *worker, const struct qn_turn *turn)
     (void)pthread_mutex_lock(&worker->mutex);
     bool braked = braked_count == worker->queue_count;
     for (size_t i = 0; i < worker->queue_count; i++) {
-        worker->look = worker->look || (worker->queue_braked[i] && !turn->queues[i].braked);
-        worker->queue_braked[i] = turn->queues[i].braked;
+        worker->look = worker->look || (worker->queue_braked[i] && !request->queues[i].braked);
+        worker->queue_braked[i] = request->queues[i].braked;
     }
     if (braked != worker->braked) {
         worker->braked = braked;
-        worker->announce_due = true;
-        qn_keeper_poke(worker);
+        worker->heartbeat_due = true;
+        qn_signals_wake_keeper(worker);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
-    if (turn->exchange.room > 0) {
+    if (request->exchange.room > 0) {
         worker->pump.wait_until_mono_ns =
             wait_ms == INT64_MAX ? 0 : qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS;
     }
 }
 
-/* The paused and braked queues and the shares of the draw. */
-static void take_queues(struct quern_worker *worker, struct qn_turn *turn)
+/* Notes which queues are paused or braked, and how much each of them gave of its quota. */
+static void take_queues(struct quern_worker *worker, struct qn_exchange_request *request)
 {
     struct qn_pump *pump = &worker->pump;
     for (size_t i = 0; i < worker->queue_count; i++) {
-        turn->taken[i] = turn->queues[i].leased;
+        request->taken[i] = request->queues[i].leased;
     }
-    if (turn->exchange.room > 0 && !turn->exchange.strict) {
-        qn_choice_settle(&pump->choice, turn->quota, turn->taken);
+    if (request->exchange.room > 0 && !request->exchange.strict) {
+        qn_choice_settle(&pump->choice, request->quota, request->taken);
     }
     (void)pthread_mutex_lock(&worker->mutex);
     for (size_t i = 0; i < worker->queue_count; i++) {
-        worker->paused[i] = turn->queues[i].paused;
+        worker->paused[i] = request->queues[i].paused;
     }
     (void)pthread_mutex_unlock(&worker->mutex);
-    take_brakes(worker, turn);
+    take_brakes(worker, request);
 }
 
-/* Until when a new lease surely holds. One that was sent again may have been given the first time.
- */
-static int64_t lease_until_boot_ms(const struct quern_worker *worker, const struct qn_turn *turn,
+/* Until when a new lease surely holds. Where the request was sent twice, the first copy may have
+ * been the one that counted. */
+static int64_t lease_until_boot_ms(const struct quern_worker *worker,
+                                   const struct qn_exchange_request *request,
                                    const struct qn_leased *leased)
 {
-    int64_t from_boot_ms = turn->sent_again ? turn->sent_at_boot_ms : leased->leased_at_boot_ms;
+    int64_t from_boot_ms =
+        request->sent_again ? request->sent_at_boot_ms : leased->leased_at_boot_ms;
     return from_boot_ms + worker->options.lease_ms;
 }
 
 /* Makes runs of what was leased, sorted by queue. */
-static void make_runs(struct quern_worker *worker, const struct qn_turn *turn,
+static void make_runs(struct quern_worker *worker, const struct qn_exchange_request *request,
                       struct qn_list *queues)
 {
     struct qn_pump *pump = &worker->pump;
-    struct qn_slab lot = {0};
+    struct qn_slab slab = {0};
     int64_t now_mono_ns = qn_clock_mono_ns();
     for (size_t i = 0; i < worker->queue_count; i++) {
         qn_list_init(&queues[i]);
     }
-    for (size_t i = 0; i < turn->reply.run_count; i++) {
-        struct qn_leased *leased = turn->leased[i];
-        struct quern_run *run = qn_run_new(&lot, leased, &qn_worker_sink, worker);
+    for (size_t i = 0; i < request->reply.run_count; i++) {
+        struct qn_leased *leased = request->leased[i];
+        struct quern_run *run = qn_run_new(&slab, leased, &qn_execute_sink, worker);
         if (run == NULL) {
             pump->unplaced[pump->unplaced_count++] = leased;
             continue;
         }
         run->leased_at_mono_ns = now_mono_ns;
-        run->lease_until_boot_ms = lease_until_boot_ms(worker, turn, leased);
-        run->lease_unsure = turn->sent_again;
+        run->lease_until_boot_ms = lease_until_boot_ms(worker, request, leased);
+        run->lease_unsure = request->sent_again;
         run->unknown = qn_unknown_judge(&pump->unknown, worker, run, now_mono_ns);
-        pump->tell_at_mono_ns = run->unknown ? pump->tell_at_mono_ns : 0;
-        run->item.execute = qn_execute;
+        pump->log_at_mono_ns = run->unknown ? pump->log_at_mono_ns : 0;
+        run->item.execute = qn_execute_item;
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
-    qn_slab_finish(&lot);
+    qn_slab_finish(&slab);
 }
 
-/* Where a run stands in the pool's line. */
+/* Which runs go to the pool first. */
 enum rank { RANK_CHARGED, RANK_STARTED, RANK_AHEAD, RANK_COUNT };
 
-static void place(struct qn_list *node, struct qn_list *ranks)
+static void append_by_rank(struct qn_list *node, struct qn_list *ranks)
 {
     const struct qn_leased *leased = QN_CONTAINER_OF(node, struct quern_run, item.node)->leased;
     enum rank rank = leased->crash_count > 0 ? RANK_CHARGED
@@ -150,30 +157,30 @@ static void place(struct qn_list *node, struct qn_list *ranks)
     qn_list_append(&ranks[rank], node);
 }
 
-/* Takes from the queues as they were drawn, then what other queues gave in their stead. */
-static void arrange(struct quern_worker *worker, const struct qn_turn *turn, struct qn_list *queues,
-                    struct qn_list *ranks)
+/* Takes runs in the order of the draw, then those that other queues gave instead. */
+static void sort_runs(struct quern_worker *worker, const struct qn_exchange_request *request,
+                      struct qn_list *queues, struct qn_list *ranks)
 {
     for (int rank = 0; rank < RANK_COUNT; rank++) {
         qn_list_init(&ranks[rank]);
     }
-    for (uint32_t slot = 0; slot < turn->exchange.room && !turn->exchange.strict; slot++) {
-        struct qn_list *node = qn_list_shift(&queues[turn->order[slot]]);
+    for (uint32_t slot = 0; slot < request->exchange.room && !request->exchange.strict; slot++) {
+        struct qn_list *node = qn_list_shift(&queues[request->order[slot]]);
         if (node != NULL) {
-            place(node, ranks);
+            append_by_rank(node, ranks);
         }
     }
     for (size_t i = 0; i < worker->queue_count; i++) {
         struct qn_list *node = qn_list_shift(&queues[i]);
         while (node != NULL) {
-            place(node, ranks);
+            append_by_rank(node, ranks);
             node = qn_list_shift(&queues[i]);
         }
     }
 }
 
-/* A crash is charged only to runs that are known to have started: what may have killed a worker
- * once must not be fetched ahead, or it could do so again and again. */
+/* A crash is charged only to runs that are known to have started. So a task that may have killed a
+ * worker must not be fetched ahead, or it could do so again and again. */
 static bool survived_a_crash(const struct qn_leased *leased)
 {
     return leased->crash_count > 0 || leased->cause == QUERN_CAUSE_WORKER_DIED ||
@@ -181,82 +188,82 @@ static bool survived_a_crash(const struct qn_leased *leased)
 }
 
 /* How far to fetch ahead next time: as far as the slowest type of this batch allows, and not at all
- * where tasks lie that a worker did not survive. */
-static void plan_ahead(struct quern_worker *worker, const struct qn_turn *turn)
+ * where a task of it may have killed a worker. */
+static void plan_ahead(struct quern_worker *worker, const struct qn_exchange_request *request)
 {
     struct qn_pump *pump = &worker->pump;
-    if (turn->reply.run_count == 0) {
+    if (request->reply.run_count == 0) {
         return;
     }
     uint32_t ahead = QN_PREFETCH_MAX * QN_PREFETCH_DEEP;
-    for (size_t i = 0; i < turn->reply.run_count; i++) {
-        const char *type = turn->leased[i]->task.type;
+    for (size_t i = 0; i < request->reply.run_count; i++) {
+        const char *type = request->leased[i]->task.type;
         if (!qn_mux_takes(worker->mux, type)) {
-            continue; /* it needs no slot: where many lie, the next known one is far behind */
+            continue; /* it needs no slot: where there are many, a known type is far behind */
         }
         const struct qn_mux_entry *entry = qn_mux_find(worker->mux, type);
-        uint32_t allowed =
-            qn_fetch_ahead(&pump->fetch, type, entry != NULL ? entry->options.prefetch_max : 0);
-        allowed = survived_a_crash(turn->leased[i]) ? 0 : allowed;
+        uint32_t allowed = qn_prefetch_ahead(&pump->prefetch, type,
+                                             entry != NULL ? entry->options.prefetch_max : 0);
+        allowed = survived_a_crash(request->leased[i]) ? 0 : allowed;
         ahead = allowed < ahead ? allowed : ahead;
     }
     pump->ahead = ahead;
 }
 
 /* With mutex held. To the pool, unless it is over already. */
-static void add_run(struct qn_books *books, struct qn_list *node, struct qn_list *line)
+static void add_run(struct qn_run_table *table, struct qn_list *node, struct qn_list *items)
 {
     struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, item.node);
-    qn_books_add(books, run);
+    qn_run_table_add(table, run);
     if (run->unknown) {
         const struct qn_verdict verdict = run->verdict;
-        qn_books_finish(books, run, &verdict);
+        qn_run_table_finish(table, run, &verdict);
     } else {
-        qn_list_append(line, node);
+        qn_list_append(items, node);
     }
 }
 
-static void take_runs(struct quern_worker *worker, struct qn_turn *turn)
+static void take_runs(struct quern_worker *worker, struct qn_exchange_request *request)
 {
-    if (turn->reply.run_count == 0) {
+    if (request->reply.run_count == 0) {
         return;
     }
-    plan_ahead(worker, turn);
+    plan_ahead(worker, request);
     struct qn_list ranks[RANK_COUNT];
-    struct qn_list line;
-    qn_list_init(&line);
-    make_runs(worker, turn, turn->drawn);
-    arrange(worker, turn, turn->drawn, ranks);
+    struct qn_list items;
+    qn_list_init(&items);
+    make_runs(worker, request, request->drawn);
+    sort_runs(worker, request, request->drawn, ranks);
     (void)pthread_mutex_lock(&worker->mutex);
     for (int rank = 0; rank < RANK_COUNT; rank++) {
         struct qn_list *node = qn_list_shift(&ranks[rank]);
         while (node != NULL) {
-            add_run(&worker->books, node, &line);
+            add_run(&worker->run_table, node, &items);
             node = qn_list_shift(&ranks[rank]);
         }
     }
-    /* Under the mutex, so that nobody takes one back while it is on its way. */
-    bool wake = qn_pool_submit(worker->pool, &line);
+    /* Under the mutex, so that no thread gives one back while it is on its way. */
+    bool wake = qn_pool_submit(worker->pool, &items);
     (void)pthread_mutex_unlock(&worker->mutex);
     if (wake) {
         qn_pool_wake(worker->pool);
     }
 }
 
-/* Whether there may be more to fetch, and what to do when a look found nothing. */
-static void take_shortfall(struct quern_worker *worker, const struct qn_turn *turn)
+/* Whether there may be more to fetch, and what to do when there was less than asked for. */
+static void take_shortfall(struct quern_worker *worker, const struct qn_exchange_request *request)
 {
     struct qn_pump *pump = &worker->pump;
-    if (turn->exchange.room == 0) {
+    if (request->exchange.room == 0) {
         return;
     }
-    bool is_full = turn->reply.run_count == turn->exchange.room || turn->reply.more;
-    if (!is_full || turn->reply.run_count >= QN_BATCH_WORTH) {
+    bool is_full = request->reply.run_count == request->exchange.room || request->reply.more;
+    if (!is_full || request->reply.run_count >= QN_BATCH_WORTH) {
         pump->plenty = is_full;
     }
-    bool found = turn->reply.run_count > 0 || turn->reply.more;
-    if (!turn->looks && !found) {
-        return; /* nobody had told of work, and there was none: if it was armed, it still is */
+    bool found = request->reply.run_count > 0 || request->reply.more;
+    if (!request->looks && !found) {
+        return; /* no work was announced, and there was none: if it was armed, it still is */
     }
     pump->armed = false;
     pump->look_at_mono_ns = 0;
@@ -271,71 +278,75 @@ static void take_shortfall(struct quern_worker *worker, const struct qn_turn *tu
 }
 
 /* A request that has waited since it was built must not fetch when the worker drains meanwhile.
- * From here until `land` a shutdown waits for what may be fetched. */
-static void take_off(struct quern_worker *worker, struct qn_turn *turn)
+ * From here until mark_answered a shutdown waits for what may be fetched. */
+static void mark_sent(struct quern_worker *worker, struct qn_exchange_request *request)
 {
     struct qn_pump *pump = &worker->pump;
     (void)pthread_mutex_lock(&worker->mutex);
     bool fetches = worker->state == QN_WORKER_RUNNING && !atomic_load(&worker->quiet);
-    if (!fetches && !turn->in_doubt) {
-        turn->exchange.room = 0;
-        turn->exchange.start_count_now = 0;
-        turn->exchange.solo =
-            turn->exchange.solo == QN_SOLO_ASK ? QN_SOLO_NONE : turn->exchange.solo;
+    if (!fetches && !request->in_doubt) {
+        request->exchange.room = 0;
+        request->exchange.start_count_now = 0;
+        request->exchange.solo =
+            request->exchange.solo == QN_SOLO_ASK ? QN_SOLO_NONE : request->exchange.solo;
     }
-    turn->sent_again = turn->in_doubt;
-    if (!turn->sent_again) {
-        turn->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
+    request->sent_again = request->in_doubt;
+    if (!request->sent_again) {
+        request->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
     }
-    worker->owes = worker->owes || turn->exchange.room > 0;
-    turn->in_flight = true;
-    if (turn == &pump->first && qn_turn_is_worth_it(worker, &pump->second, qn_clock_mono_ns())) {
-        qn_second_poke(worker);
+    worker->owes = worker->owes || request->exchange.room > 0;
+    request->in_flight = true;
+    if (request == &pump->first &&
+        qn_request_is_worth_it(worker, &pump->second, qn_clock_mono_ns())) {
+        qn_signals_wake_second(worker);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-/* Whether there may be leases of it that are not in the books. */
-static bool owes(const struct qn_turn *turn)
+/* Whether there may be leases of it that are not in the run table. */
+static bool may_owe(const struct qn_exchange_request *request)
 {
     /* Leases without a run come first among the outcomes. */
-    bool returns = turn->open && turn->exchange.outcome_count > 0 && turn->ended[0] == NULL;
-    return returns || turn->in_doubt || (turn->in_flight && turn->exchange.room > 0);
+    bool returns =
+        request->open && request->exchange.outcome_count > 0 && request->ended[0] == NULL;
+    return returns || request->in_doubt || (request->in_flight && request->exchange.room > 0);
 }
 
-static void land(struct quern_worker *worker, struct qn_turn *turn, uint32_t channel)
+static void mark_answered(struct quern_worker *worker, struct qn_exchange_request *request,
+                          uint32_t channel)
 {
     struct qn_pump *pump = &worker->pump;
     (void)pthread_mutex_lock(&worker->mutex);
-    turn->in_flight = false;
-    worker->owes = pump->unplaced_count > 0 || owes(&pump->first) || owes(&pump->second);
-    qn_worker_note_settled(worker);
+    request->in_flight = false;
+    worker->owes = pump->unplaced_count > 0 || may_owe(&pump->first) || may_owe(&pump->second);
+    qn_signals_run_settled(worker);
     if (channel != 0) {
-        qn_pump_poke(worker); /* if it sleeps: it waits for this, or has to take it over */
+        qn_signals_wake_pump(worker); /* if it sleeps: it waits for this, or has to send it again */
     }
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-quern_status qn_turn_exchange(struct quern_worker *worker, struct qn_turn *turn, uint32_t channel,
-                              quern_error *err)
+quern_status qn_response_exchange(struct quern_worker *worker, struct qn_exchange_request *request,
+                                  uint32_t channel, quern_error *err)
 {
     struct qn_pump *pump = &worker->pump;
-    take_off(worker, turn);
-    turn->reply.run_count = 0;
-    turn->exchange.channel = channel;
-    (void)pthread_mutex_unlock(&worker->plan_mutex);
-    quern_status status = qn_broker_exchange(worker->broker, &turn->exchange, &turn->reply, err);
-    (void)pthread_mutex_lock(&worker->plan_mutex);
-    turn->in_doubt = status == QUERN_E_UNKNOWN || (turn->in_doubt && status != QUERN_OK);
+    mark_sent(worker, request);
+    request->reply.run_count = 0;
+    request->exchange.channel = channel;
+    (void)pthread_mutex_unlock(&worker->pump.plan_mutex);
+    quern_status status =
+        qn_broker_exchange(worker->broker, &request->exchange, &request->reply, err);
+    (void)pthread_mutex_lock(&worker->pump.plan_mutex);
+    request->in_doubt = status == QUERN_E_UNKNOWN || (request->in_doubt && status != QUERN_OK);
     if (status == QUERN_OK) {
-        turn->open = false;
-        take_applied(worker, turn);
-        take_queues(worker, turn);
-        qn_solo_answer(worker, turn, qn_clock_mono_ns());
-        take_runs(worker, turn);
-        take_shortfall(worker, turn);
-        pump->leased_count += turn->reply.run_count;
+        request->open = false;
+        take_applied(worker, request);
+        take_queues(worker, request);
+        qn_solo_answer(worker, request, qn_clock_mono_ns());
+        take_runs(worker, request);
+        take_shortfall(worker, request);
+        pump->leased_count += request->reply.run_count;
     }
-    land(worker, turn, channel);
+    mark_answered(worker, request, channel);
     return status;
 }

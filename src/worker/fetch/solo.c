@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* solo.c - the state machine of solo.h.
  *
- * While the lock is held nothing else is fetched, and what has not started goes back. The lock is a
- * lease: it is prolonged by exchanges, and a worker that dies with it loses it by recovery. The
- * task gets company again when its run has lived longer than it ever did at a death, so a long run
+ * While the lock is held nothing else is fetched, and runs that have not started are given back.
+ * The lock is a lease: exchanges prolong it, and recovery takes it from a worker that dies. The
+ * task gets company again when its run has lived longer than at any of its deaths, so a long run
  * keeps the other slots empty for a moment only. */
+#include "worker/fetch/solo.h"
+
 #include "worker/internal.h"
+#include "worker/run/give_back.h"
 
 enum { KEEP_MS = QN_SOLO_MS / 3, DOUBT_MS_MAX = 1000, DOUBT_MS_MIN = 100 };
 
@@ -19,10 +22,10 @@ static bool serves(const struct quern_worker *worker)
     return worker->state == QN_WORKER_RUNNING && !atomic_load(&worker->quiet);
 }
 
-static void request(struct qn_turn *turn, enum qn_solo what, uint32_t queue)
+static void set_solo(struct qn_exchange_request *request, enum qn_solo what, uint32_t queue)
 {
-    turn->exchange.solo = what;
-    turn->exchange.solo_queue = queue;
+    request->exchange.solo = what;
+    request->exchange.solo_queue = queue;
 }
 
 /* Whether the other runs have not ended for as long as it waits for them. */
@@ -32,7 +35,7 @@ static bool is_in_vain(const struct qn_solo_state *solo, int64_t now_mono_ns)
            now_mono_ns - solo->taken_at_mono_ns > solo->patience_ms * QN_NS_PER_MS;
 }
 
-static void rest(struct qn_solo_state *solo, int64_t now_mono_ns)
+static void begin_rest(struct qn_solo_state *solo, int64_t now_mono_ns)
 {
     int64_t patience_ms = is_in_vain(solo, now_mono_ns) ? 2 * solo->patience_ms : QN_SOLO_MS;
     *solo = (struct qn_solo_state){.rest_until_mono_ns =
@@ -41,10 +44,11 @@ static void rest(struct qn_solo_state *solo, int64_t now_mono_ns)
 }
 
 /* What to ask of the broker next; QN_SOLO_NONE: nothing yet. */
-static enum qn_solo choose(struct quern_worker *worker, bool other_is_open, int64_t now_mono_ns)
+static enum qn_solo choose_solo(struct quern_worker *worker, bool other_is_open,
+                                int64_t now_mono_ns)
 {
     const struct qn_solo_state *solo = &worker->pump.solo;
-    const struct qn_books *books = &worker->books;
+    const struct qn_run_table *table = &worker->run_table;
     bool is_over = !serves(worker) || worker->paused[solo->queue];
     switch (solo->phase) {
     case QN_SOLO_IDLE:
@@ -53,12 +57,12 @@ static enum qn_solo choose(struct quern_worker *worker, bool other_is_open, int6
         if (is_over || is_in_vain(solo, now_mono_ns)) {
             return QN_SOLO_END;
         }
-        if (books->held_count == 0 && !other_is_open && worker->pump.unplaced_count == 0) {
+        if (table->held_count == 0 && !other_is_open && worker->pump.unplaced_count == 0) {
             return QN_SOLO_RUN;
         }
         break;
     case QN_SOLO_RUNNING:
-        if (is_over || books->waiting_count + books->running_count == 0 ||
+        if (is_over || table->waiting_count + table->running_count == 0 ||
             now_mono_ns >= solo->company_at_mono_ns) {
             return QN_SOLO_END;
         }
@@ -69,27 +73,29 @@ static enum qn_solo choose(struct quern_worker *worker, bool other_is_open, int6
     return now_mono_ns >= solo->keep_at_mono_ns ? QN_SOLO_KEEP : QN_SOLO_NONE;
 }
 
-void qn_solo_plan(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns)
+void qn_solo_plan(struct quern_worker *worker, struct qn_exchange_request *request,
+                  int64_t now_mono_ns)
 {
     struct qn_solo_state *solo = &worker->pump.solo;
-    if (turn != &worker->pump.first) {
+    if (request != &worker->pump.first) {
         return;
     }
-    enum qn_solo what = choose(worker, worker->pump.second.open, now_mono_ns);
-    request(turn, what, solo->queue);
+    enum qn_solo what = choose_solo(worker, worker->pump.second.open, now_mono_ns);
+    set_solo(request, what, solo->queue);
     if (what == QN_SOLO_END) {
-        rest(solo, now_mono_ns);
+        begin_rest(solo, now_mono_ns);
         worker->clearing = false;
     }
 }
 
-void qn_solo_ask(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns)
+void qn_solo_ask(struct quern_worker *worker, struct qn_exchange_request *request,
+                 int64_t now_mono_ns)
 {
     const struct qn_pump *pump = &worker->pump;
-    bool may = turn == &pump->first && turn->exchange.solo == QN_SOLO_NONE &&
+    bool may = request == &pump->first && request->exchange.solo == QN_SOLO_NONE &&
                qn_solo_is_idle(&pump->solo) && now_mono_ns >= pump->solo.rest_until_mono_ns;
-    if (may && turn->exchange.isolation.slots > 1) {
-        request(turn, QN_SOLO_ASK, 0);
+    if (may && request->exchange.isolation.slots > 1) {
+        set_solo(request, QN_SOLO_ASK, 0);
     }
 }
 
@@ -98,7 +104,7 @@ static void set_clearing(struct quern_worker *worker, bool clearing)
     (void)pthread_mutex_lock(&worker->mutex);
     worker->clearing = clearing;
     if (clearing) {
-        (void)qn_take_back_waiting(worker, qn_clock_mono_ns());
+        (void)qn_give_back_waiting(worker, qn_clock_mono_ns());
     }
     (void)pthread_mutex_unlock(&worker->mutex);
 }
@@ -128,33 +134,34 @@ static void begin_run(struct quern_worker *worker, const struct qn_leased *lease
     set_clearing(worker, false);
 }
 
-static void lose(struct quern_worker *worker, int64_t now_mono_ns)
+static void lose_lock(struct quern_worker *worker, int64_t now_mono_ns)
 {
-    rest(&worker->pump.solo, now_mono_ns);
+    begin_rest(&worker->pump.solo, now_mono_ns);
     set_clearing(worker, false);
 }
 
-void qn_solo_answer(struct quern_worker *worker, const struct qn_turn *turn, int64_t now_mono_ns)
+void qn_solo_answer(struct quern_worker *worker, const struct qn_exchange_request *request,
+                    int64_t now_mono_ns)
 {
     struct qn_solo_state *solo = &worker->pump.solo;
-    bool has_queue = turn->exchange.solo_queue < worker->queue_count;
-    switch (turn->exchange.solo) {
+    bool has_queue = request->exchange.solo_queue < worker->queue_count;
+    switch (request->exchange.solo) {
     case QN_SOLO_NONE:
     case QN_SOLO_END:
         break;
     case QN_SOLO_ASK:
         if (has_queue) {
-            begin_clearing(worker, turn->exchange.solo_queue, now_mono_ns);
+            begin_clearing(worker, request->exchange.solo_queue, now_mono_ns);
         }
         break;
     case QN_SOLO_KEEP:
     case QN_SOLO_RUN:
         solo->keep_at_mono_ns = now_mono_ns + KEEP_MS * QN_NS_PER_MS;
         if (!has_queue) {
-            lose(worker, now_mono_ns);
-        } else if (turn->reply.run_count > 0) {
-            begin_run(worker, turn->leased[0], now_mono_ns);
-        } else if (turn->exchange.solo == QN_SOLO_RUN) {
+            lose_lock(worker, now_mono_ns);
+        } else if (request->reply.run_count > 0) {
+            begin_run(worker, request->leased[0], now_mono_ns);
+        } else if (request->exchange.solo == QN_SOLO_RUN) {
             solo->phase = QN_SOLO_ENDING;
         }
         break;

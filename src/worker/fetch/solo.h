@@ -8,9 +8,9 @@
  *    |                    v                     |
  *    '----- end ------ ending <-----------------'
  *
- * After each time with the lock the worker does without it for as long. When
- * its other runs do not end within a minute it gives up, and waits twice as long the next time. All
- * of it is planned with each exchange of the pump's first turn. */
+ * After each time with the lock the worker does without it for as long. When its other runs do not
+ * end within a minute it gives up, and waits twice as long the next time. All of it is planned with
+ * each request of the pump itself, not with those of the second pump. */
 #ifndef QN_WORKER_FETCH_SOLO_H
 #define QN_WORKER_FETCH_SOLO_H
 
@@ -25,24 +25,27 @@ struct qn_solo_state {
     uint32_t queue;
     int64_t taken_at_mono_ns;
     int64_t keep_at_mono_ns;    /* when to prolong the lock */
-    int64_t company_at_mono_ns; /* running: from then on it is not what kills its process */
+    int64_t company_at_mono_ns; /* running: from then on it is not the cause of a death */
     int64_t rest_until_mono_ns; /* idle: ask again then; 0: at once */
     int64_t patience_ms;        /* how long to wait for the other runs to end; 0: not yet known */
 };
 
 struct quern_worker;
-struct qn_turn;
+struct qn_exchange_request;
 
 /* All with plan_mutex held; qn_solo_plan and qn_solo_ask with mutex, too. */
 
 /* Whether runs may be fetched as usual. */
 bool qn_solo_is_idle(const struct qn_solo_state *solo);
 /* Writes into an exchange that is being built what is to be done with the lock. */
-void qn_solo_plan(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns);
+void qn_solo_plan(struct quern_worker *worker, struct qn_exchange_request *request,
+                  int64_t now_mono_ns);
 /* Lets an exchange that fetches ask for a lock, if it may. */
-void qn_solo_ask(struct quern_worker *worker, struct qn_turn *turn, int64_t now_mono_ns);
+void qn_solo_ask(struct quern_worker *worker, struct qn_exchange_request *request,
+                 int64_t now_mono_ns);
 /* Takes in the answer. */
-void qn_solo_answer(struct quern_worker *worker, const struct qn_turn *turn, int64_t now_mono_ns);
+void qn_solo_answer(struct quern_worker *worker, const struct qn_exchange_request *request,
+                    int64_t now_mono_ns);
 /* When there is something to do for it without any news; INT64_MAX: never. */
 int64_t qn_solo_moment(const struct qn_solo_state *solo);
 /* True once when a rest is over. */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* unknown.c - tasks whose type no handler here serves are left to workers that can run them.
  *
- * No broker can tell types when it leases. So such a task is leased like any other, takes no slot,
- * and leaves with the next exchange. Nothing is counted, and what is known of the task stays.
+ * No broker knows types when it leases. So such a task is leased like any other, takes no slot, and
+ * leaves with the next exchange. Nothing is counted, and the task keeps its counts and its error.
  *   - At first it goes back to the head of its queue, and this worker fetches nothing for HOLD_MS:
- *     one that is idle and can run it is told at once, and takes it meanwhile.
- *   - When it is met here again nobody was idle, or nobody can run it: it is put aside, into retry,
- *     where every worker, asynq's too, sees it come back: after 1 s, the fourth time after 2 s, and
- *     so on up to 30 s. So thousands that nobody can run cost little, and known tasks behind them
- *     are reached soon. One that never failed gets a text that says why it waits.
+ *     an idle worker that can run it is woken by that and takes it meanwhile.
+ *   - When it comes here again, all workers that can run it are busy, or there is none. Then it is
+ *     put aside, into retry, where every worker, asynq's too, sees it come back: after 1 s, the
+ *     fourth time after 2 s, and so on up to 30 s. So thousands of tasks without a handler cost
+ *     little, and known tasks behind them are reached soon. A task that never failed gets a text
+ *     that says why it waits.
  *
- * A table by hash remembers which tasks were here before. A task has one place in it, and starts
- * anew when another has taken that. A table that is too small, or missing because memory is out,
- * costs only work: about BACK_PER_S tasks come back in a second at most. */
+ * A hash table remembers which tasks were here before. A task has one place in it, and is new again
+ * when another task has taken that place. A table that is too small, or missing because memory is
+ * out, costs only work: about BACK_PER_S tasks come back in a second at most. */
 #include "worker/fetch/unknown.h"
 
 #include <inttypes.h>
@@ -23,6 +24,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/hash.h"
 #include "worker/internal.h"
+#include "worker/run/mux.h"
 
 enum {
     SPREAD_MS_MAX = 30000,
@@ -30,11 +32,11 @@ enum {
     SEEN_MAX = 16384, /* 128 KiB; a power of two */
     HOLD_MS = 5,
     GIVE_BACKS = 4, /* before the first of so many pauses it is given back once more */
-    WARN_AFTER = 3, /* times that nobody took a task */
+    WARN_AFTER = 3, /* times that no worker took a task */
     WARN_AGAIN_MS = 60000,
     SERVED_TEXT_SIZE = 512
 };
-/* Of an entry of the table: how often it was here; the rest is the hash. */
+/* The low bits of an entry of the table: how often it was here; the rest is the hash. */
 #define VISITS_MASK UINT64_C(31)
 
 /* By how often it was put aside before. */
@@ -54,7 +56,7 @@ void qn_unknown_finish(struct qn_unknown *unknown)
     qn_free(unknown->seen);
 }
 
-void qn_unknown_say_served(struct quern_worker *worker)
+void qn_unknown_log_served(struct quern_worker *worker)
 {
     char types[SERVED_TEXT_SIZE];
     bool serves_all = qn_mux_find(worker->mux, "") != NULL; /* by the pattern "*" alone */
@@ -79,7 +81,7 @@ static uint32_t count_visit(struct qn_unknown *unknown, const struct qn_task *ta
         unknown->seen = qn_alloc_zero(SEEN_MAX, sizeof *unknown->seen);
     }
     if (unknown->seen == NULL) {
-        return 2 * GIVE_BACKS; /* never given back twice without knowing it */
+        return 2 * GIVE_BACKS; /* so that it is not given back again and again */
     }
     uint64_t hash = hash_of(task);
     uint64_t *entry = &unknown->seen[(hash >> 5) & (SEEN_MAX - 1)];
@@ -128,15 +130,15 @@ static struct qn_unknown_type *find_type(struct qn_unknown *unknown, const char 
     }
     char *copy = unknown->type_count < QN_UNKNOWN_TYPES_MAX ? qn_strdup(type) : NULL;
     if (copy == NULL) {
-        return NULL; /* more types than anybody would read about */
+        return NULL; /* more types than a person would read about */
     }
     *ret_is_new = true;
     unknown->types[unknown->type_count] = (struct qn_unknown_type){.type = copy};
     return &unknown->types[unknown->type_count++];
 }
 
-static void tell(struct qn_unknown *unknown, struct quern_worker *worker,
-                 const struct qn_task *task, uint32_t level, int64_t now_mono_ns)
+static void log_type(struct qn_unknown *unknown, struct quern_worker *worker,
+                     const struct qn_task *task, uint32_t level, int64_t now_mono_ns)
 {
     bool is_new;
     struct qn_unknown_type *type = find_type(unknown, task->type, &is_new);
@@ -149,8 +151,8 @@ static void tell(struct qn_unknown *unknown, struct quern_worker *worker,
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                QN_LOG_TEXT("id", task->id));
     }
-    if (level >= WARN_AFTER && now_mono_ns >= type->tell_at_mono_ns) {
-        type->tell_at_mono_ns = now_mono_ns + WARN_AGAIN_MS * QN_NS_PER_MS;
+    if (level >= WARN_AFTER && now_mono_ns >= type->log_at_mono_ns) {
+        type->log_at_mono_ns = now_mono_ns + WARN_AGAIN_MS * QN_NS_PER_MS;
         QN_LOG(&worker->log, QUERN_LOG_WARN, "nobody takes tasks of this type",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                QN_LOG_TEXT("id", task->id), QN_LOG_NUMBER("put_aside", type->aside_count));
@@ -158,8 +160,8 @@ static void tell(struct qn_unknown *unknown, struct quern_worker *worker,
     }
 }
 
-/* The text of an earlier failure is worth more than this one. */
-static void explain(struct quern_worker *worker, struct quern_run *run)
+/* The error text of a task that never failed: for others an earlier failure says more. */
+static void set_reason(struct quern_worker *worker, struct quern_run *run)
 {
     char text[QN_ERROR_TEXT_SIZE_MAX + 1];
     int size = snprintf(text, sizeof text,
@@ -185,11 +187,11 @@ bool qn_unknown_judge(struct qn_unknown *unknown, struct quern_worker *worker,
     }
     uint32_t level = level_of(visits);
     if (level == 0 && leased->retry_count + leased->crash_count == 0) {
-        explain(worker, run);
+        set_reason(worker, run);
     }
     run->verdict.kind = QN_BUG(UNKNOWN_COUNTED) ? QN_RETRY : QN_ASIDE;
     run->verdict.delay_ms = delay_ms(unknown, level, now_mono_ns);
     run->verdict.error = run->error;
-    tell(unknown, worker, &leased->task, level, now_mono_ns);
+    log_type(unknown, worker, &leased->task, level, now_mono_ns);
     return true;
 }

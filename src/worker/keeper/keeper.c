@@ -1,99 +1,97 @@
 /* SPDX-License-Identifier: MIT */
 /* keeper.c - the timers of a worker.
  *
- * A thread of its own, so that no handler and no slow exchange delays them; leases are not among
- * them, see holder.c. The order of the table is the order of their importance. A timer that the
- * broker does not answer waits for a backoff, and the others are looked at again, from the first
- * on. The outage is over when none of them fails any more: some calls only read, and work where
- * others do not. After damaged data there is no backoff: the sound data was served, and goes on
- * being served at the usual pace. */
+ * A thread of its own, so that no handler and no slow exchange delays them; leases have another
+ * one, see leases.c. The table has the most important timer first. A timer that the broker does not
+ * answer waits for a backoff, and the others are looked at again, from the first on. The backoff is
+ * over when none of them fails any more: some calls only read, and work where others do not. After
+ * damaged data there is no backoff: the sound data was served, and is served on at the usual
+ * pace. */
+#include "worker/keeper/keeper.h"
+
+#include "base/cond.h"
 #include "worker/internal.h"
+#include "worker/keeper/data_loss.h"
+#include "worker/keeper/timeouts.h"
+#include "worker/keeper/upkeep.h"
 
 struct timer {
-    quern_status (*act)(struct quern_worker *worker, quern_error *err);
+    quern_status (*run)(struct quern_worker *worker, quern_error *err);
     int64_t period_ms;
 };
 
 static const struct timer timers[] = {
-    {.act = qn_keeper_heartbeat, .period_ms = QN_HEARTBEAT_MS},
-    {.act = qn_keeper_recover, .period_ms = 1000},
-    {.act = qn_keeper_forward, .period_ms = 1000},
-    {.act = qn_keeper_prune, .period_ms = 10000},
-    {.act = qn_keeper_check_place, .period_ms = 1000},
-    {.act = qn_keeper_warn_groups, .period_ms = 600000}, /* reads all counts of all queues */
+    {.run = qn_upkeep_heartbeat, .period_ms = QN_HEARTBEAT_MS},
+    {.run = qn_upkeep_recover, .period_ms = 1000},
+    {.run = qn_upkeep_forward, .period_ms = 1000},
+    {.run = qn_upkeep_prune, .period_ms = 10000},
+    {.run = qn_data_loss_check, .period_ms = 1000},
+    {.run = qn_upkeep_warn_groups, .period_ms = 600000}, /* reads all counts of all queues */
 };
-enum { TIMER_COUNT = sizeof timers / sizeof timers[0], ANNOUNCE = 0 };
+enum { TIMER_COUNT = sizeof timers / sizeof timers[0], HEARTBEAT = 0 };
 
-struct keeper {
+struct timetable {
     struct quern_worker *worker;
-    struct qn_outage outage;
+    struct qn_backoff backoff;
     int64_t due_mono_ns[TIMER_COUNT]; /* 0 at first: at once */
     bool fails[TIMER_COUNT];
 };
 
-void qn_keeper_poke(struct quern_worker *worker)
-{
-    if (!worker->keeper_poked) {
-        worker->keeper_poked = true;
-        (void)pthread_cond_signal(&worker->keeper_cond);
-    }
-}
-
-static bool any_fails(const struct keeper *keeper)
+static bool any_fails(const struct timetable *table)
 {
     for (size_t i = 0; i < TIMER_COUNT; i++) {
-        if (keeper->fails[i]) {
+        if (table->fails[i]) {
             return true;
         }
     }
     return false;
 }
 
-static void ring_timer(struct keeper *keeper, size_t index)
+static void run_timer(struct timetable *table, size_t index)
 {
     quern_error error = {0};
-    quern_status status = timers[index].act(keeper->worker, &error);
+    quern_status status = timers[index].run(table->worker, &error);
     bool fails = status != QUERN_OK;
-    keeper->fails[index] = fails;
-    keeper->due_mono_ns[index] = qn_clock_mono_ns() + timers[index].period_ms * QN_NS_PER_MS;
+    table->fails[index] = fails;
+    table->due_mono_ns[index] = qn_clock_mono_ns() + timers[index].period_ms * QN_NS_PER_MS;
     if (fails) {
-        qn_outage_fail(&keeper->outage, &error);
+        qn_backoff_fail(&table->backoff, &error);
     }
     if (fails && status != QUERN_E_CORRUPT) {
-        keeper->due_mono_ns[index] = atomic_load(&keeper->outage.retry_at_mono_ns);
-    } else if (!any_fails(keeper)) {
-        qn_outage_end(&keeper->outage);
+        table->due_mono_ns[index] = atomic_load(&table->backoff.retry_at_mono_ns);
+    } else if (!any_fails(table)) {
+        qn_backoff_end(&table->backoff);
     }
 }
 
-/* The broker has answered somebody else: timers that failed are due at once. */
-static void hurry_what_fails(struct keeper *keeper)
+/* The broker has answered another thread: timers that failed are due at once. */
+static void retry_failed(struct timetable *table)
 {
-    bool waits = atomic_load(&keeper->outage.retry_at_mono_ns) != 0;
+    bool waits = atomic_load(&table->backoff.retry_at_mono_ns) != 0;
     for (size_t i = 0; !waits && i < TIMER_COUNT; i++) {
-        keeper->due_mono_ns[i] = keeper->fails[i] ? 0 : keeper->due_mono_ns[i];
+        table->due_mono_ns[i] = table->fails[i] ? 0 : table->due_mono_ns[i];
     }
 }
 
-static int64_t ring_timers(struct keeper *keeper)
+static int64_t run_due_timers(struct timetable *table)
 {
-    struct quern_worker *worker = keeper->worker;
+    struct quern_worker *worker = table->worker;
     (void)pthread_mutex_lock(&worker->mutex);
-    if (worker->announce_due) {
-        keeper->due_mono_ns[ANNOUNCE] = 0;
+    if (worker->heartbeat_due) {
+        table->due_mono_ns[HEARTBEAT] = 0;
     }
     (void)pthread_mutex_unlock(&worker->mutex);
-    hurry_what_fails(keeper);
+    retry_failed(table);
     int64_t until_mono_ns = INT64_MAX;
     for (size_t i = 0; i < TIMER_COUNT; i++) {
         int64_t now_mono_ns = qn_clock_mono_ns();
-        if (now_mono_ns >= keeper->due_mono_ns[i]) {
-            ring_timer(keeper, i);
-            if (keeper->fails[i]) {
+        if (now_mono_ns >= table->due_mono_ns[i]) {
+            run_timer(table, i);
+            if (table->fails[i]) {
                 return now_mono_ns;
             }
         }
-        until_mono_ns = qn_earlier(until_mono_ns, keeper->due_mono_ns[i]);
+        until_mono_ns = qn_earlier(until_mono_ns, table->due_mono_ns[i]);
     }
     return until_mono_ns;
 }
@@ -102,13 +100,13 @@ static int64_t ring_timers(struct keeper *keeper)
 static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
 {
     (void)pthread_mutex_lock(&worker->mutex);
-    worker->keeper_until_mono_ns = until_mono_ns;
+    worker->signals.keeper_until_mono_ns = until_mono_ns;
     bool in_time = true;
-    while (!worker->keeper_poked && worker->state != QN_WORKER_STOPPED && in_time) {
-        in_time = qn_cond_wait_until(&worker->keeper_cond, &worker->mutex, until_mono_ns);
+    while (!worker->signals.keeper_signalled && worker->state != QN_WORKER_STOPPED && in_time) {
+        in_time = qn_cond_wait_until(&worker->signals.keeper_cond, &worker->mutex, until_mono_ns);
     }
-    worker->keeper_poked = false;
-    worker->keeper_until_mono_ns = INT64_MAX; /* awake: it looks at everything anyway */
+    worker->signals.keeper_signalled = false;
+    worker->signals.keeper_until_mono_ns = INT64_MAX; /* awake: it looks at everything anyway */
     bool stopped = worker->state == QN_WORKER_STOPPED;
     (void)pthread_mutex_unlock(&worker->mutex);
     return stopped;
@@ -116,14 +114,14 @@ static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
 
 void *qn_keeper_main(void *argument)
 {
-    struct keeper keeper = {.worker = argument};
-    qn_outage_init(&keeper.outage, &keeper.worker->outages);
+    struct timetable table = {.worker = argument};
+    qn_backoff_init(&table.backoff, &table.worker->backoffs);
     bool stopped = false;
     while (!stopped) {
-        int64_t until_mono_ns = qn_keeper_watch(keeper.worker, qn_clock_mono_ns());
-        until_mono_ns = qn_earlier(until_mono_ns, ring_timers(&keeper));
-        stopped = sleep_until(keeper.worker, until_mono_ns);
+        int64_t until_mono_ns = qn_timeouts_check(table.worker, qn_clock_mono_ns());
+        until_mono_ns = qn_earlier(until_mono_ns, run_due_timers(&table));
+        stopped = sleep_until(table.worker, until_mono_ns);
     }
-    qn_outage_finish(&keeper.outage);
+    qn_backoff_finish(&table.backoff);
     return NULL;
 }

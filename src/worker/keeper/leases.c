@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* leases.c - keeps the leases of all held runs alive.
+/* leases.c - the thread that keeps the leases of all held runs alive.
  *
- * In large batches, each run once a round, also runs whose outcome the broker has not confirmed
- * yet. A lease that turns out to be lost cancels its run: somebody else may have the task by now.
- * The run stays in the books until its handler ends, because a success may still be salvaged. The
- * same answer carries cancellations whose message did not reach the listener. */
-#include "worker/internal.h"
+ * A third of a lease after its latest request it sends the next, and does nothing else, on a
+ * channel of the broker that is for this alone: so neither a slow answer to another call nor work
+ * of this process can make an extension late. When the broker does not answer, it tries again after
+ * a backoff that is never longer than the usual pace, and at once when another thread gets an
+ * answer. With no run to hold it still keeps the channel open.
+ *
+ * It asks in large batches, each run once a round, also for runs whose outcome the broker has not
+ * confirmed yet. A lease that turns out to be lost cancels its run, because the task may belong to
+ * another run by now. The run stays in the table until its handler ends, because a success may
+ * still be salvaged. The same answer carries cancellations whose message did not reach the
+ * listener. */
+#include "worker/keeper/leases.h"
 
-/* In one request: where answers come late, those of a second one would come later still. */
+#include "base/bug.h"
+#include "base/cond.h"
+#include "worker/internal.h"
+#include "worker/run/give_back.h"
+
+/* In one request: where answers come late, those of a second request would come later still. */
 enum { EXTENSIONS_MAX = 1024 };
 
 struct batch {
@@ -17,19 +29,19 @@ struct batch {
     int64_t until_boot_ms; /* leases that were prolonged hold at least until then */
 };
 
-/* Runs that have not been part of this round. A run that is acked early has no lease. */
-static void collect(struct quern_worker *worker, struct batch *batch)
+/* Runs that have not been part of this round. A run that was acked early has no lease. */
+static void collect(struct quern_worker *worker, uint64_t round, struct batch *batch)
 {
     batch->count = 0;
     (void)pthread_mutex_lock(&worker->mutex);
-    struct qn_list *held = &worker->books.held;
+    struct qn_list *held = &worker->run_table.held;
     for (struct qn_list *node = held->next; node != held && batch->count < EXTENSIONS_MAX;
          node = node->next) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
-        if (run->extend_round == worker->extend_round || run->lost || run->acked) {
+        if (run->extend_round == round || run->lost || run->acked) {
             continue;
         }
-        run->extend_round = worker->extend_round;
+        run->extend_round = round;
         run->references++;
         batch->runs[batch->count] = run;
         batch->extensions[batch->count++] = (struct qn_extension){.run = run->leased};
@@ -49,7 +61,7 @@ static bool take_in(struct quern_worker *worker, struct quern_run *run,
     if (!extension->held) {
         run->lost = true;
         worker->stats.lost_leases++;
-        qn_worker_cancel_run(worker, run, QN_REASON_LEASE_LOST);
+        qn_give_back_cancelled(worker, run, QN_REASON_LEASE_LOST);
         return true;
     }
     run->lease_until_boot_ms = until_boot_ms;
@@ -58,10 +70,10 @@ static bool take_in(struct quern_worker *worker, struct quern_run *run,
     case QN_CANCEL_NONE:
         break;
     case QN_CANCEL_RETRY:
-        qn_worker_cancel_run(worker, run, QN_REASON_OPERATOR_RETRY);
+        qn_give_back_cancelled(worker, run, QN_REASON_OPERATOR_RETRY);
         break;
     case QN_CANCEL_ARCHIVE:
-        qn_worker_cancel_run(worker, run, QN_REASON_OPERATOR_ARCHIVE);
+        qn_give_back_cancelled(worker, run, QN_REASON_OPERATOR_ARCHIVE);
         break;
     }
     return false;
@@ -82,22 +94,56 @@ static void settle(struct quern_worker *worker, struct batch *batch, bool answer
                    QN_LOG_TEXT("id", quern_run_task_id(batch->runs[i])));
         }
     }
-    qn_worker_release_runs(worker, batch->runs, batch->count);
+    qn_run_release_all(batch->runs, batch->count, &worker->mutex);
 }
 
-quern_status qn_leases_extend(struct quern_worker *worker, quern_error *err)
+static quern_status extend_all(struct quern_worker *worker, uint64_t round, quern_error *err)
 {
-    (void)pthread_mutex_lock(&worker->mutex);
-    worker->extend_round++;
-    (void)pthread_mutex_unlock(&worker->mutex);
     struct batch batch;
     quern_status status;
     do { /* also with no run: the channel is opened before it is needed */
-        collect(worker, &batch);
+        collect(worker, round, &batch);
         batch.until_boot_ms = qn_clock_boot_ms(worker->clock) + worker->options.lease_ms;
         status = qn_broker_extend(worker->broker, batch.extensions, batch.count,
                                   worker->options.lease_ms, err);
         settle(worker, &batch, status == QUERN_OK);
     } while (status == QUERN_OK && batch.count == EXTENSIONS_MAX);
     return status;
+}
+
+/* True when the worker has stopped. */
+static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool in_time = true;
+    while (worker->state != QN_WORKER_STOPPED && !worker->signals.leases_signalled && in_time) {
+        in_time = qn_cond_wait_until(&worker->signals.leases_cond, &worker->mutex, until_mono_ns);
+    }
+    worker->signals.leases_signalled = false;
+    bool stopped = worker->state == QN_WORKER_STOPPED;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return stopped;
+}
+
+void *qn_leases_main(void *argument)
+{
+    struct quern_worker *worker = argument;
+    struct qn_backoff backoff;
+    qn_backoff_init(&backoff, &worker->backoffs);
+    int64_t until_mono_ns;
+    uint64_t round = 0;
+    do {
+        quern_error error = {0};
+        int64_t pace_ms =
+            QN_BUG(EXTENDED_LATE) ? 2 * worker->options.lease_ms : worker->options.lease_ms / 3;
+        until_mono_ns = qn_clock_mono_ns() + pace_ms * QN_NS_PER_MS;
+        if (extend_all(worker, ++round, &error) == QUERN_OK) {
+            qn_backoff_end(&backoff);
+        } else {
+            qn_backoff_fail(&backoff, &error);
+            until_mono_ns = qn_earlier(until_mono_ns, atomic_load(&backoff.retry_at_mono_ns));
+        }
+    } while (!sleep_until(worker, until_mono_ns));
+    qn_backoff_finish(&backoff);
+    return NULL;
 }

@@ -3,11 +3,14 @@
  *
  * First a run is cancelled: its timeout on the boot clock, its deadline on the wall clock. A
  * handler that ignores that for its grace is given up: the run is fenced off with the outcome that
- * the cancellation means, its thread is quarantined and, up to a limit, replaced. Whatever it
- * returns later is thrown away. Beyond the limit the worker has one slot less until it returns.
+ * the cancellation means, its thread is quarantined and, up to a limit, replaced. What it returns
+ * later is ignored. Beyond the limit the worker has one slot less until it returns.
  *
- * A shutdown has its own clock and is not watched here. */
+ * A shutdown measures its own time and is not checked here. */
+#include "worker/keeper/timeouts.h"
+
 #include "worker/internal.h"
+#include "worker/run/verdict.h"
 
 enum { GIVEN_UP_MAX = 32 };
 
@@ -43,19 +46,19 @@ static void give_up(struct quern_worker *worker, struct quern_run *run, struct g
     struct qn_verdict verdict;
     qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
     qn_verdict_revise(run, &verdict);
-    qn_books_fence(&worker->books, run, &verdict);
+    qn_run_table_fence(&worker->run_table, run, &verdict);
     size_t limit = QN_REPLACED_MAX(worker->options.concurrency);
     run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit);
-    worker->books.stuck_count += run->stuck ? 1 : 0;
-    worker->announce_due = true; /* the record says how many hang */
-    qn_worker_ring(worker);
-    qn_pump_poke(worker);
+    worker->run_table.stuck_count += run->stuck ? 1 : 0;
+    worker->heartbeat_due = true; /* the heartbeat says how many hang */
+    qn_signals_wake_main(worker);
+    qn_signals_wake_pump(worker);
     run->references++;
     given_up->runs[given_up->count++] = run;
 }
 
 /* With mutex held. Returns when to look at the run again. */
-static int64_t watch_run(struct quern_worker *worker, struct quern_run *run, int64_t now_mono_ns,
+static int64_t check_run(struct quern_worker *worker, struct quern_run *run, int64_t now_mono_ns,
                          struct given_up *given_up)
 {
     if (run->phase != QN_RUN_RUNNING) {
@@ -81,7 +84,7 @@ static int64_t watch_run(struct quern_worker *worker, struct quern_run *run, int
     return end_mono_ns;
 }
 
-static void tell(struct quern_worker *worker, struct given_up *given_up)
+static void log_given_up(struct quern_worker *worker, struct given_up *given_up)
 {
     for (size_t i = 0; i < given_up->count; i++) {
         const struct quern_run *run = given_up->runs[i];
@@ -92,22 +95,22 @@ static void tell(struct quern_worker *worker, struct given_up *given_up)
                QN_LOG_TEXT("id", quern_run_task_id(run)),
                QN_LOG_TEXT("reason", quern_run_cancel_reason(run)));
     }
-    qn_worker_release_runs(worker, given_up->runs, given_up->count);
+    qn_run_release_all(given_up->runs, given_up->count, &worker->mutex);
 }
 
-int64_t qn_keeper_watch(struct quern_worker *worker, int64_t now_mono_ns)
+int64_t qn_timeouts_check(struct quern_worker *worker, int64_t now_mono_ns)
 {
     struct given_up given_up = {.count = 0};
     int64_t until_mono_ns = INT64_MAX;
     (void)pthread_mutex_lock(&worker->mutex);
-    struct qn_list *held = &worker->books.held;
+    struct qn_list *held = &worker->run_table.held;
     for (struct qn_list *node = held->next; node != held; node = node->next) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
-        until_mono_ns = qn_earlier(until_mono_ns, watch_run(worker, run, now_mono_ns, &given_up));
+        until_mono_ns = qn_earlier(until_mono_ns, check_run(worker, run, now_mono_ns, &given_up));
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     if (given_up.count > 0) {
-        tell(worker, &given_up);
+        log_given_up(worker, &given_up);
     }
     return until_mono_ns;
 }

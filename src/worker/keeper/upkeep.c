@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* upkeep.c - what the keeper does at the broker besides leases: heartbeat, recovery, due tasks,
- * pruning, and a warning about groups that nobody serves.
+/* upkeep.c - the calls of the keeper to the broker: heartbeat, recovery, due tasks, pruning, and a
+ * warning about groups without an aggregator.
  *
  * Every call is bounded by a batch and a number of rounds, so that none of them holds up the other
  * timers for long; the next call does the rest. */
+#include "worker/keeper/upkeep.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/memory/alloc.h"
 #include "worker/internal.h"
+#include "worker/run/mux.h"
+#include "worker/run/stuck.h"
 
 enum {
     ROUNDS_MAX = 8,
@@ -27,40 +31,40 @@ static const char *status_text(const struct quern_worker *worker)
     if (atomic_load(&worker->quiet)) {
         return "quiet";
     }
-    if (qn_worker_is_stuck(worker)) {
+    if (qn_stuck_has_no_slot(worker)) {
         return "stuck";
     }
     return worker->braked ? "braked" : "active";
 }
 
-/* What runs now, and the references that keep it readable without the mutex. */
-struct roll {
+/* The running runs, with the references that keep them readable without the mutex. */
+struct running_list {
     struct qn_announced_run *runs;
     struct quern_run **held;
     size_t count;
 };
 
-/* Out of memory the heartbeat does not say what runs; the next one will. */
-static void call_roll(struct quern_worker *worker, struct roll *ret_roll)
+/* Out of memory the heartbeat names no runs; the next one will. */
+static void list_running(struct quern_worker *worker, struct running_list *ret_list)
 {
-    struct roll roll = {0};
+    struct running_list list = {0};
     (void)pthread_mutex_lock(&worker->mutex);
-    size_t capacity = worker->books.running_count;
+    size_t capacity = worker->run_table.running_count;
     if (capacity > 0) {
-        roll.runs = qn_alloc_zero(capacity, sizeof *roll.runs);
-        roll.held = qn_alloc_zero(capacity, sizeof(struct quern_run *));
+        list.runs = qn_alloc_zero(capacity, sizeof *list.runs);
+        list.held = qn_alloc_zero(capacity, sizeof(struct quern_run *));
     }
-    struct qn_list *held = &worker->books.held;
-    struct qn_list *node = roll.runs != NULL && roll.held != NULL ? held->next : held;
-    for (; node != held && roll.count < capacity; node = node->next) {
+    struct qn_list *held = &worker->run_table.held;
+    struct qn_list *node = list.runs != NULL && list.held != NULL ? held->next : held;
+    for (; node != held && list.count < capacity; node = node->next) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
         if (run->phase != QN_RUN_RUNNING) {
             continue;
         }
         const struct qn_task *task = &run->leased->task;
         run->references++;
-        roll.held[roll.count] = run;
-        roll.runs[roll.count++] = (struct qn_announced_run){
+        list.held[list.count] = run;
+        list.runs[list.count++] = (struct qn_announced_run){
             .task_id = task->id,
             .task_type = task->type,
             .payload = task->payload,
@@ -71,14 +75,14 @@ static void call_roll(struct quern_worker *worker, struct roll *ret_roll)
         };
     }
     (void)pthread_mutex_unlock(&worker->mutex);
-    *ret_roll = roll;
+    *ret_list = list;
 }
 
-static void end_roll(struct quern_worker *worker, struct roll *roll)
+static void release_list(struct quern_worker *worker, struct running_list *list)
 {
-    qn_worker_release_runs(worker, roll->held, roll->count);
-    qn_free(roll->held);
-    qn_free(roll->runs);
+    qn_run_release_all(list->held, list->count, &worker->mutex);
+    qn_free(list->held);
+    qn_free(list->runs);
 }
 
 #define SERVED_SIZE 8192
@@ -93,7 +97,7 @@ static char *describe_served(struct quern_worker *worker)
         return NULL;
     }
     int used = snprintf(text, size, "%s%c%zu", worker->queues_text, QN_ANNOUNCED_SEPARATOR,
-                        qn_worker_hung(worker));
+                        qn_stuck_hung_count(worker));
     QN_ASSERT(used > 0);
     if (!qn_mux_list(worker->mux, QN_ANNOUNCED_SEPARATOR, text + used, size - (size_t)used)) {
         text[used] = '\0';
@@ -101,16 +105,16 @@ static char *describe_served(struct quern_worker *worker)
     return text;
 }
 
-quern_status qn_keeper_heartbeat(struct quern_worker *worker, quern_error *err)
+quern_status qn_upkeep_heartbeat(struct quern_worker *worker, quern_error *err)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     const char *status_of_worker = status_text(worker);
-    worker->announce_due = false;
+    worker->heartbeat_due = false;
     (void)pthread_mutex_unlock(&worker->mutex);
     char *served = describe_served(worker);
-    struct roll roll;
-    call_roll(worker, &roll);
-    const struct qn_heartbeat announcement = {
+    struct running_list list;
+    list_running(worker, &list);
+    const struct qn_heartbeat heartbeat = {
         .worker_id = worker->id,
         .owner = worker->owner,
         .host = worker->host,
@@ -122,11 +126,11 @@ quern_status qn_keeper_heartbeat(struct quern_worker *worker, quern_error *err)
         .strict = worker->options.strict_priority != 0,
         .queue_shares = worker->queue_shares,
         .queue_count = worker->queue_count,
-        .runs = roll.runs,
-        .run_count = roll.count,
+        .runs = list.runs,
+        .run_count = list.count,
     };
-    quern_status status = qn_broker_heartbeat(worker->broker, &announcement, err);
-    end_roll(worker, &roll);
+    quern_status status = qn_broker_heartbeat(worker->broker, &heartbeat, err);
+    release_list(worker, &list);
     qn_free(served);
     return status;
 }
@@ -147,17 +151,17 @@ static void note_recovery(const struct qn_recovery *recovery, void *user)
            QN_LOG_TEXT("archived", recovery->archived ? "yes" : NULL));
 }
 
-/* There may be something to fetch that the broker's wake-up does not tell this process of. */
-static void look(struct quern_worker *worker)
+/* There may be something to fetch for which the broker does not wake this process. */
+static void wake_pump(struct quern_worker *worker)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     worker->look = true;
-    qn_pump_poke(worker);
+    qn_signals_wake_pump(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-/* Where data of some queues are damaged, those of the others are recovered all the same. */
-quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err)
+/* Where the data of some queues is damaged, the others are recovered all the same. */
+quern_status qn_upkeep_recover(struct quern_worker *worker, quern_error *err)
 {
     struct recovering recovering = {.worker = worker, .count = RECOVER_BATCH};
     quern_status status = QUERN_OK;
@@ -167,7 +171,7 @@ quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err)
         status = qn_broker_recover(worker->broker, worker->queue_names, worker->queue_count,
                                    RECOVER_BATCH, note_recovery, &recovering, &recovered, err);
         if (recovering.count > 0) {
-            look(worker);
+            wake_pump(worker);
         }
         if (status != QUERN_OK && status != QUERN_E_CORRUPT) {
             return status;
@@ -176,7 +180,7 @@ quern_status qn_keeper_recover(struct quern_worker *worker, quern_error *err)
     return status;
 }
 
-quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err)
+quern_status qn_upkeep_forward(struct quern_worker *worker, quern_error *err)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     int64_t since_ns = qn_clock_mono_ns() - worker->due_known_at_mono_ns;
@@ -194,13 +198,13 @@ quern_status qn_keeper_forward(struct quern_worker *worker, quern_error *err)
             return status;
         }
         if (moved > 0) {
-            look(worker);
+            wake_pump(worker);
         }
     }
     return QUERN_OK;
 }
 
-quern_status qn_keeper_prune(struct quern_worker *worker, quern_error *err)
+quern_status qn_upkeep_prune(struct quern_worker *worker, quern_error *err)
 {
     size_t removed = QN_PRUNE_BATCH_MAX;
     quern_status status = QUERN_OK;
@@ -217,23 +221,23 @@ static bool note_groups(const quern_queue_info *queue, void *user)
     struct quern_worker *worker = user;
     for (size_t i = 0; i < worker->queue_count; i++) {
         if (strcmp(worker->queue_names[i], queue->name) == 0) {
-            worker->group_notes[i].tasks = queue->counts[QUERN_TASK_AGGREGATING];
-            worker->group_notes[i].groups = queue->group_count;
+            worker->keeper.group_notes[i].tasks = queue->counts[QUERN_TASK_AGGREGATING];
+            worker->keeper.group_notes[i].groups = queue->group_count;
         }
     }
     return true;
 }
 
-quern_status qn_keeper_warn_groups(struct quern_worker *worker, quern_error *err)
+quern_status qn_upkeep_warn_groups(struct quern_worker *worker, quern_error *err)
 {
     quern_status status = qn_broker_queues(worker->broker, note_groups, worker, err);
     if (status != QUERN_OK) {
         return status;
     }
     for (size_t i = 0; i < worker->queue_count; i++) {
-        struct qn_group_note *note = &worker->group_notes[i];
-        if (note->tasks > 0 && !note->told) {
-            note->told = true;
+        struct qn_group_note *note = &worker->keeper.group_notes[i];
+        if (note->tasks > 0 && !note->logged) {
+            note->logged = true;
             QN_LOG(&worker->log, QUERN_LOG_WARN, "no aggregator serves the groups of this queue",
                    QN_LOG_TEXT("queue", worker->queue_names[i]),
                    QN_LOG_NUMBER("groups", note->groups), QN_LOG_NUMBER("tasks", note->tasks));

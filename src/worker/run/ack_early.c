@@ -3,9 +3,11 @@
  *
  * One exchange with the single outcome done, sent by the pool thread itself. Only a confirmed done
  * lets the handler start: then the broker holds nothing of the run, and a crash or a failure loses
- * it. A stale answer means that somebody else has the task. While the broker does not answer, the
- * same request is sent again; after half a lease the run is given back instead, which changes
+ * it. A stale answer means that the task belongs to another run. While the broker does not answer,
+ * the same request is sent again; after half a lease the run is given back instead, which changes
  * nothing if done was applied after all. */
+#include "worker/run/ack_early.h"
+
 #include <poll.h>
 
 #include "worker/internal.h"
@@ -21,21 +23,21 @@ static void set_acked(struct quern_worker *worker, struct quern_run *run, bool a
 }
 
 /* Waits out a backoff; ends early when the run is cancelled. */
-static bool wait_again(struct quern_run *run, const struct qn_outage *outage)
+static bool wait_again(struct quern_run *run, const struct qn_backoff *backoff)
 {
     struct pollfd cancel = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
-    int64_t left_ms = (outage->retry_at_mono_ns - qn_clock_mono_ns()) / QN_NS_PER_MS + 1;
+    int64_t left_ms = (backoff->retry_at_mono_ns - qn_clock_mono_ns()) / QN_NS_PER_MS + 1;
     (void)poll(&cancel, 1, left_ms > 0 ? (int)left_ms : 0);
     return !quern_run_cancelled(run);
 }
 
-/* With ack_mutex held. */
+/* With early_acks.mutex held. */
 static enum ack confirm(struct quern_worker *worker, struct quern_run *run)
 {
     const struct qn_outcome outcome = {.run = run->leased, .kind = QN_DONE, .started = true};
     enum qn_applied applied = QN_STALE;
     struct qn_exchange exchange = {
-        .stamp = worker->ack_stamp,
+        .stamp = worker->early_acks.stamp,
         .outcomes = &outcome,
         .outcome_count = 1,
         .is_leaving = true, /* it has not even begun: no brake is released */
@@ -43,35 +45,36 @@ static enum ack confirm(struct quern_worker *worker, struct quern_run *run)
         .lease_ms = worker->options.lease_ms,
     };
     struct qn_exchange_reply reply = {.applied = &applied};
-    struct qn_outage outage;
-    qn_outage_init(&outage, &worker->outages);
+    struct qn_backoff backoff;
+    qn_backoff_init(&backoff, &worker->backoffs);
     int64_t give_up_mono_ns = qn_clock_mono_ns() + worker->options.lease_ms / 2 * QN_NS_PER_MS;
     quern_error error = {0};
     quern_status status = qn_broker_exchange(worker->broker, &exchange, &reply, &error);
     bool goes_on = true;
     while (status != QUERN_OK && goes_on) {
-        qn_outage_fail(&outage, &error);
-        goes_on = qn_clock_mono_ns() < give_up_mono_ns && wait_again(run, &outage);
+        qn_backoff_fail(&backoff, &error);
+        goes_on = qn_clock_mono_ns() < give_up_mono_ns && wait_again(run, &backoff);
         if (goes_on) {
             status = qn_broker_exchange(worker->broker, &exchange, &reply, &error);
         }
     }
     if (status == QUERN_OK) {
-        qn_outage_end(&outage);
+        qn_backoff_end(&backoff);
     }
-    qn_outage_finish(&outage);
+    qn_backoff_finish(&backoff);
     return status != QUERN_OK ? ACK_UNKNOWN : applied == QN_STALE ? ACK_STALE : ACK_CONFIRMED;
 }
 
-bool qn_ack_early(struct quern_worker *worker, struct quern_run *run)
+bool qn_ack_early_confirm(struct quern_worker *worker, struct quern_run *run)
 {
-    (void)pthread_mutex_lock(&worker->ack_mutex);
-    /* From here on its lease is not prolonged, and not missed when it is gone. Not sooner: whoever
-     * waits for the mutex, behind others that get no answer, may wait longer than a lease. */
+    (void)pthread_mutex_lock(&worker->early_acks.mutex);
+    /* From here on its lease is not prolonged, and not missed when it is gone. Not before the mutex
+     * is held: a thread that waits for it, behind others without an answer, may wait longer than a
+     * lease. */
     set_acked(worker, run, true, false);
-    worker->ack_stamp.sequence++;
+    worker->early_acks.stamp.sequence++;
     enum ack ack = confirm(worker, run);
-    (void)pthread_mutex_unlock(&worker->ack_mutex);
+    (void)pthread_mutex_unlock(&worker->early_acks.mutex);
     if (ack != ACK_CONFIRMED) {
         set_acked(worker, run, false, ack == ACK_STALE);
     }

@@ -2,34 +2,40 @@
 /* execute.c - one run on a pool thread: start it, call its handler, finish it.
  *
  * A run that must not start any more (drain, pause, lost lease, cancelled, past its deadline) is
- * finished here without calling the handler. One that was given up while its handler ran
- * (QN_RUN_FENCED) has its verdict already: whatever the handler returns is thrown away. */
+ * finished here without calling the handler. A run that was given up while its handler ran
+ * (QN_RUN_FENCED) has its verdict already: what the handler returns is ignored. */
+#include "worker/run/execute.h"
+
+#include <stdio.h>
+
 #include "base/bug.h"
 #include "task/task.h"
 #include "worker/internal.h"
+#include "worker/run/report.h"
+#include "worker/run/verdict.h"
 
-static quern_status write_result(struct quern_run *run, const void *data, size_t size,
+static quern_status store_result(struct quern_run *run, const void *data, size_t size,
                                  quern_error *err)
 {
     struct quern_worker *worker = run->owner;
     return qn_broker_write_result(worker->broker, run->leased, data, size, err);
 }
 
-static quern_status write_progress(struct quern_run *run, int32_t percent, const char *note,
+static quern_status store_progress(struct quern_run *run, int32_t percent, const char *note,
                                    quern_error *err)
 {
     struct quern_worker *worker = run->owner;
     return qn_broker_write_progress(worker->broker, run->leased, percent, note, err);
 }
 
-const struct qn_run_sink qn_worker_sink = {.write_result = write_result,
-                                           .write_progress = write_progress};
+const struct qn_run_sink qn_execute_sink = {.write_result = store_result,
+                                            .write_progress = store_progress};
 
 /* With mutex held. True, with the verdict, when the run must not start. Where the lease may be over
- * (its request was sent twice, and the first may have been the one that counted) the run is given
- * back, so that its task need not wait for recovery; the broker knows whether it was. */
-static bool is_refused(struct quern_worker *worker, struct quern_run *run, int64_t wall_ms,
-                       struct qn_verdict *verdict)
+ * (its request was sent twice, and the first copy may have been the one that counted) the run is
+ * given back, so that its task need not wait for recovery; the broker knows whether it was over. */
+static bool must_not_start(struct quern_worker *worker, struct quern_run *run, int64_t wall_ms,
+                           struct qn_verdict *verdict)
 {
     const struct qn_task *task = &run->leased->task;
     bool is_over = qn_clock_boot_ms(worker->clock) >= run->lease_until_boot_ms;
@@ -78,77 +84,107 @@ static void set_limits(struct quern_worker *worker, struct quern_run *run, int64
     }
 }
 
-/* With mutex held. The keeper must not sleep beyond the end of this run; while it is awake only an
- * end within its usual pace needs to be told. */
-static void hurry_keeper(struct quern_worker *worker, const struct quern_run *run)
+/* With mutex held. The keeper must not sleep beyond the end of this run. While it is awake, it is
+ * woken only for an end within its usual pace. */
+static void limit_keeper_sleep(struct quern_worker *worker, const struct quern_run *run)
 {
     if (run->deadline_at_ms == 0 && run->timeout_at_boot_ms == 0) {
         return;
     }
     int64_t left_ms = run->deadline_at_ms - run->started_at_wall_ms;
-    bool awake = worker->keeper_until_mono_ns == INT64_MAX;
-    int64_t asleep_ms = (worker->keeper_until_mono_ns - run->started_at_mono_ns) / QN_NS_PER_MS;
+    bool awake = worker->signals.keeper_until_mono_ns == INT64_MAX;
+    int64_t asleep_ms =
+        (worker->signals.keeper_until_mono_ns - run->started_at_mono_ns) / QN_NS_PER_MS;
     if (left_ms < (awake ? 2 * QN_SAFETY_NET_MS : asleep_ms)) {
-        qn_keeper_poke(worker);
+        qn_signals_wake_keeper(worker);
     }
 }
 
-static bool start(struct quern_worker *worker, struct quern_run *run)
+static bool start_run(struct quern_worker *worker, struct quern_run *run)
 {
     int64_t wall_ms = qn_clock_wall_ms(worker->clock);
     set_limits(worker, run, wall_ms);
     int64_t now_mono_ns = qn_clock_mono_ns();
     struct qn_verdict verdict;
     (void)pthread_mutex_lock(&worker->mutex);
-    bool refused = is_refused(worker, run, wall_ms, &verdict);
+    bool refused = must_not_start(worker, run, wall_ms, &verdict);
     if (refused) {
-        qn_books_finish(&worker->books, run, &verdict);
-        qn_pump_note_finished(worker);
+        qn_run_table_finish(&worker->run_table, run, &verdict);
+        qn_signals_run_finished(worker);
     } else {
         run->started_at_mono_ns = now_mono_ns;
-        qn_books_start(&worker->books, run);
-        hurry_keeper(worker, run);
+        qn_run_table_start(&worker->run_table, run);
+        limit_keeper_sleep(worker, run);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     return !refused;
 }
 
-static void finish(struct quern_worker *worker, struct quern_run *run, struct qn_verdict *verdict)
+static void finish_run(struct quern_worker *worker, struct quern_run *run,
+                       struct qn_verdict *verdict)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     if (run->phase == QN_RUN_FENCED) {
         if (run->stuck) {
-            worker->books.stuck_count--;
-            qn_worker_ring(worker);
-            qn_pump_poke(worker); /* a slot is free again */
+            worker->run_table.stuck_count--;
+            qn_signals_wake_main(worker);
+            qn_signals_wake_pump(worker); /* a slot is free again */
         }
     } else {
         qn_verdict_revise(run, verdict);
-        qn_books_finish(&worker->books, run, verdict);
-        qn_pump_note_finished(worker);
-        qn_worker_note_settled(worker);
+        qn_run_table_finish(&worker->run_table, run, verdict);
+        qn_signals_run_finished(worker);
+        qn_signals_run_settled(worker);
     }
     qn_run_release(run);
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-void qn_execute(struct qn_pool_item *item)
+void qn_execute_handler(struct quern_run *run, const quern_mux *mux)
+{
+    int outcome = (int)qn_mux_call(mux, run, &run->view);
+    switch (outcome) {
+    case QUERN_RETRY:
+        run->outcome = run->crashed ? QN_OUTCOME_CRASHED : QUERN_RETRY;
+        return;
+    case QUERN_DONE:
+    case QUERN_ARCHIVE:
+    case QUERN_DROP:
+    case QUERN_SNOOZE:
+        run->outcome = outcome;
+        return;
+    default: /* a number of the handler's own: not an enum of ours */
+        break;
+    }
+    if (run->error == NULL) {
+        (void)quern_run_fail(run, QUERN_RETRY, "handler returned the unknown outcome %d", outcome);
+    } else {
+        char text[QN_ERROR_TEXT_SIZE_MAX + 1];
+        (void)snprintf(text, sizeof text, "%s", run->error);
+        (void)quern_run_fail(run, QUERN_RETRY, "handler returned the unknown outcome %d: %s",
+                             outcome, text);
+    }
+    run->outcome = QUERN_RETRY;
+}
+
+void qn_execute_item(struct qn_pool_item *item)
 {
     struct quern_run *run = QN_CONTAINER_OF(item, struct quern_run, item);
     struct quern_worker *worker = run->owner;
-    if (!start(worker, run)) {
+    if (!start_run(worker, run)) {
         return;
     }
     const struct qn_mux_entry *entry = qn_mux_find(worker->mux, run->leased->task.type);
     struct qn_verdict verdict;
-    if (entry != NULL && entry->options.ack == QUERN_ACK_EARLY && !qn_ack_early(worker, run)) {
+    if (entry != NULL && entry->options.ack == QUERN_ACK_EARLY &&
+        !qn_ack_early_confirm(worker, run)) {
         qn_verdict_interrupt(worker, run, QN_REASON_SHUTDOWN, &verdict);
     } else {
-        qn_run_execute(run, worker->mux);
+        qn_execute_handler(run, worker->mux);
         run->ended_at_mono_ns = qn_clock_mono_ns();
         qn_shortage_note(worker, run);
         qn_report_output(worker, run);
         qn_verdict_judge(worker, run, &verdict);
     }
-    finish(worker, run, &verdict);
+    finish_run(worker, run, &verdict);
 }

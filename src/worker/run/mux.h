@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mux.h - what the worker asks of a mux. */
+/* mux.h - the mux as the worker uses it. */
 #ifndef QN_WORKER_RUN_MUX_H
 #define QN_WORKER_RUN_MUX_H
 

@@ -3,9 +3,9 @@
  *
  * Relies on pool/exec/child.c for the process. Here its end becomes an outcome: the exit code is
  * the verdict, stdout the result of a task that keeps one, the last lines of stderr the error text.
- * Death by a signal that we did not send is a crash of the run, not a failure of the task: it is
- * charged as such by the broker. A command that cannot be started at all costs its task nothing:
- * see shortage.h. Stdout beyond its limit is dropped, which the result and the log say. */
+ * Death by a signal that we did not send is a crash of the run, not a failure of the task: the
+ * broker charges it as such. A command that cannot be started at all costs its task nothing: see
+ * shortage.h. Stdout beyond its limit is dropped; the result and the log say so. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ enum {
     STDERR_SIZE_MAX = 4096,
     STDERR_SIZE_LIMIT = 1 << 20,
     KILL_AFTER_MS = 5000,
-    GRACE_SPARE_MS = 2000 /* to reap it and to leave pipes that strangers hold */
+    GRACE_SPARE_MS = 2000 /* to reap it and to leave pipes that other processes hold */
 };
 #define MARK_SIZE 64    /* of the line behind an incomplete result */
 #define VERDICT_SIZE 64 /* "killed by signal 11 (SEGV)" and the like */
@@ -59,7 +59,7 @@ static struct qn_str last_lines(const struct qn_buf *complaint)
     return lines;
 }
 
-static void explain(quern_run *run, const struct qn_child_end *end)
+static void set_end_as_error(quern_run *run, const struct qn_child_end *end)
 {
     char verdict[VERDICT_SIZE];
     if (end->exited) {
@@ -79,7 +79,7 @@ static void explain(quern_run *run, const struct qn_child_end *end)
     qn_run_set_error(run, text, length > 0 ? strlen(text) : 0);
 }
 
-/* Says at the end of a result that it is incomplete. Out of memory only the log says so. */
+/* Marks the end of an incomplete result. Out of memory only the log says that it is cut. */
 static void mark_cut(struct qn_child_end *end)
 {
     struct qn_buf *output = &end->output;
@@ -103,7 +103,7 @@ static void keep_complaint(quern_run *run, const struct qn_child_end *end)
     }
 }
 
-static quern_outcome judge(quern_run *run, const quern_task *task, struct qn_child_end *end)
+static quern_outcome outcome_of(quern_run *run, const quern_task *task, struct qn_child_end *end)
 {
     run->output_dropped = end->stdout_dropped;
     if (end->exited && end->code == EXIT_DONE) {
@@ -116,7 +116,7 @@ static quern_outcome judge(quern_run *run, const quern_task *task, struct qn_chi
         }
         return QUERN_DONE;
     }
-    explain(run, end);
+    set_end_as_error(run, end);
     if (!end->exited && !end->cancelled) {
         run->crashed = true;
         return QUERN_RETRY;
@@ -190,7 +190,7 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
     if (status != QUERN_OK) {
         return not_started(run, error.text);
     }
-    quern_outcome outcome = judge(run, task, &end);
+    quern_outcome outcome = outcome_of(run, task, &end);
     if (outcome == QUERN_DONE && command->options.log_stderr != 0) {
         keep_complaint(run, &end);
     }

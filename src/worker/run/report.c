@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* report.c - what the world hears of a run that ended: the counts, the log, the caller's on_run.
+/* report.c - the end of a run for the outside: the counts, the log, the caller's on_run.
  *
  * Called by the pump once the broker has answered, so that what is reported is what was stored.
  * on_run and on_log come one at a time: both are called under the log's mutex. */
+#include "worker/run/report.h"
+
 #include <stdio.h>
 
 #include "worker/internal.h"
@@ -14,7 +16,7 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
 {
     quern_worker_stats *stats = &worker->stats;
     if (run->unknown) {
-        return; /* never a run of ours: it stayed whose it was */
+        return; /* never a run of this worker: it was left to others */
     }
     if (applied == QN_STALE) {
         stats->stale += run->started_at_mono_ns != 0 ? 1 : 0; /* else it has no outcome */
@@ -53,7 +55,7 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
     }
 }
 
-/* What happened, and how bad it is; NULL: nothing worth a line. */
+/* What happened, and its level; NULL: nothing worth a line. */
 static const char *describe(const struct quern_run *run, enum qn_applied applied,
                             quern_log_level *level)
 {
@@ -80,7 +82,7 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
     case QN_RETRY:
         return run->acked ? "run failed after its early ack, it is lost" : "run failed";
     case QN_GIVE_BACK:
-        /* A handler that had begun will be called again: the log names its task. */
+        /* A handler that had begun will be called again: at a level that is logged by default. */
         *level = qn_run_began(run) ? QUERN_LOG_INFO : QUERN_LOG_DEBUG;
         return "run given back";
     case QN_DONE:
@@ -130,7 +132,7 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
                    enum qn_applied applied)
 {
     log_run(worker, run, applied);
-    /* A run that never started ended nowhere: only its next one counts. */
+    /* A run that never started is not reported. */
     if (worker->options.on_run == NULL || !qn_run_began(run)) {
         return;
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* run.c - one attempt as its handler sees it: facts, cancellation, error text, result, progress.
  *
- * A run is cancelled once, by whoever comes first; the descriptor for poll() is made only when a
- * handler asks for one, under cancel_mutex, so that a cancellation at the same moment is not
- * missed. What the handler writes goes through the run's sink: the worker's stores it at the
- * broker, the test kit's keeps it. Running out of memory costs the error text or the descriptor,
- * never the outcome. */
+ * A run is cancelled once, and the first reason counts. The descriptor for poll() is made only when
+ * a handler asks for one, under cancel_mutex, so that a cancellation at the same moment is not
+ * missed. Results and progress go through the run's sink: the worker's stores them at the broker,
+ * the test kit's keeps them. Without memory a run loses its error text or the descriptor, never
+ * its outcome. */
 #include "worker/run/run.h"
 
 #include <stdarg.h>
@@ -14,13 +14,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/text/number.h"
 #include "base/text/str.h"
 #include "task/limits.h"
-#include "worker/run/mux.h"
 
 /* What the handler is given: qn_task has 0 for "none" where quern_task has it for "default". */
 static quern_task make_view(const struct qn_task *task)
@@ -44,10 +44,10 @@ static quern_task make_view(const struct qn_task *task)
     };
 }
 
-struct quern_run *qn_run_new(struct qn_slab *lot, struct qn_leased *take_leased,
+struct quern_run *qn_run_new(struct qn_slab *slab, struct qn_leased *take_leased,
                              const struct qn_run_sink *sink, void *owner)
 {
-    struct quern_run *run = qn_slab_alloc(lot, sizeof *run);
+    struct quern_run *run = qn_slab_alloc(slab, sizeof *run);
     if (run == NULL) {
         return NULL;
     }
@@ -86,6 +86,24 @@ void qn_run_free(struct quern_run *run)
     qn_free(run->complaint);
     qn_free(run->result);
     qn_slab_free(run);
+}
+
+void qn_run_release(struct quern_run *run)
+{
+    QN_ASSERT(run->references > 0);
+    run->references--;
+    if (run->references == 0) {
+        qn_run_free(run);
+    }
+}
+
+void qn_run_release_all(struct quern_run *const *runs, size_t count, pthread_mutex_t *mutex)
+{
+    (void)pthread_mutex_lock(mutex);
+    for (size_t i = 0; i < count; i++) {
+        qn_run_release(runs[i]);
+    }
+    (void)pthread_mutex_unlock(mutex);
 }
 
 static void make_readable(int fd)
@@ -249,31 +267,4 @@ quern_outcome quern_run_again_in(quern_run *run, int64_t delay_ms)
                        : delay_ms > QN_DURATION_MS_MAX ? QN_DURATION_MS_MAX
                                                        : delay_ms;
     return QUERN_SNOOZE;
-}
-
-void qn_run_execute(struct quern_run *run, const quern_mux *mux)
-{
-    int outcome = (int)qn_mux_call(mux, run, &run->view);
-    switch (outcome) {
-    case QUERN_RETRY:
-        run->outcome = run->crashed ? QN_OUTCOME_CRASHED : QUERN_RETRY;
-        return;
-    case QUERN_DONE:
-    case QUERN_ARCHIVE:
-    case QUERN_DROP:
-    case QUERN_SNOOZE:
-        run->outcome = outcome;
-        return;
-    default: /* a number of the handler's own: not an enum of ours */
-        break;
-    }
-    if (run->error == NULL) {
-        (void)quern_run_fail(run, QUERN_RETRY, "handler returned the unknown outcome %d", outcome);
-    } else {
-        char text[QN_ERROR_TEXT_SIZE_MAX + 1];
-        (void)snprintf(text, sizeof text, "%s", run->error);
-        (void)quern_run_fail(run, QUERN_RETRY, "handler returned the unknown outcome %d: %s",
-                             outcome, text);
-    }
-    run->outcome = QUERN_RETRY;
 }

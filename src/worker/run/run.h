@@ -14,7 +14,7 @@
 #include "quern/mux.h"
 #include "quern/run.h"
 
-/* Where a made-up or real run sends what its handler writes. */
+/* Where a run, real or made up for a test, stores what its handler writes. */
 struct qn_run_sink {
     quern_status (*write_result)(struct quern_run *run, const void *data, size_t size,
                                  quern_error *err);
@@ -45,7 +45,7 @@ enum qn_run_phase {
 /* What is to become of the task, decided when the handler returned or was given up. Guarded by the
  * worker's mutex until the run is finished, then the pump's. */
 struct qn_verdict {
-    bool offered; /* false: the broker is told nothing (lost lease, acked early) */
+    bool offered; /* false: nothing is sent to the broker (lost lease, acked early) */
     bool refused; /* not offered because it came too late: reported as not applied */
     enum qn_outcome_kind kind;
     quern_cause cause;
@@ -54,23 +54,23 @@ struct qn_verdict {
     int outcome;       /* for the report: a quern_outcome */
 };
 
-/* References: one of the worker's books, one of the handler's thread, one of each thread that uses
- * the run without the worker's mutex. The last one frees it. */
+/* References: one of the worker's run table, one of the handler's thread, one of each thread that
+ * uses the run without the worker's mutex. The last one frees it. */
 struct quern_run {
     struct qn_pool_item item;
-    struct qn_list node;       /* in the worker's books; guarded by the worker's mutex */
+    struct qn_list node;       /* in the run table; guarded by the worker's mutex */
     struct qn_list phase_node; /* among its waiting, starting or finished runs; same mutex */
     struct qn_leased *leased;  /* owned */
     const struct qn_run_sink *sink;
     void *owner;             /* the worker, or the test kit */
     size_t references;       /* guarded by the worker's mutex */
     enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
-    uint64_t extend_round;   /* of the holder: which extension it was part of last */
+    uint64_t extend_round;   /* which extension of leases it was part of last */
     bool lost;               /* the broker says that the lease is lost */
     bool lease_unsure;       /* it may end later than lease_until_boot_ms says */
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */
-    bool unknown;            /* nobody here can run it: it has its verdict before it waits */
+    bool unknown;            /* no handler here: it has its verdict before it waits */
     struct qn_verdict verdict;
     int64_t leased_at_mono_ns;
     int64_t started_at_mono_ns;
@@ -88,10 +88,10 @@ struct quern_run {
     _Atomic bool abandoned;                  /* fenced: a command must not go on */
     pthread_mutex_t cancel_mutex;            /* guards making cancel_fd */
     quern_task view;                         /* what the handler is given */
-    int64_t again_in_ms;                     /* (h) -1: not said */
+    int64_t again_in_ms;                     /* (h) -1: not set */
     int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
     bool crashed;                            /* (h) the process of its handler died */
-    bool not_started;        /* (h) no process could be made for it: not the task's fault */
+    bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
     char *complaint;         /* (h) owned; what a command that succeeded wrote to stderr */
     char *error;             /* (h) owned; NULL: none */
@@ -104,24 +104,25 @@ struct quern_run {
 #define QN_OUTCOME_CRASHED 100
 
 /* Takes `take_leased`; NULL when memory is out (then take_leased stays the caller's). The run is in
- * a block of the lot (NULL: of its own). */
-QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_slab *lot, struct qn_leased *take_leased,
+ * a block of the slab (NULL: of its own). */
+QUERN_NODISCARD struct quern_run *qn_run_new(struct qn_slab *slab, struct qn_leased *take_leased,
                                              const struct qn_run_sink *sink, void *owner);
 void qn_run_free(struct quern_run *run);
-/* Whether its handler was called and could do something: not so where no process could be made. The
- * handler of a fenced run may still be writing that. */
+/* Returns a reference, with the worker's mutex held; the last one frees the run. */
+void qn_run_release(struct quern_run *run);
+/* Returns a reference of each; takes the worker's mutex for that. */
+void qn_run_release_all(struct quern_run *const *runs, size_t count, pthread_mutex_t *mutex);
+/* Whether its handler was called and could do something: not where no process could be made. Does
+ * not read not_started of a fenced run, because its handler may still be writing it. */
 static inline bool qn_run_began(const struct quern_run *run)
 {
     return run->started_at_mono_ns != 0 && (run->phase == QN_RUN_FENCED || !run->not_started);
 }
-/* The first reason wins, but an operator's wish for the archive is heard later, too, unless the
- * lease is lost. Makes the cancel descriptor readable. Any thread. */
+/* The first reason counts, but QN_REASON_OPERATOR_ARCHIVE replaces all others except a lost lease.
+ * Makes the cancel descriptor readable. Any thread. */
 void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason);
 enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run);
 /* Sets the error text (cleaned and cut as by quern_run_fail). The handler's thread. */
 void qn_run_set_error(struct quern_run *run, const char *text, size_t size);
-/* Calls the handler chain of `mux` and fills in outcome, error and the rest. An outcome that is
- * none becomes QUERN_RETRY with an error text that says so. */
-void qn_run_execute(struct quern_run *run, const quern_mux *mux);
 
 #endif

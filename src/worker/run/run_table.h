@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* run_table.h - the worker's books: every run it holds, from lease to confirmed outcome.
+/* run_table.h - every run that a worker holds, from its lease to its confirmed outcome.
  *
  *   add -> waiting -- start --> running -- finish --> finished -- drop --> gone
  *             |                    |---- fence ---------^
@@ -11,10 +11,10 @@
 
 #include "worker/run/run.h"
 
-struct qn_books {
+struct qn_run_table {
     struct qn_list held;     /* all of them, by quern_run.node */
     struct qn_list waiting;  /* by phase_node, oldest lease first */
-    struct qn_list starting; /* running, but the broker has not been told; oldest start first */
+    struct qn_list starting; /* running, but the broker does not know it; oldest start first */
     struct qn_list finished; /* with their verdict, also fenced ones */
     size_t held_count;
     size_t waiting_count;
@@ -25,22 +25,20 @@ struct qn_books {
     size_t stuck_count;                /* pool threads that are lost to handlers which do not end */
 };
 
-void qn_books_init(struct qn_books *books);
+void qn_run_table_init(struct qn_run_table *table);
 /* Takes over the caller's reference. */
-void qn_books_add(struct qn_books *books, struct quern_run *take_run);
+void qn_run_table_add(struct qn_run_table *table, struct quern_run *take_run);
 /* The handler's thread gets a reference. */
-void qn_books_start(struct qn_books *books, struct quern_run *run);
+void qn_run_table_start(struct qn_run_table *table, struct quern_run *run);
 /* A waiting or running run is over. */
-void qn_books_finish(struct qn_books *books, struct quern_run *run,
-                     const struct qn_verdict *verdict);
-/* A running run is given up: its verdict stands, whatever its handler says later. */
-void qn_books_fence(struct qn_books *books, struct quern_run *run,
-                    const struct qn_verdict *verdict);
+void qn_run_table_finish(struct qn_run_table *table, struct quern_run *run,
+                         const struct qn_verdict *verdict);
+/* A running run is given up: its verdict stands, whatever its handler returns later. */
+void qn_run_table_fence(struct qn_run_table *table, struct quern_run *run,
+                        const struct qn_verdict *verdict);
 /* The one that finished first, taken off the list of finished ones; NULL: there is none. */
-struct quern_run *qn_books_take_finished(struct qn_books *books);
+struct quern_run *qn_run_table_take_finished(struct qn_run_table *table);
 /* Forgets a finished run that was taken off that list. */
-void qn_books_drop(struct qn_books *books, struct quern_run *run);
-/* Returns a reference; the last one frees the run. */
-void qn_run_release(struct quern_run *run);
+void qn_run_table_drop(struct qn_run_table *table, struct quern_run *run);
 
 #endif

@@ -7,16 +7,16 @@
 
 #include "worker/internal.h"
 
-enum { PAUSE_MS_MIN = 100, PAUSE_MS_MAX = 10000, CALM_MS = 2000, TELL_EACH_MS = 60000 };
+enum { PAUSE_MS_MIN = 100, PAUSE_MS_MAX = 10000, CALM_MS = 2000, LOG_EACH_MS = 60000 };
 
-/* With mutex held. Whether it is to be said. */
+/* With mutex held. Returns whether it is to be logged. */
 static bool begin_pause(struct qn_shortage *shortage, int64_t now_mono_ns)
 {
     if (!atomic_load(&shortage->active)) {
         atomic_store(&shortage->active, true);
         shortage->since_mono_ns = now_mono_ns;
         shortage->resumed_at_mono_ns = now_mono_ns;
-        shortage->told_at_mono_ns = now_mono_ns - TELL_EACH_MS * QN_NS_PER_MS;
+        shortage->logged_at_mono_ns = now_mono_ns - LOG_EACH_MS * QN_NS_PER_MS;
     }
     if (!shortage->pauses) {
         int64_t pause_ms = shortage->pause_ms == 0 ? PAUSE_MS_MIN : 2 * shortage->pause_ms;
@@ -26,22 +26,22 @@ static bool begin_pause(struct qn_shortage *shortage, int64_t now_mono_ns)
     }
     shortage->failed_at_mono_ns = now_mono_ns;
     shortage->given_back++;
-    bool tells = now_mono_ns - shortage->told_at_mono_ns >= TELL_EACH_MS * QN_NS_PER_MS;
-    shortage->told_at_mono_ns = tells ? now_mono_ns : shortage->told_at_mono_ns;
-    return tells;
+    bool logs = now_mono_ns - shortage->logged_at_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
+    shortage->logged_at_mono_ns = logs ? now_mono_ns : shortage->logged_at_mono_ns;
+    return logs;
 }
 
-static void note_refusal(struct quern_worker *worker, const struct quern_run *run)
+static void note_not_started(struct quern_worker *worker, const struct quern_run *run)
 {
     struct qn_shortage *shortage = &worker->shortage;
     int64_t now_mono_ns = qn_clock_mono_ns();
     (void)pthread_mutex_lock(&worker->mutex);
-    bool tells = begin_pause(shortage, now_mono_ns);
+    bool logs = begin_pause(shortage, now_mono_ns);
     int64_t for_s = (now_mono_ns - shortage->since_mono_ns) / QN_NS_PER_MS / 1000;
     uint64_t given_back = shortage->given_back;
     (void)pthread_mutex_unlock(&worker->mutex);
-    qn_worker_ring(worker);
-    if (tells) {
+    qn_signals_wake_main(worker);
+    if (logs) {
         QN_LOG(&worker->log, QUERN_LOG_WARN,
                "commands cannot be started, their tasks are given back and fetching pauses",
                QN_LOG_NUMBER("for_s", for_s), QN_LOG_NUMBER("given_back", given_back),
@@ -49,10 +49,9 @@ static void note_refusal(struct quern_worker *worker, const struct quern_run *ru
     }
 }
 
-/* A command that was started before the latest refusal says nothing of what can be started now; one
- * that was started since the last pause says that some can, so pauses begin at the shortest
- * again. */
-static void note_start(struct quern_worker *worker, const struct quern_run *run)
+/* A command that was started before the latest refusal proves nothing. One that was started since
+ * the last pause proves that some can be started, so pauses begin at the shortest again. */
+static void note_started(struct quern_worker *worker, const struct quern_run *run)
 {
     struct qn_shortage *shortage = &worker->shortage;
     int64_t now_mono_ns = qn_clock_mono_ns();
@@ -77,9 +76,9 @@ static void note_start(struct quern_worker *worker, const struct quern_run *run)
 void qn_shortage_note(struct quern_worker *worker, const struct quern_run *run)
 {
     if (run->not_started) {
-        note_refusal(worker, run);
+        note_not_started(worker, run);
     } else if (atomic_load(&worker->shortage.active)) {
-        note_start(worker, run);
+        note_started(worker, run);
     }
 }
 
@@ -98,7 +97,7 @@ int64_t qn_shortage_watch(struct quern_worker *worker)
         shortage->pauses = false;
         shortage->resumed_at_mono_ns = qn_clock_mono_ns();
         worker->look = true;
-        qn_pump_poke(worker);
+        qn_signals_wake_pump(worker);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     return pauses && left_ns > 0 ? left_ns / QN_NS_PER_MS + 1 : -1;

@@ -3,7 +3,7 @@
  *
  * That is no fault of any task: its run is given back, nothing is counted, and fetching pauses for
  * 100 ms, then twice as long each time, up to 10 s, until a command can be started again: also
- * where the system allows some, but fewer than there are slots. It is said when it begins, each
+ * where the system allows some, but fewer than there are slots. It is logged when it begins, each
  * minute, and when it is over. */
 #ifndef QN_WORKER_RUN_SHORTAGE_H
 #define QN_WORKER_RUN_SHORTAGE_H
@@ -22,7 +22,7 @@ struct qn_shortage {
     int64_t failed_at_mono_ns;
     int64_t resumed_at_mono_ns; /* when the last pause ended, at first when the shortage began */
     int64_t since_mono_ns;
-    int64_t told_at_mono_ns;
+    int64_t logged_at_mono_ns;
     int64_t pause_ms;
     uint64_t given_back;
 };

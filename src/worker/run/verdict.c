@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* verdict.c - from what a handler returned, or why it was stopped, to the outcome for the broker.
  *
- * Not cancelled: the handler's own outcome. Cancelled: a handler that still came to an end of its
- * own (done, dropped, archived) is believed; one that gave up is judged by who cancelled it:
+ * Not cancelled: the handler's own outcome. Cancelled: an outcome that ends the task (done,
+ * dropped, archived) counts all the same; any other is replaced according to the reason of the
+ * cancellation:
  *
  *   timeout              retry, "timeout of 700ms"
  *   deadline             retry, "deadline exceeded"
@@ -11,8 +12,10 @@
  *   shutdown             given back, no retry used
  *   lease lost           nothing is offered; only done is (the broker may salvage it)
  *
- * What the handler gave as its reason follows after a colon. No I/O. The only call out is the
- * user's retry_delay_ms. */
+ * The handler's own error text follows after a colon. No I/O. The only callback is the user's
+ * retry_delay_ms. */
+#include "worker/run/verdict.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +23,7 @@
 #include "base/text/number.h"
 #include "task/retry.h"
 #include "worker/internal.h"
+#include "worker/run/mux.h"
 
 enum { SNOOZE_MS = 1000 };
 
@@ -32,7 +36,8 @@ static quern_retry_policy policy_of(const struct quern_worker *worker, const str
                                    &worker->options.retry);
 }
 
-/* The handler's word for this run, else its function where the task has no policy, else that. */
+/* What the handler asked for in this run; else its function, where the task has no policy of its
+ * own; else the policy. */
 static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_run *run)
 {
     const struct qn_leased *leased = run->leased;
@@ -53,7 +58,7 @@ static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_ru
     return delay_ms;
 }
 
-static const char *or_else(const char *text, const char *otherwise)
+static const char *text_or(const char *text, const char *otherwise)
 {
     return text != NULL ? text : otherwise;
 }
@@ -76,7 +81,7 @@ static void judge_outcome(struct quern_worker *worker, const struct quern_run *r
         break;
     case QUERN_ARCHIVE:
         verdict->kind = QN_ARCHIVE;
-        verdict->error = or_else(run->error, "archived by its handler, which gave no reason");
+        verdict->error = text_or(run->error, "archived by its handler, which gave no reason");
         break;
     case QUERN_SNOOZE:
         verdict->kind = QN_SNOOZE;
@@ -87,9 +92,9 @@ static void judge_outcome(struct quern_worker *worker, const struct quern_run *r
         verdict->cause = QUERN_CAUSE_CHILD_DIED;
         verdict->outcome = QUERN_RETRY;
         break;
-    default: /* qn_run_execute lets nothing else through than QUERN_RETRY */
+    default: /* qn_execute_handler lets nothing else through than QUERN_RETRY */
         verdict->kind = QN_RETRY;
-        verdict->error = or_else(run->error, "failed; its handler gave no reason");
+        verdict->error = text_or(run->error, "failed; its handler gave no reason");
         verdict->delay_ms = retry_delay_ms(worker, run);
         break;
     }
@@ -100,7 +105,7 @@ static bool is_final(int outcome)
     return outcome == QUERN_DONE || outcome == QUERN_DROP || outcome == QUERN_ARCHIVE;
 }
 
-/* The delay is not the handler's to say here: it may still be running. */
+/* By the policy alone: the handler may still be running. */
 static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct quern_run *run)
 {
     quern_retry_policy policy = policy_of(worker, run);
@@ -109,7 +114,7 @@ static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct qu
     return qn_retry_delay_ms(&policy, run->leased->retry_count, &random);
 }
 
-/* What cut the run short, for the error text; NULL: nothing to be said there. */
+/* What cut the run short, for the error text; NULL: it has none. */
 static const char *interruption(const struct quern_run *run, enum qn_cancel_reason reason,
                                 char out[QN_INTERRUPTION_SIZE])
 {
@@ -171,20 +176,20 @@ void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
     *ret_verdict = verdict;
 }
 
-/* The handler has ended: its own reason follows what cut it short. Out of memory only its own
- * reason is kept. */
+/* The handler has ended: its own error text follows what cut it short. Out of memory only its own
+ * text is kept. */
 static void judge_interrupted(struct quern_worker *worker, struct quern_run *run,
                               enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
 {
     char what[QN_INTERRUPTION_SIZE];
-    const char *words = interruption(run, reason, what);
+    const char *cause = interruption(run, reason, what);
     struct qn_verdict verdict = interrupted(worker, run, reason, !run->not_started);
-    if (words != NULL) {
+    if (cause != NULL) {
         char text[QN_ERROR_TEXT_SIZE_MAX + 1];
-        int size = snprintf(text, sizeof text, "%s%s%s", words, run->error != NULL ? ": " : "",
+        int size = snprintf(text, sizeof text, "%s%s%s", cause, run->error != NULL ? ": " : "",
                             run->error != NULL ? run->error : "");
         qn_run_set_error(run, text, size > 0 ? strlen(text) : 0);
-        verdict.error = or_else(run->error, "cancelled");
+        verdict.error = text_or(run->error, "cancelled");
     }
     *ret_verdict = verdict;
 }

@@ -25,9 +25,9 @@ static bool both_are_in_flight(void *user)
 
 static uint64_t second_exchanges(struct quern_worker *worker)
 {
-    (void)pthread_mutex_lock(&worker->plan_mutex);
+    (void)pthread_mutex_lock(&worker->pump.plan_mutex);
     uint64_t count = worker->pump.second.stamp.sequence;
-    (void)pthread_mutex_unlock(&worker->plan_mutex);
+    (void)pthread_mutex_unlock(&worker->pump.plan_mutex);
     return count;
 }
 

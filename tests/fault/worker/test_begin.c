@@ -97,7 +97,7 @@ static void a_worker_whose_broker_hangs_at_its_end_ends_soon(void **state)
     int64_t took_ms = test_now_ms() - stopped_at_ms;
     print_message("ended after %lld ms\n", (long long)took_ms);
     assert_true(took_ms < ENDS_MS);
-    assert_true(rig_logged(rig, "heartbeat could not be withdrawn"));
+    assert_true(rig_logged(rig, "worker could not be deregistered"));
     test_store_unblock(&rig->store);
     rig_free(rig);
 }

@@ -5,7 +5,11 @@
 
 #include <string.h>
 
+#include "worker/fetch/response.h"
 #include "worker/internal.h"
+#include "worker/keeper/upkeep.h"
+#include "worker/run/execute.h"
+#include "worker/run/mux.h"
 
 #define LEASE_MS INT64_C(30000)
 
@@ -255,7 +259,7 @@ static struct quern_run *lease_run(struct rig *rig, quern_worker *worker)
     struct qn_exchange_reply reply = {.runs = &leased};
     assert_ok(qn_broker_exchange(rig->broker, &exchange, &reply, &error), error);
     assert_int_equal(reply.run_count, 1);
-    struct quern_run *run = qn_run_new(NULL, leased, &qn_worker_sink, worker);
+    struct quern_run *run = qn_run_new(NULL, leased, &qn_execute_sink, worker);
     assert_non_null(run);
     run->lease_until_boot_ms = leased->leased_at_boot_ms + LEASE_MS;
     return run;
@@ -269,7 +273,7 @@ static void an_early_ack_of_an_overtaken_run_is_refused(void **state)
     quern_worker *worker = NULL;
     const quern_worker_options options = {.clock = &rig->clock};
     assert_ok(quern_worker_new(rig->url, rig->mux, &options, &worker, &error), error);
-    assert_ok(qn_keeper_heartbeat(worker, &error), error);
+    assert_ok(qn_upkeep_heartbeat(worker, &error), error);
     rig_put(rig, "a", "done");
     struct quern_run *first = lease_run(rig, worker);
     lapse(rig, "a");
@@ -280,10 +284,10 @@ static void an_early_ack_of_an_overtaken_run_is_refused(void **state)
     assert_ok(qn_broker_forward(rig->broker, &queue, 1, 10, &moved, &next_due_at_ms, &error),
               error);
     struct quern_run *second = lease_run(rig, worker);
-    assert_false(qn_ack_early(worker, first));
+    assert_false(qn_ack_early_confirm(worker, first));
     assert_true(first->lost);
     assert_int_equal(rig_state(rig, "a"), QUERN_TASK_ACTIVE);
-    assert_true(qn_ack_early(worker, second));
+    assert_true(qn_ack_early_confirm(worker, second));
     assert_int_equal(rig_state(rig, "a"), 0);
     qn_run_free(first);
     qn_run_free(second);
@@ -299,11 +303,11 @@ static struct quern_run *hold_run(struct rig *rig, quern_worker **ret_worker)
                                           .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 60000}};
     assert_ok(quern_worker_new(rig->url, rig->mux, &options, ret_worker, &error), error);
     quern_worker *worker = *ret_worker;
-    assert_ok(qn_keeper_heartbeat(worker, &error), error);
+    assert_ok(qn_upkeep_heartbeat(worker, &error), error);
     struct quern_run *run = lease_run(rig, worker);
     pthread_mutex_lock(&worker->mutex);
     worker->state = QN_WORKER_RUNNING;
-    qn_books_add(&worker->books, run);
+    qn_run_table_add(&worker->run_table, run);
     pthread_mutex_unlock(&worker->mutex);
     return run;
 }
@@ -312,16 +316,16 @@ static struct quern_run *hold_run(struct rig *rig, quern_worker **ret_worker)
 static void tell_outcomes(quern_worker *worker)
 {
     quern_error error = {0};
-    struct qn_turn *share = &worker->pump.first;
+    struct qn_exchange_request *request = &worker->pump.first;
     pthread_mutex_lock(&worker->mutex);
     worker->state = QN_WORKER_DRAINING; /* it fetches nothing */
     pthread_mutex_unlock(&worker->mutex);
-    pthread_mutex_lock(&worker->plan_mutex);
-    qn_turn_build(worker, share, qn_clock_mono_ns());
-    if (share->open) {
-        assert_ok(qn_turn_exchange(worker, share, 0, &error), error);
+    pthread_mutex_lock(&worker->pump.plan_mutex);
+    qn_request_build(worker, request, qn_clock_mono_ns());
+    if (request->open) {
+        assert_ok(qn_response_exchange(worker, request, 0, &error), error);
     }
-    pthread_mutex_unlock(&worker->plan_mutex);
+    pthread_mutex_unlock(&worker->pump.plan_mutex);
 }
 
 static void a_run_whose_lease_is_over_is_not_started(void **state)
@@ -332,12 +336,12 @@ static void a_run_whose_lease_is_over_is_not_started(void **state)
     rig_put(rig, "a", "done");
     struct quern_run *run = hold_run(rig, &worker);
     rig_advance(rig, LEASE_MS);
-    qn_execute(&run->item);
+    qn_execute_item(&run->item);
     tell_outcomes(worker);
     assert_int_equal(rig->start_count, 0);
     assert_int_equal(worker->stats.lost_leases, 1);
     assert_int_equal(worker->stats.stale, 0);
-    assert_int_equal(worker->books.held_count, 0);
+    assert_int_equal(worker->run_table.held_count, 0);
     assert_int_equal(rig_state(rig, "a"), QUERN_TASK_ACTIVE); /* whoever recovers it says why */
     quern_worker_free(worker);
     rig_free(rig);
@@ -351,7 +355,7 @@ static void a_run_whose_lease_is_nearly_over_is_started(void **state)
     rig_put(rig, "a", "done");
     struct quern_run *run = hold_run(rig, &worker);
     rig_advance(rig, LEASE_MS - 1);
-    qn_execute(&run->item);
+    qn_execute_item(&run->item);
     tell_outcomes(worker);
     assert_int_equal(rig->start_count, 1);
     assert_int_equal(rig_state(rig, "a"), 0);
@@ -363,7 +367,7 @@ static bool has_finished_one(void *user)
 {
     quern_worker *worker = user;
     pthread_mutex_lock(&worker->mutex);
-    bool has = worker->books.finished_count == 1;
+    bool has = worker->run_table.finished_count == 1;
     pthread_mutex_unlock(&worker->mutex);
     return has;
 }
@@ -377,20 +381,20 @@ static void a_lease_that_may_be_over_goes_back_to_its_queue(void **state)
     quern_error error = {0};
     const quern_worker_options options = {.clock = &rig->clock};
     assert_ok(quern_worker_new(rig->url, rig->mux, &options, &worker, &error), error);
-    assert_ok(qn_keeper_heartbeat(worker, &error), error);
+    assert_ok(qn_upkeep_heartbeat(worker, &error), error);
     assert_ok(qn_pool_new(1, &worker->pool, &error), error);
     qn_mux_freeze(worker->mux); /* ending the pool thaws it */
     rig_put(rig, "a", "done");
-    struct qn_turn *share = &worker->pump.first;
+    struct qn_exchange_request *request = &worker->pump.first;
     worker->state = QN_WORKER_RUNNING;
-    pthread_mutex_lock(&worker->plan_mutex);
-    qn_turn_build(worker, share, qn_clock_mono_ns());
-    assert_true(share->open);
-    share->in_doubt = true;
-    share->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
+    pthread_mutex_lock(&worker->pump.plan_mutex);
+    qn_request_build(worker, request, qn_clock_mono_ns());
+    assert_true(request->open);
+    request->in_doubt = true;
+    request->sent_at_boot_ms = qn_clock_boot_ms(worker->clock);
     rig_advance(rig, LEASE_MS);
-    assert_ok(qn_turn_exchange(worker, share, 0, &error), error);
-    pthread_mutex_unlock(&worker->plan_mutex);
+    assert_ok(qn_response_exchange(worker, request, 0, &error), error);
+    pthread_mutex_unlock(&worker->pump.plan_mutex);
     assert_true(test_until(has_finished_one, worker));
     tell_outcomes(worker);
     assert_int_equal(rig->start_count, 0);
@@ -409,7 +413,7 @@ static void a_run_that_is_cancelled_before_its_start_uses_up_nothing(void **stat
     rig_put(rig, "a", "done");
     struct quern_run *run = hold_run(rig, &worker);
     qn_run_cancel(run, QN_REASON_OPERATOR_RETRY);
-    qn_execute(&run->item);
+    qn_execute_item(&run->item);
     tell_outcomes(worker);
     assert_int_equal(rig->start_count, 0);
     quern_task_info *info = rig_see(rig, "a");

@@ -17,9 +17,9 @@ static const quern_worker_options short_lease = {.concurrency = 4, .lease_ms = 1
 static bool has_failed_twice(void *user)
 {
     struct quern_worker *worker = user;
-    (void)pthread_mutex_lock(&worker->turn_mutex);
-    bool failed = worker->pump.outage.failures >= 2;
-    (void)pthread_mutex_unlock(&worker->turn_mutex);
+    (void)pthread_mutex_lock(&worker->pump.step_mutex);
+    bool failed = worker->pump.backoff.failures >= 2;
+    (void)pthread_mutex_unlock(&worker->pump.step_mutex);
     return failed;
 }
 
@@ -90,8 +90,8 @@ struct waiting {
 static bool is_stuck_in_a_turn(void *user)
 {
     struct waiting *waiting = user;
-    if (pthread_mutex_trylock(&waiting->worker->turn_mutex) == 0) {
-        (void)pthread_mutex_unlock(&waiting->worker->turn_mutex);
+    if (pthread_mutex_trylock(&waiting->worker->pump.step_mutex) == 0) {
+        (void)pthread_mutex_unlock(&waiting->worker->pump.step_mutex);
         waiting->looks = 0;
         return false;
     }

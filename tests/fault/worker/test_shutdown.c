@@ -151,8 +151,8 @@ static void the_second_stop_ends_the_wait_at_once(void **state)
  * knows of it. */
 static void wait_for_the_end_of_this_turn(const struct rig_worker *worker)
 {
-    pthread_mutex_lock(&worker->worker->turn_mutex);
-    pthread_mutex_unlock(&worker->worker->turn_mutex);
+    pthread_mutex_lock(&worker->worker->pump.step_mutex);
+    pthread_mutex_unlock(&worker->worker->pump.step_mutex);
 }
 
 static void a_quiet_worker_fetches_nothing_more(void **state)

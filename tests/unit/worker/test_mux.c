@@ -11,6 +11,7 @@
 #include "broker/broker.h"
 #include "lib_test.h"
 #include "quern/testing.h"
+#include "worker/run/execute.h"
 #include "worker/run/mux.h"
 #include "worker/run/run.h"
 
@@ -80,7 +81,7 @@ static void expect_trace(quern_mux *mux, const char *type, const char *expected)
 {
     trace[0] = '\0';
     struct quern_run *run = new_run((struct qn_task){.type = type});
-    qn_run_execute(run, mux);
+    qn_execute_handler(run, mux);
     assert_string_equal(trace, expected);
     qn_run_free(run);
 }
@@ -137,7 +138,7 @@ static void a_middleware_may_answer_itself(void **state)
     assert_ok(quern_mux_use(mux, wall, NULL, &error), error);
     add(mux, "a", (char[]){"h"});
     struct quern_run *run = new_run((struct qn_task){.type = "a"});
-    qn_run_execute(run, mux);
+    qn_execute_handler(run, mux);
     assert_int_equal(run->outcome, QUERN_DROP);
     assert_string_equal(run->error, "no a today");
     assert_string_equal(trace, "");
@@ -151,11 +152,11 @@ static void an_unknown_type_gets_the_not_found_outcome(void **state)
     quern_mux *mux = new_mux();
     quern_error error = {0};
     struct quern_run *run = new_run((struct qn_task){.type = "x"});
-    qn_run_execute(run, mux);
+    qn_execute_handler(run, mux);
     assert_int_equal(run->outcome, QUERN_RETRY);
     assert_string_equal(run->error, "handler not found for task \"x\"");
     assert_ok(quern_mux_not_found(mux, QUERN_ARCHIVE, &error), error);
-    qn_run_execute(run, mux);
+    qn_execute_handler(run, mux);
     assert_int_equal(run->outcome, QUERN_ARCHIVE);
     assert_int_equal(quern_mux_not_found(mux, (quern_outcome)9, &error), QUERN_E_INVALID);
     qn_run_free(run);
@@ -179,12 +180,12 @@ static void an_unknown_outcome_is_a_retry_that_says_so(void **state)
     assert_ok(quern_mux_handle(mux, "a", odd, NULL, NULL, &error), error);
     assert_ok(quern_mux_handle(mux, "b", odd, (char[]){"why"}, NULL, &error), error);
     struct quern_run *run = new_run((struct qn_task){.type = "a"});
-    qn_run_execute(run, mux);
+    qn_execute_handler(run, mux);
     assert_int_equal(run->outcome, QUERN_RETRY);
     assert_string_equal(run->error, "handler returned the unknown outcome 100");
     qn_run_free(run);
     run = new_run((struct qn_task){.type = "b"});
-    qn_run_execute(run, mux);
+    qn_execute_handler(run, mux);
     assert_string_equal(run->error, "handler returned the unknown outcome 100: why");
     qn_run_free(run);
     quern_mux_free(mux);
@@ -245,7 +246,7 @@ static struct quern_run *run_command(const char *command, struct qn_task task)
     assert_ok(quern_mux_exec(mux, "c", command, NULL, &error), error);
     task.type = "c";
     struct quern_run *run = new_run(task);
-    qn_run_execute(run, mux);
+    qn_execute_handler(run, mux);
     quern_mux_free(mux);
     return run;
 }
@@ -314,7 +315,7 @@ static void a_cancelled_command_is_terminated_and_not_a_crash(void **state)
     assert_ok(quern_mux_exec(mux, "c", "exec sleep 1000", NULL, &error), error);
     struct quern_run *run = new_run((struct qn_task){.type = "c"});
     qn_run_cancel(run, QN_REASON_TIMEOUT);
-    qn_run_execute(run, mux);
+    qn_execute_handler(run, mux);
     assert_int_equal(run->outcome, QUERN_RETRY);
     assert_string_equal(run->error, "killed by signal 15 (SIGTERM)");
     qn_run_free(run);

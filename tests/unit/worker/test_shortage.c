@@ -9,6 +9,8 @@
 
 #include "base/memory/alloc.h"
 #include "worker/internal.h"
+#include "worker/run/report.h"
+#include "worker/run/verdict.h"
 
 #define SECOND_NS INT64_C(1000000000)
 
@@ -41,7 +43,7 @@ static int open_world(void **state)
     struct quern_worker *worker = &world->worker;
     assert_int_equal(quern_mux_new(&world->mux, NULL), QUERN_OK);
     worker->mux = world->mux;
-    worker->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    worker->signals.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_init(&worker->mutex, NULL);
     qn_random_init(&worker->random);
     qn_log_init(&worker->log, on_log, world);
@@ -56,7 +58,7 @@ static int close_world(void **state)
     struct world *world = *state;
     qn_log_finish(&world->worker.log);
     (void)pthread_mutex_destroy(&world->worker.mutex);
-    (void)close(world->worker.bell);
+    (void)close(world->worker.signals.wake_fd);
     quern_mux_free(world->mux);
     qn_free(world);
     return 0;
@@ -130,7 +132,7 @@ static void a_shortage_that_lasts_is_said_each_minute(void **state)
     pass(world, SECOND_NS);
     refuse(world);
     assert_int_equal(world->begins, 1);
-    world->worker.shortage.told_at_mono_ns -= 60 * SECOND_NS;
+    world->worker.shortage.logged_at_mono_ns -= 60 * SECOND_NS;
     refuse(world);
     assert_int_equal(world->begins, 2);
 }

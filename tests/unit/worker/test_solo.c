@@ -14,7 +14,7 @@ static int open_worker(void **state)
     worker->state = QN_WORKER_RUNNING;
     worker->queue_count = 1;
     worker->paused = qn_alloc_zero(1, sizeof *worker->paused);
-    worker->books.held_count = 1;
+    worker->run_table.held_count = 1;
     worker->pump.solo = (struct qn_solo_state){.phase = QN_SOLO_CLEARING,
                                                .taken_at_mono_ns = SECOND_NS,
                                                .keep_at_mono_ns = INT64_MAX,
@@ -33,9 +33,9 @@ static int close_worker(void **state)
 
 static enum qn_solo plan(struct quern_worker *worker, int64_t after_ms)
 {
-    struct qn_turn *turn = &worker->pump.first;
-    qn_solo_plan(worker, turn, SECOND_NS + after_ms * QN_NS_PER_MS);
-    return turn->exchange.solo;
+    struct qn_exchange_request *request = &worker->pump.first;
+    qn_solo_plan(worker, request, SECOND_NS + after_ms * QN_NS_PER_MS);
+    return request->exchange.solo;
 }
 
 static void a_worker_that_waited_in_vain_waits_twice_as_long_the_next_time(void **state)

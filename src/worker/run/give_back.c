@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* give_back.c - takes runs that have not started out of the pool again.
  *
- * A run waits here only because it was fetched ahead. When that turns out wrong (nothing got free
+ * A run waits here only because it was fetched ahead. When that turns out wrong (no slot got free
  * within QN_TAKE_BACK_MS, its queue was paused, the worker drains or makes room for a task that
- * must be alone) it goes back to the head of its queue, where another worker can have it. A run
+ * must be alone) it goes back to the head of its queue, where another worker can take it. A run
  * that a pool thread has just taken is left alone: execute.c checks the same reasons before it
  * starts. */
-#include "worker/internal.h"
+#include "worker/run/give_back.h"
 
-void qn_take_back_run(struct quern_worker *worker, struct quern_run *run,
+#include "worker/internal.h"
+#include "worker/run/verdict.h"
+
+void qn_give_back_run(struct quern_worker *worker, struct quern_run *run,
                       enum qn_cancel_reason reason)
 {
     if (run->phase != QN_RUN_WAITING || !qn_pool_take_back(worker->pool, &run->item)) {
@@ -16,31 +19,31 @@ void qn_take_back_run(struct quern_worker *worker, struct quern_run *run,
     }
     struct qn_verdict verdict;
     qn_verdict_interrupt(worker, run, reason, &verdict);
-    qn_books_finish(&worker->books, run, &verdict);
-    qn_pump_poke(worker);
+    qn_run_table_finish(&worker->run_table, run, &verdict);
+    qn_signals_wake_pump(worker);
 }
 
-size_t qn_take_back_waiting(struct quern_worker *worker, int64_t now_mono_ns)
+size_t qn_give_back_waiting(struct quern_worker *worker, int64_t now_mono_ns)
 {
     size_t late_count = 0;
-    struct qn_list *node = worker->books.waiting.next;
-    while (node != &worker->books.waiting) {
+    struct qn_list *node = worker->run_table.waiting.next;
+    while (node != &worker->run_table.waiting) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
         node = node->next; /* the run may leave the list */
         bool late = now_mono_ns - run->leased_at_mono_ns > QN_TAKE_BACK_MS * QN_NS_PER_MS;
         if (late || worker->state != QN_WORKER_RUNNING || worker->clearing ||
             worker->paused[run->leased->queue_index]) {
             late_count += late ? 1 : 0;
-            qn_take_back_run(worker, run, qn_run_cancel_reason(run));
+            qn_give_back_run(worker, run, qn_run_cancel_reason(run));
         }
     }
     return late_count;
 }
 
-void qn_worker_cancel_run(struct quern_worker *worker, struct quern_run *run,
-                          enum qn_cancel_reason reason)
+void qn_give_back_cancelled(struct quern_worker *worker, struct quern_run *run,
+                            enum qn_cancel_reason reason)
 {
     qn_run_cancel(run, reason);
-    qn_take_back_run(worker, run, reason);
-    qn_keeper_poke(worker); /* from now on its grace is counted */
+    qn_give_back_run(worker, run, reason);
+    qn_signals_wake_keeper(worker); /* from now on its grace is counted */
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* lost.c - ends a worker whose data are gone for good, so that its supervisor starts it again.
+/* data_loss.c - ends a worker whose data is gone for good, so that its supervisor starts it again.
  *
  * A file that was removed or replaced never comes back by itself, and all that is written to it is
- * lost; a database whose exchange fails again and again as damaged serves nobody. The first has to
- * be seen twice in a row (somebody may be moving files), the second for two seconds. On a server
- * damaged keys can be mended while the worker runs, so there nothing of this is done. */
+ * lost. A database whose exchange fails again and again as damaged is of no use either. The first
+ * has to be seen twice in a row (files may be moved just now), the second for two seconds. On a
+ * server damaged keys can be mended while the worker runs, so there nothing of this is done. */
+#include "worker/keeper/data_loss.h"
+
 #include "worker/internal.h"
 
-enum { LOOKS = 2, CORRUPT_MS = 2000 };
+enum { GONE_MAX = 2, CORRUPT_MS = 2000 };
 
-static void end_for(struct quern_worker *worker, const quern_error *error)
+static void end_worker(struct quern_worker *worker, const quern_error *error)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     bool first = worker->lost.code == QUERN_OK;
@@ -25,7 +27,7 @@ static void end_for(struct quern_worker *worker, const quern_error *error)
     }
 }
 
-bool qn_worker_is_lost(struct quern_worker *worker, quern_error *err)
+bool qn_data_loss_found(struct quern_worker *worker, quern_error *err)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     bool lost = worker->lost.code != QUERN_OK;
@@ -36,15 +38,15 @@ bool qn_worker_is_lost(struct quern_worker *worker, quern_error *err)
     return lost;
 }
 
-quern_status qn_keeper_check_place(struct quern_worker *worker, quern_error *err)
+quern_status qn_data_loss_check(struct quern_worker *worker, quern_error *err)
 {
     quern_error error = {0};
     bool gone = qn_broker_is_gone(worker->broker, &error);
-    worker->gone_looks = gone ? worker->gone_looks + 1 : 0;
-    if (worker->gone_looks >= LOOKS ||
+    worker->keeper.gone_count = gone ? worker->keeper.gone_count + 1 : 0;
+    if (worker->keeper.gone_count >= GONE_MAX ||
         (!gone && !qn_broker_is_remote(worker->broker) &&
-         qn_outage_lasts(&worker->pump.outage, QUERN_E_CORRUPT, CORRUPT_MS, &error))) {
-        end_for(worker, &error);
+         qn_backoff_lasts(&worker->pump.backoff, QUERN_E_CORRUPT, CORRUPT_MS, &error))) {
+        end_worker(worker, &error);
     }
     (void)err;
     return QUERN_OK;

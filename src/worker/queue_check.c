@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* served.c - whether the queues of a worker are those that its owner meant.
+/* queue_check.c - whether the queues of a worker are those that its owner meant.
  *
- * Any text is the name of a queue, and serving a queue that nobody fills looks like an idle worker.
+ * Any text is the name of a queue, and a worker that serves a queue which nobody fills looks idle.
  * So a name that reads like a list ("a,b") or a pattern ("*") is refused, unless a queue of exactly
- * that name exists; and what does not exist yet is named in the log when the worker starts. */
+ * that name exists. When the worker starts, the log names the queues that do not exist yet. */
+#include "worker/queue_check.h"
+
 #include <string.h>
 
 #include "base/error.h"
 #include "task/task.h"
 #include "worker/internal.h"
 
-/* Its history is the least that tells whether there is a queue: listing all queues counts their
- * tasks, of which there may be millions. */
-static quern_status look_for(struct quern_worker *worker, size_t i, quern_error *err)
+/* Reads the history of the queue because that is the cheapest way to see that it exists: a listing
+ * of queues counts their tasks, of which there may be millions. */
+static quern_status find_queue(struct quern_worker *worker, size_t i, quern_error *err)
 {
     quern_day today;
     quern_status status = qn_broker_history(worker->broker, worker->queue_names[i], 1, &today, err);
@@ -20,11 +22,11 @@ static quern_status look_for(struct quern_worker *worker, size_t i, quern_error 
     return status == QUERN_E_NOT_FOUND ? QUERN_OK : status;
 }
 
-quern_status qn_worker_check_queues(struct quern_worker *worker, quern_error *err)
+quern_status qn_queue_check_names(struct quern_worker *worker, quern_error *err)
 {
     quern_status looked = QUERN_OK;
     for (size_t i = 0; looked == QUERN_OK && i < worker->queue_count; i++) {
-        looked = look_for(worker, i, err);
+        looked = find_queue(worker, i, err);
     }
     worker->queues_known = looked == QUERN_OK;
     for (size_t i = 0; i < worker->queue_count; i++) {
@@ -40,10 +42,10 @@ quern_status qn_worker_check_queues(struct quern_worker *worker, quern_error *er
                             "commas and patterns",
                             name);
     }
-    return QUERN_OK; /* nothing else needs to know it: damaged data stop no worker */
+    return QUERN_OK; /* nothing else needs to know it: damaged data stops no worker */
 }
 
-void qn_worker_tell_queues(struct quern_worker *worker)
+void qn_queue_check_log(struct quern_worker *worker)
 {
     for (size_t i = 0; worker->queues_known && i < worker->queue_count; i++) {
         if (!worker->queue_found[i]) {

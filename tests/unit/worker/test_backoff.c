@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_outage.c - one outage for the threads of a worker: backoff, waking, what is logged. */
+/* test_backoff.c - one outage for the threads of a worker: backoff, waking, what is logged. */
 #include "lib_test.h"
 
 #include <stdio.h>
@@ -11,10 +11,10 @@
 
 struct world {
     struct qn_log log;
-    struct qn_outages all;
-    struct qn_outage pump;
-    struct qn_outage keeper;
-    struct qn_outage forward; /* lazy */
+    struct qn_backoff_group all;
+    struct qn_backoff pump;
+    struct qn_backoff keeper;
+    struct qn_backoff forward; /* lazy */
     size_t wakes;
     size_t begins;
     size_t ends;
@@ -39,19 +39,19 @@ static void open_world(struct world *world)
 {
     *world = (struct world){0};
     qn_log_init(&world->log, on_log, world);
-    qn_outages_init(&world->all, &world->log, on_wake, world);
-    qn_outage_init(&world->pump, &world->all);
-    qn_outage_init(&world->keeper, &world->all);
-    qn_outage_init(&world->forward, &world->all);
+    qn_backoff_group_init(&world->all, &world->log, on_wake, world);
+    qn_backoff_init(&world->pump, &world->all);
+    qn_backoff_init(&world->keeper, &world->all);
+    qn_backoff_init(&world->forward, &world->all);
     world->forward.is_lazy = true;
 }
 
 static void close_world(struct world *world)
 {
-    qn_outage_finish(&world->forward);
-    qn_outage_finish(&world->keeper);
-    qn_outage_finish(&world->pump);
-    qn_outages_finish(&world->all);
+    qn_backoff_finish(&world->forward);
+    qn_backoff_finish(&world->keeper);
+    qn_backoff_finish(&world->pump);
+    qn_backoff_group_finish(&world->all);
     qn_log_finish(&world->log);
 }
 
@@ -62,9 +62,9 @@ static void nobody_waits_for_more_than_a_second(void **state)
     const quern_error error = {.code = QUERN_E_CONNECT};
     open_world(&world);
     for (int i = 0; i < 200; i++) {
-        qn_outage_fail(&world.pump, &error);
+        qn_backoff_fail(&world.pump, &error);
         int64_t wait_ns = world.pump.retry_at_mono_ns - qn_clock_mono_ns();
-        assert_true(wait_ns <= (QN_OUTAGE_MS_MAX + 1) * INT64_C(1000000));
+        assert_true(wait_ns <= (QN_BACKOFF_MS_MAX + 1) * INT64_C(1000000));
     }
     close_world(&world);
 }
@@ -75,76 +75,76 @@ static void the_first_answer_ends_the_waiting_of_all(void **state)
     struct world world;
     const quern_error error = {.code = QUERN_E_CONNECT};
     open_world(&world);
-    qn_outage_fail(&world.pump, &error);
-    qn_outage_fail(&world.keeper, &error);
-    qn_outage_fail(&world.forward, &error);
+    qn_backoff_fail(&world.pump, &error);
+    qn_backoff_fail(&world.keeper, &error);
+    qn_backoff_fail(&world.forward, &error);
     assert_true(world.keeper.retry_at_mono_ns != 0);
-    qn_outage_end(&world.pump);
+    qn_backoff_end(&world.pump);
     assert_int_equal(world.keeper.retry_at_mono_ns, 0);
     assert_int_equal(world.forward.retry_at_mono_ns, 0);
     assert_true(world.keeper.since_mono_ns != 0); /* it has not been answered itself */
     assert_int_equal(world.wakes, 1);
-    qn_outage_end(&world.pump); /* was over before: wakes nobody */
+    qn_backoff_end(&world.pump); /* was over before: wakes nobody */
     assert_int_equal(world.wakes, 1);
     close_world(&world);
 }
 
-static void an_outage_is_told_once_for_all_threads(void **state)
+static void an_outage_is_logged_once_for_all_threads(void **state)
 {
     (void)state;
     struct world world;
     const quern_error error = {.code = QUERN_E_CONNECT};
     open_world(&world);
     for (int i = 0; i < 3; i++) {
-        qn_outage_fail(&world.pump, &error);
-        qn_outage_fail(&world.keeper, &error);
-        qn_outage_fail(&world.forward, &error);
+        qn_backoff_fail(&world.pump, &error);
+        qn_backoff_fail(&world.keeper, &error);
+        qn_backoff_fail(&world.forward, &error);
     }
     assert_int_equal(world.begins, 1);
-    qn_outage_end(&world.pump);
+    qn_backoff_end(&world.pump);
     assert_int_equal(world.ends, 0); /* the keeper still fails: what it asks may be another thing */
-    qn_outage_end(&world.keeper);
+    qn_backoff_end(&world.keeper);
     assert_int_equal(world.ends, 1); /* nobody knows when the lazy one is called again */
     close_world(&world);
 }
 
 /* At the end of a worker its threads leave one after the other, and the last ones fail, too. */
-static void the_outage_of_a_party_that_left_is_told_once(void **state)
+static void the_outage_of_a_member_that_left_is_logged_once(void **state)
 {
     (void)state;
     struct world world;
-    struct qn_outage ack;
+    struct qn_backoff ack;
     const quern_error error = {.code = QUERN_E_CONNECT};
     open_world(&world);
-    qn_outage_init(&ack, &world.all);
-    qn_outage_fail(&ack, &error);
-    qn_outage_finish(&ack);
+    qn_backoff_init(&ack, &world.all);
+    qn_backoff_fail(&ack, &error);
+    qn_backoff_finish(&ack);
     assert_int_equal(world.begins, 1);
     assert_int_equal(world.ends, 0); /* nobody was answered */
-    qn_outage_fail(&world.pump, &error);
+    qn_backoff_fail(&world.pump, &error);
     assert_int_equal(world.begins, 1);
-    qn_outage_end(&world.pump);
+    qn_backoff_end(&world.pump);
     assert_int_equal(world.ends, 1);
     close_world(&world);
 }
 
-static void a_party_that_leaves_holds_no_outage_open(void **state)
+static void a_member_that_leaves_holds_no_outage_open(void **state)
 {
     (void)state;
     struct world world;
-    struct qn_outage ack;
+    struct qn_backoff ack;
     const quern_error error = {.code = QUERN_E_CONNECT};
     open_world(&world);
-    qn_outage_init(&ack, &world.all);
-    qn_outage_fail(&ack, &error);
-    qn_outage_finish(&ack);
+    qn_backoff_init(&ack, &world.all);
+    qn_backoff_fail(&ack, &error);
+    qn_backoff_finish(&ack);
     world.all.since_mono_ns -= INT64_C(3600000000000);
-    world.all.told_mono_ns -= INT64_C(3600000000000);
+    world.all.logged_mono_ns -= INT64_C(3600000000000);
     world.all.failed_mono_ns -= INT64_C(3600000000000);
-    qn_outage_fail(&world.pump, &error);
+    qn_backoff_fail(&world.pump, &error);
     assert_int_equal(world.begins, 2);
     assert_null(strstr(world.line, "since_ms"));
-    qn_outage_end(&world.pump);
+    qn_backoff_end(&world.pump);
     assert_int_equal(world.ends, 1);
     close_world(&world);
 }
@@ -155,10 +155,10 @@ static void only_a_later_line_says_how_long_an_outage_lasts(void **state)
     struct world world;
     const quern_error error = {.code = QUERN_E_CONNECT};
     open_world(&world);
-    qn_outage_fail(&world.pump, &error);
+    qn_backoff_fail(&world.pump, &error);
     assert_null(strstr(world.line, "since_ms"));
-    world.all.told_mono_ns -= INT64_C(60000000000);
-    qn_outage_fail(&world.pump, &error);
+    world.all.logged_mono_ns -= INT64_C(60000000000);
+    qn_backoff_fail(&world.pump, &error);
     assert_int_equal(world.begins, 2);
     assert_non_null(strstr(world.line, "since_ms"));
     close_world(&world);
@@ -171,14 +171,14 @@ static void an_outage_that_nobody_saw_end_is_not_part_of_the_next(void **state)
     struct world world;
     const quern_error error = {.code = QUERN_E_CONNECT};
     open_world(&world);
-    qn_outage_fail(&world.forward, &error);
+    qn_backoff_fail(&world.forward, &error);
     world.all.since_mono_ns -= INT64_C(3600000000000);
-    world.all.told_mono_ns -= INT64_C(3600000000000);
+    world.all.logged_mono_ns -= INT64_C(3600000000000);
     world.all.failed_mono_ns -= INT64_C(3600000000000);
-    qn_outage_fail(&world.pump, &error);
+    qn_backoff_fail(&world.pump, &error);
     assert_int_equal(world.begins, 2);
     assert_null(strstr(world.line, "since_ms"));
-    qn_outage_end(&world.pump);
+    qn_backoff_end(&world.pump);
     assert_non_null(strstr(world.line, "failures=1"));
     close_world(&world);
 }
@@ -186,9 +186,9 @@ static void an_outage_that_nobody_saw_end_is_not_part_of_the_next(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nobody_waits_for_more_than_a_second),
     cmocka_unit_test(the_first_answer_ends_the_waiting_of_all),
-    cmocka_unit_test(an_outage_is_told_once_for_all_threads),
-    cmocka_unit_test(the_outage_of_a_party_that_left_is_told_once),
-    cmocka_unit_test(a_party_that_leaves_holds_no_outage_open),
+    cmocka_unit_test(an_outage_is_logged_once_for_all_threads),
+    cmocka_unit_test(the_outage_of_a_member_that_left_is_logged_once),
+    cmocka_unit_test(a_member_that_leaves_holds_no_outage_open),
     cmocka_unit_test(only_a_later_line_says_how_long_an_outage_lasts),
     cmocka_unit_test(an_outage_that_nobody_saw_end_is_not_part_of_the_next),
 };
