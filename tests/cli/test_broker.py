@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 
 import lib_cli
-from lib_cli import (CliTest, DEADLINE_S, EXIT_BROKER, EXIT_CONFIG, EXIT_DATA, EXIT_TEMPORARY,
+from lib_cli import (CliTest, PATIENCE_S, EXIT_BROKER, EXIT_CONFIG, EXIT_DATA, EXIT_TEMPORARY,
                      only)
 
 LOOKS = (["stats"], ["queue", "list"], ["task", "list"], ["worker", "list"], ["doctor"],
@@ -141,7 +141,7 @@ class PipeTest(CliTest):
         process.stdout.close()
         error = process.stderr.read()
         process.stderr.close()
-        process.wait(timeout=DEADLINE_S)
+        process.wait(timeout=PATIENCE_S)
         self.assertEqual(error, b"")
 
 

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import lib_cli
-from lib_cli import CliTest, EXIT_CONFIG, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE
+from lib_cli import CliTest, EXIT_CONFIG, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE, PATIENCE_S
 
 
 class EnqueueTest(CliTest):
@@ -94,7 +94,7 @@ class EnqueueTest(CliTest):
         with open("/dev/full", "w", encoding="utf-8") as full:
             result = subprocess.run([self.program, "enqueue", "t"], stdout=full,
                                     stderr=subprocess.PIPE, env=self.env, check=False,
-                                    timeout=lib_cli.DEADLINE_S)
+                                    timeout=PATIENCE_S)
         self.assertEqual(result.returncode, EXIT_FAILURE)
         self.assertIn(b"stdout", result.stderr)
 
@@ -205,7 +205,7 @@ class ImportTest(CliTest):
         with open(self.path("lines"), "w", encoding="utf-8") as lines:
             lines.write('{"type":"t"}\n' * 1000)
             lines.flush()
-            self.wait_until(lambda: self.quern("queue", "list").returncode == 0 and
+            self.until(lambda: self.quern("queue", "list").returncode == 0 and
                             self.counts().get("pending") == 1000, "the first batch is stored")
             lines.write('{"type":"t"}\n' * 5)
             lines.flush()

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, DEADLINE_S, EXIT_FAILURE, EXIT_USAGE, only
+from lib_cli import CliTest, PATIENCE_S, EXIT_FAILURE, EXIT_USAGE, only
 
 
 class QueueTest(CliTest):
@@ -165,7 +165,7 @@ class TaskTest(CliTest):
             self.processes.append(process)
             process.log_name = "none"
             os.write(ours, text.encode())
-            process.wait(timeout=DEADLINE_S)
+            process.wait(timeout=PATIENCE_S)
             return process.returncode
         finally:
             os.close(ours)
@@ -175,7 +175,7 @@ class TaskTest(CliTest):
         self.fifo("never")
         task_id = self.enqueue("t")
         worker = self.start("work", "--exec", "t=echo on > started; exec cat never")
-        self.wait_until(lambda: self.read("started"), "the task has started")
+        self.until(lambda: self.read("started"), "the task has started")
         self.assertEqual(self.state(task_id), "active")
         self.ok("task", "cancel", task_id, "--then", then)
         task = self.wait_state(task_id, {"retry": "retry", "archive": "archived"}[then])
@@ -192,7 +192,7 @@ class TaskTest(CliTest):
         self.fifo("never")
         task_id = self.enqueue("t")
         worker = self.start("work", "--exec", "t=echo on > started; exec cat never")
-        self.wait_until(lambda: self.read("started"), "the task has started")
+        self.until(lambda: self.read("started"), "the task has started")
         self.assertEqual(self.ok("task", "cancel", "--all", "--then", "archive", "--yes"),
                          "1 task asked to stop")
         self.wait_state(task_id, "archived")
@@ -223,8 +223,8 @@ class WorkerTest(CliTest):
         task_id = self.enqueue("t", "--queue", "q")
         worker = self.start("work", "--queue", "q=3", "--concurrency", "2", "--exec",
                             "t=echo on > started; read x < go")
-        self.wait_until(lambda: self.read("started"), "the task has started")
-        listed = self.wait_until(
+        self.until(lambda: self.read("started"), "the task has started")
+        listed = self.until(
             lambda: [each for each in self.json("worker", "list") if each["runs"]], "it shows")
         self.assertEqual((listed[0]["pid"], listed[0]["concurrency"]), (worker.pid, 2))
         self.assertIn("q", listed[0]["queues"])

@@ -10,7 +10,7 @@ import socket
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, DEADLINE_S, EXIT_USAGE
+from lib_cli import CliTest, PATIENCE_S, EXIT_USAGE
 
 HOSTILE = 'x" level=error id=forged'
 
@@ -72,9 +72,9 @@ class LogTest(CliTest):
         self.ok("db", "init") if lib_cli.BROKER == "sqlite" else None
         worker = self.start("work", "--exec", "t=true", "--on-hup", "reload", "--log-format",
                             "json")
-        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
+        self.until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
         worker.send_signal(signal.SIGHUP)
-        self.wait_until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
+        self.until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
         self.assertEqual(self.stop(worker), 0)
         wrong = self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--log-format", "json",
                            "--on-hup", "no")
@@ -88,7 +88,7 @@ class LogTest(CliTest):
             words = [self.program, "work", "--exec", "t=true", "--drain", "--json"]
             result = subprocess.run(words, env=self.env, cwd=self.home, stdout=full, check=False,
                                     stderr=subprocess.PIPE, encoding="utf-8",
-                                    timeout=DEADLINE_S)
+                                    timeout=PATIENCE_S)
         self.assertEqual(result.returncode, 0)
         self.assertEqual(result.stderr.count("runs are no longer printed"), 1, result.stderr)
         self.assertIn("No space left", result.stderr)
@@ -106,7 +106,7 @@ class LogTest(CliTest):
             env = {**self.env, "JOURNAL_STREAM": f"{info.st_dev}:{info.st_ino}"}
             subprocess.run([self.program, "work", "--drain", "--exec", "t=exit 1"], env=env,
                            cwd=self.home, stdin=subprocess.DEVNULL, stderr=theirs,
-                           timeout=DEADLINE_S, check=True)
+                           timeout=PATIENCE_S, check=True)
             theirs.close()
             lines = ours.makefile(encoding="utf-8").read().splitlines()
         self.assertTrue(all(re.match(r"<[3467]>[^<]", line) for line in lines), lines)

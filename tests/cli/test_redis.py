@@ -9,9 +9,10 @@ import socket
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG, EXIT_DENIED, EXIT_TEMPORARY
+import lib_redis
+from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG, EXIT_DENIED, EXIT_TEMPORARY, PATIENCE_S
 
-LOOKS = (["stats"], ["queue", "list"], ["task", "list"], ["worker", "list"], ["doctor"],
+COMMANDS = (["stats"], ["queue", "list"], ["task", "list"], ["worker", "list"], ["doctor"],
          ["queue", "pause", "q"], ["task", "run", "x"], ["db", "info"], ["enqueue", "t"])
 
 
@@ -26,29 +27,26 @@ class RedisTest(CliTest):
     def start_redis(self, *config):
         """Starts it with these words of configuration, returns when it answers."""
         with open(self.path("redis.log"), "a", encoding="utf-8") as log:
-            server = subprocess.Popen(
-                ["redis-server", "--port", "0", "--unixsocket", self.socket_path, "--save", "",
-                 "--dir", self.home, *config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            server = lib_redis.start_server(self.socket_path, *config, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log)
         server.log_name = self.path("redis.log")
         self.processes.append(server)
-        self.wait_until(lambda: server.poll() is not None or self.redis("PING")[:1] in (b"+", b"-"),
-                        "redis-server answers")
+        self.until(lambda: server.poll() is not None or self.redis("PING"), "redis-server answers")
         self.assertIsNone(server.poll(), self.read("redis.log"))
         return server
 
     def redis(self, *words):
-        """Says these words to the server, gives the first piece of its answer as it is."""
-        if not os.path.exists(self.socket_path):
-            return b""
-        with socket.socket(socket.AF_UNIX) as wire:
-            try:
-                wire.connect(self.socket_path)
-            except OSError:
-                return b""
-            parts = [word.encode() for word in words]
-            wire.sendall(b"*%d\r\n" % len(parts) +
-                         b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
-            return wire.recv(65536)
+        """Gives the reply, which may be an error; None when the server is not there."""
+        try:
+            connection = lib_redis.Connection(self.socket_path)
+        except OSError:
+            return None
+        try:
+            return connection.do(*words)
+        except lib_redis.RedisError as error:
+            return error
+        finally:
+            connection.close()
 
 
 class UrlTest(RedisTest):
@@ -92,7 +90,7 @@ class UrlTest(RedisTest):
 
     def test_wrong_password_is_said_but_not_shown(self):
         self.start_redis("--requirepass", "right")
-        for args in LOOKS:
+        for args in COMMANDS:
             with self.subTest(args=args):
                 error = self.fails(EXIT_DENIED, "--broker",
                                    f"redis-socket://:wr0ng@{self.socket_path}", *args)
@@ -121,14 +119,14 @@ class UrlTest(RedisTest):
         self.assertIn("NOPERM", error)
         advice = error.splitlines()[-1].split("this is enough: ")[1].split()
         advice[2:5] = ["poor", "on", ">pw"]
-        self.assertEqual(self.redis(*advice), b"+OK\r\n")
+        self.assertEqual(self.redis(*advice), b"OK")
         self.ok("--broker", poor, "enqueue", "t")
         self.ok("--broker", poor, "work", "--exec", "t=true", "--drain")
 
 
 class StartTest(RedisTest):
     def test_without_a_server_all_but_work_end_at_once(self):
-        for args in LOOKS:
+        for args in COMMANDS:
             with self.subTest(args=args):
                 self.assertIn("r.sock", self.fails(EXIT_BROKER, *args))
         self.fails(EXIT_BROKER, "work", "--no-wait", "--exec", "t=true")
@@ -136,9 +134,9 @@ class StartTest(RedisTest):
 
     def test_work_waits_and_says_so_once(self):
         worker = self.start("work", "--exec", "t=true")
-        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        self.until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
         self.start_redis("--appendonly", "yes")
-        self.wait_until(lambda: "durability D1" in self.read(worker.log_name), "it starts")
+        self.until(lambda: "durability D1" in self.read(worker.log_name), "it starts")
         log = self.read(worker.log_name)
         self.assertEqual(log.count("waiting for it"), 1)
         self.assertEqual(log.count("the broker is there"), 1)
@@ -148,12 +146,12 @@ class StartTest(RedisTest):
         self.redis("CONFIG", "SET", "maxclients", "8", "min-replicas-to-write", "1")
         others = [self.hold_connection() for _ in range(9)]
         worker = self.start("work", "--exec", "t=true")
-        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        self.until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
         for other in others:
             other.close()
-        self.wait_until(lambda: "NOREPLICAS" in self.read(worker.log_name), "it has connected")
+        self.until(lambda: "NOREPLICAS" in self.read(worker.log_name), "it has connected")
         self.redis("CONFIG", "SET", "min-replicas-to-write", "0")
-        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it starts")
+        self.until(lambda: "worker starts" in self.read(worker.log_name), "it starts")
         self.assertIn("fewer replicas than it wants", self.read(worker.log_name))
 
     def hold_connection(self):
@@ -166,25 +164,25 @@ class StartTest(RedisTest):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             with self.subTest(number=number):
                 worker = self.start("work", "--exec", "t=true")
-                self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+                self.until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
                 self.assertEqual(self.stop(worker, number), 0)
 
     def test_signals_that_steer_a_worker_do_no_harm_while_it_waits(self):
         worker = self.start("work", "--exec", "t=true")
-        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        self.until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
         for number in (signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT, signal.SIGTSTP):
             worker.send_signal(number)
         self.start_redis("--appendonly", "yes")
         self.wait_state(self.enqueue("t"), "gone")
         worker.send_signal(signal.SIGUSR1)
-        self.wait_until(lambda: "worker state" in self.read(worker.log_name), "it is steered")
+        self.until(lambda: "worker state" in self.read(worker.log_name), "it is steered")
         self.assertEqual(self.stop(worker), 0)
 
     def test_work_that_reloads_on_hup_goes_on_waiting(self):
         worker = self.start("work", "--exec", "t=true", "--on-hup", "reload")
-        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        self.until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
         worker.send_signal(signal.SIGHUP)
-        self.wait_until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
+        self.until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
         self.assertEqual(self.stop(worker), 0)
 
     def test_closed_streams_are_no_place_for_a_connection(self):
@@ -195,7 +193,7 @@ class StartTest(RedisTest):
                 words = ["work", "--exec", "t=true", "--drain", "--verbose"]
                 shell = ["sh", "-c", f'exec "$0" "$@" {closed}', self.program, *words]
                 result = subprocess.run(shell, env=self.env, cwd=self.home, check=False,
-                                        timeout=lib_cli.DEADLINE_S)
+                                        timeout=PATIENCE_S)
                 self.assertEqual(result.returncode, 0)
                 # What the log says was no command for the server.
                 self.assertNotIn(b"errorstat_ERR:", self.redis("INFO", "errorstats"))
@@ -223,7 +221,7 @@ class StartTest(RedisTest):
     def test_password_is_not_seen_by_ps(self):
         url = f"redis-socket://me:s3cret@{self.socket_path}"
         worker = self.start("--broker", url, "work", "--exec", "t=true")
-        self.wait_until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
+        self.until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
         with open(f"/proc/{worker.pid}/cmdline", encoding="utf-8") as file:
             line = file.read()
         self.assertIn("redis-socket://me:******@", line)
@@ -232,7 +230,7 @@ class StartTest(RedisTest):
     def test_what_endangers_tasks_is_said_at_the_start(self):
         self.start_redis("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
         worker = self.start("work", "--exec", "t=true")
-        self.wait_until(lambda: "durability D0" in self.read(worker.log_name), "it starts")
+        self.until(lambda: "durability D0" in self.read(worker.log_name), "it starts")
         self.assertIn("warning: maxmemory-policy allkeys-lru", self.read(worker.log_name))
 
 
@@ -257,7 +255,7 @@ class WordsTest(RedisTest):
         self.start_redis()
         os.mkfifo(self.path("never"))
         worker = self.start("work", "--exec", "t=read x < never", "--concurrency", "1")
-        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
+        self.until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
         self.wait_state(self.enqueue("t"), "active")
         task_id = self.enqueue("t")
         self.redis("CONFIG", "SET", "maxmemory", "500000")
@@ -287,7 +285,7 @@ class IdleTest(RedisTest):
     def monitor(self):
         """What the server is told, line by line; ends when the caller stops asking."""
         with socket.socket(socket.AF_UNIX) as wire:
-            wire.settimeout(lib_cli.DEADLINE_S)
+            wire.settimeout(PATIENCE_S)
             wire.connect(self.socket_path)
             wire.sendall(b"MONITOR\r\n")
             yield from wire.makefile("r", encoding="utf-8", errors="replace")

@@ -30,7 +30,7 @@ class ServiceTest(CliTest):
     def start_worker(self, *options, kind="t"):
         self.ok("db", "init")
         worker = self.start("work", "--exec", f"{kind}=read x < never", *options)
-        self.wait_until(lambda: [each for each in self.json("worker", "list")
+        self.until(lambda: [each for each in self.json("worker", "list")
                                  if each["pid"] == worker.pid], "it has announced itself")
         return worker
 
@@ -55,7 +55,7 @@ class ServiceTest(CliTest):
         self.assertEqual(self.quern("doctor", "--strict").returncode, EXIT_FAILURE)
         self.fifo("never")
         self.start_worker()
-        self.wait_until(lambda: self.state(task_id) == "active", "it runs")
+        self.until(lambda: self.state(task_id) == "active", "it runs")
         self.assertEqual(self.why(task_id), ("", ""))
         self.assertEqual(self.column("WORKERS"), {"default": "1"})
         waiting = self.enqueue("t")
@@ -78,17 +78,17 @@ class ServiceTest(CliTest):
         self.wait_state(task_id, "retry")  # the worker has put it aside
         because = "no live worker of queue default serves type unknown"
         # For a moment the worker may have it again: then nothing holds it up.
-        task = self.wait_until(lambda: self.waiting(task_id), "it says why")
+        task = self.until(lambda: self.waiting(task_id), "it says why")
         self.assertEqual(task["waits_because"], because)
         self.assertIn("--exec 'unknown=COMMAND'", task["what_to_do"])
-        self.wait_until(lambda: self.quern("doctor").stdout.count(because) == 1, "the doctor, too")
+        self.until(lambda: self.quern("doctor").stdout.count(because) == 1, "the doctor, too")
         served = self.json("worker", "list")[0]
         self.assertEqual((served["types"], served["hang"]), (["t"], 0))
 
     def test_quiet_workers_are_said(self):
         worker = self.start_worker()
         worker.send_signal(signal.SIGTSTP)
-        self.wait_until(lambda: self.json("worker", "list")[0]["status"] == "quiet", "it is quiet")
+        self.until(lambda: self.json("worker", "list")[0]["status"] == "quiet", "it is quiet")
         because, advice = self.why(self.enqueue("t"))
         self.assertIn(f"process {worker.pid}, is quiet", because)
         self.assertIn(f"kill -CONT {worker.pid}", advice)
@@ -124,7 +124,7 @@ class ServiceTest(CliTest):
         text = "".join(f'{{"type":"t","payload":"{n}"}}\n' for n in range(40))
         self.ok("enqueue", "--from", "-", stdin=text)
         self.start("work", "--exec", "t=kill -SEGV $$", "--concurrency", "1")
-        self.wait_until(lambda: "run after run of queue default dies on 1 host" in
+        self.until(lambda: "run after run of queue default dies on 1 host" in
                         self.quern("doctor").stdout, "the doctor says so")
         waiting = self.json("task", "list", "--state", "pending")[-1]["id"]
         because, advice = self.why(waiting)
@@ -145,7 +145,7 @@ class ServiceTest(CliTest):
     def stop_and_write(self, worker, statement):
         """Whether the worker stands still, outside of a transaction, and its record is written."""
         worker.send_signal(signal.SIGSTOP)
-        self.wait_until(lambda: self.read(f"/proc/{worker.pid}/stat").split()[2] == "T", "it stops")
+        self.until(lambda: self.read(f"/proc/{worker.pid}/stat").split()[2] == "T", "it stops")
         with contextlib.closing(sqlite3.connect(self.broker, 0.1, isolation_level=None)) as db:
             try:
                 db.execute(statement)
@@ -157,7 +157,7 @@ class ServiceTest(CliTest):
     @only("sqlite")
     def test_stuck_worker_is_shown_and_fails_the_doctor(self):
         worker = self.start_worker("--concurrency", "2")
-        self.wait_until(lambda: self.stop_and_write(
+        self.until(lambda: self.stop_and_write(
             worker, "UPDATE quern_worker SET status = 'stuck',"
             " queues = 'default=1' || char(31) || '3' || char(31) || 't'"), "it is written")
         self.assertIn("0/2, 3 hang", self.ok("worker", "list"))
@@ -176,7 +176,7 @@ class ServiceTest(CliTest):
         worker = self.start_worker("--concurrency", "2")
         statement = ("UPDATE quern_worker SET queues ="
                      " 'default=1' || char(31) || {} || char(31) || 't'")
-        self.wait_until(lambda: self.stop_and_write(worker, statement.format(2)), "it is written")
+        self.until(lambda: self.stop_and_write(worker, statement.format(2)), "it is written")
         waiting = self.enqueue("t")
         self.assertEqual(self.why(waiting)[0], "")  # the thread in the place of one is free
         with contextlib.closing(sqlite3.connect(self.broker, isolation_level=None)) as db:

@@ -10,7 +10,7 @@ import subprocess
 import termios
 
 import lib_cli
-from lib_cli import CliTest, DEADLINE_S
+from lib_cli import CliTest, PATIENCE_S
 
 
 class TerminalTest(CliTest):
@@ -29,7 +29,7 @@ class TerminalTest(CliTest):
             pass  # the other end is closed: it has ended
         finally:
             os.close(ours)
-        self.assertEqual(process.wait(timeout=DEADLINE_S), 0, text)
+        self.assertEqual(process.wait(timeout=PATIENCE_S), 0, text)
         return text.decode().replace("\r\n", "\n")
 
     def fill(self):

@@ -9,7 +9,8 @@ import signal
 import time
 
 import lib_cli
-from lib_cli import CliTest, DEADLINE_S, EXIT_USAGE, only
+from lib_cli import CliTest, PATIENCE_S, EXIT_USAGE, only
+from lib_quern import FULL
 
 
 def alive(pid):
@@ -105,7 +106,7 @@ class VerdictTest(CliTest):
         self.enqueue("other")
         self.enqueue("t")
         worker = self.start("work", "--drain", "--exec", "t=true")
-        self.wait_until(lambda: "retry=1 unserved=1" in self.read(worker.log_name), "it says so")
+        self.until(lambda: "retry=1 unserved=1" in self.read(worker.log_name), "it says so")
         self.assertEqual(self.stop(worker), 0)
         log = self.read(worker.log_name)
         self.assertIn("--unknown archive", log)
@@ -147,7 +148,7 @@ class VerdictTest(CliTest):
         self.assertEqual(self.state(task_id), "archived")
         for name in ("child", "shell"):
             pid = int(self.read(name))
-            self.wait_until(lambda pid=pid: not alive(pid), f"the {name} is gone")
+            self.until(lambda pid=pid: not alive(pid), f"the {name} is gone")
 
     def test_json_prints_a_line_for_each_run(self):
         ids = {self.enqueue("t", str(n), "--retry", "0") for n in range(5)}
@@ -177,7 +178,7 @@ class LimitTest(CliTest):
         self.write("ran", "")
         worker = self.start_limited(64, "--drain", "--concurrency", "20", "--exec",
                                     "t=echo $QUERN_TASK_ID >> ran; sleep 0.2")
-        self.wait_until(lambda: "commands cannot be started" in self.read(worker.log_name),
+        self.until(lambda: "commands cannot be started" in self.read(worker.log_name),
                         "it says so")
         log = self.read(worker.log_name)
         self.assertIn("64 open files are allowed (RLIMIT_NOFILE), too few for concurrency 20", log)
@@ -241,7 +242,7 @@ class EndTest(CliTest):
         task_id = self.enqueue("t")
         worker = self.start("work", "--exec",
                             "t=echo on > started; read x < go; echo end > ended")
-        self.wait_until(lambda: self.read("started"), "the task has started")
+        self.until(lambda: self.read("started"), "the task has started")
         worker.send_signal(signal.SIGTERM)
         self.write("go", "go\n")
         self.assertEqual(self.end(worker), 0)
@@ -252,21 +253,21 @@ class EndTest(CliTest):
         self.enqueue("t")
         # The shell does not become the program, since it has more to do.
         worker = self.start("work", "--exec", "t=sh -c 'echo $$ > pid; exec sleep 1000'; true")
-        self.wait_until(lambda: self.read("pid").endswith("\n"), "the command has started")
+        self.until(lambda: self.read("pid").endswith("\n"), "the command has started")
         program = int(self.read("pid"))
         self.assertTrue(alive(program))
         worker.kill()
         self.end(worker)
-        self.wait_until(lambda: not alive(program), "the command is gone")
+        self.until(lambda: not alive(program), "the command is gone")
 
     def test_second_signal_ends_at_once_and_gives_the_task_back(self):
         self.fifo("never")
         task_id = self.enqueue("t")
         worker = self.start("work", "--shutdown-timeout", "1h", "--exec",
                             "t=echo on > started; exec cat never")
-        self.wait_until(lambda: self.read("started"), "the task has started")
+        self.until(lambda: self.read("started"), "the task has started")
         worker.send_signal(signal.SIGINT)
-        self.wait_until(lambda: [each for each in self.json("worker", "list")
+        self.until(lambda: [each for each in self.json("worker", "list")
                                  if each["status"] == "draining"], "the worker drains")
         self.assertEqual(self.stop(worker, signal.SIGINT), 0)
         task = self.task(task_id)
@@ -280,9 +281,9 @@ class EndTest(CliTest):
                 task_id = self.enqueue("t")
                 worker = self.start("work", "--exec", f"t=echo on > on{number}; read x < "
                                     f"go{number}")
-                self.wait_until(lambda: self.read(f"on{number}"), "the task has started")
+                self.until(lambda: self.read(f"on{number}"), "the task has started")
                 worker.send_signal(number)
-                self.wait_until(lambda: "1 run left, 8 s; again to stop now" in
+                self.until(lambda: "1 run left, 8 s; again to stop now" in
                                 self.read(worker.log_name), "the drain says what is left")
                 self.write(f"go{number}", "go\n")
                 self.assertEqual(self.end(worker), 0)
@@ -292,9 +293,9 @@ class EndTest(CliTest):
     def test_hup_can_be_kept_for_reloading_which_says_that_there_is_nothing(self):
         self.ok("db", "init")
         worker = self.start("work", "--exec", "t=true", "--on-hup", "reload")
-        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
+        self.until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
         worker.send_signal(signal.SIGHUP)
-        self.wait_until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
+        self.until(lambda: "nothing to reload" in self.read(worker.log_name), "it says so")
         self.wait_state(self.enqueue("t"), "gone")
         self.assertEqual(self.stop(worker), 0)
 
@@ -302,9 +303,9 @@ class EndTest(CliTest):
     def test_cont_takes_tasks_again_after_tstp(self):
         self.ok("db", "init")
         worker = self.start("work", "--exec", "t=true")
-        self.wait_until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
+        self.until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
         worker.send_signal(signal.SIGTSTP)
-        self.wait_until(lambda: "worker is quiet" in self.read(worker.log_name), "it is quiet")
+        self.until(lambda: "worker is quiet" in self.read(worker.log_name), "it is quiet")
         task_id = self.enqueue("t")
         worker.send_signal(signal.SIGCONT)
         self.wait_state(task_id, "gone")
@@ -316,14 +317,14 @@ class EndTest(CliTest):
         self.fifo("never")
         task_id = self.enqueue("t")
         worker = self.start("work", "--exec", "t=echo on > started; exec cat never")
-        self.wait_until(lambda: self.read("started"), "the task has started")
+        self.until(lambda: self.read("started"), "the task has started")
         worker.send_signal(signal.SIGUSR1)
-        self.wait_until(lambda: f"id={task_id}" in self.read(worker.log_name), "it is named")
+        self.until(lambda: f"id={task_id}" in self.read(worker.log_name), "it is named")
         self.assertIn("worker state", self.read(worker.log_name))
         worker.send_signal(signal.SIGTERM)
-        self.wait_until(lambda: "1 run left" in self.read(worker.log_name), "it drains")
+        self.until(lambda: "1 run left" in self.read(worker.log_name), "it drains")
         worker.send_signal(signal.SIGUSR1)
-        self.wait_until(lambda: self.read(worker.log_name).count("worker state") == 2,
+        self.until(lambda: self.read(worker.log_name).count("worker state") == 2,
                         "a worker that drains says what it waits for")
         self.assertEqual(self.stop(worker), 0)
 
@@ -332,9 +333,9 @@ class EndTest(CliTest):
         # The search for leaks at the end stops all threads, and never ends under such a rain.
         self.env["ASAN_OPTIONS"] = self.env.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         worker = self.start("work", "--exec", "t=true")
-        self.wait_until(lambda: self.json("worker", "list"), "the worker has announced itself")
+        self.until(lambda: self.json("worker", "list"), "the worker has announced itself")
         worker.send_signal(signal.SIGTERM)
-        ends = time.monotonic() + DEADLINE_S
+        ends = time.monotonic() + PATIENCE_S
         while worker.poll() is None and time.monotonic() < ends:
             for number in (signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT):
                 worker.send_signal(number)
@@ -344,9 +345,9 @@ class EndTest(CliTest):
     def test_tstp_takes_no_more_tasks(self):
         self.ok("db", "init")
         worker = self.start("work", "--exec", "t=true")
-        self.wait_until(lambda: self.json("worker", "list"), "the worker has announced itself")
+        self.until(lambda: self.json("worker", "list"), "the worker has announced itself")
         worker.send_signal(signal.SIGTSTP)
-        self.wait_until(lambda: [each for each in self.json("worker", "list")
+        self.until(lambda: [each for each in self.json("worker", "list")
                                  if each["status"] == "quiet"], "the worker is quiet")
         task_id = self.enqueue("t")
         self.assertEqual(self.stop(worker), 0)
@@ -375,7 +376,7 @@ class EndTest(CliTest):
         self.assertEqual(self.read("seen"), "ran\n")
 
     def test_two_workers_drain_many_tasks_none_twice(self):
-        count = 1000 if lib_cli.FULL else 200
+        count = 1000 if FULL else 200
         text = "".join(f'{{"type":"n","payload":"{n}"}}\n' for n in range(count))
         self.ok("enqueue", "--from", "-", stdin=text)
         ids = sorted(task["id"] for task in self.json("task", "list", "--size", "10000"))
@@ -383,7 +384,7 @@ class EndTest(CliTest):
         workers = [self.start("work", "--drain", "--exec",
                               "n=read -r n; echo $QUERN_TASK_ID >> ran") for _ in range(2)]
         for part in range(100, count + 1, 100):  # each in its time: the machine may be busy
-            self.wait_until(lambda: self.read("ran").count("\n") >= part, f"{part} are run")
+            self.until(lambda: self.read("ran").count("\n") >= part, f"{part} are run")
         for worker in workers:
             self.assertEqual(self.end(worker), 0, self.read(worker.log_name))
         self.assertEqual(sorted(self.read("ran").split()), ids)

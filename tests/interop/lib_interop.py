@@ -1,37 +1,24 @@
 # SPDX-License-Identifier: MIT
 """What the interop tests share: a Redis server of their own, asynq in Go, and quern.
 
-Each test class starts one redis-server on a Unix socket in a directory that vanishes, and each test
-begins with an empty one. Go is one process, asynq_peer, that is asked by lines of JSON (rpc.go);
-servers of Go and workers of quern are processes that write a book (server.go, worker.c). Waiting is
-for conditions, with a deadline."""
+Each test class starts one redis-server (lib_redis.py), and each test begins with an empty one. Go
+is one process, asynq_peer, that is asked by lines of JSON (rpc.go); servers of Go and workers of
+quern are processes that write a book (server.go, worker.c)."""
 
 import base64
-import ctypes
 import json
 import os
 import pathlib
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 import unittest
 
-PATIENCE_S = 45
+from lib_quern import PATIENCE_S, QuernTest
+from lib_redis import Redis, die_with_parent
+
 EXIT_SKIPPED = 77
-FULL = os.environ.get("QUERN_TEST_FULL") == "1"
-
-
-LIBC = ctypes.CDLL(None)
-
-
-def die_with_parent():
-    """In a child: also a test that is killed leaves no process behind."""
-    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def b64(data):
@@ -74,87 +61,6 @@ def payload_of(ours, name="payload"):
     return (ours.get(name) or "").encode()
 
 
-class Redis:
-    """A redis-server, and a connection to it. Replies are bytes, integers, None or lists."""
-
-    def __init__(self, folder):
-        self.path = os.path.join(folder, "redis.sock")
-        self.process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", "--dir",
-             folder, "--loglevel", "warning"], stdout=subprocess.DEVNULL,
-            preexec_fn=die_with_parent)
-        deadline = time.monotonic() + PATIENCE_S
-        self.socket = socket.socket(socket.AF_UNIX)
-        while True:
-            try:
-                self.socket.connect(self.path)
-                break
-            except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise
-                time.sleep(0.005)
-        self.file = self.socket.makefile("rb")
-        self.lock = threading.Lock()
-
-    def stop(self):
-        self.file.close()
-        self.socket.close()
-        self.process.kill()
-        self.process.wait()
-
-    def do(self, *words):
-        with self.lock:
-            return self.pipeline([words])[0]
-
-    def pipeline(self, commands):
-        parts = []
-        for words in commands:
-            parts.append(b"*%d\r\n" % len(words))
-            for word in words:
-                data = word if isinstance(word, bytes) else str(word).encode()
-                parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
-        self.socket.sendall(b"".join(parts))
-        return [self._reply() for _ in commands]
-
-    def _reply(self):
-        line = self.file.readline()[:-2]
-        kind, rest = line[:1], line[1:]
-        if kind == b"-":
-            raise RuntimeError(rest.decode())
-        if kind == b"+":
-            return rest
-        if kind == b":":
-            return int(rest)
-        size = int(rest)
-        if size < 0:
-            return None
-        if kind == b"$":
-            return self.file.read(size + 2)[:-2]
-        return [self._reply() for _ in range(size)]
-
-    def dump(self):
-        """All keys: name to (type, ttl_ms or 0, value)."""
-        found = {}
-        for key in self.do("KEYS", "*"):
-            kind = self.do("TYPE", key).decode()
-            if kind == "string":
-                value = self.do("GET", key)
-            elif kind == "hash":
-                flat = self.do("HGETALL", key)
-                value = dict(zip(flat[::2], flat[1::2]))
-            elif kind == "list":
-                value = self.do("LRANGE", key, 0, -1)
-            elif kind == "set":
-                value = set(self.do("SMEMBERS", key))
-            elif kind == "zset":
-                flat = self.do("ZRANGE", key, 0, -1, "WITHSCORES")
-                value = dict(zip(flat[::2], flat[1::2]))
-            else:
-                continue  # gone between KEYS and TYPE
-            found[key] = (kind, max(0, self.do("PTTL", key)), value)
-        return found
-
-
 class Peer:
     """Go asynq's client and Inspector."""
 
@@ -181,16 +87,14 @@ class Peer:
         self.process.wait()
 
 
-class InteropTest(unittest.TestCase):
+class InteropTest(QuernTest):
     """needs_go is False in tests that hold quern against recordings only."""
 
     needs_go = True
 
     @classmethod
     def setUpClass(cls):
-        cls.home = tempfile.mkdtemp(prefix="quern-interop-")
-        cls.redis = Redis(cls.home)
-        cls.addClassCleanup(shutil.rmtree, cls.home, ignore_errors=True)
+        cls.redis = Redis()
         cls.addClassCleanup(cls.redis.stop)
         if cls.needs_go:
             cls.go = Peer(os.environ["INTEROP_PEER"], cls.redis.path)
@@ -203,33 +107,11 @@ class InteropTest(unittest.TestCase):
             self.go("fresh")
 
     def setUp(self):
+        super().setUp()
         self.empty()
-        self.folder = tempfile.mkdtemp(dir=self.home)
-        self.book = os.path.join(self.folder, "book")
-        self.url = f"redis-socket://{self.redis.path}"
-        self.env = {name: value for name, value in os.environ.items()
-                    if not name.startswith(("QUERN", "XDG_"))}
-        self.env.update(HOME=self.folder, QUERN_BROKER=self.url)
-        self.processes = []
-
-    def tearDown(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-
-    def until(self, condition, what, patience_s=PATIENCE_S):
-        """Looks until the condition is true, and gives what it returned."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() > deadline:
-                self.fail(f"waited in vain for: {what}; {self.story()}")
-            time.sleep(0.005)
+        self.book = self.path("book")
+        self.url = self.redis.url()
+        self.env["QUERN_BROKER"] = self.url
 
     def story(self):
         """What is in the server, for a test that failed."""
@@ -239,8 +121,7 @@ class InteropTest(unittest.TestCase):
     # --- quern's program ---------------------------------------------------------------------
 
     def quern_result(self, *args, stdin=b""):
-        return subprocess.run([os.environ["QUERN"], *args], input=stdin, capture_output=True,
-                              env=self.env, cwd=self.folder, timeout=PATIENCE_S, check=False)
+        return self.run_quern(*args, input=stdin)
 
     def quern(self, *args, stdin=b""):
         """Runs it with --json, expects success, gives the document."""
@@ -256,9 +137,7 @@ class InteropTest(unittest.TestCase):
 
     def start(self, *command):
         """Starts a program and waits until it is ready."""
-        process = subprocess.Popen(command, env=self.env, cwd=self.folder,
-                                   stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
-        self.processes.append(process)
+        process = self.spawn(*command, stdout=subprocess.PIPE, text=True)
         self.assertEqual(process.stdout.readline(), "ready\n", command)
         return process
 

@@ -3,7 +3,6 @@
 """A Go client gives, quern runs; quern gives, a Go server runs; each reads what the other wrote."""
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -242,11 +241,8 @@ class OptionTest(ClientTest):
     def start_work(self, command, *queues):
         """A worker of quern's program."""
         words = [word for queue in queues for word in ("--queue", queue)]
-        process = subprocess.Popen([os.environ["QUERN"], "work", "--exec", command, *words],
-                                   env=self.env, cwd=self.folder, stderr=subprocess.DEVNULL,
-                                   preexec_fn=lib_interop.die_with_parent)
-        self.processes.append(process)
-        return process
+        return self.spawn(self.program, "work", "--exec", command, *words,
+                          stderr=subprocess.DEVNULL)
 
     def test_the_locks_of_an_empty_payload_and_of_none_are_the_same_for_both(self):
         for first, second in (("go", "quern"), ("quern", "go")):

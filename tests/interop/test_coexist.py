@@ -7,13 +7,13 @@ asynq counts with the clocks of its own processes, and gives a lease 30 s of gra
 would have to wait for that, it turns back the scores of the leases instead (age_leases): what is
 then in the server is what a stop of so many seconds leaves."""
 
-import os
 import signal
 import time
 import unittest
 
 import lib_interop
-from lib_interop import FULL, InteropTest, assert_same_task
+from lib_interop import InteropTest, assert_same_task
+from lib_quern import FULL
 
 LEASE = "asynq:{default}:lease"
 
@@ -113,7 +113,7 @@ class RecoverTest(InteropTest):
     def test_both_see_an_orphan(self):
         for start in (self.quern_worker, self.go_server):
             self.empty()
-            self.book = os.path.join(self.folder, start.__name__)
+            self.book = self.path(start.__name__)
             self.enqueue("hold", b"", "--id", "x")
             worker = start()
             self.until_started("x")

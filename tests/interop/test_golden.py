@@ -273,10 +273,9 @@ class WorkTest(InteropTest):
             with self.subTest(scenario["name"]):
                 self.empty()
                 self.assertEqual(EnqueueTest.enqueue_like(self, scenario).returncode, 0)
-                worker = subprocess.Popen(
-                    [os.environ["QUERN"], "work", "--quiet", "--exec",
-                     f"{scenario['tasks'][0]['type']}={ends[scenario['name']]}"], env=self.env)
-                self.processes.append(worker)
+                worker = self.spawn(
+                    self.program, "work", "--quiet", "--exec",
+                    f"{scenario['tasks'][0]['type']}={ends[scenario['name']]}")
                 theirs = keys_of(scenario)
                 day = [key for key in theirs if b":processed:" in key][0]
                 self.until(lambda key=day.rpartition(b":")[0]: self.redis.do("GET", key),

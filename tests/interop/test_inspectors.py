@@ -10,6 +10,7 @@ import time
 
 import lib_interop
 from lib_interop import InteropTest, assert_same_task, b64
+from lib_redis import RedisError
 
 STATES = ("pending", "active", "scheduled", "retry", "archived", "completed", "aggregating")
 
@@ -270,7 +271,7 @@ class GoInspectsQuernTest(StageTest):
             port = probe.getsockname()[1]
         try:
             self.redis.do("CONFIG", "SET", "port", port)
-        except RuntimeError as error:
+        except RedisError as error:
             self.skipTest(f"this server opens no port later, as Redis 7.0 does: {error}")
         self.addCleanup(self.redis.do, "CONFIG", "SET", "port", 0)
 

@@ -55,13 +55,13 @@ class RecordingTest(InteropTest):
     def test_the_recorder_makes_the_same_recordings(self):
         self.redis.do("FLUSHALL")
         result = subprocess.run(
-            [os.environ["INTEROP_PEER"], "record", self.redis.path, self.folder],
+            [os.environ["INTEROP_PEER"], "record", self.redis.path, self.home],
             capture_output=True, text=True, timeout=100, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
         for path in sorted(test_golden.GOLDEN.glob("*.json")):
             with open(path, encoding="utf-8") as file:
                 golden = json.load(file)
-            with open(os.path.join(self.folder, path.name), encoding="utf-8") as file:
+            with open(self.path(path.name), encoding="utf-8") as file:
                 new = json.load(file)
             self.assertEqual(new["asynq"], golden["asynq"])
             # Loops of a server that the recorder does not wait for may or may not have had a turn.

@@ -1,17 +1,34 @@
 # SPDX-License-Identifier: MIT
-"""A redis-server for the tests of the program, and what a Go program would write into it.
+"""A redis-server for tests in Python, a client of it, and what a Go program would write into it.
 
 The server listens on a Unix socket in a folder of its own, which is removed when it is stopped.
 Replies are bytes, integers, None or lists; an error reply is raised as RedisError."""
 
+import ctypes
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
-PATIENCE_S = 45
+PATIENCE_S = 60
+LIBC = ctypes.CDLL(None)
+
+
+def die_with_parent():
+    """In a child: a test that is killed leaves no process behind."""
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def start_server(path, *options, **streams):
+    """Starts a redis-server that listens at `path` and keeps its files beside it."""
+    return subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", path, "--save", "",
+         "--dir", os.path.dirname(path), "--loglevel", "warning", *options],
+        preexec_fn=die_with_parent, **{"stdout": subprocess.DEVNULL, **streams})
 
 
 class RedisError(Exception):
@@ -19,11 +36,16 @@ class RedisError(Exception):
 
 
 class Connection:
-    """Words out, replies back."""
+    """Words out, replies back; several threads may use it."""
 
     def __init__(self, path):
+        self.lock = threading.Lock()
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(path)
+        try:
+            self.socket.connect(path)
+        except OSError:
+            self.socket.close()
+            raise
         self.file = self.socket.makefile("rb")
 
     def close(self):
@@ -34,8 +56,9 @@ class Connection:
         return self.pipeline([words])[0]
 
     def pipeline(self, commands):
-        self.socket.sendall(b"".join(self.pack(words) for words in commands))
-        replies = [self.reply() for _ in commands]
+        with self.lock:
+            self.socket.sendall(b"".join(self.pack(words) for words in commands))
+            replies = [self.reply() for _ in commands]
         for reply in replies:
             if isinstance(reply, RedisError):
                 raise reply
@@ -70,16 +93,13 @@ class Redis(Connection):
     def __init__(self, *options):
         self.folder = tempfile.mkdtemp(prefix="quern-redis-")
         self.path = os.path.join(self.folder, "r.sock")
-        self.process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "",
-             "--dir", self.folder, "--loglevel", "warning", *options], stdout=subprocess.DEVNULL)
+        self.process = start_server(self.path, *options)
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 super().__init__(self.path)
                 break
             except OSError:
-                self.socket.close()
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     self.kill()
                     raise
@@ -97,6 +117,28 @@ class Redis(Connection):
         self.process.kill()
         self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def dump(self):
+        """All keys: name to (type, ttl_ms or 0, value)."""
+        found = {}
+        for key in self.do("KEYS", "*"):
+            kind = self.do("TYPE", key).decode()
+            if kind == "string":
+                value = self.do("GET", key)
+            elif kind == "hash":
+                flat = self.do("HGETALL", key)
+                value = dict(zip(flat[::2], flat[1::2]))
+            elif kind == "list":
+                value = self.do("LRANGE", key, 0, -1)
+            elif kind == "set":
+                value = set(self.do("SMEMBERS", key))
+            elif kind == "zset":
+                flat = self.do("ZRANGE", key, 0, -1, "WITHSCORES")
+                value = dict(zip(flat[::2], flat[1::2]))
+            else:
+                continue  # gone between KEYS and TYPE
+            found[key] = (kind, max(0, self.do("PTTL", key)), value)
+        return found
 
     # --- what Go writes ----------------------------------------------------------------------
 

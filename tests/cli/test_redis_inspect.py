@@ -8,12 +8,13 @@ import time
 
 import lib_cli
 import lib_redis
-from lib_cli import CliTest, EXIT_BROKER, EXIT_DATA, EXIT_FAILURE
+from lib_cli import CliTest, EXIT_BROKER, EXIT_DATA, EXIT_FAILURE, PATIENCE_S
+from lib_quern import FULL
 
 Q = "asynq:{default}:"
 
 
-class LookTest(CliTest):
+class InspectTest(CliTest):
     def setUp(self):
         super().setUp()
         self.redis = lib_cli.the_server()
@@ -39,7 +40,7 @@ class LookTest(CliTest):
         self.put("grouped", "aggregating", -5, fields={"group": "g"}, group_key="g")
 
 
-class GoTaskTest(LookTest):
+class GoTaskTest(InspectTest):
     def test_every_state_is_shown(self):
         self.put_all_states()
         self.assertEqual(self.ids(), ["active", "pending", "scheduled", "retry", "archived",
@@ -89,11 +90,11 @@ class GoTaskTest(LookTest):
                           b"pending"])
         self.assertEqual(self.redis.do("EXISTS", Q + "groups", Q + "g:g", Q + "scheduled"), 0)
         since = int(self.redis.do("HGET", Q + "t:retry", "pending_since"))
-        self.assertLess(abs(since / 1e9 - time.time()), lib_redis.PATIENCE_S)
+        self.assertLess(abs(since / 1e9 - time.time()), PATIENCE_S)
         self.ok("task", "archive", "retry")
         self.assertEqual(self.redis.do("HGET", Q + "t:retry", "state"), b"archived")
         self.assertAlmostEqual(int(self.redis.do("ZSCORE", Q + "archived", "retry")), self.now,
-                               delta=lib_redis.PATIENCE_S)
+                               delta=PATIENCE_S)
         self.ok("task", "delete", "retry")
         self.assertEqual(self.redis.do("EXISTS", Q + "t:retry", Q + "archived"), 0)
         self.fails(EXIT_FAILURE, "task", "delete", "active")
@@ -174,7 +175,7 @@ class GoTaskTest(LookTest):
         self.assertEqual(self.redis.do("KEYS", "*"), [])
 
 
-class DamageTest(LookTest):
+class DamageTest(InspectTest):
     def damage(self):
         """One good task, and one of each damage, all archived."""
         self.put("good", "archived", 0)
@@ -244,7 +245,7 @@ class DamageTest(LookTest):
         self.assertEqual(self.redis.do("KEYS", Q + "*"), [])
 
 
-class MemoryTest(LookTest):
+class MemoryTest(InspectTest):
     def tearDown(self):
         self.redis.do("CONFIG", "SET", "maxmemory", 0)
         super().tearDown()
@@ -264,8 +265,8 @@ class MemoryTest(LookTest):
         self.assertEqual(self.redis.do("DBSIZE"), 0)
 
 
-class ManyTest(LookTest):
-    COUNT = 20000 if lib_cli.FULL else 4000
+class ManyTest(InspectTest):
+    COUNT = 20000 if FULL else 4000
 
     def fill(self, state):
         commands = []
@@ -308,7 +309,7 @@ class ManyTest(LookTest):
                 self.assertEqual(self.redis.do("EXISTS", Q + state), 0)
 
 
-class ReaderTest(LookTest):
+class ReaderTest(InspectTest):
     LOOKS = (["queue", "list"], ["queue", "inspect", "default"], ["task", "list"],
              ["task", "list", "--text", "route"], ["task", "inspect", "retry"], ["worker", "list"],
              ["queue", "history", "default"], ["stats"])

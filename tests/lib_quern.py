@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""The fixture of all tests in Python that run quern: each test has a home of its own, which is
+removed at its end, and processes that it started and left are killed. Waiting is for conditions,
+with a deadline; nothing sleeps and hopes. QUERN names the program."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+from lib_redis import PATIENCE_S, die_with_parent
+
+FULL = os.environ.get("QUERN_TEST_FULL") == "1"  # the larger counts
+
+
+class QuernTest(unittest.TestCase):
+    def setUp(self):
+        self.program = os.environ["QUERN"]
+        self.home = tempfile.mkdtemp(prefix="quern-test-")
+        self.env = {name: value for name, value in os.environ.items()
+                    if not name.startswith(("QUERN", "XDG_"))}
+        self.env["HOME"] = self.home
+        self.processes = []
+
+    def tearDown(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def spawn(self, *command, **options):
+        """Starts a program in the home of the test and leaves it running."""
+        process = subprocess.Popen(command, env=self.env, cwd=self.home,
+                                   preexec_fn=die_with_parent, **options)
+        self.processes.append(process)
+        return process
+
+    def run_quern(self, *args, env=None, **options):
+        """Runs the program to its end."""
+        return subprocess.run([self.program, *args], capture_output=True, cwd=self.home,
+                              env={**self.env, **(env or {})}, timeout=PATIENCE_S, check=False,
+                              **options)
+
+    def until(self, condition, what, patience_s=PATIENCE_S):
+        """Polls until the condition holds, and gives its value."""
+        ends = time.monotonic() + patience_s
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > ends:
+                return self.fail(f"not within {patience_s} s: {what}\n{self.story()}")
+            time.sleep(0.01)
+
+    def story(self):
+        """What a test that failed can say of what happened."""
+        return ""
+
+    def path(self, name):
+        return os.path.join(self.home, name)
+
+    def read(self, name):
+        try:
+            with open(self.path(name), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
