@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* connect.c - from an endpoint to a connected socket.
+/* connect.c - from a peer to a connected socket.
  *
  * A name may have several addresses, some of them dead. They are tried in the order of the
  * resolver, each HEAD_START_MS after the one before while that has not answered, and the first that
- * connects wins (as RFC 8305 says, without its sorting). What all of them said is lost but for the
- * first error: that is the address the resolver liked best.
+ * connects wins (as RFC 8305 says, without its sorting). Of their errors only the first is
+ * reported: that is the address the resolver liked best.
  *
  * The resolver itself has no deadline but that of /etc/resolv.conf. */
 #include "net/connect.h"
@@ -15,7 +15,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -23,19 +22,18 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory/alloc.h"
 
 #define RACE_MAX 8 /* addresses of one name that are tried */
 #define HEAD_START_MS 250
-#define PATIENCE_LOOK_MS 100 /* how often a wait looks whether it is to end early */
-/* A peer that is gone without a word is noticed after about 30 s, with or without data under way.
- */
+/* A peer that has vanished is noticed after about 30 s, with or without data under way. */
 #define KEEPALIVE_IDLE_S 15
 #define KEEPALIVE_STEP_S 5
 #define KEEPALIVE_COUNT 3
 #define USER_TIMEOUT_MS 30000
 
 struct race {
-    const struct qn_endpoint *endpoint;
+    const struct qn_peer *peer;
     int64_t begun_mono_ns;
     const struct addrinfo *next;
     struct pollfd runners[RACE_MAX];
@@ -54,51 +52,15 @@ static int until_ms(int64_t deadline_mono_ns)
     return left_ms > 3600000 ? 3600000 : (int)left_ms;
 }
 
-int64_t qn_connect_end(const struct qn_endpoint *endpoint, int64_t begun_mono_ns,
-                       int64_t deadline_mono_ns)
+static quern_status refuse(const struct qn_peer *peer, int code, quern_error *err)
 {
-    int64_t patience_ms =
-        endpoint->patience_ms != NULL ? atomic_load(endpoint->patience_ms) : INT64_MAX;
-    if (patience_ms >= endpoint->command_timeout_ms) {
-        return deadline_mono_ns; /* as it was reckoned with */
-    }
-    int64_t end_mono_ns = begun_mono_ns + patience_ms * 1000000;
-    return end_mono_ns < deadline_mono_ns ? end_mono_ns : deadline_mono_ns;
+    return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", peer->address, strerror(code));
 }
 
-/* How long to sleep until the next look at the clock; 0: the wait is over. */
-static int nap_ms(const struct qn_endpoint *endpoint, int64_t begun_mono_ns,
-                  int64_t deadline_mono_ns)
+static quern_status too_slow(const struct qn_peer *peer, quern_error *err)
 {
-    int left_ms = until_ms(qn_connect_end(endpoint, begun_mono_ns, deadline_mono_ns));
-    return left_ms < PATIENCE_LOOK_MS || endpoint->patience_ms == NULL ? left_ms : PATIENCE_LOOK_MS;
-}
-
-bool qn_connect_wait(const struct qn_endpoint *endpoint, int fd, short events,
-                     int64_t begun_mono_ns, int64_t deadline_mono_ns)
-{
-    struct pollfd poller = {.fd = fd, .events = events};
-    while (true) {
-        int timeout_ms = nap_ms(endpoint, begun_mono_ns, deadline_mono_ns);
-        int ready = poll(&poller, 1, timeout_ms);
-        if (ready > 0 || (ready < 0 && errno != EINTR)) {
-            return true; /* what is wrong with it, the next call on it tells */
-        }
-        if (timeout_ms == 0) {
-            return false;
-        }
-    }
-}
-
-static quern_status refuse(const struct qn_endpoint *endpoint, int code, quern_error *err)
-{
-    return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", endpoint->address, strerror(code));
-}
-
-static quern_status too_slow(const struct qn_endpoint *endpoint, quern_error *err)
-{
-    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no connection within %lld ms", endpoint->address,
-                        (long long)endpoint->connect_timeout_ms);
+    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no connection within %lld ms", peer->address,
+                        (long long)peer->connect_timeout_ms);
 }
 
 /* Settings that make a dead peer known; a kernel that refuses one of them still connects. */
@@ -191,17 +153,17 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
     while (winner < 0) {
         start_next(race);
         if (race->count == 0) {
-            return refuse(race->endpoint, race->first_errno, err);
+            return refuse(race->peer, race->first_errno, err);
         }
         nfds_t running = race->count;
         int64_t next_at_ns = qn_clock_mono_ns() + INT64_C(1000000) * HEAD_START_MS;
         /* Until the head start is over, one has failed or one has won. */
         while (winner < 0 && race->count == running) {
-            int left_ms = nap_ms(race->endpoint, race->begun_mono_ns, deadline_mono_ns);
+            int left_ms = qn_peer_sleep_ms(race->peer, race->begun_mono_ns, deadline_mono_ns);
             int head_start_ms = race->next != NULL ? until_ms(next_at_ns) : left_ms;
             int timeout_ms = head_start_ms < left_ms ? head_start_ms : left_ms;
             if (left_ms == 0) {
-                return too_slow(race->endpoint, err);
+                return too_slow(race->peer, err);
             }
             if (timeout_ms == 0) {
                 break;
@@ -215,23 +177,22 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
     return QUERN_OK;
 }
 
-static quern_status connect_tcp(const struct qn_endpoint *endpoint, int64_t deadline_mono_ns,
-                                int *ret_fd, quern_error *err)
+static quern_status connect_tcp(const struct qn_peer *peer, int64_t deadline_mono_ns, int *ret_fd,
+                                quern_error *err)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG};
     struct addrinfo *addresses = NULL;
-    int code = getaddrinfo(endpoint->host, endpoint->port, &hints, &addresses);
+    int code = getaddrinfo(peer->host, peer->port, &hints, &addresses);
     if (code == EAI_MEMORY) {
         return qn_error_nomem(err);
     }
     if (code != 0) {
-        return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", endpoint->address,
+        return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", peer->address,
                             code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
     }
-    struct race race = {
-        .endpoint = endpoint, .begun_mono_ns = qn_clock_mono_ns(), .next = addresses};
+    struct race race = {.peer = peer, .begun_mono_ns = qn_clock_mono_ns(), .next = addresses};
     quern_status status = run_race(&race, deadline_mono_ns, ret_fd, err);
     for (nfds_t i = 0; i < race.count; i++) {
         (void)close(race.runners[i].fd);
@@ -240,28 +201,28 @@ static quern_status connect_tcp(const struct qn_endpoint *endpoint, int64_t dead
     return status;
 }
 
-static quern_status connect_unix(const struct qn_endpoint *endpoint, int64_t deadline_mono_ns,
-                                 int *ret_fd, quern_error *err)
+static quern_status connect_unix(const struct qn_peer *peer, int64_t deadline_mono_ns, int *ret_fd,
+                                 quern_error *err)
 {
     int64_t begun_mono_ns = qn_clock_mono_ns();
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    memcpy(address.sun_path, endpoint->path, strlen(endpoint->path) + 1);
+    memcpy(address.sun_path, peer->path, strlen(peer->path) + 1);
     int fd = new_socket(AF_UNIX);
     if (fd < 0) {
-        return refuse(endpoint, errno, err);
+        return refuse(peer, errno, err);
     }
     int code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
     while (code < 0 && errno == EAGAIN) {
         /* Its backlog is full, and poll does not tell when there is room. */
-        if (nap_ms(endpoint, begun_mono_ns, deadline_mono_ns) == 0) {
+        if (qn_peer_sleep_ms(peer, begun_mono_ns, deadline_mono_ns) == 0) {
             (void)close(fd);
-            return too_slow(endpoint, err);
+            return too_slow(peer, err);
         }
         (void)poll(NULL, 0, 5);
         code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
     }
     if (code < 0) {
-        quern_status status = refuse(endpoint, errno, err);
+        quern_status status = refuse(peer, errno, err);
         (void)close(fd);
         return status;
     }
@@ -269,9 +230,18 @@ static quern_status connect_unix(const struct qn_endpoint *endpoint, int64_t dea
     return QUERN_OK;
 }
 
-quern_status qn_connect(const struct qn_endpoint *endpoint, int64_t deadline_mono_ns, int *ret_fd,
-                        quern_error *err)
+quern_status qn_connect(struct qn_socket *socket, int64_t deadline_mono_ns, quern_error *err)
 {
-    return endpoint->host[0] == '\0' ? connect_unix(endpoint, deadline_mono_ns, ret_fd, err)
-                                     : connect_tcp(endpoint, deadline_mono_ns, ret_fd, err);
+    const struct qn_peer *peer = socket->peer;
+    socket->inbox = qn_alloc(QN_SOCKET_INBOX_SIZE); /* only pages that are written take memory */
+    if (socket->inbox == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = peer->host[0] == '\0'
+                              ? connect_unix(peer, deadline_mono_ns, &socket->fd, err)
+                              : connect_tcp(peer, deadline_mono_ns, &socket->fd, err);
+    if (status != QUERN_OK) {
+        qn_socket_close(socket);
+    }
+    return status;
 }

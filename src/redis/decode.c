@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* decode.c - hiredis' reader with functions of ours, which put the replies into an arena.
  *
- * What a server says is not trusted: nesting ends at 8 levels, a line at 64 KiB, a reply at the
- * limit of its kind (connection.h), and so do the structs of its items, which may be larger than
+ * What a server sends is not trusted: nesting ends at 8 levels, a line at 64 KiB, a reply at the
+ * limit of its kind (reply.h), and so do the structs of its items, which may be larger than
  * they. An array gets room as its items come, whatever it announces. hiredis looks for the end of a
  * line from its start whenever bytes come, so a line without end would cost time by the square of
  * its length, if it were not refused. After an error the reader is of no use; the connection is
@@ -31,17 +31,17 @@ typedef int item_count;
 #endif
 
 /* Room for the item at this index: as much as has come could fill, then twice as much. */
-static bool make_room(struct qn_reading *reading, struct qn_reply *array, size_t index)
+static bool make_room(struct qn_decoder *decoder, struct qn_reply *array, size_t index)
 {
     if (index < array->room) {
         return true;
     }
-    size_t arrived = (reading->reader->len - reading->reader->pos) / ITEM_SIZE_MIN + 1;
+    size_t arrived = (decoder->reader->len - decoder->reader->pos) / ITEM_SIZE_MIN + 1;
     size_t room = 2 * array->room > arrived ? 2 * array->room : arrived;
     room = room < array->count && !QN_BUG(ARRAY_BELIEVED) ? room : array->count;
-    struct qn_reply **items = qn_arena_alloc(reading->arena, room * sizeof(struct qn_reply *));
+    struct qn_reply **items = qn_arena_alloc(decoder->arena, room * sizeof(struct qn_reply *));
     if (items == NULL) {
-        reading->nomem = true;
+        decoder->nomem = true;
         return false;
     }
     if (array->room > 0) {
@@ -54,17 +54,17 @@ static bool make_room(struct qn_reading *reading, struct qn_reply *array, size_t
 
 static struct qn_reply *new_reply(const redisReadTask *task, enum qn_reply_type type)
 {
-    struct qn_reading *reading = task->privdata;
-    struct qn_reply *reply = qn_arena_alloc(reading->arena, sizeof *reply);
+    struct qn_decoder *decoder = task->privdata;
+    struct qn_reply *reply = qn_arena_alloc(decoder->arena, sizeof *reply);
     if (reply == NULL) {
-        reading->nomem = true;
+        decoder->nomem = true;
         return NULL;
     }
     *reply = (struct qn_reply){.type = type, .data = ""};
     if (task->parent != NULL) {
         struct qn_reply *parent = task->parent->obj;
         size_t index = (size_t)task->idx;
-        if (!make_room(reading, parent, index)) {
+        if (!make_room(decoder, parent, index)) {
             return NULL;
         }
         parent->items[index] = reply;
@@ -72,17 +72,17 @@ static struct qn_reply *new_reply(const redisReadTask *task, enum qn_reply_type 
     return reply;
 }
 
-static void *too_large(struct qn_reading *reading, size_t limit)
+static void *too_large(struct qn_decoder *decoder, size_t limit)
 {
-    reading->refused_at = limit;
+    decoder->refused_at = limit;
     return NULL;
 }
 
 /* What we did not ask for. */
 static void *refuse(const redisReadTask *task)
 {
-    struct qn_reading *reading = task->privdata;
-    reading->strange = true;
+    struct qn_decoder *decoder = task->privdata;
+    decoder->strange = true;
     return NULL;
 }
 
@@ -97,17 +97,17 @@ static size_t depth_of(const redisReadTask *task)
 
 static void *make_string(const redisReadTask *task, char *data, size_t size)
 {
-    struct qn_reading *reading = task->privdata;
+    struct qn_decoder *decoder = task->privdata;
     if (task->type != REDIS_REPLY_STRING && task->type != REDIS_REPLY_STATUS &&
         task->type != REDIS_REPLY_ERROR) {
         return refuse(task);
     }
     if (task->type != REDIS_REPLY_STRING && size > LINE_SIZE_MAX) {
-        return too_large(reading, LINE_SIZE_MAX);
+        return too_large(decoder, LINE_SIZE_MAX);
     }
-    char *copy = qn_arena_alloc(reading->arena, size + 1);
+    char *copy = qn_arena_alloc(decoder->arena, size + 1);
     if (copy == NULL) {
-        reading->nomem = true;
+        decoder->nomem = true;
         return NULL;
     }
     struct qn_reply *reply =
@@ -123,15 +123,15 @@ static void *make_string(const redisReadTask *task, char *data, size_t size)
 
 static void *make_array(const redisReadTask *task, item_count count)
 {
-    struct qn_reading *reading = task->privdata;
+    struct qn_decoder *decoder = task->privdata;
     if (task->type != REDIS_REPLY_ARRAY || depth_of(task) > DEPTH_MAX) {
         return refuse(task);
     }
     size_t size = (size_t)count;
-    if (size > reading->items_left) {
-        return too_large(reading, reading->size_max);
+    if (size > decoder->items_left) {
+        return too_large(decoder, decoder->size_max);
     }
-    reading->items_left -= size;
+    decoder->items_left -= size;
     struct qn_reply *reply = new_reply(task, QN_REPLY_ARRAY);
     if (reply != NULL) {
         reply->count = size;
@@ -186,88 +186,85 @@ static redisReplyObjectFunctions functions = {
 };
 
 /* What was taken in, but not read. */
-static size_t unread(const struct qn_connection *connection)
+static size_t unread(const struct qn_decoder *decoder)
 {
-    return connection->reader->len - connection->reader->pos;
+    return decoder->reader->len - decoder->reader->pos;
 }
 
-quern_status qn_decode_init(struct qn_connection *connection, quern_error *err)
+quern_status qn_decode_init(struct qn_decoder *decoder, const char *address, quern_error *err)
 {
-    connection->reader = redisReaderCreateWithFunctions(&functions);
-    if (connection->reader == NULL) {
+    *decoder = (struct qn_decoder){.reader = redisReaderCreateWithFunctions(&functions),
+                                   .address = address,
+                                   .size_max = QN_REPLY_BRIEF_MAX,
+                                   .begins = true};
+    if (decoder->reader == NULL) {
         return qn_error_nomem(err);
     }
-    connection->reading = (struct qn_reading){
-        .reader = connection->reader, .size_max = QN_REPLY_BRIEF_MAX, .begins = true};
-    connection->reader->privdata = &connection->reading;
-    connection->reader->maxbuf = KEPT_SIZE_MAX;
+    decoder->reader->privdata = decoder;
+    decoder->reader->maxbuf = KEPT_SIZE_MAX;
     return QUERN_OK;
 }
 
-void qn_decode_finish(struct qn_connection *connection)
+void qn_decode_finish(struct qn_decoder *decoder)
 {
-    if (connection->reader != NULL) {
-        redisReaderFree(connection->reader);
-        connection->reader = NULL;
+    if (decoder->reader != NULL) {
+        redisReaderFree(decoder->reader);
+        decoder->reader = NULL;
     }
 }
 
-static quern_status fail(const struct qn_connection *connection, quern_error *err)
+static quern_status fail(const struct qn_decoder *decoder, quern_error *err)
 {
-    const struct qn_reading *reading = &connection->reading;
-    const char *address = connection->endpoint->address;
-    if (reading->nomem) {
+    const char *address = decoder->address;
+    if (decoder->nomem) {
         return qn_error_nomem(err);
     }
-    if (reading->refused_at > 0) {
+    if (decoder->refused_at > 0) {
         return qn_error_set(err, QUERN_E_BROKER, "%s: a %s larger than %zu bytes was refused",
-                            address, reading->refused_at == LINE_SIZE_MAX ? "line" : "reply",
-                            reading->refused_at);
+                            address, decoder->refused_at == LINE_SIZE_MAX ? "line" : "reply",
+                            decoder->refused_at);
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: this does not speak Redis: %s", address,
-                        reading->strange ? "a reply of a kind that nobody asked for"
-                                         : connection->reader->errstr);
+                        decoder->strange ? "a reply of a kind that nobody asked for"
+                                         : decoder->reader->errstr);
 }
 
-quern_status qn_decode_feed(struct qn_connection *connection, const char *data, size_t size,
+quern_status qn_decode_feed(struct qn_decoder *decoder, const char *data, size_t size,
                             quern_error *err)
 {
-    connection->reading.bytes += size;
-    return redisReaderFeed(connection->reader, data, size) == REDIS_OK ? QUERN_OK
-                                                                       : fail(connection, err);
+    decoder->bytes += size;
+    return redisReaderFeed(decoder->reader, data, size) == REDIS_OK ? QUERN_OK : fail(decoder, err);
 }
 
 /* After a look for a reply: whether what has come of it is within the limits. */
-static bool is_within_limits(struct qn_connection *connection, bool whole)
+static bool is_within_limits(struct qn_decoder *decoder, bool whole)
 {
-    const struct redisReader *reader = connection->reader;
-    struct qn_reading *reading = &connection->reading;
-    size_t size = reading->bytes - (whole ? unread(connection) : 0);
-    if (size > reading->size_max) {
-        reading->refused_at = reading->size_max;
-    } else if (!whole && unread(connection) > LINE_SIZE_MAX && !QN_BUG(LINE_WITHOUT_END) &&
+    const struct redisReader *reader = decoder->reader;
+    size_t size = decoder->bytes - (whole ? unread(decoder) : 0);
+    if (size > decoder->size_max) {
+        decoder->refused_at = decoder->size_max;
+    } else if (!whole && unread(decoder) > LINE_SIZE_MAX && !QN_BUG(LINE_WITHOUT_END) &&
                memmem(reader->buf + reader->pos, LINE_SIZE_MAX, "\r\n", 2) == NULL) {
-        reading->refused_at = LINE_SIZE_MAX;
+        decoder->refused_at = LINE_SIZE_MAX;
     }
-    return reading->refused_at == 0;
+    return decoder->refused_at == 0;
 }
 
-quern_status qn_decode_next(struct qn_connection *connection, struct qn_arena *arena,
+quern_status qn_decode_next(struct qn_decoder *decoder, struct qn_arena *arena,
                             struct qn_reply **ret_reply, quern_error *err)
 {
-    struct qn_reading *reading = &connection->reading;
     void *reply = NULL;
-    reading->arena = arena;
-    if (reading->begins) {
-        reading->begins = false;
-        reading->bytes = unread(connection);
-        reading->items_left = reading->size_max / ITEM_COST;
+    decoder->arena = arena;
+    if (decoder->begins) {
+        decoder->begins = false;
+        decoder->bytes = unread(decoder);
+        decoder->items_left = decoder->size_max / ITEM_COST;
     }
-    if (redisReaderGetReply(connection->reader, &reply) != REDIS_OK ||
-        !is_within_limits(connection, reply != NULL)) {
-        return fail(connection, err);
+    if (redisReaderGetReply(decoder->reader, &reply) != REDIS_OK ||
+        !is_within_limits(decoder, reply != NULL)) {
+        return fail(decoder, err);
     }
-    reading->begins = reply != NULL;
+    decoder->begins = reply != NULL;
     *ret_reply = reply;
     return QUERN_OK;
 }

@@ -1,21 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* decode.h - from the bytes of the server to replies in an arena; only connection.c uses it. */
+/* decode.h - from the bytes of the server to replies in an arena. */
 #ifndef QN_REDIS_DECODE_H
 #define QN_REDIS_DECODE_H
 
-#include "redis/connection.h"
+#include <stdbool.h>
 
-/* Uses connection's reader and connection->reading; the connection stays where it is while it has a
- * reader. */
-QUERN_NODISCARD quern_status qn_decode_init(struct qn_connection *connection, quern_error *err);
-void qn_decode_finish(struct qn_connection *connection);
-/* Takes in what was read from the socket. QUERN_E_BROKER: the reply is larger than allowed. */
-QUERN_NODISCARD quern_status qn_decode_feed(struct qn_connection *connection, const char *data,
+#include "base/memory/arena.h"
+#include "quern/status.h"
+#include "redis/reply.h"
+
+struct redisReader;
+/* The reply that is being read. It stays where it is from init to finish. */
+struct qn_decoder {
+    struct redisReader *reader; /* NULL: before init, and after finish */
+    const char *address;        /* for texts of errors; borrowed */
+    struct qn_arena *arena;
+    size_t size_max;   /* what the replies from now on may have; set by the caller */
+    size_t bytes;      /* taken in since it began, also of those behind it */
+    size_t items_left; /* that may still be announced by its arrays */
+    size_t refused_at; /* the limit that it has passed; 0: none */
+    bool begins;       /* what comes next is the start of a reply */
+    bool strange;      /* of a type of RESP3, or nested too deep */
+    bool nomem;
+};
+
+/* With QN_REPLY_BRIEF_MAX for size_max. */
+QUERN_NODISCARD quern_status qn_decode_init(struct qn_decoder *decoder, const char *address,
+                                            quern_error *err);
+void qn_decode_finish(struct qn_decoder *decoder);
+/* Takes in bytes of the server. QUERN_E_BROKER: the reply is larger than allowed. */
+QUERN_NODISCARD quern_status qn_decode_feed(struct qn_decoder *decoder, const char *data,
                                             size_t size, quern_error *err);
 /* The next whole reply, NULL when there is none yet; what is begun lives in the arena, too, so it
  * must be the same arena until the reply is whole. QUERN_E_BROKER: these bytes are no reply. */
-QUERN_NODISCARD quern_status qn_decode_next(struct qn_connection *connection,
-                                            struct qn_arena *arena, struct qn_reply **ret_reply,
-                                            quern_error *err);
+QUERN_NODISCARD quern_status qn_decode_next(struct qn_decoder *decoder, struct qn_arena *arena,
+                                            struct qn_reply **ret_reply, quern_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* encode.h - a command as the server reads it; only pipeline.c and handshake.c use it. */
+/* encode.h - a command as the server reads it. */
 #ifndef QN_REDIS_ENCODE_H
 #define QN_REDIS_ENCODE_H
 

@@ -6,13 +6,14 @@
  * Parameters: db, and password_file, whose first line is the password. (password_env is resolved by
  * the program quern, as a library reads no environment.)
  *
- * All strings lie in one block (secret.h): the password is among them. Texts
- * of errors name the part that is wrong and never the password. */
-#include "redis/connection.h"
+ * All strings lie in one block (secret.h): the password is among them. Texts of errors name the
+ * part that is wrong and never the password. */
+#include "redis/endpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -201,12 +202,12 @@ static quern_status copy_strings(struct qn_endpoint *endpoint, const struct qn_u
         return qn_error_nomem(err);
     }
     char *at = endpoint->memory;
-    endpoint->host = put(&at, url->host);
-    endpoint->port = put(&at, port);
-    endpoint->path = put(&at, is_socket ? url->path : "");
+    endpoint->peer.host = put(&at, url->host);
+    endpoint->peer.port = put(&at, port);
+    endpoint->peer.path = put(&at, is_socket ? url->path : "");
     endpoint->user = put(&at, url->user);
     endpoint->password = put(&at, draft->password);
-    endpoint->address = at;
+    endpoint->peer.address = at;
     size_t left = size - (size_t)(at - endpoint->memory);
     if (is_socket) {
         (void)snprintf(at, left, "redis-socket://%s?db=%lld", url->path, (long long)endpoint->db);
@@ -223,8 +224,7 @@ quern_status qn_endpoint_init(struct qn_endpoint *endpoint, const struct qn_url 
     *endpoint = (struct qn_endpoint){
         .name = "quern",
         .db = -1, /* not given */
-        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
-        .command_timeout_ms = COMMAND_TIMEOUT_MS,
+        .peer = {.connect_timeout_ms = CONNECT_TIMEOUT_MS, .timeout_ms = COMMAND_TIMEOUT_MS},
     };
     struct draft draft = {.password = url->password};
     quern_status status = read_place(endpoint, url, err);

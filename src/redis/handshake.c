@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "redis/encode.h"
-#include "redis/pipeline.h"
+#include "redis/server_error.h"
 
 #define VERSION_MIN 602 /* 6.2 */
 #define NAME_SIZE 64
@@ -34,7 +34,7 @@ static void put(char **at, const char **words, size_t count)
     qn_encode(at, words, sizes, count);
 }
 
-/* Who says it: the name of the connection, user and password, and which database is wanted. */
+/* Who we are: the name of the connection, user and password, and which database is wanted. */
 static void write_greeting(const struct qn_connection *connection, char **at)
 {
     const struct qn_endpoint *endpoint = connection->endpoint;
@@ -68,10 +68,9 @@ static quern_status send_greeting(struct qn_connection *connection, int64_t dead
         return qn_error_nomem(err);
     }
     char *at = out;
-    bool sent = false;
     write_greeting(connection, &at);
     quern_status status =
-        qn_connection_write(connection, out, (size_t)(at - out), deadline_mono_ns, &sent, err);
+        qn_connection_send(connection, out, (size_t)(at - out), deadline_mono_ns, err);
     explicit_bzero(out, out_size);
     qn_free(out);
     return status;
@@ -80,7 +79,7 @@ static quern_status send_greeting(struct qn_connection *connection, int64_t dead
 static quern_status refuse(const struct qn_connection *connection, const struct qn_reply *reply,
                            quern_error *err)
 {
-    const char *address = connection->endpoint->address;
+    const char *address = connection->endpoint->peer.address;
     const char *password = connection->endpoint->password;
     if (strncmp(reply->data, "ERR unknown command", 19) == 0) {
         return qn_error_set(
@@ -91,7 +90,7 @@ static quern_status refuse(const struct qn_connection *connection, const struct 
         return qn_error_set(err, QUERN_E_DENIED,
                             "%s: login refused, in words that have the password in them", address);
     }
-    return qn_server_error(connection, reply, "HELLO", NULL, err);
+    return qn_server_error(connection->endpoint->peer.address, reply, "HELLO", NULL, err);
 }
 
 /* The value of a field of the answer, which is a list of names and values. */
@@ -108,7 +107,7 @@ static const char *field(const struct qn_reply *hello, const char *name)
 static quern_status judge(const struct qn_connection *connection, const struct qn_reply *hello,
                           quern_error *err)
 {
-    const char *address = connection->endpoint->address;
+    const char *address = connection->endpoint->peer.address;
     if (hello->type == QN_REPLY_ERROR) {
         return refuse(connection, hello, err);
     }
@@ -132,18 +131,19 @@ static quern_status judge(const struct qn_connection *connection, const struct q
     return QUERN_OK;
 }
 
-static quern_status hear(struct qn_connection *connection, struct qn_arena *arena,
-                         int64_t deadline_mono_ns, quern_error *err)
+static quern_status receive_answers(struct qn_connection *connection, struct qn_arena *arena,
+                                    int64_t deadline_mono_ns, quern_error *err)
 {
     struct qn_reply *reply = NULL;
-    quern_status status = qn_connection_read(connection, arena, deadline_mono_ns, &reply, err);
+    quern_status status = qn_connection_receive(connection, arena, deadline_mono_ns, &reply, err);
     if (status == QUERN_OK) {
         status = judge(connection, reply, err);
     }
     if (status == QUERN_OK && connection->endpoint->db != 0) {
-        status = qn_connection_read(connection, arena, deadline_mono_ns, &reply, err);
+        status = qn_connection_receive(connection, arena, deadline_mono_ns, &reply, err);
         if (status == QUERN_OK && reply->type == QN_REPLY_ERROR) {
-            status = qn_server_error(connection, reply, "SELECT", NULL, err);
+            status =
+                qn_server_error(connection->endpoint->peer.address, reply, "SELECT", NULL, err);
         }
     }
     return status;
@@ -155,13 +155,13 @@ quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mon
     struct qn_arena arena = {0};
     quern_status status = send_greeting(connection, deadline_mono_ns, err);
     if (status == QUERN_OK) {
-        status = hear(connection, &arena, deadline_mono_ns, err);
+        status = receive_answers(connection, &arena, deadline_mono_ns, err);
     }
     qn_arena_finish(&arena);
     if (status == QUERN_E_TIMEOUT) {
         return qn_error_set(err, status, "%s: connected, but no answer within %lld ms",
-                            connection->endpoint->address,
-                            (long long)connection->endpoint->connect_timeout_ms);
+                            connection->endpoint->peer.address,
+                            (long long)connection->endpoint->peer.connect_timeout_ms);
     }
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* handshake.h - the handshake of a connection; only connection.c uses it. */
+/* handshake.h - the first exchange on a new connection. */
 #ifndef QN_REDIS_HANDSHAKE_H
 #define QN_REDIS_HANDSHAKE_H
 

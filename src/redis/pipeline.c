@@ -19,6 +19,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "redis/encode.h"
+#include "redis/open.h"
+#include "redis/server_error.h"
 
 #define EVAL_SIZE 4
 
@@ -228,8 +230,8 @@ static quern_status read_replies(struct qn_pipeline *pipeline, size_t first, que
         struct qn_pipeline_command *command = &pipeline->commands[i];
         if (is_wanted(command)) {
             qn_connection_limit(connection, command->reply_size_max);
-            quern_status status = qn_connection_read(connection, pipeline->arena,
-                                                     pipeline->deadline_ns, &command->reply, err);
+            quern_status status = qn_connection_receive(
+                connection, pipeline->arena, pipeline->deadline_ns, &command->reply, err);
             if (status != QUERN_OK) {
                 return status;
             }
@@ -259,24 +261,25 @@ static bool want_unknown_scripts(struct qn_pipeline *pipeline, size_t first)
 static quern_status open_connection(struct qn_pipeline *pipeline, quern_error *err)
 {
     struct qn_connection *connection = &pipeline->channel->connection;
-    if (connection->fd >= 0 && pipeline->sent_count == 0 && qn_connection_is_stale(connection)) {
+    if (connection->socket.fd >= 0 && pipeline->sent_count == 0 &&
+        qn_socket_is_stale(&connection->socket)) {
         qn_connection_close(connection);
     }
-    return qn_connection_open(connection, pipeline->deadline_ns, err);
+    return qn_open_connection(connection, pipeline->deadline_ns, err);
 }
 
 /* Sends what is wanted of the commands from `first` on. */
 static quern_status write_wanted(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
     size_t size = 0;
-    bool sent = false;
+    struct qn_connection *connection = &pipeline->channel->connection;
+    uint64_t sent_before = connection->socket.sent_bytes;
     char *data = format(pipeline, first, &size);
     if (data == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_connection_write(&pipeline->channel->connection, data, size,
-                                              pipeline->deadline_ns, &sent, err);
-    pipeline->maybe_done = pipeline->maybe_done || sent;
+    quern_status status = qn_connection_send(connection, data, size, pipeline->deadline_ns, err);
+    pipeline->maybe_done = pipeline->maybe_done || connection->socket.sent_bytes > sent_before;
     return status;
 }
 
@@ -298,9 +301,9 @@ static quern_status send_rest(struct qn_pipeline *pipeline, quern_error *err)
     if (pipeline->sent_count == pipeline->read_count) {
         int64_t timeout_ms = pipeline->timeout_ms > 0
                                  ? pipeline->timeout_ms
-                                 : pipeline->channel->connection.endpoint->command_timeout_ms;
+                                 : pipeline->channel->connection.endpoint->peer.timeout_ms;
         pipeline->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
-        pipeline->channel->connection.timeout_ms = timeout_ms;
+        pipeline->channel->connection.socket.timeout_ms = timeout_ms;
         pipeline->maybe_done = false;
     }
     quern_status status = pipeline->failed ? qn_error_nomem(err) : QUERN_OK;
@@ -346,7 +349,7 @@ quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
     const struct qn_pipeline_command *command = &pipeline->commands[index];
     QN_ASSERT(command->reply != NULL);
     if (command->reply->type == QN_REPLY_ERROR) {
-        return qn_server_error(&pipeline->channel->connection, command->reply,
+        return qn_server_error(pipeline->channel->connection.endpoint->peer.address, command->reply,
                                pipeline->args[command->first_arg], command->script, err);
     }
     *ret_reply = command->reply;
@@ -360,5 +363,5 @@ quern_status qn_pipeline_expect(const struct qn_pipeline *pipeline, bool conditi
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: %s answered what it should not",
-                        pipeline->channel->connection.endpoint->address, what);
+                        pipeline->channel->connection.endpoint->peer.address, what);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline.h - one conversation with the server: commands go out in one write, all replies come
- * back.
+/* pipeline.h - one exchange with the server: commands go out in one write, all replies come back.
  *
  *     struct qn_pipeline pipeline;
  *     qn_pipeline_begin(&pipeline, channel, QN_PIPELINE_WRITES);
@@ -23,14 +22,8 @@
 
 #include "quern/status.h"
 #include "redis/channel.h"
-
-/* A .lua file, made by scripts/embed_lua as qn_lua_<file name>. */
-struct qn_script {
-    const char *name;
-    const char *text;
-    size_t size;
-    char sha1[41];
-};
+#include "redis/reply.h"
+#include "redis/script.h"
 
 /* What a lost reply means: QN_PIPELINE_READS: nothing was changed (QUERN_E_CONNECT,
  * QUERN_E_TIMEOUT); QN_PIPELINE_WRITES: it may have been (QUERN_E_UNKNOWN). */
@@ -75,7 +68,7 @@ void qn_pipeline_script(struct qn_pipeline *pipeline, const struct qn_script *sc
 /* The same with its text, so that the server knows it when it comes to what follows. */
 void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_script *script,
                              size_t key_count);
-/* The limit of the reply to the latest command, one of connection.h. Until it is said:
+/* The limit of the reply to the latest command, one of reply.h. Until it is set:
  * QN_REPLY_BRIEF_MAX for a script, which answers with what we made, QN_REPLY_ROWS_MAX for a
  * command, which answers with what anybody may have put there. */
 void qn_pipeline_limit(struct qn_pipeline *pipeline, size_t reply_size_max);
@@ -95,34 +88,11 @@ quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status s
  * commands of one run must not rely on their order, as a script that is sent again comes last;
  * calls of one script may, if the first is a qn_pipeline_script_text. */
 QUERN_NODISCARD quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern_error *err);
-/* The reply to the index-th command. An error reply becomes a status: OOM, MISCONF: QUERN_E_FULL;
- * LOADING, BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY; WRONGTYPE:
- * QUERN_E_CORRUPT; NOAUTH, WRONGPASS: QUERN_E_DENIED; NOPERM and all others: QUERN_E_BROKER. The
- * text has the address, words for people and the code, or the script or command and the server's
- * words. */
+/* The reply to the index-th command. An error reply becomes a status (server_error.h). */
 QUERN_NODISCARD quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
                                                const struct qn_reply **ret_reply, quern_error *err);
 /* QUERN_E_BROKER "... answered what it should not": for replies of the wrong shape. */
 QUERN_NODISCARD quern_status qn_pipeline_expect(const struct qn_pipeline *pipeline, bool condition,
                                                 const char *what, quern_error *err);
-
-/* --- Looking into replies ----------------------------------------------------------- */
-
-/* The item, or a nil if there is no such item. */
-const struct qn_reply *qn_reply_at(const struct qn_reply *reply, size_t index);
-/* An integer, or a text that is one (also "12.0"); `otherwise` for everything else. */
-int64_t qn_reply_int(const struct qn_reply *reply, int64_t otherwise);
-uint64_t qn_reply_uint(const struct qn_reply *reply); /* 0 for what is none */
-/* A moment in milliseconds, within what number.h says; 0 for what is none. */
-int64_t qn_reply_moment_ms(const struct qn_reply *reply);
-/* The same in whole seconds, as scores and asynq's moments are; also of a score that is so large
- * that the server writes it with an exponent, or inf. */
-int64_t qn_reply_seconds(const struct qn_reply *reply);
-/* Microseconds from now, within what a duration may be; `otherwise` for what is no integer. */
-int64_t qn_reply_span_us(const struct qn_reply *reply, int64_t otherwise);
-const char *qn_reply_text(const struct qn_reply *reply); /* "" for what is no text */
-/* The status and text for an error reply to a command, or to the script if there is one. */
-quern_status qn_server_error(const struct qn_connection *connection, const struct qn_reply *reply,
-                             const char *command, const struct qn_script *script, quern_error *err);
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* reply.c - looking into replies without asking their type first. */
+#include "redis/reply.h"
+
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/text/number.h"
-#include "redis/pipeline.h"
 
 const struct qn_reply *qn_reply_at(const struct qn_reply *reply, size_t index)
 {

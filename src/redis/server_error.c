@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* server_error.c - what an error of the server means to us, and how it is told.
+/* server_error.c - what an error of the server means to us, and how it is reported.
  *
  * An error starts with a code in capitals. Inside of a script Redis 6.2 hides it behind words of
  * its own; 7.0 puts it first and ends with the line of the script. A refusal for want of permission
  * inside of a script has a code of its own in none of them, and does not name the command before
- * 7.2: there the line tells it.
+ * 7.2: there it is found by the line.
  *
- * Codes that a person can do something about are told in words, with the code behind them to search
- * for. All others keep the words of the server. */
+ * Codes that a person can do something about become words, with the code behind them to search for.
+ * All others keep the words of the server. */
+#include "redis/server_error.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text/str.h"
-#include "redis/pipeline.h"
 
 #define SCRIPT_MARK "@user_script:"
 #define HIDDEN_MARK "ERR Error running script (call to "
@@ -141,10 +142,9 @@ static void command_of_line(const struct qn_script *script, long line, char out[
     }
 }
 
-quern_status qn_server_error(const struct qn_connection *connection, const struct qn_reply *reply,
-                             const char *command, const struct qn_script *script, quern_error *err)
+quern_status qn_server_error(const char *address, const struct qn_reply *reply, const char *command,
+                             const struct qn_script *script, quern_error *err)
 {
-    const char *address = connection->endpoint->address;
     const char *words = at_code(reply->data);
     const char *where = script != NULL ? script->name : command;
     const struct meaning *meaning = meaning_of(words);

@@ -22,7 +22,7 @@ enum {
     GAP_MS = 4, /* between samples, and up to GAPS ms more: not in step with what ticks */
     GAPS = 3,
     AWAKE_NS = 100000, /* who enqueues does not come from a sleep himself */
-    SPIN_NS = 150000   /* as src/redis/connection.c */
+    SPIN_NS = 150000   /* as src/net/socket.c */
 };
 
 /* What the two processes share. */

@@ -29,22 +29,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0) {
         return 0;
     }
-    struct qn_endpoint target = {.address = "redis://fuzz"};
-    struct qn_connection link;
+    struct qn_decoder decoder;
     struct qn_arena arena = {0};
     quern_error err = {0};
     size_t piece = data[0] == 0 ? size : data[0];
-    qn_connection_init(&link, &target);
-    quern_status status = qn_decode_init(&link, &err);
-    qn_connection_limit(&link, REPLY_SIZE_MAX);
+    quern_status status = qn_decode_init(&decoder, "redis://fuzz", &err);
+    decoder.size_max = REPLY_SIZE_MAX;
     for (size_t at = 1; status == QUERN_OK && at < size; at += piece) {
         size_t count = size - at < piece ? size - at : piece;
         struct qn_reply *reply = NULL;
-        status = qn_decode_feed(&link, (const char *)data + at, count, &err);
+        status = qn_decode_feed(&decoder, (const char *)data + at, count, &err);
         do {
             reply = NULL;
             if (status == QUERN_OK) {
-                status = qn_decode_next(&link, &arena, &reply, &err);
+                status = qn_decode_next(&decoder, &arena, &reply, &err);
             }
             if (reply != NULL && weigh(reply) > size + REPLY_SIZE_MAX) {
                 abort();
@@ -54,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status != QUERN_OK && err.text[0] == '\0') {
         abort();
     }
-    qn_connection_close(&link);
+    qn_decode_finish(&decoder);
     qn_arena_finish(&arena);
     return 0;
 }

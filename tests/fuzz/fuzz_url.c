@@ -11,7 +11,7 @@
 #include "base/text/url.h"
 #include "cli/cli.h"
 #include "lib_fuzz.h"
-#include "redis/connection.h"
+#include "redis/endpoint.h"
 
 /* Reads every piece, so that the sanitizer sees each byte of it. */
 static size_t read_pieces(const struct qn_url *url)
@@ -34,10 +34,10 @@ static void try_target(const struct qn_url *url)
         return;
     }
     if (qn_endpoint_init(&endpoint, url, &err) == QUERN_OK) {
-        fuzz_require(strlen(url->password) < 4 || strstr(endpoint.address, url->password) == NULL ||
-                     strstr(url->host, url->password) != NULL ||
-                     strstr(url->path, url->password) != NULL ||
-                     strstr("redis-socket://", url->password) != NULL);
+        fuzz_require(
+            strlen(url->password) < 4 || strstr(endpoint.peer.address, url->password) == NULL ||
+            strstr(url->host, url->password) != NULL || strstr(url->path, url->password) != NULL ||
+            strstr("redis-socket://", url->password) != NULL);
         qn_endpoint_finish(&endpoint);
     } else {
         fuzz_require(err.text[0] != '\0');

@@ -91,15 +91,15 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
         goto fail;
     }
     if (options->connect_timeout_ms > 0) {
-        self->endpoint.connect_timeout_ms = options->connect_timeout_ms;
+        self->endpoint.peer.connect_timeout_ms = options->connect_timeout_ms;
     }
     if (options->command_timeout_ms > 0) {
-        self->endpoint.command_timeout_ms = options->command_timeout_ms;
+        self->endpoint.peer.timeout_ms = options->command_timeout_ms;
     }
     self->base.ops = &ops;
     self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
-    self->base.command_timeout_ms = self->endpoint.command_timeout_ms;
-    self->endpoint.patience_ms = &self->base.command_timeout_ms;
+    self->base.command_timeout_ms = self->endpoint.peer.timeout_ms;
+    self->endpoint.peer.patience_ms = &self->base.command_timeout_ms;
     self->base.opener_pid = getpid();
     init_channels(self);
     status = qn_redis_listener_init(&self->listener, &self->endpoint, err);

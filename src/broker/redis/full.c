@@ -54,6 +54,6 @@ void qn_redis_explain_full(struct qn_redis *self, quern_error *err)
     if (limit > 0) {
         format_size(limit, size);
         (void)qn_error_set(err, QUERN_E_FULL, "%s: the server's memory is full (maxmemory %s)",
-                           self->endpoint.address, size);
+                           self->endpoint.peer.address, size);
     }
 }

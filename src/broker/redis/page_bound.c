@@ -62,6 +62,6 @@ quern_status qn_page_bound_check(struct qn_page_bound *bound, quern_error *err)
     }
     return qn_error_set(err, QUERN_E_BROKER,
                         "%s: reading does not come to an end: %s says %llu, and much more came",
-                        bound->self->endpoint.address, bound->size_command,
+                        bound->self->endpoint.peer.address, bound->size_command,
                         (unsigned long long)size);
 }

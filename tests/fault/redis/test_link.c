@@ -136,8 +136,8 @@ static void a_reply_cut_at_any_byte_is_told_as_it_is(void **state)
             assert_int_equal(after, before);
             unreached++;
         }
-        assert_int_equal(self->channels[QN_CHANNEL_PUMP].connection.fd, -1);
-        assert_non_null(strstr(err.text, self->endpoint.address));
+        assert_int_equal(self->channels[QN_CHANNEL_PUMP].connection.socket.fd, -1);
+        assert_non_null(strstr(err.text, self->endpoint.peer.address));
     }
     assert_true(effective > 20 && unreached > 100);
     wire_set(&wire, WIRE_WHOLE, 0);
@@ -436,7 +436,7 @@ static void connections_notice_a_peer_that_is_gone(void **state)
 {
     (void)state;
     struct qn_redis *self = open_broker(server.tcp_url, 10000);
-    int fd = self->channels[QN_CHANNEL_REST].connection.fd;
+    int fd = self->channels[QN_CHANNEL_REST].connection.socket.fd;
     assert_int_equal(tcp_option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
     assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 1, 60);
     assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 1000, 60000);
@@ -454,7 +454,7 @@ static void a_slow_server_is_soon_waited_for_asleep(void **state)
     struct qn_redis *self = open_broker(server.url, 5000);
     struct qn_connection *connection =
         &self->channels[QN_CHANNEL_REST].connection; /* connected by open */
-    connection->in_vain_count = 0;
+    connection->socket.in_vain_count = 0;
     for (uint32_t turn = 0; turn < 6; turn++) {
         struct qn_pipeline pipeline;
         qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
@@ -463,7 +463,7 @@ static void a_slow_server_is_soon_waited_for_asleep(void **state)
         qn_pipeline_text(&pipeline, "0.01");
         assert_ok(qn_pipeline_run(&pipeline, &err), err);
         qn_pipeline_end(&pipeline);
-        assert_int_equal(connection->in_vain_count, turn + 1);
+        assert_int_equal(connection->socket.in_vain_count, turn + 1);
     }
     close_broker(self);
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "lib_test.h"
-#include "redis/connection.h"
+#include "redis/endpoint.h"
 
 static quern_status read_endpoint(const char *text, struct qn_endpoint *endpoint, quern_error *err)
 {
@@ -52,12 +52,12 @@ static void a_url_names_place_user_and_database(void **state)
         quern_error err = {0};
         struct qn_endpoint endpoint;
         assert_ok(read_endpoint(cases[i].url, &endpoint, &err), err);
-        assert_string_equal(endpoint.host, cases[i].host);
-        assert_string_equal(endpoint.port, cases[i].port);
-        assert_string_equal(endpoint.path, cases[i].path);
+        assert_string_equal(endpoint.peer.host, cases[i].host);
+        assert_string_equal(endpoint.peer.port, cases[i].port);
+        assert_string_equal(endpoint.peer.path, cases[i].path);
         assert_string_equal(endpoint.user, cases[i].user);
         assert_string_equal(endpoint.password, cases[i].password);
-        assert_string_equal(endpoint.address, cases[i].address);
+        assert_string_equal(endpoint.peer.address, cases[i].address);
         assert_int_equal(endpoint.db, cases[i].db);
         qn_endpoint_finish(&endpoint);
         qn_endpoint_finish(&endpoint);
@@ -138,7 +138,7 @@ static void the_password_is_the_first_line_of_a_file(void **state)
         } else {
             assert_ok(status, err);
             assert_string_equal(endpoint.password, cases[i].password);
-            assert_null(strstr(endpoint.address, cases[i].password));
+            assert_null(strstr(endpoint.peer.address, cases[i].password));
             qn_endpoint_finish(&endpoint);
         }
     }

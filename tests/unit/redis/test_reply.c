@@ -3,10 +3,7 @@
 #include <string.h>
 
 #include "lib_test.h"
-#include "redis/pipeline.h"
-
-static const struct qn_endpoint endpoint = {.address = "redis://test"};
-static const struct qn_connection test_link = {.endpoint = &endpoint, .fd = -1};
+#include "redis/server_error.h"
 
 static struct qn_reply text_of(const char *text)
 {
@@ -121,13 +118,13 @@ static void errors_of_the_server_become_ours(void **state)
         quern_error err = {0};
         struct qn_reply reply = text_of(cases[i].words);
         reply.type = QN_REPLY_ERROR;
-        assert_int_equal(qn_server_error(&test_link, &reply, "EVALSHA", &script, &err),
+        assert_int_equal(qn_server_error("redis://test", &reply, "EVALSHA", &script, &err),
                          cases[i].status);
         assert_int_equal(err.code, cases[i].status);
         if (cases[i].text != NULL) {
             assert_string_equal(err.text, cases[i].text);
         }
-        (void)qn_server_error(&test_link, &reply, "HGET", NULL, &err);
+        (void)qn_server_error("redis://test", &reply, "HGET", NULL, &err);
         assert_null(strstr(err.text, "lease"));
         assert_non_null(strstr(err.text, "redis://test: "));
     }

@@ -92,14 +92,15 @@ static void take_fact(const char *name, const char *text, void *user)
 
 static bool is_local(const struct qn_endpoint *endpoint)
 {
-    return endpoint->host[0] == '\0' || strcmp(endpoint->host, "localhost") == 0 ||
-           strcmp(endpoint->host, "::1") == 0 || qn_str_starts_with(endpoint->host, "127.");
+    return endpoint->peer.host[0] == '\0' || strcmp(endpoint->peer.host, "localhost") == 0 ||
+           strcmp(endpoint->peer.host, "::1") == 0 ||
+           qn_str_starts_with(endpoint->peer.host, "127.");
 }
 
 static void tell_open_door(struct facts *facts)
 {
     const struct qn_endpoint *endpoint = &facts->doctor->self->endpoint;
-    if (endpoint->password[0] == '\0' && endpoint->host[0] != '\0') {
+    if (endpoint->password[0] == '\0' && endpoint->peer.host[0] != '\0') {
         tell(facts, is_local(endpoint) ? "note" : "server",
              "the server asks for no password: whoever reaches it can change tasks");
     }

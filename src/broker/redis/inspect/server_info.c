@@ -184,7 +184,7 @@ static void tell_all(struct qn_redis *self, const struct sink *sink, const struc
     (void)snprintf(db, sizeof db, "%" PRId64, self->endpoint.db);
     sink->on_fact("broker", "redis", sink->user);
     sink->on_fact("version", QUERN_VERSION, sink->user);
-    sink->on_fact("address", self->endpoint.address, sink->user);
+    sink->on_fact("address", self->endpoint.peer.address, sink->user);
     sink->on_fact("db", db, sink->user);
     sink->on_fact("durability", durability(said), sink->user);
     tell_version(sink, said);

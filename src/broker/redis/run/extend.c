@@ -34,7 +34,7 @@ struct prolonging {
 static bool knows_script(const struct prolonging *prolonging)
 {
     const struct qn_connection *connection = &prolonging->pipeline.channel->connection;
-    return prolonging->channel == QN_CHANNEL_LEASES && connection->fd >= 0 &&
+    return prolonging->channel == QN_CHANNEL_LEASES && connection->socket.fd >= 0 &&
            connection->opened_count == prolonging->self->extend_known_by;
 }
 

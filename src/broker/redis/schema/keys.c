@@ -18,7 +18,7 @@ void qn_keys_add_session(struct qn_pipeline *pipeline, uint64_t session)
 {
     if (QN_BUG(RECONNECT_FORGETS)) {
         const struct qn_connection *connection = &pipeline->channel->connection;
-        session += connection->opened_count + (connection->fd < 0 ? 1 : 0);
+        session += connection->opened_count + (connection->socket.fd < 0 ? 1 : 0);
     }
     qn_pipeline_text(pipeline,
                      qn_arena_printf(pipeline->arena, "%016llx", (unsigned long long)session));

@@ -10,6 +10,7 @@
 
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/upkeep/prune_lua.h"
+#include "redis/server_error.h"
 
 #define CLOCK_JUMP_MS                                                                              \
     (3600 * INT64_C(1000)) /* as in prune.lua; less is a clock that was set right */
@@ -68,8 +69,8 @@ static quern_status prune_some(struct qn_redis *self, const char *const *queues,
         *ret_removed = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
         note_clock(&self->prune_clock, boot_ms, qn_reply_moment_ms(qn_reply_at(reply, 1)));
         if (damage->type == QN_REPLY_ERROR) {
-            status = qn_server_error(&self->channels[QN_CHANNEL_KEEPER].connection, damage,
-                                     qn_lua_prune.name, &qn_lua_prune, err);
+            status = qn_server_error(self->endpoint.peer.address, damage, qn_lua_prune.name,
+                                     &qn_lua_prune, err);
         }
     }
     qn_pipeline_end(&pipeline);

@@ -36,12 +36,12 @@ static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, q
 {
     struct qn_redis_listener *listener = &self->listener;
     struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
-    if (tracked->fd >= 0 && qn_connection_is_stale(tracked)) {
+    if (tracked->socket.fd >= 0 && qn_socket_is_stale(&tracked->socket)) {
         qn_connection_close(tracked);
     }
     (void)pthread_mutex_lock(&listener->mutex);
     quern_status status = qn_redis_listener_connect(listener, err);
-    struct pair pair = {.tracked = tracked->opened_count + (tracked->fd < 0 ? 1 : 0),
+    struct pair pair = {.tracked = tracked->opened_count + (tracked->socket.fd < 0 ? 1 : 0),
                         .listener = listener->connection.opened_count,
                         .listener_id = listener->listener_id};
     pair.tell = !listener->polls && (listener->told_by != pair.tracked ||
@@ -58,8 +58,9 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
     struct qn_redis_listener *listener = &self->listener;
     const struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
     (void)pthread_mutex_lock(&listener->mutex);
-    bool same = tracked->fd >= 0 && tracked->opened_count == pair->tracked &&
-                listener->connection.fd >= 0 && listener->connection.opened_count == pair->listener;
+    bool same = tracked->socket.fd >= 0 && tracked->opened_count == pair->tracked &&
+                listener->connection.socket.fd >= 0 &&
+                listener->connection.opened_count == pair->listener;
     if (answer != NULL && answer->type == QN_REPLY_ERROR) {
         if (strstr(answer->data, "does not exist") != NULL) {
             /* The listener is gone, and we hear of it here first. */
@@ -75,8 +76,8 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
         listener->told_by = pair->tracked;
         listener->told_of = pair->listener;
     }
-    if (same && listener->tracked_fd != tracked->fd) {
-        listener->tracked_fd = tracked->fd;
+    if (same && listener->tracked_fd != tracked->socket.fd) {
+        listener->tracked_fd = tracked->socket.fd;
         qn_redis_listener_kick(listener);
     }
     (void)pthread_mutex_unlock(&listener->mutex);
@@ -193,7 +194,7 @@ static bool read_unpaired(struct qn_redis *self, const char *const *queues, size
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
     const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;
-    bool done = connection->fd >= 0 && !qn_connection_is_stale(connection);
+    bool done = connection->socket.fd >= 0 && !qn_socket_is_stale(&connection->socket);
     if (done) {
         build(self, &pipeline, &none, queues, queue_count);
         done = qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
@@ -218,7 +219,7 @@ static quern_status arm_pair(struct qn_redis *self, const char *const *queues, s
     }
     if (status == QUERN_OK && !armed) {
         status = qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
-                              self->endpoint.address);
+                              self->endpoint.peer.address);
     }
     return status;
 }

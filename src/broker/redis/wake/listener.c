@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "redis/pipeline.h"
+#include "redis/open.h"
 
 static const char setup[] = "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"
                             "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\nasynq:cancel\r\n"
@@ -33,7 +33,8 @@ quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
     listener->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return listener->interrupt_fd >= 0
                ? QUERN_OK
-               : qn_error_set(err, QUERN_E_CONNECT, "%s: no descriptor left", endpoint->address);
+               : qn_error_set(err, QUERN_E_CONNECT, "%s: no descriptor left",
+                              endpoint->peer.address);
 }
 
 static void free_queues(char **queues, size_t count)
@@ -115,12 +116,11 @@ static quern_status set_up(struct qn_redis_listener *listener, int64_t deadline_
                            quern_error *err)
 {
     struct qn_reply *replies[REPLY_COUNT] = {NULL};
-    bool sent = false;
-    quern_status status = qn_connection_write(&listener->connection, setup, sizeof setup - 1,
-                                              deadline_mono_ns, &sent, err);
+    quern_status status =
+        qn_connection_send(&listener->connection, setup, sizeof setup - 1, deadline_mono_ns, err);
     for (size_t i = 0; status == QUERN_OK && i < REPLY_COUNT; i++) {
-        status = qn_connection_read(&listener->connection, &listener->arena, deadline_mono_ns,
-                                    &replies[i], err);
+        status = qn_connection_receive(&listener->connection, &listener->arena, deadline_mono_ns,
+                                       &replies[i], err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -143,13 +143,13 @@ static quern_status set_up(struct qn_redis_listener *listener, int64_t deadline_
 quern_status qn_redis_listener_connect(struct qn_redis_listener *listener, quern_error *err)
 {
     struct qn_connection *connection = &listener->connection;
-    if (connection->fd >= 0) {
+    if (connection->socket.fd >= 0) {
         return QUERN_OK;
     }
     int64_t deadline_mono_ns =
-        qn_clock_mono_ns() + connection->endpoint->command_timeout_ms * INT64_C(1000000);
+        qn_clock_mono_ns() + connection->endpoint->peer.timeout_ms * INT64_C(1000000);
     qn_arena_reset(&listener->arena); /* what the last one was saying when it ended */
-    quern_status status = qn_connection_open(connection, deadline_mono_ns, err);
+    quern_status status = qn_open_connection(connection, deadline_mono_ns, err);
     if (status == QUERN_OK) {
         status = set_up(listener, deadline_mono_ns, err);
     }

@@ -80,7 +80,7 @@ static void hear(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
     int left = NEWS_MAX;
     do {
         quern_status status =
-            qn_connection_try_read(&listener->connection, &listener->arena, &reply, NULL);
+            qn_connection_try_receive(&listener->connection, &listener->arena, &reply, NULL);
         if (status != QUERN_OK) {
             wakeup->work = true; /* it is closed now: arm has to make a new one */
             break;
@@ -106,13 +106,12 @@ static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_n
         qn_connection_close(&listener->connection);
         wakeup->work = true;
     } else if (!listener->pinged && now_mono_ns >= ping_at_ns) {
-        bool sent;
         listener->pinged = true;
         listener->heard_at_mono_ns = now_mono_ns - PING_AFTER_MS * NS_PER_MS;
         lost_at_ns = now_mono_ns + PONG_WITHIN_MS * NS_PER_MS;
         /* A full socket means that it does not read: then nothing will be heard, either. */
-        wakeup->work = qn_connection_write(&listener->connection, ping, sizeof ping - 1,
-                                           now_mono_ns, &sent, NULL) != QUERN_OK;
+        wakeup->work = qn_connection_send(&listener->connection, ping, sizeof ping - 1, now_mono_ns,
+                                          NULL) != QUERN_OK;
     }
     return listener->pinged ? lost_at_ns : ping_at_ns;
 }
@@ -200,7 +199,7 @@ static void rest(struct qn_redis_listener *listener, int64_t until_mono_ns,
                  struct qn_wakeup *wakeup)
 {
     struct pollfd fds[] = {{.fd = listener->interrupt_fd, .events = POLLIN},
-                           {.fd = listener->connection.fd, .events = POLLIN},
+                           {.fd = listener->connection.socket.fd, .events = POLLIN},
                            {.fd = listener->tracked_fd, .events = POLLRDHUP}};
     int timeout = timeout_ms(qn_clock_mono_ns(), until_mono_ns);
     (void)pthread_mutex_unlock(&listener->mutex);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_format.c - commands of any bytes become what the server reads, one behind the other.
- */
+/* test_encode.c - commands of any bytes become what the server reads, one behind the other. */
 #include "redis/encode.h"
 
 #include <hiredis/hiredis.h>

@@ -1,47 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* test_reader.c - bytes of a server become replies, however they are cut, or are refused
+/* test_decode.c - bytes of a server become replies, however they are cut, or are refused
  * before they cost memory. */
 #include "redis/decode.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/memory/alloc.h"
 #include "lib_test.h"
-#include "redis/pipeline.h"
 
 struct bench {
-    struct qn_endpoint endpoint;
-    struct qn_connection connection;
+    struct qn_decoder decoder;
     struct qn_arena arena;
     quern_error err;
 };
 
 static void begin(struct bench *bench, size_t reply_size_max)
 {
-    *bench = (struct bench){.endpoint = {.address = "redis://test"}};
-    qn_connection_init(&bench->connection, &bench->endpoint);
-    assert_ok(qn_decode_init(&bench->connection, &bench->err), bench->err);
-    qn_connection_limit(&bench->connection, reply_size_max);
+    *bench = (struct bench){.arena = {0}};
+    assert_ok(qn_decode_init(&bench->decoder, "redis://test", &bench->err), bench->err);
+    bench->decoder.size_max = reply_size_max;
 }
 
 static void end(struct bench *bench)
 {
-    qn_connection_close(&bench->connection);
+    qn_decode_finish(&bench->decoder);
     qn_arena_finish(&bench->arena);
 }
 
 static quern_status feed(struct bench *bench, const char *data, size_t size,
                          struct qn_reply **ret_reply)
 {
-    quern_status status = qn_decode_feed(&bench->connection, data, size, &bench->err);
+    quern_status status = qn_decode_feed(&bench->decoder, data, size, &bench->err);
     return status != QUERN_OK
                ? status
-               : qn_decode_next(&bench->connection, &bench->arena, ret_reply, &bench->err);
+               : qn_decode_next(&bench->decoder, &bench->arena, ret_reply, &bench->err);
 }
 
 static void check_mixed(const struct qn_reply *reply)
@@ -95,9 +87,9 @@ static void several_replies_come_one_by_one(void **state)
     struct qn_reply *reply = NULL;
     assert_ok(feed(&bench, ":1\r\n:2\r\n:", 9, &reply), bench.err);
     assert_int_equal(reply->integer, 1);
-    assert_ok(qn_decode_next(&bench.connection, &bench.arena, &reply, &bench.err), bench.err);
+    assert_ok(qn_decode_next(&bench.decoder, &bench.arena, &reply, &bench.err), bench.err);
     assert_int_equal(reply->integer, 2);
-    assert_ok(qn_decode_next(&bench.connection, &bench.arena, &reply, &bench.err), bench.err);
+    assert_ok(qn_decode_next(&bench.decoder, &bench.arena, &reply, &bench.err), bench.err);
     assert_null(reply);
     assert_ok(feed(&bench, "3\r\n", 3, &reply), bench.err);
     assert_int_equal(reply->integer, 3);
@@ -197,32 +189,6 @@ static void long_lines_are_refused(void **state)
     }
 }
 
-/* More is always there, so that it never comes to wait. */
-static void deadline_ends_an_answer_that_pours_in(void **state)
-{
-    (void)state;
-    struct bench bench;
-    struct qn_reply *reply = NULL;
-    static char flood[100000] = "$500000\r\n";
-    int fds[2];
-    int left = 0;
-    begin(&bench, QN_REPLY_TASKS_MAX);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    bench.connection.fd = fds[0];
-    bench.connection.inbox = qn_alloc(65536);
-    assert_int_equal(send(fds[1], flood, sizeof flood, 0), sizeof flood);
-    int64_t passed_ns = qn_clock_mono_ns() - 1;
-    fds[0] = dup(fds[0]); /* the connection is closed by what fails */
-    assert_int_equal(
-        qn_connection_read(&bench.connection, &bench.arena, passed_ns, &reply, &bench.err),
-        QUERN_E_TIMEOUT);
-    assert_int_equal(ioctl(fds[0], FIONREAD, &left), 0);
-    assert_in_range(left, 1, sizeof flood - 1); /* it was looked at once */
-    (void)close(fds[0]);
-    (void)close(fds[1]);
-    end(&bench);
-}
-
 static void the_limit_is_for_one_reply(void **state)
 {
     (void)state;
@@ -274,7 +240,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(memory_is_taken_for_what_has_come_not_for_what_is_announced),
     cmocka_unit_test(many_items_are_read_as_they_come),
     cmocka_unit_test(long_lines_are_refused),
-    cmocka_unit_test(deadline_ends_an_answer_that_pours_in),
     cmocka_unit_test(the_limit_is_for_one_reply),
     cmocka_unit_test(eight_levels_are_read),
     cmocka_unit_test(what_is_no_reply_is_refused),

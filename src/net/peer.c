@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* peer.c - how long to wait for a peer.
+ *
+ * Patience may become shorter at any time, so whoever sleeps looks at it every PATIENCE_LOOK_MS. */
+#include "net/peer.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/clock.h"
+
+#define PATIENCE_LOOK_MS 100
+#define SLEEP_MS_MAX 3600000
+
+int64_t qn_peer_end(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t deadline_mono_ns)
+{
+    int64_t patience_ms = peer->patience_ms != NULL ? atomic_load(peer->patience_ms) : INT64_MAX;
+    if (patience_ms >= peer->timeout_ms) {
+        return deadline_mono_ns; /* it is as long as the deadline was made for */
+    }
+    int64_t end_mono_ns = begun_mono_ns + patience_ms * 1000000;
+    return end_mono_ns < deadline_mono_ns ? end_mono_ns : deadline_mono_ns;
+}
+
+int qn_peer_sleep_ms(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t deadline_mono_ns)
+{
+    int64_t left_ns = qn_peer_end(peer, begun_mono_ns, deadline_mono_ns) - qn_clock_mono_ns();
+    if (left_ns <= 0) {
+        return 0;
+    }
+    int64_t left_ms = left_ns / 1000000 + 1; /* rounded up */
+    int64_t sleep_ms_max = peer->patience_ms == NULL ? SLEEP_MS_MAX : PATIENCE_LOOK_MS;
+    return left_ms > sleep_ms_max ? (int)sleep_ms_max : (int)left_ms;
+}

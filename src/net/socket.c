@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* socket.c - sending and receiving.
+ *
+ * The socket never blocks; every wait is a poll with a deadline. Only the answer to a short request
+ * is looked for again and again at first: it takes the server less time than it takes a sleeper to
+ * wake up, and somebody may be waiting for it. A batch takes so long that this would only waste the
+ * CPU; so does a server far away, which is found out: after some looks in vain only every 16th
+ * request is worth another. After any failure the socket is closed, since what the peer still sends
+ * belongs to nobody.
+ *
+ * Texts of errors: the address, then the kernel's words. */
+#include "net/socket.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bug.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+
+#define SHORT_SIZE 2048     /* of a request that is answered at once */
+#define ATTENTIVE_NS 150000 /* how long its answer is looked for without sleeping: two wake-ups */
+#define IN_VAIN_MAX 4       /* looks, one after the other */
+#define TRY_EACH 16         /* requests, after that */
+
+void qn_socket_init(struct qn_socket *socket, const struct qn_peer *peer)
+{
+    *socket = (struct qn_socket){.peer = peer, .fd = -1};
+}
+
+void qn_socket_close(struct qn_socket *socket)
+{
+    if (socket->fd >= 0) {
+        (void)close(socket->fd);
+        socket->fd = -1;
+    }
+    qn_free(socket->inbox);
+    socket->inbox = NULL;
+}
+
+static quern_status lost(struct qn_socket *socket, const char *words, quern_error *err)
+{
+    qn_socket_close(socket);
+    return qn_error_set(err, QUERN_E_CONNECT, "%s: connection lost: %s", socket->peer->address,
+                        words);
+}
+
+static quern_status too_slow(struct qn_socket *socket, quern_error *err)
+{
+    int64_t ms = socket->timeout_ms > 0 ? socket->timeout_ms : socket->peer->timeout_ms;
+    int64_t waited_ms = qn_peer_end(socket->peer, 0, ms * 1000000) / 1000000;
+    qn_socket_close(socket);
+    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no answer within %lld ms", socket->peer->address,
+                        (long long)waited_ms);
+}
+
+/* Waits until the socket is ready for `events` of poll. False: the end of the wait came first. */
+static bool wait_for(const struct qn_socket *socket, short events, int64_t begun_mono_ns,
+                     int64_t deadline_mono_ns)
+{
+    struct pollfd poller = {.fd = socket->fd, .events = events};
+    while (true) {
+        int timeout_ms = qn_peer_sleep_ms(socket->peer, begun_mono_ns, deadline_mono_ns);
+        int ready = poll(&poller, 1, timeout_ms);
+        if (ready > 0 || (ready < 0 && errno != EINTR)) {
+            return true; /* the next call on it reports what is wrong with it */
+        }
+        if (timeout_ms == 0) {
+            return false;
+        }
+    }
+}
+
+/* --- Looking without sleeping ------------------------------------------------------- */
+
+/* Until when to look for the answer to a request of this size; 0: it is not worth it. */
+static int64_t attentive_until_ns(struct qn_socket *socket, size_t size)
+{
+    if (size > SHORT_SIZE) {
+        return 0;
+    }
+    if (socket->in_vain_count >= IN_VAIN_MAX && ++socket->in_vain_count % TRY_EACH != 0) {
+        return 0;
+    }
+    return qn_clock_mono_ns() + ATTENTIVE_NS;
+}
+
+/* Whether to look again at once. Counts the looks that found nothing to their end. */
+static bool is_attentive(struct qn_socket *socket)
+{
+    if (socket->attentive_until_mono_ns == 0) {
+        return false;
+    }
+    if (qn_clock_mono_ns() < socket->attentive_until_mono_ns) {
+        return true;
+    }
+    socket->attentive_until_mono_ns = 0;
+    socket->in_vain_count++;
+    return false;
+}
+
+void qn_socket_answered(struct qn_socket *socket, const struct qn_socket_wait *wait)
+{
+    if (wait->attentive) {
+        socket->in_vain_count = 0;
+    }
+}
+
+/* --- Sending and receiving ---------------------------------------------------------- */
+
+quern_status qn_socket_send(struct qn_socket *socket, const void *data, size_t size,
+                            int64_t deadline_mono_ns, quern_error *err)
+{
+    size_t sent = 0;
+    int64_t begun_mono_ns = 0; /* to wait */
+    while (sent < size) {
+        ssize_t count = send(socket->fd, (const char *)data + sent, size - sent, MSG_NOSIGNAL);
+        if (count > 0) {
+            sent += (size_t)count;
+            socket->sent_bytes += (size_t)count;
+            if (sent < size && qn_clock_mono_ns() >= deadline_mono_ns) {
+                return too_slow(socket, err);
+            }
+        } else if (count < 0 && errno == EAGAIN) {
+            begun_mono_ns = begun_mono_ns == 0 ? qn_clock_mono_ns() : begun_mono_ns;
+            if (!wait_for(socket, POLLOUT, begun_mono_ns, deadline_mono_ns)) {
+                return too_slow(socket, err);
+            }
+        } else if (errno != EINTR) {
+            return lost(socket, strerror(errno), err);
+        }
+    }
+    socket->attentive_until_mono_ns = attentive_until_ns(socket, size);
+    return QUERN_OK;
+}
+
+quern_status qn_socket_try_receive(struct qn_socket *socket, size_t *ret_size, quern_error *err)
+{
+    ssize_t count = recv(socket->fd, socket->inbox, QN_SOCKET_INBOX_SIZE, 0);
+    bool empty = count < 0 && (errno == EAGAIN || errno == EINTR);
+    if (count <= 0 && !empty) {
+        return lost(socket, count == 0 ? "closed by the server" : strerror(errno), err);
+    }
+    *ret_size = empty ? 0 : (size_t)count;
+    return QUERN_OK;
+}
+
+quern_status qn_socket_receive(struct qn_socket *socket, struct qn_socket_wait *wait,
+                               size_t *ret_size, quern_error *err)
+{
+    if (wait->late) {
+        return too_slow(socket, err); /* one look after the end: we may have been stopped */
+    }
+    wait->attentive = is_attentive(socket);
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    if (wait->begun_mono_ns == 0) {
+        wait->begun_mono_ns = now_mono_ns;
+    }
+    int64_t end_mono_ns = qn_peer_end(socket->peer, wait->begun_mono_ns, wait->deadline_mono_ns);
+    wait->late = now_mono_ns >= end_mono_ns && !QN_BUG(DEADLINE_WHILE_IDLE);
+    if (wait->attentive) {
+        (void)sched_yield(); /* whoever wants this CPU goes first: it may be the server */
+    } else if (!wait_for(socket, POLLIN, wait->begun_mono_ns, wait->deadline_mono_ns)) {
+        return too_slow(socket, err);
+    }
+    return qn_socket_try_receive(socket, ret_size, err);
+}
+
+bool qn_socket_is_stale(const struct qn_socket *socket)
+{
+    char byte;
+    ssize_t count = recv(socket->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return count >= 0 || (errno != EAGAIN && errno != EINTR);
+}
