@@ -94,8 +94,8 @@ static void look(struct test_round *round)
     (void)!qn_broker_tasks(round->broker, &one, look_at_task, round, &err);
     (void)!qn_broker_workers(round->broker, look_at_worker, round, &err);
     (void)!qn_broker_history(round->broker, "default", QN_HISTORY_DAYS, days, &err);
-    (void)!qn_broker_facts(round->broker, forget_fact, round, &err);
-    (void)!qn_broker_check(round->broker, false, forget_finding, NULL, &err);
+    (void)!qn_broker_server_info(round->broker, forget_fact, round, &err);
+    (void)!qn_broker_doctor(round->broker, false, forget_finding, NULL, &err);
 }
 
 /* --- Running ---------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ static void hold(struct test_round *round, struct qn_leased **runs, size_t count
     for (size_t i = 0; i < count; i++) {
         extensions[i] = (struct qn_extension){.run = runs[i]};
         (void)!qn_broker_write_progress(round->broker, runs[i], 50, "half", &err);
-        (void)!qn_broker_write_result(round->broker, runs[i], "42", 2, &err);
+        (void)!qn_broker_write_result(round->broker, runs[i], (struct qn_bytes){"42", 2}, &err);
     }
     if (count > 0) {
         (void)!qn_broker_extend(round->broker, extensions, count, QN_LEASE_MS, &err);
@@ -194,15 +194,17 @@ static void keep_up(struct test_round *round)
     bool yes = false;
     struct qn_wakeup wakeup;
     quern_error err;
-    quern_status status =
-        qn_broker_forward(round->broker, queues, 1, 100, &count, &next_due_at_ms, &err);
+    quern_status status = qn_broker_forward(round->broker, (struct qn_upkeep){{queues, 1}, 100},
+                                            &count, &next_due_at_ms, &err);
     if (status == QUERN_OK && next_due_at_ms != INT64_MAX) {
         note_moment(round, "next_due_at_ms of forward", next_due_at_ms);
     }
-    (void)!qn_broker_recover(round->broker, queues, 1, 100, NULL, NULL, &count, &err);
-    (void)!qn_broker_prune(round->broker, queues, 1, 100, &count, &err);
-    (void)!qn_broker_drained(round->broker, queues, 1, &yes, &err);
-    status = qn_broker_arm(round->broker, queues, 1, &yes, &next_due_at_ms, &err);
+    (void)!qn_broker_recover(round->broker, (struct qn_upkeep){{queues, 1}, 100}, NULL, &count,
+                             &err);
+    (void)!qn_broker_prune(round->broker, (struct qn_upkeep){{queues, 1}, 100}, &count, &err);
+    (void)!qn_broker_drained(round->broker, (struct qn_names){queues, 1}, &yes, &err);
+    status =
+        qn_broker_arm(round->broker, (struct qn_names){queues, 1}, &yes, &next_due_at_ms, &err);
     if (status == QUERN_OK && next_due_at_ms != INT64_MAX) {
         note_moment(round, "next_due_at_ms of arm", next_due_at_ms);
     }
@@ -216,16 +218,18 @@ static void steer(struct test_round *round)
     quern_error err;
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         quern_action action = (quern_action)(1 + (round->sequence + i) % 5);
-        (void)!qn_broker_act(round->broker, action, i % 2 == 0 ? "default" : NULL, ids[i], &err);
+        (void)!qn_broker_operate(round->broker, action, i % 2 == 0 ? "default" : NULL, ids[i],
+                                 &err);
     }
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         const quern_task_filter filter = {.queue = "default", .state = state};
         quern_action action = (quern_action)(1 + (round->sequence + (size_t)state) % 2);
-        (void)!qn_broker_act_all(round->broker, action, &filter, 100, &count, &err);
+        (void)!qn_broker_operate_all(round->broker, &(struct qn_bulk){action, &filter, 100}, &count,
+                                     &err);
     }
     (void)!qn_broker_pause(round->broker, "default", true, &err);
     (void)!qn_broker_pause(round->broker, "default", false, &err);
-    (void)!qn_broker_check(round->broker, true, forget_finding, NULL, &err);
+    (void)!qn_broker_doctor(round->broker, true, forget_finding, NULL, &err);
 }
 
 void test_round(struct test_round *round)

@@ -4,7 +4,7 @@
 #ifndef TESTS_LIB_ROUND_H
 #define TESTS_LIB_ROUND_H
 
-#include "broker/broker.h"
+#include "broker/inspect.h"
 
 struct test_round {
     struct qn_broker *broker;

@@ -5,14 +5,14 @@
  * The scheme chooses the implementation. Before an operation is passed on, two things are tested
  * for all brokers alike: this process is the one that opened it (a fork shares connections and
  * locks with its parent and must not use them), and the broker offers the operation. */
-#include "broker/broker.h"
-
+#include <stdatomic.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/text/url.h"
+#include "broker/ops.h"
 #include "broker/redis/redis.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/url_advice.h"
@@ -84,6 +84,12 @@ uint32_t qn_broker_exchanges_max(const struct qn_broker *broker)
     return broker->ops->exchanges_max;
 }
 
+void qn_broker_set_patience(struct qn_broker *broker, int64_t command_timeout_ms, bool hurries)
+{
+    atomic_store(&broker->command_timeout_ms, command_timeout_ms);
+    atomic_store(&broker->hurries, hurries);
+}
+
 void qn_broker_close(struct qn_broker *broker)
 {
     if (broker != NULL) {
@@ -128,13 +134,11 @@ void qn_broker_interrupt(struct qn_broker *broker)
     }
 }
 
-quern_status qn_broker_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
-                               const struct qn_task *tasks, size_t count, quern_status *results,
+quern_status qn_broker_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,
                                quern_error *err)
 {
     quern_status status = check(broker, broker->ops->enqueue != NULL, "enqueue", err);
-    return status != QUERN_OK ? status
-                              : broker->ops->enqueue(broker, stamp, tasks, count, results, err);
+    return status != QUERN_OK ? status : broker->ops->enqueue(broker, enqueue, err);
 }
 
 size_t qn_broker_enqueue_max(const struct qn_broker *broker)
@@ -142,12 +146,11 @@ size_t qn_broker_enqueue_max(const struct qn_broker *broker)
     return broker->ops->enqueue_max > 0 ? broker->ops->enqueue_max : QN_BATCH_MAX;
 }
 
-quern_status qn_broker_enqueue_in(struct qn_broker *broker, void *tx, const struct qn_task *tasks,
-                                  size_t count, quern_status *results, quern_error *err)
+quern_status qn_broker_enqueue_in(struct qn_broker *broker, void *tx,
+                                  const struct qn_enqueue *enqueue, quern_error *err)
 {
     quern_status status = check(broker, broker->ops->enqueue_in != NULL, "enqueue_in", err);
-    return status != QUERN_OK ? status
-                              : broker->ops->enqueue_in(broker, tx, tasks, count, results, err);
+    return status != QUERN_OK ? status : broker->ops->enqueue_in(broker, tx, enqueue, err);
 }
 
 quern_status qn_broker_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
@@ -166,10 +169,10 @@ quern_status qn_broker_extend(struct qn_broker *broker, struct qn_extension *ext
 }
 
 quern_status qn_broker_write_result(struct qn_broker *broker, const struct qn_leased *run,
-                                    const void *data, size_t size, quern_error *err)
+                                    struct qn_bytes result, quern_error *err)
 {
     quern_status status = check(broker, broker->ops->write_result != NULL, "write_result", err);
-    return status != QUERN_OK ? status : broker->ops->write_result(broker, run, data, size, err);
+    return status != QUERN_OK ? status : broker->ops->write_result(broker, run, result, err);
 }
 
 quern_status qn_broker_write_progress(struct qn_broker *broker, const struct qn_leased *run,
@@ -180,44 +183,37 @@ quern_status qn_broker_write_progress(struct qn_broker *broker, const struct qn_
                               : broker->ops->write_progress(broker, run, percent, note, err);
 }
 
-quern_status qn_broker_forward(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, size_t limit, size_t *ret_moved,
+quern_status qn_broker_forward(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_moved,
                                int64_t *ret_next_due_at_ms, quern_error *err)
 {
     quern_status status = check(broker, broker->ops->forward != NULL, "forward", err);
-    return status != QUERN_OK ? status
-                              : broker->ops->forward(broker, queues, queue_count, limit, ret_moved,
-                                                     ret_next_due_at_ms, err);
+    return status != QUERN_OK
+               ? status
+               : broker->ops->forward(broker, upkeep, ret_moved, ret_next_due_at_ms, err);
 }
 
-quern_status qn_broker_recover(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, size_t limit,
-                               void (*on_recovery)(const struct qn_recovery *recovery, void *user),
-                               void *user, size_t *ret_recovered, quern_error *err)
+quern_status qn_broker_recover(struct qn_broker *broker, struct qn_upkeep upkeep,
+                               const struct qn_recovery_sink *sink, size_t *ret_recovered,
+                               quern_error *err)
 {
     quern_status status = check(broker, broker->ops->recover != NULL, "recover", err);
     return status != QUERN_OK ? status
-                              : broker->ops->recover(broker, queues, queue_count, limit,
-                                                     on_recovery, user, ret_recovered, err);
+                              : broker->ops->recover(broker, upkeep, sink, ret_recovered, err);
 }
 
-quern_status qn_broker_prune(struct qn_broker *broker, const char *const *queues,
-                             size_t queue_count, size_t limit, size_t *ret_removed,
+quern_status qn_broker_prune(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_removed,
                              quern_error *err)
 {
     quern_status status = check(broker, broker->ops->prune != NULL, "prune", err);
-    return status != QUERN_OK
-               ? status
-               : broker->ops->prune(broker, queues, queue_count, limit, ret_removed, err);
+    return status != QUERN_OK ? status : broker->ops->prune(broker, upkeep, ret_removed, err);
 }
 
-quern_status qn_broker_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
-                           bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+quern_status qn_broker_arm(struct qn_broker *broker, struct qn_names queues, bool *ret_work,
+                           int64_t *ret_next_due_at_ms, quern_error *err)
 {
     quern_status status = check(broker, broker->ops->arm != NULL, "arm", err);
-    return status != QUERN_OK
-               ? status
-               : broker->ops->arm(broker, queues, queue_count, ret_work, ret_next_due_at_ms, err);
+    return status != QUERN_OK ? status
+                              : broker->ops->arm(broker, queues, ret_work, ret_next_due_at_ms, err);
 }
 
 quern_status qn_broker_wait(struct qn_broker *broker, int64_t timeout_ms,
@@ -227,25 +223,24 @@ quern_status qn_broker_wait(struct qn_broker *broker, int64_t timeout_ms,
     return status != QUERN_OK ? status : broker->ops->wait(broker, timeout_ms, ret_wakeup, err);
 }
 
-quern_status qn_broker_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
+quern_status qn_broker_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *heartbeat,
                                  quern_error *err)
 {
-    quern_status status = check(broker, broker->ops->heartbeat != NULL, "announce", err);
-    return status != QUERN_OK ? status : broker->ops->heartbeat(broker, announcement, err);
+    quern_status status = check(broker, broker->ops->heartbeat != NULL, "heartbeat", err);
+    return status != QUERN_OK ? status : broker->ops->heartbeat(broker, heartbeat, err);
 }
 
 quern_status qn_broker_deregister(struct qn_broker *broker, const char *worker_id, quern_error *err)
 {
-    quern_status status = check(broker, broker->ops->deregister != NULL, "withdraw", err);
+    quern_status status = check(broker, broker->ops->deregister != NULL, "deregister", err);
     return status != QUERN_OK ? status : broker->ops->deregister(broker, worker_id, err);
 }
 
-quern_status qn_broker_drained(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, bool *ret_drained, quern_error *err)
+quern_status qn_broker_drained(struct qn_broker *broker, struct qn_names queues, bool *ret_drained,
+                               quern_error *err)
 {
     quern_status status = check(broker, broker->ops->drained != NULL, "drained", err);
-    return status != QUERN_OK ? status
-                              : broker->ops->drained(broker, queues, queue_count, ret_drained, err);
+    return status != QUERN_OK ? status : broker->ops->drained(broker, queues, ret_drained, err);
 }
 
 quern_status qn_broker_queues(struct qn_broker *broker,
@@ -279,28 +274,26 @@ quern_status qn_broker_history(struct qn_broker *broker, const char *queue, size
     return status != QUERN_OK ? status : broker->ops->history(broker, queue, days, ret_days, err);
 }
 
-quern_status qn_broker_facts(struct qn_broker *broker,
-                             void (*on_fact)(const char *name, const char *text, void *user),
-                             void *user, quern_error *err)
+quern_status qn_broker_server_info(struct qn_broker *broker,
+                                   void (*on_fact)(const char *name, const char *text, void *user),
+                                   void *user, quern_error *err)
 {
-    quern_status status = check(broker, broker->ops->facts != NULL, "facts", err);
-    return status != QUERN_OK ? status : broker->ops->facts(broker, on_fact, user, err);
+    quern_status status = check(broker, broker->ops->server_info != NULL, "server_info", err);
+    return status != QUERN_OK ? status : broker->ops->server_info(broker, on_fact, user, err);
 }
 
-quern_status qn_broker_act(struct qn_broker *broker, quern_action action, const char *queue,
-                           const char *id, quern_error *err)
+quern_status qn_broker_operate(struct qn_broker *broker, quern_action action, const char *queue,
+                               const char *id, quern_error *err)
 {
-    quern_status status = check(broker, broker->ops->act != NULL, "act", err);
-    return status != QUERN_OK ? status : broker->ops->act(broker, action, queue, id, err);
+    quern_status status = check(broker, broker->ops->operate != NULL, "operate", err);
+    return status != QUERN_OK ? status : broker->ops->operate(broker, action, queue, id, err);
 }
 
-quern_status qn_broker_act_all(struct qn_broker *broker, quern_action action,
-                               const quern_task_filter *filter, size_t limit, size_t *ret_count,
-                               quern_error *err)
+quern_status qn_broker_operate_all(struct qn_broker *broker, const struct qn_bulk *bulk,
+                                   size_t *ret_count, quern_error *err)
 {
-    quern_status status = check(broker, broker->ops->act_all != NULL, "act_all", err);
-    return status != QUERN_OK ? status
-                              : broker->ops->act_all(broker, action, filter, limit, ret_count, err);
+    quern_status status = check(broker, broker->ops->operate_all != NULL, "operate_all", err);
+    return status != QUERN_OK ? status : broker->ops->operate_all(broker, bulk, ret_count, err);
 }
 
 quern_status qn_broker_pause(struct qn_broker *broker, const char *queue, bool pause,
@@ -317,10 +310,10 @@ quern_status qn_broker_remove_queue(struct qn_broker *broker, const char *queue,
     return status != QUERN_OK ? status : broker->ops->remove_queue(broker, queue, force, err);
 }
 
-quern_status qn_broker_check(struct qn_broker *broker, bool repair,
-                             void (*on_finding)(const quern_finding *finding, void *user),
-                             void *user, quern_error *err)
+quern_status qn_broker_doctor(struct qn_broker *broker, bool repair,
+                              void (*on_finding)(const quern_finding *finding, void *user),
+                              void *user, quern_error *err)
 {
-    quern_status status = check(broker, broker->ops->check != NULL, "check", err);
-    return status != QUERN_OK ? status : broker->ops->check(broker, repair, on_finding, user, err);
+    quern_status status = check(broker, broker->ops->doctor != NULL, "doctor", err);
+    return status != QUERN_OK ? status : broker->ops->doctor(broker, repair, on_finding, user, err);
 }

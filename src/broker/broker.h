@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* broker.h - where tasks live: the one interface that every broker implements.
+/* broker.h - where tasks live: the one interface that every broker implements, as client and
+ * worker use it. What shows and steers tasks is in inspect.h.
  *
  * Every operation is synchronous, takes batches and says its atomicity. All operations of one
  * broker object are thread-safe; those of the pump (exchange), the keeper (extend, recover, ...)
@@ -13,8 +14,12 @@
  *
  * Time is the broker's: its wall clock for due times, and for leases a clock that does not jump.
  *
- * Adding an operation: a member here, the forwarding function in broker.c, one file with the same
- * name in each broker, a test in tests/contract, a line in docs/internals/broker.md. */
+ * Each operation is declared once, as the type of a function: qn_enqueue_fn is that of
+ * qn_broker_enqueue and of qn_sqlite_enqueue.
+ *
+ * Adding an operation: its type and its function here or in inspect.h, a member in ops.h, the
+ * forwarding function in broker.c, one file with the same name in each broker, a test in
+ * tests/contract, a line in docs/internals/broker.md. */
 #ifndef QN_BROKER_BROKER_H
 #define QN_BROKER_BROKER_H
 
@@ -25,8 +30,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory/slab.h"
+#include "base/memory/view.h"
 #include "quern/client.h"
-#include "quern/inspector.h"
 #include "task/deaths.h"
 #include "task/task.h"
 
@@ -57,12 +62,18 @@ QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *
 bool qn_broker_may_come(const char *url, quern_status status);
 /* Whether its data are a file that was removed or replaced while in use: that stays so. err says
  * it. Any thread; waits for nothing. */
-bool qn_broker_is_gone(struct qn_broker *broker, quern_error *err);
+typedef bool qn_is_gone_fn(struct qn_broker *broker, quern_error *err);
+qn_is_gone_fn qn_broker_is_gone;
 bool qn_broker_is_remote(const struct qn_broker *broker);
 /* Whether what failed with this, and changed nothing, is worth another try a moment later. */
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
-/* No operation may be under way. NULL is fine. */
-void qn_broker_close(struct qn_broker *broker);
+/* From now on, also for what is under way: how long an operation may wait for a lock or a reply.
+ * hurries: somebody waits for the end, and nothing takes longer than a second or so. */
+void qn_broker_set_patience(struct qn_broker *broker, int64_t command_timeout_ms, bool hurries);
+/* No operation may be under way. NULL is fine, but not for an implementation. */
+typedef void qn_close_fn(struct qn_broker *broker);
+qn_close_fn qn_broker_close;
+
 /* QUERN_E_CLOSED with a text when this process is a fork of the one that opened it. */
 QUERN_NODISCARD quern_status qn_broker_check_fork(const struct qn_broker *broker, quern_error *err);
 
@@ -76,22 +87,34 @@ struct qn_stamp {
 
 /* --- Enqueue ------------------------------------------------------------------------ */
 
+/* At most qn_broker_enqueue_max tasks; in a transaction of the caller at most QN_BATCH_MAX. */
+struct qn_enqueue {
+    struct qn_stamp stamp; /* not used in a transaction of the caller */
+    const struct qn_task *tasks;
+    size_t count;
+    quern_status *results; /* out: one per task */
+};
+
 /* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE, QUERN_E_CONFLICT
  * or, where not all are stored by one transaction, what refused its part. Order is kept. The lock
  * is tested before the id; when the id conflicts, no lock is left behind. Wakes sleeping workers.
- * count: at most qn_broker_enqueue_max. */
-QUERN_NODISCARD quern_status qn_broker_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
-                                               const struct qn_task *tasks, size_t count,
-                                               quern_status *results, quern_error *err);
+ */
+typedef quern_status qn_enqueue_fn(struct qn_broker *broker, const struct qn_enqueue *enqueue,
+                                   quern_error *err);
+QUERN_NODISCARD qn_enqueue_fn qn_broker_enqueue;
+
 /* QN_BATCH_MAX, or up to QN_ENQUEUE_MAX where it is faster to take more at once. */
 size_t qn_broker_enqueue_max(const struct qn_broker *broker);
-/* The same inside the caller's transaction `tx` (SQLite: a sqlite3 *), at most QN_BATCH_MAX.
- * QUERN_E_UNSUPPORTED where a broker has none. Wakes nobody. */
-QUERN_NODISCARD quern_status qn_broker_enqueue_in(struct qn_broker *broker, void *tx,
-                                                  const struct qn_task *tasks, size_t count,
-                                                  quern_status *results, quern_error *err);
+
+/* The same inside the caller's transaction `tx` (SQLite: a sqlite3 *). QUERN_E_UNSUPPORTED where a
+ * broker has none. Wakes nobody. */
+typedef quern_status qn_enqueue_in_fn(struct qn_broker *broker, void *tx,
+                                      const struct qn_enqueue *enqueue, quern_error *err);
+QUERN_NODISCARD qn_enqueue_in_fn qn_broker_enqueue_in;
+
 /* Wakes all sleeping workers of this broker. */
-void qn_broker_wake(struct qn_broker *broker);
+typedef void qn_wake_fn(struct qn_broker *broker);
+qn_wake_fn qn_broker_wake;
 
 /* --- Exchange ----------------------------------------------------------------------- */
 
@@ -229,9 +252,9 @@ struct qn_exchange_reply {
  * leases. A task past its deadline is not leased but archived ("deadline exceeded", processed +1,
  * failed +1), about QN_PRUNE_BATCH_MAX of them at most; then `more` is set. So is one whose message
  * cannot be used. Paused queues give nothing. */
-QUERN_NODISCARD quern_status qn_broker_exchange(struct qn_broker *broker,
-                                                struct qn_exchange *exchange,
-                                                struct qn_exchange_reply *reply, quern_error *err);
+typedef quern_status qn_exchange_fn(struct qn_broker *broker, struct qn_exchange *exchange,
+                                    struct qn_exchange_reply *reply, quern_error *err);
+QUERN_NODISCARD qn_exchange_fn qn_broker_exchange;
 
 /* How many exchanges are worth having under way at a time, 1 or QN_EXCHANGES_MAX: a broker that
  * works elsewhere need not wait for its caller between two of them. */
@@ -248,26 +271,33 @@ struct qn_extension {
 };
 /* Prolongs the leases still held to lease_ms from now; the token stays. Goes before all else, on a
  * channel that is for this alone where there are channels; count 0 only opens that. */
-QUERN_NODISCARD quern_status qn_broker_extend(struct qn_broker *broker,
-                                              struct qn_extension *extensions, size_t count,
-                                              int64_t lease_ms, quern_error *err);
+typedef quern_status qn_extend_fn(struct qn_broker *broker, struct qn_extension *extensions,
+                                  size_t count, int64_t lease_ms, quern_error *err);
+QUERN_NODISCARD qn_extend_fn qn_broker_extend;
 
-/* Replaces the result (data may be NULL when size is 0) or, with percent >= 0, the progress.
- * QUERN_E_STALE when the lease is lost. */
-QUERN_NODISCARD quern_status qn_broker_write_result(struct qn_broker *broker,
-                                                    const struct qn_leased *run, const void *data,
-                                                    size_t size, quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_write_progress(struct qn_broker *broker,
-                                                      const struct qn_leased *run, int32_t percent,
-                                                      const char *note, quern_error *err);
+/* Replaces the result. QUERN_E_STALE when the lease is lost. */
+typedef quern_status qn_write_result_fn(struct qn_broker *broker, const struct qn_leased *run,
+                                        struct qn_bytes result, quern_error *err);
+QUERN_NODISCARD qn_write_result_fn qn_broker_write_result;
+
+/* The same with the progress; percent >= 0, note may be NULL. */
+typedef quern_status qn_write_progress_fn(struct qn_broker *broker, const struct qn_leased *run,
+                                          int32_t percent, const char *note, quern_error *err);
+QUERN_NODISCARD qn_write_progress_fn qn_broker_write_progress;
 
 /* --- Upkeep ------------------------------------------------------------------------- */
 
+struct qn_upkeep {
+    struct qn_names queues;
+    size_t limit; /* tasks in one call */
+};
+
 /* Moves up to `limit` due scheduled and retry tasks of the queues to pending (their tail).
  * ret_next_due_at_ms: when the next is due, wall clock; INT64_MAX: none known. */
-QUERN_NODISCARD quern_status qn_broker_forward(struct qn_broker *broker, const char *const *queues,
-                                               size_t queue_count, size_t limit, size_t *ret_moved,
-                                               int64_t *ret_next_due_at_ms, quern_error *err);
+typedef quern_status qn_forward_fn(struct qn_broker *broker, struct qn_upkeep upkeep,
+                                   size_t *ret_moved, int64_t *ret_next_due_at_ms,
+                                   quern_error *err);
+QUERN_NODISCARD qn_forward_fn qn_broker_forward;
 
 struct qn_recovery {
     const char *queue;
@@ -276,6 +306,10 @@ struct qn_recovery {
     bool charged;  /* with a death */
     bool archived; /* as poison, or because no attempts are left */
 };
+struct qn_recovery_sink {
+    void (*on_recovery)(const struct qn_recovery *recovery, void *user);
+    void *user;
+};
 /* Ends up to `limit` leases that expired, or whose worker's process is known to be gone (same
  * kernel and pid namespace, see owner.h); leases of other brokers' grace are paged past. Of a dead
  * worker all started runs are charged, as one death for each queue's brake on its host; a lone one
@@ -283,19 +317,19 @@ struct qn_recovery {
  * or quiet, where the host has rebooted, and where the owner of an expired lease is alive (its
  * process, or its heartbeat: then the cause is QUERN_CAUSE_LEASE_EXPIRED). A started run whose task
  * has no attempts left is archived, whatever the cause. Frees the solo locks of dead workers. Also
- * mends orphans (active without lease and the like). on_recovery may be NULL. */
-QUERN_NODISCARD quern_status
-qn_broker_recover(struct qn_broker *broker, const char *const *queues, size_t queue_count,
-                  size_t limit, void (*on_recovery)(const struct qn_recovery *recovery, void *user),
-                  void *user, size_t *ret_recovered, quern_error *err);
+ * mends orphans (active without lease and the like). sink may be NULL. */
+typedef quern_status qn_recover_fn(struct qn_broker *broker, struct qn_upkeep upkeep,
+                                   const struct qn_recovery_sink *sink, size_t *ret_recovered,
+                                   quern_error *err);
+QUERN_NODISCARD qn_recover_fn qn_broker_recover;
 
 /* Removes up to `limit` tasks: completed past their retention, archived beyond QN_ARCHIVE_SIZE_MAX
  * or QN_ARCHIVE_AGE_MS (counted in trimmed_total), locks, sessions, days and brakes past their
  * time. ret_removed == limit: there may be more. Damaged queues stop no others: QUERN_E_CORRUPT,
  * and ret_removed is set all the same. */
-QUERN_NODISCARD quern_status qn_broker_prune(struct qn_broker *broker, const char *const *queues,
-                                             size_t queue_count, size_t limit, size_t *ret_removed,
-                                             quern_error *err);
+typedef quern_status qn_prune_fn(struct qn_broker *broker, struct qn_upkeep upkeep,
+                                 size_t *ret_removed, quern_error *err);
+QUERN_NODISCARD qn_prune_fn qn_broker_prune;
 
 /* --- Waiting ------------------------------------------------------------------------ */
 
@@ -304,9 +338,9 @@ QUERN_NODISCARD quern_status qn_broker_prune(struct qn_broker *broker, const cha
  * is work right now (then do not sleep), *ret_next_due_at_ms when a delayed task becomes due. What
  * happens without a message that could wake us is found within a second all the same, by wait or by
  * recover, which the worker calls each second, and ends wait. */
-QUERN_NODISCARD quern_status qn_broker_arm(struct qn_broker *broker, const char *const *queues,
-                                           size_t queue_count, bool *ret_work,
-                                           int64_t *ret_next_due_at_ms, quern_error *err);
+typedef quern_status qn_arm_fn(struct qn_broker *broker, struct qn_names queues, bool *ret_work,
+                               int64_t *ret_next_due_at_ms, quern_error *err);
+QUERN_NODISCARD qn_arm_fn qn_broker_arm;
 
 struct qn_wakeup {
     bool work;             /* something changed since arm: look */
@@ -316,9 +350,13 @@ struct qn_wakeup {
 };
 /* Blocks the listener until a wake-up, a cancellation, qn_broker_interrupt, or timeout_ms of real
  * time have passed (then an empty wake-up). One thread at a time. */
-QUERN_NODISCARD quern_status qn_broker_wait(struct qn_broker *broker, int64_t timeout_ms,
-                                            struct qn_wakeup *ret_wakeup, quern_error *err);
-void qn_broker_interrupt(struct qn_broker *broker); /* any thread; async-signal-safe */
+typedef quern_status qn_wait_fn(struct qn_broker *broker, int64_t timeout_ms,
+                                struct qn_wakeup *ret_wakeup, quern_error *err);
+QUERN_NODISCARD qn_wait_fn qn_broker_wait;
+
+/* Any thread; async-signal-safe. */
+typedef void qn_interrupt_fn(struct qn_broker *broker);
+qn_interrupt_fn qn_broker_interrupt;
 
 /* --- The worker's record ------------------------------------------------------------ */
 
@@ -353,148 +391,19 @@ struct qn_heartbeat {
     size_t run_count;
 };
 /* Writes the heartbeat; before the first exchange, then every few seconds. */
-QUERN_NODISCARD quern_status qn_broker_heartbeat(struct qn_broker *broker,
-                                                 const struct qn_heartbeat *announcement,
-                                                 quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_deregister(struct qn_broker *broker, const char *worker_id,
-                                                  quern_error *err);
+typedef quern_status qn_heartbeat_fn(struct qn_broker *broker, const struct qn_heartbeat *heartbeat,
+                                     quern_error *err);
+QUERN_NODISCARD qn_heartbeat_fn qn_broker_heartbeat;
+
+/* Removes the record. */
+typedef quern_status qn_deregister_fn(struct qn_broker *broker, const char *worker_id,
+                                      quern_error *err);
+QUERN_NODISCARD qn_deregister_fn qn_broker_deregister;
 
 /* Whether the queues hold anything that this worker could still have to run: pending, active (by
  * anyone), scheduled or retry. For --drain. */
-QUERN_NODISCARD quern_status qn_broker_drained(struct qn_broker *broker, const char *const *queues,
-                                               size_t queue_count, bool *ret_drained,
-                                               quern_error *err);
-
-/* --- Inspecting (one process-wide read view each; never block writers) ---------------- */
-
-/* What quern_task_info is inside. One block; see qn_task_info_copy in task_info.c. */
-struct quern_task_info {
-    struct qn_task task;
-    const void *result;
-    size_t result_size;
-    int64_t retry_count;
-    int64_t crash_count;
-    const char *error; /* "" when none */
-    int64_t failed_at_ms;
-    int64_t at_ms;
-    int64_t enqueued_at_ms;
-    int64_t started_at_ms;
-    int64_t completed_at_ms;
-    quern_cause cause;
-    uint64_t fence;
-    const char *worker; /* "" when none */
-    bool orphaned;
-    int32_t progress; /* -1: none */
-    const char *progress_note;
-};
-/* A deep copy in one block; NULL when memory is out. Free with quern_task_info_free. */
-QUERN_NODISCARD quern_task_info *qn_task_info_copy(const struct quern_task_info *info);
-
-/* Callbacks get borrowed data; returning false stops the listing. */
-QUERN_NODISCARD quern_status qn_broker_queues(struct qn_broker *broker,
-                                              bool (*on_queue)(const quern_queue_info *queue,
-                                                               void *user),
-                                              void *user, quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_tasks(
-    struct qn_broker *broker, const quern_task_filter *filter,
-    bool (*on_task)(const quern_task_info *info, void *user), void *user, quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_workers(struct qn_broker *broker,
-                                               bool (*on_worker)(const quern_worker_info *worker,
-                                                                 void *user),
-                                               void *user, quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_history(struct qn_broker *broker, const char *queue,
-                                               size_t days, quern_day *ret_days, quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_facts(struct qn_broker *broker,
-                                             void (*on_fact)(const char *name, const char *text,
-                                                             void *user),
-                                             void *user, quern_error *err);
-
-/* --- Steering ----------------------------------------------------------------------- */
-
-/* One task; queue NULL: wherever it is. Cancel marks the task and tells its worker. */
-QUERN_NODISCARD quern_status qn_broker_act(struct qn_broker *broker, quern_action action,
-                                           const char *queue, const char *id, quern_error *err);
-/* Up to `limit` matching tasks in one transaction; call again while *ret_count == limit. */
-QUERN_NODISCARD quern_status qn_broker_act_all(struct qn_broker *broker, quern_action action,
-                                               const quern_task_filter *filter, size_t limit,
-                                               size_t *ret_count, quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_pause(struct qn_broker *broker, const char *queue,
-                                             bool pause, quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_remove_queue(struct qn_broker *broker, const char *queue,
-                                                    bool force, quern_error *err);
-QUERN_NODISCARD quern_status qn_broker_check(struct qn_broker *broker, bool repair,
-                                             void (*on_finding)(const quern_finding *finding,
-                                                                void *user),
-                                             void *user, quern_error *err);
-
-/* --- For implementations ------------------------------------------------------------ */
-
-/* What an exchange says before it begins, and gives back when it fails. */
-void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply);
-void qn_exchange_free_runs(struct qn_exchange_reply *reply);
-
-/* Members are named as the functions above and have their contracts; a NULL member answers
- * QUERN_E_UNSUPPORTED. */
-struct qn_broker_ops {
-    const char *scheme;
-    bool is_remote;         /* what cannot be reached now may be there a moment later */
-    size_t enqueue_max;     /* 0: QN_BATCH_MAX */
-    uint32_t exchanges_max; /* see qn_broker_exchanges_max */
-    void (*close)(struct qn_broker *);
-    quern_status (*enqueue)(struct qn_broker *, struct qn_stamp, const struct qn_task *, size_t,
-                            quern_status *, quern_error *);
-    quern_status (*enqueue_in)(struct qn_broker *, void *, const struct qn_task *, size_t,
-                               quern_status *, quern_error *);
-    void (*wake)(struct qn_broker *);
-    quern_status (*exchange)(struct qn_broker *, struct qn_exchange *, struct qn_exchange_reply *,
-                             quern_error *);
-    quern_status (*extend)(struct qn_broker *, struct qn_extension *, size_t, int64_t,
-                           quern_error *);
-    quern_status (*write_result)(struct qn_broker *, const struct qn_leased *, const void *, size_t,
-                                 quern_error *);
-    quern_status (*write_progress)(struct qn_broker *, const struct qn_leased *, int32_t,
-                                   const char *, quern_error *);
-    quern_status (*forward)(struct qn_broker *, const char *const *, size_t, size_t, size_t *,
-                            int64_t *, quern_error *);
-    quern_status (*recover)(struct qn_broker *, const char *const *, size_t, size_t,
-                            void (*)(const struct qn_recovery *, void *), void *, size_t *,
-                            quern_error *);
-    quern_status (*prune)(struct qn_broker *, const char *const *, size_t, size_t, size_t *,
-                          quern_error *);
-    quern_status (*arm)(struct qn_broker *, const char *const *, size_t, bool *, int64_t *,
-                        quern_error *);
-    quern_status (*wait)(struct qn_broker *, int64_t, struct qn_wakeup *, quern_error *);
-    void (*interrupt)(struct qn_broker *);
-    bool (*is_gone)(struct qn_broker *, quern_error *);
-    quern_status (*heartbeat)(struct qn_broker *, const struct qn_heartbeat *, quern_error *);
-    quern_status (*deregister)(struct qn_broker *, const char *, quern_error *);
-    quern_status (*drained)(struct qn_broker *, const char *const *, size_t, bool *, quern_error *);
-    quern_status (*queues)(struct qn_broker *, bool (*)(const quern_queue_info *, void *), void *,
-                           quern_error *);
-    quern_status (*tasks)(struct qn_broker *, const quern_task_filter *,
-                          bool (*)(const quern_task_info *, void *), void *, quern_error *);
-    quern_status (*workers)(struct qn_broker *, bool (*)(const quern_worker_info *, void *), void *,
-                            quern_error *);
-    quern_status (*history)(struct qn_broker *, const char *, size_t, quern_day *, quern_error *);
-    quern_status (*facts)(struct qn_broker *, void (*)(const char *, const char *, void *), void *,
-                          quern_error *);
-    quern_status (*act)(struct qn_broker *, quern_action, const char *, const char *,
-                        quern_error *);
-    quern_status (*act_all)(struct qn_broker *, quern_action, const quern_task_filter *, size_t,
-                            size_t *, quern_error *);
-    quern_status (*pause)(struct qn_broker *, const char *, bool, quern_error *);
-    quern_status (*remove_queue)(struct qn_broker *, const char *, bool, quern_error *);
-    quern_status (*check)(struct qn_broker *, bool, void (*)(const quern_finding *, void *), void *,
-                          quern_error *);
-};
-
-/* The first member of every broker's own struct. */
-struct qn_broker {
-    const struct qn_broker_ops *ops;
-    const struct quern_clock *clock;
-    _Atomic int64_t command_timeout_ms; /* may change; waits that are under way heed it */
-    _Atomic bool hurries; /* somebody waits for the end: nothing takes longer than a second or so */
-    int64_t opener_pid;
-};
+typedef quern_status qn_drained_fn(struct qn_broker *broker, struct qn_names queues,
+                                   bool *ret_drained, quern_error *err);
+QUERN_NODISCARD qn_drained_fn qn_broker_drained;
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/assert.h"
 #include "base/memory/slab.h"
 #include "broker/block.h"
-#include "broker/broker.h"
+#include "broker/ops.h"
 
 struct qn_leased *qn_leased_copy(struct qn_slab *lot, const struct qn_leased *leased)
 {

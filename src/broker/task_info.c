@@ -3,10 +3,10 @@
  *
  * Brokers fill a struct quern_task_info whose strings are borrowed from a row; the copy owns all of
  * it. Accessors read fields and nothing else, so a snapshot may be shared between threads. */
+#include "broker/task_info.h"
 #include "base/assert.h"
 #include "base/memory/alloc.h"
 #include "broker/block.h"
-#include "broker/broker.h"
 
 quern_task_info *qn_task_info_copy(const struct quern_task_info *info)
 {

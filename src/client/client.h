@@ -9,6 +9,7 @@
 #include "base/memory/arena.h"
 #include "base/memory/list.h"
 #include "broker/broker.h"
+#include "broker/task_info.h"
 #include "message/id.h"
 #include "quern/client.h"
 #include "task/limits.h"

@@ -111,9 +111,12 @@ static quern_status store_prepared(quern_client *client, int64_t deadline_mono_n
 {
     bool in_doubt = false;
     client->stamp.sequence++;
+    const struct qn_enqueue enqueue = {.stamp = client->stamp,
+                                       .tasks = client->prepared,
+                                       .count = client->prepared_count,
+                                       .results = client->statuses};
     for (unsigned attempt = 0;; attempt++) {
-        quern_status status = qn_broker_enqueue(client->broker, client->stamp, client->prepared,
-                                                client->prepared_count, client->statuses, err);
+        quern_status status = qn_broker_enqueue(client->broker, &enqueue, err);
         in_doubt = in_doubt || status == QUERN_E_UNKNOWN;
         if (status == QUERN_OK) {
             return QUERN_OK;

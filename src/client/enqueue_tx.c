@@ -59,8 +59,9 @@ static void part_store(quern_client *client, struct part *part, sqlite3 *db)
         return;
     }
     quern_error whole = {0};
-    quern_status status = qn_broker_enqueue_in(client->broker, db, part->prepared,
-                                               part->prepared_count, part->statuses, &whole);
+    const struct qn_enqueue enqueue = {
+        .tasks = part->prepared, .count = part->prepared_count, .results = part->statuses};
+    quern_status status = qn_broker_enqueue_in(client->broker, db, &enqueue, &whole);
     part->broker_status = status;
     for (size_t i = 0; i < part->prepared_count; i++) {
         const struct qn_task *task = &part->prepared[i];

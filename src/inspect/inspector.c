@@ -12,7 +12,6 @@
 #include "base/memory/sized.h"
 #include "task/limits.h"
 
-#define ACT_STEP 500
 #define ACT_FREE 50000 /* tasks, before a bulk action asks how many there are */
 
 static quern_status check_options(const quern_inspector_options *options, quern_error *err)
@@ -129,7 +128,8 @@ quern_status quern_inspector_broker(quern_inspector *inspector,
     if (status == QUERN_OK && on_fact == NULL) {
         status = qn_error_set(err, QUERN_E_INVALID, "inspector: on_fact must be given");
     }
-    return status == QUERN_OK ? qn_broker_facts(inspector->broker, on_fact, user, err) : status;
+    return status == QUERN_OK ? qn_broker_server_info(inspector->broker, on_fact, user, err)
+                              : status;
 }
 
 quern_status quern_inspector_check(quern_inspector *inspector, bool repair,
@@ -140,7 +140,7 @@ quern_status quern_inspector_check(quern_inspector *inspector, bool repair,
     if (status == QUERN_OK && on_finding == NULL) {
         status = qn_error_set(err, QUERN_E_INVALID, "inspector: on_finding must be given");
     }
-    return status == QUERN_OK ? qn_broker_check(inspector->broker, repair, on_finding, user, err)
+    return status == QUERN_OK ? qn_broker_doctor(inspector->broker, repair, on_finding, user, err)
                               : status;
 }
 
@@ -164,7 +164,8 @@ quern_status quern_inspector_act(quern_inspector *inspector, quern_action action
     if (status == QUERN_OK && id == NULL) {
         status = qn_error_set(err, QUERN_E_INVALID, "inspector: an id must be given");
     }
-    return status == QUERN_OK ? qn_broker_act(inspector->broker, action, queue, id, err) : status;
+    return status == QUERN_OK ? qn_broker_operate(inspector->broker, action, queue, id, err)
+                              : status;
 }
 
 static quern_status check_bulk(const quern_task_filter *filter, quern_error *err)
@@ -199,9 +200,10 @@ static quern_status act_on_all(quern_inspector *inspector, quern_action action,
 {
     uint64_t most = inspector->act_free;
     bool is_known = false;
-    size_t step = ACT_STEP;
+    size_t step = QN_BULK_MAX;
+    const struct qn_bulk bulk = {.action = action, .filter = filter, .limit = QN_BULK_MAX};
     quern_status status = QUERN_OK;
-    while (status == QUERN_OK && step == ACT_STEP) {
+    while (status == QUERN_OK && step == QN_BULK_MAX) {
         if (*count >= most && is_known) {
             return qn_error_set(err, QUERN_E_BUSY,
                                 "queue \"%s\": stopped after %llu tasks, as others that match came "
@@ -211,11 +213,11 @@ static quern_status act_on_all(quern_inspector *inspector, quern_action action,
         if (*count >= most) {
             struct stock stock = {.filter = filter};
             status = qn_broker_queues(inspector->broker, note_stock, &stock, err);
-            most = *count + 2 * stock.count + ACT_STEP;
+            most = *count + 2 * stock.count + QN_BULK_MAX;
             is_known = true;
         }
         if (status == QUERN_OK) {
-            status = qn_broker_act_all(inspector->broker, action, filter, ACT_STEP, &step, err);
+            status = qn_broker_operate_all(inspector->broker, &bulk, &step, err);
         }
         *count += status == QUERN_OK ? step : 0;
     }

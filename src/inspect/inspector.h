@@ -3,7 +3,7 @@
 #ifndef QN_INSPECT_INSPECTOR_H
 #define QN_INSPECT_INSPECTOR_H
 
-#include "broker/broker.h"
+#include "broker/inspect.h"
 
 /* Nothing here changes after opening, and the broker is thread-safe: so there is no lock. */
 struct quern_inspector {

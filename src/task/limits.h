@@ -48,6 +48,7 @@
 #define QN_ARCHIVE_SIZE_MAX 10000            /* per queue, as asynq */
 #define QN_ARCHIVE_AGE_MS (90 * 24 * 3600 * INT64_C(1000))
 #define QN_PRUNE_BATCH_MAX 500 /* rows deleted in one step */
+#define QN_BULK_MAX 500        /* tasks that an operator changes in one step */
 #define QN_HISTORY_DAYS 90
 #define QN_SAFETY_NET_MS 1000 /* the longest sleep without looking */
 

@@ -20,9 +20,8 @@ enum { HURRY_MS = 1000 };
 void qn_begin_hurry(struct quern_worker *worker, bool hurry)
 {
     int64_t usual_ms = worker->options.lease_ms / 3;
-    atomic_store(&worker->broker->command_timeout_ms,
-                 hurry ? qn_earlier(usual_ms, HURRY_MS) : usual_ms);
-    atomic_store(&worker->broker->hurries, hurry);
+    qn_broker_set_patience(worker->broker, hurry ? qn_earlier(usual_ms, HURRY_MS) : usual_ms,
+                           hurry);
 }
 
 static quern_status open_broker(struct quern_worker *worker, const char *url, quern_error *err)

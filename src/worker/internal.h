@@ -84,4 +84,9 @@ struct quern_worker {
     int64_t due_known_at_mono_ns; /* when the pump last asked which task is due next */
 };
 
+static inline struct qn_names qn_worker_names(const struct quern_worker *worker)
+{
+    return (struct qn_names){worker->queue_names, worker->queue_count};
+}
+
 #endif

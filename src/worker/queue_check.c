@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "broker/inspect.h"
 #include "task/task.h"
 #include "worker/internal.h"
 

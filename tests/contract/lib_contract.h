@@ -13,7 +13,7 @@
 
 #include "lib_store.h"
 
-#include "broker/broker.h"
+#include "broker/inspect.h"
 #include "task/limits.h"
 
 #define CONTRACT_NOW_MS INT64_C(1800000000000)

@@ -27,7 +27,9 @@ quern_status contract_try(struct contract *c, const quern_task *task)
     assert_ok(qn_task_prepare(task, qn_clock_wall_ms(&c->clock), QN_PAYLOAD_SIZE_MAX, &c->ids,
                               &arena, &prepared, &err),
               err);
-    assert_ok(qn_broker_enqueue(c->broker, next_stamp(c), &prepared, 1, &result, &err), err);
+    assert_ok(qn_broker_enqueue(c->broker,
+                                &(struct qn_enqueue){next_stamp(c), &prepared, 1, &result}, &err),
+              err);
     qn_arena_finish(&arena);
     return result;
 }
@@ -56,7 +58,9 @@ static void put_batch(struct contract *c, const char *queue, const char *prefix,
                                   &arena, &tasks[i], &err),
                   err);
     }
-    assert_ok(qn_broker_enqueue(c->broker, next_stamp(c), tasks, count, results, &err), err);
+    assert_ok(qn_broker_enqueue(c->broker,
+                                &(struct qn_enqueue){next_stamp(c), tasks, count, results}, &err),
+              err);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(results[i], QUERN_OK);
     }
@@ -225,7 +229,9 @@ size_t contract_recover_once(struct contract *c, const char *queue)
 {
     size_t count = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_recover(c->broker, &queue, 1, QN_BATCH_MAX, NULL, NULL, &count, &err), err);
+    assert_ok(qn_broker_recover(c->broker, (struct qn_upkeep){{&queue, 1}, QN_BATCH_MAX}, NULL,
+                                &count, &err),
+              err);
     return count;
 }
 
@@ -249,7 +255,8 @@ size_t contract_forward(struct contract *c, const char *queue, int64_t *ret_next
     size_t count = 0;
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_forward(c->broker, &queue, 1, QN_BATCH_MAX, &count, &next_due_at_ms, &err),
+    assert_ok(qn_broker_forward(c->broker, (struct qn_upkeep){{&queue, 1}, QN_BATCH_MAX}, &count,
+                                &next_due_at_ms, &err),
               err);
     if (ret_next_due_at_ms != NULL) {
         *ret_next_due_at_ms = next_due_at_ms;

@@ -28,11 +28,12 @@ static int try_everything(struct contract *c)
     struct qn_exchange_reply reply = {.runs = &run};
     const quern_status statuses[] = {
         qn_broker_check_fork(c->broker, &err),
-        qn_broker_enqueue(c->broker, (struct qn_stamp){0}, &task, 1, &result, &err),
+        qn_broker_enqueue(c->broker, &(struct qn_enqueue){(struct qn_stamp){0}, &task, 1, &result},
+                          &err),
         qn_broker_exchange(c->broker, &exchange, &reply, &err),
-        qn_broker_forward(c->broker, &queue, 1, 1, &count, &due_at_ms, &err),
-        qn_broker_recover(c->broker, &queue, 1, 1, NULL, NULL, &count, &err),
-        qn_broker_arm(c->broker, &queue, 1, &work, &due_at_ms, &err),
+        qn_broker_forward(c->broker, (struct qn_upkeep){{&queue, 1}, 1}, &count, &due_at_ms, &err),
+        qn_broker_recover(c->broker, (struct qn_upkeep){{&queue, 1}, 1}, NULL, &count, &err),
+        qn_broker_arm(c->broker, (struct qn_names){&queue, 1}, &work, &due_at_ms, &err),
         qn_broker_pause(c->broker, queue, true, &err),
     };
     for (size_t i = 0; i < TEST_COUNT(statuses); i++) {

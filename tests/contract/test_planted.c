@@ -208,12 +208,14 @@ static void keep_up(struct contract *c, const char *sql)
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
     contract_jump(c, 3600000); /* then delays are looked through */
-    expect(qn_broker_forward(c->broker, &queue, 1, 100, &count, &next_due_at_ms, &err), &err,
-           "forward", sql);
+    expect(qn_broker_forward(c->broker, (struct qn_upkeep){{&queue, 1}, 100}, &count,
+                             &next_due_at_ms, &err),
+           &err, "forward", sql);
     contract_jump(c, -3600000);
-    expect(qn_broker_recover(c->broker, &queue, 1, 100, NULL, NULL, &count, &err), &err, "recover",
-           sql);
-    expect(qn_broker_prune(c->broker, &queue, 1, 100, &count, &err), &err, "prune", sql);
+    expect(qn_broker_recover(c->broker, (struct qn_upkeep){{&queue, 1}, 100}, NULL, &count, &err),
+           &err, "recover", sql);
+    expect(qn_broker_prune(c->broker, (struct qn_upkeep){{&queue, 1}, 100}, &count, &err), &err,
+           "prune", sql);
 }
 
 static void planted_number_keeps_no_queue_from_being_kept_up(struct contract *c)

@@ -171,7 +171,9 @@ static void upkeep(struct game *g)
                          model_forward(&g->model, queue));
         break;
     default:
-        assert_ok(qn_broker_prune(g->c->broker, &queue_names[queue], 1, 1000, &removed, &err), err);
+        assert_ok(qn_broker_prune(g->c->broker, (struct qn_upkeep){{&queue_names[queue], 1}, 1000},
+                                  &removed, &err),
+                  err);
         model_prune(&g->model, queue);
         break;
     }
@@ -200,7 +202,7 @@ static void act(struct game *g)
     quern_error err = {0};
     id_of(index, id);
     quern_status status =
-        qn_broker_act(g->c->broker, action, queue_names[index % MODEL_QUEUES], id, &err);
+        qn_broker_operate(g->c->broker, action, queue_names[index % MODEL_QUEUES], id, &err);
     quern_status expected = model_act(&g->model, action, index);
     if (expected == QUERN_E_NOT_FOUND &&
         contract_queue(g->c, queue_names[index % 2]).name == NULL) {
@@ -292,7 +294,7 @@ static void random_operations_end_as_in_the_model(struct contract *c)
         move(g);
         compare(g);
     }
-    assert_ok(qn_broker_check(c->broker, false, report_violation, &violations, &err), err);
+    assert_ok(qn_broker_doctor(c->broker, false, report_violation, &violations, &err), err);
     assert_int_equal(violations, 0);
     while (g->run_count > 0) {
         qn_leased_free(g->runs[--g->run_count]);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/broker.h"
+#include "broker/inspect.h"
 #include "quern/quern.h"
 #include "task/limits.h"
 
@@ -285,7 +285,9 @@ static quern_status inspect_scene(struct place *place, long n)
         size_t moved = 0;
         const quern_task_filter archived = {.queue = "default", .state = QUERN_TASK_ARCHIVED};
         long left = atomic_exchange(&test_alloc_until_failure, 0);
-        assert_int_equal(qn_broker_act_all(broker, QUERN_ACTION_RUN, &archived, 100, &moved, NULL),
+        assert_int_equal(qn_broker_operate_all(broker,
+                                               &(struct qn_bulk){QUERN_ACTION_RUN, &archived, 100},
+                                               &moved, NULL),
                          QUERN_OK);
         atomic_store(&test_alloc_until_failure, left);
     }

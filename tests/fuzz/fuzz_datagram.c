@@ -43,7 +43,8 @@ static void arm(void)
     quern_error err = {0};
     bool work = false;
     int64_t next = 0;
-    fuzz_require(qn_broker_arm(broker, queues, 1, &work, &next, &err) == QUERN_OK);
+    fuzz_require(qn_broker_arm(broker, (struct qn_names){queues, 1}, &work, &next, &err) ==
+                 QUERN_OK);
 }
 
 static void make_broker(void)

@@ -93,8 +93,10 @@ static void put_tasks(struct qn_broker *broker)
                                      .state = i == 7   ? QUERN_TASK_AGGREGATING
                                               : i == 6 ? QUERN_TASK_SCHEDULED
                                                        : QUERN_TASK_PENDING};
-        fuzz_require(qn_broker_enqueue(broker, (struct qn_stamp){5, (uint64_t)i + 1}, &task, 1,
-                                       &result, &err) == QUERN_OK);
+        fuzz_require(qn_broker_enqueue(broker,
+                                       &(struct qn_enqueue){(struct qn_stamp){5, (uint64_t)i + 1},
+                                                            &task, 1, &result},
+                                       &err) == QUERN_OK);
     }
 }
 

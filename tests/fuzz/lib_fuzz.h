@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/text/buf.h"
-#include "broker/broker.h"
+#include "broker/inspect.h"
 
 /* The entry of libFuzzer, which replay.c calls, too. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

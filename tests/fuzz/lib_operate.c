@@ -92,8 +92,9 @@ static void do_enqueue(struct rig *rig)
         task.process_at_ms = INT64_C(1800000000000);
         task.state = QUERN_TASK_SCHEDULED;
     }
-    rig->status = qn_broker_enqueue(rig->broker, (struct qn_stamp){9, ++rig->sequence}, &task, 1,
-                                    &result, &rig->err);
+    rig->status = qn_broker_enqueue(
+        rig->broker, &(struct qn_enqueue){(struct qn_stamp){9, ++rig->sequence}, &task, 1, &result},
+        &rig->err);
 }
 
 /* The outcomes of the runs that are held, as many as the input says. */
@@ -171,7 +172,8 @@ static void do_extend(struct rig *rig)
 static void do_write_result(struct rig *rig)
 {
     if (rig->run_count > 0) {
-        rig->status = qn_broker_write_result(rig->broker, rig->runs[0], "42", 2, &rig->err);
+        rig->status = qn_broker_write_result(rig->broker, rig->runs[0], (struct qn_bytes){"42", 2},
+                                             &rig->err);
     }
 }
 
@@ -188,7 +190,8 @@ static void do_forward(struct rig *rig)
 {
     size_t moved = 0;
     int64_t next = 0;
-    rig->status = qn_broker_forward(rig->broker, queues, 2, 100, &moved, &next, &rig->err);
+    rig->status = qn_broker_forward(rig->broker, (struct qn_upkeep){{queues, 2}, 100}, &moved,
+                                    &next, &rig->err);
 }
 
 static void on_recovery(const struct qn_recovery *recovery, void *user)
@@ -201,20 +204,22 @@ static void do_recover(struct rig *rig)
 {
     size_t count = 0;
     rig->status =
-        qn_broker_recover(rig->broker, queues, 2, 100, on_recovery, rig, &count, &rig->err);
+        qn_broker_recover(rig->broker, (struct qn_upkeep){{queues, 2}, 100},
+                          &(struct qn_recovery_sink){on_recovery, rig}, &count, &rig->err);
 }
 
 static void do_prune(struct rig *rig)
 {
     size_t count = 0;
-    rig->status = qn_broker_prune(rig->broker, queues, 2, 100, &count, &rig->err);
+    rig->status =
+        qn_broker_prune(rig->broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &rig->err);
 }
 
 static void do_arm(struct rig *rig)
 {
     bool work = false;
     int64_t next = 0;
-    rig->status = qn_broker_arm(rig->broker, queues, 2, &work, &next, &rig->err);
+    rig->status = qn_broker_arm(rig->broker, (struct qn_names){queues, 2}, &work, &next, &rig->err);
 }
 
 static void do_wait(struct rig *rig)
@@ -258,7 +263,7 @@ static void do_withdraw(struct rig *rig)
 static void do_drained(struct rig *rig)
 {
     bool drained = false;
-    rig->status = qn_broker_drained(rig->broker, queues, 2, &drained, &rig->err);
+    rig->status = qn_broker_drained(rig->broker, (struct qn_names){queues, 2}, &drained, &rig->err);
 }
 
 /* --- Looking ------------------------------------------------------------------------ */
@@ -340,7 +345,7 @@ static void on_fact(const char *name, const char *text, void *user)
 
 static void do_facts(struct rig *rig)
 {
-    rig->status = qn_broker_facts(rig->broker, on_fact, rig, &rig->err);
+    rig->status = qn_broker_server_info(rig->broker, on_fact, rig, &rig->err);
 }
 
 /* --- Steering ----------------------------------------------------------------------- */
@@ -349,7 +354,7 @@ static void do_act(struct rig *rig)
 {
     quern_action action = (quern_action)(1 + fuzz_byte(rig->input) % 5);
     const char *queue = pick_queue(rig);
-    rig->status = qn_broker_act(rig->broker, action, queue, pick_id(rig), &rig->err);
+    rig->status = qn_broker_operate(rig->broker, action, queue, pick_id(rig), &rig->err);
 }
 
 static void do_act_all(struct rig *rig)
@@ -360,7 +365,8 @@ static void do_act_all(struct rig *rig)
     quern_task_filter filter = make_filter(rig, text);
     filter.queue = filter.queue == NULL ? "q" : filter.queue;
     filter.state = filter.state == 0 ? QUERN_TASK_PENDING : filter.state;
-    rig->status = qn_broker_act_all(rig->broker, action, &filter, 10, &count, &rig->err);
+    rig->status = qn_broker_operate_all(rig->broker, &(struct qn_bulk){action, &filter, 10}, &count,
+                                        &rig->err);
 }
 
 static void do_pause(struct rig *rig)
@@ -386,7 +392,7 @@ static void on_finding(const quern_finding *finding, void *user)
 static void do_check(struct rig *rig)
 {
     bool repair = fuzz_byte(rig->input) % 2 == 0;
-    rig->status = qn_broker_check(rig->broker, repair, on_finding, rig, &rig->err);
+    rig->status = qn_broker_doctor(rig->broker, repair, on_finding, rig, &rig->err);
 }
 
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count)

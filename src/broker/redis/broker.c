@@ -37,12 +37,12 @@ static const struct qn_broker_ops ops = {
     .queues = qn_redis_queues,
     .tasks = qn_redis_tasks,
     .history = qn_redis_history,
-    .facts = qn_redis_facts,
-    .act = qn_redis_act,
-    .act_all = qn_redis_act_all,
+    .server_info = qn_redis_server_info,
+    .operate = qn_redis_operate,
+    .operate_all = qn_redis_operate_all,
     .pause = qn_redis_pause,
     .remove_queue = qn_redis_remove_queue,
-    .check = qn_redis_check,
+    .doctor = qn_redis_doctor,
 };
 
 static void init_channels(struct qn_redis *self)

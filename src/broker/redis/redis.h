@@ -14,7 +14,7 @@
 #define QN_BROKER_REDIS_REDIS_H
 
 #include "base/text/url.h"
-#include "broker/broker.h"
+#include "broker/ops.h"
 #include "broker/redis/upkeep/recover.h"
 #include "broker/redis/wake/listener.h"
 #include "redis/pipeline.h"
@@ -70,70 +70,38 @@ static inline void qn_redis_begin(struct qn_pipeline *pipeline, struct qn_redis 
 QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
                                            const struct qn_broker_options *options,
                                            struct qn_broker **ret_broker, quern_error *err);
-void qn_redis_close(struct qn_broker *broker);
+qn_close_fn qn_redis_close;
 
 /* Adds the server's limit to an error that says that its memory is full; no pipeline is under way.
  * */
 void qn_redis_explain_full(struct qn_redis *self, quern_error *err);
 
-/* --- The operations; each in the file of its name, with the contract of broker.h ------- */
+/* --- The operations, each in the file of its name ---------------------------------------- */
 
-quern_status qn_redis_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
-                              const struct qn_task *tasks, size_t count, quern_status *results,
-                              quern_error *err);
-void qn_redis_wake(struct qn_broker *broker);
-quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
-                               struct qn_exchange_reply *reply, quern_error *err);
-quern_status qn_redis_extend(struct qn_broker *broker, struct qn_extension *extensions,
-                             size_t count, int64_t lease_ms, quern_error *err);
-quern_status qn_redis_write_result(struct qn_broker *broker, const struct qn_leased *run,
-                                   const void *data, size_t size, quern_error *err);
-quern_status qn_redis_write_progress(struct qn_broker *broker, const struct qn_leased *run,
-                                     int32_t percent, const char *note, quern_error *err);
-quern_status qn_redis_forward(struct qn_broker *broker, const char *const *queues,
-                              size_t queue_count, size_t limit, size_t *ret_moved,
-                              int64_t *ret_next_due_at_ms, quern_error *err);
-quern_status qn_redis_recover(struct qn_broker *broker, const char *const *queues,
-                              size_t queue_count, size_t limit,
-                              void (*on_recovery)(const struct qn_recovery *recovery, void *user),
-                              void *user, size_t *ret_recovered, quern_error *err);
-quern_status qn_redis_prune(struct qn_broker *broker, const char *const *queues, size_t queue_count,
-                            size_t limit, size_t *ret_removed, quern_error *err);
-quern_status qn_redis_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
-                          bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err);
-quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
-                           struct qn_wakeup *ret_wakeup, quern_error *err);
-void qn_redis_interrupt(struct qn_broker *broker);
-quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
-                                quern_error *err);
-quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id, quern_error *err);
-quern_status qn_redis_drained(struct qn_broker *broker, const char *const *queues,
-                              size_t queue_count, bool *ret_drained, quern_error *err);
-quern_status qn_redis_queues(struct qn_broker *broker,
-                             bool (*on_queue)(const quern_queue_info *queue, void *user),
-                             void *user, quern_error *err);
-quern_status qn_redis_tasks(struct qn_broker *broker, const quern_task_filter *filter,
-                            bool (*on_task)(const quern_task_info *info, void *user), void *user,
-                            quern_error *err);
-quern_status qn_redis_workers(struct qn_broker *broker,
-                              bool (*on_worker)(const quern_worker_info *worker, void *user),
-                              void *user, quern_error *err);
-quern_status qn_redis_history(struct qn_broker *broker, const char *queue, size_t days,
-                              quern_day *ret_days, quern_error *err);
-quern_status qn_redis_facts(struct qn_broker *broker,
-                            void (*on_fact)(const char *name, const char *text, void *user),
-                            void *user, quern_error *err);
-quern_status qn_redis_act(struct qn_broker *broker, quern_action action, const char *queue,
-                          const char *id, quern_error *err);
-quern_status qn_redis_act_all(struct qn_broker *broker, quern_action action,
-                              const quern_task_filter *filter, size_t limit, size_t *ret_count,
-                              quern_error *err);
-quern_status qn_redis_pause(struct qn_broker *broker, const char *queue, bool pause,
-                            quern_error *err);
-quern_status qn_redis_remove_queue(struct qn_broker *broker, const char *queue, bool force,
-                                   quern_error *err);
-quern_status qn_redis_check(struct qn_broker *broker, bool repair,
-                            void (*on_finding)(const quern_finding *finding, void *user),
-                            void *user, quern_error *err);
+qn_enqueue_fn qn_redis_enqueue;
+qn_wake_fn qn_redis_wake;
+qn_exchange_fn qn_redis_exchange;
+qn_extend_fn qn_redis_extend;
+qn_write_result_fn qn_redis_write_result;
+qn_write_progress_fn qn_redis_write_progress;
+qn_forward_fn qn_redis_forward;
+qn_recover_fn qn_redis_recover;
+qn_prune_fn qn_redis_prune;
+qn_arm_fn qn_redis_arm;
+qn_wait_fn qn_redis_wait;
+qn_interrupt_fn qn_redis_interrupt;
+qn_heartbeat_fn qn_redis_heartbeat;
+qn_deregister_fn qn_redis_deregister;
+qn_drained_fn qn_redis_drained;
+qn_queues_fn qn_redis_queues;
+qn_tasks_fn qn_redis_tasks;
+qn_workers_fn qn_redis_workers;
+qn_history_fn qn_redis_history;
+qn_server_info_fn qn_redis_server_info;
+qn_operate_fn qn_redis_operate;
+qn_operate_all_fn qn_redis_operate_all;
+qn_pause_fn qn_redis_pause;
+qn_remove_queue_fn qn_redis_remove_queue;
+qn_doctor_fn qn_redis_doctor;
 
 #endif

@@ -51,12 +51,12 @@ static const struct qn_broker_ops ops = {
     .tasks = qn_sqlite_tasks,
     .workers = qn_sqlite_workers,
     .history = qn_sqlite_history,
-    .facts = qn_sqlite_facts,
-    .act = qn_sqlite_act,
-    .act_all = qn_sqlite_act_all,
+    .server_info = qn_sqlite_server_info,
+    .operate = qn_sqlite_operate,
+    .operate_all = qn_sqlite_operate_all,
     .pause = qn_sqlite_pause,
     .remove_queue = qn_sqlite_remove_queue,
-    .check = qn_sqlite_check,
+    .doctor = qn_sqlite_doctor,
 };
 
 struct parameters {

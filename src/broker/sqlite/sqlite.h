@@ -13,7 +13,7 @@
 
 #include "base/clock_jump.h"
 #include "base/text/url.h"
-#include "broker/broker.h"
+#include "broker/ops.h"
 #include "broker/sqlite/file/presence.h"
 #include "broker/sqlite/store/conn.h"
 #include "broker/sqlite/store/sync.h"
@@ -52,74 +52,38 @@ static inline struct qn_sqlite *qn_sqlite_of(struct qn_broker *broker)
     return (struct qn_sqlite *)(void *)broker;
 }
 
-/* --- Operations, one file each; contracts in broker.h ------------------------------------- */
+/* --- The operations, each in the file of its name ------------------------------------------- */
 
 quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err);
-void qn_sqlite_close(struct qn_broker *broker);
-quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
-                               const struct qn_task *tasks, size_t count, quern_status *results,
-                               quern_error *err);
-quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx, const struct qn_task *tasks,
-                                  size_t count, quern_status *results, quern_error *err);
-void qn_sqlite_wake_all(struct qn_broker *broker);
-quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
-                                struct qn_exchange_reply *reply, quern_error *err);
-quern_status qn_sqlite_extend(struct qn_broker *broker, struct qn_extension *extensions,
-                              size_t count, int64_t lease_ms, quern_error *err);
-quern_status qn_sqlite_write_result(struct qn_broker *broker, const struct qn_leased *run,
-                                    const void *data, size_t size, quern_error *err);
-quern_status qn_sqlite_write_progress(struct qn_broker *broker, const struct qn_leased *run,
-                                      int32_t percent, const char *note, quern_error *err);
-quern_status qn_sqlite_forward(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, size_t limit, size_t *ret_moved,
-                               int64_t *ret_next_due_at_ms, quern_error *err);
-quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, size_t limit,
-                               void (*on_recovery)(const struct qn_recovery *recovery, void *user),
-                               void *user, size_t *ret_recovered, quern_error *err);
-quern_status qn_sqlite_prune(struct qn_broker *broker, const char *const *queues,
-                             size_t queue_count, size_t limit, size_t *ret_removed,
-                             quern_error *err);
-quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
-                           bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err);
-quern_status qn_sqlite_wait(struct qn_broker *broker, int64_t timeout_ms,
-                            struct qn_wakeup *ret_wakeup, quern_error *err);
-void qn_sqlite_interrupt(struct qn_broker *broker);
+qn_close_fn qn_sqlite_close;
+qn_enqueue_fn qn_sqlite_enqueue;
+qn_enqueue_in_fn qn_sqlite_enqueue_in;
+qn_wake_fn qn_sqlite_wake_all;
+qn_exchange_fn qn_sqlite_exchange;
+qn_extend_fn qn_sqlite_extend;
+qn_write_result_fn qn_sqlite_write_result;
+qn_write_progress_fn qn_sqlite_write_progress;
+qn_forward_fn qn_sqlite_forward;
+qn_recover_fn qn_sqlite_recover;
+qn_prune_fn qn_sqlite_prune;
+qn_arm_fn qn_sqlite_arm;
+qn_wait_fn qn_sqlite_wait;
+qn_interrupt_fn qn_sqlite_interrupt;
 /* For one thread at a time. err: QUERN_E_CORRUPT for a file that was cut to nothing. */
-bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err);
-quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
-                                 quern_error *err);
-quern_status qn_sqlite_deregister(struct qn_broker *broker, const char *worker_id,
-                                  quern_error *err);
-quern_status qn_sqlite_drained(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, bool *ret_drained, quern_error *err);
-
-quern_status qn_sqlite_queues(struct qn_broker *broker,
-                              bool (*on_queue)(const quern_queue_info *queue, void *user),
-                              void *user, quern_error *err);
-quern_status qn_sqlite_tasks(struct qn_broker *broker, const quern_task_filter *filter,
-                             bool (*on_task)(const quern_task_info *info, void *user), void *user,
-                             quern_error *err);
-quern_status qn_sqlite_workers(struct qn_broker *broker,
-                               bool (*on_worker)(const quern_worker_info *worker, void *user),
-                               void *user, quern_error *err);
-quern_status qn_sqlite_history(struct qn_broker *broker, const char *queue, size_t days,
-                               quern_day *ret_days, quern_error *err);
-quern_status qn_sqlite_facts(struct qn_broker *broker,
-                             void (*on_fact)(const char *name, const char *text, void *user),
-                             void *user, quern_error *err);
-quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const char *queue,
-                           const char *id, quern_error *err);
-quern_status qn_sqlite_act_all(struct qn_broker *broker, quern_action action,
-                               const quern_task_filter *filter, size_t limit, size_t *ret_count,
-                               quern_error *err);
-quern_status qn_sqlite_pause(struct qn_broker *broker, const char *queue, bool pause,
-                             quern_error *err);
-quern_status qn_sqlite_remove_queue(struct qn_broker *broker, const char *queue, bool force,
-                                    quern_error *err);
-quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
-                             void (*on_finding)(const quern_finding *finding, void *user),
-                             void *user, quern_error *err);
+qn_is_gone_fn qn_sqlite_is_gone;
+qn_heartbeat_fn qn_sqlite_heartbeat;
+qn_deregister_fn qn_sqlite_deregister;
+qn_drained_fn qn_sqlite_drained;
+qn_queues_fn qn_sqlite_queues;
+qn_tasks_fn qn_sqlite_tasks;
+qn_workers_fn qn_sqlite_workers;
+qn_history_fn qn_sqlite_history;
+qn_server_info_fn qn_sqlite_server_info;
+qn_operate_fn qn_sqlite_operate;
+qn_operate_all_fn qn_sqlite_operate_all;
+qn_pause_fn qn_sqlite_pause;
+qn_remove_queue_fn qn_sqlite_remove_queue;
+qn_doctor_fn qn_sqlite_doctor;
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "broker/inspect.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
 

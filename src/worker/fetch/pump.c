@@ -123,9 +123,9 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
     int64_t next_due_at_ms = INT64_MAX;
     quern_error error = {0};
     (void)pthread_mutex_unlock(&worker->pump.plan_mutex);
-    quern_status status =
-        qn_broker_forward(worker->broker, worker->queue_names, worker->queue_count, FORWARD_BATCH,
-                          &moved, &next_due_at_ms, &error);
+    quern_status status = qn_broker_forward(
+        worker->broker, (struct qn_upkeep){qn_worker_names(worker), FORWARD_BATCH}, &moved,
+        &next_due_at_ms, &error);
     (void)pthread_mutex_lock(&worker->pump.plan_mutex);
     pump->forwarded_at_mono_ns = now_mono_ns;
     pump->due_known_at_mono_ns = now_mono_ns;
@@ -186,8 +186,8 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
     bool work = false;
     int64_t next_due_at_ms = INT64_MAX;
     quern_error error = {0};
-    quern_status status = qn_broker_arm(worker->broker, worker->queue_names, worker->queue_count,
-                                        &work, &next_due_at_ms, &error);
+    quern_status status =
+        qn_broker_arm(worker->broker, qn_worker_names(worker), &work, &next_due_at_ms, &error);
     note_call(worker, status, &error);
     if (status != QUERN_OK) {
         return false;
@@ -216,8 +216,8 @@ static void stop_if_drained(struct quern_worker *worker, int64_t now_mono_ns)
 {
     bool drained = false;
     quern_error error = {0};
-    quern_status status = qn_broker_drained(worker->broker, worker->queue_names,
-                                            worker->queue_count, &drained, &error);
+    quern_status status =
+        qn_broker_drained(worker->broker, qn_worker_names(worker), &drained, &error);
     note_call(worker, status, &error);
     if (status == QUERN_OK && drained && atomic_load(&worker->stops) == 0) {
         quern_worker_stop(worker);

@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/memory/alloc.h"
+#include "broker/inspect.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
 #include "worker/run/stuck.h"
@@ -164,12 +165,14 @@ static void wake_pump(struct quern_worker *worker)
 quern_status qn_upkeep_recover(struct quern_worker *worker, quern_error *err)
 {
     struct recovering recovering = {.worker = worker, .count = RECOVER_BATCH};
+    const struct qn_recovery_sink sink = {.on_recovery = note_recovery, .user = &recovering};
     quern_status status = QUERN_OK;
     for (int round = 0; round < ROUNDS_MAX && recovering.count == RECOVER_BATCH; round++) {
         size_t recovered;
         recovering.count = 0;
-        status = qn_broker_recover(worker->broker, worker->queue_names, worker->queue_count,
-                                   RECOVER_BATCH, note_recovery, &recovering, &recovered, err);
+        status = qn_broker_recover(worker->broker,
+                                   (struct qn_upkeep){qn_worker_names(worker), RECOVER_BATCH},
+                                   &sink, &recovered, err);
         if (recovering.count > 0) {
             wake_pump(worker);
         }
@@ -191,9 +194,9 @@ quern_status qn_upkeep_forward(struct quern_worker *worker, quern_error *err)
     size_t moved = FORWARD_BATCH;
     for (int round = 0; round < ROUNDS_MAX && moved == FORWARD_BATCH; round++) {
         int64_t next_due_at_ms;
-        quern_status status =
-            qn_broker_forward(worker->broker, worker->queue_names, worker->queue_count,
-                              FORWARD_BATCH, &moved, &next_due_at_ms, err);
+        quern_status status = qn_broker_forward(
+            worker->broker, (struct qn_upkeep){qn_worker_names(worker), FORWARD_BATCH}, &moved,
+            &next_due_at_ms, err);
         if (status != QUERN_OK) {
             return status;
         }
@@ -210,8 +213,9 @@ quern_status qn_upkeep_prune(struct quern_worker *worker, quern_error *err)
     quern_status status = QUERN_OK;
     for (int round = 0; round < ROUNDS_MAX && removed >= QN_PRUNE_BATCH_MAX; round++) {
         removed = 0;
-        status = qn_broker_prune(worker->broker, worker->queue_names, worker->queue_count,
-                                 QN_PRUNE_BATCH_MAX, &removed, err);
+        status = qn_broker_prune(worker->broker,
+                                 (struct qn_upkeep){qn_worker_names(worker), QN_PRUNE_BATCH_MAX},
+                                 &removed, err);
     }
     return status;
 }

@@ -18,7 +18,7 @@ static quern_status store_result(struct quern_run *run, const void *data, size_t
                                  quern_error *err)
 {
     struct quern_worker *worker = run->owner;
-    return qn_broker_write_result(worker->broker, run->leased, data, size, err);
+    return qn_broker_write_result(worker->broker, run->leased, (struct qn_bytes){data, size}, err);
 }
 
 static quern_status store_progress(struct quern_run *run, int32_t percent, const char *note,

@@ -2,6 +2,7 @@
 /* test_act.c - what an operator does to tasks and queues, through the public inspector. */
 #include <string.h>
 
+#include "broker/ops.h"
 #include "inspect/inspector.h"
 #include "lib_contract.h"
 #include "quern/inspector.h"
@@ -313,16 +314,13 @@ static void bulk_archive_beyond_the_limit_is_refused(struct contract *c)
 /* A broker in which more tasks come than are taken. */
 static size_t endless_calls;
 
-static quern_status take_endlessly(struct qn_broker *broker, quern_action action,
-                                   const quern_task_filter *filter, size_t limit, size_t *ret_count,
-                                   quern_error *err)
+static quern_status take_endlessly(struct qn_broker *broker, const struct qn_bulk *bulk,
+                                   size_t *ret_count, quern_error *err)
 {
     (void)broker;
-    (void)action;
-    (void)filter;
     (void)err;
     endless_calls++;
-    *ret_count = limit;
+    *ret_count = bulk->limit;
     return QUERN_OK;
 }
 
@@ -332,7 +330,7 @@ static void bulk_action_that_finds_ever_more_stops_and_says_so(struct contract *
     quern_inspector *inspector = inspect(c);
     const struct qn_broker_ops *ops = inspector->broker->ops;
     struct qn_broker_ops endless = *ops;
-    endless.act_all = take_endlessly;
+    endless.operate_all = take_endlessly;
     inspector->broker->ops = &endless;
     inspector->act_free = 1000;
     endless_calls = 0;

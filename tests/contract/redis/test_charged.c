@@ -320,7 +320,8 @@ static bool arm(struct contract *c)
     bool work = false;
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_arm(c->broker, &queue, 1, &work, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(c->broker, (struct qn_names){&queue, 1}, &work, &next_due_at_ms, &err),
+              err);
     return work;
 }
 

@@ -110,9 +110,13 @@ static void try_upkeep(struct contract *c)
     size_t count = 0;
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_forward(c->broker, queues, 2, 100, &count, &next_due_at_ms, &err), err);
-    assert_ok(qn_broker_prune(c->broker, queues, 2, 100, &count, &err), err);
-    assert_ok(qn_broker_recover(c->broker, queues, 2, 100, NULL, NULL, &count, &err), err);
+    assert_ok(qn_broker_forward(c->broker, (struct qn_upkeep){{queues, 2}, 100}, &count,
+                                &next_due_at_ms, &err),
+              err);
+    assert_ok(qn_broker_prune(c->broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &err), err);
+    assert_ok(
+        qn_broker_recover(c->broker, (struct qn_upkeep){{queues, 2}, 100}, NULL, &count, &err),
+        err);
 }
 
 /* A run each, of a damaged task and of a sound one in the same queue and in another, end in this
@@ -214,10 +218,10 @@ static void damaged_queue_lets_the_others_be_drained(struct contract *c)
         bool drained = false;
         quern_error err = {0};
         (void)test_redis_do(server(), "SET " Q "%s x", keys[i]);
-        assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+        assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
         assert_true(drained);
         contract_put(c, "other", "a");
-        assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+        assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
         assert_false(drained);
         contract_finish(c, contract_take_id(c, "other", "a"), QN_DONE);
         (void)test_redis_do(server(), "DEL " Q "%s", keys[i]);

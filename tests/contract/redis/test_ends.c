@@ -172,10 +172,11 @@ static quern_status do_deed(struct contract *c, int deed, const struct qn_leased
     case DEED_EXTEND:
         return qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, NULL);
     case DEED_RESULT:
-        return qn_broker_write_result(c->broker, run, "42", 2, NULL);
+        return qn_broker_write_result(c->broker, run, (struct qn_bytes){"42", 2}, NULL);
     case DEED_RECOVER:
         contract_advance(c, 3 * CONTRACT_LEASE_MS);
-        return qn_broker_recover(c->broker, &queue, 1, 10, NULL, NULL, &count, NULL);
+        return qn_broker_recover(c->broker, (struct qn_upkeep){{&queue, 1}, 10}, NULL, &count,
+                                 NULL);
     case DEED_START:
         return exchange(c, NULL, run, NULL);
     default:

@@ -150,7 +150,8 @@ static void run_that_a_go_worker_took_over_changes_nothing(struct contract *c)
     }
     assert_ok(qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, &err), err);
     assert_false(extension.held);
-    assert_int_equal(qn_broker_write_result(c->broker, zombie, "x", 1, &err), QUERN_E_STALE);
+    assert_int_equal(qn_broker_write_result(c->broker, zombie, (struct qn_bytes){"x", 1}, &err),
+                     QUERN_E_STALE);
     contract_assert_counted(c, "default", 0, 0);
     assert_string_equal(ask("HEXISTS " Q "t:a result"), "0");
     assert_true(go_finishes("a"));
@@ -285,8 +286,9 @@ static void damaged_queue_stops_no_other(struct contract *c)
         assert_int_equal(extensions[0].held, strcmp(keys[i], "lease") != 0);
         assert_true(extensions[1].held);
         contract_advance(c, CONTRACT_LEASE_MS + 1);
-        assert_int_equal(qn_broker_recover(c->broker, queues, 2, 10, NULL, NULL, &count, &err),
-                         QUERN_E_CORRUPT);
+        assert_int_equal(
+            qn_broker_recover(c->broker, (struct qn_upkeep){{queues, 2}, 10}, NULL, &count, &err),
+            QUERN_E_CORRUPT);
         assert_non_null(strstr(err.text, "WRONGTYPE"));
         contract_finish(c, contract_take_id(c, "other", "a"), QN_DONE);
         (void)test_redis_do(server(), "DEL " Q "%s " Q "t:a " Q "active " Q "lease " Q "pending",

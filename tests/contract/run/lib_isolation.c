@@ -58,5 +58,5 @@ void isolation_charge(struct contract *c, const char *queue, const char *prefix,
         contract_advance(c, QN_CHARGED_WAIT_MS);
         (void)contract_forward(c, queue, NULL);
     }
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_DELETE, queue, "mate", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, queue, "mate", &err), err);
 }

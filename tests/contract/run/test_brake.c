@@ -29,9 +29,10 @@ static void brake(struct contract *c)
     die_many(c, "bad", QN_BRAKE_DEATHS);
     assert_true(c->braked);
     const quern_task_filter filter = {.queue = "default", .state = QUERN_TASK_PENDING};
-    assert_ok(
-        qn_broker_act_all(c->broker, QUERN_ACTION_DELETE, &filter, QN_BATCH_MAX, &count, &err),
-        err);
+    assert_ok(qn_broker_operate_all(c->broker,
+                                    &(struct qn_bulk){QUERN_ACTION_DELETE, &filter, QN_BATCH_MAX},
+                                    &count, &err),
+              err);
     assert_int_equal(count, QN_BRAKE_DEATHS);
 }
 
@@ -138,7 +139,7 @@ static void success_that_came_too_late_leaves_the_row(struct contract *c)
     quern_error err = {0};
     struct qn_leased *run = contract_start(c, "a");
     contract_lapse(c, "default");
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_ARCHIVE, "default", "a", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_ARCHIVE, "default", "a", &err), err);
     die_many(c, "bad", 3);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
     assert_int_equal(c->deaths, 3);
@@ -369,10 +370,12 @@ static void brake_of_a_host_that_is_gone_is_forgotten(struct contract *c)
     quern_error err = {0};
     brake(c);
     contract_advance(c, QN_CHARGE_WINDOW_MS - SECOND_MS);
-    assert_ok(qn_broker_prune(c->broker, &queue, 1, 100, &removed, &err), err);
+    assert_ok(qn_broker_prune(c->broker, (struct qn_upkeep){{&queue, 1}, 100}, &removed, &err),
+              err);
     assert_int_equal(contract_queue(c, "default").braked_hosts, 1);
     contract_advance(c, 3 * SECOND_MS);
-    assert_ok(qn_broker_prune(c->broker, &queue, 1, 100, &removed, &err), err);
+    assert_ok(qn_broker_prune(c->broker, (struct qn_upkeep){{&queue, 1}, 100}, &removed, &err),
+              err);
     assert_int_equal(contract_queue(c, "default").braked_hosts, 0);
 }
 

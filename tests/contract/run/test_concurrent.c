@@ -116,8 +116,9 @@ static void *enqueue_in_thread(void *argument)
                 .id = ids[i], .queue = "default", .type = "t", .state = QUERN_TASK_PENDING};
         }
         struct qn_stamp stamp = {500 + enqueuer->first, done + 1};
-        TEST_REQUIRE(qn_broker_enqueue(enqueuer->broker, stamp, tasks, 4, results, NULL) ==
-                     QUERN_OK);
+        TEST_REQUIRE(qn_broker_enqueue(enqueuer->broker,
+                                       &(struct qn_enqueue){stamp, tasks, 4, results},
+                                       NULL) == QUERN_OK);
         for (size_t i = 0; i < 4; i++) {
             TEST_REQUIRE(results[i] == QUERN_OK);
         }

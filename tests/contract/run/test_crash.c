@@ -286,7 +286,7 @@ static void task_run_by_an_operator_begins_anew(struct contract *c)
     crash(c, contract_start(c, "a"), true);
     crash(c, contract_take_id(c, "default", "a"), true);
     end_one_well(c, CONTRACT_HOST);
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_RUN, "default", "a", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_RUN, "default", "a", &err), err);
     assert_int_equal(contract_see(c, "default", "a").crash_count, 0);
     assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_APPLIED);
     assert_int_equal(contract_see(c, "default", "a").crash_count, 1);

@@ -99,7 +99,10 @@ static void enqueue_batch(struct contract *c, const quern_task *in, size_t count
                                   &tasks[i], &err),
                   err);
     }
-    assert_ok(qn_broker_enqueue(c->broker, (struct qn_stamp){0}, tasks, count, results, &err), err);
+    assert_ok(qn_broker_enqueue(c->broker,
+                                &(struct qn_enqueue){(struct qn_stamp){0}, tasks, count, results},
+                                &err),
+              err);
     qn_arena_finish(&arena);
 }
 
@@ -237,17 +240,26 @@ static void enqueue_inside_a_transaction_shares_its_fate(struct contract *c)
     quern_status result = QUERN_E_INVALID;
     quern_error err = {0};
     if (c->maker->begin == NULL) {
-        assert_int_equal(qn_broker_enqueue_in(c->broker, c, &task, 1, &result, &err),
+        assert_int_equal(qn_broker_enqueue_in(
+                             c->broker, c,
+                             &(struct qn_enqueue){.tasks = &task, .count = 1, .results = &result},
+                             &err),
                          QUERN_E_UNSUPPORTED);
         return;
     }
     void *tx = c->maker->begin(c);
-    assert_ok(qn_broker_enqueue_in(c->broker, tx, &task, 1, &result, &err), err);
+    assert_ok(qn_broker_enqueue_in(
+                  c->broker, tx,
+                  &(struct qn_enqueue){.tasks = &task, .count = 1, .results = &result}, &err),
+              err);
     assert_int_equal(result, QUERN_OK);
     c->maker->end(tx, false);
     assert_null(contract_take(c, "default"));
     tx = c->maker->begin(c);
-    assert_ok(qn_broker_enqueue_in(c->broker, tx, &task, 1, &result, &err), err);
+    assert_ok(qn_broker_enqueue_in(
+                  c->broker, tx,
+                  &(struct qn_enqueue){.tasks = &task, .count = 1, .results = &result}, &err),
+              err);
     assert_int_equal(result, QUERN_OK);
     c->maker->end(tx, true);
     contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);

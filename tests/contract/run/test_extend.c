@@ -154,8 +154,9 @@ static void cancellation_arrives_with_the_extension(struct contract *c)
     contract_put_many(c, "default", "a", 3);
     struct qn_leased *runs[3];
     assert_int_equal(contract_lease(c, "default", 3, runs), 3);
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_CANCEL_RETRY, "default", "a0000", &err), err);
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_CANCEL_ARCHIVE, NULL, "a0001", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_CANCEL_RETRY, "default", "a0000", &err),
+              err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_CANCEL_ARCHIVE, NULL, "a0001", &err), err);
     assert_int_equal(extend(c, runs[0]).cancel, QN_CANCEL_RETRY);
     struct qn_extension extension = extend(c, runs[1]);
     assert_true(extension.held);
@@ -170,7 +171,7 @@ static void cancellation_is_for_one_run_only(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = contract_start(c, "a");
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_CANCEL_RETRY, "default", "a", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_CANCEL_RETRY, "default", "a", &err), err);
     contract_finish(c, run, QN_RETRY);
     contract_advance(c, 60000);
     assert_int_equal(contract_forward(c, "default", NULL), 1);

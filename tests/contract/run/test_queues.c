@@ -224,26 +224,26 @@ static void drained_sees_all_that_may_still_run(struct contract *c)
     const char *queues[] = {"default", "other"};
     bool drained = false;
     quern_error err = {0};
-    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
     assert_true(drained);
     contract_put(c, "other", "a");
-    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
     assert_false(drained);
-    assert_ok(qn_broker_drained(c->broker, queues, 1, &drained, &err), err);
+    assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 1}, &drained, &err), err);
     assert_true(drained);
     struct qn_leased *run = contract_take_id(c, "other", "a");
-    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
     assert_false(drained);
     contract_finish(c, run, QN_RETRY);
-    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
     assert_false(drained);
     contract_advance(c, 60000);
     assert_int_equal(contract_forward(c, "other", NULL), 1);
     contract_finish(c, contract_take_id(c, "other", "a"), QN_ARCHIVE);
-    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
     assert_true(drained);
     contract_enqueue(c, &(quern_task){.type = "t", .queue = "other", .delay_ms = 5000});
-    assert_ok(qn_broker_drained(c->broker, queues, 2, &drained, &err), err);
+    assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
     assert_false(drained);
 }
 

@@ -24,9 +24,9 @@ static void written_result_is_seen_at_once(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = start_kept(c);
-    assert_ok(qn_broker_write_result(c->broker, run, "a\0b", 3, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"a\0b", 3}, &err), err);
     assert_result(c, "a\0b", 3);
-    assert_ok(qn_broker_write_result(c->broker, run, "second", 6, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"second", 6}, &err), err);
     assert_result(c, "second", 6);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_APPLIED);
     assert_result(c, "second", 6);
@@ -36,7 +36,7 @@ static void result_of_the_outcome_replaces_the_written_one(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = start_kept(c);
-    assert_ok(qn_broker_write_result(c->broker, run, "draft", 5, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"draft", 5}, &err), err);
     struct qn_outcome outcome = {
         .run = run, .kind = QN_DONE, .result = "final\0!", .result_size = 7, .has_result = true};
     assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
@@ -48,7 +48,7 @@ static void outcome_without_result_leaves_the_written_one(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = start_kept(c);
-    assert_ok(qn_broker_write_result(c->broker, run, "kept", 4, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"kept", 4}, &err), err);
     struct qn_outcome outcome = {
         .run = run, .kind = QN_DONE, .result = "ignored", .result_size = 7};
     assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
@@ -60,8 +60,8 @@ static void empty_result_is_a_result(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = start_kept(c);
-    assert_ok(qn_broker_write_result(c->broker, run, "something", 9, &err), err);
-    assert_ok(qn_broker_write_result(c->broker, run, NULL, 0, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"something", 9}, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){NULL, 0}, &err), err);
     assert_int_equal(contract_see(c, "default", "a").result_size, 0);
     contract_finish(c, run, QN_DONE);
 }
@@ -70,7 +70,7 @@ static void result_survives_a_failed_run(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = start_kept(c);
-    assert_ok(qn_broker_write_result(c->broker, run, "half", 4, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"half", 4}, &err), err);
     contract_finish(c, run, QN_CRASH);
     assert_result(c, "half", 4);
 }
@@ -79,16 +79,19 @@ static void lost_lease_refuses_result_and_progress(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *zombie = start_kept(c);
-    assert_ok(qn_broker_write_result(c->broker, zombie, "mine", 4, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, zombie, (struct qn_bytes){"mine", 4}, &err), err);
     contract_lapse(c, "default");
-    assert_int_equal(qn_broker_write_result(c->broker, zombie, "late", 4, &err), QUERN_E_STALE);
+    assert_int_equal(qn_broker_write_result(c->broker, zombie, (struct qn_bytes){"late", 4}, &err),
+                     QUERN_E_STALE);
     struct qn_leased *owner = contract_take_id(c, "default", "a");
-    assert_int_equal(qn_broker_write_result(c->broker, zombie, "late", 4, &err), QUERN_E_STALE);
+    assert_int_equal(qn_broker_write_result(c->broker, zombie, (struct qn_bytes){"late", 4}, &err),
+                     QUERN_E_STALE);
     assert_int_equal(qn_broker_write_progress(c->broker, zombie, 50, "late", &err), QUERN_E_STALE);
     assert_result(c, "mine", 4);
-    assert_ok(qn_broker_write_result(c->broker, owner, "new", 3, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, owner, (struct qn_bytes){"new", 3}, &err), err);
     contract_finish(c, owner, QN_DONE);
-    assert_int_equal(qn_broker_write_result(c->broker, zombie, "late", 4, &err), QUERN_E_STALE);
+    assert_int_equal(qn_broker_write_result(c->broker, zombie, (struct qn_bytes){"late", 4}, &err),
+                     QUERN_E_STALE);
     assert_result(c, "new", 3);
     qn_leased_free(zombie);
 }
@@ -119,7 +122,7 @@ static void large_result_comes_back_byte_by_byte(struct contract *c)
         data[i] = (unsigned char)(i * 31 >> 3);
     }
     struct qn_leased *run = start_kept(c);
-    assert_ok(qn_broker_write_result(c->broker, run, data, size, &err), err);
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){data, size}, &err), err);
     struct contract_view view = contract_see(c, "default", "a");
     assert_int_equal(view.result_size, size);
     assert_memory_equal(view.result, data, sizeof view.result);

@@ -22,7 +22,8 @@ static quern_status enqueue_with(struct contract *c, struct qn_stamp stamp, cons
     struct qn_task task = plain(id);
     quern_status result = QUERN_E_INVALID;
     quern_error err = {0};
-    assert_ok(qn_broker_enqueue(c->broker, stamp, &task, 1, &result, &err), err);
+    assert_ok(qn_broker_enqueue(c->broker, &(struct qn_enqueue){stamp, &task, 1, &result}, &err),
+              err);
     return result;
 }
 
@@ -51,7 +52,9 @@ static void replayed_batch_repeats_each_result(struct contract *c)
     contract_put(c, "default", "taken");
     for (int round = 0; round < 3; round++) {
         memset(results, 0xff, sizeof results);
-        assert_ok(qn_broker_enqueue(c->broker, stamp_a, tasks, 3, results, &err), err);
+        assert_ok(
+            qn_broker_enqueue(c->broker, &(struct qn_enqueue){stamp_a, tasks, 3, results}, &err),
+            err);
         assert_int_equal(results[0], QUERN_OK);
         assert_int_equal(results[1], QUERN_E_CONFLICT);
         assert_int_equal(results[2], QUERN_OK);

@@ -136,7 +136,7 @@ static void braked_queue_whose_only_task_must_be_alone_waits_for_the_end_of_its_
         char id[32];
         (void)snprintf(id, sizeof id, "%s", got.runs[i]->task.id);
         contract_die(c, got.runs[i]);
-        assert_ok(qn_broker_act(c->broker, QUERN_ACTION_DELETE, "default", id, &err), err);
+        assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", id, &err), err);
     }
     assert_true(c->braked);
     assert_false(isolation_lease(c, &ask).locked);
@@ -277,7 +277,7 @@ static void delete_bad(struct contract *c)
     for (size_t i = 0; i < QN_BRAKE_DEATHS; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "bad%04zu", i);
-        assert_ok(qn_broker_act(c->broker, QUERN_ACTION_DELETE, "default", id, &err), err);
+        assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", id, &err), err);
     }
 }
 

@@ -113,7 +113,7 @@ static void deleting_the_task_frees_its_lock(struct contract *c)
     quern_error err = {0};
     task.id = "a";
     contract_enqueue(c, &task);
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_DELETE, "default", "a", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", "a", &err), err);
     assert_int_equal(contract_try(c, &unique), QUERN_OK);
 }
 

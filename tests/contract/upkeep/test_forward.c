@@ -98,7 +98,9 @@ static void forwarding_is_bounded_by_its_limit(struct contract *c)
         put_due(c, queue, id, 1000 + i);
     }
     contract_advance(c, 5000);
-    assert_ok(qn_broker_forward(c->broker, &queue, 1, 4, &moved, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(c->broker, (struct qn_upkeep){{&queue, 1}, 4}, &moved,
+                                &next_due_at_ms, &err),
+              err);
     assert_int_equal(moved, 4);
     assert_int_equal(contract_count(c, queue, QUERN_TASK_PENDING), 4);
     /* What is left is due already, so nobody may be told to come later. */
@@ -133,7 +135,9 @@ static void several_queues_are_forwarded_in_one_call(struct contract *c)
     put_due(c, "other", "c", 7000);
     put_due(c, "default", "d", 8000);
     contract_advance(c, 1000);
-    assert_ok(qn_broker_forward(c->broker, queues, 2, 100, &moved, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(c->broker, (struct qn_upkeep){{queues, 2}, 100}, &moved,
+                                &next_due_at_ms, &err),
+              err);
     assert_int_equal(moved, 2);
     assert_int_equal(next_due_at_ms, CONTRACT_NOW_MS + 7000);
 }
@@ -217,17 +221,23 @@ static void delay_is_not_shorter_because_another_worker_saw_the_clock_behind(str
     quern_error err = {0};
     contract_finish(c, contract_start(c, "failed"), QN_RETRY); /* due in 60 000 */
     put_due(c, queue, "delayed", 60000);
-    assert_ok(qn_broker_forward(other, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(other, (struct qn_upkeep){{&queue, 1}, 100}, &moved,
+                                &next_due_at_ms, &err),
+              err);
     contract_jump(c, -HOUR_MS);
     keep_up(c);
     contract_jump(c, HOUR_MS);
     for (int i = 0; i < 3; i++) {
         contract_advance(c, 19000);
-        assert_ok(qn_broker_forward(other, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
+        assert_ok(qn_broker_forward(other, (struct qn_upkeep){{&queue, 1}, 100}, &moved,
+                                    &next_due_at_ms, &err),
+                  err);
         assert_int_equal(moved, 0);
     }
     contract_advance(c, 3000);
-    assert_ok(qn_broker_forward(other, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(other, (struct qn_upkeep){{&queue, 1}, 100}, &moved,
+                                &next_due_at_ms, &err),
+              err);
     assert_int_equal(moved, 2);
     qn_broker_close(other);
 }
@@ -285,11 +295,13 @@ static void whoever_sleeps_hears_that_a_delay_ends_earlier(struct contract *c)
     contract_jump(c, HOUR_MS);
     put_due(c, queue, "delayed", 60000);
     contract_jump(c, -HOUR_MS);
-    assert_ok(qn_broker_arm(c->broker, &queue, 1, &work, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(c->broker, (struct qn_names){&queue, 1}, &work, &next_due_at_ms, &err),
+              err);
     keep_up(c);
     assert_ok(qn_broker_wait(c->broker, 500, &wakeup, &err), err);
     assert_true(wakeup.work);
-    assert_ok(qn_broker_arm(c->broker, &queue, 1, &work, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(c->broker, (struct qn_names){&queue, 1}, &work, &next_due_at_ms, &err),
+              err);
     assert_int_equal(next_due_at_ms, qn_clock_wall_ms(&c->clock) + 60000);
 }
 

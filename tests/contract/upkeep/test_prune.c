@@ -8,7 +8,8 @@ static size_t prune(struct contract *c, size_t limit)
     const char *queue = "default";
     size_t removed = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_prune(c->broker, &queue, 1, limit, &removed, &err), err);
+    assert_ok(qn_broker_prune(c->broker, (struct qn_upkeep){{&queue, 1}, limit}, &removed, &err),
+              err);
     assert_true(removed <= limit);
     return removed;
 }

@@ -33,7 +33,8 @@ static struct recoveries recover(struct contract *c, size_t limit)
     struct recoveries all = {0};
     size_t count = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_recover(c->broker, &queue, 1, limit, note_recovery, &all, &count, &err),
+    assert_ok(qn_broker_recover(c->broker, (struct qn_upkeep){{&queue, 1}, limit},
+                                &(struct qn_recovery_sink){note_recovery, &all}, &count, &err),
               err);
     assert_int_equal(count, all.count);
     return all;

@@ -21,7 +21,8 @@ static int64_t arm_idle(struct contract *c)
     bool work = true;
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_arm(c->broker, queues, 2, &work, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(c->broker, (struct qn_names){queues, 2}, &work, &next_due_at_ms, &err),
+              err);
     assert_false(work);
     return next_due_at_ms;
 }
@@ -31,7 +32,8 @@ static bool work_now(struct contract *c)
     bool work = false;
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_arm(c->broker, queues, 2, &work, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(c->broker, (struct qn_names){queues, 2}, &work, &next_due_at_ms, &err),
+              err);
     return work;
 }
 
@@ -198,7 +200,7 @@ static void task_run_by_hand_wakes(struct contract *c)
     contract_finish(c, contract_start(c, "a"), QN_ARCHIVE);
     settle(c);
     (void)arm_idle(c);
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_RUN, "default", "a", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_RUN, "default", "a", &err), err);
     assert_woken(c);
 }
 
@@ -208,7 +210,7 @@ static void cancellation_names_its_run(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     settle(c);
     (void)arm_idle(c);
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_CANCEL_ARCHIVE, NULL, "a", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_CANCEL_ARCHIVE, NULL, "a", &err), err);
     struct qn_wakeup wakeup = wait_ms(c, BRIEFLY_MS);
     for (int i = 0; i < 10 && wakeup.cancel == QN_CANCEL_NONE; i++) {
         wakeup = wait_ms(c, BRIEFLY_MS);
@@ -234,13 +236,17 @@ static void cancellation_names_its_run_in_a_queue_with_a_long_name(struct contra
                               QN_PAYLOAD_SIZE_MAX, &c->ids, &arena, &task, &err),
               err);
     task.queue = queue;
-    assert_ok(qn_broker_enqueue(c->broker, (struct qn_stamp){71, 1}, &task, 1, &result, &err), err);
+    assert_ok(qn_broker_enqueue(c->broker,
+                                &(struct qn_enqueue){(struct qn_stamp){71, 1}, &task, 1, &result},
+                                &err),
+              err);
     qn_arena_finish(&arena);
     bool work = false;
     int64_t next_due_at_ms = 0;
-    assert_ok(qn_broker_arm(c->broker, served, 1, &work, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(c->broker, (struct qn_names){served, 1}, &work, &next_due_at_ms, &err),
+              err);
     struct qn_leased *run = contract_take_id(c, queue, "a");
-    assert_ok(qn_broker_act(c->broker, QUERN_ACTION_CANCEL_RETRY, queue, "a", &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_CANCEL_RETRY, queue, "a", &err), err);
     struct qn_wakeup wakeup = wait_ms(c, BRIEFLY_MS);
     for (int i = 0; i < 10 && wakeup.cancel == QN_CANCEL_NONE; i++) {
         wakeup = wait_ms(c, BRIEFLY_MS);
@@ -301,8 +307,9 @@ static int enqueuer(int argc, char **argv)
     quern_status result = QUERN_E_INVALID;
     TEST_REQUIRE(argc == 1);
     struct qn_broker *broker = contract_open_child(argv[0]);
-    TEST_REQUIRE(qn_broker_enqueue(broker, (struct qn_stamp){0}, &task, 1, &result, NULL) ==
-                 QUERN_OK);
+    TEST_REQUIRE(qn_broker_enqueue(broker,
+                                   &(struct qn_enqueue){(struct qn_stamp){0}, &task, 1, &result},
+                                   NULL) == QUERN_OK);
     TEST_REQUIRE(result == QUERN_OK);
     qn_broker_close(broker);
     return 0;
@@ -328,12 +335,18 @@ static bool sleep_through_transaction(struct contract *c)
     quern_error err = {0};
     (void)arm_idle(c);
     if (c->maker->begin == NULL) {
-        assert_int_equal(qn_broker_enqueue_in(c->broker, NULL, &task, 1, &result, &err),
+        assert_int_equal(qn_broker_enqueue_in(
+                             c->broker, NULL,
+                             &(struct qn_enqueue){.tasks = &task, .count = 1, .results = &result},
+                             &err),
                          QUERN_E_UNSUPPORTED);
         return false;
     }
     void *tx = c->maker->begin(c);
-    assert_ok(qn_broker_enqueue_in(c->broker, tx, &task, 1, &result, &err), err);
+    assert_ok(qn_broker_enqueue_in(
+                  c->broker, tx,
+                  &(struct qn_enqueue){.tasks = &task, .count = 1, .results = &result}, &err),
+              err);
     c->maker->end(tx, true);
     return true;
 }

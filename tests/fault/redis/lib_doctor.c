@@ -73,7 +73,9 @@ void doctor_put_task(struct qn_broker *to, const struct qn_task *task)
 {
     quern_error err = {0};
     quern_status result = QUERN_E_INVALID;
-    assert_ok(qn_broker_enqueue(to, (struct qn_stamp){0}, task, 1, &result, &err), err);
+    assert_ok(
+        qn_broker_enqueue(to, &(struct qn_enqueue){(struct qn_stamp){0}, task, 1, &result}, &err),
+        err);
     assert_int_equal(result, QUERN_OK);
 }
 
@@ -182,7 +184,7 @@ void doctor_check(bool repair)
 {
     quern_error err = {0};
     doctor.report = (struct doctor_report){0};
-    assert_ok(qn_broker_check(doctor.broker, repair, keep, &doctor.report, &err), err);
+    assert_ok(qn_broker_doctor(doctor.broker, repair, keep, &doctor.report, &err), err);
 }
 
 void doctor_assert_line(const char *line)

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "broker/broker.h"
+#include "broker/inspect.h"
 
 #define Q "asynq:{default}:"
 #define T Q "t:"

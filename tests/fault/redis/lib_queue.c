@@ -41,7 +41,9 @@ struct qn_task task_of(const char *id)
 quern_status enqueue(const struct qn_task *task)
 {
     quern_status result = QUERN_E_INVALID;
-    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){0}, task, 1, &result, &err), err);
+    assert_ok(qn_broker_enqueue(broker,
+                                &(struct qn_enqueue){(struct qn_stamp){0}, task, 1, &result}, &err),
+              err);
     return result;
 }
 

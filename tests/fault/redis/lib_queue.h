@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "broker/broker.h"
+#include "broker/inspect.h"
 #include "lib_redis.h"
 #include "task/limits.h"
 

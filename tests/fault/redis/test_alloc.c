@@ -108,7 +108,7 @@ static quern_status open_scene(void)
     struct qn_broker *opened = NULL;
     quern_status status = qn_broker_open(store.url, NULL, &opened, NULL);
     if (status == QUERN_OK) {
-        status = qn_broker_facts(opened, ignore_fact, NULL, NULL);
+        status = qn_broker_server_info(opened, ignore_fact, NULL, NULL);
     }
     assert_int_not_equal(status, QUERN_E_UNKNOWN);
     qn_broker_close(opened);
@@ -130,7 +130,8 @@ static size_t stored;
 static quern_status enqueue_with(struct qn_stamp stamp, const struct qn_task *tasks, size_t count)
 {
     quern_status results[3] = {QUERN_E_INVALID, QUERN_E_INVALID, QUERN_E_INVALID};
-    quern_status status = qn_broker_enqueue(broker, stamp, tasks, count, results, NULL);
+    quern_status status =
+        qn_broker_enqueue(broker, &(struct qn_enqueue){stamp, tasks, count, results}, NULL);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         assert_int_equal(results[i], QUERN_OK);
         stored++;

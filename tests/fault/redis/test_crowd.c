@@ -52,7 +52,8 @@ static size_t recover_all(struct rig *rig)
     size_t recovered = STEP;
     for (size_t step = 0; recovered > 0; step++) {
         assert_true(step < 10000);
-        assert_ok(qn_broker_recover(rig->broker, &queue, 1, STEP, NULL, NULL, &recovered, &err),
+        assert_ok(qn_broker_recover(rig->broker, (struct qn_upkeep){{&queue, 1}, STEP}, NULL,
+                                    &recovered, &err),
                   err);
         assert_true(recovered <= STEP);
         total += recovered;

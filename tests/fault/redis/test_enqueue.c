@@ -31,7 +31,9 @@ static void batch_keeps_its_order_in_pending_since(void **state)
     (void)state;
     const struct qn_task tasks[] = {task_of("a"), task_of("b"), task_of("c")};
     quern_status results[3];
-    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){0}, tasks, 3, results, &err), err);
+    assert_ok(qn_broker_enqueue(
+                  broker, &(struct qn_enqueue){(struct qn_stamp){0}, tasks, 3, results}, &err),
+              err);
     assert_string_equal(field("c", "pending_since"), "1800000000000000002");
     assert_string_equal(test_redis_do(&redis, "LRANGE " Q "pending 0 -1"), "c\nb\na\n");
 }
@@ -151,7 +153,9 @@ static void refused_queue_does_not_stop_the_others(void **state)
     quern_status results[3];
     tasks[1].queue = "bad";
     (void)test_redis_do(&redis, "SET asynq:{bad}:pending x");
-    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, tasks, 3, results, &err), err);
+    assert_ok(qn_broker_enqueue(
+                  broker, &(struct qn_enqueue){(struct qn_stamp){5, 1}, tasks, 3, results}, &err),
+              err);
     assert_int_equal(results[0], QUERN_OK);
     assert_int_equal(results[1], QUERN_E_CORRUPT);
     assert_int_equal(results[2], QUERN_OK);
@@ -176,8 +180,10 @@ static void lock_of_a_wrong_type_refuses_the_batch_untouched(void **state)
     tasks[1].unique_key = Q "unique:t:";
     tasks[1].unique_ms = 90000;
     (void)test_redis_do(&redis, "LPUSH " Q "unique:t: x");
-    assert_int_equal(qn_broker_enqueue(broker, (struct qn_stamp){0}, tasks, 2, results, &err),
-                     QUERN_E_CORRUPT);
+    assert_int_equal(
+        qn_broker_enqueue(broker, &(struct qn_enqueue){(struct qn_stamp){0}, tasks, 2, results},
+                          &err),
+        QUERN_E_CORRUPT);
     assert_int_equal(test_redis_count(&redis, "EXISTS " Q "t:a " Q "pending"), 0);
 }
 
@@ -193,9 +199,11 @@ static void full_batch_of_many_ids_is_stored_whole(void **state)
             (void)snprintf(ids[i], sizeof ids[i], "%d-%d", round, i);
             tasks[i] = task_of(ids[i]);
         }
-        assert_ok(
-            qn_broker_enqueue(broker, (struct qn_stamp){0}, tasks, QN_BATCH_MAX, results, &err),
-            err);
+        assert_ok(qn_broker_enqueue(
+                      broker,
+                      &(struct qn_enqueue){(struct qn_stamp){0}, tasks, QN_BATCH_MAX, results},
+                      &err),
+                  err);
         for (int i = 0; i < QN_BATCH_MAX; i++) {
             assert_int_equal(results[i], QUERN_OK);
         }
@@ -237,8 +245,10 @@ static void large_enqueue_keeps_the_order_of_each_queue(void **state)
     for (int i = 0; i < LARGE_COUNT; i++) {
         large.tasks[i].queue = i % 3 == 0 ? "other" : "default";
     }
-    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, large.tasks, LARGE_COUNT,
-                                large.results, &err),
+    assert_ok(qn_broker_enqueue(broker,
+                                &(struct qn_enqueue){(struct qn_stamp){5, 1}, large.tasks,
+                                                     LARGE_COUNT, large.results},
+                                &err),
               err);
     assert_large_stored();
     assert_int_equal(test_redis_count(&redis, "SCARD asynq:queues"), 2);
@@ -253,8 +263,10 @@ static void large_enqueue_finds_an_id_that_comes_again_in_another_script(void **
     (void)state;
     make_large("a");
     large.tasks[LARGE_COUNT - 1].id = large.ids[0];
-    assert_ok(qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, large.tasks, LARGE_COUNT,
-                                large.results, &err),
+    assert_ok(qn_broker_enqueue(broker,
+                                &(struct qn_enqueue){(struct qn_stamp){5, 1}, large.tasks,
+                                                     LARGE_COUNT, large.results},
+                                &err),
               err);
     assert_int_equal(large.results[LARGE_COUNT - 1], QUERN_E_CONFLICT);
     large.results[LARGE_COUNT - 1] = QUERN_OK;
@@ -275,8 +287,10 @@ static void large_enqueue_that_finds_no_room_says_which_are_stored(void **state)
     assert_non_null(info);
     long long room = strtoll(info + strlen("used_memory:"), NULL, 10) + 200000;
     (void)test_redis_do(&redis, "CONFIG SET maxmemory %lld", room);
-    quern_status status = qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, large.tasks,
-                                            LARGE_COUNT, large.results, &err);
+    quern_status status = qn_broker_enqueue(
+        broker,
+        &(struct qn_enqueue){(struct qn_stamp){5, 1}, large.tasks, LARGE_COUNT, large.results},
+        &err);
     (void)test_redis_do(&redis, "CONFIG SET maxmemory 0");
     assert_ok(status, err);
     int stored = 0;
@@ -313,8 +327,10 @@ static void large_enqueue_keeps_its_order_when_the_script_comes_to_be_known(void
         (void)test_redis_do(&redis, "CONFIG RESETSTAT");
         make_large("a");
         assert_int_equal(pthread_create(&other, NULL, bring_script, &done), 0);
-        quern_status status = qn_broker_enqueue(broker, (struct qn_stamp){5, 1}, large.tasks,
-                                                LARGE_COUNT, large.results, &err);
+        quern_status status = qn_broker_enqueue(
+            broker,
+            &(struct qn_enqueue){(struct qn_stamp){5, 1}, large.tasks, LARGE_COUNT, large.results},
+            &err);
         done = true;
         assert_int_equal(pthread_join(other, NULL), 0);
         assert_ok(status, err);
@@ -338,8 +354,10 @@ static void large_enqueue_that_is_cut_while_it_is_sent_keeps_its_order(void **st
     assert_ok(qn_broker_open(wire.url, NULL, &far_broker, &err), err);
     make_large("a");
     long greeting = wire.sent;
-    assert_ok(qn_broker_enqueue(far_broker, (struct qn_stamp){78, 1}, large.tasks, LARGE_COUNT,
-                                large.results, &err),
+    assert_ok(qn_broker_enqueue(far_broker,
+                                &(struct qn_enqueue){(struct qn_stamp){78, 1}, large.tasks,
+                                                     LARGE_COUNT, large.results},
+                                &err),
               err);
     long size = wire.sent - greeting;
     for (long place = 0; place < PLACES; place++) {
@@ -349,15 +367,17 @@ static void large_enqueue_that_is_cut_while_it_is_sent_keeps_its_order(void **st
         wire_set(&wire, WIRE_CUT_SENT, greeting + size * (2 * place + 1) / (2 * PLACES));
         assert_ok(qn_broker_open(wire.url, NULL, &far_broker, &err), err);
         int cuts = wire.cuts;
-        quern_status status =
-            qn_broker_enqueue(far_broker, stamp, large.tasks, LARGE_COUNT, large.results, &err);
+        quern_status status = qn_broker_enqueue(
+            far_broker, &(struct qn_enqueue){stamp, large.tasks, LARGE_COUNT, large.results}, &err);
         assert_true(wire.cuts > cuts);
         if (status != QUERN_OK) {
             assert_int_equal(status, QUERN_E_UNKNOWN);
             wire_set(&wire, WIRE_WHOLE, 0);
-            assert_ok(
-                qn_broker_enqueue(far_broker, stamp, large.tasks, LARGE_COUNT, large.results, &err),
-                err);
+            assert_ok(qn_broker_enqueue(
+                          far_broker,
+                          &(struct qn_enqueue){stamp, large.tasks, LARGE_COUNT, large.results},
+                          &err),
+                      err);
         }
         assert_large_stored();
         for (int i = 0; i < LARGE_COUNT; i++) {
@@ -391,17 +411,18 @@ static void large_enqueue_whose_answers_are_lost_is_resolved(void **state)
         if (qn_broker_open(wire.url, NULL, &far_broker, &err) != QUERN_OK) {
             continue; /* the greeting grows with the number of the connection */
         }
-        quern_status status =
-            qn_broker_enqueue(far_broker, stamp, large.tasks, LARGE_COUNT, large.results, &err);
+        quern_status status = qn_broker_enqueue(
+            far_broker, &(struct qn_enqueue){stamp, large.tasks, LARGE_COUNT, large.results}, &err);
         if (status == QUERN_OK) {
             break;
         }
         assert_true(status == QUERN_E_UNKNOWN || status == QUERN_E_CONNECT);
         cut++;
         wire_set(&wire, WIRE_WHOLE, 0);
-        assert_ok(
-            qn_broker_enqueue(far_broker, stamp, large.tasks, LARGE_COUNT, large.results, &err),
-            err);
+        assert_ok(qn_broker_enqueue(
+                      far_broker,
+                      &(struct qn_enqueue){stamp, large.tasks, LARGE_COUNT, large.results}, &err),
+                  err);
         assert_large_stored();
         assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), LARGE_COUNT * cut);
     }

@@ -204,7 +204,8 @@ static void archive_never_grows_far_beyond_its_limit(void **state)
     assert_true(test_redis_count(server(), "ZCARD asynq:{default}:archived") <=
                 ARCHIVE_SIZE_MAX_MEANWHILE);
     rig_stop(&worker);
-    assert_ok(qn_broker_prune(rig->broker, &queue, 1, MORE, &removed, &err), err);
+    assert_ok(qn_broker_prune(rig->broker, (struct qn_upkeep){{&queue, 1}, MORE}, &removed, &err),
+              err);
     quern_queue_info info = rig_queue(rig, queue);
     assert_int_equal(info.counts[QUERN_TASK_ARCHIVED], QN_ARCHIVE_SIZE_MAX);
     assert_int_equal(info.trimmed_total, MORE);

@@ -8,7 +8,8 @@ static size_t forward(int64_t *ret_next_due_at_ms)
 {
     size_t moved = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_forward(doctor.broker, &queue, 1, 100, &moved, ret_next_due_at_ms, &err),
+    assert_ok(qn_broker_forward(doctor.broker, (struct qn_upkeep){{&queue, 1}, 100}, &moved,
+                                ret_next_due_at_ms, &err),
               err);
     return moved;
 }
@@ -89,7 +90,9 @@ static void assert_default_is_forwarded(const char *key)
     doctor_plant("DEL asynq:{bad}:%s", key);
     doctor_plant("SET asynq:{bad}:%s x", key);
     doctor_turn_to(1000);
-    assert_ok(qn_broker_forward(doctor.broker, queues, 2, 100, &count, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(doctor.broker, (struct qn_upkeep){{queues, 2}, 100}, &count,
+                                &next_due_at_ms, &err),
+              err);
     assert_int_equal(count, 1);
     assert_true(next_due_at_ms < INT64_MAX);
     doctor_assert_runs("a");
@@ -105,7 +108,8 @@ static void queue_of_a_wrong_type_does_not_stop_the_others(void **state)
         quern_error err = {0};
         assert_default_is_forwarded(keys[i]);
         /* Recovery tells what is wrong. */
-        assert_int_equal(qn_broker_recover(doctor.broker, queues, 2, 100, NULL, NULL, &count, &err),
+        assert_int_equal(qn_broker_recover(doctor.broker, (struct qn_upkeep){{queues, 2}, 100},
+                                           NULL, &count, &err),
                          QUERN_E_CORRUPT);
         assert_non_null(strstr(err.text, "WRONGTYPE"));
     }
@@ -142,7 +146,8 @@ static void refused_command_is_no_damage(void **state)
     doctor_plant("ACL SETUSER poor on >secret ~* &* +@all -llen");
     (void)snprintf(url, sizeof url, "redis-socket://poor:secret@%s", doctor.redis.socket_path);
     assert_ok(qn_broker_open(url, NULL, &poor, &err), err);
-    assert_int_equal(qn_broker_forward(poor, &queue, 1, 100, &moved, &next_due_at_ms, &err),
+    assert_int_equal(qn_broker_forward(poor, (struct qn_upkeep){{&queue, 1}, 100}, &moved,
+                                       &next_due_at_ms, &err),
                      QUERN_E_BROKER);
     assert_non_null(strstr(err.text, "NOPERM"));
     qn_broker_close(poor);
@@ -154,7 +159,8 @@ static bool arm(const char *const *queues, size_t queue_count, int64_t *ret_next
 {
     bool work = false;
     quern_error err = {0};
-    assert_ok(qn_broker_arm(doctor.broker, queues, queue_count, &work, ret_next_due_at_ms, &err),
+    assert_ok(qn_broker_arm(doctor.broker, (struct qn_names){queues, queue_count}, &work,
+                            ret_next_due_at_ms, &err),
               err);
     return work;
 }
@@ -174,7 +180,8 @@ static void queue_of_a_wrong_type_does_not_stop_arming_the_others(void **state)
     assert_true(arm(queues, 2, &next_due_at_ms));
     size_t recovered = 0;
     quern_error err = {0};
-    assert_int_equal(qn_broker_recover(doctor.broker, queues, 2, 100, NULL, NULL, &recovered, &err),
+    assert_int_equal(qn_broker_recover(doctor.broker, (struct qn_upkeep){{queues, 2}, 100}, NULL,
+                                       &recovered, &err),
                      QUERN_E_CORRUPT); /* this tells what is wrong */
     assert_non_null(strstr(err.text, "WRONGTYPE"));
 }
@@ -185,7 +192,9 @@ static bool recover_finds_news(void)
     size_t recovered = 0;
     struct qn_wakeup wakeup = {0};
     quern_error err = {0};
-    assert_ok(qn_broker_recover(doctor.broker, &queue, 1, 100, NULL, NULL, &recovered, &err), err);
+    assert_ok(qn_broker_recover(doctor.broker, (struct qn_upkeep){{&queue, 1}, 100}, NULL,
+                                &recovered, &err),
+              err);
     assert_ok(qn_broker_wait(doctor.broker, 20, &wakeup, &err), err);
     return wakeup.work;
 }

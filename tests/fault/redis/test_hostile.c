@@ -229,7 +229,8 @@ static void listener_that_is_talked_to_without_end_still_wakes_in_time(void **st
         int64_t next_due_at_ms = 0;
         begin(&scene, PATIENT_MS);
         peer_rules(scene.peer, &floods[i], 1);
-        assert_ok(qn_broker_arm(scene.broker, queues, 1, &work, &next_due_at_ms, &scene.err),
+        assert_ok(qn_broker_arm(scene.broker, (struct qn_names){queues, 1}, &work, &next_due_at_ms,
+                                &scene.err),
                   scene.err);
         int64_t begun_ms = test_now_ms();
         quern_status status = qn_broker_wait(scene.broker, COMMAND_MS, &wakeup, &scene.err);
@@ -347,16 +348,16 @@ static void walks_that_never_end_are_ended(void **state)
     note_status(&scene, "queues", qn_broker_queues(scene.broker, pass_queue, NULL, &scene.err));
     peer_rules(scene.peer, &scans[1], 1);
     note_status(&scene, "check",
-                qn_broker_check(scene.broker, false, pass_finding, NULL, &scene.err));
+                qn_broker_doctor(scene.broker, false, pass_finding, NULL, &scene.err));
     const struct peer_rule numbers[] = {{.to = "SCAN", .reply = ":9223372036854775807\r\n"},
                                         {.to = "DBSIZE", .reply = ":9223372036854775807\r\n"}};
     peer_rules(scene.peer, numbers, 2);
-    assert_int_equal(qn_broker_check(scene.broker, false, pass_finding, NULL, &scene.err),
+    assert_int_equal(qn_broker_doctor(scene.broker, false, pass_finding, NULL, &scene.err),
                      QUERN_E_BROKER);
     assert_non_null(strstr(scene.err.text, "SCAN answered what it should not"));
     peer_rules(scene.peer, &pages, 1);
     note_status(&scene, "pages",
-                qn_broker_check(scene.broker, false, pass_finding, NULL, &scene.err));
+                qn_broker_doctor(scene.broker, false, pass_finding, NULL, &scene.err));
     peer_rules(scene.peer, &more, 1);
     note_status(&scene, "removal",
                 qn_broker_remove_queue(scene.broker, "default", true, &scene.err));
@@ -370,9 +371,10 @@ static void walks_that_never_end_are_ended(void **state)
         .queue = "default", .state = QUERN_TASK_PENDING, .id = "nowhere"};
     size_t count = 0;
     peer_rules(scene.peer, &lists, 1);
-    note_status(
-        &scene, "tasks",
-        qn_broker_act_all(scene.broker, QUERN_ACTION_ARCHIVE, &filter, 100, &count, &scene.err));
+    note_status(&scene, "tasks",
+                qn_broker_operate_all(scene.broker,
+                                      &(struct qn_bulk){QUERN_ACTION_ARCHIVE, &filter, 100}, &count,
+                                      &scene.err));
     end(&scene);
 }
 

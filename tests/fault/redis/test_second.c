@@ -70,7 +70,7 @@ static void assert_all_ran_once(struct rig *rig, size_t count)
     assert_int_equal(test_redis_count(server, "ZCARD asynq:{default}:lease"), 0);
     assert_int_equal(test_redis_count(server, "LLEN asynq:{default}:active"), 0);
     assert_int_equal(test_redis_count(server, "LLEN asynq:{default}:pending"), 0);
-    assert_ok(qn_broker_check(rig->broker, false, count_violation, &violations, &err), err);
+    assert_ok(qn_broker_doctor(rig->broker, false, count_violation, &violations, &err), err);
     assert_int_equal(violations, 0);
 }
 

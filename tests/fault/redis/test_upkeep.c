@@ -14,7 +14,8 @@ static size_t prune(void)
 {
     size_t removed = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_prune(doctor.broker, &queue, 1, 100, &removed, &err), err);
+    assert_ok(qn_broker_prune(doctor.broker, (struct qn_upkeep){{&queue, 1}, 100}, &removed, &err),
+              err);
     return removed;
 }
 
@@ -88,8 +89,9 @@ static void queue_of_a_wrong_type_does_not_stop_pruning_the_others(void **state)
                      "for i = 1, 600 do redis.call('ZADD', KEYS[1], 1, 'n' .. i) "
                      "redis.call('ZADD', KEYS[2], 1, 'n' .. i) end");
         doctor_plant("SET asynq:{bad}:%s x", keys[i]);
-        assert_int_equal(qn_broker_prune(doctor.broker, queues, 2, 1000, &removed, &err),
-                         QUERN_E_CORRUPT);
+        assert_int_equal(
+            qn_broker_prune(doctor.broker, (struct qn_upkeep){{queues, 2}, 1000}, &removed, &err),
+            QUERN_E_CORRUPT);
         assert_non_null(strstr(err.text, "WRONGTYPE"));
         assert_int_equal(removed, 600);
         assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "completed"), 0);
@@ -121,10 +123,12 @@ static void limit_of_pruning_holds_for_all_queues_together(void **state)
     quern_error err = {0};
     doctor_plant("ZADD " Q "archived 1 a 1 b 1 c");
     doctor_plant("ZADD asynq:{low}:completed 1 a 1 b 1 c");
-    assert_ok(qn_broker_prune(doctor.broker, queues, 2, 5, &removed, &err), err);
+    assert_ok(qn_broker_prune(doctor.broker, (struct qn_upkeep){{queues, 2}, 5}, &removed, &err),
+              err);
     assert_int_equal(removed, 5);
     assert_int_equal(test_redis_count(&doctor.redis, "ZCARD asynq:{low}:completed"), 1);
-    assert_ok(qn_broker_prune(doctor.broker, queues, 2, 5, &removed, &err), err);
+    assert_ok(qn_broker_prune(doctor.broker, (struct qn_upkeep){{queues, 2}, 5}, &removed, &err),
+              err);
     assert_int_equal(removed, 1);
 }
 
@@ -346,7 +350,9 @@ static void upkeep_goes_on_without_memory(void **state)
     doctor_plant("CONFIG SET maxmemory 1");
     doctor_turn_to(QN_ARCHIVE_AGE_MS);
     announce("active");
-    assert_ok(qn_broker_forward(doctor.broker, &queue, 1, 100, &moved, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(doctor.broker, (struct qn_upkeep){{&queue, 1}, 100}, &moved,
+                                &next_due_at_ms, &err),
+              err);
     assert_int_equal(moved, 2);
     assert_int_equal(prune(), 1);
     assert_ok(qn_broker_deregister(doctor.broker, "id", &err), err);

@@ -20,7 +20,7 @@
     "redis.call('HSET', KEYS[1], 'msg', ARGV[1], 'state', 'pending', 'pending_since', ARGV[3])\n"  \
     "redis.call('LPUSH', KEYS[2], ARGV[2]) return 1"
 
-static const char *const queues[] = {"default", "other"};
+static const struct qn_names queues = {(const char *const[]){"default", "other"}, 2};
 static struct test_redis redis;
 static struct qn_broker *broker;
 
@@ -72,7 +72,7 @@ static bool arm(int64_t *ret_next_due_at_ms)
     bool work = false;
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_arm(broker, queues, 2, &work, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(broker, queues, &work, &next_due_at_ms, &err), err);
     if (ret_next_due_at_ms != NULL) {
         *ret_next_due_at_ms = next_due_at_ms;
     }
@@ -210,7 +210,8 @@ static void recover(void)
 {
     size_t recovered = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_recover(broker, queues, 2, 100, NULL, NULL, &recovered, &err), err);
+    assert_ok(qn_broker_recover(broker, (struct qn_upkeep){queues, 100}, NULL, &recovered, &err),
+              err);
     assert_int_equal(recovered, 0);
 }
 
@@ -345,9 +346,8 @@ static void restarted_server_is_heard_again(void **state)
     test_redis_kill(&redis);
     assert_true(wait_ms(TEST_PATIENCE_MS).work);
     assert_int_equal(qn_broker_wait(broker, TEST_PATIENCE_MS, &wakeup, &err), QUERN_E_CONNECT);
-    bool work;
     int64_t due;
-    assert_int_equal(qn_broker_arm(broker, queues, 2, &work, &due, &err), QUERN_E_CONNECT);
+    assert_int_equal(qn_broker_arm(broker, queues, &(bool){false}, &due, &err), QUERN_E_CONNECT);
     test_redis_launch(&redis);
     test_redis_await(&redis);
     assert_false(arm(NULL));

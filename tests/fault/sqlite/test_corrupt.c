@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
-#include "broker/broker.h"
+#include "broker/inspect.h"
 #include "quern/quern.h"
 #include "task/limits.h"
 
@@ -146,12 +146,12 @@ static void use(struct qn_broker *broker)
             qn_leased_free(runs[i]);
         }
     }
-    (void)!qn_broker_forward(broker, &queue, 1, 10, &count, &due_at_ms, NULL);
-    (void)!qn_broker_recover(broker, &queue, 1, 10, NULL, NULL, &count, NULL);
-    (void)!qn_broker_prune(broker, &queue, 1, 10, &count, NULL);
+    (void)!qn_broker_forward(broker, (struct qn_upkeep){{&queue, 1}, 10}, &count, &due_at_ms, NULL);
+    (void)!qn_broker_recover(broker, (struct qn_upkeep){{&queue, 1}, 10}, NULL, &count, NULL);
+    (void)!qn_broker_prune(broker, (struct qn_upkeep){{&queue, 1}, 10}, &count, NULL);
     (void)!qn_broker_tasks(broker, &filter, ignore_task, NULL, NULL);
     (void)!qn_broker_queues(broker, ignore_queue, NULL, NULL);
-    (void)!qn_broker_check(broker, false, ignore_finding, NULL, NULL);
+    (void)!qn_broker_doctor(broker, false, ignore_finding, NULL, NULL);
 }
 
 /* --- What was never ours ------------------------------------------------------------ */

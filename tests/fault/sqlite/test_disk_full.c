@@ -13,7 +13,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "broker/broker.h"
+#include "broker/inspect.h"
 #include "quern/quern.h"
 #include "task/limits.h"
 
@@ -133,7 +133,7 @@ static quern_status enqueue_ten(struct place *place, int round, quern_error *err
                                     .state = QUERN_TASK_PENDING};
     }
     struct qn_stamp stamp = {.session = 1, .sequence = (uint64_t)round + 1};
-    return qn_broker_enqueue(place->broker, stamp, tasks, 10, results, err);
+    return qn_broker_enqueue(place->broker, &(struct qn_enqueue){stamp, tasks, 10, results}, err);
 }
 
 static void enqueue_on_a_failing_disk(int failing_errno)

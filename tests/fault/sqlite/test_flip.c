@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
-#include "broker/broker.h"
+#include "broker/inspect.h"
 
 #define TASKS 60
 #define ROOM 8
@@ -58,10 +58,13 @@ static void fill(struct qn_broker *broker)
                                      .process_at_ms = i % 3 == 0 ? 1 : 0,
                                      .state =
                                          i % 3 == 0 ? QUERN_TASK_SCHEDULED : QUERN_TASK_PENDING};
-        assert_ok(qn_broker_enqueue(broker,
-                                    (struct qn_stamp){.session = 1, .sequence = (uint64_t)i + 1},
-                                    &task, 1, &result, &err),
-                  err);
+        assert_ok(
+            qn_broker_enqueue(
+                broker,
+                &(struct qn_enqueue){(struct qn_stamp){.session = 1, .sequence = (uint64_t)i + 1},
+                                     &task, 1, &result},
+                &err),
+            err);
     }
 }
 
@@ -157,13 +160,16 @@ static void try_everything(const struct scene *scene)
     if (status != QUERN_OK) {
         return;
     }
-    look(qn_broker_enqueue(broker, (struct qn_stamp){.session = 1, .sequence = 99}, &task, 1,
-                           &result, &err),
+    look(qn_broker_enqueue(broker,
+                           &(struct qn_enqueue){(struct qn_stamp){.session = 1, .sequence = 99},
+                                                &task, 1, &result},
+                           &err),
          &err);
-    look(qn_broker_forward(broker, queues, 2, 100, &count, &due_at_ms, &err), &err);
+    look(qn_broker_forward(broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &due_at_ms, &err),
+         &err);
     exchange(broker, &err);
-    look(qn_broker_recover(broker, queues, 2, 100, NULL, NULL, &count, &err), &err);
-    look(qn_broker_prune(broker, queues, 2, 100, &count, &err), &err);
+    look(qn_broker_recover(broker, (struct qn_upkeep){{queues, 2}, 100}, NULL, &count, &err), &err);
+    look(qn_broker_prune(broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &err), &err);
     look(qn_broker_tasks(broker, &filter, take_task, NULL, &err), &err);
     qn_broker_close(broker);
 }

@@ -442,7 +442,7 @@ struct rig_start rig_start_at(struct rig *rig, size_t index)
 void rig_act(struct rig *rig, quern_action action, const char *id)
 {
     quern_error error = {0};
-    assert_ok(qn_broker_act(rig->broker, action, NULL, id, &error), error);
+    assert_ok(qn_broker_operate(rig->broker, action, NULL, id, &error), error);
 }
 
 quern_worker_stats rig_stats(struct rig_worker *worker)

@@ -22,7 +22,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "broker/broker.h"
+#include "broker/inspect.h"
 #include "quern/client.h"
 #include "quern/testing.h"
 #include "quern/worker.h"

@@ -64,8 +64,8 @@ static void charge(struct rig *rig, int times, int64_t life_ms)
         size_t moved = 0;
         int64_t next_due_at_ms = 0;
         rig_advance(rig, QN_CHARGED_WAIT_MS);
-        assert_ok(qn_broker_forward(rig->broker, &queue, 1, QN_BATCH_MAX, &moved, &next_due_at_ms,
-                                    &error),
+        assert_ok(qn_broker_forward(rig->broker, (struct qn_upkeep){{&queue, 1}, QN_BATCH_MAX},
+                                    &moved, &next_due_at_ms, &error),
                   error);
     }
 }

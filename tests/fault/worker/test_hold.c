@@ -35,7 +35,9 @@ static void expect_nothing_lapsed(struct rig *rig)
     static const char *const queue = "default";
     quern_error error = {0};
     size_t recovered = 0;
-    assert_ok(qn_broker_recover(rig->broker, &queue, 1, 10, NULL, NULL, &recovered, &error), error);
+    assert_ok(qn_broker_recover(rig->broker, (struct qn_upkeep){{&queue, 1}, 10}, NULL, &recovered,
+                                &error),
+              error);
     if (recovered > 0) {
         fail_msg("%zu leases were lost\n%s", recovered, rig->log);
     }

@@ -23,7 +23,8 @@ static void lapse(struct rig *rig, const char *id)
     while (cause != QUERN_CAUSE_LEASE_EXPIRED) {
         size_t recovered = 0;
         rig_advance(rig, LEASE_MS + 1);
-        assert_ok(qn_broker_recover(rig->broker, &queue, 1, 10, NULL, NULL, &recovered, &error),
+        assert_ok(qn_broker_recover(rig->broker, (struct qn_upkeep){{&queue, 1}, 10}, NULL,
+                                    &recovered, &error),
                   error);
         quern_task_info *info = rig_see(rig, id);
         cause = quern_task_info_cause(info);
@@ -281,7 +282,8 @@ static void an_early_ack_of_an_overtaken_run_is_refused(void **state)
     static const char *const queue = "default";
     size_t moved = 0;
     int64_t next_due_at_ms = 0;
-    assert_ok(qn_broker_forward(rig->broker, &queue, 1, 10, &moved, &next_due_at_ms, &error),
+    assert_ok(qn_broker_forward(rig->broker, (struct qn_upkeep){{&queue, 1}, 10}, &moved,
+                                &next_due_at_ms, &error),
               error);
     struct quern_run *second = lease_run(rig, worker);
     assert_false(qn_ack_early_confirm(worker, first));

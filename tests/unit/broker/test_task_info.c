@@ -2,7 +2,7 @@
 /* test_task_info.c - the snapshot of a task owns all it shows. */
 #include <string.h>
 
-#include "broker/broker.h"
+#include "broker/task_info.h"
 #include "lib_test.h"
 
 /* Copies an info whose every pointer is to memory that is wiped afterwards. */

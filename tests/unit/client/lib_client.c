@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "broker/ops.h"
 
 #define TURNS_MAX 4096
 
@@ -58,20 +59,19 @@ int client_teardown(void **state)
 
 /* --- The hand --------------------------------------------------------------------------- */
 
-static quern_status hooked_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
-                                   const struct qn_task *tasks, size_t count, quern_status *results,
+static quern_status hooked_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,
                                    quern_error *err)
 {
     assert_ptr_equal(broker, hand.broker);
     size_t turn = atomic_fetch_add(&hand.turns, 1);
     if (turn < TURNS_MAX) {
-        hand.stamps[turn] = stamp;
-        hand.counts[turn] = count;
+        hand.stamps[turn] = enqueue->stamp;
+        hand.counts[turn] = enqueue->count;
     }
     if (hand.trick == NULL) {
-        return client_pass_on(stamp, tasks, count, results, err);
+        return client_pass_on(enqueue, err);
     }
-    return hand.trick(turn, stamp, tasks, count, results, err);
+    return hand.trick(turn, enqueue, err);
 }
 
 void client_hook(struct client_test *t, client_trick trick)
@@ -94,10 +94,9 @@ void client_hook_remote(struct client_test *t, client_trick trick)
     hand.ops.is_remote = true;
 }
 
-quern_status client_pass_on(struct qn_stamp stamp, const struct qn_task *tasks, size_t count,
-                            quern_status *results, quern_error *err)
+quern_status client_pass_on(const struct qn_enqueue *enqueue, quern_error *err)
 {
-    return hand.real->enqueue(hand.broker, stamp, tasks, count, results, err);
+    return hand.real->enqueue(hand.broker, enqueue, err);
 }
 
 size_t client_turns(void)

@@ -10,13 +10,13 @@
 
 #include <stdatomic.h>
 
+#include "broker/inspect.h"
 #include "client/client.h"
 
 /* What the hand does with one call of the broker. Returns what the client gets; calls
  * client_pass_on for the real thing. `turn` counts from 0. */
-typedef quern_status (*client_trick)(size_t turn, struct qn_stamp stamp,
-                                     const struct qn_task *tasks, size_t count,
-                                     quern_status *results, quern_error *err);
+typedef quern_status (*client_trick)(size_t turn, const struct qn_enqueue *enqueue,
+                                     quern_error *err);
 
 struct client_test {
     char dir[TEST_DIR_SIZE];
@@ -41,8 +41,7 @@ void client_hook_remote(struct client_test *t, client_trick trick);
 size_t client_turns(void); /* calls of the broker since client_hook */
 struct qn_stamp client_stamp(size_t turn);
 size_t client_count(size_t turn); /* tasks in that call; at most 4096 turns are noted */
-quern_status client_pass_on(struct qn_stamp stamp, const struct qn_task *tasks, size_t count,
-                            quern_status *results, quern_error *err);
+quern_status client_pass_on(const struct qn_enqueue *enqueue, quern_error *err);
 
 /* The stored task, to be freed; NULL when there is none. queue NULL: any. */
 quern_task_info *client_find(struct client_test *t, const char *queue, const char *id);

@@ -120,13 +120,12 @@ static void large_payloads_are_spread_over_transactions(void **state)
     free(large);
 }
 
-static quern_status fail_second(size_t turn, struct qn_stamp stamp, const struct qn_task *batch,
-                                size_t count, quern_status *statuses, quern_error *err)
+static quern_status fail_second(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
     if (turn == 1) {
         return qn_error_set(err, QUERN_E_FULL, "disk full");
     }
-    return client_pass_on(stamp, batch, count, statuses, err);
+    return client_pass_on(enqueue, err);
 }
 
 static void after_a_failure_of_the_broker_the_rest_is_not_tried(void **state)
@@ -163,13 +162,14 @@ static void what_was_not_tried_has_the_failure_of_the_broker(void **state)
 }
 
 /* As Redis does: one of several scripts found no memory. */
-static quern_status fill_up(size_t turn, struct qn_stamp stamp, const struct qn_task *batch,
-                            size_t count, quern_status *statuses, quern_error *err)
+static quern_status fill_up(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
     (void)turn;
-    quern_status status = client_pass_on(stamp, batch, count / 2, statuses, err);
-    for (size_t i = count / 2; i < count; i++) {
-        statuses[i] = QUERN_E_FULL;
+    struct qn_enqueue half = *enqueue;
+    half.count /= 2;
+    quern_status status = client_pass_on(&half, err);
+    for (size_t i = half.count; i < enqueue->count; i++) {
+        enqueue->results[i] = QUERN_E_FULL;
     }
     return status;
 }
@@ -190,13 +190,12 @@ static void after_a_part_that_found_no_room_the_rest_is_not_tried(void **state)
     client_assert_order(t, QN_BATCH_MAX / 2);
 }
 
-static quern_status lose_second(size_t turn, struct qn_stamp stamp, const struct qn_task *batch,
-                                size_t count, quern_status *statuses, quern_error *err)
+static quern_status lose_second(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
     if (turn >= 1) {
         return qn_error_set(err, QUERN_E_UNKNOWN, "reply lost");
     }
-    return client_pass_on(stamp, batch, count, statuses, err);
+    return client_pass_on(enqueue, err);
 }
 
 static void what_was_not_tried_is_not_called_unknown(void **state)

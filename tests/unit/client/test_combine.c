@@ -59,14 +59,13 @@ static bool all_others_wait(void *user)
 }
 
 /* As a slow disk: meanwhile all the others arrive. */
-static quern_status hold_until_all_wait(size_t turn, struct qn_stamp stamp,
-                                        const struct qn_task *tasks, size_t count,
-                                        quern_status *results, quern_error *err)
+static quern_status hold_until_all_wait(size_t turn, const struct qn_enqueue *enqueue,
+                                        quern_error *err)
 {
     (void)turn;
-    stored_now = count;
+    stored_now = enqueue->count;
     TEST_REQUIRE(test_until(all_others_wait, held_test->client));
-    return client_pass_on(stamp, tasks, count, results, err);
+    return client_pass_on(enqueue, err);
 }
 
 static void eight_threads_lose_and_double_nothing(void **state)
@@ -99,13 +98,12 @@ static bool enough_wait(void *user)
     return count_waiting(user) >= held_for;
 }
 
-static quern_status hold_first(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
-                               size_t count, quern_status *results, quern_error *err)
+static quern_status hold_first(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
     if (turn == 0) {
         TEST_REQUIRE(test_until(enough_wait, held_test->client));
     }
-    return client_pass_on(stamp, tasks, count, results, err);
+    return client_pass_on(enqueue, err);
 }
 
 /* One call on its own thread. */
@@ -206,19 +204,18 @@ static void each_caller_sees_only_its_own_error(void **state)
     finish_calls(calls);
 }
 
-static quern_status hold_then_refuse_big_ones(size_t turn, struct qn_stamp stamp,
-                                              const struct qn_task *tasks, size_t count,
-                                              quern_status *results, quern_error *err)
+static quern_status hold_then_refuse_big_ones(size_t turn, const struct qn_enqueue *enqueue,
+                                              quern_error *err)
 {
     if (turn == 0) {
-        return hold_first(turn, stamp, tasks, count, results, err);
+        return hold_first(turn, enqueue, err);
     }
-    for (size_t i = 0; i < count; i++) {
-        if (tasks[i].payload_size == 3) {
+    for (size_t i = 0; i < enqueue->count; i++) {
+        if (enqueue->tasks[i].payload_size == 3) {
             return qn_error_set(err, QUERN_E_FULL, "no room for big ones");
         }
     }
-    return client_pass_on(stamp, tasks, count, results, err);
+    return client_pass_on(enqueue, err);
 }
 
 static void a_task_that_the_broker_cannot_take_fails_alone(void **state)
@@ -245,12 +242,11 @@ static void a_task_that_the_broker_cannot_take_fails_alone(void **state)
     finish_calls(calls);
 }
 
-static quern_status hold_then_refuse_all(size_t turn, struct qn_stamp stamp,
-                                         const struct qn_task *tasks, size_t count,
-                                         quern_status *results, quern_error *err)
+static quern_status hold_then_refuse_all(size_t turn, const struct qn_enqueue *enqueue,
+                                         quern_error *err)
 {
     if (turn == 0) {
-        return hold_first(turn, stamp, tasks, count, results, err);
+        return hold_first(turn, enqueue, err);
     }
     return qn_error_set(err, QUERN_E_CONNECT, "the broker is gone");
 }
@@ -275,14 +271,13 @@ static void when_the_broker_fails_every_caller_is_told(void **state)
 /* --- Lost replies ------------------------------------------------------------------------------
  */
 
-static quern_status lose_two_replies(size_t turn, struct qn_stamp stamp,
-                                     const struct qn_task *tasks, size_t count,
-                                     quern_status *results, quern_error *err)
+static quern_status lose_two_replies(size_t turn, const struct qn_enqueue *enqueue,
+                                     quern_error *err)
 {
-    quern_status status = client_pass_on(stamp, tasks, count, results, err);
+    quern_status status = client_pass_on(enqueue, err);
     if (turn < 2) {
-        for (size_t i = 0; i < count; i++) {
-            results[i] = QUERN_E_CORRUPT; /* whatever was there must not be believed */
+        for (size_t i = 0; i < enqueue->count; i++) {
+            enqueue->results[i] = QUERN_E_CORRUPT; /* whatever was there must not be believed */
         }
         return qn_error_set(err, QUERN_E_UNKNOWN, "reply lost");
     }
@@ -309,13 +304,12 @@ static void a_lost_reply_is_resolved_with_the_same_stamp(void **state)
     assert_true(client_stamp(0).sequence > 1);
 }
 
-static quern_status lose_before(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
-                                size_t count, quern_status *results, quern_error *err)
+static quern_status lose_before(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
     if (turn == 0) {
         return qn_error_set(err, QUERN_E_UNKNOWN, "request lost");
     }
-    return client_pass_on(stamp, tasks, count, results, err);
+    return client_pass_on(enqueue, err);
 }
 
 static void a_lost_request_is_sent_again(void **state)
@@ -329,13 +323,12 @@ static void a_lost_request_is_sent_again(void **state)
     assert_int_equal(client_stored(t), 1);
 }
 
-static quern_status busy_at_first(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
-                                  size_t count, quern_status *results, quern_error *err)
+static quern_status busy_at_first(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
     if (turn < 3) {
         return qn_error_set(err, QUERN_E_BUSY, "locked");
     }
-    return client_pass_on(stamp, tasks, count, results, err);
+    return client_pass_on(enqueue, err);
 }
 
 static void a_locked_file_is_tried_again(void **state)
@@ -349,14 +342,13 @@ static void a_locked_file_is_tried_again(void **state)
     assert_int_equal(client_stored(t), 1);
 }
 
-static quern_status away_at_first(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
-                                  size_t count, quern_status *results, quern_error *err)
+static quern_status away_at_first(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
     static const quern_status ways[] = {QUERN_E_CONNECT, QUERN_E_TIMEOUT, QUERN_E_BUSY};
     if (turn < TEST_COUNT(ways)) {
         return qn_error_set(err, ways[turn], "away");
     }
-    return client_pass_on(stamp, tasks, count, results, err);
+    return client_pass_on(enqueue, err);
 }
 
 static void a_server_that_is_away_is_tried_again(void **state)
@@ -380,14 +372,10 @@ static void a_file_that_is_away_stays_away(void **state)
     assert_int_equal(client_turns(), 1);
 }
 
-static quern_status full(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
-                         size_t count, quern_status *results, quern_error *err)
+static quern_status full(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
+    (void)enqueue;
     (void)turn;
-    (void)stamp;
-    (void)tasks;
-    (void)count;
-    (void)results;
     return qn_error_set(err, QUERN_E_FULL, "no memory left");
 }
 
@@ -401,13 +389,9 @@ static void a_full_server_is_not_tried_again(void **state)
     assert_int_equal(client_turns(), 1);
 }
 
-static quern_status never_answer(size_t turn, struct qn_stamp stamp, const struct qn_task *tasks,
-                                 size_t count, quern_status *results, quern_error *err)
+static quern_status never_answer(size_t turn, const struct qn_enqueue *enqueue, quern_error *err)
 {
-    (void)stamp;
-    (void)tasks;
-    (void)count;
-    (void)results;
+    (void)enqueue;
     /* Doubt, once there, is not removed by a later definite failure. */
     return turn == 0 ? qn_error_set(err, QUERN_E_UNKNOWN, "reply lost")
                      : qn_error_set(err, QUERN_E_BUSY, "locked");
@@ -437,14 +421,13 @@ static bool released(void *user)
     return atomic_load(&release_first) != 0;
 }
 
-static quern_status hold_until_released(size_t turn, struct qn_stamp stamp,
-                                        const struct qn_task *tasks, size_t count,
-                                        quern_status *results, quern_error *err)
+static quern_status hold_until_released(size_t turn, const struct qn_enqueue *enqueue,
+                                        quern_error *err)
 {
     if (turn == 0) {
         TEST_REQUIRE(test_until(released, NULL));
     }
-    return client_pass_on(stamp, tasks, count, results, err);
+    return client_pass_on(enqueue, err);
 }
 
 static void a_caller_behind_a_slow_one_gives_up_in_time(void **state)

@@ -170,7 +170,8 @@ static void wake_reaches_a_worker_that_sleeps(void **state)
     int64_t next_due_at_ms = 0;
     quern_error err = {0};
     assert_ok(qn_broker_open(t->url, &options, &sleeper, &err), err);
-    assert_ok(qn_broker_arm(sleeper, queues, 1, &work, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(sleeper, (struct qn_names){queues, 1}, &work, &next_due_at_ms, &err),
+              err);
     assert_false(work);
     /* Nothing is written, so only the wake can end the wait with work. */
     quern_client_wake(t->client);

@@ -45,7 +45,8 @@ quern_status lib_sqlite_enqueue(struct qn_broker *broker, const char *id, quern_
     const struct qn_task task = {
         .id = id, .queue = "default", .type = "t", .state = QUERN_TASK_PENDING};
     quern_status result = QUERN_E_INVALID;
-    quern_status status = qn_broker_enqueue(broker, (struct qn_stamp){0}, &task, 1, &result, err);
+    quern_status status = qn_broker_enqueue(
+        broker, &(struct qn_enqueue){(struct qn_stamp){0}, &task, 1, &result}, err);
     return status == QUERN_OK ? result : status;
 }
 
@@ -105,5 +106,5 @@ void lib_sqlite_arm(struct qn_broker *broker)
     bool work = false;
     int64_t due_at_ms = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_arm(broker, &queue, 1, &work, &due_at_ms, &err), err);
+    assert_ok(qn_broker_arm(broker, (struct qn_names){&queue, 1}, &work, &due_at_ms, &err), err);
 }

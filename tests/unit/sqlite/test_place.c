@@ -81,19 +81,19 @@ static void file_of_a_group_is_allowed_and_said(void **state)
     quern_error err = {0};
     make_place(&place);
     struct qn_broker *broker = lib_sqlite_open(place.path);
-    assert_ok(qn_broker_facts(broker, keep_warning, warning, &err), err);
+    assert_ok(qn_broker_server_info(broker, keep_warning, warning, &err), err);
     assert_string_equal(warning, "");
     assert_int_equal(chmod(place.path, 0660), 0);
-    assert_ok(qn_broker_facts(broker, keep_warning, warning, &err), err);
+    assert_ok(qn_broker_server_info(broker, keep_warning, warning, &err), err);
     assert_non_null(strstr(warning, "may write to the database"));
     assert_int_equal(chmod(place.path, 0600), 0);
     assert_int_equal(chmod(place.dir, 0770), 0);
-    assert_ok(qn_broker_facts(broker, keep_warning, warning, &err), err);
+    assert_ok(qn_broker_server_info(broker, keep_warning, warning, &err), err);
     assert_non_null(strstr(warning, "the directory of the database"));
     assert_int_equal(chmod(place.dir, 0700), 0);
     if (geteuid() == 0) {
         assert_int_equal(chown(place.dir, SOMEBODY, (gid_t)-1), 0);
-        assert_ok(qn_broker_facts(broker, keep_warning, warning, &err), err);
+        assert_ok(qn_broker_server_info(broker, keep_warning, warning, &err), err);
         assert_non_null(strstr(warning, "the directory of the database belongs to another user"));
         assert_int_equal(chown(place.dir, 0, (gid_t)-1), 0);
     }
@@ -190,7 +190,8 @@ static void worker_beside_sockets_of_another_user_finds_its_work_all_the_same(vo
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(chown(path, SOMEBODY, (gid_t)-1), 0);
     struct qn_broker *broker = lib_sqlite_open(place.path);
-    assert_int_equal(qn_broker_arm(broker, &queue, 1, &work, &due_at_ms, &err), QUERN_E_CONNECT);
+    assert_int_equal(qn_broker_arm(broker, (struct qn_names){&queue, 1}, &work, &due_at_ms, &err),
+                     QUERN_E_CONNECT);
     assert_non_null(strstr(err.text, "belongs to another user"));
     qn_broker_close(broker);
     broker = open_trusting(&place);

@@ -93,7 +93,8 @@ static struct recovered recover(struct scene *scene)
     struct recovered recovered = {0};
     size_t count = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_recover(scene->broker, &queue, 1, 100, note, &recovered, &count, &err),
+    assert_ok(qn_broker_recover(scene->broker, (struct qn_upkeep){{&queue, 1}, 100},
+                                &(struct qn_recovery_sink){note, &recovered}, &count, &err),
               err);
     assert_int_equal(count, recovered.count);
     return recovered;
@@ -175,7 +176,9 @@ static void delay_of_before_the_reboot_ends_by_the_wall_clock(void **state)
         " timeout_ms, enqueued_at_ms, type) SELECT no, 'late', 3, 1, 1, 1 << 60, 0, 0, 1,"
         " 't' FROM quern_queue WHERE name = 'q'");
     reboot(&scene);
-    assert_ok(qn_broker_forward(scene.broker, &queue, 1, 10, &moved, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(scene.broker, (struct qn_upkeep){{&queue, 1}, 10}, &moved,
+                                &next_due_at_ms, &err),
+              err);
     assert_int_equal(moved, 1);
     scene_remove(&scene);
 }
@@ -197,8 +200,9 @@ static void who_lives_has_a_moment_after_a_long_lock(void **state)
     assert_int_equal(sqlite3_open(scene.place.path, &other), SQLITE_OK);
     assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     atomic_fetch_add(&scene.clock.boot_ms, LEASE_MS + 1);
-    assert_int_equal(qn_broker_recover(scene.broker, &queue, 1, 100, NULL, NULL, &count, &err),
-                     QUERN_E_BUSY);
+    assert_int_equal(
+        qn_broker_recover(scene.broker, (struct qn_upkeep){{&queue, 1}, 100}, NULL, &count, &err),
+        QUERN_E_BUSY);
     assert_int_equal(sqlite3_close(other), SQLITE_OK);
     assert_int_equal(recover(&scene).count, 0);
     atomic_store(&self->rest_until_mono_ns, 1); /* the moment is over */

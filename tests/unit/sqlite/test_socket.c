@@ -74,7 +74,8 @@ static int sleeper(int argc, char **argv)
     const struct qn_broker_options options = {0};
     TEST_REQUIRE(argc == 1);
     TEST_REQUIRE(qn_broker_open(argv[0], &options, &broker, NULL) == QUERN_OK);
-    TEST_REQUIRE(qn_broker_arm(broker, &queue, 1, &work, &due_at_ms, NULL) == QUERN_OK);
+    TEST_REQUIRE(qn_broker_arm(broker, (struct qn_names){&queue, 1}, &work, &due_at_ms, NULL) ==
+                 QUERN_OK);
     test_parent_say('S');
     (void)test_parent_hear();
     return 0;

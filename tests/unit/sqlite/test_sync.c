@@ -129,7 +129,8 @@ static quern_status enqueue_stamped(struct qn_broker *broker, int n, quern_error
         .id = id, .queue = "default", .type = "t", .state = QUERN_TASK_PENDING};
     const struct qn_stamp stamp = {.session = 1, .sequence = (uint64_t)n + 1};
     quern_status result = QUERN_E_INVALID;
-    quern_status status = qn_broker_enqueue(broker, stamp, &task, 1, &result, err);
+    quern_status status =
+        qn_broker_enqueue(broker, &(struct qn_enqueue){stamp, &task, 1, &result}, err);
     return status == QUERN_OK ? result : status;
 }
 

@@ -58,9 +58,9 @@ static void finish(struct qn_redis_doctor *doctor)
     qn_redis_findings_finish(&doctor->findings);
 }
 
-quern_status qn_redis_check(struct qn_broker *broker, bool repair,
-                            void (*on_finding)(const quern_finding *finding, void *user),
-                            void *user, quern_error *err)
+quern_status qn_redis_doctor(struct qn_broker *broker, bool repair,
+                             void (*on_finding)(const quern_finding *finding, void *user),
+                             void *user, quern_error *err)
 {
     struct qn_redis_doctor doctor = {.self = qn_redis_of(broker),
                                      .repair = repair,

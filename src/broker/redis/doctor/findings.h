@@ -5,6 +5,7 @@
 
 #include "base/memory/arena.h"
 #include "broker/broker.h"
+#include "quern/inspector.h"
 
 struct qn_kept_finding;
 

@@ -115,8 +115,8 @@ static quern_status recover(struct qn_redis_doctor *doctor, const char *queue, s
     quern_status status = QUERN_OK;
     *ret_done = 0;
     for (int i = 0; status == QUERN_OK && step == UPKEEP_STEP && i < UPKEEP_STEPS_MAX; i++) {
-        status =
-            qn_redis_recover(&doctor->self->base, &queue, 1, UPKEEP_STEP, NULL, NULL, &step, err);
+        status = qn_redis_recover(&doctor->self->base, (struct qn_upkeep){{&queue, 1}, UPKEEP_STEP},
+                                  NULL, &step, err);
         *ret_done += status == QUERN_OK ? step : 0;
     }
     return status;
@@ -130,8 +130,8 @@ static quern_status forward(struct qn_redis_doctor *doctor, const char *queue, s
     quern_status status = QUERN_OK;
     *ret_done = 0;
     for (int i = 0; status == QUERN_OK && step == UPKEEP_STEP && i < UPKEEP_STEPS_MAX; i++) {
-        status = qn_redis_forward(&doctor->self->base, &queue, 1, UPKEEP_STEP, &step,
-                                  &next_due_at_ms, err);
+        status = qn_redis_forward(&doctor->self->base, (struct qn_upkeep){{&queue, 1}, UPKEEP_STEP},
+                                  &step, &next_due_at_ms, err);
         *ret_done += status == QUERN_OK ? step : 0;
     }
     return status;

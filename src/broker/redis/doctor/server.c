@@ -145,7 +145,7 @@ static quern_status tell_listpack(struct facts *facts, quern_error *err)
 quern_status qn_redis_server_check(struct qn_redis_doctor *doctor, quern_error *err)
 {
     struct facts facts = {.doctor = doctor, .err = err};
-    quern_status status = qn_redis_facts(&doctor->self->base, take_fact, &facts, err);
+    quern_status status = qn_redis_server_info(&doctor->self->base, take_fact, &facts, err);
     if (status == QUERN_OK) {
         tell_open_door(&facts);
         status = tell_listpack(&facts, err);

@@ -205,7 +205,8 @@ quern_status qn_server_info_refusal(struct qn_redis *self, char refusal[QN_REFUS
 {
     bool work;
     int64_t next_due_at_ms;
-    quern_status status = qn_redis_arm(&self->base, NULL, 0, &work, &next_due_at_ms, err);
+    quern_status status =
+        qn_redis_arm(&self->base, (struct qn_names){0}, &work, &next_due_at_ms, err);
     if (status == QUERN_OK) {
         qn_redis_listener_refusal(&self->listener, refusal);
     }
@@ -231,9 +232,9 @@ static void tell_wake_up(struct qn_redis *self, const struct sink *sink)
     }
 }
 
-quern_status qn_redis_facts(struct qn_broker *broker,
-                            void (*on_fact)(const char *name, const char *text, void *user),
-                            void *user, quern_error *err)
+quern_status qn_redis_server_info(struct qn_broker *broker,
+                                  void (*on_fact)(const char *name, const char *text, void *user),
+                                  void *user, quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
     const struct sink sink = {.on_fact = on_fact, .user = user};

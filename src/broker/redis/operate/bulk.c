@@ -19,7 +19,7 @@
 
 #define WALK_MAX 500000 /* steps along `pending` in one script: some 5 ms */
 
-struct bulk {
+struct acting {
     struct qn_redis *self;
     quern_action action;
     const quern_task_filter *filter;
@@ -29,8 +29,8 @@ struct bulk {
     size_t pass_done; /* in this pass */
     struct qn_task_cursor cursor;
     struct qn_arena arena; /* what tasks holds */
-    struct qn_operate_task tasks[QN_OPERATE_MAX];
-    uint64_t ranks[QN_OPERATE_MAX]; /* how far the script will walk for each */
+    struct qn_operate_task tasks[QN_BULK_MAX];
+    uint64_t ranks[QN_BULK_MAX]; /* how far the script will walk for each */
     size_t count;
     bool nomem;
 };
@@ -49,11 +49,11 @@ static quern_status refuse_full(const struct qn_reply *reply, quern_error *err)
 }
 
 /* The answer for `count` tasks. */
-static quern_status take_answer(struct bulk *bulk, const struct qn_reply *reply, size_t count,
+static quern_status take_answer(struct acting *acting, const struct qn_reply *reply, size_t count,
                                 quern_error *err)
 {
-    bool cancel =
-        bulk->action == QUERN_ACTION_CANCEL_RETRY || bulk->action == QUERN_ACTION_CANCEL_ARCHIVE;
+    bool cancel = acting->action == QUERN_ACTION_CANCEL_RETRY ||
+                  acting->action == QUERN_ACTION_CANCEL_ARCHIVE;
     if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "full") == 0) {
         return refuse_full(reply, err);
     }
@@ -61,93 +61,93 @@ static quern_status take_answer(struct bulk *bulk, const struct qn_reply *reply,
     for (size_t i = 0; i < count; i++) {
         done += strcmp(qn_reply_text(qn_reply_at(reply, i)), "done") == 0;
     }
-    bulk->done += done;
-    bulk->pass_done += done;
+    acting->done += done;
+    acting->pass_done += done;
     if (!cancel) {
-        qn_task_cursor_removed(&bulk->cursor, done);
+        qn_task_cursor_removed(&acting->cursor, done);
     }
     return QUERN_OK;
 }
 
-static quern_status act_on(struct bulk *bulk, size_t first, size_t count, quern_error *err)
+static quern_status act_on(struct acting *acting, size_t first, size_t count, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_redis_begin(&pipeline, bulk->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
-    qn_operate_add(&pipeline, bulk->action, bulk->filter->queue,
-                   quern_task_state_name((quern_task_state)bulk->filter->state),
-                   bulk->tasks + first, count);
+    qn_redis_begin(&pipeline, acting->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_operate_add(&pipeline, acting->action, acting->filter->queue,
+                   quern_task_state_name((quern_task_state)acting->filter->state),
+                   acting->tasks + first, count);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = take_answer(bulk, reply, count, err);
+        status = take_answer(acting, reply, count, err);
     }
     qn_pipeline_end(&pipeline);
     return status;
 }
 
 /* Acts on what has been gathered, in one script, or in more when they lie deep. */
-static quern_status act(struct bulk *bulk, quern_error *err)
+static quern_status act(struct acting *acting, quern_error *err)
 {
-    bool list = bulk->filter->state == QUERN_TASK_PENDING;
+    bool list = acting->filter->state == QUERN_TASK_PENDING;
     quern_status status = QUERN_OK;
-    for (size_t first = 0; status == QUERN_OK && first < bulk->count;) {
+    for (size_t first = 0; status == QUERN_OK && first < acting->count;) {
         size_t count = 1;
-        uint64_t walk = bulk->ranks[first];
-        while (first + count < bulk->count &&
-               (!list || walk + bulk->ranks[first + count] <= WALK_MAX)) {
-            walk += bulk->ranks[first + count++];
+        uint64_t walk = acting->ranks[first];
+        while (first + count < acting->count &&
+               (!list || walk + acting->ranks[first + count] <= WALK_MAX)) {
+            walk += acting->ranks[first + count++];
         }
-        status = act_on(bulk, first, count, err);
+        status = act_on(acting, first, count, err);
         first += count;
     }
-    bulk->count = 0;
-    qn_arena_reset(&bulk->arena);
+    acting->count = 0;
+    qn_arena_reset(&acting->arena);
     return status;
 }
 
 /* --- Gathering -------------------------------------------------------------------------- */
 
-static bool gather(struct bulk *bulk, const struct qn_task_entry *entry, const char *unique_key)
+static bool gather(struct acting *acting, const struct qn_task_entry *entry, const char *unique_key)
 {
-    struct qn_operate_task *task = &bulk->tasks[bulk->count];
-    task->id = qn_arena_copy(&bulk->arena, entry->id, entry->id_size + 1);
+    struct qn_operate_task *task = &acting->tasks[acting->count];
+    task->id = qn_arena_copy(&acting->arena, entry->id, entry->id_size + 1);
     task->id_size = entry->id_size;
-    task->unique_key = unique_key == NULL ? "" : qn_arena_strdup(&bulk->arena, unique_key);
+    task->unique_key = unique_key == NULL ? "" : qn_arena_strdup(&acting->arena, unique_key);
     if (task->id == NULL || task->unique_key == NULL) {
-        bulk->nomem = true;
+        acting->nomem = true;
         return false;
     }
     /* Those before it will be gone by then. */
-    bulk->ranks[bulk->count] = entry->rank > bulk->count ? entry->rank - bulk->count : 0;
-    bulk->count++;
+    acting->ranks[acting->count] = entry->rank > acting->count ? entry->rank - acting->count : 0;
+    acting->count++;
     return true;
 }
 
 static bool gather_fitting(const struct qn_task_entry *entry, const quern_task_info *info,
                            void *user)
 {
-    struct bulk *bulk = user;
-    return !qn_filter_fits(bulk->filter, info) || gather(bulk, entry, info->task.unique_key);
+    struct acting *acting = user;
+    return !qn_filter_fits(acting->filter, info) || gather(acting, entry, info->task.unique_key);
 }
 
-static quern_status gather_page(struct bulk *bulk, const struct qn_task_entry *page, size_t count,
-                                quern_error *err)
+static quern_status gather_page(struct acting *acting, const struct qn_task_entry *page,
+                                size_t count, quern_error *err)
 {
-    if (bulk->reads) {
-        struct qn_place place = {.queue = bulk->filter->queue,
-                                 .state = (quern_task_state)bulk->filter->state,
-                                 .key = qn_task_cursor_key(&bulk->cursor)};
+    if (acting->reads) {
+        struct qn_place place = {.queue = acting->filter->queue,
+                                 .state = (quern_task_state)acting->filter->state,
+                                 .key = qn_task_cursor_key(&acting->cursor)};
         quern_status status =
-            qn_read_task_all(bulk->self, &place, page, count, gather_fitting, bulk, err);
-        bool nomem = status == QUERN_OK && bulk->nomem;
+            qn_read_task_all(acting->self, &place, page, count, gather_fitting, acting, err);
+        bool nomem = status == QUERN_OK && acting->nomem;
         return nomem ? qn_error_nomem(err) : status;
     }
     for (size_t i = 0; i < count; i++) {
-        bool wanted = bulk->filter->id == NULL || strcmp(bulk->filter->id, page[i].id) == 0;
-        if (wanted && !gather(bulk, &page[i], NULL)) {
+        bool wanted = acting->filter->id == NULL || strcmp(acting->filter->id, page[i].id) == 0;
+        if (wanted && !gather(acting, &page[i], NULL)) {
             return qn_error_nomem(err);
         }
     }
@@ -155,55 +155,56 @@ static quern_status gather_page(struct bulk *bulk, const struct qn_task_entry *p
 }
 
 /* As many entries as one script can act on if all of them fit, and no more than are wanted. */
-static size_t page_room(const struct bulk *bulk)
+static size_t page_room(const struct acting *acting)
 {
-    size_t left = bulk->limit - bulk->done - bulk->count;
-    size_t most = bulk->reads ? QN_INSPECT_BATCH : QN_OPERATE_MAX;
+    size_t left = acting->limit - acting->done - acting->count;
+    size_t most = acting->reads ? QN_INSPECT_BATCH : QN_BULK_MAX;
     return left < most ? left : most;
 }
 
-static quern_status pass(struct bulk *bulk, quern_error *err)
+static quern_status pass(struct acting *acting, quern_error *err)
 {
     size_t count = 1;
     quern_status status =
-        qn_task_cursor_init(&bulk->cursor, bulk->self, bulk->filter->queue,
-                            (quern_task_state)bulk->filter->state, bulk->filter->group, err);
-    bulk->cursor.oldest_first = true;
-    bulk->pass_done = 0;
-    while (status == QUERN_OK && count > 0 && bulk->done < bulk->limit) {
+        qn_task_cursor_init(&acting->cursor, acting->self, acting->filter->queue,
+                            (quern_task_state)acting->filter->state, acting->filter->group, err);
+    acting->cursor.oldest_first = true;
+    acting->pass_done = 0;
+    while (status == QUERN_OK && count > 0 && acting->done < acting->limit) {
         const struct qn_task_entry *page = NULL;
-        status = qn_task_cursor_next(&bulk->cursor, page_room(bulk), &page, &count, err);
+        status = qn_task_cursor_next(&acting->cursor, page_room(acting), &page, &count, err);
         if (status == QUERN_OK && count > 0) {
-            status = gather_page(bulk, page, count, err);
+            status = gather_page(acting, page, count, err);
         }
         bool enough =
-            count == 0 || page_room(bulk) == 0 || bulk->count + QN_INSPECT_BATCH > QN_OPERATE_MAX;
+            count == 0 || page_room(acting) == 0 || acting->count + QN_INSPECT_BATCH > QN_BULK_MAX;
         if (status == QUERN_OK && enough) {
-            status = act(bulk, err);
+            status = act(acting, err);
         }
     }
-    qn_task_cursor_finish(&bulk->cursor);
+    qn_task_cursor_finish(&acting->cursor);
     return status;
 }
 
-static quern_status passes(struct bulk *bulk, quern_error *err)
+static quern_status passes(struct acting *acting, quern_error *err)
 {
     quern_status status = QUERN_OK;
     do {
-        status = pass(bulk, err);
-    } while (status == QUERN_OK && bulk->pass_done > 0 && bulk->done < bulk->limit);
+        status = pass(acting, err);
+    } while (status == QUERN_OK && acting->pass_done > 0 && acting->done < acting->limit);
     return status;
 }
 
-quern_status qn_redis_act_all(struct qn_broker *broker, quern_action action,
-                              const quern_task_filter *filter, size_t limit, size_t *ret_count,
-                              quern_error *err)
+quern_status qn_redis_operate_all(struct qn_broker *broker, const struct qn_bulk *bulk,
+                                  size_t *ret_count, quern_error *err)
 {
-    QN_ASSERT(limit <= QN_OPERATE_MAX && filter->queue != NULL);
-    if (!qn_state_allows((quern_task_state)filter->state, action)) {
-        const char *state = quern_task_state_name((quern_task_state)filter->state);
+    const quern_task_filter *filter = bulk->filter;
+    quern_task_state state = (quern_task_state)filter->state;
+    QN_ASSERT(bulk->limit <= QN_BULK_MAX && filter->queue != NULL);
+    if (!qn_state_allows(state, bulk->action)) {
+        const char *name = quern_task_state_name(state);
         return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s",
-                            qn_operate_verb(action), state == NULL ? "in no state" : state);
+                            qn_operate_verb(bulk->action), name == NULL ? "in no state" : name);
     }
     struct qn_redis *self = qn_redis_of(broker);
     bool exists = false;
@@ -214,16 +215,16 @@ quern_status qn_redis_act_all(struct qn_broker *broker, quern_action action,
     if (!exists) {
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", filter->queue);
     }
-    bool by_lock = filter->state == QUERN_TASK_AGGREGATING && action == QUERN_ACTION_DELETE;
-    struct bulk bulk = {.self = self,
-                        .action = action,
-                        .filter = filter,
-                        .reads = qn_filter_reads(filter) || by_lock,
-                        .limit = limit};
-    status = passes(&bulk, err);
-    qn_arena_finish(&bulk.arena);
+    bool by_lock = state == QUERN_TASK_AGGREGATING && bulk->action == QUERN_ACTION_DELETE;
+    struct acting acting = {.self = self,
+                            .action = bulk->action,
+                            .filter = filter,
+                            .reads = qn_filter_reads(filter) || by_lock,
+                            .limit = bulk->limit};
+    status = passes(&acting, err);
+    qn_arena_finish(&acting.arena);
     if (status == QUERN_OK) {
-        *ret_count = bulk.done;
+        *ret_count = acting.done;
     }
     return status;
 }

@@ -164,8 +164,8 @@ static quern_status act_in(struct qn_redis *self, quern_action action, const cha
     return status;
 }
 
-quern_status qn_redis_act(struct qn_broker *broker, quern_action action, const char *queue,
-                          const char *id, quern_error *err)
+quern_status qn_redis_operate(struct qn_broker *broker, quern_action action, const char *queue,
+                              const char *id, quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
     struct places places = {0};

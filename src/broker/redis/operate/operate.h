@@ -5,8 +5,6 @@
 
 #include "broker/redis/inspect/inspect.h"
 
-#define QN_OPERATE_MAX 500 /* tasks in one script */
-
 struct qn_operate_task {
     const char *id;
     size_t id_size;

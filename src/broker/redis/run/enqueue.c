@@ -39,8 +39,7 @@ struct part {
 
 struct batch {
     struct qn_pipeline pipeline;
-    const struct qn_task *tasks;
-    size_t count;
+    const struct qn_enqueue *request;
     size_t *next; /* of each task: the one behind it in its part, or NONE */
     struct part *parts;
     size_t part_count;
@@ -65,13 +64,13 @@ static struct part *part_for(struct batch *batch, const char *queue)
 static quern_status make_parts(struct batch *batch, quern_error *err)
 {
     struct qn_arena *arena = batch->pipeline.arena;
-    batch->next = qn_arena_alloc(arena, batch->count * sizeof *batch->next);
-    batch->parts = qn_arena_alloc(arena, batch->count * sizeof *batch->parts);
+    batch->next = qn_arena_alloc(arena, batch->request->count * sizeof *batch->next);
+    batch->parts = qn_arena_alloc(arena, batch->request->count * sizeof *batch->parts);
     if (batch->next == NULL || batch->parts == NULL) {
         return qn_error_nomem(err);
     }
-    for (size_t i = 0; i < batch->count; i++) {
-        struct part *part = part_for(batch, batch->tasks[i].queue);
+    for (size_t i = 0; i < batch->request->count; i++) {
+        struct part *part = part_for(batch, batch->request->tasks[i].queue);
         if (part->size == 0) {
             part->first = i;
         } else {
@@ -94,7 +93,7 @@ static bool may_have_twins(const struct batch *batch, const struct part *part)
     uint32_t slots[TWIN_SLOTS] = {0};
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         uint32_t hash = 2166136261U; /* FNV-1a */
-        for (const char *c = batch->tasks[i].id; *c != '\0'; c++) {
+        for (const char *c = batch->request->tasks[i].id; *c != '\0'; c++) {
             hash = (hash ^ (unsigned char)*c) * 16777619U;
         }
         hash = hash == 0 ? 1 : hash;
@@ -122,7 +121,7 @@ static bool all_plain(const struct batch *batch, const struct part *part)
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         char opts[QN_FIELD_SIZE];
         size_t opts_size = 0;
-        if (!is_plain(&batch->tasks[i], opts, &opts_size)) {
+        if (!is_plain(&batch->request->tasks[i], opts, &opts_size)) {
             return false;
         }
     }
@@ -156,18 +155,17 @@ static void add_row(struct qn_pipeline *pipeline, const struct qn_task *task, si
     qn_pipeline_bytes(pipeline, copy, opts_size);
 }
 
-static quern_status add_part(struct batch *batch, const struct part *part, struct qn_stamp stamp,
-                             quern_error *err)
+static quern_status add_part(struct batch *batch, const struct part *part, quern_error *err)
 {
     struct qn_pipeline *pipeline = &batch->pipeline;
-    if (part == batch->parts && batch->count > QN_BATCH_MAX) {
+    if (part == batch->parts && batch->request->count > QN_BATCH_MAX) {
         qn_pipeline_script_text(pipeline, &qn_lua_enqueue, 1);
     } else {
         qn_pipeline_script(pipeline, &qn_lua_enqueue, 1);
     }
     qn_keys_add_prefix(pipeline, part->queue);
-    qn_keys_add_session(pipeline, stamp.session + part->place);
-    qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : stamp.sequence);
+    qn_keys_add_session(pipeline, batch->request->stamp.session + part->place);
+    qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : batch->request->stamp.sequence);
     bool plain = all_plain(batch, part) && !may_have_twins(batch, part);
     if (plain) {
         qn_pipeline_text(pipeline, "");
@@ -175,12 +173,12 @@ static quern_status add_part(struct batch *batch, const struct part *part, struc
         qn_pipeline_uint(pipeline, part->size);
     }
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
-        qn_pipeline_text(pipeline, batch->tasks[i].id);
+        qn_pipeline_text(pipeline, batch->request->tasks[i].id);
     }
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         struct qn_asynq_bytes message = {0};
         quern_status status =
-            qn_redis_task_encode(pipeline->arena, &batch->tasks[i], &message, err);
+            qn_redis_task_encode(pipeline->arena, &batch->request->tasks[i], &message, err);
         if (status != QUERN_OK) {
             return status;
         }
@@ -188,13 +186,13 @@ static quern_status add_part(struct batch *batch, const struct part *part, struc
     }
     size_t index = 0;
     for (size_t i = part->first; !plain && i != NONE; i = batch->next[i]) {
-        add_row(pipeline, &batch->tasks[i], ++index);
+        add_row(pipeline, &batch->request->tasks[i], ++index);
     }
     return QUERN_OK;
 }
 
 /* Many small parts share a write; what is left for the last write goes with the reading. */
-static quern_status send_parts(struct batch *batch, struct qn_stamp stamp, quern_error *err)
+static quern_status send_parts(struct batch *batch, quern_error *err)
 {
     quern_status status = QUERN_OK;
     size_t unsent = 0;
@@ -206,7 +204,7 @@ static quern_status send_parts(struct batch *batch, struct qn_stamp stamp, quern
         }
     }
     for (size_t i = 0; status == QUERN_OK && i < batch->part_count; i++) {
-        status = add_part(batch, &batch->parts[i], stamp, err);
+        status = add_part(batch, &batch->parts[i], err);
         if (status != QUERN_OK) {
             return qn_pipeline_fail(&batch->pipeline, status, err);
         }
@@ -235,7 +233,7 @@ static quern_status result_of(char letter)
 
 /* The results of one part, from the script with this index. */
 static quern_status take_results(const struct batch *batch, const struct part *part, size_t command,
-                                 quern_status *results, quern_error *err)
+                                 quern_error *err)
 {
     const struct qn_reply *reply = NULL;
     quern_status status = qn_pipeline_reply(&batch->pipeline, command, &reply, err);
@@ -247,7 +245,8 @@ static quern_status take_results(const struct batch *batch, const struct part *p
     }
     size_t at = 0;
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
-        results[i] = status != QUERN_OK || all ? status : result_of(reply->data[at++]);
+        batch->request->results[i] =
+            status != QUERN_OK || all ? status : result_of(reply->data[at++]);
     }
     return status;
 }
@@ -264,15 +263,14 @@ static quern_status unsettled(const char *what, quern_error *err)
 
 /* Fails only when nothing was stored, or when it has to be done again: the queues could not be
  * listed, or the server was busy with something else in between. */
-static quern_status take_all_results(const struct batch *batch, quern_status *results,
-                                     quern_error *err)
+static quern_status take_all_results(const struct batch *batch, quern_error *err)
 {
     size_t refused = 0;
     bool busy = false;
     quern_status first_refusal = QUERN_OK;
     for (size_t i = 0; i < batch->part_count; i++) {
         quern_error *unless_known = first_refusal == QUERN_OK ? err : NULL;
-        quern_status status = take_results(batch, &batch->parts[i], i + 1, results, unless_known);
+        quern_status status = take_results(batch, &batch->parts[i], i + 1, unless_known);
         refused += status == QUERN_OK ? 0 : 1;
         busy = busy || status == QUERN_E_BUSY;
         first_refusal = first_refusal == QUERN_OK ? status : first_refusal;
@@ -290,25 +288,24 @@ static quern_status take_all_results(const struct batch *batch, quern_status *re
     return QUERN_OK;
 }
 
-quern_status qn_redis_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
-                              const struct qn_task *tasks, size_t count, quern_status *results,
+quern_status qn_redis_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,
                               quern_error *err)
 {
-    QN_ASSERT(count <= QN_ENQUEUE_MAX);
-    if (count == 0) {
+    QN_ASSERT(enqueue->count <= QN_ENQUEUE_MAX);
+    if (enqueue->count == 0) {
         return QUERN_OK;
     }
-    struct batch batch = {.tasks = tasks, .count = count};
+    struct batch batch = {.request = enqueue};
     qn_redis_begin(&batch.pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     quern_status status = make_parts(&batch, err);
     if (status == QUERN_OK) {
-        status = send_parts(&batch, stamp, err);
+        status = send_parts(&batch, err);
     }
     if (status == QUERN_OK) {
         status = qn_pipeline_run(&batch.pipeline, err);
     }
     if (status == QUERN_OK) {
-        status = take_all_results(&batch, results, err);
+        status = take_all_results(&batch, err);
     }
     qn_pipeline_end(&batch.pipeline);
     if (status == QUERN_E_FULL) {

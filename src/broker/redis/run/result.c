@@ -10,7 +10,7 @@
 #include "broker/redis/schema/keys.h"
 
 static quern_status write_field(struct qn_pipeline *pipeline, const struct qn_leased *run,
-                                const char *field, const void *data, size_t size, quern_error *err)
+                                const char *field, struct qn_bytes value, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
     qn_pipeline_script(pipeline, &qn_lua_result, 1);
@@ -18,7 +18,8 @@ static quern_status write_field(struct qn_pipeline *pipeline, const struct qn_le
     qn_pipeline_text(pipeline, run->task.id);
     qn_pipeline_uint(pipeline, run->token);
     qn_pipeline_text(pipeline, field);
-    qn_pipeline_bytes(pipeline, data != NULL ? data : "", size); /* an empty result is not none */
+    /* An empty result is not none. */
+    qn_pipeline_bytes(pipeline, value.data != NULL ? value.data : "", value.size);
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(pipeline, 0, &reply, err);
@@ -30,11 +31,11 @@ static quern_status write_field(struct qn_pipeline *pipeline, const struct qn_le
 }
 
 quern_status qn_redis_write_result(struct qn_broker *broker, const struct qn_leased *run,
-                                   const void *data, size_t size, quern_error *err)
+                                   struct qn_bytes result, quern_error *err)
 {
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
-    quern_status status = write_field(&pipeline, run, "result", data, size, err);
+    quern_status status = write_field(&pipeline, run, "result", result, err);
     qn_pipeline_end(&pipeline);
     return status;
 }
@@ -46,9 +47,9 @@ quern_status qn_redis_write_progress(struct qn_broker *broker, const struct qn_l
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     const char *text =
         qn_arena_printf(pipeline.arena, "%" PRId32 " %s", percent, note != NULL ? note : "");
-    quern_status status =
-        text == NULL ? qn_error_nomem(err)
-                     : write_field(&pipeline, run, "quern_progress", text, strlen(text), err);
+    quern_status status = text == NULL ? qn_error_nomem(err)
+                                       : write_field(&pipeline, run, "quern_progress",
+                                                     (struct qn_bytes){text, strlen(text)}, err);
     qn_pipeline_end(&pipeline);
     return status;
 }

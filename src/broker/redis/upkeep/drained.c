@@ -12,18 +12,18 @@ static const struct {
 } parts[] = {{"LLEN", "pending"}, {"LLEN", "active"}, {"ZCARD", "scheduled"}, {"ZCARD", "retry"}};
 #define PART_COUNT (sizeof parts / sizeof parts[0])
 
-quern_status qn_redis_drained(struct qn_broker *broker, const char *const *queues,
-                              size_t queue_count, bool *ret_drained, quern_error *err)
+quern_status qn_redis_drained(struct qn_broker *broker, struct qn_names queues, bool *ret_drained,
+                              quern_error *err)
 {
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
-    for (size_t i = 0; i < queue_count * PART_COUNT; i++) {
+    for (size_t i = 0; i < queues.count * PART_COUNT; i++) {
         qn_pipeline_command(&pipeline, parts[i % PART_COUNT].command);
-        qn_keys_add(&pipeline, queues[i / PART_COUNT], parts[i % PART_COUNT].container);
+        qn_keys_add(&pipeline, queues.items[i / PART_COUNT], parts[i % PART_COUNT].container);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
     bool busy = false;
-    for (size_t i = 0; status == QUERN_OK && i < queue_count * PART_COUNT; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < queues.count * PART_COUNT; i++) {
         const struct qn_reply *reply = NULL;
         status = qn_pipeline_reply(&pipeline, i, &reply, err);
         busy = busy || (status == QUERN_OK && qn_reply_int(reply, 0) > 0);

@@ -21,18 +21,17 @@ static int64_t moment_of(const struct qn_broker *broker, const struct qn_reply *
     return qn_clock_wall_ms(broker->clock) + ms;
 }
 
-quern_status qn_redis_forward(struct qn_broker *broker, const char *const *queues,
-                              size_t queue_count, size_t limit, size_t *ret_moved,
+quern_status qn_redis_forward(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_moved,
                               int64_t *ret_next_due_at_ms, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
-    qn_pipeline_script(&pipeline, &qn_lua_forward, queue_count);
-    for (size_t i = 0; i < queue_count; i++) {
-        qn_keys_add_prefix(&pipeline, queues[i]);
+    qn_pipeline_script(&pipeline, &qn_lua_forward, upkeep.queues.count);
+    for (size_t i = 0; i < upkeep.queues.count; i++) {
+        qn_keys_add_prefix(&pipeline, upkeep.queues.items[i]);
     }
-    qn_pipeline_uint(&pipeline, limit < LIMIT_MAX ? limit : LIMIT_MAX);
+    qn_pipeline_uint(&pipeline, upkeep.limit < LIMIT_MAX ? upkeep.limit : LIMIT_MAX);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);

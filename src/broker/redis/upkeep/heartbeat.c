@@ -297,7 +297,7 @@ static void serve(struct qn_redis *self, const struct qn_heartbeat *announcement
     for (size_t i = 0; i < announcement->queue_count; i++) {
         names[i] = announcement->queue_shares[i].name;
     }
-    qn_redis_listener_serve(&self->listener, names, announcement->queue_count);
+    qn_redis_listener_serve(&self->listener, (struct qn_names){names, announcement->queue_count});
     qn_redis_listener_note_host(&self->listener, announcement->host);
 }
 

@@ -37,18 +37,18 @@ static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t se
 }
 
 /* One call of the script. QUERN_E_CORRUPT: but *ret_removed of the sound queues are gone. */
-static quern_status prune_some(struct qn_redis *self, const char *const *queues, size_t queue_count,
-                               size_t limit, size_t *ret_removed, quern_error *err)
+static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, size_t *ret_removed,
+                               quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
     int64_t boot_ms = qn_clock_boot_ms(self->base.clock);
-    qn_pipeline_script(&pipeline, &qn_lua_prune, queue_count);
-    for (size_t i = 0; i < queue_count; i++) {
-        qn_keys_add_prefix(&pipeline, queues[i]);
+    qn_pipeline_script(&pipeline, &qn_lua_prune, upkeep.queues.count);
+    for (size_t i = 0; i < upkeep.queues.count; i++) {
+        qn_keys_add_prefix(&pipeline, upkeep.queues.items[i]);
     }
-    qn_pipeline_uint(&pipeline, limit);
+    qn_pipeline_uint(&pipeline, upkeep.limit);
     qn_pipeline_int(&pipeline, QN_ARCHIVE_SIZE_MAX);
     if (trusts_clock(&self->prune_clock, boot_ms)) {
         qn_pipeline_int(&pipeline, QN_ARCHIVE_AGE_MS / 1000);
@@ -77,18 +77,18 @@ static quern_status prune_some(struct qn_redis *self, const char *const *queues,
     return status;
 }
 
-quern_status qn_redis_prune(struct qn_broker *broker, const char *const *queues, size_t queue_count,
-                            size_t limit, size_t *ret_removed, quern_error *err)
+quern_status qn_redis_prune(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_removed,
+                            quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
     size_t removed = 0;
     quern_status status = QUERN_OK;
-    bool more = queue_count > 0;
-    while (more && removed < limit) {
-        size_t left = limit - removed;
+    bool more = upkeep.queues.count > 0;
+    while (more && removed < upkeep.limit) {
+        size_t left = upkeep.limit - removed;
         size_t step = left < QN_PRUNE_BATCH_MAX ? left : QN_PRUNE_BATCH_MAX;
         size_t count = 0;
-        status = prune_some(self, queues, queue_count, step, &count, err);
+        status = prune_some(self, (struct qn_upkeep){upkeep.queues, step}, &count, err);
         removed += count;
         more = count == step && (status == QUERN_OK || status == QUERN_E_CORRUPT);
     }

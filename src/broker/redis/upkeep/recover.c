@@ -202,16 +202,16 @@ static quern_status find_known(struct qn_arena *arena, const struct qn_reply *wo
     return QUERN_OK;
 }
 
-static quern_status read_workers(struct qn_pipeline *pipeline, const char *const *queues,
-                                 size_t queue_count, struct known *known, quern_error *err)
+static quern_status read_workers(struct qn_pipeline *pipeline, struct qn_names queues,
+                                 struct known *known, quern_error *err)
 {
     size_t first = pipeline->command_count;
-    for (size_t i = 0; i < queue_count; i++) {
+    for (size_t i = 0; i < queues.count; i++) {
         qn_pipeline_command(pipeline, "HGETALL");
-        qn_keys_add(pipeline, queues[i], "quern:workers");
+        qn_keys_add(pipeline, queues.items[i], "quern:workers");
     }
     quern_status status = qn_pipeline_run(pipeline, err);
-    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         const struct qn_reply *workers = NULL;
         status = qn_pipeline_reply(pipeline, first + i, &workers, err);
         if (status == QUERN_OK) {
@@ -437,20 +437,21 @@ static quern_status choose(struct recovering *recovering, const char **queues, s
     return QUERN_OK;
 }
 
-static quern_status recover_chosen(struct recovering *recovering, const char *const *queues,
-                                   size_t queue_count, quern_error *err)
+static quern_status recover_chosen(struct recovering *recovering, struct qn_names queues,
+                                   quern_error *err)
 {
-    struct known *known = qn_arena_alloc(&recovering->arena, queue_count * sizeof known[0]);
+    struct known *known = qn_arena_alloc(&recovering->arena, queues.count * sizeof known[0]);
     recovering->report =
         qn_arena_alloc(&recovering->arena, recovering->left * sizeof recovering->report[0]);
     if (known == NULL || recovering->report == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = read_workers(&recovering->pipeline, queues, queue_count, known, err);
+    quern_status status = read_workers(&recovering->pipeline, queues, known, err);
     quern_status damaged = QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && i < queue_count && recovering->left > 0; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < queues.count && recovering->left > 0; i++) {
         quern_error *to = damaged == QUERN_OK ? err : NULL;
-        status = recover_queue(recovering, find_cursor(recovering->self, queues[i]), &known[i], to);
+        status = recover_queue(recovering, find_cursor(recovering->self, queues.items[i]),
+                               &known[i], to);
         if (status == QUERN_E_CORRUPT) { /* stops no other queue, and is told at the end */
             damaged = status;
             status = QUERN_OK;
@@ -459,36 +460,35 @@ static quern_status recover_chosen(struct recovering *recovering, const char *co
     return status == QUERN_OK ? damaged : status;
 }
 
-static quern_status recover_queues(struct recovering *recovering, const char *const *queues,
-                                   size_t queue_count, quern_error *err)
+static quern_status recover_queues(struct recovering *recovering, struct qn_names queues,
+                                   quern_error *err)
 {
-    const char **chosen = qn_arena_alloc(&recovering->arena, queue_count * sizeof *chosen);
+    const char **chosen = qn_arena_alloc(&recovering->arena, queues.count * sizeof *chosen);
     if (chosen == NULL) {
         return qn_error_nomem(err);
     }
-    memcpy(chosen, queues, queue_count * sizeof *chosen);
+    memcpy(chosen, queues.items, queues.count * sizeof *chosen);
     qn_redis_begin(&recovering->pipeline, recovering->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
-    quern_status status = choose(recovering, chosen, &queue_count, err);
-    if (status == QUERN_OK && queue_count > 0) {
-        status = recover_chosen(recovering, chosen, queue_count, err);
+    quern_status status = choose(recovering, chosen, &queues.count, err);
+    if (status == QUERN_OK && queues.count > 0) {
+        status = recover_chosen(recovering, (struct qn_names){chosen, queues.count}, err);
     }
     qn_pipeline_end(&recovering->pipeline);
     return status;
 }
 
-quern_status qn_redis_recover(struct qn_broker *broker, const char *const *queues,
-                              size_t queue_count, size_t limit,
-                              void (*on_recovery)(const struct qn_recovery *recovery, void *user),
-                              void *user, size_t *ret_recovered, quern_error *err)
+quern_status qn_redis_recover(struct qn_broker *broker, struct qn_upkeep upkeep,
+                              const struct qn_recovery_sink *sink, size_t *ret_recovered,
+                              quern_error *err)
 {
-    struct recovering recovering = {.self = qn_redis_of(broker), .left = limit};
+    struct recovering recovering = {.self = qn_redis_of(broker), .left = upkeep.limit};
     quern_status status = QUERN_OK;
-    if (queue_count > 0 && limit > 0) {
-        status = recover_queues(&recovering, queues, queue_count, err);
+    if (upkeep.queues.count > 0 && upkeep.limit > 0) {
+        status = recover_queues(&recovering, upkeep.queues, err);
     }
     /* Also after a failure: these have ended. */
-    for (size_t i = 0; on_recovery != NULL && i < recovering.count; i++) {
-        on_recovery(&recovering.report[i], user);
+    for (size_t i = 0; sink != NULL && i < recovering.count; i++) {
+        sink->on_recovery(&recovering.report[i], sink->user);
     }
     if (status == QUERN_OK) {
         *ret_recovered = recovering.count;

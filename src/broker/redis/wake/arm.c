@@ -85,7 +85,7 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
 }
 
 static void build(struct qn_redis *self, struct qn_pipeline *pipeline, const struct pair *pair,
-                  const char *const *queues, size_t queue_count)
+                  struct qn_names queues)
 {
     if (pair->tell) {
         qn_pipeline_command(pipeline, "CLIENT");
@@ -97,9 +97,9 @@ static void build(struct qn_redis *self, struct qn_pipeline *pipeline, const str
     static const char *const keys[] = {"pending",   "paused",     "scheduled",   "retry",
                                        "quern:due", "quern:skip", "quern:braked"};
     enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
-    qn_pipeline_script(pipeline, &qn_lua_arm, queue_count * KEY_COUNT);
-    for (size_t i = 0; i < queue_count * KEY_COUNT; i++) {
-        qn_keys_add(pipeline, queues[i / KEY_COUNT], keys[i % KEY_COUNT]);
+    qn_pipeline_script(pipeline, &qn_lua_arm, queues.count * KEY_COUNT);
+    for (size_t i = 0; i < queues.count * KEY_COUNT; i++) {
+        qn_keys_add(pipeline, queues.items[i / KEY_COUNT], keys[i % KEY_COUNT]);
     }
     qn_pipeline_text(pipeline, qn_redis_listener_host(&self->listener, pipeline->arena));
 }
@@ -134,16 +134,15 @@ static void note_rest(struct qn_redis_listener *listener, bool at_rest, int64_t 
 }
 
 /* *ret_armed: false: the pair fell apart meanwhile, try again. */
-static quern_status try_arm(struct qn_redis *self, const char *const *queues, size_t queue_count,
-                            bool *ret_armed, bool *ret_work, int64_t *ret_next_due_at_ms,
-                            quern_error *err)
+static quern_status try_arm(struct qn_redis *self, struct qn_names queues, bool *ret_armed,
+                            bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
 {
     struct qn_pipeline pipeline;
     struct pair pair;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
     quern_status status = look_at_pair(self, &pair, err);
     if (status == QUERN_OK) {
-        build(self, &pipeline, &pair, queues, queue_count);
+        build(self, &pipeline, &pair, queues);
         status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {
@@ -187,8 +186,8 @@ static void note_deaf(struct qn_redis_listener *listener, const char *why)
 }
 
 /* Reads by the connection of the pump; false: that is not there, either. */
-static bool read_unpaired(struct qn_redis *self, const char *const *queues, size_t queue_count,
-                          bool *ret_work, int64_t *ret_next_due_at_ms)
+static bool read_unpaired(struct qn_redis *self, struct qn_names queues, bool *ret_work,
+                          int64_t *ret_next_due_at_ms)
 {
     static const struct pair none = {.tell = false};
     struct qn_pipeline pipeline;
@@ -196,7 +195,7 @@ static bool read_unpaired(struct qn_redis *self, const char *const *queues, size
     const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;
     bool done = connection->socket.fd >= 0 && !qn_socket_is_stale(&connection->socket);
     if (done) {
-        build(self, &pipeline, &none, queues, queue_count);
+        build(self, &pipeline, &none, queues);
         done = qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
                read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
     }
@@ -209,13 +208,13 @@ static bool read_unpaired(struct qn_redis *self, const char *const *queues, size
 
 /* --- Arming --------------------------------------------------------------------------- */
 
-static quern_status arm_pair(struct qn_redis *self, const char *const *queues, size_t queue_count,
-                             bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+static quern_status arm_pair(struct qn_redis *self, struct qn_names queues, bool *ret_work,
+                             int64_t *ret_next_due_at_ms, quern_error *err)
 {
     bool armed = false;
     quern_status status = QUERN_OK;
     for (int attempt = 0; status == QUERN_OK && attempt < ATTEMPT_MAX && !armed; attempt++) {
-        status = try_arm(self, queues, queue_count, &armed, ret_work, ret_next_due_at_ms, err);
+        status = try_arm(self, queues, &armed, ret_work, ret_next_due_at_ms, err);
     }
     if (status == QUERN_OK && !armed) {
         status = qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
@@ -224,24 +223,23 @@ static quern_status arm_pair(struct qn_redis *self, const char *const *queues, s
     return status;
 }
 
-quern_status qn_redis_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
-                          bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+quern_status qn_redis_arm(struct qn_broker *broker, struct qn_names queues, bool *ret_work,
+                          int64_t *ret_next_due_at_ms, quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
     quern_error why = {0};
-    qn_redis_listener_serve(&self->listener, queues, queue_count);
+    qn_redis_listener_serve(&self->listener, queues);
     bool tries = may_pair(&self->listener);
     quern_status status = QUERN_E_CONNECT;
     if (tries) {
-        status = arm_pair(self, queues, queue_count, ret_work, ret_next_due_at_ms, &why);
+        status = arm_pair(self, queues, ret_work, ret_next_due_at_ms, &why);
     }
-    if (status != QUERN_OK &&
-        read_unpaired(self, queues, queue_count, ret_work, ret_next_due_at_ms)) {
+    if (status != QUERN_OK && read_unpaired(self, queues, ret_work, ret_next_due_at_ms)) {
         note_deaf(&self->listener, why.text);
         return QUERN_OK;
     }
     if (!tries) {
-        status = arm_pair(self, queues, queue_count, ret_work, ret_next_due_at_ms, &why);
+        status = arm_pair(self, queues, ret_work, ret_next_due_at_ms, &why);
     }
     if (status == QUERN_OK) {
         note_deaf(&self->listener, NULL);

@@ -56,33 +56,31 @@ void qn_redis_listener_finish(struct qn_redis_listener *listener)
     (void)pthread_mutex_destroy(&listener->mutex);
 }
 
-static bool is_served(const struct qn_redis_listener *listener, const char *const *queues,
-                      size_t queue_count)
+static bool is_served(const struct qn_redis_listener *listener, struct qn_names queues)
 {
-    bool same = queue_count == listener->queue_count;
-    for (size_t i = 0; same && i < queue_count; i++) {
-        same = strcmp(queues[i], listener->queues[i]) == 0;
+    bool same = queues.count == listener->queue_count;
+    for (size_t i = 0; same && i < queues.count; i++) {
+        same = strcmp(queues.items[i], listener->queues[i]) == 0;
     }
     return same;
 }
 
-void qn_redis_listener_serve(struct qn_redis_listener *listener, const char *const *queues,
-                             size_t queue_count)
+void qn_redis_listener_serve(struct qn_redis_listener *listener, struct qn_names queues)
 {
     (void)pthread_mutex_lock(&listener->mutex);
-    if (queue_count > 0 && !is_served(listener, queues, queue_count)) {
-        char **copy = qn_alloc_zero(queue_count, sizeof *copy);
+    if (queues.count > 0 && !is_served(listener, queues)) {
+        char **copy = qn_alloc_zero(queues.count, sizeof *copy);
         bool whole = copy != NULL;
-        for (size_t i = 0; whole && i < queue_count; i++) {
-            copy[i] = qn_strdup(queues[i]);
+        for (size_t i = 0; whole && i < queues.count; i++) {
+            copy[i] = qn_strdup(queues.items[i]);
             whole = copy[i] != NULL;
         }
         if (whole) {
             free_queues(listener->queues, listener->queue_count);
             listener->queues = copy;
-            listener->queue_count = queue_count;
+            listener->queue_count = queues.count;
         } else {
-            free_queues(copy, queue_count);
+            free_queues(copy, queues.count);
         }
     }
     (void)pthread_mutex_unlock(&listener->mutex);

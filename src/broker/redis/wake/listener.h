@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "base/memory/arena.h"
+#include "base/memory/view.h"
 #include "base/random.h"
 #include "redis/connection.h"
 #include "task/limits.h"
@@ -54,8 +55,7 @@ QUERN_NODISCARD quern_status qn_redis_listener_init(struct qn_redis_listener *li
                                                     quern_error *err);
 void qn_redis_listener_finish(struct qn_redis_listener *listener);
 /* The queues that the worker serves. When memory is out those before stay. */
-void qn_redis_listener_serve(struct qn_redis_listener *listener, const char *const *queues,
-                             size_t queue_count);
+void qn_redis_listener_serve(struct qn_redis_listener *listener, struct qn_names queues);
 /* The host of the worker: whose brakes arm looks at. */
 void qn_redis_listener_note_host(struct qn_redis_listener *listener, const char *host);
 /* A copy of it; NULL when memory is out. */

@@ -27,8 +27,8 @@ static quern_status recover(struct qn_check *check, const char *queue, size_t *r
     quern_status status = QUERN_OK;
     *ret_done = 0;
     while (status == QUERN_OK && step == UPKEEP_STEP) {
-        status =
-            qn_sqlite_recover(&check->self->base, &queue, 1, UPKEEP_STEP, NULL, NULL, &step, err);
+        status = qn_sqlite_recover(&check->self->base, (struct qn_upkeep){{&queue, 1}, UPKEEP_STEP},
+                                   NULL, &step, err);
         *ret_done += status == QUERN_OK ? step : 0;
     }
     return status;
@@ -42,8 +42,8 @@ static quern_status forward(struct qn_check *check, const char *queue, size_t *r
     quern_status status = QUERN_OK;
     *ret_done = 0;
     while (status == QUERN_OK && step == UPKEEP_STEP) {
-        status = qn_sqlite_forward(&check->self->base, &queue, 1, UPKEEP_STEP, &step,
-                                   &next_due_at_ms, err);
+        status = qn_sqlite_forward(&check->self->base, (struct qn_upkeep){{&queue, 1}, UPKEEP_STEP},
+                                   &step, &next_due_at_ms, err);
         *ret_done += status == QUERN_OK ? step : 0;
     }
     return status;
@@ -103,9 +103,9 @@ static quern_status read_leases_over(struct qn_check *check, quern_error *err)
     return status;
 }
 
-quern_status qn_sqlite_check(struct qn_broker *broker, bool repair,
-                             void (*on_finding)(const quern_finding *finding, void *user),
-                             void *user, quern_error *err)
+quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
+                              void (*on_finding)(const quern_finding *finding, void *user),
+                              void *user, quern_error *err)
 {
     struct qn_check check = {.self = qn_sqlite_of(broker),
                              .on_finding = on_finding,

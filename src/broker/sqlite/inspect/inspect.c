@@ -207,9 +207,9 @@ static int64_t file_size(const char *path)
 }
 
 /* The caller's function is called outside of any transaction: it may use the inspector. */
-quern_status qn_sqlite_facts(struct qn_broker *broker,
-                             void (*on_fact)(const char *name, const char *text, void *user),
-                             void *user, quern_error *err)
+quern_status qn_sqlite_server_info(struct qn_broker *broker,
+                                   void (*on_fact)(const char *name, const char *text, void *user),
+                                   void *user, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     const struct fact_sink sink = {.on_fact = on_fact, .user = user};

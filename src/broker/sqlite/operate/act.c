@@ -18,8 +18,6 @@
 #include "broker/sqlite/wake/waiters.h"
 #include "task/lifecycle.h"
 
-#define STEP_MAX 500
-
 struct target {
     int64_t seq;
     int64_t queue_no;
@@ -196,8 +194,8 @@ static quern_status find(struct qn_conn *conn, const char *queue, const char *id
     return QUERN_OK;
 }
 
-quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const char *queue,
-                           const char *id, quern_error *err)
+quern_status qn_sqlite_operate(struct qn_broker *broker, quern_action action, const char *queue,
+                               const char *id, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
@@ -227,134 +225,134 @@ quern_status qn_sqlite_act(struct qn_broker *broker, quern_action action, const 
 
 /* --- All that fit ------------------------------------------------------------------------ */
 
-struct bulk {
+struct acting {
     struct qn_conn *conn;
     quern_action action;
     int64_t queue_no;
     int64_t now_ms;
     size_t count;
-    int64_t seqs[STEP_MAX];
+    int64_t seqs[QN_BULK_MAX];
     char (*ids)[QN_NAME_SIZE_MAX + 1]; /* of cancelled tasks; NULL for other actions */
 };
 
-static quern_status select_step(struct bulk *bulk, const quern_task_filter *filter, size_t limit,
-                                quern_error *err)
+static quern_status select_step(struct acting *acting, const struct qn_bulk *bulk, quern_error *err)
 {
+    const quern_task_filter *filter = bulk->filter;
     quern_status status =
-        qn_tables_queue_no(bulk->conn, filter->queue, false, &bulk->queue_no, err);
+        qn_tables_queue_no(acting->conn, filter->queue, false, &acting->queue_no, err);
     if (status != QUERN_OK) {
         return status;
     }
-    if (bulk->queue_no == 0) {
+    if (acting->queue_no == 0) {
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", filter->queue);
     }
     struct qn_page page = {.filter = filter,
-                           .queue_no = bulk->queue_no,
+                           .queue_no = acting->queue_no,
                            .state = (quern_task_state)filter->state,
                            .in_order = true,
-                           .cancel_not = cancel_of(bulk->action),
-                           .limit = limit};
-    return qn_sqlite_page(bulk->conn, &page, bulk->seqs, &bulk->count, err);
+                           .cancel_not = cancel_of(acting->action),
+                           .limit = bulk->limit};
+    return qn_sqlite_page(acting->conn, &page, acting->seqs, &acting->count, err);
 }
 
 /* The archive is trimmed to its limit by the next worker, so more than it can hold is refused:
  * archiving must not delete. */
-static quern_status check_archive(struct bulk *bulk, quern_error *err)
+static quern_status check_archive(struct acting *acting, quern_error *err)
 {
-    if (bulk->action != QUERN_ACTION_ARCHIVE || bulk->count == 0) {
+    if (acting->action != QUERN_ACTION_ARCHIVE || acting->count == 0) {
         return QUERN_OK;
     }
-    struct qn_query query = qn_query_start(bulk->conn, sql_archive_count);
-    qn_query_int(&query, bulk->queue_no);
+    struct qn_query query = qn_query_start(acting->conn, sql_archive_count);
+    qn_query_int(&query, acting->queue_no);
     int64_t archived = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
     quern_status status = qn_query_finish(&query, err);
-    int64_t surplus = archived + (int64_t)bulk->count - QN_ARCHIVE_SIZE_MAX;
+    int64_t surplus = archived + (int64_t)acting->count - QN_ARCHIVE_SIZE_MAX;
     if (status == QUERN_OK && surplus > 0) {
-        status =
-            qn_error_set(err, QUERN_E_STATE,
-                         "the archive holds %lld of %d tasks; archiving %zu more would delete "
-                         "its oldest %lld",
-                         (long long)archived, QN_ARCHIVE_SIZE_MAX, bulk->count, (long long)surplus);
+        status = qn_error_set(err, QUERN_E_STATE,
+                              "the archive holds %lld of %d tasks; archiving %zu more would delete "
+                              "its oldest %lld",
+                              (long long)archived, QN_ARCHIVE_SIZE_MAX, acting->count,
+                              (long long)surplus);
     }
     return status;
 }
 
-static quern_status act_step(struct bulk *bulk, quern_error *err)
+static quern_status act_step(struct acting *acting, quern_error *err)
 {
-    quern_status status = check_archive(bulk, err);
-    for (size_t i = 0; status == QUERN_OK && i < bulk->count; i++) {
-        struct target target = {.seq = bulk->seqs[i]};
-        status = act_on(bulk->conn, bulk->action, &target, bulk->now_ms, err);
-        if (bulk->ids != NULL) {
-            memcpy(bulk->ids[i], target.id, sizeof target.id);
+    quern_status status = check_archive(acting, err);
+    for (size_t i = 0; status == QUERN_OK && i < acting->count; i++) {
+        struct target target = {.seq = acting->seqs[i]};
+        status = act_on(acting->conn, acting->action, &target, acting->now_ms, err);
+        if (acting->ids != NULL) {
+            memcpy(acting->ids[i], target.id, sizeof target.id);
         }
     }
     return status;
 }
 
-static void tell_step(struct qn_sqlite *self, const struct bulk *bulk, const char *queue)
+static void tell_step(struct qn_sqlite *self, const struct acting *acting, const char *queue)
 {
-    if (bulk->action == QUERN_ACTION_RUN && bulk->count > 0) {
+    if (acting->action == QUERN_ACTION_RUN && acting->count > 0) {
         qn_waiters_wake(self);
     }
-    for (size_t i = 0; bulk->ids != NULL && i < bulk->count; i++) {
-        qn_waiters_cancel(self, queue, bulk->ids[i], cancel_of(bulk->action));
+    for (size_t i = 0; acting->ids != NULL && i < acting->count; i++) {
+        qn_waiters_cancel(self, queue, acting->ids[i], cancel_of(acting->action));
     }
 }
 
-static quern_status act_all(struct qn_sqlite *self, struct bulk *bulk,
-                            const quern_task_filter *filter, size_t limit, quern_error *err)
+static quern_status act_all(struct qn_sqlite *self, struct acting *acting,
+                            const struct qn_bulk *bulk, quern_error *err)
 {
-    quern_status status = qn_transaction_begin(self, false, &bulk->conn, err);
+    quern_status status = qn_transaction_begin(self, false, &acting->conn, err);
     if (status != QUERN_OK) {
         return status;
     }
-    status = select_step(bulk, filter, limit, err);
+    status = select_step(acting, bulk, err);
     if (status == QUERN_OK) {
-        status = act_step(bulk, err);
+        status = act_step(acting, err);
     }
-    if (status != QUERN_OK || bulk->count == 0) {
+    if (status != QUERN_OK || acting->count == 0) {
         qn_transaction_rollback(self);
         return status;
     }
     status = qn_transaction_commit(self, err);
     if (status == QUERN_OK) {
-        tell_step(self, bulk, filter->queue);
+        tell_step(self, acting, bulk->filter->queue);
     }
     return status;
 }
 
-quern_status qn_sqlite_act_all(struct qn_broker *broker, quern_action action,
-                               const quern_task_filter *filter, size_t limit, size_t *ret_count,
-                               quern_error *err)
+quern_status qn_sqlite_operate_all(struct qn_broker *broker, const struct qn_bulk *bulk,
+                                   size_t *ret_count, quern_error *err)
 {
-    QN_ASSERT(limit <= STEP_MAX && filter->queue != NULL);
-    if (!qn_state_allows((quern_task_state)filter->state, action)) {
-        const char *state = quern_task_state_name((quern_task_state)filter->state);
-        return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s", verb_of(action),
-                            state == NULL ? "in no state" : state);
+    quern_task_state state = (quern_task_state)bulk->filter->state;
+    QN_ASSERT(bulk->limit <= QN_BULK_MAX && bulk->filter->queue != NULL);
+    if (!qn_state_allows(state, bulk->action)) {
+        const char *name = quern_task_state_name(state);
+        return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s",
+                            verb_of(bulk->action), name == NULL ? "in no state" : name);
     }
-    struct bulk *bulk = qn_alloc_zero(1, sizeof *bulk);
-    if (bulk == NULL) {
+    struct acting *acting = qn_alloc_zero(1, sizeof *acting);
+    if (acting == NULL) {
         return qn_error_nomem(err);
     }
-    bulk->action = action;
-    bulk->now_ms = qn_clock_wall_ms(broker->clock);
+    acting->action = bulk->action;
+    acting->now_ms = qn_clock_wall_ms(broker->clock);
     quern_status status = QUERN_OK;
-    if (cancel_of(action) != QN_CANCEL_NONE) {
-        bulk->ids = qn_alloc_zero(limit, sizeof *bulk->ids);
-        status = bulk->ids == NULL ? qn_error_nomem(err) : QUERN_OK;
+    if (cancel_of(bulk->action) != QN_CANCEL_NONE) {
+        acting->ids = qn_alloc_zero(bulk->limit, sizeof *acting->ids);
+        status = acting->ids == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     if (status == QUERN_OK) {
-        status = act_all(qn_sqlite_of(broker), bulk, filter, limit, err);
+        status = act_all(qn_sqlite_of(broker), acting, bulk, err);
     }
     if (status == QUERN_OK) {
-        *ret_count = bulk->count;
-        if (bulk->count == limit) {
+        *ret_count = acting->count;
+        if (acting->count == bulk->limit) {
             qn_conn_give_way(); /* the caller goes on with the rest */
         }
     }
-    qn_free(bulk->ids);
-    qn_free(bulk);
+    qn_free(acting->ids);
+    qn_free(acting);
     return status;
 }

@@ -126,8 +126,8 @@ static int64_t due_boot_ms_of(const struct batch *batch, const struct qn_task *t
     return due_boot_ms > 0 ? due_boot_ms : 1;
 }
 
-static quern_status insert(struct batch *batch, const struct qn_task *task, const char *headers,
-                           size_t headers_size, bool *ret_stored, quern_error *err)
+static quern_status insert(struct batch *batch, const struct qn_task *task, struct qn_bytes headers,
+                           bool *ret_stored, quern_error *err)
 {
     struct qn_query query = qn_query_start(batch->conn, sql_task_insert);
     qn_query_int(&query, batch->next_number++);
@@ -146,7 +146,7 @@ static quern_status insert(struct batch *batch, const struct qn_task *task, cons
     qn_query_text(&query, task->type);
     qn_query_text(&query, task->unique_key);
     qn_query_text(&query, task->group);
-    qn_query_blob(&query, headers, headers_size);
+    qn_query_blob(&query, headers.data, headers.size);
     qn_query_blob(&query, task->payload, task->payload_size);
     qn_query_int(&query, due_boot_ms_of(batch, task));
     int64_t changes = 0;
@@ -161,7 +161,7 @@ static quern_status insert_with_headers(struct batch *batch, const struct qn_tas
                                         bool *ret_stored, quern_error *err)
 {
     if (task->header_count == 0) {
-        return insert(batch, task, NULL, 0, ret_stored, err);
+        return insert(batch, task, (struct qn_bytes){0}, ret_stored, err);
     }
     size_t size = qn_sqlite_headers_size(task->headers, task->header_count);
     char *headers = qn_alloc(size);
@@ -169,7 +169,7 @@ static quern_status insert_with_headers(struct batch *batch, const struct qn_tas
         return qn_error_nomem(err);
     }
     qn_sqlite_headers_pack(task->headers, task->header_count, headers);
-    quern_status status = insert(batch, task, headers, size, ret_stored, err);
+    quern_status status = insert(batch, task, (struct qn_bytes){headers, size}, ret_stored, err);
     qn_free(headers);
     return status;
 }
@@ -199,45 +199,46 @@ static quern_status store(struct batch *batch, const struct qn_task *task, quern
     return take_lock(batch, task, err);
 }
 
-static quern_status store_all(struct batch *batch, const struct qn_task *tasks, size_t count,
-                              quern_status *results, quern_error *err)
+static quern_status store_all(struct batch *batch, const struct qn_enqueue *enqueue,
+                              quern_error *err)
 {
-    quern_status status = qn_tables_numbers(batch->conn, count, &batch->next_number, err);
-    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        status = store(batch, &tasks[i], &results[i], err);
+    quern_status status = qn_tables_numbers(batch->conn, enqueue->count, &batch->next_number, err);
+    for (size_t i = 0; status == QUERN_OK && i < enqueue->count; i++) {
+        status = store(batch, &enqueue->tasks[i], &enqueue->results[i], err);
     }
     return status;
 }
 
 /* The answer as it is remembered for a replay: one byte per task. */
-static quern_status keep_results(struct batch *batch, struct qn_stamp stamp,
-                                 const quern_status *results, size_t count, quern_error *err)
+static quern_status keep_results(struct batch *batch, const struct qn_enqueue *enqueue,
+                                 quern_error *err)
 {
     uint8_t reply[QN_BATCH_MAX];
-    for (size_t i = 0; i < count; i++) {
-        reply[i] = (uint8_t)results[i];
+    for (size_t i = 0; i < enqueue->count; i++) {
+        reply[i] = (uint8_t)enqueue->results[i];
     }
-    return qn_sqlite_session_keep(batch->conn, stamp, batch->now_ms, reply, count, err);
+    return qn_sqlite_session_keep(batch->conn, enqueue->stamp, batch->now_ms, reply, enqueue->count,
+                                  err);
 }
 
-static quern_status find_results(struct batch *batch, struct qn_stamp stamp, quern_status *results,
-                                 size_t count, bool *ret_known, quern_error *err)
+static quern_status find_results(struct batch *batch, const struct qn_enqueue *enqueue,
+                                 bool *ret_known, quern_error *err)
 {
     uint8_t reply[QN_BATCH_MAX];
-    quern_status status = qn_sqlite_session_find(batch->conn, stamp, reply, count, ret_known, err);
-    for (size_t i = 0; status == QUERN_OK && *ret_known && i < count; i++) {
-        results[i] = (quern_status)reply[i];
+    quern_status status =
+        qn_sqlite_session_find(batch->conn, enqueue->stamp, reply, enqueue->count, ret_known, err);
+    for (size_t i = 0; status == QUERN_OK && *ret_known && i < enqueue->count; i++) {
+        enqueue->results[i] = (quern_status)reply[i];
     }
     return status;
 }
 
-quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
-                               const struct qn_task *tasks, size_t count, quern_status *results,
+quern_status qn_sqlite_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,
                                quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    QN_ASSERT(count <= QN_BATCH_MAX);
-    if (count == 0) {
+    QN_ASSERT(enqueue->count <= QN_BATCH_MAX);
+    if (enqueue->count == 0) {
         return QUERN_OK;
     }
     struct batch batch = {0};
@@ -247,12 +248,12 @@ quern_status qn_sqlite_enqueue(struct qn_broker *broker, struct qn_stamp stamp,
         return status;
     }
     bool known = false;
-    status = find_results(&batch, stamp, results, count, &known, err);
+    status = find_results(&batch, enqueue, &known, err);
     if (status == QUERN_OK && !known) {
-        status = store_all(&batch, tasks, count, results, err);
+        status = store_all(&batch, enqueue, err);
     }
     if (status == QUERN_OK && !known) {
-        status = keep_results(&batch, stamp, results, count, err);
+        status = keep_results(&batch, enqueue, err);
     }
     if (status == QUERN_OK && !known) {
         status = qn_transaction_commit(self, err);
@@ -302,13 +303,13 @@ static quern_status run(struct qn_conn *conn, const char *sql, quern_error *err)
     return qn_query_run(&query, NULL, err);
 }
 
-quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx, const struct qn_task *tasks,
-                                  size_t count, quern_status *results, quern_error *err)
+quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx,
+                                  const struct qn_enqueue *enqueue, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     sqlite3 *db = tx;
     quern_status status = check_caller(self, db, err);
-    if (status != QUERN_OK || count == 0) {
+    if (status != QUERN_OK || enqueue->count == 0) {
         return status;
     }
     struct qn_conn *conn = qn_alloc_zero(1, sizeof *conn);
@@ -323,7 +324,7 @@ quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx, const stru
         status = run(conn, sql_savepoint, err);
     }
     if (status == QUERN_OK) {
-        status = store_all(&batch, tasks, count, results, err);
+        status = store_all(&batch, enqueue, err);
         if (status != QUERN_OK) {
             /* Fails only where SQLite has rolled back everything already. */
             (void)run(conn, sql_savepoint_rollback, NULL);

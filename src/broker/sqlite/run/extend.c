@@ -69,7 +69,7 @@ static quern_status finish_write(struct qn_sqlite *self, struct qn_query *query,
 }
 
 quern_status qn_sqlite_write_result(struct qn_broker *broker, const struct qn_leased *run,
-                                    const void *data, size_t size, quern_error *err)
+                                    struct qn_bytes result, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
@@ -80,7 +80,8 @@ quern_status qn_sqlite_write_result(struct qn_broker *broker, const struct qn_le
     struct qn_query query = qn_query_start(conn, sql_write_result);
     qn_query_int(&query, run->row);
     qn_query_int(&query, (int64_t)run->token);
-    qn_query_blob(&query, data != NULL ? data : "", size); /* an empty result is not none */
+    qn_query_blob(&query, result.data != NULL ? result.data : "",
+                  result.size); /* an empty result is not none */
     return finish_write(self, &query, run, err);
 }
 

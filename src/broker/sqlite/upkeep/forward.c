@@ -31,14 +31,14 @@ struct forwarding {
     size_t moved;
 };
 
-static quern_status next_due(struct qn_conn *conn, const char *const *queues, size_t queue_count,
-                             int64_t *ret_due_at_ms, quern_error *err)
+static quern_status next_due(struct qn_conn *conn, struct qn_names queues, int64_t *ret_due_at_ms,
+                             quern_error *err)
 {
     int64_t earliest = INT64_MAX;
-    for (size_t i = 0; i < queue_count; i++) {
+    for (size_t i = 0; i < queues.count; i++) {
         int64_t no = 0;
         int64_t due_at_ms = INT64_MAX;
-        quern_status status = qn_tables_queue_no(conn, queues[i], false, &no, err);
+        quern_status status = qn_tables_queue_no(conn, queues.items[i], false, &no, err);
         if (status == QUERN_OK && no != 0) {
             status = qn_tables_next_due(conn, no, &due_at_ms, err);
         }
@@ -51,13 +51,13 @@ static quern_status next_due(struct qn_conn *conn, const char *const *queues, si
     return QUERN_OK;
 }
 
-static quern_status peek(struct qn_sqlite *self, const char *const *queues, size_t queue_count,
-                         int64_t *ret_due_at_ms, quern_error *err)
+static quern_status peek(struct qn_sqlite *self, struct qn_names queues, int64_t *ret_due_at_ms,
+                         quern_error *err)
 {
     struct qn_conn *conn = NULL;
     quern_status status = qn_transaction_read_begin(self, &conn, err);
     if (status == QUERN_OK) {
-        status = next_due(conn, queues, queue_count, ret_due_at_ms, err);
+        status = next_due(conn, queues, ret_due_at_ms, err);
         qn_transaction_read_end(self);
     }
     return status;
@@ -103,8 +103,7 @@ static quern_status move_queue(struct forwarding *forwarding, const char *queue,
 }
 
 static quern_status move_due(struct qn_sqlite *self, struct forwarding *forwarding,
-                             const char *const *queues, size_t queue_count, int64_t *ret_due_at_ms,
-                             quern_error *err)
+                             struct qn_names queues, int64_t *ret_due_at_ms, quern_error *err)
 {
     if (self->unsafe_fs || QN_BUG(DATED_IS_DUE) || !qn_owner_boot_id(forwarding->boot_id)) {
         (void)memcpy(forwarding->boot_id, NO_BOOT, sizeof NO_BOOT);
@@ -113,13 +112,13 @@ static quern_status move_due(struct qn_sqlite *self, struct forwarding *forwardi
     if (status != QUERN_OK) {
         return status;
     }
-    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         if (forwarding->moved < forwarding->limit) {
-            status = move_queue(forwarding, queues[i], err);
+            status = move_queue(forwarding, queues.items[i], err);
         }
     }
     if (status == QUERN_OK) {
-        status = next_due(forwarding->conn, queues, queue_count, ret_due_at_ms, err);
+        status = next_due(forwarding->conn, queues, ret_due_at_ms, err);
     }
     if (status != QUERN_OK) {
         qn_transaction_rollback(self);
@@ -128,29 +127,28 @@ static quern_status move_due(struct qn_sqlite *self, struct forwarding *forwardi
     return qn_transaction_commit(self, err);
 }
 
-quern_status qn_sqlite_forward(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, size_t limit, size_t *ret_moved,
+quern_status qn_sqlite_forward(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_moved,
                                int64_t *ret_next_due_at_ms, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct forwarding forwarding = {.limit = limit};
+    struct forwarding forwarding = {.limit = upkeep.limit};
     int64_t due_at_ms = INT64_MAX;
     qn_clock_both_ms(broker->clock, &forwarding.now_ms, &forwarding.now_boot_ms);
     bool more = false;
     quern_status status = qn_sqlite_redate(self, &more, err);
     if (status == QUERN_OK) {
-        status = peek(self, queues, queue_count, &due_at_ms, err);
+        status = peek(self, upkeep.queues, &due_at_ms, err);
     }
     if (more) { /* delays may look due that are not: call again */
         due_at_ms = forwarding.now_ms;
-    } else if (status == QUERN_OK && due_at_ms <= forwarding.now_ms && limit > 0) {
-        forwarding.seqs = qn_alloc_zero(limit, sizeof forwarding.seqs[0]);
+    } else if (status == QUERN_OK && due_at_ms <= forwarding.now_ms && upkeep.limit > 0) {
+        forwarding.seqs = qn_alloc_zero(upkeep.limit, sizeof forwarding.seqs[0]);
         if (forwarding.seqs == NULL) {
             return qn_error_nomem(err);
         }
-        status = move_due(self, &forwarding, queues, queue_count, &due_at_ms, err);
+        status = move_due(self, &forwarding, upkeep.queues, &due_at_ms, err);
         qn_free(forwarding.seqs);
-        if (forwarding.moved < limit && due_at_ms <= forwarding.now_ms) {
+        if (forwarding.moved < upkeep.limit && due_at_ms <= forwarding.now_ms) {
             atomic_store(&self->redate_at_mono_ns, 0); /* it is dated wrongly: at the next call */
         }
     }

@@ -120,8 +120,8 @@ quern_status qn_sqlite_deregister(struct qn_broker *broker, const char *worker_i
     return status;
 }
 
-quern_status qn_sqlite_drained(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, bool *ret_drained, quern_error *err)
+quern_status qn_sqlite_drained(struct qn_broker *broker, struct qn_names queues, bool *ret_drained,
+                               quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
@@ -130,9 +130,9 @@ quern_status qn_sqlite_drained(struct qn_broker *broker, const char *const *queu
         return status;
     }
     bool busy = false;
-    for (size_t i = 0; status == QUERN_OK && !busy && i < queue_count; i++) {
+    for (size_t i = 0; status == QUERN_OK && !busy && i < queues.count; i++) {
         int64_t no = 0;
-        status = qn_tables_queue_no(conn, queues[i], false, &no, err);
+        status = qn_tables_queue_no(conn, queues.items[i], false, &no, err);
         if (status == QUERN_OK && no != 0) {
             struct qn_query query = qn_query_start(conn, sql_queue_busy);
             qn_query_int(&query, no);

@@ -50,8 +50,8 @@ static quern_status ask(struct qn_query *query, bool *ret_yes, quern_error *err)
 }
 
 /* Is there anything to remove? */
-static quern_status peek(struct pruning *pruning, const char *const *queues, size_t queue_count,
-                         bool *ret_work, quern_error *err)
+static quern_status peek(struct pruning *pruning, struct qn_names queues, bool *ret_work,
+                         quern_error *err)
 {
     struct qn_query query = qn_query_start(pruning->conn, sql_prune_peek_rest);
     qn_query_int(&query, pruning->now_ms);
@@ -59,9 +59,9 @@ static quern_status peek(struct pruning *pruning, const char *const *queues, siz
     qn_query_int(&query, pruning->now_ms - SESSION_AGE_MS);
     qn_query_int(&query, pruning->now_ms - QN_CHARGE_WINDOW_MS);
     quern_status status = ask(&query, ret_work, err);
-    for (size_t i = 0; status == QUERN_OK && !*ret_work && i < queue_count; i++) {
+    for (size_t i = 0; status == QUERN_OK && !*ret_work && i < queues.count; i++) {
         int64_t no = 0;
-        status = qn_tables_queue_no(pruning->conn, queues[i], false, &no, err);
+        status = qn_tables_queue_no(pruning->conn, queues.items[i], false, &no, err);
         if (status == QUERN_OK && no != 0) {
             query = qn_query_start(pruning->conn, sql_prune_peek_queue);
             qn_query_int(&query, no);
@@ -164,12 +164,11 @@ static quern_status remove_rest(struct pruning *pruning, const char *sql, int64_
     return status;
 }
 
-static quern_status prune_all(struct pruning *pruning, const char *const *queues,
-                              size_t queue_count, quern_error *err)
+static quern_status prune_all(struct pruning *pruning, struct qn_names queues, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
-        status = prune_queue(pruning, queues[i], err);
+    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
+        status = prune_queue(pruning, queues.items[i], err);
     }
     if (status == QUERN_OK) {
         status = remove_rest(pruning, sql_prune_locks, pruning->now_ms, err);
@@ -187,24 +186,23 @@ static quern_status prune_all(struct pruning *pruning, const char *const *queues
     return status;
 }
 
-quern_status qn_sqlite_prune(struct qn_broker *broker, const char *const *queues,
-                             size_t queue_count, size_t limit, size_t *ret_removed,
+quern_status qn_sqlite_prune(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_removed,
                              quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct pruning pruning = {.now_ms = qn_clock_wall_ms(broker->clock), .limit = limit};
+    struct pruning pruning = {.now_ms = qn_clock_wall_ms(broker->clock), .limit = upkeep.limit};
     bool work = false;
     quern_status status = qn_transaction_read_begin(self, &pruning.conn, err);
     if (status == QUERN_OK) {
         pruning.archived_until_ms =
             trusts_clock(self, pruning.now_ms) ? pruning.now_ms - QN_ARCHIVE_AGE_MS : NEVER_MS;
-        status = peek(&pruning, queues, queue_count, &work, err);
+        status = peek(&pruning, upkeep.queues, &work, err);
         qn_transaction_read_end(self);
     }
     if (status == QUERN_OK && work) {
         status = qn_transaction_begin(self, false, &pruning.conn, err);
         if (status == QUERN_OK) {
-            status = prune_all(&pruning, queues, queue_count, err);
+            status = prune_all(&pruning, upkeep.queues, err);
             if (status == QUERN_OK) {
                 status = qn_transaction_commit(self, err);
             } else {

@@ -287,17 +287,17 @@ static quern_status remove_worker(struct recovering *recovering,
     return qn_query_run(&query, NULL, err);
 }
 
-static quern_status end_dead_workers(struct recovering *recovering, const char *const *queues,
-                                     size_t queue_count, quern_error *err)
+static quern_status end_dead_workers(struct recovering *recovering, struct qn_names queues,
+                                     quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t w = 0; status == QUERN_OK && w < recovering->fates.count && left(recovering) > 0;
          w++) {
         struct qn_worker_fate *worker = &recovering->fates.workers[w];
-        for (size_t i = 0; status == QUERN_OK && worker->fate == QN_FATE_GONE && i < queue_count;
+        for (size_t i = 0; status == QUERN_OK && worker->fate == QN_FATE_GONE && i < queues.count;
              i++) {
             struct qn_counted_queue *queue = NULL;
-            status = qn_queue_counters_queue(&recovering->counters, queues[i], &queue, err);
+            status = qn_queue_counters_queue(&recovering->counters, queues.items[i], &queue, err);
             if (status == QUERN_OK) {
                 status = end_worker(recovering, queue, worker, err);
             }
@@ -310,17 +310,17 @@ static quern_status end_dead_workers(struct recovering *recovering, const char *
     return status;
 }
 
-static quern_status end_leases(struct recovering *recovering, const char *const *queues,
-                               size_t queue_count, quern_error *err)
+static quern_status end_leases(struct recovering *recovering, struct qn_names queues,
+                               quern_error *err)
 {
     quern_status status = enter_boot(recovering, err);
     if (status == QUERN_OK) {
-        status = end_dead_workers(recovering, queues, queue_count, err);
+        status = end_dead_workers(recovering, queues, err);
     }
     bool rests = qn_clock_mono_ns() < atomic_load(&recovering->self->rest_until_mono_ns);
-    for (size_t i = 0; status == QUERN_OK && i < queue_count && !rests; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < queues.count && !rests; i++) {
         struct qn_counted_queue *queue = NULL;
-        status = qn_queue_counters_queue(&recovering->counters, queues[i], &queue, err);
+        status = qn_queue_counters_queue(&recovering->counters, queues.items[i], &queue, err);
         if (status == QUERN_OK) {
             status = end_expired(recovering, queue, err);
         }
@@ -331,8 +331,7 @@ static quern_status end_leases(struct recovering *recovering, const char *const 
     return status;
 }
 
-static quern_status run(struct recovering *recovering, const char *const *queues,
-                        size_t queue_count, quern_error *err)
+static quern_status run(struct recovering *recovering, struct qn_names queues, quern_error *err)
 {
     recovering->report = qn_alloc_zero(recovering->limit, sizeof recovering->report[0]);
     recovering->leases = qn_alloc_zero(recovering->limit, sizeof recovering->leases[0]);
@@ -344,7 +343,7 @@ static quern_status run(struct recovering *recovering, const char *const *queues
         return status;
     }
     recovering->counters.conn = recovering->conn;
-    status = end_leases(recovering, queues, queue_count, err);
+    status = end_leases(recovering, queues, err);
     if (status != QUERN_OK) {
         qn_transaction_rollback(recovering->self);
         return status;
@@ -352,12 +351,11 @@ static quern_status run(struct recovering *recovering, const char *const *queues
     return qn_transaction_commit(recovering->self, err);
 }
 
-quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queues,
-                               size_t queue_count, size_t limit,
-                               void (*on_recovery)(const struct qn_recovery *recovery, void *user),
-                               void *user, size_t *ret_recovered, quern_error *err)
+quern_status qn_sqlite_recover(struct qn_broker *broker, struct qn_upkeep upkeep,
+                               const struct qn_recovery_sink *sink, size_t *ret_recovered,
+                               quern_error *err)
 {
-    struct recovering recovering = {.self = qn_sqlite_of(broker), .limit = limit};
+    struct recovering recovering = {.self = qn_sqlite_of(broker), .limit = upkeep.limit};
     int64_t now_ms = 0;
     qn_clock_both_ms(broker->clock, &now_ms, &recovering.now_boot_ms);
     recovering.fates = (struct qn_worker_fates){.self = recovering.self,
@@ -373,15 +371,15 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, const char *const *queu
     if (status == QUERN_OK) {
         status = peek(&recovering, &work, err);
     }
-    if (status == QUERN_OK && work && limit > 0) {
-        status = run(&recovering, queues, queue_count, err);
+    if (status == QUERN_OK && work && upkeep.limit > 0) {
+        status = run(&recovering, upkeep.queues, err);
     }
     if (status == QUERN_OK) {
         if (recovering.counters.wake) {
             qn_waiters_wake(recovering.self);
         }
-        for (size_t i = 0; on_recovery != NULL && i < recovering.count; i++) {
-            on_recovery(&recovering.report[i], user);
+        for (size_t i = 0; sink != NULL && i < recovering.count; i++) {
+            sink->on_recovery(&recovering.report[i], sink->user);
         }
         *ret_recovered = recovering.count;
     }

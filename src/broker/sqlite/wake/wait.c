@@ -291,8 +291,8 @@ static quern_status arm_socket(struct qn_sqlite *self, quern_error *err)
     return QUERN_OK;
 }
 
-quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, size_t queue_count,
-                           bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+quern_status qn_sqlite_arm(struct qn_broker *broker, struct qn_names queues, bool *ret_work,
+                           int64_t *ret_next_due_at_ms, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     pthread_mutex_lock(&self->waiter.mutex);
@@ -312,8 +312,8 @@ quern_status qn_sqlite_arm(struct qn_broker *broker, const char *const *queues, 
     int64_t due_at_ms = INT64_MAX;
     int64_t version = 0;
     status = read_version(conn, &version, err);
-    for (size_t i = 0; status == QUERN_OK && i < queue_count; i++) {
-        status = look_at_queue(conn, queues[i], &work, &due_at_ms, err);
+    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
+        status = look_at_queue(conn, queues.items[i], &work, &due_at_ms, err);
     }
     qn_transaction_read_end(self);
     if (status != QUERN_OK) {

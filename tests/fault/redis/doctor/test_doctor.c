@@ -73,10 +73,14 @@ static void delayed_task_in_no_zset_comes_back_at_its_time(void **state)
     doctor_put_later("a", 1500);
     doctor_plant("DEL " Q "scheduled");
     doctor_assert_mended("I2 default/a: its state is scheduled, but it is nowhere");
-    assert_ok(qn_broker_forward(doctor.broker, &queue, 1, 9, &moved, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(doctor.broker, (struct qn_upkeep){{&queue, 1}, 9}, &moved,
+                                &next_due_at_ms, &err),
+              err);
     assert_int_equal(moved, 0);
     doctor_turn_to(1500);
-    assert_ok(qn_broker_forward(doctor.broker, &queue, 1, 9, &moved, &next_due_at_ms, &err), err);
+    assert_ok(qn_broker_forward(doctor.broker, (struct qn_upkeep){{&queue, 1}, 9}, &moved,
+                                &next_due_at_ms, &err),
+              err);
     assert_int_equal(moved, 1);
     doctor_assert_runs("a");
 }

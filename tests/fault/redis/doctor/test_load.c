@@ -86,7 +86,8 @@ static void *work(void *user)
         size_t moved = 0;
         int64_t next_due_at_ms = 0;
         quern_error err = {0};
-        assert_ok(qn_broker_forward(broker, &queue, 1, QN_BATCH_MAX, &moved, &next_due_at_ms, &err),
+        assert_ok(qn_broker_forward(broker, (struct qn_upkeep){{&queue, 1}, QN_BATCH_MAX}, &moved,
+                                    &next_due_at_ms, &err),
                   err);
         count = turn_over(broker, &random, runs, count);
     }

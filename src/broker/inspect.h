@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* inspect.h - the part of a broker's interface that shows and steers what is stored.
+ *
+ * It belongs to broker.h, whose rules and errors hold here, too. Each listing is a snapshot of its
+ * own where the broker has transactions for reading, and never holds up who writes. Callbacks get
+ * borrowed data; one that returns false stops the listing. */
+#ifndef QN_BROKER_INSPECT_H
+#define QN_BROKER_INSPECT_H
+
+#include "broker/broker.h"
+#include "broker/task_info.h"
+
+/* --- Listing ------------------------------------------------------------------------ */
+
+typedef quern_status qn_queues_fn(struct qn_broker *broker,
+                                  bool (*on_queue)(const quern_queue_info *queue, void *user),
+                                  void *user, quern_error *err);
+QUERN_NODISCARD qn_queues_fn qn_broker_queues;
+
+typedef quern_status qn_tasks_fn(struct qn_broker *broker, const quern_task_filter *filter,
+                                 bool (*on_task)(const quern_task_info *info, void *user),
+                                 void *user, quern_error *err);
+QUERN_NODISCARD qn_tasks_fn qn_broker_tasks;
+
+typedef quern_status qn_workers_fn(struct qn_broker *broker,
+                                   bool (*on_worker)(const quern_worker_info *worker, void *user),
+                                   void *user, quern_error *err);
+QUERN_NODISCARD qn_workers_fn qn_broker_workers;
+
+/* ret_days: room for `days`; the first is today. */
+typedef quern_status qn_history_fn(struct qn_broker *broker, const char *queue, size_t days,
+                                   quern_day *ret_days, quern_error *err);
+QUERN_NODISCARD qn_history_fn qn_broker_history;
+
+/* What the server or the file is, in pairs of a name and a text. */
+typedef quern_status qn_server_info_fn(struct qn_broker *broker,
+                                       void (*on_fact)(const char *name, const char *text,
+                                                       void *user),
+                                       void *user, quern_error *err);
+QUERN_NODISCARD qn_server_info_fn qn_broker_server_info;
+
+/* --- Steering ----------------------------------------------------------------------- */
+
+/* One task; queue NULL: wherever it is. Cancel marks the task and notifies its worker. */
+typedef quern_status qn_operate_fn(struct qn_broker *broker, quern_action action, const char *queue,
+                                   const char *id, quern_error *err);
+QUERN_NODISCARD qn_operate_fn qn_broker_operate;
+
+/* The same for many tasks. */
+struct qn_bulk {
+    quern_action action;
+    const quern_task_filter *filter;
+    size_t limit; /* tasks in one call, at most QN_BULK_MAX */
+};
+/* One transaction; call again while *ret_count == limit. */
+typedef quern_status qn_operate_all_fn(struct qn_broker *broker, const struct qn_bulk *bulk,
+                                       size_t *ret_count, quern_error *err);
+QUERN_NODISCARD qn_operate_all_fn qn_broker_operate_all;
+
+typedef quern_status qn_pause_fn(struct qn_broker *broker, const char *queue, bool pause,
+                                 quern_error *err);
+QUERN_NODISCARD qn_pause_fn qn_broker_pause;
+
+typedef quern_status qn_remove_queue_fn(struct qn_broker *broker, const char *queue, bool force,
+                                        quern_error *err);
+QUERN_NODISCARD qn_remove_queue_fn qn_broker_remove_queue;
+
+/* Reports each broken invariant, and mends what can be mended where `repair` is set. */
+typedef quern_status qn_doctor_fn(struct qn_broker *broker, bool repair,
+                                  void (*on_finding)(const quern_finding *finding, void *user),
+                                  void *user, quern_error *err);
+QUERN_NODISCARD qn_doctor_fn qn_broker_doctor;
+
+#endif

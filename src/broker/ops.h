@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* ops.h - for those who implement a broker: its operations, and what every broker object has.
+ *
+ * broker.h and inspect.h say with the type of each operation what it promises. An implementation
+ * declares its functions by these types (`qn_enqueue_fn qn_redis_enqueue;`) and puts them into a
+ * table. Nobody but the brokers and broker.c includes this file. */
+#ifndef QN_BROKER_OPS_H
+#define QN_BROKER_OPS_H
+
+#include "broker/broker.h"
+#include "broker/inspect.h"
+
+/* A NULL member answers QUERN_E_UNSUPPORTED. */
+struct qn_broker_ops {
+    const char *scheme;
+    bool is_remote;         /* what cannot be reached now may be there a moment later */
+    size_t enqueue_max;     /* 0: QN_BATCH_MAX */
+    uint32_t exchanges_max; /* see qn_broker_exchanges_max */
+    qn_close_fn *close;
+    qn_enqueue_fn *enqueue;
+    qn_enqueue_in_fn *enqueue_in;
+    qn_wake_fn *wake;
+    qn_exchange_fn *exchange;
+    qn_extend_fn *extend;
+    qn_write_result_fn *write_result;
+    qn_write_progress_fn *write_progress;
+    qn_forward_fn *forward;
+    qn_recover_fn *recover;
+    qn_prune_fn *prune;
+    qn_arm_fn *arm;
+    qn_wait_fn *wait;
+    qn_interrupt_fn *interrupt;
+    qn_is_gone_fn *is_gone;
+    qn_heartbeat_fn *heartbeat;
+    qn_deregister_fn *deregister;
+    qn_drained_fn *drained;
+    qn_queues_fn *queues;
+    qn_tasks_fn *tasks;
+    qn_workers_fn *workers;
+    qn_history_fn *history;
+    qn_server_info_fn *server_info;
+    qn_operate_fn *operate;
+    qn_operate_all_fn *operate_all;
+    qn_pause_fn *pause;
+    qn_remove_queue_fn *remove_queue;
+    qn_doctor_fn *doctor;
+};
+
+/* The first member of every broker's own struct. */
+struct qn_broker {
+    const struct qn_broker_ops *ops;
+    const struct quern_clock *clock;
+    _Atomic int64_t command_timeout_ms; /* may change; waits that are under way heed it */
+    _Atomic bool hurries; /* somebody waits for the end: nothing takes longer than a second or so */
+    int64_t opener_pid;
+};
+
+/* What an exchange says before it begins, and gives back when it fails. */
+void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply);
+void qn_exchange_free_runs(struct qn_exchange_reply *reply);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* task_info.h - the snapshot of a stored task, which inspectors and duplicates hand out. */
+#ifndef QN_BROKER_TASK_INFO_H
+#define QN_BROKER_TASK_INFO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quern/inspector.h"
+#include "task/task.h"
+
+/* What quern_task_info is inside. One block. */
+struct quern_task_info {
+    struct qn_task task;
+    const void *result;
+    size_t result_size;
+    int64_t retry_count;
+    int64_t crash_count;
+    const char *error; /* "" when none */
+    int64_t failed_at_ms;
+    int64_t at_ms;
+    int64_t enqueued_at_ms;
+    int64_t started_at_ms;
+    int64_t completed_at_ms;
+    quern_cause cause;
+    uint64_t fence;
+    const char *worker; /* "" when none */
+    bool orphaned;
+    int32_t progress; /* -1: none */
+    const char *progress_note;
+};
+/* A deep copy in one block; NULL when memory is out. Free with quern_task_info_free. */
+QUERN_NODISCARD quern_task_info *qn_task_info_copy(const struct quern_task_info *info);
+
+#endif
