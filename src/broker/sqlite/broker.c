@@ -20,6 +20,7 @@
 #include "broker/sqlite/store/sync.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/store/writer_lock.h"
+#include "broker/sqlite/upkeep/heartbeat_age.h"
 #include "broker/sqlite/wake/wait.h"
 #include "broker/sqlite/wake/waiters.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* sqlite.h - what the files of the SQLite broker share: its struct.
+/* sqlite.h - what the files of the SQLite broker share: its struct, with its parts that rooms above
+ * the store work on.
  *
- * Rooms, lowest first: file (the path), store (connections, transactions), schema, wake, queue
- * (counters, brakes, solo locks), run, upkeep, inspect, operate, doctor; broker.c stands above all.
+ * The rooms, lowest first: file (the path), store (connections, transactions), schema, wake, queue
+ * (counters, brakes, solo locks), run, upkeep, inspect, operate, doctor; broker.c is above all.
  * Writing: qn_transaction_begin .. commit or rollback. Reading: qn_transaction_read_begin ..
  * read_end. Waking: qn_waiters_wake after a commit that made work for somebody. */
 #ifndef QN_BROKER_SQLITE_SQLITE_H
@@ -18,10 +19,58 @@
 #include "broker/sqlite/store/conn.h"
 #include "broker/sqlite/store/sync.h"
 #include "broker/sqlite/store/writer_lock.h"
-#include "broker/sqlite/upkeep/heartbeat_age.h"
-#include "broker/sqlite/wake/wait.h"
-#include "broker/sqlite/wake/waiters.h"
 #include "task/limits.h"
+
+#define QN_WAITER_ID_SIZE 33 /* 32 hexadecimal digits */
+
+/* The sockets of a broker object that waits (wake/wait.c). */
+struct qn_waiter {
+    pthread_mutex_t mutex; /* guards making and arming them */
+    bool ready;
+    bool deaf;             /* ready without sockets: the directory is another user's */
+    bool armed;            /* set by arm, cleared by the wake-up */
+    int64_t armed_version; /* data_version at arm; 0: not known */
+    int64_t looked_at_ns;  /* when it was compared last */
+    int epoll_fd;
+    int interrupt_fd; /* an eventfd, from open to finish, so that interrupt needs no lock */
+    int dir_fd;
+    int lock_fd;
+    int wake_fd;
+    int control_fd;
+    char id[QN_WAITER_ID_SIZE]; /* names the sockets and the lock file */
+};
+
+/* Who waits on this file: the directory of sockets, remembered while it does not change
+ * (wake/waiters.c). */
+struct qn_waiters {
+    pthread_mutex_t mutex; /* guards all of it */
+    int dir_fd;            /* -1: not open; there is no directory before the first waiter */
+    int send_fd;           /* an unbound datagram socket; -1 until needed */
+    int64_t changed_at_ns; /* mtime of the directory when it was read; -1: read it again */
+    char (*ids)[QN_WAITER_ID_SIZE];
+    size_t count;
+    size_t capacity;
+};
+
+/* What was seen of a worker on another host (upkeep/heartbeat_age.c). */
+struct qn_heartbeat_age {
+    int64_t worker_no;
+    int64_t heartbeat_at_ms; /* as the worker wrote it */
+    int64_t since_boot_ms;   /* when it was first seen so */
+    bool changed;            /* that was a heartbeat; else our first look at it */
+};
+
+struct qn_heartbeat_age_list {
+    struct qn_heartbeat_age *records;
+    size_t count;
+    size_t capacity;
+};
+
+struct qn_heartbeat_ages {
+    struct qn_heartbeat_age_list before; /* of the look before */
+    size_t at;                           /* in that */
+    struct qn_heartbeat_age_list now;
+};
 
 struct qn_sqlite {
     struct qn_broker base;

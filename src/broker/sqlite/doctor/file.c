@@ -18,6 +18,7 @@
 #include "broker/sqlite/doctor/doctor_sql.h"
 #include "broker/sqlite/file/place.h"
 #include "broker/sqlite/inspect/inspect.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/waiters.h"
 

@@ -15,6 +15,7 @@
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/schema/migrate.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 
 #define COUNT_MAX INT64_C(1000000000000) /* deaths, probes, ms of a life */

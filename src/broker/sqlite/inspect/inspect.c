@@ -16,6 +16,7 @@
 #include "broker/sqlite/file/place.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/schema/migrate.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
 #include "quern/version.h"
@@ -57,7 +58,7 @@ static quern_status read_latency(const struct queue_look *look, int64_t queue_no
     qn_query_int(&query, queue_no);
     int64_t latency_ms = 0;
     while (qn_query_row(&query)) {
-        int64_t waited_ms = look->now_ms - qn_column_moment_ms(query.statement, 0);
+        int64_t waited_ms = look->now_ms - qn_query_column_moment_ms(query.statement, 0);
         latency_ms = waited_ms > latency_ms ? waited_ms : latency_ms;
     }
     quern_status status = qn_query_finish(&query, err);
@@ -76,7 +77,7 @@ static uint64_t column_count(const struct qn_query *query, int column)
 static void read_queue(const struct qn_query *query, quern_queue_info *info)
 {
     info->name = qn_query_column_text(query, 1);
-    info->paused_at_ms = qn_column_moment_ms(query->statement, 2);
+    info->paused_at_ms = qn_query_column_moment_ms(query->statement, 2);
     info->processed_total = column_count(query, 3);
     info->failed_total = column_count(query, 4);
     info->trimmed_total = column_count(query, 5);

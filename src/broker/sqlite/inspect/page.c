@@ -11,6 +11,7 @@
 #include "base/text/buf.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/store/query.h"
 
 #define STATEMENT_SIZE_MAX 8192
 

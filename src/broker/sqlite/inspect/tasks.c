@@ -11,6 +11,7 @@
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/run/headers.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 
 #define LIMIT_DEFAULT 30
@@ -45,23 +46,23 @@ static int64_t next_int(struct columns *columns)
 
 static int64_t next_count(struct columns *columns)
 {
-    return qn_column_count(columns->query->statement, columns->next++);
+    return qn_query_column_count(columns->query->statement, columns->next++);
 }
 
 static int64_t next_moment_ms(struct columns *columns)
 {
-    return qn_column_moment_ms(columns->query->statement, columns->next++);
+    return qn_query_column_moment_ms(columns->query->statement, columns->next++);
 }
 
 static int64_t next_duration_ms(struct columns *columns)
 {
-    return qn_column_duration_ms(columns->query->statement, columns->next++);
+    return qn_query_column_duration_ms(columns->query->statement, columns->next++);
 }
 
 static quern_retry_policy next_retry(struct columns *columns)
 {
     columns->next += 3;
-    return qn_column_retry(columns->query->statement, columns->next - 3);
+    return qn_query_column_retry(columns->query->statement, columns->next - 3);
 }
 
 static const char *next_text(struct columns *columns)

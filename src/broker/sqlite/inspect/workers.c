@@ -12,6 +12,7 @@
 #include "broker/owner.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 
 #define WORKER_COLUMN 6 /* of worker_runs */
@@ -27,9 +28,9 @@ struct runs {
 static bool read_run(struct qn_arena *arena, const struct qn_query *query,
                      quern_worker_run_info *run)
 {
-    struct qn_task limits = {.timeout_ms = qn_column_duration_ms(query->statement, 4),
-                             .deadline_at_ms = qn_column_moment_ms(query->statement, 5)};
-    run->started_at_ms = qn_column_moment_ms(query->statement, 3);
+    struct qn_task limits = {.timeout_ms = qn_query_column_duration_ms(query->statement, 4),
+                             .deadline_at_ms = qn_query_column_moment_ms(query->statement, 5)};
+    run->started_at_ms = qn_query_column_moment_ms(query->statement, 3);
     run->deadline_at_ms = qn_task_run_deadline_ms(&limits, run->started_at_ms);
     run->task_id = qn_arena_strdup(arena, qn_query_column_text(query, 0));
     run->task_type = qn_arena_strdup(arena, qn_query_column_text(query, 1));
@@ -74,10 +75,10 @@ static void read_worker(const struct qn_query *query, quern_worker_info *info)
     info->pid = sqlite3_column_int64(query->statement, 4);
     info->status = qn_query_column_text(query, 5);
     info->queues = qn_query_column_text(query, 6);
-    info->concurrency = (uint32_t)qn_column_count(query->statement, 7);
+    info->concurrency = (uint32_t)qn_query_column_count(query->statement, 7);
     info->strict_priority = sqlite3_column_int64(query->statement, 8) != 0 ? 1 : 0;
-    info->started_at_ms = qn_column_moment_ms(query->statement, 9);
-    info->heartbeat_at_ms = qn_column_moment_ms(query->statement, 10);
+    info->started_at_ms = qn_query_column_moment_ms(query->statement, 9);
+    info->heartbeat_at_ms = qn_query_column_moment_ms(query->statement, 10);
 }
 
 /* Within a read transaction, so both are of one snapshot. */

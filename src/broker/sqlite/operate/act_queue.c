@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/operate/act_sql.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/waiters.h"
 

@@ -4,6 +4,7 @@
 #define QN_BROKER_SQLITE_QUEUE_BRAKE_H
 
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/query.h"
 
 /* From five columns of the present row, in the order of the struct. */
 void qn_brake_columns(const struct qn_query *query, int first, struct qn_brake *ret_brake);

@@ -10,6 +10,7 @@
 
 #include "base/bug.h"
 #include "broker/sqlite/queue/deaths_sql.h"
+#include "broker/sqlite/store/query.h"
 
 #define TEXT_SIZE (QN_ERROR_TEXT_SIZE_MAX + 100)
 

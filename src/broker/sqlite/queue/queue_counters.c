@@ -14,6 +14,7 @@
 #include "base/memory/vec.h"
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/queue/queue_counters_sql.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 
 #define MS_PER_DAY (24 * 3600 * INT64_C(1000))

@@ -8,6 +8,7 @@
 #include "base/bug.h"
 #include "base/text/number.h"
 #include "broker/sqlite/queue/solo_sql.h"
+#include "broker/sqlite/store/query.h"
 
 #define REST_MS_MAX (24 * 3600 * INT64_C(1000)) /* the clock was ahead when it was stored */
 

@@ -21,6 +21,7 @@
 #include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/session.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"

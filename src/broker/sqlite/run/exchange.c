@@ -16,6 +16,7 @@
 #include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/run/outcome_sql.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/session.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/wait_sql.h"

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "broker/sqlite/run/extend_sql.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 
 static quern_status extend_one(struct qn_conn *conn, struct qn_extension *extension,

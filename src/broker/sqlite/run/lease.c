@@ -12,6 +12,7 @@
 #include "base/bug.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "task/choice.h"
 
@@ -245,8 +246,8 @@ quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
         size_t found = 0;
         status = qn_queue_counters_queue(&counters, exchange->queues[i].name, &queue, err);
         if (status == QUERN_OK) {
-            status = qn_lease_read_rows(&batch, sql_lease_replay, i, queue, terms->first_token,
-                                        (size_t)last_token, rows, &found, err);
+            status = qn_lease_row_read_all(&batch, sql_lease_replay, i, queue, terms->first_token,
+                                           (size_t)last_token, rows, &found, err);
         }
         for (size_t r = 0; status == QUERN_OK && r < found; r++) {
             if (batch.count == count) { /* two tasks with one token: damaged; see the doctor */

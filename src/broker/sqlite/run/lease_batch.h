@@ -38,18 +38,22 @@ struct qn_lease_batch {
 };
 
 /* So many were past their deadline that the transaction has to end. */
-bool qn_lease_batch_ends_early(const struct qn_lease_batch *batch);
+static inline bool qn_lease_batch_ends_early(const struct qn_lease_batch *batch)
+{
+    return batch->late_count >= QN_PRUNE_BATCH_MAX;
+}
 
 /* --- lease_row.c ----------------------------------------------------------------------- */
 
 /* Reads up to `limit` rows by a statement of lease.sql that takes queue, a number and a limit. */
-QUERN_NODISCARD quern_status qn_lease_read_rows(struct qn_lease_batch *batch, const char *sql,
-                                                size_t queue_index,
-                                                const struct qn_counted_queue *queue,
-                                                int64_t number, size_t limit, struct qn_row *rows,
-                                                size_t *ret_count, quern_error *err);
+QUERN_NODISCARD quern_status qn_lease_row_read_all(struct qn_lease_batch *batch, const char *sql,
+                                                   size_t queue_index,
+                                                   const struct qn_counted_queue *queue,
+                                                   int64_t number, size_t limit,
+                                                   struct qn_row *rows, size_t *ret_count,
+                                                   quern_error *err);
 /* Reads the pending task; *ret_run is NULL when it is not that any more. */
-QUERN_NODISCARD quern_status qn_lease_read_row(struct qn_lease_batch *batch, size_t queue_index,
+QUERN_NODISCARD quern_status qn_lease_row_read(struct qn_lease_batch *batch, size_t queue_index,
                                                const struct qn_counted_queue *queue, int64_t seq,
                                                struct qn_leased **ret_run, quern_error *err);
 

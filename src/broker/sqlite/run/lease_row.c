@@ -4,6 +4,7 @@
 #include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/store/query.h"
 
 /* Copies the present row into one block of the slab. */
 static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const char *queue)
@@ -26,12 +27,12 @@ static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const
                 .type = (const char *)sqlite3_column_text(row, 3),
                 .payload = payload,
                 .payload_size = payload_size,
-                .retry_max = qn_column_count(row, 5),
-                .retry = qn_column_retry(row, 6),
-                .process_at_ms = qn_column_moment_ms(row, 18),
-                .timeout_ms = qn_column_duration_ms(row, 9),
-                .deadline_at_ms = qn_column_moment_ms(row, 10),
-                .retention_ms = qn_column_duration_ms(row, 11),
+                .retry_max = qn_query_column_count(row, 5),
+                .retry = qn_query_column_retry(row, 6),
+                .process_at_ms = qn_query_column_moment_ms(row, 18),
+                .timeout_ms = qn_query_column_duration_ms(row, 9),
+                .deadline_at_ms = qn_query_column_moment_ms(row, 10),
+                .retention_ms = qn_query_column_duration_ms(row, 11),
                 .unique_key = (const char *)sqlite3_column_text(row, 12),
                 .group = (const char *)sqlite3_column_text(row, 13),
                 .headers = headers,
@@ -40,9 +41,9 @@ static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const
             },
         .token = (uint64_t)sqlite3_column_int64(row, 19),
         .row = sqlite3_column_int64(row, 0),
-        .retry_count = qn_column_count(row, 15),
-        .crash_count = qn_column_count(row, 16),
-        .life_ms = qn_column_duration_ms(row, 21),
+        .retry_count = qn_query_column_count(row, 15),
+        .crash_count = qn_query_column_count(row, 16),
+        .life_ms = qn_query_column_duration_ms(row, 21),
         .cause = (quern_cause)sqlite3_column_int(row, 17),
         .started = sqlite3_column_int(row, 20) != 0,
     };
@@ -76,9 +77,10 @@ static quern_status copy_rows(struct qn_lease_batch *batch, struct qn_query *que
     return status;
 }
 
-quern_status qn_lease_read_rows(struct qn_lease_batch *batch, const char *sql, size_t queue_index,
-                                const struct qn_counted_queue *queue, int64_t number, size_t limit,
-                                struct qn_row *rows, size_t *ret_count, quern_error *err)
+quern_status qn_lease_row_read_all(struct qn_lease_batch *batch, const char *sql,
+                                   size_t queue_index, const struct qn_counted_queue *queue,
+                                   int64_t number, size_t limit, struct qn_row *rows,
+                                   size_t *ret_count, quern_error *err)
 {
     struct qn_query query = qn_query_start(batch->counters->conn, sql);
     qn_query_int(&query, queue->no);
@@ -87,7 +89,7 @@ quern_status qn_lease_read_rows(struct qn_lease_batch *batch, const char *sql, s
     return copy_rows(batch, &query, queue_index, queue, rows, ret_count, err);
 }
 
-quern_status qn_lease_read_row(struct qn_lease_batch *batch, size_t queue_index,
+quern_status qn_lease_row_read(struct qn_lease_batch *batch, size_t queue_index,
                                const struct qn_counted_queue *queue, int64_t seq,
                                struct qn_leased **ret_run, quern_error *err)
 {

@@ -12,6 +12,7 @@
 #include "broker/sqlite/queue/deaths.h"
 #include "broker/sqlite/run/exchange.h"
 #include "broker/sqlite/run/outcome_sql.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 
 static quern_status token_of(struct qn_queue_counters *counters, const struct qn_outcome *outcome,

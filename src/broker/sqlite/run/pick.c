@@ -14,11 +14,7 @@
 #include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
-
-bool qn_lease_batch_ends_early(const struct qn_lease_batch *batch)
-{
-    return batch->late_count >= QN_PRUNE_BATCH_MAX;
-}
+#include "broker/sqlite/store/query.h"
 
 static bool may_start(const struct qn_lease_batch *batch)
 {
@@ -66,7 +62,7 @@ static quern_status take_started(struct qn_lease_batch *batch, size_t queue_inde
                                  bool *ret_done, quern_error *err)
 {
     struct qn_leased *run = NULL;
-    quern_status status = qn_lease_read_row(batch, queue_index, queue, seq, &run, err);
+    quern_status status = qn_lease_row_read(batch, queue_index, queue, seq, &run, err);
     *ret_done = run != NULL;
     if (status != QUERN_OK || run == NULL) {
         return status;
@@ -139,9 +135,9 @@ static quern_status read_uncharged(struct qn_lease_batch *batch, size_t queue_in
                                    struct streams *streams, quern_error *err)
 {
     struct stream *stream = &streams->levels[0];
-    quern_status status = qn_lease_read_rows(batch, sql_lease_pending, queue_index, queue,
-                                             batch->progress[queue_index].places[0], want,
-                                             streams->rows, &stream->count, err);
+    quern_status status = qn_lease_row_read_all(batch, sql_lease_pending, queue_index, queue,
+                                                batch->progress[queue_index].places[0], want,
+                                                streams->rows, &stream->count, err);
     for (size_t i = 0; i < stream->count; i++) {
         stream->spots[i].place = streams->rows[i].place;
     }

@@ -20,6 +20,7 @@
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/schema/trust.h"
 #include "broker/sqlite/store/open_sql.h"
+#include "broker/sqlite/store/query.h"
 
 #define HEADER_SIZE 16
 #define PAGE_SIZE_MIN 512

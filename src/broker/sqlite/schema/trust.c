@@ -21,6 +21,7 @@
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/schema/schema_sql.h"
 #include "broker/sqlite/store/open_sql.h"
+#include "broker/sqlite/store/query.h"
 
 #define NAME_SHOWN_MAX 80
 

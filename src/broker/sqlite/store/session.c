@@ -10,6 +10,7 @@
 
 #include "base/bug.h"
 #include "base/error.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/session_sql.h"
 
 quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp, void *reply,

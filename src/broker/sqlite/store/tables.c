@@ -4,6 +4,7 @@
 #include "broker/sqlite/store/tables.h"
 
 #include "base/error.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables_sql.h"
 
 quern_status qn_tables_queue_no(struct qn_conn *conn, const char *name, bool create,
@@ -47,7 +48,8 @@ quern_status qn_tables_next_due(struct qn_conn *conn, int64_t queue_no, int64_t 
 {
     struct qn_query query = qn_query_start(conn, sql_next_due);
     qn_query_int(&query, queue_no);
-    int64_t due_at_ms = qn_query_row(&query) ? qn_column_moment_ms(query.statement, 0) : INT64_MAX;
+    int64_t due_at_ms =
+        qn_query_row(&query) ? qn_query_column_moment_ms(query.statement, 0) : INT64_MAX;
     quern_status status = qn_query_finish(&query, err);
     if (status == QUERN_OK) {
         *ret_due_at_ms = due_at_ms;

@@ -19,6 +19,7 @@
 #include "broker/sqlite/file/presence.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/open.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/sync.h"
 #include "broker/sqlite/store/transaction_sql.h"
 #include "broker/sqlite/store/writer_lock.h"

@@ -13,6 +13,7 @@
 #include "broker/owner.h"
 #include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/forward_sql.h"

@@ -5,6 +5,7 @@
  * ones update it. A record that was removed (its worker seemed gone, but was only stopped) comes
  * back with the next heartbeat, under a new number. */
 #include "broker/sqlite/queue/solo.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/heartbeat_sql.h"

@@ -5,28 +5,7 @@
 #ifndef QN_BROKER_SQLITE_UPKEEP_HEARTBEAT_AGE_H
 #define QN_BROKER_SQLITE_UPKEEP_HEARTBEAT_AGE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-struct qn_heartbeat_age {
-    int64_t worker_no;
-    int64_t heartbeat_at_ms; /* as the worker wrote it */
-    int64_t since_boot_ms;   /* when it was first seen so */
-    bool changed;            /* that was a heartbeat; else our first look at it */
-};
-
-struct qn_heartbeat_age_list {
-    struct qn_heartbeat_age *records;
-    size_t count;
-    size_t capacity;
-};
-
-struct qn_heartbeat_ages {
-    struct qn_heartbeat_age_list before; /* of the look before */
-    size_t at;                           /* in that */
-    struct qn_heartbeat_age_list now;
-};
+#include "broker/sqlite/sqlite.h"
 
 /* A look at all records begins: those that the look before did not find are forgotten. */
 void qn_heartbeat_age_begin(struct qn_heartbeat_ages *ages);

@@ -11,6 +11,7 @@
  * and days follow the wall clock as it is. */
 #include "base/bug.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/prune_sql.h"

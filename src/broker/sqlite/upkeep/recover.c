@@ -25,6 +25,7 @@
 #include "broker/sqlite/queue/deaths.h"
 #include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/delay_clock.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/recover_sql.h"
 #include "broker/sqlite/upkeep/redate.h"

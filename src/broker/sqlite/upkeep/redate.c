@@ -19,6 +19,7 @@
 #include "broker/owner.h"
 #include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/redate_sql.h"
 #include "broker/sqlite/wake/waiters.h"

@@ -7,6 +7,7 @@
 #include "broker/sqlite/upkeep/worker_death.h"
 
 #include "broker/sqlite/queue/brake.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/upkeep/worker_death_sql.h"
 
 /* The probe that it ran goes behind, wherever its task is put in the end. */

@@ -14,6 +14,8 @@
 #include "base/error.h"
 #include "base/memory/vec.h"
 #include "broker/owner.h"
+#include "broker/sqlite/store/query.h"
+#include "broker/sqlite/upkeep/heartbeat_age.h"
 #include "broker/sqlite/upkeep/recover_sql.h"
 
 #define SILENT_AFTER_MS 60000

@@ -28,6 +28,7 @@
 #include "base/random.h"
 #include "broker/sqlite/file/place.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/wait_sql.h"

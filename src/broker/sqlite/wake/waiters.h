@@ -4,27 +4,10 @@
 #ifndef QN_BROKER_SQLITE_WAKE_WAITERS_H
 #define QN_BROKER_SQLITE_WAKE_WAITERS_H
 
-#include <pthread.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "broker/broker.h"
-
-#define QN_WAITER_ID_SIZE 33 /* 32 hexadecimal digits */
-
-struct qn_sqlite;
-
-struct qn_waiters {
-    pthread_mutex_t mutex; /* guards all of it */
-    int dir_fd;            /* -1: not open; there is no directory before the first waiter */
-    int send_fd;           /* an unbound datagram socket; -1 until needed */
-    int64_t changed_at_ns; /* mtime of the directory when it was read; -1: read it again */
-    char (*ids)[QN_WAITER_ID_SIZE];
-    size_t count;
-    size_t capacity;
-};
+#include "broker/sqlite/sqlite.h"
 
 void qn_waiters_init(struct qn_waiters *waiters);
 void qn_waiters_finish(struct qn_waiters *waiters);
