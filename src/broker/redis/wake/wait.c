@@ -138,29 +138,38 @@ static quern_status ask_queues(struct qn_redis *self, struct qn_pipeline *pipeli
     return qn_pipeline_run(pipeline, err);
 }
 
-/* The first queue where it runs becomes the wake-up; the next wait goes on after that. */
-static void resolve(struct qn_redis_listener *listener, const struct qn_pipeline *pipeline,
-                    size_t from, const char *id, struct qn_wakeup *wakeup)
+/* The first queue that was asked where the task runs, and what is wished for it there; the number of
+ * queues: none. */
+static size_t find_running(const struct qn_pipeline *pipeline, enum qn_cancel *ret_cancel)
 {
-    (void)pthread_mutex_lock(&listener->mutex);
-    size_t index = 0;
-    const struct qn_reply *reply = NULL;
-    while (index < pipeline->command_count && wakeup->cancel == QN_CANCEL_NONE) {
-        reply = pipeline->commands[index].reply;
+    for (size_t i = 0; i < pipeline->command_count; i++) {
+        const struct qn_reply *reply = pipeline->commands[i].reply;
         if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "active") == 0) {
             bool archive = strcmp(qn_reply_text(qn_reply_at(reply, 1)), "archive") == 0;
-            wakeup->cancel = archive ? QN_CANCEL_ARCHIVE : QN_CANCEL_RETRY;
+            *ret_cancel = archive ? QN_CANCEL_ARCHIVE : QN_CANCEL_RETRY;
+            return i;
         }
-        index++;
     }
-    bool known = from + index <= listener->queue_count;
-    if (wakeup->cancel != QN_CANCEL_NONE && known) {
-        (void)snprintf(wakeup->queue, sizeof wakeup->queue, "%s",
-                       listener->queues[from + index - 1]);
+    return pipeline->command_count;
+}
+
+/* The first queue where it runs becomes the wake-up, and the next wait asks the queues behind it.
+ * The cancellation is done with when none of them is left. */
+static void end_cancellation(struct qn_redis_listener *listener, const struct qn_pipeline *pipeline,
+                             size_t from, const char *id, struct qn_wakeup *wakeup)
+{
+    enum qn_cancel cancel = QN_CANCEL_NONE;
+    size_t running = find_running(pipeline, &cancel);
+    (void)pthread_mutex_lock(&listener->mutex);
+    size_t queue = from + running;
+    bool is_known = queue < listener->queue_count; /* arm may have changed them meanwhile */
+    if (cancel != QN_CANCEL_NONE && is_known) {
+        wakeup->cancel = cancel;
+        (void)snprintf(wakeup->queue, sizeof wakeup->queue, "%s", listener->queues[queue]);
         (void)snprintf(wakeup->id, sizeof wakeup->id, "%s", id);
-        listener->cancel_from = from + index;
+        listener->cancel_from = queue + 1;
     }
-    if (wakeup->cancel == QN_CANCEL_NONE || !known || index == pipeline->command_count) {
+    if (!is_known || running + 1 >= pipeline->command_count) {
         listener->cancel_id[0] = '\0';
     }
     (void)pthread_mutex_unlock(&listener->mutex);
@@ -175,7 +184,7 @@ static quern_status look_up_cancellation(struct qn_redis *self, struct qn_wakeup
     qn_redis_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_READS);
     quern_status status = ask_queues(self, &pipeline, &from, id, err);
     if (status == QUERN_OK) {
-        resolve(&self->listener, &pipeline, from, id, wakeup);
+        end_cancellation(&self->listener, &pipeline, from, id, wakeup);
     }
     qn_pipeline_end(&pipeline);
     return status;
