@@ -18,6 +18,7 @@
 #include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory/vec.h"
 #include "redis/encode.h"
 #include "redis/open.h"
 #include "redis/server_error.h"
@@ -43,48 +44,31 @@ void qn_pipeline_end(struct qn_pipeline *pipeline)
     pthread_mutex_unlock(&channel->mutex);
 }
 
-/* A larger copy of an array of `count` items; NULL when memory is out. */
-static void *grown(struct qn_arena *arena, const void *items, size_t count, size_t capacity,
-                   size_t item_size)
-{
-    void *copy = qn_arena_alloc(arena, capacity * item_size);
-    if (copy != NULL && count > 0) {
-        memcpy(copy, items, count * item_size);
-    }
-    return copy;
-}
-
 static bool make_room_for_command(struct qn_pipeline *pipeline)
 {
-    if (pipeline->command_count == pipeline->command_capacity) {
-        size_t capacity = pipeline->command_capacity == 0 ? 8 : pipeline->command_capacity * 2;
-        void *commands = grown(pipeline->arena, pipeline->commands, pipeline->command_count,
-                               capacity, sizeof *pipeline->commands);
-        if (commands == NULL) {
-            pipeline->failed = true;
-        } else {
-            pipeline->commands = commands;
-            pipeline->command_capacity = capacity;
-        }
+    void *commands = qn_vec_grow_in(pipeline->arena, pipeline->commands, pipeline->command_count,
+                                    &pipeline->command_capacity, sizeof *pipeline->commands);
+    if (commands == NULL) {
+        pipeline->failed = true;
+    } else {
+        pipeline->commands = commands;
     }
     return !pipeline->failed;
 }
 
+/* Two arrays of one length, whose items have the same size. */
 static bool make_room_for_arg(struct qn_pipeline *pipeline)
 {
-    if (pipeline->arg_count == pipeline->arg_capacity) {
-        size_t capacity = pipeline->arg_capacity == 0 ? 32 : pipeline->arg_capacity * 2;
-        void *args = grown(pipeline->arena, pipeline->args, pipeline->arg_count, capacity,
-                           sizeof *pipeline->args);
-        void *sizes = grown(pipeline->arena, pipeline->arg_sizes, pipeline->arg_count, capacity,
-                            sizeof *pipeline->arg_sizes);
-        if (args == NULL || sizes == NULL) {
-            pipeline->failed = true;
-        } else {
-            pipeline->args = args;
-            pipeline->arg_sizes = sizes;
-            pipeline->arg_capacity = capacity;
-        }
+    size_t capacity = pipeline->arg_capacity;
+    void *args = qn_vec_grow_in(pipeline->arena, pipeline->args, pipeline->arg_count,
+                                &pipeline->arg_capacity, sizeof *pipeline->args);
+    void *sizes = qn_vec_grow_in(pipeline->arena, pipeline->arg_sizes, pipeline->arg_count,
+                                 &capacity, sizeof *pipeline->arg_sizes);
+    if (args == NULL || sizes == NULL) {
+        pipeline->failed = true;
+    } else {
+        pipeline->args = args;
+        pipeline->arg_sizes = sizes;
     }
     return !pipeline->failed;
 }

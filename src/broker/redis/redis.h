@@ -13,6 +13,7 @@
 #ifndef QN_BROKER_REDIS_REDIS_H
 #define QN_BROKER_REDIS_REDIS_H
 
+#include "base/clock_jump.h"
 #include "base/text/url.h"
 #include "broker/ops.h"
 #include "broker/redis/upkeep/recover.h"
@@ -31,13 +32,10 @@ enum qn_channel_kind {
     QN_CHANNEL_COUNT
 };
 
-/* What prune and recover know of the server's clock, each for itself; see there. */
-struct qn_clock_watch {
-    bool seen;
-    bool jumped;
-    int64_t offset_ms; /* against our clock since boot */
-    int64_t jumped_at_boot_ms;
-    int64_t heard_at_mono_ns; /* recover: when the server last answered; 0: never */
+/* What recover knows of the server's clock. */
+struct qn_server_clock {
+    struct qn_clock_jump jump;
+    int64_t heard_at_mono_ns; /* when the server last answered; 0: never */
     int64_t back_at_mono_ns;  /* and when it did so after a silence; 0: never */
 };
 
@@ -48,8 +46,8 @@ struct qn_redis {
     struct qn_redis_listener listener;
     uint64_t
         extend_known_by; /* the connection (opened_count) that has had the script; by its channel */
-    struct qn_clock_watch prune_clock;           /* guarded by the mutex of the keeper's channel */
-    struct qn_clock_watch recover_clock;         /* guarded by the mutex of the rest channel */
+    struct qn_clock_jump prune_clock;            /* guarded by the mutex of the keeper's channel */
+    struct qn_server_clock recover_clock;        /* guarded by the mutex of the rest channel */
     struct qn_recovery_cursor *recovery_cursors; /* of recover; the same */
 };
 

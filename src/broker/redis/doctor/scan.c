@@ -14,6 +14,7 @@
 #include "broker/redis/page_bound.h"
 #include "broker/redis/schema/keys.h"
 
+#include "base/memory/vec.h"
 #include "broker/redis/doctor/doctor_hash_lua.h"
 #include "broker/redis/doctor/doctor_lock_lua.h"
 
@@ -96,19 +97,13 @@ static struct qn_checked_queue *queue_of(struct qn_redis_doctor *doctor, const c
     if (found) {
         return doctor->queues[place];
     }
-    if (doctor->queue_count == doctor->queue_capacity) {
-        size_t capacity = doctor->queue_capacity == 0 ? 32 : 2 * doctor->queue_capacity;
-        struct qn_checked_queue **queues =
-            qn_arena_alloc(&doctor->names, capacity * sizeof *queues);
-        if (queues == NULL) {
-            return NULL;
-        }
-        if (doctor->queue_count > 0) {
-            memcpy(queues, doctor->queues, doctor->queue_count * sizeof *queues);
-        }
-        doctor->queues = queues;
-        doctor->queue_capacity = capacity;
+    struct qn_checked_queue **queues =
+        qn_vec_grow_in(&doctor->names, doctor->queues, doctor->queue_count, &doctor->queue_capacity,
+                       sizeof(struct qn_checked_queue *));
+    if (queues == NULL) {
+        return NULL;
     }
+    doctor->queues = queues;
     struct qn_checked_queue *queue = qn_arena_alloc(&doctor->names, sizeof *queue);
     char *copy = qn_arena_alloc(&doctor->names, size + 1);
     if (queue == NULL || copy == NULL) {

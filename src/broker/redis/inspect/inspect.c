@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/memory/vec.h"
 #include "base/text/number.h"
 #include "broker/redis/schema/keys.h"
 
@@ -64,18 +65,12 @@ static bool names_add(struct names *names, const struct qn_reply *member)
     if (strlen(qn_reply_text(member)) != member->size) {
         return true;
     }
-    if (names->count == names->capacity) {
-        size_t capacity = names->capacity == 0 ? 64 : 2 * names->capacity;
-        const char **items = qn_arena_alloc(names->arena, capacity * sizeof *items);
-        if (items == NULL) {
-            return false;
-        }
-        if (names->count > 0) {
-            memcpy(items, names->items, names->count * sizeof *items);
-        }
-        names->items = items;
-        names->capacity = capacity;
+    const char **items =
+        qn_vec_grow_in(names->arena, names->items, names->count, &names->capacity, sizeof *items);
+    if (items == NULL) {
+        return false;
     }
+    names->items = items;
     const char *copy = qn_arena_strdup(names->arena, qn_reply_text(member));
     names->items[names->count] = copy;
     names->count += copy != NULL;

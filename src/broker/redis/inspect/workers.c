@@ -22,6 +22,7 @@
 #include "message/asynq.h"
 #include "task/task.h"
 
+#include "base/memory/vec.h"
 #include "broker/redis/upkeep/runs_lua.h"
 
 #define SERVERS_MAX 4096
@@ -85,19 +86,12 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
 
 static quern_status make_room(struct listing *listing, quern_error *err)
 {
-    if (listing->run_count < listing->run_capacity) {
-        return QUERN_OK;
-    }
-    size_t capacity = listing->run_capacity == 0 ? 64 : 2 * listing->run_capacity;
-    struct run *runs = qn_arena_alloc(listing->pipeline.arena, capacity * sizeof *runs);
+    struct run *runs = qn_vec_grow_in(listing->pipeline.arena, listing->runs, listing->run_count,
+                                      &listing->run_capacity, sizeof *runs);
     if (runs == NULL) {
         return qn_error_nomem(err);
     }
-    if (listing->run_count > 0) {
-        memcpy(runs, listing->runs, listing->run_count * sizeof *runs);
-    }
     listing->runs = runs;
-    listing->run_capacity = capacity;
     return QUERN_OK;
 }
 

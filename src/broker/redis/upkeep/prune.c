@@ -16,26 +16,6 @@
     (3600 * INT64_C(1000)) /* as in prune.lua; less is a clock that was set right */
 #define CLOCK_TRUSTED_AFTER_MS (3600 * INT64_C(1000))
 
-/* With the channel of the keeper locked, as the next one. */
-static bool trusts_clock(const struct qn_clock_watch *clock, int64_t boot_ms)
-{
-    return !clock->jumped || boot_ms - clock->jumped_at_boot_ms >= CLOCK_TRUSTED_AFTER_MS;
-}
-
-static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t server_ms)
-{
-    int64_t change_ms = server_ms - boot_ms - clock->offset_ms;
-    bool jumped = clock->seen && (change_ms > CLOCK_JUMP_MS || change_ms < -CLOCK_JUMP_MS);
-    if (jumped) {
-        clock->jumped = true;
-        clock->jumped_at_boot_ms = boot_ms;
-    }
-    if (jumped || !clock->seen) {
-        clock->offset_ms = server_ms - boot_ms;
-        clock->seen = true;
-    }
-}
-
 /* One call of the script. QUERN_E_CORRUPT: but *ret_removed of the sound queues are gone. */
 static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, size_t *ret_removed,
                                quern_error *err)
@@ -50,7 +30,7 @@ static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, s
     }
     qn_pipeline_uint(&pipeline, upkeep.limit);
     qn_pipeline_int(&pipeline, QN_ARCHIVE_SIZE_MAX);
-    if (trusts_clock(&self->prune_clock, boot_ms)) {
+    if (!qn_clock_jump_is_recent(&self->prune_clock, boot_ms, CLOCK_TRUSTED_AFTER_MS)) {
         qn_pipeline_int(&pipeline, QN_ARCHIVE_AGE_MS / 1000);
     } else {
         qn_pipeline_text(&pipeline, "");
@@ -67,7 +47,8 @@ static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, s
     if (status == QUERN_OK) {
         const struct qn_reply *damage = qn_reply_at(reply, 2);
         *ret_removed = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
-        note_clock(&self->prune_clock, boot_ms, qn_reply_moment_ms(qn_reply_at(reply, 1)));
+        qn_clock_jump_note(&self->prune_clock, boot_ms, qn_reply_moment_ms(qn_reply_at(reply, 1)),
+                           CLOCK_JUMP_MS);
         if (damage->type == QN_REPLY_ERROR) {
             status = qn_server_error(self->endpoint.peer.address, damage, qn_lua_prune.name,
                                      &qn_lua_prune, err);

@@ -246,23 +246,23 @@ static quern_status keep_report(struct recovering *recovering, const char *queue
 }
 
 /* The latest that the server's clock may show; nothing was ever due before 1970. */
-static void put_latest(struct qn_pipeline *pipeline, const struct qn_clock_watch *clock,
+static void put_latest(struct qn_pipeline *pipeline, const struct qn_server_clock *clock,
                        int64_t boot_ms)
 {
     bool is_back =
         clock->back_at_mono_ns != 0 && qn_clock_mono_ns() - clock->back_at_mono_ns < BACK_REST_NS;
-    if (!clock->seen) {
+    if (!clock->jump.seen) {
         qn_pipeline_text(pipeline, "");
-    } else if (is_back || (clock->jumped && boot_ms - clock->jumped_at_boot_ms < CLOCK_REST_MS)) {
+    } else if (is_back || qn_clock_jump_is_recent(&clock->jump, boot_ms, CLOCK_REST_MS)) {
         qn_pipeline_int(pipeline, 0);
     } else {
-        qn_pipeline_int(pipeline, boot_ms + clock->offset_ms + CLOCK_JUMP_MS);
+        qn_pipeline_int(pipeline, boot_ms + clock->jump.offset_ms + CLOCK_JUMP_MS);
     }
 }
 
 /* After a silence of the server every worker may be alive and unheard: it is given a moment to
  * prolong its leases, so that none is taken for dead. */
-static void note_heard(struct qn_clock_watch *clock)
+static void note_heard(struct qn_server_clock *clock)
 {
     int64_t now_mono_ns = qn_clock_mono_ns();
     if (clock->heard_at_mono_ns != 0 && now_mono_ns - clock->heard_at_mono_ns > SILENCE_NS) {
@@ -271,15 +271,9 @@ static void note_heard(struct qn_clock_watch *clock)
     clock->heard_at_mono_ns = now_mono_ns;
 }
 
-static void note_clock(struct qn_clock_watch *clock, int64_t boot_ms, int64_t server_ms)
+static void note_clock(struct qn_server_clock *clock, int64_t boot_ms, int64_t server_ms)
 {
-    int64_t offset_ms = server_ms - boot_ms;
-    if (clock->seen && offset_ms > clock->offset_ms + CLOCK_JUMP_MS) {
-        clock->jumped = true;
-        clock->jumped_at_boot_ms = boot_ms;
-    }
-    clock->offset_ms = offset_ms;
-    clock->seen = true;
+    qn_clock_jump_note_ahead(&clock->jump, boot_ms, server_ms, CLOCK_JUMP_MS);
     note_heard(clock);
 }
 
