@@ -138,8 +138,8 @@ static quern_status ask_queues(struct qn_redis *self, struct qn_pipeline *pipeli
     return qn_pipeline_run(pipeline, err);
 }
 
-/* The first queue that was asked where the task runs, and what is wished for it there; the number of
- * queues: none. */
+/* The first queue that was asked where the task runs, and what is wished for it there; the number
+ * of queues: none. */
 static size_t find_running(const struct qn_pipeline *pipeline, enum qn_cancel *ret_cancel)
 {
     for (size_t i = 0; i < pipeline->command_count; i++) {
