@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "broker/redis/schema/keys.h"
 
 /* A line each, in the order of broker.h. */
 static const struct qn_broker_ops ops = {
@@ -70,7 +71,7 @@ static quern_status ask_something(struct qn_redis *self, quern_error *err)
     const struct qn_reply *reply;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "EXISTS");
-    qn_pipeline_text(&pipeline, "asynq:queues");
+    qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);

@@ -2,7 +2,7 @@
 /* page_bound.h - the bound of what is read page by page for as long as the server says that there
  * is more: SCAN, the ids of a list, a queue that is removed in steps.
  *
- *     struct qn_page_bound bound = {.self = self, .size_command = "SCARD", .key = "asynq:queues"};
+ *     struct qn_page_bound bound = {.self = self, .size_command = "SCARD", .key = QN_KEY_QUEUES};
  *     do {
  *         ... a pipeline that reads a page; within it: qn_page_bound_add(&bound, page);
  *         status = qn_page_bound_check(&bound, err);

@@ -43,7 +43,7 @@ static bool note_id(struct walk *walk, const struct qn_reply *page, size_t first
     struct qn_checked_queue *queue = walk->queue;
     const struct qn_reply *id = qn_reply_at(page, first);
     bool is_lease = strcmp(walk->container, "lease") == 0;
-    bool is_index = strcmp(walk->container, "quern:due") == 0;
+    bool is_index = strcmp(walk->container, QN_KEY_DUE) == 0;
     bool is_active = strcmp(walk->container, "active") == 0;
     *ret_wrong = qn_reply_int(qn_reply_at(page, first + 1), 0) == 1;
     if (is_lease || is_index) {
@@ -222,5 +222,5 @@ quern_status qn_containers_walk_index(struct qn_redis_doctor *doctor,
                                       struct qn_checked_queue *queue, quern_error *err)
 {
     struct walk walk = {.doctor = doctor, .queue = queue};
-    return walk_container(&walk, "quern:due", false, err);
+    return walk_container(&walk, QN_KEY_DUE, false, err);
 }

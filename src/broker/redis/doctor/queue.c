@@ -57,7 +57,7 @@ static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_doct
         qn_pipeline_text(pipeline, qn_arena_strdup(pipeline->arena, date));
     }
     qn_pipeline_command(pipeline, "HGETALL");
-    qn_keys_add(pipeline, queue->name, "quern:workers");
+    qn_keys_add(pipeline, queue->name, QN_KEY_HOLDERS);
     return qn_pipeline_run(pipeline, err);
 }
 
@@ -244,7 +244,7 @@ static quern_status list_again(struct qn_redis_doctor *doctor, const char *queue
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_command(&pipeline, "SADD");
-    qn_pipeline_text(&pipeline, "asynq:queues");
+    qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
     qn_pipeline_text(&pipeline, queue);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {

@@ -19,8 +19,8 @@
 #include "broker/redis/doctor/doctor_lock_lua.h"
 
 #define SCAN_COUNT 512
-#define ROOT "asynq:{"
-#define ROOT_SIZE (sizeof ROOT - 1)
+#define ROOT_SIZE (sizeof QN_KEY_ROOT - 1)
+#define TASK_SIZE (sizeof QN_KEY_TASK - 1)
 
 /* A key of a queue, taken apart: asynq:{<queue>}:<rest>. */
 struct key {
@@ -32,11 +32,11 @@ struct key {
 
 static bool split(const struct qn_reply *reply, struct key *key)
 {
-    if (reply->size < ROOT_SIZE || memcmp(reply->data, ROOT, ROOT_SIZE) != 0) {
+    if (reply->size < ROOT_SIZE || memcmp(reply->data, QN_KEY_ROOT, ROOT_SIZE) != 0) {
         return false;
     }
     const char *name = reply->data + ROOT_SIZE;
-    const char *end = memmem(name, reply->size - ROOT_SIZE, "}:", 2);
+    const char *end = memmem(name, reply->size - ROOT_SIZE, QN_KEY_NAME, strlen(QN_KEY_NAME));
     if (end == NULL || end == name) {
         return false;
     }
@@ -129,7 +129,7 @@ static bool holds_tasks(const struct key *key)
             return true;
         }
     }
-    return begins(key, "t:") || begins(key, "g:");
+    return begins(key, QN_KEY_TASK) || begins(key, QN_KEY_GROUP);
 }
 
 static quern_status add_group(struct qn_redis_doctor *doctor, struct qn_checked_queue *queue,
@@ -168,7 +168,7 @@ static quern_status note_keys(struct qn_redis_doctor *doctor, const struct qn_re
             return qn_error_nomem(err);
         }
         queue->has_tasks = queue->has_tasks || holds_tasks(&key);
-        if (begins(&key, "g:")) {
+        if (begins(&key, QN_KEY_GROUP)) {
             status = add_group(doctor, queue, &key, err);
         }
     }
@@ -186,7 +186,7 @@ static quern_status scan(struct qn_pipeline *pipeline, char cursor[32],
     qn_pipeline_command(pipeline, "SCAN");
     qn_pipeline_text(pipeline, cursor);
     qn_pipeline_text(pipeline, "MATCH");
-    qn_pipeline_text(pipeline, "asynq:{*");
+    qn_pipeline_text(pipeline, QN_KEY_ROOT "*");
     qn_pipeline_text(pipeline, "COUNT");
     qn_pipeline_int(pipeline, SCAN_COUNT);
     quern_status status = qn_pipeline_run(pipeline, err);
@@ -227,7 +227,7 @@ static quern_status ask_lists(struct qn_redis_doctor *doctor, quern_error *err)
     qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "TIME");
     qn_pipeline_command(&pipeline, "SMEMBERS");
-    qn_pipeline_text(&pipeline, "asynq:queues");
+    qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &time, err);
@@ -301,7 +301,7 @@ static quern_status take_keys(struct page *page, const struct qn_reply *keys, qu
         if (copy.data == NULL) {
             return qn_error_nomem(err);
         }
-        if (split(&copy, &key) && (begins(&key, "t:") || begins(&key, "unique:"))) {
+        if (split(&copy, &key) && (begins(&key, QN_KEY_TASK) || begins(&key, QN_KEY_UNIQUE))) {
             page->keys[page->count++] = key;
         }
     }
@@ -316,7 +316,7 @@ static bool is_suspect(const struct qn_checked_queue *queue, const struct key *k
                        const char *answer)
 {
     if (answer[0] == 'p') {
-        return !qn_id_set_has(&queue->ids, key->rest + 2, key->rest_size - 2);
+        return !qn_id_set_has(&queue->ids, key->rest + TASK_SIZE, key->rest_size - TASK_SIZE);
     }
     return answer[0] != '.';
 }
@@ -332,8 +332,8 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
     qn_keys_add_prefix(&pipeline, queue->name);
     for (size_t i = 0; i < count; i++) {
-        if (begins(&keys[i], "t:")) {
-            qn_pipeline_bytes(&pipeline, keys[i].rest + 2, keys[i].rest_size - 2);
+        if (begins(&keys[i], QN_KEY_TASK)) {
+            qn_pipeline_bytes(&pipeline, keys[i].rest + TASK_SIZE, keys[i].rest_size - TASK_SIZE);
         }
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
@@ -342,7 +342,7 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
     }
     size_t at = 0;
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        if (!begins(&keys[i], "t:")) {
+        if (!begins(&keys[i], QN_KEY_TASK)) {
             continue;
         }
         const char *answer = qn_reply_text(qn_reply_at(reply, at));
@@ -350,8 +350,8 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
         at += 2;
         if (is_suspect(queue, &keys[i], answer)) {
             struct qn_suspect *suspect = &suspects[(*ret_count)++];
-            *suspect =
-                (struct qn_suspect){.id = keys[i].rest + 2, .id_size = keys[i].rest_size - 2};
+            *suspect = (struct qn_suspect){.id = keys[i].rest + TASK_SIZE,
+                                           .id_size = keys[i].rest_size - TASK_SIZE};
             if (message->size > 0) {
                 (void)qn_suspect_read(page->doctor, queue->name, message->data, message->size,
                                       suspect);
@@ -390,7 +390,7 @@ static quern_status check_locks(struct page *page, const struct qn_checked_queue
     qn_keys_add_prefix(&pipeline, queue->name);
     qn_pipeline_text(&pipeline, page->doctor->repair ? "1" : "0");
     for (size_t i = 0; i < count; i++) {
-        if (begins(&keys[i], "unique:")) {
+        if (begins(&keys[i], QN_KEY_UNIQUE)) {
             const char *start = keys[i].queue - ROOT_SIZE;
             qn_pipeline_bytes(&pipeline, start, (size_t)(keys[i].rest + keys[i].rest_size - start));
         }
@@ -422,7 +422,7 @@ static quern_status check_keys_of(struct page *page, const struct key *keys, siz
         return qn_error_nomem(err);
     }
     for (size_t i = 0; i < count; i++) {
-        hash_count += begins(&keys[i], "t:") ? 1 : 0;
+        hash_count += begins(&keys[i], QN_KEY_TASK) ? 1 : 0;
     }
     quern_status status = QUERN_OK;
     if (hash_count > 0) {

@@ -20,14 +20,15 @@ static void ask_moments(struct qn_pipeline *pipeline, const struct qn_task_curso
     bool due = cursor->state == QUERN_TASK_SCHEDULED || cursor->state == QUERN_TASK_RETRY;
     if (due) {
         qn_pipeline_command(pipeline, "ZMSCORE");
-        qn_keys_add(pipeline, cursor->queue, "quern:due");
+        qn_keys_add(pipeline, cursor->queue, QN_KEY_DUE);
     }
     for (size_t i = first; i < first + count; i++) {
         if (due) {
             qn_pipeline_bytes(pipeline, cursor->entries[i].id, cursor->entries[i].id_size);
         } else {
             qn_pipeline_command(pipeline, "HGET");
-            qn_redis_inspect_task_key(pipeline, cursor->queue, &cursor->entries[i]);
+            qn_keys_add_task(pipeline, cursor->queue, cursor->entries[i].id,
+                             cursor->entries[i].id_size);
             qn_pipeline_text(pipeline, "quern_past");
         }
     }
@@ -62,7 +63,8 @@ static quern_status set_completed(struct qn_task_cursor *cursor, size_t first, s
         if (cursor->entries[i].at_ms == 0) {
             qn_pipeline_command(&pipeline, "HGET");
             qn_pipeline_limit(&pipeline, QN_REPLY_TASKS_MAX);
-            qn_redis_inspect_task_key(&pipeline, cursor->queue, &cursor->entries[i]);
+            qn_keys_add_task(&pipeline, cursor->queue, cursor->entries[i].id,
+                             cursor->entries[i].id_size);
             qn_pipeline_text(&pipeline, "msg");
             asked++;
         }

@@ -20,7 +20,7 @@ static const struct {
                           [RETRY] = {"retry", QUERN_TASK_RETRY},
                           [ARCHIVED] = {"archived", QUERN_TASK_ARCHIVED},
                           [COMPLETED] = {"completed", QUERN_TASK_COMPLETED},
-                          [DUE] = {"quern:due", (quern_task_state)0}};
+                          [DUE] = {QN_KEY_DUE, (quern_task_state)0}};
 
 struct found {
     bool found;
@@ -35,7 +35,7 @@ static void ask_queue(struct qn_pipeline *pipeline, const char *queue,
                       const struct qn_task_entry *entry)
 {
     qn_pipeline_command(pipeline, "HMGET");
-    qn_redis_inspect_task_key(pipeline, queue, entry);
+    qn_keys_add_task(pipeline, queue, entry->id, entry->id_size);
     qn_pipeline_text(pipeline, "state");
     qn_pipeline_text(pipeline, "group");
     for (int i = LEASE; i < COMMAND_COUNT; i++) {
@@ -78,7 +78,7 @@ static quern_status read_group_score(struct qn_pipeline *pipeline, const char *q
                                      const struct qn_task_entry *entry, struct found *found,
                                      quern_error *err)
 {
-    const char *key = qn_arena_printf(pipeline->arena, "g:%s", found->group);
+    const char *key = qn_arena_printf(pipeline->arena, QN_KEY_GROUP "%s", found->group);
     if (key == NULL) {
         return qn_error_nomem(err);
     }

@@ -13,7 +13,7 @@ static quern_status ask_today(struct qn_redis *self, struct qn_pipeline *pipelin
     const struct qn_reply *reply;
     qn_pipeline_command(pipeline, "TIME");
     qn_pipeline_command(pipeline, "SISMEMBER");
-    qn_pipeline_text(pipeline, "asynq:queues");
+    qn_pipeline_text(pipeline, QN_KEY_QUEUES);
     qn_pipeline_text(pipeline, queue);
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {

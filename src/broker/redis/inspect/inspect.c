@@ -161,7 +161,7 @@ quern_status qn_redis_inspect_set(struct qn_redis *self, const char *queue, cons
 quern_status qn_redis_inspect_queues(struct qn_redis *self, struct qn_arena *arena,
                                      const char ***ret_names, size_t *ret_count, quern_error *err)
 {
-    return qn_redis_inspect_set(self, NULL, "asynq:queues", arena, ret_names, ret_count, err);
+    return qn_redis_inspect_set(self, NULL, QN_KEY_QUEUES, arena, ret_names, ret_count, err);
 }
 
 quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *queue,
@@ -171,7 +171,7 @@ quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *qu
     const struct qn_reply *reply = NULL;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "SISMEMBER");
-    qn_pipeline_text(&pipeline, "asynq:queues");
+    qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
     qn_pipeline_text(&pipeline, queue);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
@@ -182,19 +182,4 @@ quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *qu
     }
     qn_pipeline_end(&pipeline);
     return status;
-}
-
-void qn_redis_inspect_task_key(struct qn_pipeline *pipeline, const char *queue,
-                               const struct qn_task_entry *entry)
-{
-    size_t queue_size = strlen(queue);
-    size_t size = sizeof "asynq:{}:t:" - 1 + queue_size + entry->id_size;
-    char *key = qn_arena_alloc(pipeline->arena, size + 1);
-    if (key == NULL) {
-        pipeline->failed = true;
-        return;
-    }
-    int head = snprintf(key, size + 1, "asynq:{%s}:t:", queue);
-    memcpy(key + head, entry->id, entry->id_size);
-    qn_pipeline_bytes(pipeline, key, size);
 }

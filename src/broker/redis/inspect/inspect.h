@@ -48,10 +48,6 @@ QUERN_NODISCARD quern_status qn_redis_inspect_set(struct qn_redis *self, const c
 QUERN_NODISCARD quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *queue,
                                                            bool *ret_exists, quern_error *err);
 
-/* "asynq:{queue}:t:<id>", in the pipeline's arena. */
-void qn_redis_inspect_task_key(struct qn_pipeline *pipeline, const char *queue,
-                               const struct qn_task_entry *entry);
-
 /* --- The entries of one state of one queue, in order: task_cursor.c ---------------------- */
 
 struct qn_task_cursor {

@@ -69,10 +69,10 @@ static void ask_counts(struct qn_pipeline *pipeline, const struct counting *coun
     ask_one(pipeline, "GET", queue, "failed");
     ask_day(pipeline, counting, "processed");
     ask_day(pipeline, counting, "failed");
-    ask_one(pipeline, "HGET", queue, "quern:meta");
+    ask_one(pipeline, "HGET", queue, QN_KEY_META);
     qn_pipeline_text(pipeline, "trimmed");
     ask_one(pipeline, "SCARD", queue, "groups");
-    ask_one(pipeline, "HGETALL", queue, "quern:meta");
+    ask_one(pipeline, "HGETALL", queue, QN_KEY_META);
 }
 
 /* The brakes: fields "h:<host>", as lib_deaths.lua writes them. */
@@ -160,7 +160,7 @@ static quern_status count_zsets(struct counting *counting, const char *const *na
         if (whole) {
             qn_pipeline_text(&pipeline, names[i]);
         } else {
-            const char *key = qn_arena_printf(pipeline.arena, "g:%s", names[i]);
+            const char *key = qn_arena_printf(pipeline.arena, QN_KEY_GROUP "%s", names[i]);
             pipeline.failed = pipeline.failed || key == NULL;
             qn_keys_add(&pipeline, counting->queue, key == NULL ? "" : key);
         }
@@ -253,7 +253,7 @@ static size_t choose_samples(const struct counting *counting, struct qn_pipeline
     }
     size_t groups = counting->group_count < SAMPLE_GROUPS ? counting->group_count : SAMPLE_GROUPS;
     for (size_t i = 0; i < groups; i++) {
-        const char *key = qn_arena_printf(pipeline->arena, "g:%s", counting->groups[i]);
+        const char *key = qn_arena_printf(pipeline->arena, QN_KEY_GROUP "%s", counting->groups[i]);
         pipeline->failed = pipeline->failed || key == NULL;
         samples[count++] =
             (struct sample){.key = key == NULL ? "" : key,
@@ -284,7 +284,7 @@ static void ask_task_memory(struct qn_pipeline *pipeline, const char *queue, str
         struct qn_task_entry entry = {.id = id->data, .id_size = id->size};
         qn_pipeline_command(pipeline, "MEMORY");
         qn_pipeline_text(pipeline, "USAGE");
-        qn_redis_inspect_task_key(pipeline, queue, &entry);
+        qn_keys_add_task(pipeline, queue, entry.id, entry.id_size);
     }
 }
 
@@ -349,7 +349,7 @@ static quern_status take_samples(struct counting *counting, struct qn_pipeline *
     if (oldest != NULL) {
         struct qn_task_entry entry = {.id = oldest->data, .id_size = oldest->size};
         qn_pipeline_command(pipeline, "HGET");
-        qn_redis_inspect_task_key(pipeline, counting->queue, &entry);
+        qn_keys_add_task(pipeline, counting->queue, entry.id, entry.id_size);
         qn_pipeline_text(pipeline, "pending_since");
     }
     if (status == QUERN_OK) {

@@ -279,7 +279,8 @@ static quern_status read_sizes(struct reading *reading, quern_error *err)
     qn_redis_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < 2 * reading->count; i++) {
         qn_pipeline_command(&pipeline, "HSTRLEN");
-        qn_redis_inspect_task_key(&pipeline, reading->place->queue, &reading->entries[i / 2]);
+        qn_keys_add_task(&pipeline, reading->place->queue, reading->entries[i / 2].id,
+                         reading->entries[i / 2].id_size);
         qn_pipeline_text(&pipeline, field_names[large[i % 2]]);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
@@ -327,7 +328,8 @@ static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *readin
     for (size_t i = first; i < first + count; i++) {
         qn_pipeline_command(pipeline, "HMGET");
         qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
-        qn_redis_inspect_task_key(pipeline, reading->place->queue, &reading->entries[i]);
+        qn_keys_add_task(pipeline, reading->place->queue, reading->entries[i].id,
+                         reading->entries[i].id_size);
         for (size_t j = 0; j < FIELD_COUNT; j++) {
             qn_pipeline_text(pipeline, field_names[j]);
         }

@@ -62,7 +62,7 @@ static quern_status add_sets(struct qn_task_cursor *cursor, const char **groups,
     struct qn_pipeline pipeline;
     const struct qn_reply *sets = NULL;
     struct qn_arena *arena = &cursor->key_arena;
-    size_t prefix_size = strlen(cursor->queue) + sizeof "asynq:{}:" - 1;
+    size_t prefix_size = strlen(cursor->queue) + strlen(QN_KEY_ROOT QN_KEY_NAME);
     qn_redis_begin(&pipeline, cursor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     quern_status status = read_sets(cursor, &sets, &pipeline, err);
     if (status == QUERN_OK) {
@@ -71,7 +71,7 @@ static quern_status add_sets(struct qn_task_cursor *cursor, const char **groups,
         status = cursor->keys == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     for (size_t i = 0; status == QUERN_OK && i < group_count; i++) {
-        cursor->keys[cursor->key_count] = qn_arena_printf(arena, "g:%s", groups[i]);
+        cursor->keys[cursor->key_count] = qn_arena_printf(arena, QN_KEY_GROUP "%s", groups[i]);
         status = cursor->keys[cursor->key_count++] == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     for (size_t i = 0; status == QUERN_OK && i < sets->count; i++) {
@@ -94,7 +94,7 @@ quern_status qn_task_cursor_init(struct qn_task_cursor *cursor, struct qn_redis 
         return one_key(cursor, quern_task_state_name(state), err);
     }
     if (group != NULL) {
-        return one_key(cursor, qn_arena_printf(&cursor->key_arena, "g:%s", group), err);
+        return one_key(cursor, qn_arena_printf(&cursor->key_arena, QN_KEY_GROUP "%s", group), err);
     }
     const char **groups = NULL;
     size_t count = 0;

@@ -18,7 +18,7 @@
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
-#include "broker/redis/upkeep/heartbeat.h"
+#include "broker/redis/schema/worker_record.h"
 #include "message/asynq.h"
 #include "task/task.h"
 
@@ -60,15 +60,15 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
     const struct qn_reply *replies[4];
     qn_pipeline_command(pipeline, "TIME");
     qn_pipeline_command(pipeline, "HGETALL");
-    qn_pipeline_text(pipeline, QN_WORKERS_KEY);
+    qn_pipeline_text(pipeline, QN_KEY_RECORDS);
     qn_pipeline_command(pipeline, "ZRANGE");
-    qn_pipeline_text(pipeline, "asynq:servers");
+    qn_pipeline_text(pipeline, QN_KEY_SERVERS);
     qn_pipeline_int(pipeline, 0);
     qn_pipeline_int(pipeline, SERVERS_MAX - 1);
     qn_pipeline_text(pipeline, "REV");
     qn_pipeline_text(pipeline, "WITHSCORES");
     qn_pipeline_command(pipeline, "SMEMBERS");
-    qn_pipeline_text(pipeline, "asynq:queues");
+    qn_pipeline_text(pipeline, QN_KEY_QUEUES);
     quern_status status = qn_pipeline_run(pipeline, err);
     for (size_t i = 1; status == QUERN_OK && i < 4; i++) {
         status = qn_pipeline_reply(pipeline, i, &replies[i], err);
@@ -386,7 +386,7 @@ static quern_status show_server(struct listing *listing, const struct qn_reply *
 static const char *runs_key(struct qn_arena *arena, const char *server_key)
 {
     const char *tag = strchr(server_key, '{');
-    return tag == NULL ? "" : qn_arena_printf(arena, "asynq:workers:%s", tag);
+    return tag == NULL ? "" : qn_arena_printf(arena, QN_KEY_WORKERS ":%s", tag);
 }
 
 static quern_status show_servers(struct listing *listing, quern_error *err)

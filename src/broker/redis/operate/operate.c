@@ -126,7 +126,7 @@ static quern_status read_lock(struct qn_pipeline *pipeline, const char *queue,
     struct qn_asynq_task message;
     qn_pipeline_command(pipeline, "HGET");
     qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
-    qn_redis_inspect_task_key(pipeline, queue, &entry);
+    qn_keys_add_task(pipeline, queue, entry.id, entry.id_size);
     qn_pipeline_text(pipeline, "msg");
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK && qn_pipeline_reply(pipeline, 0, &reply, NULL) == QUERN_OK &&

@@ -86,7 +86,7 @@ static quern_status change_name(const struct removal *removal, const char *comma
     const struct qn_reply *reply = NULL;
     qn_redis_begin(&pipeline, removal->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_command(&pipeline, command);
-    qn_pipeline_text(&pipeline, "asynq:queues");
+    qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
     qn_pipeline_text(&pipeline, removal->queue);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {

@@ -197,7 +197,7 @@ static quern_status send_parts(struct batch *batch, quern_error *err)
     quern_status status = QUERN_OK;
     size_t unsent = 0;
     qn_pipeline_command(&batch->pipeline, "SADD");
-    qn_pipeline_text(&batch->pipeline, "asynq:queues");
+    qn_pipeline_text(&batch->pipeline, QN_KEY_QUEUES);
     for (size_t i = 0; i < batch->part_count; i++) {
         if (batch->parts[i].place == 0) {
             qn_pipeline_text(&batch->pipeline, batch->parts[i].queue);

@@ -2,6 +2,8 @@
 /* keys.c - how the keys of a queue and of a session are spelled. */
 #include "broker/redis/schema/keys.h"
 
+#include <string.h>
+
 #include "base/bug.h"
 
 void qn_keys_add_prefix(struct qn_pipeline *pipeline, const char *queue)
@@ -11,7 +13,24 @@ void qn_keys_add_prefix(struct qn_pipeline *pipeline, const char *queue)
 
 void qn_keys_add(struct qn_pipeline *pipeline, const char *queue, const char *suffix)
 {
-    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "asynq:{%s}:%s", queue, suffix));
+    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, QN_KEY_ROOT "%s" QN_KEY_NAME "%s",
+                                               queue, suffix));
+}
+
+void qn_keys_add_task(struct qn_pipeline *pipeline, const char *queue, const char *id,
+                      size_t id_size)
+{
+    const char *prefix =
+        qn_arena_printf(pipeline->arena, QN_KEY_ROOT "%s" QN_KEY_NAME QN_KEY_TASK, queue);
+    size_t prefix_size = prefix == NULL ? 0 : strlen(prefix);
+    char *key = qn_arena_alloc(pipeline->arena, prefix_size + id_size + 1);
+    if (prefix == NULL || key == NULL) {
+        pipeline->failed = true;
+        return;
+    }
+    memcpy(key, prefix, prefix_size);
+    memcpy(key + prefix_size, id, id_size);
+    qn_pipeline_bytes(pipeline, key, prefix_size + id_size);
 }
 
 void qn_keys_add_session(struct qn_pipeline *pipeline, uint64_t session)

@@ -10,10 +10,32 @@
 
 #include "redis/pipeline.h"
 
+/* Keys that all queues share, and the channel of cancellations. */
+#define QN_KEY_QUEUES "asynq:queues"
+#define QN_KEY_SERVERS "asynq:servers"
+#define QN_KEY_WORKERS "asynq:workers"
+#define QN_KEY_RECORDS "asynq:quern:workers" /* ours: worker_record.h */
+#define QN_KEY_CANCEL "asynq:cancel"
+
+/* The keys of a queue: "asynq:{queue}:" and one of asynq's names or of these, which are ours. */
+#define QN_KEY_ROOT "asynq:{"
+#define QN_KEY_NAME "}:" /* what follows the queue */
+#define QN_KEY_TASK "t:" /* before an id */
+#define QN_KEY_GROUP "g:"
+#define QN_KEY_UNIQUE "unique:"
+#define QN_KEY_DUE "quern:due"
+#define QN_KEY_SKIP "quern:skip"
+#define QN_KEY_BRAKED "quern:braked"
+#define QN_KEY_META "quern:meta"
+#define QN_KEY_HOLDERS "quern:workers"
+
 /* "asynq:{queue}:", the key of our scripts. Copied. */
 void qn_keys_add_prefix(struct qn_pipeline *pipeline, const char *queue);
 /* "asynq:{queue}:" followed by suffix, for plain commands. Copied. */
 void qn_keys_add(struct qn_pipeline *pipeline, const char *queue, const char *suffix);
+/* The hash of a task; its id may hold NUL bytes. Copied. */
+void qn_keys_add_task(struct qn_pipeline *pipeline, const char *queue, const char *id,
+                      size_t id_size);
 /* A session of a stamp, as it stands in a key: 16 hexadecimal digits. Copied. */
 void qn_keys_add_session(struct qn_pipeline *pipeline, uint64_t session);
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/memory/arena.h"
 #include "broker/redis/schema/keys.h"
-#include "broker/redis/upkeep/heartbeat.h"
+#include "broker/redis/schema/worker_record.h"
 
 #include "broker/redis/upkeep/count_runs_lua.h"
 #include "broker/redis/upkeep/gone_lua.h"
@@ -116,7 +116,7 @@ static quern_status read_record(struct qn_pipeline *pipeline, const char *worker
     size_t command = pipeline->command_count;
     *ret_record = (struct qn_worker_record){0};
     qn_pipeline_command(pipeline, "HGET");
-    qn_pipeline_text(pipeline, QN_WORKERS_KEY);
+    qn_pipeline_text(pipeline, QN_KEY_RECORDS);
     qn_pipeline_text(pipeline, worker_id);
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* heartbeat.c - the worker's heartbeat, and its end.
  *
- * A worker is told of in two ways. As asynq does, for Go's inspector: a ServerInfo and a WorkerInfo
- * for each of its runs, which live for ten seconds. And in records of our own: one in
- * asynq:quern:workers for our listing, and one in each of its queues, which says to whoever
+ * A worker reports itself in two ways. As asynq does, for Go's inspector: a ServerInfo, and a
+ * WorkerInfo for each of its runs, which live for ten seconds. And by records of our own
+ * (worker_record.h): one for our listing, and one in each of its queues, which says to whoever
  * recovers there that this worker lives. All parts are one call of heartbeat.lua; each is whole by
  * itself, and a heartbeat that got through in part is mended by the next one. */
-#include "broker/redis/upkeep/heartbeat.h"
-
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/text/number.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
+#include "broker/redis/schema/worker_record.h"
 #include "message/asynq.h"
 
 #include "broker/redis/upkeep/deregister_lua.h"
@@ -24,13 +22,6 @@
  * may want to read it (JSON, ...), so it is shown whole or not at all. */
 #define PAYLOAD_SHOWN_MAX ((size_t)64 << 10)
 #define PAYLOADS_SHOWN_MAX ((size_t)8 << 20)
-#define LINE_COUNT 9 /* of a record, before the names of queues */
-
-const char *qn_worker_key(struct qn_arena *arena, const char *kind, const char *host, int64_t pid,
-                          const char *id)
-{
-    return qn_arena_printf(arena, "asynq:%s:{%s:%lld:%s}", kind, host, (long long)pid, id);
-}
 
 /* --- What Go sees --------------------------------------------------------------------- */
 
@@ -41,49 +32,48 @@ static const char *asynq_status(const char *status)
     return fetches ? "active" : "stopped";
 }
 
-static quern_status encode_server(struct qn_arena *arena, const struct qn_heartbeat *announcement,
+static quern_status encode_server(struct qn_arena *arena, const struct qn_heartbeat *heartbeat,
                                   struct qn_asynq_bytes *ret_bytes, quern_error *err)
 {
     struct qn_asynq_queue *queues =
-        qn_arena_alloc(arena, (announcement->queue_count + 1) * sizeof *queues);
+        qn_arena_alloc(arena, (heartbeat->queue_count + 1) * sizeof *queues);
     if (queues == NULL) {
         return qn_error_nomem(err);
     }
-    for (size_t i = 0; i < announcement->queue_count; i++) {
-        queues[i] =
-            (struct qn_asynq_queue){.name = announcement->queue_shares[i].name,
-                                    .weight = (int32_t)announcement->queue_shares[i].weight};
+    for (size_t i = 0; i < heartbeat->queue_count; i++) {
+        queues[i] = (struct qn_asynq_queue){.name = heartbeat->queue_shares[i].name,
+                                            .weight = (int32_t)heartbeat->queue_shares[i].weight};
     }
     const struct qn_asynq_server server = {
-        .host = announcement->host,
-        .pid = (int32_t)announcement->pid,
-        .id = announcement->worker_id,
-        .concurrency = (int32_t)announcement->concurrency,
+        .host = heartbeat->host,
+        .pid = (int32_t)heartbeat->pid,
+        .id = heartbeat->worker_id,
+        .concurrency = (int32_t)heartbeat->concurrency,
         .queues = queues,
-        .queue_count = announcement->queue_count,
-        .strict = announcement->strict,
-        .status = asynq_status(announcement->status),
-        .started_at = qn_asynq_time_of_ms(announcement->started_at_ms),
-        .run_count = (int32_t)announcement->run_count,
+        .queue_count = heartbeat->queue_count,
+        .strict = heartbeat->strict,
+        .status = asynq_status(heartbeat->status),
+        .started_at = qn_asynq_time_of_ms(heartbeat->started_at_ms),
+        .run_count = (int32_t)heartbeat->run_count,
     };
     return qn_asynq_server_encode(arena, &server, ret_bytes, err);
 }
 
-/* What one of its runs is told by. */
-struct told_run {
+/* One of its runs, as Go shows it. */
+struct shown_run {
     const char *task_id;
     struct qn_asynq_bytes info;
 };
 
-static quern_status encode_run(struct qn_arena *arena, const struct qn_heartbeat *announcement,
+static quern_status encode_run(struct qn_arena *arena, const struct qn_heartbeat *heartbeat,
                                const struct qn_announced_run *run, struct qn_asynq_bytes *ret_bytes,
                                quern_error *err)
 {
     bool shows = run->payload_size <= PAYLOAD_SHOWN_MAX;
     const struct qn_asynq_run message = {
-        .host = announcement->host,
-        .pid = (int32_t)announcement->pid,
-        .server_id = announcement->worker_id,
+        .host = heartbeat->host,
+        .pid = (int32_t)heartbeat->pid,
+        .server_id = heartbeat->worker_id,
         .task_id = run->task_id,
         .task_type = run->task_type,
         .payload = shows ? run->payload : NULL,
@@ -96,18 +86,18 @@ static quern_status encode_run(struct qn_arena *arena, const struct qn_heartbeat
 }
 
 /* A run whose text Go could not read is rather not shown than no heartbeat. */
-static quern_status encode_runs(struct qn_arena *arena, const struct qn_heartbeat *announcement,
-                                struct told_run **ret_runs, size_t *ret_count, quern_error *err)
+static quern_status encode_runs(struct qn_arena *arena, const struct qn_heartbeat *heartbeat,
+                                struct shown_run **ret_runs, size_t *ret_count, quern_error *err)
 {
-    struct told_run *runs = qn_arena_alloc(arena, (announcement->run_count + 1) * sizeof *runs);
+    struct shown_run *runs = qn_arena_alloc(arena, (heartbeat->run_count + 1) * sizeof *runs);
     size_t count = 0;
     size_t left = PAYLOADS_SHOWN_MAX;
     quern_status status = runs == NULL ? qn_error_nomem(err) : QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && i < announcement->run_count; i++) {
-        struct qn_announced_run run = announcement->runs[i];
+    for (size_t i = 0; status == QUERN_OK && i < heartbeat->run_count; i++) {
+        struct qn_announced_run run = heartbeat->runs[i];
         run.payload_size = run.payload_size <= left ? run.payload_size : SIZE_MAX;
         left -= run.payload_size <= PAYLOAD_SHOWN_MAX ? run.payload_size : 0;
-        status = encode_run(arena, announcement, &run, &runs[count].info, err);
+        status = encode_run(arena, heartbeat, &run, &runs[count].info, err);
         if (status == QUERN_OK) {
             runs[count++].task_id = run.task_id;
         } else if (status == QUERN_E_INVALID) {
@@ -119,97 +109,59 @@ static quern_status encode_runs(struct qn_arena *arena, const struct qn_heartbea
     return status;
 }
 
-/* --- What we see ---------------------------------------------------------------------- */
-
-/* The last lines of the record; NULL when memory is out. A name that Go made may be no line: then
- * what runs in that queue is not listed. */
-static const char *queue_lines(struct qn_arena *arena, const struct qn_heartbeat *announcement)
-{
-    size_t size = 1;
-    for (size_t i = 0; i < announcement->queue_count; i++) {
-        size += strlen(announcement->queue_shares[i].name) + 1;
-    }
-    char *lines = qn_arena_alloc(arena, size);
-    char *at = lines;
-    for (size_t i = 0; lines != NULL && i < announcement->queue_count; i++) {
-        const char *name = announcement->queue_shares[i].name;
-        if (strchr(name, '\n') == NULL) {
-            *at++ = '\n';
-            at = stpcpy(at, name);
-        }
-    }
-    if (lines != NULL) {
-        *at = '\0';
-    }
-    return lines;
-}
-
-static const char *record_text(struct qn_arena *arena, const struct qn_heartbeat *announcement)
-{
-    const char *queues = queue_lines(arena, announcement);
-    if (queues == NULL) {
-        return NULL;
-    }
-    return qn_arena_printf(arena, "%s\n%s\n%s\n%lld\n%lld\n%u\n%d\n%s%s", announcement->status,
-                           announcement->owner, announcement->host, (long long)announcement->pid,
-                           (long long)announcement->started_at_ms, announcement->concurrency,
-                           announcement->strict ? 1 : 0, announcement->queues, queues);
-}
-
 /* --- All of it ------------------------------------------------------------------------ */
 
-/* What is not in the announcement as it is sent; lives in the arena of the pipeline. */
-struct heartbeat {
-    const struct qn_heartbeat *announcement;
+/* What of the heartbeat is not sent as it is; lives in the arena of the pipeline. */
+struct parts {
+    const struct qn_heartbeat *heartbeat;
     const char *server_key;
     const char *runs_key;
     const char *record;
     const char *holder;
     struct qn_asynq_bytes server;
-    struct told_run *runs;
+    struct shown_run *runs;
     size_t run_count;
 };
 
-static quern_status prepare(struct qn_arena *arena, const struct qn_heartbeat *announcement,
-                            struct heartbeat *ret_heartbeat, quern_error *err)
+static quern_status prepare(struct qn_arena *arena, const struct qn_heartbeat *heartbeat,
+                            struct parts *ret_parts, quern_error *err)
 {
-    struct heartbeat heartbeat = {
-        .announcement = announcement,
-        .server_key = qn_worker_key(arena, "servers", announcement->host, announcement->pid,
-                                    announcement->worker_id),
-        .runs_key = qn_worker_key(arena, "workers", announcement->host, announcement->pid,
-                                  announcement->worker_id),
-        .record = record_text(arena, announcement),
-        .holder = qn_arena_printf(arena, "%s %s %s", announcement->status, announcement->owner,
-                                  announcement->host),
+    const quern_worker_info info = {
+        .host = heartbeat->host, .pid = heartbeat->pid, .id = heartbeat->worker_id};
+    struct parts parts = {
+        .heartbeat = heartbeat,
+        .server_key = qn_worker_record_go_key(arena, QN_KEY_SERVERS, &info),
+        .runs_key = qn_worker_record_go_key(arena, QN_KEY_WORKERS, &info),
+        .record = qn_worker_record_write(arena, heartbeat),
+        .holder = qn_worker_record_write_holder(arena, heartbeat),
     };
-    if (heartbeat.server_key == NULL || heartbeat.runs_key == NULL || heartbeat.record == NULL ||
-        heartbeat.holder == NULL) {
+    if (parts.server_key == NULL || parts.runs_key == NULL || parts.record == NULL ||
+        parts.holder == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = encode_server(arena, announcement, &heartbeat.server, err);
+    quern_status status = encode_server(arena, heartbeat, &parts.server, err);
     if (status == QUERN_OK) {
-        status = encode_runs(arena, announcement, &heartbeat.runs, &heartbeat.run_count, err);
+        status = encode_runs(arena, heartbeat, &parts.runs, &parts.run_count, err);
     }
-    *ret_heartbeat = heartbeat;
+    *ret_parts = parts;
     return status;
 }
 
 /* In the order of the parts. */
-static void put_keys(struct qn_pipeline *pipeline, const struct heartbeat *heartbeat)
+static void put_keys(struct qn_pipeline *pipeline, const struct parts *parts)
 {
-    const struct qn_heartbeat *announcement = heartbeat->announcement;
-    for (size_t i = 0; i < announcement->queue_count; i++) {
-        qn_keys_add(pipeline, announcement->queue_shares[i].name, "quern:workers");
+    const struct qn_heartbeat *heartbeat = parts->heartbeat;
+    for (size_t i = 0; i < heartbeat->queue_count; i++) {
+        qn_keys_add(pipeline, heartbeat->queue_shares[i].name, QN_KEY_HOLDERS);
     }
-    if (announcement->queue_count > 0) {
-        qn_pipeline_text(pipeline, "asynq:queues");
+    if (heartbeat->queue_count > 0) {
+        qn_pipeline_text(pipeline, QN_KEY_QUEUES);
     }
-    qn_pipeline_text(pipeline, QN_WORKERS_KEY);
-    qn_pipeline_text(pipeline, "asynq:servers");
-    qn_pipeline_text(pipeline, "asynq:workers");
-    qn_pipeline_text(pipeline, heartbeat->server_key);
-    qn_pipeline_text(pipeline, heartbeat->runs_key);
+    qn_pipeline_text(pipeline, QN_KEY_RECORDS);
+    qn_pipeline_text(pipeline, QN_KEY_SERVERS);
+    qn_pipeline_text(pipeline, QN_KEY_WORKERS);
+    qn_pipeline_text(pipeline, parts->server_key);
+    qn_pipeline_text(pipeline, parts->runs_key);
 }
 
 static void begin_part(struct qn_pipeline *pipeline, const char *name, size_t arg_count)
@@ -226,17 +178,17 @@ static void put_record(struct qn_pipeline *pipeline, const char *part, const cha
     qn_pipeline_text(pipeline, record);
 }
 
-static void put_queues(struct qn_pipeline *pipeline, const struct heartbeat *heartbeat)
+static void put_queues(struct qn_pipeline *pipeline, const struct parts *parts)
 {
-    const struct qn_heartbeat *announcement = heartbeat->announcement;
-    for (size_t i = 0; i < announcement->queue_count; i++) {
-        put_record(pipeline, "holder", announcement->worker_id, heartbeat->holder);
+    const struct qn_heartbeat *heartbeat = parts->heartbeat;
+    for (size_t i = 0; i < heartbeat->queue_count; i++) {
+        put_record(pipeline, "holder", heartbeat->worker_id, parts->holder);
     }
-    if (announcement->queue_count > 0) {
-        begin_part(pipeline, "queues", announcement->queue_count);
+    if (heartbeat->queue_count > 0) {
+        begin_part(pipeline, "queues", heartbeat->queue_count);
     }
-    for (size_t i = 0; i < announcement->queue_count; i++) {
-        qn_pipeline_text(pipeline, announcement->queue_shares[i].name);
+    for (size_t i = 0; i < heartbeat->queue_count; i++) {
+        qn_pipeline_text(pipeline, heartbeat->queue_shares[i].name);
     }
 }
 
@@ -247,33 +199,33 @@ static void put_listed(struct qn_pipeline *pipeline, const char *member)
     qn_pipeline_int(pipeline, QN_SERVER_TTL_S);
 }
 
-static void put_server(struct qn_pipeline *pipeline, const struct heartbeat *heartbeat)
+static void put_server(struct qn_pipeline *pipeline, const struct parts *parts)
 {
     begin_part(pipeline, "server", 2);
     qn_pipeline_int(pipeline, QN_SERVER_TTL_S);
-    qn_pipeline_bytes(pipeline, heartbeat->server.data, heartbeat->server.size);
-    begin_part(pipeline, "runs", 1 + 2 * heartbeat->run_count);
+    qn_pipeline_bytes(pipeline, parts->server.data, parts->server.size);
+    begin_part(pipeline, "runs", 1 + 2 * parts->run_count);
     qn_pipeline_int(pipeline, QN_SERVER_TTL_S);
-    for (size_t i = 0; i < heartbeat->run_count; i++) {
-        qn_pipeline_text(pipeline, heartbeat->runs[i].task_id);
-        qn_pipeline_bytes(pipeline, heartbeat->runs[i].info.data, heartbeat->runs[i].info.size);
+    for (size_t i = 0; i < parts->run_count; i++) {
+        qn_pipeline_text(pipeline, parts->runs[i].task_id);
+        qn_pipeline_bytes(pipeline, parts->runs[i].info.data, parts->runs[i].info.size);
     }
 }
 
-static quern_status build(struct qn_pipeline *pipeline, const struct qn_heartbeat *announcement,
+static quern_status build(struct qn_pipeline *pipeline, const struct qn_heartbeat *heartbeat,
                           quern_error *err)
 {
-    struct heartbeat heartbeat = {0};
-    quern_status status = prepare(pipeline->arena, announcement, &heartbeat, err);
+    struct parts parts = {0};
+    quern_status status = prepare(pipeline->arena, heartbeat, &parts, err);
     if (status == QUERN_OK) {
-        const size_t others = 5 + (announcement->queue_count > 0 ? 1 : 0);
-        qn_pipeline_script(pipeline, &qn_lua_heartbeat, announcement->queue_count + others);
-        put_keys(pipeline, &heartbeat);
-        put_queues(pipeline, &heartbeat);
-        put_record(pipeline, "record", announcement->worker_id, heartbeat.record);
-        put_listed(pipeline, heartbeat.server_key);
-        put_listed(pipeline, heartbeat.runs_key);
-        put_server(pipeline, &heartbeat);
+        const size_t others = 5 + (heartbeat->queue_count > 0 ? 1 : 0);
+        qn_pipeline_script(pipeline, &qn_lua_heartbeat, heartbeat->queue_count + others);
+        put_keys(pipeline, &parts);
+        put_queues(pipeline, &parts);
+        put_record(pipeline, "record", heartbeat->worker_id, parts.record);
+        put_listed(pipeline, parts.server_key);
+        put_listed(pipeline, parts.runs_key);
+        put_server(pipeline, &parts);
     }
     return status;
 }
@@ -290,24 +242,24 @@ static quern_status run_all(struct qn_pipeline *pipeline, size_t first, quern_er
 }
 
 /* A cancellation may come before the first arm. */
-static void serve(struct qn_redis *self, const struct qn_heartbeat *announcement)
+static void serve(struct qn_redis *self, const struct qn_heartbeat *heartbeat)
 {
     const char *names[QN_QUEUES_MAX];
-    QN_ASSERT(announcement->queue_count <= QN_QUEUES_MAX);
-    for (size_t i = 0; i < announcement->queue_count; i++) {
-        names[i] = announcement->queue_shares[i].name;
+    QN_ASSERT(heartbeat->queue_count <= QN_QUEUES_MAX);
+    for (size_t i = 0; i < heartbeat->queue_count; i++) {
+        names[i] = heartbeat->queue_shares[i].name;
     }
-    qn_redis_listener_serve(&self->listener, (struct qn_names){names, announcement->queue_count});
-    qn_redis_listener_note_host(&self->listener, announcement->host);
+    qn_redis_listener_serve(&self->listener, (struct qn_names){names, heartbeat->queue_count});
+    qn_redis_listener_note_host(&self->listener, heartbeat->host);
 }
 
-quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
+quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *heartbeat,
                                 quern_error *err)
 {
     struct qn_pipeline pipeline;
-    serve(qn_redis_of(broker), announcement);
+    serve(qn_redis_of(broker), heartbeat);
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
-    quern_status status = build(&pipeline, announcement, err);
+    quern_status status = build(&pipeline, heartbeat, err);
     if (status == QUERN_OK) {
         status = run_all(&pipeline, 0, err);
     }
@@ -316,57 +268,6 @@ quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartb
 }
 
 /* --- The end -------------------------------------------------------------------------- */
-
-static int64_t read_number(const char *text, int64_t max)
-{
-    struct qn_cursor cursor = {text, text + strlen(text)};
-    uint64_t value = 0;
-    (void)qn_number_take(&cursor, &value);
-    return value > (uint64_t)max ? max : (int64_t)value;
-}
-
-quern_status qn_worker_record_read(struct qn_arena *arena, const char *id,
-                                   const struct qn_reply *reply,
-                                   struct qn_worker_record *ret_record, quern_error *err)
-{
-    const char *lines[LINE_COUNT];
-    char *text = qn_arena_strdup(arena, qn_reply_text(reply));
-    size_t line_count = 1;
-    for (const char *at = qn_reply_text(reply); (at = strchr(at, '\n')) != NULL; at++) {
-        line_count++;
-    }
-    const char **queues = qn_arena_alloc(arena, line_count * sizeof *queues);
-    if (text == NULL || queues == NULL) {
-        return qn_error_nomem(err);
-    }
-    size_t count = 0;
-    size_t queue_count = 0;
-    for (char *rest = text; rest != NULL; count++) {
-        char *line = strsep(&rest, "\n");
-        if (count < LINE_COUNT) {
-            lines[count] = line;
-        } else {
-            queues[queue_count++] = line;
-        }
-    }
-    if (count < LINE_COUNT) {
-        return qn_error_set(err, QUERN_E_CORRUPT, "the record of worker %s is not whole", id);
-    }
-    *ret_record = (struct qn_worker_record){
-        .owner = lines[2],
-        .queues = queues,
-        .queue_count = queue_count,
-        .info = {.id = id,
-                 .host = lines[3],
-                 .status = lines[1],
-                 .queues = lines[8],
-                 .pid = read_number(lines[4], INT64_MAX),
-                 .started_at_ms = read_number(lines[5], QN_MOMENT_MS_MAX),
-                 .heartbeat_at_ms = read_number(lines[0], QN_MOMENT_MS_MAX),
-                 .concurrency = (uint32_t)read_number(lines[6], UINT32_MAX),
-                 .strict_priority = lines[7][0] == '1'}};
-    return QUERN_OK;
-}
 
 static void add_removal(struct qn_pipeline *pipeline, const char *command, const char *key,
                         const char *member)
@@ -381,15 +282,13 @@ static quern_status build_end(struct qn_pipeline *pipeline, const struct qn_work
                               quern_error *err)
 {
     const quern_worker_info *info = &record->info;
-    const char *server_key =
-        qn_worker_key(pipeline->arena, "servers", info->host, info->pid, info->id);
-    const char *runs_key =
-        qn_worker_key(pipeline->arena, "workers", info->host, info->pid, info->id);
+    const char *server_key = qn_worker_record_go_key(pipeline->arena, QN_KEY_SERVERS, info);
+    const char *runs_key = qn_worker_record_go_key(pipeline->arena, QN_KEY_WORKERS, info);
     if (server_key == NULL || runs_key == NULL) {
         return qn_error_nomem(err);
     }
-    add_removal(pipeline, "ZREM", "asynq:servers", server_key);
-    add_removal(pipeline, "ZREM", "asynq:workers", runs_key);
+    add_removal(pipeline, "ZREM", QN_KEY_SERVERS, server_key);
+    add_removal(pipeline, "ZREM", QN_KEY_WORKERS, runs_key);
     add_removal(pipeline, "DEL", server_key, runs_key);
     for (size_t i = 0; i < record->queue_count; i++) {
         qn_pipeline_script(pipeline, &qn_lua_deregister, 1);
@@ -405,7 +304,7 @@ quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id
     const struct qn_reply *reply;
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
-    add_removal(&pipeline, "HGET", QN_WORKERS_KEY, worker_id);
+    add_removal(&pipeline, "HGET", QN_KEY_RECORDS, worker_id);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
@@ -416,7 +315,7 @@ quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id
             status = build_end(&pipeline, &record, err);
         }
         if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
-            add_removal(&pipeline, "HDEL", QN_WORKERS_KEY, worker_id);
+            add_removal(&pipeline, "HDEL", QN_KEY_RECORDS, worker_id);
             status = run_all(&pipeline, 1, err);
         }
     }

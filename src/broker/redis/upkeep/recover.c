@@ -15,17 +15,15 @@
  * clock since boot none is ended, and those who live prolong theirs by the new clock. */
 #include "broker/redis/upkeep/recover.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "base/text/hash.h"
-#include "broker/owner.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/upkeep/forget_lua.h"
 #include "broker/redis/upkeep/gone.h"
+#include "broker/redis/upkeep/known_workers.h"
 #include "broker/redis/upkeep/recover_lua.h"
 #include "broker/redis/wake/poll.h"
 
@@ -60,16 +58,6 @@ struct recovering {
     size_t count;
 };
 
-/* Those workers of one queue of whom we know more than their records say; ids live in the pipeline.
- * */
-struct known {
-    const struct qn_reply **ids;
-    char *letters; /* as recover.lua reads them: 'd' dead, 'l' alive, 'b' its host has rebooted */
-    size_t count;
-    size_t dead_count;
-    uint64_t mark; /* tells this set of dead ones from others */
-};
-
 /* --- How far it has come ------------------------------------------------------------- */
 
 void qn_recover_free_cursors(struct qn_recovery_cursor *cursor)
@@ -99,129 +87,6 @@ static struct qn_recovery_cursor *find_cursor(struct qn_redis *self, const char 
         }
     }
     return cursor;
-}
-
-/* --- Who is dead --------------------------------------------------------------------- */
-
-/* "heartbeat_ms status owner host"; the texts live in the arena. */
-struct holder {
-    const struct qn_reply *id;
-    int64_t heartbeat_at_ms;
-    const char *owner;
-    const char *host;
-};
-
-/* False: it is no such record, or memory is out. */
-static bool read_holder(struct qn_arena *arena, const struct qn_reply *record,
-                        struct holder *ret_holder)
-{
-    char *rest = qn_arena_strdup(arena, qn_reply_text(record));
-    const char *words[3] = {NULL};
-    for (size_t i = 0; i < 3 && rest != NULL; i++) {
-        words[i] = strsep(&rest, " ");
-    }
-    if (words[2] == NULL) {
-        return false;
-    }
-    *ret_holder = (struct holder){.heartbeat_at_ms = strtoll(words[0], NULL, 10),
-                                  .owner = words[2],
-                                  .host = rest != NULL ? rest : ""};
-    return true;
-}
-
-static bool is_same_boot(const struct holder *a, const struct holder *b)
-{
-    size_t size = strcspn(a->owner, ":");
-    return strcspn(b->owner, ":") == size && strncmp(a->owner, b->owner, size) == 0;
-}
-
-/* By host, who was heard last first: so one walk finds who runs on another boot. */
-static int compare_holders(const void *left, const void *right)
-{
-    const struct holder *a = left;
-    const struct holder *b = right;
-    int order = strcmp(a->host, b->host);
-    int later =
-        (a->heartbeat_at_ms < b->heartbeat_at_ms) - (a->heartbeat_at_ms > b->heartbeat_at_ms);
-    return order != 0 ? order : later;
-}
-
-/* rival: who was heard last on another boot of its host; NULL: nobody. */
-static char letter_of(const struct holder *holder, const struct holder *rival)
-{
-    switch (qn_owner_judge(holder->owner)) {
-    case QN_OWNER_DEAD:
-        return 'd';
-    case QN_OWNER_ALIVE:
-        return 'l';
-    case QN_OWNER_UNKNOWN:
-        break;
-    }
-    return rival != NULL && rival->heartbeat_at_ms > holder->heartbeat_at_ms ? 'b' : '\0';
-}
-
-/* workers: the reply to HGETALL. */
-static quern_status find_known(struct qn_arena *arena, const struct qn_reply *workers,
-                               struct known *ret_known, quern_error *err)
-{
-    struct known known = {0};
-    size_t room = workers->count / 2 + 1;
-    size_t count = 0;
-    struct holder *holders = qn_arena_alloc(arena, room * sizeof holders[0]);
-    known.ids = qn_arena_alloc(arena, room * sizeof(const struct qn_reply *));
-    known.letters = qn_arena_alloc(arena, room);
-    if (holders == NULL || known.ids == NULL || known.letters == NULL) {
-        return qn_error_nomem(err);
-    }
-    for (size_t i = 0; i + 1 < workers->count; i += 2) {
-        if (read_holder(arena, workers->items[i + 1], &holders[count])) {
-            holders[count++].id = workers->items[i];
-        }
-    }
-    qsort(holders, count, sizeof holders[0], compare_holders);
-    const struct holder *last = holders; /* of this host, and the last on another boot than that */
-    const struct holder *other = NULL;
-    for (size_t i = 0; i < count; i++) {
-        const struct holder *holder = &holders[i];
-        bool is_same_host = strcmp(last->host, holder->host) == 0;
-        last = is_same_host ? last : holder;
-        bool is_other = !is_same_boot(last, holder);
-        other = !is_same_host ? NULL : other == NULL && is_other ? holder : other;
-        char letter = letter_of(holder, is_other ? last : other);
-        if (letter == 'd') {
-            known.dead_count++;
-            /* Two sets are the same if these sums are, for what hangs on it. */
-            known.mark += qn_hash_bytes(QN_HASH_START, holder->id->data, holder->id->size);
-        }
-        if (letter != '\0') {
-            known.letters[known.count] = letter;
-            known.ids[known.count++] = holder->id;
-        }
-    }
-    *ret_known = known;
-    return QUERN_OK;
-}
-
-static quern_status read_workers(struct qn_pipeline *pipeline, struct qn_names queues,
-                                 struct known *known, quern_error *err)
-{
-    size_t first = pipeline->command_count;
-    for (size_t i = 0; i < queues.count; i++) {
-        qn_pipeline_command(pipeline, "HGETALL");
-        qn_keys_add(pipeline, queues.items[i], "quern:workers");
-    }
-    quern_status status = qn_pipeline_run(pipeline, err);
-    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
-        const struct qn_reply *workers = NULL;
-        status = qn_pipeline_reply(pipeline, first + i, &workers, err);
-        if (status == QUERN_OK) {
-            status = find_known(pipeline->arena, workers, &known[i], err);
-        } else if (status == QUERN_E_CORRUPT) {
-            known[i] = (struct known){0}; /* the script of this queue will say so, too */
-            status = QUERN_OK;
-        }
-    }
-    return status;
 }
 
 /* --- Pages --------------------------------------------------------------------------- */
@@ -278,8 +143,8 @@ static void note_clock(struct qn_server_clock *clock, int64_t boot_ms, int64_t s
 }
 
 static quern_status ask_page(struct recovering *recovering, const struct qn_recovery_cursor *cursor,
-                             const struct known *known, const struct qn_reply **ret_reply,
-                             quern_error *err)
+                             const struct qn_known_workers *known,
+                             const struct qn_reply **ret_reply, quern_error *err)
 {
     struct qn_pipeline *pipeline = &recovering->pipeline;
     size_t command = pipeline->command_count;
@@ -331,7 +196,8 @@ static quern_status move_on(struct qn_recovery_cursor *cursor, const struct qn_r
 /* A page with leases of workers whose death was not noted is looked at again, at once or, where no
  * more may be ended, by the next call. */
 static quern_status look_at_page(struct recovering *recovering, struct qn_recovery_cursor *cursor,
-                                 const struct known *known, bool *ret_end, quern_error *err)
+                                 const struct qn_known_workers *known, bool *ret_end,
+                                 quern_error *err)
 {
     const struct qn_reply *reply = NULL;
     quern_status status = ask_page(recovering, cursor, known, &reply, err);
@@ -364,7 +230,7 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_recove
 
 /* They hold no lease any more, and cannot get another one but by what is still on its way. */
 static quern_status forget_dead(struct qn_pipeline *pipeline, const char *queue,
-                                const struct known *known, quern_error *err)
+                                const struct qn_known_workers *known, quern_error *err)
 {
     qn_pipeline_script(pipeline, &qn_lua_forget, 1);
     qn_keys_add_prefix(pipeline, queue);
@@ -377,7 +243,7 @@ static quern_status forget_dead(struct qn_pipeline *pipeline, const char *queue,
 }
 
 static quern_status recover_queue(struct recovering *recovering, struct qn_recovery_cursor *cursor,
-                                  const struct known *known, quern_error *err)
+                                  const struct qn_known_workers *known, quern_error *err)
 {
     if (known->dead_count > 0 && cursor->dead_mark != known->mark) {
         cursor->from = 0; /* a new round, in which all of them are known */
@@ -434,13 +300,14 @@ static quern_status choose(struct recovering *recovering, const char **queues, s
 static quern_status recover_chosen(struct recovering *recovering, struct qn_names queues,
                                    quern_error *err)
 {
-    struct known *known = qn_arena_alloc(&recovering->arena, queues.count * sizeof known[0]);
+    struct qn_known_workers *known =
+        qn_arena_alloc(&recovering->arena, queues.count * sizeof known[0]);
     recovering->report =
         qn_arena_alloc(&recovering->arena, recovering->left * sizeof recovering->report[0]);
     if (known == NULL || recovering->report == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = read_workers(&recovering->pipeline, queues, known, err);
+    quern_status status = qn_known_workers_read(&recovering->pipeline, queues, known, err);
     quern_status damaged = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < queues.count && recovering->left > 0; i++) {
         quern_error *to = damaged == QUERN_OK ? err : NULL;

@@ -94,8 +94,8 @@ static void build(struct qn_redis *self, struct qn_pipeline *pipeline, const str
         qn_pipeline_text(pipeline, "REDIRECT");
         qn_pipeline_int(pipeline, pair->listener_id);
     }
-    static const char *const keys[] = {"pending",   "paused",     "scheduled",   "retry",
-                                       "quern:due", "quern:skip", "quern:braked"};
+    static const char *const keys[] = {"pending",  "paused",    "scheduled",  "retry",
+                                       QN_KEY_DUE, QN_KEY_SKIP, QN_KEY_BRAKED};
     enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
     qn_pipeline_script(pipeline, &qn_lua_arm, queues.count * KEY_COUNT);
     for (size_t i = 0; i < queues.count * KEY_COUNT; i++) {

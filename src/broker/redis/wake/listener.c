@@ -14,10 +14,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "broker/redis/schema/keys.h"
 #include "redis/open.h"
 
 static const char setup[] = "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"
-                            "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\nasynq:cancel\r\n"
+                            "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\n" QN_KEY_CANCEL "\r\n"
                             "*2\r\n$9\r\nSUBSCRIBE\r\n$20\r\n__redis__:invalidate\r\n";
 enum { REPLY_ID, REPLY_CANCEL, REPLY_INVALIDATE, REPLY_COUNT };
 enum { DUE_SPREAD_MS = 200 };

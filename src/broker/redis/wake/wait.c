@@ -66,7 +66,7 @@ static void take_message(struct qn_redis_listener *listener, const struct qn_rep
     if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "message") != 0) {
         return; /* the answer to a ping */
     }
-    if (strcmp(qn_reply_text(qn_reply_at(reply, 1)), "asynq:cancel") == 0) {
+    if (strcmp(qn_reply_text(qn_reply_at(reply, 1)), QN_KEY_CANCEL) == 0) {
         take_cancellation(listener, qn_reply_at(reply, 2), wakeup);
     } else if (!is_missed(qn_reply_at(reply, 2))) {
         wakeup->work = true; /* some keys, or all of them (nil) */
@@ -317,7 +317,7 @@ void qn_redis_wake(struct qn_broker *broker)
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_command(&pipeline, "PUBLISH");
-    qn_pipeline_text(&pipeline, "asynq:cancel");
+    qn_pipeline_text(&pipeline, QN_KEY_CANCEL);
     qn_pipeline_text(&pipeline, "");
     /* What cannot be sent is no error: every worker asks each second (poll.c). */
     quern_status status = qn_pipeline_run(&pipeline, NULL);
