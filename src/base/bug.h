@@ -84,8 +84,10 @@ int qn_bug_active(enum qn_bug bug);
 #define QN_BUG(name) (qn_bug_active(QN_BUG_##name))
 /* The text with the lines that the chosen fault changes; NULL when memory is out. */
 const char *qn_bug_script(struct qn_arena *arena, const char *text);
+#define QN_BUG_SCRIPT(arena, text) qn_bug_script(arena, text)
 #else
 #define QN_BUG(name) 0
+#define QN_BUG_SCRIPT(arena, text) (text)
 #endif
 
 #endif

@@ -132,14 +132,10 @@ static void put_script_text(struct qn_pipeline *pipeline, const struct qn_pipeli
 {
     pipeline->args[command->first_arg] = "EVAL";
     pipeline->arg_sizes[command->first_arg] = EVAL_SIZE;
-    pipeline->args[command->first_arg + 1] = command->script->text;
-    pipeline->arg_sizes[command->first_arg + 1] = command->script->size;
-#ifdef QN_SEEDED_BUGS
-    const char *text = qn_bug_script(pipeline->arena, command->script->text);
+    const char *text = QN_BUG_SCRIPT(pipeline->arena, command->script->text);
     QN_ASSERT(text != NULL);
     pipeline->args[command->first_arg + 1] = text;
     pipeline->arg_sizes[command->first_arg + 1] = strlen(text);
-#endif
 }
 
 void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_script *script,

@@ -32,16 +32,22 @@ plant()
     { echo "/* SPDX-License-Identifier: MIT */" && printf '%s\n' "$@"; } >"$file"
 }
 
-# passes CHECK; names CHECK TEXT... - what it must say.
+# passes CHECK [BUILD]; names CHECK [BUILD] TEXT... - what it must say.
 passes()
 {
-    "$QUERN_SOURCE/scripts/$1" "$root/tree" >"$root/said" 2>&1 || fail "$1 refuses a clean tree"
+    "$QUERN_SOURCE/scripts/$1" ${2+"$2"} "$root/tree" >"$root/said" 2>&1 ||
+        fail "$1 refuses a clean tree"
 }
 names()
 {
     check=$1
     shift
-    if "$QUERN_SOURCE/scripts/$check" "$root/tree" >"$root/said" 2>&1; then
+    build=
+    if [ "$check" = check_objects ]; then
+        build=$1
+        shift
+    fi
+    if "$QUERN_SOURCE/scripts/$check" ${build:+"$build"} "$root/tree" >"$root/said" 2>&1; then
         fail "$check passes: $*"
     fi
     for text; do
@@ -63,7 +69,8 @@ for check in check_layers check_lengths check_words; do
     passes "$check"
 done
 
-# Layers: up, sideways, a public header that looks inside, an example that does, reserved headers.
+# Layers: up, sideways, a public header that looks inside, an example that does, a public header of
+# a layer above, reserved headers; rooms; exceptions that are needed no more.
 plant src/base/up.c '#include "client/client.h"'
 plant src/client/side.c '#include <errno.h>' '#include "inspect/inspector.h"'
 plant src/client/quoted.c '#include "client.h"'
@@ -71,10 +78,74 @@ plant include/quern/inside.h '#include "base/text/buf.h"'
 plant examples/inside.c '#include "broker/broker.h"'
 plant src/client/database.c '#include <sqlite3.h>'
 plant src/base/kit.c '#include "quern/testing.h"'
+plant src/client/bytes.c '#include <hiredis/read.h>'
+plant src/client/digest.c '#include <openssl/evp.h>'
+plant src/base/shown.c '#include "quern/inspector.h"'
+plant src/base/new.c '#include "quern/unheard_of.h"'
+mkdir -p "$root/tree/scripts" "$root/tree/src/broker/sqlite/store" \
+    "$root/tree/src/broker/sqlite/run"
+plant src/broker/sqlite/store/room.c '#include "broker/sqlite/run/exchange.h"'
+plant src/broker/sqlite/store/holder.c '#include "broker/sqlite/sqlite.h"'
+plant src/broker/sqlite/run/down.c '#include "broker/sqlite/store/conn.h"'
+plant src/base/excused.c '#include "client/client.h"'
+{
+    echo "include src/base/excused.c client/client.h # a reason"
+    echo "include src/base/mended.c client/client.h"
+} >"$root/tree/scripts/layer_exceptions.txt"
 names check_layers src/base/up.c:2: src/client/side.c:3: src/client/quoted.c:2: \
-    include/quern/inside.h:2: examples/inside.c:2: src/client/database.c:2: src/base/kit.c:2:
+    include/quern/inside.h:2: examples/inside.c:2: src/client/database.c:2: src/base/kit.c:2: \
+    src/client/bytes.c:2: src/client/digest.c:2: src/base/shown.c:2: src/base/new.c:2: \
+    src/broker/sqlite/store/room.c:2: "layer_exceptions.txt:2: include src/base/mended.c"
+if grep -q -e holder.c -e down.c -e 'excused\.c:' "$root/said"; then
+    fail "check_layers refuses what is right"
+fi
 
-# Lengths: a function of 71 lines, one of 70 that is fine, a file of 501, a line of 101 columns.
+# Objects: calls that point up, a circle, a name of another file, exceptions that nothing needs.
+# compile FILE LINE... - one source of the tree and its object, as cmake names it.
+compile()
+{
+    plant "src/$@"
+    mkdir -p "$(dirname "$root/build/CMakeFiles/quern_objects.dir/src/$1")"
+    "$CC" -c "$root/tree/src/$1" -o "$root/build/CMakeFiles/quern_objects.dir/src/$1.o"
+}
+clean_tree
+mkdir -p "$root/tree/scripts" "$root/tree/src/broker/sqlite/store" \
+    "$root/tree/src/broker/sqlite/run"
+compile base/str.c 'int qn_str_size(void) { return 1; }'
+compile client/batch.c 'int qn_str_size(void);' 'int qn_batch_add(void) { return qn_str_size(); }'
+passes check_objects "$root/build"
+compile base/up.c 'int qn_batch_add(void);' 'int qn_up(void) { return qn_batch_add(); }'
+compile base/excused.c 'int qn_batch_add(void);' 'int qn_excused(void) { return qn_batch_add(); }'
+compile broker/sqlite/run/take.c 'int qn_take_one(void) { return 1; }'
+compile broker/sqlite/store/open.c 'int qn_take_one(void);' \
+    'int qn_sqlite_open(void) { return qn_take_one(); }'
+compile client/left.c 'int qn_right(void);' 'int qn_left(void) { return qn_right(); }'
+compile client/right.c 'int qn_left(void);' 'int qn_right(void) { return qn_left(); }'
+compile client/first.c 'int qn_last(void);' 'int qn_first(void) { return qn_last(); }'
+compile client/last.c 'int qn_first(void);' 'int qn_last(void) { return qn_first(); }'
+compile client/named.c 'int qn_other_thing;' 'int qn_known_thing;' 'int qn_named_thing;'
+{
+    echo "call base/excused.c client/batch.c"
+    echo "call base/mended.c client/batch.c"
+    echo "circle client/last.c client/first.c"
+    echo "circle client/batch.c base/str.c"
+    echo "name client/named.c qn_known_"
+    echo "name client/named.c qn_gone"
+} >"$root/tree/scripts/layer_exceptions.txt"
+names check_objects "$root/build" "src/base/up.c: uses qn_batch_add of client/batch.c" \
+    "src/broker/sqlite/store/open.c: uses qn_take_one of broker/sqlite/run/take.c" \
+    "src/client/left.c: a circle of 2 files" "src/client/named.c: qn_other_thing is not named" \
+    "layer_exceptions.txt:2: call base/mended.c" "layer_exceptions.txt:4: circle client/batch.c" \
+    "layer_exceptions.txt:6: name client/named.c qn_gone"
+if grep -q -e src/base/excused.c -e first.c: -e qn_known_thing -e qn_named_thing "$root/said"; then
+    fail "check_objects refuses what is right"
+fi
+rm -rf "$root/build"
+mkdir "$root/build"
+names check_objects "$root/build" "no objects"
+
+# Lengths: a function of 71 lines, one of 70 that is fine, a file of 501, a line of 101 columns, six
+# parameters, an #if in a function, a folder of 25 files.
 clean_tree
 {
     printf 'int long_one(void)\n{\n'
@@ -89,6 +160,12 @@ mkdir "$root/tree/docs" "$root/tree/scripts"
 plant src/base/wide_one.c 'int six(int a, int b, int c, int (*d)(int, int), int e, int f)' '{' '}' \
     'int five(int a, int b, int c, int (*d)(int, int), int e)' '{' '}' \
     'int known(int a, int b, int c, int d, int e, int f)' '{' '}'
+plant src/base/either.c '#if X' 'int x;' '#endif' 'int f(void)' '{' '#ifdef X' 'return 1;' \
+    '#endif' '}'
+mkdir "$root/tree/tests/unit/full"
+for i in $(seq 25); do
+    plant "tests/unit/full/test_$i.c" 'int x;'
+done
 echo "src/base/wide_one.c:known src/base/wide_one.c:mended" \
     >"$root/tree/scripts/many_parameters.txt"
 {
@@ -104,7 +181,8 @@ echo "src/base/wide_one.c:known src/base/wide_one.c:mended" \
 names check_lengths "src/base/long.c:1: long_one has 71 lines" "src/base/file.h:501:" \
     "tests/unit/wide.c:2: line has 101 columns" "src/base/wide_one.c:2: six has 6 parameters" \
     "many_parameters.txt: src/base/wide_one.c:mended" \
-    "src/base/long.lua:1: long_one has 71 lines" \
+    "src/base/long.lua:1: long_one has 71 lines" "src/base/either.c:7: f has #ifdef X inside" \
+    "tests/unit/full: folder has 25 files" \
     "docs/page.md:1: line has 101 columns" "docs/page.md:9: row has 3 columns, the table 2"
 if grep -q -e five -e :known -e page.md:4 -e page.md:8 "$root/said"; then
     fail "check_lengths refuses what is right"

@@ -1,0 +1,159 @@
+"""The layers and rooms of the tree, for check_layers (includes) and check_objects (calls).
+
+A layer is a folder of src, a room a part of one; each may use itself and what lies below it. What
+broke a rule when it was made stands in scripts/layer_exceptions.txt, which may only get shorter.
+"""
+import re
+
+EXCEPTIONS = "scripts/layer_exceptions.txt"
+
+# layer: the layers directly below it. Siblings do not know each other.
+LAYERS = {
+    "base": [],
+    "net": ["base"],
+    "redis": ["net"],
+    "message": ["base"],
+    "task": ["message"],
+    "broker": ["task", "redis"],
+    "client": ["broker"],
+    "pool": ["broker"],
+    "worker": ["pool"],
+    "inspect": ["broker"],
+    "schedule": ["broker"],
+    "metrics": ["broker"],
+    "cli": ["client", "worker", "inspect", "schedule", "metrics"],
+    "web": ["client", "worker", "inspect", "schedule", "metrics"],
+}
+
+# public header: the lowest layer that may include it.
+PUBLIC = {
+    "quern/export.h": "base",
+    "quern/status.h": "base",
+    "quern/version.h": "base",
+    "quern/task.h": "task",
+    "quern/run.h": "worker",
+    "quern/mux.h": "worker",
+    "quern/worker.h": "worker",
+    "quern/testing.h": "worker",
+    "quern/client.h": "client",
+    "quern/sqlite.h": "client",
+    "quern/inspector.h": "inspect",
+    "quern/quern.h": "cli",
+}
+
+# header, or the folder of it: the only places in src and include that may include it.
+RESERVED = {
+    "hiredis/": r"src/redis/(encode|decode)\.c",
+    "sqlite3.h": r"src/broker/sqlite/|src/client/enqueue_tx\.c|src/cli/main\.c|"
+                 r"include/quern/sqlite\.h",
+    "openssl/": r"src/message/unique_key\.c|src/net/tls\.c|src/cli/[a-z]+/base64\.c",
+    "quern/sqlite.h": r"src/client/",
+    "quern/testing.h": r"src/base/clock\.c|src/worker/testing",
+}
+
+# Headers that hold the state of all rooms of their folder by value: each room includes them, and
+# they include the headers of rooms. Whether calls point down, check_objects sees all the same.
+HOLDERS = ("broker/redis/redis.h", "broker/sqlite/sqlite.h", "worker/internal.h")
+
+# The rooms of a folder: (room, pattern of its paths below the folder, the rooms directly below it).
+# A file is of the first room whose pattern fits the beginning of its path.
+ROOMS = {
+    "broker/redis": [
+        ("broker", r"broker\.c", ["operate", "doctor"]),
+        ("operate", r"operate/", ["inspect"]),
+        ("doctor", r"doctor/", ["inspect"]),
+        ("inspect", r"inspect/", ["upkeep"]),
+        ("upkeep", r"upkeep/", ["run"]),
+        ("run", r"run/", ["wake"]),
+        ("wake", r"wake/", ["schema"]),
+        ("schema", r"", []),
+    ],
+    "broker/sqlite": [
+        ("broker", r"broker\.c", ["operate", "doctor"]),
+        ("operate", r"operate/", ["inspect"]),
+        ("doctor", r"doctor/", ["inspect"]),
+        ("inspect", r"inspect/", ["upkeep"]),
+        ("upkeep", r"upkeep/", ["run"]),
+        ("run", r"run/", ["queue"]),
+        ("queue", r"queue/", ["wake"]),
+        ("wake", r"wake/", ["schema"]),
+        ("schema", r"schema/", ["store"]),
+        ("store", r"store/", ["file"]),
+        ("file", r"", []),
+    ],
+    "worker": [
+        ("signals", r"(signals|backoff)\.", []),
+        ("run", r"run/", ["signals"]),
+        ("fetch", r"fetch/", ["run"]),
+        ("keeper", r"keeper/", ["run"]),
+        ("worker", r"", ["fetch", "keeper"]),
+    ],
+    "cli": [
+        ("main", r"main\.c", ["verbs", "enqueue", "bench"]),
+        ("verbs", r"verbs/", ["work"]),
+        ("enqueue", r"enqueue/", ["output"]),
+        ("work", r"work/", ["output"]),
+        ("bench", r"bench/", ["output"]),
+        ("output", r"output/", ["common"]),
+        ("common", r"", []),
+    ],
+}
+
+
+def below(name, graph):
+    """`name` itself and everything that it may use."""
+    seen = {name}
+    for lower in graph[name]:
+        seen |= below(lower, graph)
+    return seen
+
+
+def room(path):
+    """(folder, room) of a path below src; (None, None) where a folder has no rooms."""
+    for folder, rooms in ROOMS.items():
+        if path.startswith(folder + "/"):
+            rest = path[len(folder) + 1:]
+            for name, pattern, _ in rooms:
+                if re.match(pattern, rest):
+                    return folder, name
+    return None, None
+
+
+def complaint(user, used):
+    """Why `user` may not use `used`, both paths below src; None when it may."""
+    layers = user.split("/")[0], used.split("/")[0]
+    if layers[1] not in below(layers[0], LAYERS):
+        return f"{layers[0]} may not use {layers[1]} (it is not below it)"
+    (folder, name), (other_folder, other) = room(user), room(used)
+    if folder is not None and folder == other_folder and not {user, used} & set(HOLDERS):
+        graph = {entry[0]: entry[2] for entry in ROOMS[folder]}
+        if other not in below(name, graph):
+            return f"the room {name} of {folder} may not use {other} (it is not below it)"
+    return None
+
+
+class Exceptions:
+    """The lines "KIND WORD..." of layer_exceptions.txt. Each must still be needed."""
+
+    def __init__(self, root, *kinds):
+        self.lines = {}
+        file = root / EXCEPTIONS
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        for number, line in enumerate(text.splitlines(), 1):
+            words = tuple(line.partition("#")[0].split())
+            if words and words[0] in kinds:
+                self.lines[words] = number
+        self.used = set()
+
+    def has(self, *words):
+        if words in self.lines:
+            self.used.add(words)
+            return True
+        return False
+
+    def report_stale(self):
+        """Prints the lines that nothing needs any more; how many there are."""
+        stale = [(number, words) for words, number in self.lines.items() if words not in self.used]
+        for number, words in sorted(stale):
+            print(f"{EXCEPTIONS}:{number}: {' '.join(words)}: is mended, take the line out")
+        return len(stale)
