@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_link.c - what a connection to Redis does when the wire or the server fails it.
- *
- * A session is two pipelines on one channel: a look, then a write with a script, an integer and a
- * value. It is cut at each byte of what the server says; what the connection then says of the
- * effect must be true. */
+ * A session of two pipelines is cut at each byte of what the server sends: what the connection
+ * reports of the effect must be true. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
