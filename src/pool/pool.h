@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* pool.h - how work is executed: the interface between a worker and its threads or processes.
+/* pool.h - how work is executed: the interface between a worker and its threads.
  *
- * A pool knows nothing of tasks: it is given items and calls execute() for each, on one of its
- * threads. FIFO. The worker's run embeds the item. */
+ * A pool knows no tasks: it takes items and calls execute() for each on one of its threads, in the
+ * order in which they came. The worker's run embeds the item. */
 #ifndef QN_POOL_POOL_H
 #define QN_POOL_POOL_H
 

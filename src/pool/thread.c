@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* thread.c - starts threads with their signals blocked.
  *
- * Relies on a new thread inheriting the mask of its maker: the mask is set before pthread_create
- * and put back after it, so there is no moment in which the new thread could take a signal. It
- * fails only when the system has no more threads or memory to give. */
+ * A new thread inherits the mask of its maker: the mask is set before pthread_create and restored
+ * after it, so there is no moment in which the new thread could take a signal. It fails only when
+ * the system has no more threads or memory. */
 #include "pool/thread.h"
 
 #include <signal.h>
@@ -32,6 +32,6 @@ quern_status qn_thread_start(pthread_t *ret_thread, const char *name, void *(*en
     if (code != 0) {
         return qn_error_set(err, QUERN_E_NOMEM, "cannot start thread %s: %s", name, strerror(code));
     }
-    (void)pthread_setname_np(*ret_thread, name); /* only for people who look at ps */
+    (void)pthread_setname_np(*ret_thread, name); /* only shown by ps and debuggers */
     return QUERN_OK;
 }

@@ -46,7 +46,7 @@ struct quern_worker {
     const char **queue_names;
     struct qn_queue_share *queue_shares; /* for the heartbeat */
     bool queue_found[QN_QUEUES_MAX];     /* it existed when the worker was made */
-    bool queues_known;                   /* else the broker could not say that */
+    bool queues_known;                   /* false: the broker did not answer that */
     char *queues_text;                   /* "critical=6 default=3" */
     int64_t opener_pid;
     int64_t started_at_ms;
@@ -74,8 +74,8 @@ struct quern_worker {
     quern_error lost;        /* why it has to end; code QUERN_OK: it has not */
     struct qn_random random; /* for retry delays */
     struct qn_shortage shortage;
-    bool *paused;                 /* per queue: what the last exchange said */
-    bool *queue_braked;           /* the same: on this host */
+    bool *paused;                 /* per queue, from the latest exchange */
+    bool *queue_braked;           /* the same, on this host */
     bool braked;                  /* all of its queues are */
     bool look;                    /* there may be something to fetch */
     bool owes;                    /* there may be leases of ours that are not in the run table */

@@ -51,7 +51,7 @@ void qn_queue_check_log(struct quern_worker *worker)
     for (size_t i = 0; worker->queues_known && i < worker->queue_count; i++) {
         if (!worker->queue_found[i]) {
             QN_LOG(&worker->log, QUERN_LOG_INFO,
-                   "queue does not exist yet, its first task makes it",
+                   "queue does not exist yet, its first task creates it",
                    QN_LOG_TEXT("queue", worker->queue_names[i]));
         }
     }

@@ -225,7 +225,7 @@ void qn_shutdown_log_unconfirmed(struct quern_worker *worker)
     }
     if (count > 0) {
         QN_LOG(&worker->log, QUERN_LOG_ERROR,
-               "broker did not confirm all outcomes, what it has not taken runs again",
+               "broker did not confirm all outcomes, unconfirmed tasks run again",
                QN_LOG_NUMBER("count", count));
     } else if (owes) {
         qn_log_write(&worker->log, QUERN_LOG_WARN,

@@ -2,15 +2,15 @@
 /* child.c - runs one shell command to its end: feeds it, reads it, cancels it, reaps it.
  *
  * One poll loop over stdin, stdout, stderr, the cancel descriptor and the process itself. Nothing
- * blocks on a pipe, so a child that reads nothing, or writes before it reads, cannot dead-lock us.
- * Relies on spawn.c for a child that is a process group of its own.
+ * blocks on a pipe, so a child that reads nothing, or writes before it reads, cannot cause a
+ * deadlock. Relies on spawn.c for a child that is a process group of its own.
  *
  * Happy path: input written and closed, both outputs read to their end, the process ended.
  * Cancelled: SIGTERM to the group, through its guard; after kill_after_ms SIGKILL, or as soon as
- * the run is abandoned: its task is somebody else's then. When the process has ended, what is left
- * of its group is killed before it is reaped (so the group's number cannot be another's), and pipes
- * that strangers (daemons with a session of their own) still hold are left after LINGER_MS. Memory
- * that runs out while output is read cuts the output, never the run. */
+ * the run is abandoned, because its task may belong to another run by then. When the process has
+ * ended, the rest of its group is killed before it is reaped (so no other group can have its
+ * number). Pipes that daemons with a session of their own still hold are left after LINGER_MS. When
+ * memory runs out while output is read, the output is cut; the run goes on. */
 #include "pool/exec/child.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
 #define NS_PER_MS INT64_C(1000000)
 
-enum { IN, OUT, FAILURE, CANCEL, PROCESS, FD_COUNT };
+enum { IN, OUT, ERR, CANCEL, PROCESS, FD_COUNT };
 
 struct watch {
     const struct qn_child_spec *spec;
@@ -49,8 +49,8 @@ static void close_watched(struct watch *watch, int which)
     }
 }
 
-/* Writes what fits; a child that closed its stdin does not want the rest. */
-static void feed(struct watch *watch)
+/* Writes as much as fits. A child that closed its stdin does not need the rest. */
+static void write_input(struct watch *watch)
 {
     const struct qn_child_spec *spec = watch->spec;
     while (watch->input_sent < spec->input_size) {
@@ -84,9 +84,9 @@ static void keep_output(struct watch *watch, const char *data, size_t size)
 
 /* Keeps the last stderr_size_max bytes (in a buffer of twice that size, so that moving them is
  * rare). */
-static void keep_complaint(struct watch *watch, const char *data, size_t size)
+static void keep_stderr(struct watch *watch, const char *data, size_t size)
 {
-    struct qn_buf *complaint = &watch->end->complaint;
+    struct qn_buf *stderr_text = &watch->end->stderr_text;
     size_t kept_max = watch->spec->stderr_size_max;
     if (size > kept_max) {
         data += size - kept_max;
@@ -96,19 +96,19 @@ static void keep_complaint(struct watch *watch, const char *data, size_t size)
     if (size == 0) {
         return;
     }
-    if (complaint->size + size > complaint->size_max) {
-        size_t drop = complaint->size + size - kept_max;
-        memmove(complaint->data, complaint->data + drop, complaint->size - drop);
-        complaint->size -= drop;
+    if (stderr_text->size + size > stderr_text->size_max) {
+        size_t drop = stderr_text->size + size - kept_max;
+        memmove(stderr_text->data, stderr_text->data + drop, stderr_text->size - drop);
+        stderr_text->size -= drop;
         watch->end->stderr_cut = true;
     }
-    if (qn_buf_append(complaint, data, size) != QUERN_OK) {
-        return; /* without memory the older lines are all there is */
+    if (qn_buf_append(stderr_text, data, size) != QUERN_OK) {
+        return; /* out of memory: the older lines are kept */
     }
 }
 
-/* Reads one piece, so that the other descriptors get their turn. */
-static void drain(struct watch *watch, int which)
+/* Reads one piece, then the other descriptors are looked at. */
+static void read_piece(struct watch *watch, int which)
 {
     char piece[READ_SIZE];
     ssize_t count = read(watch->fds[which].fd, piece, sizeof piece);
@@ -120,7 +120,7 @@ static void drain(struct watch *watch, int which)
     } else if (which == OUT) {
         keep_output(watch, piece, (size_t)count);
     } else {
-        keep_complaint(watch, piece, (size_t)count);
+        keep_stderr(watch, piece, (size_t)count);
     }
 }
 
@@ -128,7 +128,8 @@ static void terminate(struct watch *watch)
 {
     watch->fds[CANCEL].fd = -1; /* the caller's: not closed */
     watch->end->cancelled = true;
-    (void)kill(watch->pid, SIGTERM); /* its guard passes it on; the number is ours till reaped */
+    (void)kill(watch->pid,
+               SIGTERM); /* its guard passes it on; its number stays its own until it is reaped */
     watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * NS_PER_MS;
 }
 
@@ -138,7 +139,7 @@ static void reap(struct watch *watch)
     close_watched(watch, PROCESS);
     close_watched(watch, IN);
     watch->fds[CANCEL].fd = -1;
-    (void)kill(-watch->pid, SIGKILL); /* what it left behind in its group */
+    (void)kill(-watch->pid, SIGKILL); /* the rest of its group */
     watch->alarm_mono_ns = qn_clock_mono_ns() + LINGER_MS * NS_PER_MS;
     int code = 0;
     pid_t got;
@@ -180,7 +181,7 @@ static bool is_abandoned(const struct watch *watch)
 }
 
 /* True when there is nothing more to wait for. */
-static bool ring_alarm(struct watch *watch)
+static bool handle_alarm(struct watch *watch)
 {
     if (watch->alarm_mono_ns == INT64_MAX ||
         (qn_clock_mono_ns() < watch->alarm_mono_ns && !is_abandoned(watch))) {
@@ -197,17 +198,17 @@ static bool ring_alarm(struct watch *watch)
 
 static void watch_child(struct watch *watch)
 {
-    while (!watch->ended || watch->fds[OUT].fd >= 0 || watch->fds[FAILURE].fd >= 0) {
+    while (!watch->ended || watch->fds[OUT].fd >= 0 || watch->fds[ERR].fd >= 0) {
         if (poll(watch->fds, FD_COUNT, poll_timeout_ms(watch)) < 0 && errno != EINTR) {
             /* Out of kernel memory: poll again, the child goes on all the same. */
             continue;
         }
         if (watch->fds[IN].fd >= 0 && watch->fds[IN].revents != 0) {
-            feed(watch);
+            write_input(watch);
         }
-        for (int which = OUT; which <= FAILURE; which++) {
+        for (int which = OUT; which <= ERR; which++) {
             if (watch->fds[which].fd >= 0 && watch->fds[which].revents != 0) {
-                drain(watch, which);
+                read_piece(watch, which);
             }
         }
         if (watch->fds[CANCEL].fd >= 0 && watch->fds[CANCEL].revents != 0) {
@@ -216,11 +217,11 @@ static void watch_child(struct watch *watch)
         if (watch->fds[PROCESS].fd >= 0 && watch->fds[PROCESS].revents != 0) {
             reap(watch);
         }
-        if (ring_alarm(watch)) {
+        if (handle_alarm(watch)) {
             break;
         }
     }
-    for (int which = IN; which <= FAILURE; which++) {
+    for (int which = IN; which <= ERR; which++) {
         close_watched(watch, which);
     }
 }
@@ -253,15 +254,15 @@ static void restore_sigpipe(const sigset_t *before, bool was_pending)
 }
 
 /* The errno with which the guard got no process for the shell; 0: the shell ran. */
-static int refusal_of(const struct qn_spawned *child, const struct qn_buf *complaint)
+static int errno_from_guard(const struct qn_spawned *child, const struct qn_buf *stderr_text)
 {
     int code = 0;
-    const size_t size = sizeof child->refusal + sizeof code;
-    if (complaint->size != size ||
-        memcmp(complaint->data, &child->refusal, sizeof child->refusal) != 0) {
+    const size_t size = sizeof child->mark + sizeof code;
+    if (stderr_text->size != size ||
+        memcmp(stderr_text->data, &child->mark, sizeof child->mark) != 0) {
         return 0;
     }
-    memcpy(&code, complaint->data + sizeof child->refusal, sizeof code);
+    memcpy(&code, stderr_text->data + sizeof child->mark, sizeof code);
     return code;
 }
 
@@ -275,13 +276,13 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
     }
     *ret_end = (struct qn_child_end){0};
     qn_buf_init(&ret_end->output, spec->stdout_size_max);
-    qn_buf_init(&ret_end->complaint, 2 * spec->stderr_size_max);
+    qn_buf_init(&ret_end->stderr_text, 2 * spec->stderr_size_max);
     struct watch watch = {
         .spec = spec,
         .end = ret_end,
-        .fds = {[IN] = {.fd = child.input, .events = POLLOUT},
-                [OUT] = {.fd = child.output, .events = POLLIN},
-                [FAILURE] = {.fd = child.failure, .events = POLLIN},
+        .fds = {[IN] = {.fd = child.stdin_fd, .events = POLLOUT},
+                [OUT] = {.fd = child.stdout_fd, .events = POLLIN},
+                [ERR] = {.fd = child.stderr_fd, .events = POLLIN},
                 [CANCEL] = {.fd = spec->cancel_fd, .events = POLLIN},
                 [PROCESS] = {.fd = child.pid_fd, .events = POLLIN}},
         .pid = child.pid,
@@ -294,15 +295,15 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
     }
     watch_child(&watch);
     restore_sigpipe(&before, was_pending);
-    struct qn_buf *complaint = &ret_end->complaint;
-    if (complaint->size > spec->stderr_size_max) {
-        size_t drop = complaint->size - spec->stderr_size_max;
-        memmove(complaint->data, complaint->data + drop, spec->stderr_size_max);
-        complaint->size = spec->stderr_size_max;
-        complaint->data[complaint->size] = '\0';
+    struct qn_buf *stderr_text = &ret_end->stderr_text;
+    if (stderr_text->size > spec->stderr_size_max) {
+        size_t drop = stderr_text->size - spec->stderr_size_max;
+        memmove(stderr_text->data, stderr_text->data + drop, spec->stderr_size_max);
+        stderr_text->size = spec->stderr_size_max;
+        stderr_text->data[stderr_text->size] = '\0';
         ret_end->stderr_cut = true;
     }
-    int code = refusal_of(&child, complaint);
+    int code = errno_from_guard(&child, stderr_text);
     if (code != 0) {
         qn_child_end_finish(ret_end);
         return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(code));
@@ -313,5 +314,5 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
 void qn_child_end_finish(struct qn_child_end *end)
 {
     qn_buf_finish(&end->output);
-    qn_buf_finish(&end->complaint);
+    qn_buf_finish(&end->stderr_text);
 }

@@ -23,7 +23,8 @@ struct qn_child_spec {
     size_t stderr_size_max; /* the last bytes are kept */
     int64_t kill_after_ms;  /* from TERM to KILL */
     int cancel_fd;          /* readable: cancel; -1: never */
-    /* After a cancellation: true means that nobody waits kill_after_ms any more. NULL: never. */
+    /* After a cancellation: true means that it is killed without waiting for kill_after_ms. NULL:
+     * never. */
     const _Atomic bool *abandoned;
 };
 
@@ -31,11 +32,11 @@ struct qn_child_end {
     bool exited; /* else killed by `signal` */
     int code;
     int signal;
-    bool cancelled;          /* we sent the signal */
-    uint64_t stdout_dropped; /* bytes beyond stdout_size_max */
-    bool stderr_cut;         /* only its end was kept */
-    struct qn_buf output;    /* finish both with qn_child_end_finish */
-    struct qn_buf complaint; /* the end of stderr */
+    bool cancelled;            /* we sent the signal */
+    uint64_t stdout_dropped;   /* bytes beyond stdout_size_max */
+    bool stderr_cut;           /* only its end was kept */
+    struct qn_buf output;      /* finish both with qn_child_end_finish */
+    struct qn_buf stderr_text; /* the end of stderr */
 };
 
 /* QUERN_E_BROKER is never returned; QUERN_E_NOMEM or QUERN_E_FULL (no process, no descriptor): the

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* spawn.c - fork and exec of a shell command from a program with many threads.
  *
- * Everything that allocates (the environment, the pipes) happens before the fork; between fork and
- * exec there are only async-signal-safe calls, because another thread may have held any lock at
- * that moment. Signals are blocked across the fork, so that no handler of the program can run in
- * the child.
+ * All allocations (the environment, the pipes) happen before the fork; between fork and exec there
+ * are only async-signal-safe calls, because another thread may have held any lock at that moment.
+ * Signals are blocked across the fork, so that no handler of the program can run in the child.
  *
  * Between us and the shell stands a guard, which leads the process group. A shell forks for its
- * commands, and the death signal of the kernel reaches only the one process that asked for it: so
- * the guard asks, and kills the whole group when we die, be it by kill -9. Else it only waits, and
- * ends as the shell ended. It ignores what the group is sent. A SIGTERM that we send to the guard
- * it hands to the group, and to a shell that left the group: so none comes before there is a shell.
+ * commands, but the kernel sends the signal of our death only to the one process that asked for it.
+ * So the guard asks for it, and kills the whole group when we die, even by kill -9. Otherwise it
+ * only waits, and ends as the shell ended. It ignores signals to the group. A SIGTERM that we send
+ * to the guard it passes on to the group, and to a shell that left the group: so no SIGTERM arrives
+ * before there is a shell.
  *
- * A guard that gets no process for the shell says so on stderr, with a random word in front that no
+ * A guard that gets no process for the shell reports that on stderr, behind a random mark that no
  * command can know.
  *
  * The shell starts with default signal dispositions, an empty mask and no descriptor but 0, 1 and
@@ -150,21 +150,21 @@ static void die_with(pid_t parent, int number)
     }
 }
 
-/* What both sides of the fork know. */
+/* What parent and child share. */
 struct plan {
     struct ends ends[FIRST_FREE_FD];
-    struct qn_refusal refusal;
+    struct qn_spawn_mark mark;
     int fd_max;
     char *const *arguments;
     char *const *environment;
 };
 
-/* In the child, whose stderr is still where it was made. */
-_Noreturn static void refuse(const struct plan *plan, int code)
+/* In the guard, whose stderr is still the descriptor of the pipe. */
+_Noreturn static void report_no_process(const struct plan *plan, int code)
 {
-    char text[sizeof plan->refusal + sizeof code];
-    memcpy(text, &plan->refusal, sizeof plan->refusal);
-    memcpy(text + sizeof plan->refusal, &code, sizeof code);
+    char text[sizeof plan->mark + sizeof code];
+    memcpy(text, &plan->mark, sizeof plan->mark);
+    memcpy(text + sizeof plan->mark, &code, sizeof code);
     (void)!write(plan->ends[STDERR_FILENO].child, text, sizeof text);
     _exit(EXIT_NOT_FOUND);
 }
@@ -218,7 +218,7 @@ _Noreturn static void guard_shell(pid_t parent, pid_t shell)
     }
 }
 
-/* Until the parent can watch us: else it would have to kill a command that has begun. */
+/* Waits until the parent can watch us: else it would have to kill a command that has begun. */
 static void await_go(pid_t parent)
 {
     sigset_t all;
@@ -245,7 +245,7 @@ _Noreturn static void become_guard(const struct plan *plan, pid_t parent)
         become_shell(plan, guard);
     }
     if (shell < 0) {
-        refuse(plan, errno);
+        report_no_process(plan, errno);
     }
     close_from(0, plan->fd_max); /* the ends of the pipes are the shell's alone */
     guard_shell(parent, shell);
@@ -310,8 +310,8 @@ quern_status qn_spawn(const char *command, const char *const *environment,
     struct qn_spawned spawned = {.pid = -1, .pid_fd = -1};
     struct qn_random random;
     qn_random_init(&random);
-    plan.refusal = (struct qn_refusal){{qn_random_next(&random), qn_random_next(&random)}};
-    spawned.refusal = plan.refusal;
+    plan.mark = (struct qn_spawn_mark){{qn_random_next(&random), qn_random_next(&random)}};
+    spawned.mark = plan.mark;
     const char **merged = merge_environment(environment);
     if (merged == NULL) {
         return qn_error_nomem(err);
@@ -330,9 +330,9 @@ quern_status qn_spawn(const char *command, const char *const *environment,
     if (status != QUERN_OK) {
         goto fail;
     }
-    spawned.input = ends[STDIN_FILENO].ours;
-    spawned.output = ends[STDOUT_FILENO].ours;
-    spawned.failure = ends[STDERR_FILENO].ours;
+    spawned.stdin_fd = ends[STDIN_FILENO].ours;
+    spawned.stdout_fd = ends[STDOUT_FILENO].ours;
+    spawned.stderr_fd = ends[STDERR_FILENO].ours;
     *ret_spawned = spawned;
     return QUERN_OK;
 

@@ -10,17 +10,17 @@
 
 /* What the guard writes to stderr, followed by errno as an int, when it gets no process for the
  * shell. */
-struct qn_refusal {
-    uint64_t words[2];
+struct qn_spawn_mark {
+    uint64_t numbers[2];
 };
 
 struct qn_spawned {
     pid_t pid;                 /* of its guard, which ends as it ends; also the process group */
     int pid_fd;                /* readable once it has ended */
-    int input;                 /* ours, non-blocking: write its stdin */
-    int output;                /* ours, non-blocking: read its stdout */
-    int failure;               /* ours, non-blocking: read its stderr */
-    struct qn_refusal refusal; /* of this command alone: no output equals it by chance */
+    int stdin_fd;              /* ours, non-blocking: write its stdin */
+    int stdout_fd;             /* ours, non-blocking: read its stdout */
+    int stderr_fd;             /* ours, non-blocking: read its stderr */
+    struct qn_spawn_mark mark; /* of this command alone: no output equals it by chance */
 };
 
 /* Starts `/bin/sh -c command` with our environment and `environment` ("NAME=value",

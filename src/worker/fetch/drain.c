@@ -59,7 +59,7 @@ static void log_queue(const struct survey *survey, size_t i, const quern_queue_i
            QN_LOG_NUMBER("scheduled", queue->counts[QUERN_TASK_SCHEDULED]),
            QN_LOG_NUMBER("retry", queue->counts[QUERN_TASK_RETRY]), unserved_field,
            QN_LOG_TEXT("hint", unserved > 0 ? "no handler here for their types; --unknown archive "
-                                              "(quern_mux_not_found) puts them away"
+                                              "(quern_mux_not_found) archives them"
                                             : NULL));
 }
 

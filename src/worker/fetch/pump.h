@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pump.h - what the pump, the second pump and the files below them know of fetching. */
+/* pump.h - the thread that fetches runs, and the state that it shares with the second pump. */
 #ifndef QN_WORKER_FETCH_PUMP_H
 #define QN_WORKER_FETCH_PUMP_H
 

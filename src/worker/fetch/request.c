@@ -251,7 +251,7 @@ static struct qn_isolation isolation_of(const struct quern_worker *worker,
                 request->ended[i] != NULL && request->ended[i]->leased->crash_count >= c ? 1 : 0;
         }
         if (request == &worker->pump.second) {
-            *held = isolation.slots; /* only the pump's own turn brings runs of charged tasks */
+            *held = isolation.slots; /* only the pump's own request brings runs of charged tasks */
         }
     }
     return isolation;

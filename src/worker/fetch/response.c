@@ -62,11 +62,12 @@ static void take_brakes(struct quern_worker *worker, const struct qn_exchange_re
         braked_count += queue->braked ? 1 : 0;
         wait_ms = queue->wait_ms > 0 ? qn_earlier(wait_ms, queue->wait_ms) : wait_ms;
         if (queue->braked && !worker->queue_braked[i]) {
-            QN_LOG(&worker->log, QUERN_LOG_ERROR, "run after run dies here, one is tried at a time",
+            QN_LOG(&worker->log, QUERN_LOG_ERROR,
+                   "runs keep dying on this host, one is tried at a time",
                    QN_LOG_TEXT("queue", queue->name), QN_LOG_NUMBER("deaths", queue->deaths),
                    QN_LOG_NUMBER("next_ms", queue->wait_ms));
         } else if (!queue->braked && worker->queue_braked[i]) {
-            QN_LOG(&worker->log, QUERN_LOG_INFO, "runs no longer die here",
+            QN_LOG(&worker->log, QUERN_LOG_INFO, "runs no longer die on this host",
                    QN_LOG_TEXT("queue", queue->name));
         }
     }

@@ -119,7 +119,7 @@ static void begin_clearing(struct quern_worker *worker, uint32_t queue, int64_t 
                                .keep_at_mono_ns = now_mono_ns + KEEP_MS * QN_NS_PER_MS,
                                .patience_ms = patience_ms > 0 ? patience_ms : QN_SOLO_MS};
     set_clearing(worker, true);
-    QN_LOG(&worker->log, QUERN_LOG_INFO, "a task that saw several processes die runs alone next",
+    QN_LOG(&worker->log, QUERN_LOG_INFO, "a task charged with several deaths runs alone next",
            QN_LOG_TEXT("queue", worker->queue_names[queue]));
 }
 

@@ -153,7 +153,7 @@ static void log_type(struct qn_unknown *unknown, struct quern_worker *worker,
     }
     if (level >= WARN_AFTER && now_mono_ns >= type->log_at_mono_ns) {
         type->log_at_mono_ns = now_mono_ns + WARN_AGAIN_MS * QN_NS_PER_MS;
-        QN_LOG(&worker->log, QUERN_LOG_WARN, "nobody takes tasks of this type",
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "no worker takes tasks of this type",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                QN_LOG_TEXT("id", task->id), QN_LOG_NUMBER("put_aside", type->aside_count));
         type->aside_count = 0;

@@ -20,7 +20,7 @@ static void end_worker(struct quern_worker *worker, const quern_error *error)
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     if (first) {
-        QN_LOG(&worker->log, QUERN_LOG_ERROR, "worker ends, its data are lost",
+        QN_LOG(&worker->log, QUERN_LOG_ERROR, "worker ends, its data is lost",
                QN_LOG_TEXT("status", quern_status_name(error->code)),
                QN_LOG_TEXT("error", error->text));
         quern_worker_stop(worker);

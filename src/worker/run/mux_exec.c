@@ -40,9 +40,9 @@ struct command {
 };
 
 /* Cut in front at a line, and without the white space at the end. */
-static struct qn_str last_lines(const struct qn_buf *complaint)
+static struct qn_str last_lines(const struct qn_buf *stderr_text)
 {
-    struct qn_str lines = {complaint->data, complaint->size};
+    struct qn_str lines = {stderr_text->data, stderr_text->size};
     const size_t size_max = QN_ERROR_TEXT_SIZE_MAX - VERDICT_SIZE - sizeof ": ";
     while (lines.size > 0 && strchr(" \t\r\n", lines.data[lines.size - 1]) != NULL) {
         lines.size--;
@@ -69,8 +69,8 @@ static void set_end_as_error(quern_run *run, const struct qn_child_end *end)
         (void)snprintf(verdict, sizeof verdict, "killed by signal %d (SIG%s)", end->signal,
                        name != NULL ? name : "?");
     }
-    struct qn_str lines = last_lines(&end->complaint);
-    bool is_cut = end->stderr_cut || lines.data != end->complaint.data;
+    struct qn_str lines = last_lines(&end->stderr_text);
+    bool is_cut = end->stderr_cut || lines.data != end->stderr_text.data;
     char text[QN_ERROR_TEXT_SIZE_MAX + 1];
     int length =
         snprintf(text, sizeof text, "%s%s%s%.*s", verdict, lines.size > 0 ? ": " : "",
@@ -92,14 +92,14 @@ static void mark_cut(struct qn_child_end *end)
 }
 
 /* For the log; the last lines, as of a failure. */
-static void keep_complaint(quern_run *run, const struct qn_child_end *end)
+static void keep_stderr(quern_run *run, const struct qn_child_end *end)
 {
-    struct qn_str lines = last_lines(&end->complaint);
+    struct qn_str lines = last_lines(&end->stderr_text);
     char *text = lines.size == 0 ? NULL : qn_alloc(lines.size + 1);
     if (text != NULL) {
         memcpy(text, lines.data, lines.size);
         text[lines.size] = '\0';
-        run->complaint = text;
+        run->stderr_text = text;
     }
 }
 
@@ -192,7 +192,7 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
     }
     quern_outcome outcome = outcome_of(run, task, &end);
     if (outcome == QUERN_DONE && command->options.log_stderr != 0) {
-        keep_complaint(run, &end);
+        keep_stderr(run, &end);
     }
     qn_child_end_finish(&end);
     return outcome;

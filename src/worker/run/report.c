@@ -121,10 +121,10 @@ void qn_report_output(struct quern_worker *worker, const struct quern_run *run)
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                QN_LOG_TEXT("id", task->id), QN_LOG_NUMBER("dropped_bytes", run->output_dropped));
     }
-    if (run->complaint != NULL) {
+    if (run->stderr_text != NULL) {
         QN_LOG(&worker->log, QUERN_LOG_INFO, "stderr of a command that succeeded",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("stderr", run->complaint));
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("stderr", run->stderr_text));
     }
 }
 
@@ -155,7 +155,7 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
 void qn_report_unusable(const struct qn_unusable *unusable, void *user)
 {
     struct quern_worker *worker = user;
-    QN_LOG(&worker->log, QUERN_LOG_WARN, "task archived, nobody can run it",
+    QN_LOG(&worker->log, QUERN_LOG_WARN, "task archived, its message cannot be used",
            QN_LOG_TEXT("queue", unusable->queue), QN_LOG_TEXT("id", unusable->id),
            QN_LOG_TEXT("error", unusable->why));
     (void)pthread_mutex_lock(&worker->mutex);

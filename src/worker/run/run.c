@@ -83,7 +83,7 @@ void qn_run_free(struct quern_run *run)
     (void)pthread_mutex_destroy(&run->cancel_mutex);
     qn_leased_free(run->leased);
     qn_free(run->error);
-    qn_free(run->complaint);
+    qn_free(run->stderr_text);
     qn_free(run->result);
     qn_slab_free(run);
 }

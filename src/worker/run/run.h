@@ -66,7 +66,7 @@ struct quern_run {
     size_t references;       /* guarded by the worker's mutex */
     enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
     uint64_t extend_round;   /* which extension of leases it was part of last */
-    bool lost;               /* the broker says that the lease is lost */
+    bool lost;               /* the lease is lost, by the answer of the broker or by the clock */
     bool lease_unsure;       /* it may end later than lease_until_boot_ms says */
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */
@@ -93,7 +93,7 @@ struct quern_run {
     bool crashed;                            /* (h) the process of its handler died */
     bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
-    char *complaint;         /* (h) owned; what a command that succeeded wrote to stderr */
+    char *stderr_text;       /* (h) owned; what a command that succeeded wrote to stderr */
     char *error;             /* (h) owned; NULL: none */
     void *result;            /* (h) owned; written with the outcome */
     size_t result_size;

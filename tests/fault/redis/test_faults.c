@@ -159,7 +159,7 @@ static void malformed_message_costs_one_task(void **state)
     assert_true(test_until(is_drained, rig));
     rig_stop(&worker);
     assert_int_equal(rig->start_count, 2);
-    rig_wait_log(rig, "nobody can run it");
+    rig_wait_log(rig, "its message cannot be used");
     assert_int_equal(rig_queue(rig, "default").counts[QUERN_TASK_ARCHIVED], 3);
     quern_task_info *info = rig_see(rig, "noise");
     assert_non_null(strstr(quern_task_info_error(info), "cannot be used"));

@@ -214,7 +214,7 @@ static void start_braked(struct rig *rig, struct rig_worker *worker, int count)
     rig_start(rig, worker,
               &(quern_worker_options){
                   .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 2});
-    rig_wait_log(rig, "run after run dies here, one is tried at a time\" queue=bad");
+    rig_wait_log(rig, "runs keep dying on this host, one is tried at a time\" queue=bad");
 }
 
 static void a_braked_queue_is_tried_slowly_and_stops_no_other_queue(void **state)
@@ -245,7 +245,7 @@ static void a_run_that_ends_well_releases_the_brake(void **state)
                                     .queue = "bad",
                                     .payload = "done",
                                     .payload_size = 4}); /* the newest is the next probe */
-    rig_wait_log(rig, "runs no longer die here\" queue=bad");
+    rig_wait_log(rig, "runs no longer die on this host\" queue=bad");
     assert_int_equal(rig_state(rig, "good"), 0);
     rig_stop(&worker);
     rig_free(rig);
@@ -268,7 +268,7 @@ static void an_early_acked_run_releases_the_brake_when_it_has_ended(void **state
     rig_wait_state(rig, "good", 0);
     assert_int_equal(rig_queue(rig, "bad").braked_hosts, 1); /* it may still die */
     rig_open_gate(rig);
-    rig_wait_log(rig, "runs no longer die here\" queue=bad");
+    rig_wait_log(rig, "runs no longer die on this host\" queue=bad");
     rig_stop(&worker);
     rig_free(rig);
 }

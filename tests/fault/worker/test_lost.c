@@ -72,7 +72,7 @@ static void a_worker_whose_file_is_removed_ends(void **state)
     assert_int_equal(unlink(path_of(rig)), 0);
     assert_int_equal(rig_join(&worker), QUERN_E_CONNECT);
     assert_non_null(strstr(worker.error.text, "removed"));
-    assert_true(rig_logged(rig, "worker ends, its data are lost"));
+    assert_true(rig_logged(rig, "worker ends, its data is lost"));
     assert_string_equal(rig_start_at(rig, 0).reason, "shutdown");
     rig_free(rig);
 }

@@ -50,7 +50,7 @@ static void type_that_nobody_takes_is_warned_about(void **state)
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     int64_t deadline_ms = qn_clock_mono_ns() / 1000000 + TEST_PATIENCE_MS;
-    while (!rig_logged(rig, "nobody takes tasks of this type\" queue=default type=unserved")) {
+    while (!rig_logged(rig, "no worker takes tasks of this type\" queue=default type=unserved")) {
         assert_true(qn_clock_mono_ns() / 1000000 < deadline_ms);
         rig_wait_state(rig, "x", QUERN_TASK_RETRY);
         rig_advance(rig, 40000);

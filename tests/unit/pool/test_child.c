@@ -93,7 +93,7 @@ static void a_missing_command_is_127(void **state)
     struct qn_child_end end = run(&spec);
     assert_true(end.exited);
     assert_int_equal(end.code, 127);
-    assert_non_null(strstr(qn_buf_text(&end.complaint), "not found"));
+    assert_non_null(strstr(qn_buf_text(&end.stderr_text), "not found"));
     qn_child_end_finish(&end);
 }
 
@@ -142,8 +142,8 @@ static void the_last_bytes_of_stderr_are_kept(void **state)
     (void)state;
     struct qn_child_spec spec = command("seq 100000 >&2; printf end >&2");
     struct qn_child_end end = run(&spec);
-    assert_int_equal(end.complaint.size, 256);
-    const char *text = qn_buf_text(&end.complaint);
+    assert_int_equal(end.stderr_text.size, 256);
+    const char *text = qn_buf_text(&end.stderr_text);
     assert_string_equal(text + 256 - strlen("99999\n100000\nend"), "99999\n100000\nend");
     qn_child_end_finish(&end);
 }
@@ -175,7 +175,7 @@ static void a_child_that_writes_before_it_reads_gets_all_input(void **state)
     spec.input = input;
     spec.input_size = 5 * MIB;
     struct qn_child_end end = run(&spec);
-    assert_string_equal(qn_buf_text(&end.complaint), "5242880\n");
+    assert_string_equal(qn_buf_text(&end.stderr_text), "5242880\n");
     qn_child_end_finish(&end);
     qn_free(input);
 }
@@ -240,7 +240,7 @@ static void cancelling_terminates_the_whole_group(void **state)
     assert_true(end.cancelled);
     assert_false(end.exited);
     assert_int_equal(end.signal, SIGTERM);
-    pid_t grandchild = (pid_t)strtol(qn_buf_text(&end.complaint), NULL, 10);
+    pid_t grandchild = (pid_t)strtol(qn_buf_text(&end.stderr_text), NULL, 10);
     assert_true(grandchild > 0);
     /* It may be a zombie of init for a moment, but it runs no more: its pipes are closed. */
     qn_child_end_finish(&end);

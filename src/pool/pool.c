@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* threads.c - the thread pool: items in, one FIFO, at most `size` threads.
+/* pool.c - a pool of threads: items in, one FIFO, at most `size` threads.
  *
- * Threads are made when items wait and nobody sleeps, and live until the pool stops. At most one
+ * Threads are made when items wait and no thread sleeps, and live until the pool stops. At most one
  * wake-up is under way at a time (`waking`): the woken thread clears the mark, takes an item and
  * wakes the next sleeper if more items wait. So items that take no time are all run by the one or
  * two threads that are awake already, while items that block still get a thread each, one wake-up
@@ -27,8 +27,8 @@ struct thread {
     struct qn_pool *pool;
     pthread_t id;
     struct qn_pool_item *item; /* what it executes; NULL: nothing */
-    uint64_t item_number;      /* grows with each item taken: tells a new item from an old one that
-                                * lay at the same address */
+    uint64_t item_number; /* grows with each item taken: distinguishes a new item from an old one
+                                * at the same address */
     bool quarantined;
 };
 
@@ -80,10 +80,10 @@ static quern_status start_thread(struct qn_pool *pool, quern_error *err)
     return QUERN_OK;
 }
 
-/* With mutex held. Sees to it that somebody will look at the items, unless somebody is on the way
- * or all threads are busy: those look when they have finished. True: a sleeper has to be signalled,
- * best without the mutex: signalling takes long enough for him to wake up and wait for it. */
-static bool choose_wake(struct qn_pool *pool)
+/* With mutex held. Makes sure that a thread will look at the items: one may be on the way already,
+ * and busy ones look when they have finished. True: a sleeper has to be signalled, best without the
+ * mutex, because it would wake up while the signal is sent, and wait for the mutex. */
+static bool plan_wake(struct qn_pool *pool)
 {
     if (pool->waking || qn_list_empty(&pool->items)) {
         return false;
@@ -106,7 +106,7 @@ static void run_item(struct thread *thread, struct qn_list *node)
     struct qn_pool_item *item = QN_CONTAINER_OF(node, struct qn_pool_item, node);
     thread->item = item;
     thread->item_number = ++pool->items_taken;
-    bool wake = choose_wake(pool);
+    bool wake = plan_wake(pool);
     (void)pthread_mutex_unlock(&pool->mutex);
     if (wake) {
         qn_pool_wake(pool);
@@ -189,7 +189,7 @@ bool qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items)
         qn_list_append(&pool->items, node);
         node = qn_list_shift(take_items);
     }
-    bool wake = choose_wake(pool);
+    bool wake = plan_wake(pool);
     (void)pthread_mutex_unlock(&pool->mutex);
     return wake;
 }
@@ -237,7 +237,7 @@ bool qn_pool_quarantine(struct qn_pool *pool, struct qn_pool_item *item, size_t 
         pool->quarantined++;
         pool->counted--;
         replaced = true;
-        wake = choose_wake(pool);
+        wake = plan_wake(pool);
     }
     (void)pthread_mutex_unlock(&pool->mutex);
     if (wake) {
