@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_steer.c - a worker that is steered while it runs, and one whose handlers hang. */
+/* test_control.c - a worker that is controlled while it runs, and one whose handlers hang. */
 #include <string.h>
 
 #include "lib_worker.h"
