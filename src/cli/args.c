@@ -19,6 +19,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
 #include "cli/cli.h"
+#include "cli/memory.h"
 
 const struct qn_option qn_global_options[QN_GLOBAL_COUNT] = {
     [QN_GLOBAL_BROKER] = {"broker", "URL", "where the tasks live (QUERN_BROKER)", QN_OPTION_TEXT},
@@ -27,7 +28,7 @@ const struct qn_option qn_global_options[QN_GLOBAL_COUNT] = {
     [QN_GLOBAL_VERSION] = {"version", NULL, "print the version", QN_OPTION_FLAG},
 };
 
-QUERN_PRINTF(2, 3) static bool refuse(struct qn_args *args, const char *format, ...)
+QUERN_PRINTF(2, 3) static bool set_problem(struct qn_args *args, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -39,8 +40,8 @@ QUERN_PRINTF(2, 3) static bool refuse(struct qn_args *args, const char *format, 
 void qn_args_init(struct qn_args *args, int argc, char **argv)
 {
     *args = (struct qn_args){.argc = argc, .argv = argv, .position = 1};
-    args->repeats = qn_cli_must(qn_alloc_zero((size_t)argc + 1, sizeof *args->repeats));
-    args->operands = qn_cli_must(qn_alloc_zero((size_t)argc + 1, sizeof *args->operands));
+    args->repeats = qn_memory_must(qn_alloc_zero((size_t)argc + 1, sizeof *args->repeats));
+    args->operands = qn_memory_must(qn_alloc_zero((size_t)argc + 1, sizeof *args->operands));
 }
 
 void qn_args_finish(struct qn_args *args)
@@ -75,9 +76,9 @@ static bool refuse_unknown(struct qn_args *args, const char *word)
     (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
     const char *nearest = qn_cli_nearest(name, candidates, count);
     if (nearest == NULL) {
-        return refuse(args, "no option '%s'", word);
+        return set_problem(args, "no option '%s'", word);
     }
-    return refuse(args, "no option '%s'; did you mean '--%s'?", word, nearest);
+    return set_problem(args, "no option '%s'; did you mean '--%s'?", word, nearest);
 }
 
 static bool parse_count(struct qn_args *args, const struct qn_option *option, const char *text,
@@ -88,15 +89,15 @@ static bool parse_count(struct qn_args *args, const struct qn_option *option, co
     errno = 0;
     long long number = strtoll(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0') {
-        return refuse(args, "--%s: '%s' is not a whole number", option->name, text);
+        return set_problem(args, "--%s: '%s' is not a whole number", option->name, text);
     }
     if (number < option->min || (option->max > 0 && number > option->max)) {
         if (option->max > 0) {
-            return refuse(args, "--%s: %lld is not between %lld and %lld", option->name, number,
-                          (long long)option->min, (long long)option->max);
+            return set_problem(args, "--%s: %lld is not between %lld and %lld", option->name,
+                               number, (long long)option->min, (long long)option->max);
         }
-        return refuse(args, "--%s: %lld is less than %lld", option->name, number,
-                      (long long)option->min);
+        return set_problem(args, "--%s: %lld is less than %lld", option->name, number,
+                           (long long)option->min);
     }
     *ret_number = number;
     return true;
@@ -108,16 +109,16 @@ static bool parse_duration(struct qn_args *args, const struct qn_option *option,
     quern_error err;
     int64_t ms = 0;
     if (qn_duration_parse(text, &ms, &err) != QUERN_OK) {
-        return refuse(args, "--%s: %s", option->name, err.text);
+        return set_problem(args, "--%s: %s", option->name, err.text);
     }
     char limit[32];
     if (ms < option->min) {
         qn_duration_format(option->min, limit, sizeof limit);
-        return refuse(args, "--%s: '%s' is less than %s", option->name, text, limit);
+        return set_problem(args, "--%s: '%s' is less than %s", option->name, text, limit);
     }
     if (option->max > 0 && ms > option->max) {
         qn_duration_format(option->max, limit, sizeof limit);
-        return refuse(args, "--%s: '%s' is more than %s", option->name, text, limit);
+        return set_problem(args, "--%s: '%s' is more than %s", option->name, text, limit);
     }
     *ret_number = ms;
     return true;
@@ -137,7 +138,7 @@ static bool parse_value(struct qn_args *args, const struct qn_option *option, co
         return parse_duration(args, option, text, ret_number);
     case QN_OPTION_MOMENT:
         if (qn_moment_parse(text, ret_number, &err) != QUERN_OK) {
-            return refuse(args, "--%s: %s", option->name, err.text);
+            return set_problem(args, "--%s: %s", option->name, err.text);
         }
         return true;
     }
@@ -150,7 +151,7 @@ static bool take_text(struct qn_args *args, const struct qn_option *option, cons
 {
     if (option->kind == QN_OPTION_FLAG) {
         if (equals != NULL) {
-            return refuse(args, "--%s takes no value", option->name);
+            return set_problem(args, "--%s takes no value", option->name);
         }
         *ret_text = option->name;
         return true;
@@ -161,23 +162,23 @@ static bool take_text(struct qn_args *args, const struct qn_option *option, cons
     }
     const char *next = args->position < args->argc ? args->argv[args->position] : NULL;
     if (next == NULL || strncmp(next, "--", 2) == 0) {
-        return refuse(args, "--%s needs a value: --%s %s", option->name, option->name,
-                      option->argument);
+        return set_problem(args, "--%s needs a value: --%s %s", option->name, option->name,
+                           option->argument);
     }
     args->position++;
     *ret_text = next;
     return true;
 }
 
-static bool store(struct qn_args *args, const struct qn_option *option,
-                  struct qn_option_value *value, const char *text)
+static bool store_value(struct qn_args *args, const struct qn_option *option,
+                        struct qn_option_value *value, const char *text)
 {
     QN_ASSERT(text != NULL);
     if (option->repeats) {
         args->repeats[args->repeat_count++] =
             (struct qn_repeat){.option = (size_t)(option - args->options), .text = text};
     } else if (value->text != NULL && option->kind != QN_OPTION_FLAG) {
-        return refuse(args, "--%s is given twice", option->name);
+        return set_problem(args, "--%s is given twice", option->name);
     }
     value->text = text;
     return parse_value(args, option, text, &value->number);
@@ -206,7 +207,7 @@ static bool read_option(struct qn_args *args)
     }
     const char *text = NULL;
     return take_text(args, option, equals, &text) &&
-           store(args, option, &values[option - table], text);
+           store_value(args, option, &values[option - table], text);
 }
 
 static bool is_option(const char *word)
@@ -229,8 +230,8 @@ const char *qn_args_next_word(struct qn_args *args)
     return NULL;
 }
 
-/* Whoever asks for help gets it, also behind a word that is wrong. */
-static void look_for_help(struct qn_args *args)
+/* Help is shown to everyone who asks for it, even behind a word that is wrong. */
+static void find_help(struct qn_args *args)
 {
     for (int i = args->position; i < args->argc && strcmp(args->argv[i], "--") != 0; i++) {
         if (strcmp(args->argv[i], "--help") == 0 || strcmp(args->argv[i], "-h") == 0) {
@@ -253,7 +254,7 @@ bool qn_args_parse(struct qn_args *args, const struct qn_option *options, size_t
             only_operands = true;
             args->position++;
         } else if (!read_option(args)) {
-            look_for_help(args);
+            find_help(args);
             return false;
         }
     }

@@ -15,6 +15,7 @@
 #include "base/text/str.h"
 #include "base/text/url.h"
 #include "cli/cli.h"
+#include "cli/memory.h"
 
 #define URL_SIZE_MAX 65536
 #define PARAM "password_env="
@@ -56,7 +57,7 @@ static char *put_encoded(char *out, const char *text)
  * in one piece of memory, so that no copy is left behind. */
 static char *insert_password(const char *url, const char *param, const char *password)
 {
-    char *made = qn_cli_must(qn_secret_alloc(strlen(url) + 3 * strlen(password) + 3));
+    char *made = qn_memory_must(qn_secret_alloc(strlen(url) + 3 * strlen(password) + 3));
     const char *authority = strstr(url, "://") + 3;
     const char *rest = authority + strcspn(authority, "/?@");
     const char *host = *rest == '@' ? rest + 1 : authority;
@@ -75,22 +76,23 @@ int qn_cli_url_with_password(const struct qn_cli *cli, const char *url, char **r
     const char *param = find_param(url);
     const char *authority = strstr(url, "://");
     if (param == NULL || authority == NULL || param < authority || strlen(url) > URL_SIZE_MAX) {
-        *ret_url = qn_cli_must(qn_secret_strdup(url)); /* what is wrong with it, the library says */
+        *ret_url =
+            qn_memory_must(qn_secret_strdup(url)); /* what is wrong with it, the library says */
         return QN_EXIT_OK;
     }
     authority += 3;
     const char *sign = memchr(authority, '@', (size_t)(param - authority));
     if (sign != NULL && memchr(authority, ':', (size_t)(sign - authority)) != NULL) {
-        qn_cli_say(cli, "the broker URL has a password and a password_env");
+        qn_cli_message(cli, "the broker URL has a password and a password_env");
         return QN_EXIT_CONFIG;
     }
     const char *value = param + strlen(PARAM);
-    char *name = qn_cli_must(qn_strdup(value));
+    char *name = qn_memory_must(qn_strdup(value));
     name[strcspn(name, "&")] = '\0';
     const char *password = getenv(name);
     int exit_code = QN_EXIT_OK;
     if (password == NULL || password[0] == '\0') {
-        qn_cli_say(cli, "password_env: there is no %s in the environment", name);
+        qn_cli_message(cli, "password_env: there is no %s in the environment", name);
         exit_code = QN_EXIT_CONFIG;
     } else {
         *ret_url = insert_password(url, param, password);
@@ -108,46 +110,6 @@ static void star_out(char *url)
     if (colon != NULL) {
         memset(colon + 1, '*', (size_t)(sign - colon - 1));
     }
-}
-
-/* The word of the command line, or the value of its --option=value, that has its "://" where `mark`
- * points and stands there as a whole; NULL: none has. */
-static const char *find_argument(const struct qn_cli *cli, const char *line, const char *mark)
-{
-    for (int i = 1; i < cli->args.argc; i++) {
-        const char *word = cli->args.argv[i];
-        const char *colon = strstr(word, "://");
-        const char *sign = strchr(word, '=');
-        if (colon != NULL && qn_str_starts_with(word, "--") && sign != NULL && sign < colon) {
-            word = sign + 1;
-        }
-        size_t before = colon == NULL ? SIZE_MAX : (size_t)(colon - word);
-        if (before <= (size_t)(mark - line) && qn_str_starts_with(mark - before, word)) {
-            return word;
-        }
-    }
-    return NULL;
-}
-
-void qn_cli_hide_passwords(const struct qn_cli *cli, const char *line, char *out, size_t out_size)
-{
-    const char *at = line;
-    size_t used = 0;
-    out[0] = '\0';
-    for (const char *mark = strstr(at, "://"); mark != NULL; mark = strstr(at, "://")) {
-        const char *word = find_argument(cli, at, mark);
-        const char *begin = word == NULL ? mark : mark - (strstr(word, "://") - word);
-        (void)snprintf(out + used, out_size - used, "%.*s", (int)(begin - at), at);
-        used += strlen(out + used);
-        if (word == NULL) { /* cut short, or from elsewhere: where it ends is not known */
-            (void)snprintf(out + used, out_size - used, "://***");
-            return;
-        }
-        qn_url_redact(word, out + used, out_size - used);
-        used += strlen(out + used);
-        at = begin + strlen(word);
-    }
-    (void)snprintf(out + used, out_size - used, "%s", at);
 }
 
 int qn_cli_take_broker_option(struct qn_cli *cli)

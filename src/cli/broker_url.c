@@ -17,6 +17,7 @@
 #include "base/text/buf.h"
 #include "base/text/url.h"
 #include "cli/cli.h"
+#include "cli/memory.h"
 
 #define PATH_SIZE_MAX 4096
 
@@ -27,7 +28,7 @@ static int make_directories(const struct qn_cli *cli, char *path)
         *slash = '\0';
         int failed = mkdir(path, 0700);
         if (failed != 0 && errno != EEXIST) {
-            qn_cli_say(cli, "cannot make the directory %s: %s", path, strerror(errno));
+            qn_cli_message(cli, "cannot make the directory %s: %s", path, strerror(errno));
             return QN_EXIT_BROKER;
         }
         *slash = '/';
@@ -49,10 +50,10 @@ static int default_path(struct qn_cli *cli)
     }
     if (status != QUERN_OK) {
         qn_buf_finish(&path);
-        qn_cli_say(cli, "which broker? there is no home directory: give --broker URL");
+        qn_cli_message(cli, "which broker? there is no home directory: give --broker URL");
         return QN_EXIT_CONFIG;
     }
-    cli->broker_url = qn_cli_must(qn_secret_strdup(qn_buf_text(&path)));
+    cli->broker_url = qn_memory_must(qn_secret_strdup(qn_buf_text(&path)));
     qn_buf_finish(&path);
     return QN_EXIT_OK;
 }
@@ -83,10 +84,10 @@ int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
 int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err)
 {
     if (err->code == QUERN_E_NOT_FOUND) {
-        qn_cli_say(cli, "%s (the first enqueue or work makes it)", err->text);
+        qn_cli_message(cli, "%s (the first enqueue or work makes it)", err->text);
         return QN_EXIT_BROKER;
     }
-    qn_cli_say_error(cli, err);
+    qn_cli_report_error(cli, err);
     if (err->code == QUERN_E_INVALID || err->code == QUERN_E_UNSUPPORTED) {
         return QN_EXIT_CONFIG;
     }
@@ -108,12 +109,12 @@ bool qn_cli_will_make_file(const char *url)
     return missing;
 }
 
-void qn_cli_say_made(const struct qn_cli *cli, bool made, const char *url)
+void qn_cli_report_made(const struct qn_cli *cli, bool made, const char *url)
 {
     if (made) {
         char shown[PATH_SIZE_MAX];
         qn_url_redact(url, shown, sizeof shown);
-        qn_cli_say(cli, "made the database %s", shown);
+        qn_cli_message(cli, "made the database %s", shown);
     }
 }
 
@@ -129,7 +130,7 @@ int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client)
     if (quern_client_open(url, NULL, ret_client, &err) != QUERN_OK) {
         return qn_cli_open_failed(cli, &err);
     }
-    qn_cli_say_made(cli, makes, url);
+    qn_cli_report_made(cli, makes, url);
     return QN_EXIT_OK;
 }
 

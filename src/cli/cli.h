@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* cli.h - what all files of the program share: verbs, exit codes, how it speaks.
+/* cli.h - what all files of the program share: verbs, exit codes, messages.
  *
- * Data goes to stdout, talk to stderr. Every verb prints one JSON document instead of text with
- * --json. To add a verb: write cmd_<noun>.c with its table of options and its struct qn_noun, add
+ * Data goes to stdout, messages to stderr. Every verb prints one JSON document instead of text with
+ * --json. To add a verb: write verbs/<noun>.c with its table of options and its struct qn_noun, add
  * the noun to the table in main.c, a section to man/quern.1 and a test to tests/cli. */
 #ifndef QN_CLI_CLI_H
 #define QN_CLI_CLI_H
@@ -38,9 +38,9 @@ struct qn_cli {
     char *given_url;  /* a secret.h text; what --broker named, with its password */
     char *broker_url; /* a secret.h text; see qn_cli_broker_url */
     bool json;
-    /* NULL: talk goes to stderr as "quern: <where>: text"; else to whoever logs it. */
-    void (*on_say)(quern_log_level level, const char *text, void *user);
-    void *say_user;
+    /* NULL: messages go to stderr as "quern: <where>: text"; else to the one who logs them. */
+    void (*on_message)(quern_log_level level, const char *text, void *user);
+    void *message_user;
 };
 
 struct qn_verb {
@@ -78,28 +78,24 @@ extern const struct qn_noun qn_noun_worker;
 
 #define QN_COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 
-/* --- Speaking (message.c) ---------------------------------------------------------------- */
+/* --- Messages (message.c) ---------------------------------------------------------------- */
 
 /* Writes "quern: <where>: text" to stderr; control characters in the text are escaped. */
-void qn_cli_say(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
+void qn_cli_message(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* The same for what endangers tasks, which a log shows as a warning. */
 void qn_cli_warn(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
-/* Says what is wrong with the command line, points at the help, returns QN_EXIT_USAGE. */
+/* Reports what is wrong with the command line, points at the help, returns QN_EXIT_USAGE. */
 int qn_cli_usage(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
-/* Says the error, and what would be enough where a Redis user may not do something. */
-void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err);
+/* Reports the error, and the ACL that would be enough where a Redis user may not do something. */
+void qn_cli_report_error(const struct qn_cli *cli, const quern_error *err);
 /* The same, and returns the exit code of its status. */
 int qn_cli_fail(const struct qn_cli *cli, const quern_error *err);
 /* The exit code of a status that an operation gave. */
 int qn_cli_exit_code(quern_status status);
-/* Asks on the terminal; true: yes. With no terminal says that --yes is needed; *ret_exit is the
- * exit code when the answer is not yes. */
+/* Asks on the terminal; true: yes. Without a terminal it reports that --yes is needed; *ret_exit is
+ * the exit code when the answer is not yes. */
 QUERN_NODISCARD bool qn_cli_confirm(const struct qn_cli *cli, int *ret_exit, const char *format,
                                     ...) QUERN_PRINTF(3, 4);
-/* `block`, unless memory is out: then the program says so and ends. Nothing is half done by that,
- * because every change of stored data is one transaction. */
-void *qn_cli_must(void *block);
-_Noreturn void qn_cli_nomem(void);
 /* The candidate nearest to `word`, or NULL when none is near enough to be a slip. */
 const char *qn_cli_nearest(const char *word, const char *const *candidates, size_t count);
 
@@ -111,28 +107,28 @@ void qn_help_verb(const struct qn_noun *noun, const struct qn_verb *verb, FILE *
 const struct qn_noun *qn_cli_find_noun(const struct qn_cli *cli, const char *name);
 const struct qn_verb *qn_cli_find_verb(const struct qn_noun *noun, const char *name);
 
-/* --- The broker (broker_url.c, broker_secret.c) ------------------------------------------ */
+/* --- The broker (broker_url.c, broker_secret.c, redact.c)
+ * ------------------------------------------ */
 
-/* Hides the password of --broker from ps, and finds the one that its password_env names. Says what
- * is wrong, returns the exit code. */
+/* Hides the password of --broker from ps, and finds the one that its password_env names. Reports
+ * what is wrong, returns the exit code. */
 QUERN_NODISCARD int qn_cli_take_broker_option(struct qn_cli *cli);
 /* A copy of the URL, with the password that its password_env names. */
 QUERN_NODISCARD int qn_cli_url_with_password(const struct qn_cli *cli, const char *url,
                                              char **ret_url);
-
 /* The line as it may be shown: URLs of the command line in it without their passwords. */
 void qn_cli_hide_passwords(const struct qn_cli *cli, const char *line, char *out, size_t out_size);
 /* --broker, else QUERN_BROKER, else the file under the XDG data directory, whose directories are
  * made when `create`. The text belongs to cli. */
 QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url);
-/* These say what is wrong themselves, and return the exit code. */
+/* These report what is wrong themselves, and return the exit code. */
 QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client);
 QUERN_NODISCARD int qn_cli_open_inspector(struct qn_cli *cli, bool create,
                                           quern_inspector **ret_inspector);
-/* Whether opening it for work will make a file, and the line that says so afterwards: who named
- * the wrong directory should see it. */
+/* Whether opening it for work will make a file, and the line that reports it afterwards: a person
+ * who named the wrong directory should see it. */
 bool qn_cli_will_make_file(const char *url);
-void qn_cli_say_made(const struct qn_cli *cli, bool made, const char *url);
+void qn_cli_report_made(const struct qn_cli *cli, bool made, const char *url);
 /* The exit code for an error of opening: an URL that is wrong is configuration, a file that is not
  * there is a broker that is not available. */
 int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err);

@@ -15,7 +15,7 @@
 
 #include "base/memory/secret.h"
 #include "cli/cli.h"
-#include "cli/output/output.h"
+#include "cli/output/terminal.h"
 
 static const struct qn_noun *const nouns[] = {
     &qn_noun_enqueue, &qn_noun_work,       &qn_noun_task, &qn_noun_queue,
@@ -128,7 +128,7 @@ static int without_verb(struct qn_cli *cli)
     return QN_EXIT_USAGE;
 }
 
-static int run(struct qn_cli *cli)
+static int run_line(struct qn_cli *cli)
 {
     int exit_code = -1;
     if (!find_verb(cli, &exit_code)) {
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     struct qn_cli cli = {.nouns = nouns, .noun_count = QN_COUNT_OF(nouns)};
     qn_args_init(&cli.args, argc, argv);
-    int exit_code = qn_output_finish(&cli, run(&cli));
+    int exit_code = qn_terminal_finish(&cli, run_line(&cli));
     qn_args_finish(&cli.args);
     qn_secret_free(cli.given_url);
     qn_secret_free(cli.broker_url);

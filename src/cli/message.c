@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* message.c - how the program speaks to the person: errors, questions, guesses.
+/* message.c - what the program writes to the person: errors, questions, guesses.
  *
  * Everything here goes to stderr, as one line that begins with "quern: <verb>: ". Texts may carry
  * what somebody stored (a task's type, a broker's words), so control characters are escaped. */
@@ -11,15 +11,16 @@
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
 #include "cli/cli.h"
-#include "cli/output/output.h"
+#include "cli/output/text.h"
 
 QUERN_PRINTF(3, 0)
-static void say(const struct qn_cli *cli, quern_log_level level, const char *format, va_list list)
+static void write_message(const struct qn_cli *cli, quern_log_level level, const char *format,
+                          va_list list)
 {
     char line[1024];
     (void)vsnprintf(line, sizeof line, format, list);
-    if (cli->on_say != NULL) {
-        cli->on_say(level, line, cli->say_user);
+    if (cli->on_message != NULL) {
+        cli->on_message(level, line, cli->message_user);
         return;
     }
     char *safe = qn_text_safe(line, strlen(line));
@@ -32,11 +33,11 @@ static void say(const struct qn_cli *cli, quern_log_level level, const char *for
     qn_free(safe);
 }
 
-void qn_cli_say(const struct qn_cli *cli, const char *format, ...)
+void qn_cli_message(const struct qn_cli *cli, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    say(cli, QUERN_LOG_INFO, format, list);
+    write_message(cli, QUERN_LOG_INFO, format, list);
     va_end(list);
 }
 
@@ -44,16 +45,16 @@ void qn_cli_warn(const struct qn_cli *cli, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    say(cli, QUERN_LOG_WARN, format, list);
+    write_message(cli, QUERN_LOG_WARN, format, list);
     va_end(list);
 }
 
 /* At the level of what ends the program. */
-QUERN_PRINTF(2, 3) static void say_fault(const struct qn_cli *cli, const char *format, ...)
+QUERN_PRINTF(2, 3) static void report_fault(const struct qn_cli *cli, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    say(cli, QUERN_LOG_ERROR, format, list);
+    write_message(cli, QUERN_LOG_ERROR, format, list);
     va_end(list);
 }
 
@@ -67,11 +68,11 @@ int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
     (void)vsnprintf(line, sizeof line, format, list);
     va_end(list);
     qn_cli_hide_passwords(cli, line, shown, sizeof shown);
-    if (cli->on_say != NULL) { /* one line of a log, whatever its format */
-        say_fault(cli, "%s; see: quern %s --help", shown, cli->where);
+    if (cli->on_message != NULL) { /* one line of a log, whatever its format */
+        report_fault(cli, "%s; see: quern %s --help", shown, cli->where);
         return QN_EXIT_USAGE;
     }
-    say_fault(cli, "%s", shown);
+    report_fault(cli, "%s", shown);
     (void)fprintf(stderr, "see: quern%s%s --help\n", cli->where[0] == '\0' ? "" : " ", cli->where);
     return QN_EXIT_USAGE;
 }
@@ -84,12 +85,12 @@ static const char acl_advice[] =
     " +select -@dangerous +info +role +client|setname +client|id +client|tracking"
     " +client|trackinginfo";
 
-void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err)
+void qn_cli_report_error(const struct qn_cli *cli, const quern_error *err)
 {
-    say_fault(cli, "%s", err->text);
+    report_fault(cli, "%s", err->text);
     if (err->code == QUERN_E_BROKER && strstr(err->text, "NOPERM") != NULL) {
-        if (cli->on_say != NULL) {
-            say_fault(cli, "this is enough: %s", acl_advice);
+        if (cli->on_message != NULL) {
+            report_fault(cli, "this is enough: %s", acl_advice);
         } else {
             (void)fprintf(stderr, "this is enough: %s\n", acl_advice);
         }
@@ -98,7 +99,7 @@ void qn_cli_say_error(const struct qn_cli *cli, const quern_error *err)
 
 int qn_cli_fail(const struct qn_cli *cli, const quern_error *err)
 {
-    qn_cli_say_error(cli, err);
+    qn_cli_report_error(cli, err);
     return qn_cli_exit_code(err->code);
 }
 
@@ -149,26 +150,11 @@ bool qn_cli_confirm(const struct qn_cli *cli, int *ret_exit, const char *format,
     char answer[16] = "";
     if (fgets(answer, (int)sizeof answer, stdin) == NULL ||
         (strcmp(answer, "y\n") != 0 && strcmp(answer, "yes\n") != 0)) {
-        qn_cli_say(cli, "nothing was changed");
+        qn_cli_message(cli, "nothing was changed");
         *ret_exit = QN_EXIT_FAILURE;
         return false;
     }
     return true;
-}
-
-void qn_cli_nomem(void)
-{
-    static const char text[] = "quern: out of memory\n";
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
-    _exit(QN_EXIT_TEMPORARY);
-}
-
-void *qn_cli_must(void *block)
-{
-    if (block == NULL) {
-        qn_cli_nomem();
-    }
-    return block;
 }
 
 const char *qn_cli_nearest(const char *word, const char *const *candidates, size_t count)

@@ -6,7 +6,7 @@
  * not valid or is refused concerns only itself. When the broker itself fails, the rest is not
  * tried: it would fail too, each request after its own time-out, and what came later must not be
  * stored before what came earlier. */
-#include "client/client.h"
+#include "client/combine.h"
 
 #include "base/error.h"
 #include "base/memory/sized.h"
@@ -41,7 +41,7 @@ static void mark_untried(quern_enqueue_result *results, size_t first, size_t cou
 {
     quern_status untried = status == QUERN_E_UNKNOWN ? QUERN_E_TIMEOUT : status;
     for (size_t i = first; i < count; i++) {
-        qn_client_result_set(results, i, untried, NULL);
+        qn_request_set_result(results, i, untried, NULL);
     }
 }
 
@@ -66,7 +66,7 @@ quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_
         };
         request.count =
             measure(request.tasks, task_size, left < most ? left : most, &request.payload_bytes);
-        qn_client_combine(client, &request);
+        qn_combine_request(client, &request);
         if (request.failed && first_failure == QUERN_OK) {
             first_failure = request.error.code;
             qn_error_set(err, first_failure, "task %zu: %s", first + request.failed_index,

@@ -13,6 +13,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
 #include "base/text/number.h"
+#include "client/combine.h"
 
 #define COMMAND_TIMEOUT_MS_DEFAULT 10000
 #define CONNECT_TIMEOUT_MS_DEFAULT 5000
@@ -136,50 +137,6 @@ void qn_client_leave(quern_client *client)
     pthread_mutex_unlock(&client->mutex);
 }
 
-quern_status qn_client_prepare(quern_client *client, const void *task, size_t task_size,
-                               struct qn_arena *arena, struct qn_task *ret_task, quern_error *err)
-{
-    quern_task in;
-    quern_status status = qn_sized_copy(&in, sizeof in, task, task_size, "quern_task", err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    pthread_mutex_lock(&client->ids_mutex);
-    status = qn_task_prepare(&in, qn_clock_wall_ms(client->clock), client->payload_size_max,
-                             &client->ids, arena, ret_task, err);
-    pthread_mutex_unlock(&client->ids_mutex);
-    return status;
-}
-
-quern_status qn_client_refused(const struct qn_task *task, quern_status status, quern_error *err)
-{
-    if (status == QUERN_E_DUPLICATE) {
-        return qn_error_set(err, status, "queue %s: an equal task of type %s is there already",
-                            task->queue, task->type);
-    }
-    if (status == QUERN_E_CONFLICT) {
-        return qn_error_set(err, status, "queue %s: a task with id %s exists already", task->queue,
-                            task->id);
-    }
-    return qn_error_set(err, status, "queue %s: task %s was not stored: %s", task->queue, task->id,
-                        quern_status_name(status));
-}
-
-void qn_client_result_set(quern_enqueue_result *results, size_t index, quern_status status,
-                          const char *id)
-{
-    if (results == NULL) {
-        return;
-    }
-    size_t size = id == NULL ? 0 : strlen(id);
-    QN_ASSERT(size < sizeof results[index].id);
-    results[index].status = status;
-    if (size > 0) {
-        memcpy(results[index].id, id, size);
-    }
-    results[index].id[size] = '\0';
-}
-
 quern_status quern_client_enqueue_sized(quern_client *client, const quern_task *task,
                                         size_t task_size, quern_task_info **ret_info,
                                         quern_error *err)
@@ -203,7 +160,7 @@ quern_status quern_client_enqueue_sized(quern_client *client, const quern_task *
         .payload_bytes = in.payload_size,
         .wants_info = ret_info != NULL,
     };
-    qn_client_combine(client, &request);
+    qn_combine_request(client, &request);
     if (request.failed) {
         status = qn_error_set(err, request.error.code, "%s", request.error.text);
     } else if (ret_info != NULL) {

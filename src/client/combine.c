@@ -3,11 +3,11 @@
  *
  * A transaction costs far more than a task in it. So every caller puts its request in a list, and
  * the first one leads: it takes from the list what fits into one batch, prepares and stores it
- * without the lock, and tells the others what became of theirs. What arrives meanwhile is the next
- * batch; no timer holds anybody up. Leadership passes to the head of the list after each batch, so
- * the list is FIFO and no caller works for others longer than for itself.
+ * without the lock, and writes what became of it into each request. What arrives meanwhile is the
+ * next batch; no timer holds anybody up. Leadership passes to the head of the list after each
+ * batch, so the list is FIFO and no caller works for others longer than for itself.
  *
- * What fits is the broker's to say (qn_broker_enqueue_max); on Redis it is several scripts.
+ * The broker decides how much fits (qn_broker_enqueue_max); on Redis it is several scripts.
  *
  * A lost reply (QUERN_E_UNKNOWN), a locked file (QUERN_E_BUSY) and a server that is not there
  * (QUERN_E_CONNECT, while it restarts) are tried again with the same stamp until the leader's
@@ -16,7 +16,7 @@
  * caller sees no failure that another one's task has caused. A caller whose time is up before any
  * leader took its request leaves the list: nothing of it was stored.
  */
-#include "client/client.h"
+#include "client/combine.h"
 
 #include <poll.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static quern_status make_info(const quern_client *client, const struct qn_task *
     return request->info == NULL ? qn_error_nomem(err) : QUERN_OK;
 }
 
-/* Fills client->prepared from the request; tasks that are not valid are told so and left out. */
+/* Fills client->prepared from the request; tasks that are not valid fail and are left out. */
 static void prepare_request(quern_client *client, struct qn_request *request)
 {
     for (size_t i = 0; i < request->count; i++) {
@@ -79,16 +79,16 @@ static void prepare_request(quern_client *client, struct qn_request *request)
         struct qn_task *prepared = &client->prepared[client->prepared_count];
         quern_error error;
         quern_status status =
-            qn_client_prepare(client, task, request->task_size, &client->arena, prepared, &error);
+            qn_request_prepare(client, task, request->task_size, &client->arena, prepared, &error);
         if (status == QUERN_OK) {
             status = make_info(client, prepared, request, &error);
         }
         if (status != QUERN_OK) {
-            qn_client_result_set(request->results, i, status, NULL);
+            qn_request_set_result(request->results, i, status, NULL);
             note_failure(request, i, &error);
             continue;
         }
-        qn_client_result_set(request->results, i, QUERN_OK, prepared->id);
+        qn_request_set_result(request->results, i, QUERN_OK, prepared->id);
         client->origins[client->prepared_count] = (struct qn_origin){request, i};
         client->prepared_count++;
     }
@@ -129,7 +129,7 @@ static quern_status store_prepared(quern_client *client, int64_t deadline_mono_n
     }
 }
 
-/* Tells every prepared task that the whole batch failed. */
+/* Marks every prepared task: the whole batch failed. */
 static void spread_failure(quern_client *client, quern_status status, const quern_error *error)
 {
     for (size_t i = 0; i < client->prepared_count; i++) {
@@ -142,7 +142,7 @@ static void spread_failure(quern_client *client, quern_status status, const quer
         } else {
             qn_error_set(&text, status, "enqueue to %s: %s", task->queue, error->text);
         }
-        qn_client_result_set(origin.request->results, origin.index, status, task->id);
+        qn_request_set_result(origin.request->results, origin.index, status, task->id);
         note_failure(origin.request, origin.index, &text);
         origin.request->broker_status = status;
     }
@@ -156,9 +156,9 @@ static void spread_results(quern_client *client)
         }
         struct qn_origin origin = client->origins[i];
         quern_error error;
-        qn_client_refused(&client->prepared[i], client->statuses[i], &error);
-        qn_client_result_set(origin.request->results, origin.index, client->statuses[i],
-                             client->prepared[i].id);
+        qn_request_refuse(&client->prepared[i], client->statuses[i], &error);
+        qn_request_set_result(origin.request->results, origin.index, client->statuses[i],
+                              client->prepared[i].id);
         note_failure(origin.request, origin.index, &error);
         if (client->statuses[i] == QUERN_E_FULL) {
             origin.request->broker_status = QUERN_E_FULL; /* a part of it found no room */
@@ -188,7 +188,7 @@ static void fail_nomem(const struct qn_list *batch)
     for (struct qn_list *node = batch->next; node != batch; node = node->next) {
         struct qn_request *request = request_of(node);
         for (size_t i = 0; i < request->count; i++) {
-            qn_client_result_set(request->results, i, status, NULL);
+            qn_request_set_result(request->results, i, status, NULL);
         }
         note_failure(request, 0, &error);
         request->broker_status = status;
@@ -196,7 +196,7 @@ static void fail_nomem(const struct qn_list *batch)
 }
 
 /* Stores the requests of `batch`. Returns false when the broker refused them as a whole for a
- * reason that one of them may have brought in; nobody was told anything then. */
+ * reason that one of them may have brought in; no result is written then. */
 static bool store(quern_client *client, struct qn_list *batch, int64_t deadline_mono_ns, bool alone)
 {
     if (!make_room(client, batch)) {
@@ -306,7 +306,7 @@ static void wait_for_turn(quern_client *client, struct qn_request *request)
                      "waited %lld ms behind other calls of this client",
                      (long long)client->command_timeout_ms);
         for (size_t i = 0; i < request->count; i++) {
-            qn_client_result_set(request->results, i, QUERN_E_TIMEOUT, NULL);
+            qn_request_set_result(request->results, i, QUERN_E_TIMEOUT, NULL);
         }
     }
     while (request->phase == QN_REQUEST_TAKEN) {
@@ -314,7 +314,7 @@ static void wait_for_turn(quern_client *client, struct qn_request *request)
     }
 }
 
-void qn_client_combine(quern_client *client, struct qn_request *request)
+void qn_combine_request(quern_client *client, struct qn_request *request)
 {
     QN_ASSERT(request->count > 0 && request->count <= qn_broker_enqueue_max(client->broker));
     QN_ASSERT(!request->wants_info || request->count == 1);

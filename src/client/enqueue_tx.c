@@ -41,10 +41,10 @@ static void part_prepare(quern_client *client, struct part *part, struct qn_aren
     for (size_t i = 0; i < part->count; i++) {
         struct qn_task *prepared = &part->prepared[part->prepared_count];
         quern_error error;
-        quern_status status = qn_client_prepare(client, part->tasks + i * part->task_size,
-                                                part->task_size, arena, prepared, &error);
+        quern_status status = qn_request_prepare(client, part->tasks + i * part->task_size,
+                                                 part->task_size, arena, prepared, &error);
         if (status != QUERN_OK) {
-            qn_client_result_set(part->results, i, status, NULL);
+            qn_request_set_result(part->results, i, status, NULL);
             part_fail(part, i, &error);
             continue;
         }
@@ -66,13 +66,13 @@ static void part_store(quern_client *client, struct part *part, sqlite3 *db)
     for (size_t i = 0; i < part->prepared_count; i++) {
         const struct qn_task *task = &part->prepared[i];
         quern_status one = status != QUERN_OK ? status : part->statuses[i];
-        qn_client_result_set(part->results, part->indexes[i], one, task->id);
+        qn_request_set_result(part->results, part->indexes[i], one, task->id);
         if (one == QUERN_OK) {
             continue;
         }
         quern_error error = whole;
         if (status == QUERN_OK) {
-            qn_client_refused(task, one, &error);
+            qn_request_refuse(task, one, &error);
         }
         part_fail(part, part->indexes[i], &error);
     }
@@ -93,7 +93,7 @@ static quern_status enqueue_parts(quern_client *client, sqlite3 *db, struct part
         part->prepared_count = 0;
         if (part->broker_status != QUERN_OK) {
             for (size_t i = 0; i < part->count; i++) {
-                qn_client_result_set(part->results, i, part->broker_status, NULL);
+                qn_request_set_result(part->results, i, part->broker_status, NULL);
             }
             continue;
         }

@@ -7,7 +7,11 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
-#include "cli/output/output.h"
+#include "cli/cli.h"
+#include "cli/output/field.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
+#include "cli/output/text.h"
 #include "lib_fuzz.h"
 
 /* U+200E, U+200F, U+202A..E, U+2066..9, U+061C, and the controls of U+0080..9F, as UTF-8. */
@@ -65,7 +69,7 @@ static void show_all(const char *text, size_t size)
     qn_table_finish(&table);
     qn_field_text("error", text);
     qn_field_bytes("payload", text, size);
-    qn_cli_say(&cli, "%s", text);
+    qn_cli_message(&cli, "%s", text);
     (void)qn_cli_usage(&cli, "'%s' is no word", text);
 }
 

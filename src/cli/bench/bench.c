@@ -15,7 +15,8 @@
 #include "base/memory/alloc.h"
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
-#include "cli/output/output.h"
+#include "cli/memory.h"
+#include "cli/output/json.h"
 
 #define TASKS_DEFAULT 100000
 #define SAMPLES_DEFAULT 300
@@ -147,7 +148,7 @@ static int place_open(struct qn_cli *cli, struct place *place, const struct qn_b
     int size = snprintf(place->folder, sizeof place->folder, "%s/quern-bench-XXXXXX", base);
     if ((size_t)size >= sizeof place->folder || mkdtemp(place->folder) == NULL) {
         place->folder[0] = '\0';
-        qn_cli_say(cli, "cannot make a folder in %s: %s", base, strerror(errno));
+        qn_cli_message(cli, "cannot make a folder in %s: %s", base, strerror(errno));
         return QN_EXIT_FAILURE;
     }
     (void)snprintf(place->url, sizeof place->url, "%s/bench.db", place->folder);
@@ -283,7 +284,7 @@ static int run_latency(struct qn_cli *cli)
     if (bench.delayed && bench.rate > 0) {
         return qn_cli_usage(cli, "--delayed and --rate do not go together");
     }
-    int64_t *samples = qn_cli_must(qn_alloc_zero(bench.task_count, sizeof *samples));
+    int64_t *samples = qn_memory_must(qn_alloc_zero(bench.task_count, sizeof *samples));
     int exit_code = place_open(cli, &place, &bench);
     if (exit_code == QN_EXIT_OK) {
         quern_error error = {0};

@@ -11,7 +11,8 @@
 #include "base/text/buf.h"
 #include "cli/cli.h"
 #include "cli/enqueue/import.h"
-#include "cli/output/output.h"
+#include "cli/memory.h"
+#include "cli/output/json.h"
 #include "task/limits.h"
 
 enum option {
@@ -66,7 +67,7 @@ static int read_headers(const struct qn_cli *cli, struct headers *headers)
         if (equals == NULL || equals == text) {
             return qn_cli_usage(cli, "--header: '%s' is not K=V", text);
         }
-        char *copy = qn_cli_must(qn_strdup(text));
+        char *copy = qn_memory_must(qn_strdup(text));
         copy[equals - text] = '\0';
         headers->texts[headers->count] = copy;
         headers->entries[headers->count++] =
@@ -117,12 +118,12 @@ static int read_stdin(const struct qn_cli *cli, struct qn_buf *payload)
     while ((size = fread(block, 1, sizeof block, stdin)) > 0) {
         quern_status status = qn_buf_append(payload, block, size);
         if (status != QUERN_OK) {
-            qn_cli_say(cli, "the payload on stdin is more than %zu bytes", payload->size_max);
+            qn_cli_message(cli, "the payload on stdin is more than %zu bytes", payload->size_max);
             return status == QUERN_E_FULL ? QN_EXIT_DATA : QN_EXIT_TEMPORARY;
         }
     }
     if (ferror(stdin) != 0) {
-        qn_cli_say(cli, "cannot read stdin");
+        qn_cli_message(cli, "cannot read stdin");
         return QN_EXIT_FAILURE;
     }
     return QN_EXIT_OK;
@@ -192,7 +193,7 @@ static int check_options(const struct qn_cli *cli)
     return QN_EXIT_OK;
 }
 
-static int run(struct qn_cli *cli)
+static int run_enqueue(struct qn_cli *cli)
 {
     struct headers headers = {.count = 0};
     int exit_code = check_options(cli);
@@ -219,7 +220,7 @@ static const struct qn_verb verbs[] = {{
     .options = options,
     .option_count = QN_COUNT_OF(options),
     .operand_max = 2,
-    .run = run,
+    .run = run_enqueue,
 }};
 const struct qn_noun qn_noun_enqueue = {"enqueue", "put a task, or a file of tasks, into a queue",
                                         verbs, 1};

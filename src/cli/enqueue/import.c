@@ -23,7 +23,8 @@
 #include "base/text/str.h"
 #include "cli/enqueue/lines.h"
 #include "cli/enqueue/progress.h"
-#include "cli/output/output.h"
+#include "cli/memory.h"
+#include "cli/output/json.h"
 #include "message/id.h"
 #include "task/limits.h"
 #include "task/task.h"
@@ -114,10 +115,10 @@ static int store_batch(struct import *import)
     if (failed < import->count) {
         quern_status reason = import->results[failed].status;
         qn_progress_stop(&import->progress);
-        qn_cli_say(import->cli, "line %" PRIu64 ": %s (stored %" PRIu64 " %s)",
-                   import->batch[failed].number,
-                   status == reason ? err.text : quern_status_name(reason), import->stored,
-                   noun(import->stored));
+        qn_cli_message(import->cli, "line %" PRIu64 ": %s (stored %" PRIu64 " %s)",
+                       import->batch[failed].number,
+                       status == reason ? err.text : quern_status_name(reason), import->stored,
+                       noun(import->stored));
         exit_code = qn_cli_exit_code(reason);
     }
     drop_batch(import);
@@ -125,7 +126,7 @@ static int store_batch(struct import *import)
 }
 
 /* A line that is not right: what came before is stored, then it is named. */
-static int bad_line(struct import *import, const char *text)
+static int refuse_line(struct import *import, const char *text)
 {
     uint64_t number = import->lines.line_number;
     int exit_code = store_batch(import);
@@ -133,9 +134,9 @@ static int bad_line(struct import *import, const char *text)
         return exit_code;
     }
     qn_progress_stop(&import->progress);
-    qn_cli_say(import->cli,
-               "line %" PRIu64 ": %s (stored %" PRIu64 " %s before it; the rest was not read)",
-               number, text, import->stored, noun(import->stored));
+    qn_cli_message(import->cli,
+                   "line %" PRIu64 ": %s (stored %" PRIu64 " %s before it; the rest was not read)",
+                   number, text, import->stored, noun(import->stored));
     return QN_EXIT_DATA;
 }
 
@@ -148,7 +149,7 @@ static int add_line(struct import *import)
     const struct qn_buf *text = &import->lines.line;
     if (qn_import_line_parse(qn_buf_text(text), text->size, import->defaults, line, &err) !=
         QUERN_OK) {
-        return bad_line(import, err.text);
+        return refuse_line(import, err.text);
     }
     quern_status status =
         qn_task_prepare(&line->task, qn_clock_wall_ms(qn_clock_system()), QN_PAYLOAD_SIZE_MAX,
@@ -156,7 +157,7 @@ static int add_line(struct import *import)
     qn_arena_reset(&import->arena);
     if (status != QUERN_OK) {
         qn_import_line_finish(line);
-        return bad_line(import, err.text);
+        return refuse_line(import, err.text);
     }
     line->number = import->lines.line_number;
     import->bytes += text->size;
@@ -170,10 +171,10 @@ static int end_interrupted(struct import *import)
     int exit_code = store_batch(import);
     qn_progress_stop(&import->progress);
     if (exit_code == QN_EXIT_OK) {
-        qn_cli_say(import->cli,
-                   "interrupted after line %" PRIu64 ": stored %" PRIu64
-                   " %s; the rest was not read",
-                   import->lines.line_number, import->stored, noun(import->stored));
+        qn_cli_message(import->cli,
+                       "interrupted after line %" PRIu64 ": stored %" PRIu64
+                       " %s; the rest was not read",
+                       import->lines.line_number, import->stored, noun(import->stored));
         exit_code = QN_EXIT_FAILURE;
     }
     return exit_code;
@@ -185,15 +186,15 @@ static int read_lines(struct import *import)
         bool more = false;
         quern_status status = qn_lines_next(&import->lines, &more);
         if (status == QUERN_E_FULL) {
-            return bad_line(import, "longer than any task may be");
+            return refuse_line(import, "longer than any task may be");
         }
         if (status == QUERN_E_CLOSED) {
             return end_interrupted(import);
         }
         if (status != QUERN_OK) {
             qn_progress_stop(&import->progress);
-            qn_cli_say(import->cli, "cannot read on: %s (stored %" PRIu64 " %s)", strerror(errno),
-                       import->stored, noun(import->stored));
+            qn_cli_message(import->cli, "cannot read on: %s (stored %" PRIu64 " %s)",
+                           strerror(errno), import->stored, noun(import->stored));
             return QN_EXIT_FAILURE;
         }
         if (!more) {
@@ -211,24 +212,25 @@ static int read_lines(struct import *import)
     }
 }
 
-static void say_skipped(const struct import *import)
+static void report_skipped(const struct import *import)
 {
     const char *ids = import->conflicts == 1 ? "id already exists" : "ids already exist";
     const char *equal =
         import->duplicates == 1 ? "equal unique task exists" : "equal unique tasks exist";
     if (import->duplicates == 0 || import->conflicts == 0) {
-        qn_cli_say(import->cli, "skipped %" PRIu64 ": %s (first: line %" PRIu64 ")",
-                   import->duplicates + import->conflicts, import->duplicates == 0 ? ids : equal,
-                   import->refused_line);
+        qn_cli_message(import->cli, "skipped %" PRIu64 ": %s (first: line %" PRIu64 ")",
+                       import->duplicates + import->conflicts,
+                       import->duplicates == 0 ? ids : equal, import->refused_line);
     } else {
-        qn_cli_say(import->cli,
-                   "skipped %" PRIu64 ": %" PRIu64 " %s, %" PRIu64 " %s (first: line %" PRIu64 ")",
-                   import->duplicates + import->conflicts, import->conflicts, ids,
-                   import->duplicates, equal, import->refused_line);
+        qn_cli_message(import->cli,
+                       "skipped %" PRIu64 ": %" PRIu64 " %s, %" PRIu64 " %s (first: line %" PRIu64
+                       ")",
+                       import->duplicates + import->conflicts, import->conflicts, ids,
+                       import->duplicates, equal, import->refused_line);
     }
 }
 
-static int report(const struct import *import, int exit_code)
+static int report_import(const struct import *import, int exit_code)
 {
     if (import->cli->json) {
         (void)qn_json_print(json_pack("{s:I,s:I,s:I}", "stored", (json_int_t)import->stored,
@@ -238,7 +240,7 @@ static int report(const struct import *import, int exit_code)
         printf("%" PRIu64 " %s stored\n", import->stored, noun(import->stored));
     }
     if (exit_code == QN_EXIT_OK && import->refused_line != 0) {
-        say_skipped(import);
+        report_skipped(import);
         return QN_EXIT_FAILURE;
     }
     return exit_code;
@@ -255,7 +257,7 @@ static void catch_interrupts(void)
 
 static int import_stream(struct qn_cli *cli, int fd, const quern_task *defaults)
 {
-    struct import *import = qn_cli_must(qn_alloc_zero(1, sizeof *import));
+    struct import *import = qn_memory_must(qn_alloc_zero(1, sizeof *import));
     import->cli = cli;
     import->defaults = defaults;
     int exit_code = qn_cli_open_client(cli, &import->client);
@@ -271,7 +273,7 @@ static int import_stream(struct qn_cli *cli, int fd, const quern_task *defaults)
         qn_progress_start(&import->progress, "tasks");
         exit_code = read_lines(import);
         qn_progress_stop(&import->progress);
-        exit_code = report(import, exit_code);
+        exit_code = report_import(import, exit_code);
         qn_lines_finish(&import->lines);
         quern_client_free(import->client);
     }
@@ -288,7 +290,7 @@ int qn_import(struct qn_cli *cli, const char *path, const quern_task *defaults)
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        qn_cli_say(cli, "%s: %s", path, strerror(errno));
+        qn_cli_message(cli, "%s: %s", path, strerror(errno));
         return QN_EXIT_FAILURE;
     }
     int exit_code = import_stream(cli, fd, defaults);

@@ -6,6 +6,7 @@
  * the task fails. Durations and moments are numbers of seconds or texts as on the command line.
  * A payload that is a string is stored as its bytes, any other value as its compact JSON text.
  * Every failure is QUERN_E_INVALID with one line of text; nothing of the line is kept then. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +16,12 @@
 #include "base/text/number.h"
 #include "cli/enqueue/base64.h"
 #include "cli/enqueue/import.h"
+#include "cli/memory.h"
 #include "task/limits.h"
 
 #define MS_PER_S 1000.0
 
+/* Reads the value of a key that needs more than its field. */
 typedef quern_status read_value(struct qn_import_line *line, const char *key, json_t *value,
                                 quern_error *err);
 
@@ -39,30 +42,6 @@ static quern_status read_text(const char *key, json_t *value, const char **ret_t
     }
     *ret_text = text;
     return QUERN_OK;
-}
-
-static quern_status read_type(struct qn_import_line *line, const char *key, json_t *value,
-                              quern_error *err)
-{
-    return read_text(key, value, &line->task.type, err);
-}
-
-static quern_status read_id(struct qn_import_line *line, const char *key, json_t *value,
-                            quern_error *err)
-{
-    return read_text(key, value, &line->task.id, err);
-}
-
-static quern_status read_queue(struct qn_import_line *line, const char *key, json_t *value,
-                               quern_error *err)
-{
-    return read_text(key, value, &line->task.queue, err);
-}
-
-static quern_status read_group(struct qn_import_line *line, const char *key, json_t *value,
-                               quern_error *err)
-{
-    return read_text(key, value, &line->task.group, err);
 }
 
 /* --- Payloads ------------------------------------------------------------------------- */
@@ -130,11 +109,11 @@ static quern_status read_payload(struct qn_import_line *line, const char *key, j
         line->task.payload_size = json_string_length(value);
         return QUERN_OK;
     }
-    char *text = qn_cli_must(compact_text(value));
+    char *text = qn_memory_must(compact_text(value));
     line->task.payload_size = strlen(text);
     line->payload = qn_strdup(text);
     free(text);
-    line->task.payload = qn_cli_must(line->payload);
+    line->task.payload = qn_memory_must(line->payload);
     return QUERN_OK;
 }
 
@@ -146,7 +125,7 @@ static quern_status read_base64(struct qn_import_line *line, const char *key, js
         return status;
     }
     size_t size = json_string_length(value);
-    line->payload = qn_cli_must(qn_alloc(size / 4 * 3 + 4));
+    line->payload = qn_memory_must(qn_alloc(size / 4 * 3 + 4));
     line->task.payload = line->payload;
     if (!json_is_string(value) || !qn_base64_decode(json_string_value(value), size, line->payload,
                                                     &line->task.payload_size)) {
@@ -157,7 +136,7 @@ static quern_status read_base64(struct qn_import_line *line, const char *key, js
 
 /* --- Numbers and times ---------------------------------------------------------------- */
 
-static quern_status read_ms(const char *key, json_t *value, int64_t *ret_ms, quern_error *err)
+static quern_status read_duration(const char *key, json_t *value, int64_t *ret_ms, quern_error *err)
 {
     if (json_is_string(value)) {
         quern_status status = qn_duration_parse(json_string_value(value), ret_ms, err);
@@ -174,7 +153,8 @@ static quern_status read_ms(const char *key, json_t *value, int64_t *ret_ms, que
     return QUERN_OK;
 }
 
-static quern_status read_at(const char *key, json_t *value, int64_t *ret_at_ms, quern_error *err)
+static quern_status read_moment(const char *key, json_t *value, int64_t *ret_at_ms,
+                                quern_error *err)
 {
     if (json_is_string(value)) {
         quern_status status = qn_moment_parse(json_string_value(value), ret_at_ms, err);
@@ -191,44 +171,14 @@ static quern_status read_at(const char *key, json_t *value, int64_t *ret_at_ms, 
     return QUERN_OK;
 }
 
-static quern_status read_delay(struct qn_import_line *line, const char *key, json_t *value,
-                               quern_error *err)
-{
-    return read_ms(key, value, &line->task.delay_ms, err);
-}
-
-static quern_status read_process_at(struct qn_import_line *line, const char *key, json_t *value,
-                                    quern_error *err)
-{
-    return read_at(key, value, &line->task.process_at_ms, err);
-}
-
-static quern_status read_deadline(struct qn_import_line *line, const char *key, json_t *value,
-                                  quern_error *err)
-{
-    return read_at(key, value, &line->task.deadline_at_ms, err);
-}
-
 static quern_status read_timeout(struct qn_import_line *line, const char *key, json_t *value,
                                  quern_error *err)
 {
-    quern_status status = read_ms(key, value, &line->task.timeout_ms, err);
+    quern_status status = read_duration(key, value, &line->task.timeout_ms, err);
     if (status == QUERN_OK && line->task.timeout_ms == 0) {
         line->task.timeout_ms = QUERN_TIMEOUT_NEVER;
     }
     return status;
-}
-
-static quern_status read_unique(struct qn_import_line *line, const char *key, json_t *value,
-                                quern_error *err)
-{
-    return read_ms(key, value, &line->task.unique_ms, err);
-}
-
-static quern_status read_retention(struct qn_import_line *line, const char *key, json_t *value,
-                                   quern_error *err)
-{
-    return read_ms(key, value, &line->task.retention_ms, err);
 }
 
 static quern_status read_retry_max(struct qn_import_line *line, const char *key, json_t *value,
@@ -249,7 +199,7 @@ static quern_status read_headers(struct qn_import_line *line, const char *key, j
     if (!json_is_object(value) || count > QN_HEADER_COUNT_MAX) {
         return wants(key, "an object of at most 64 strings", err);
     }
-    line->headers = qn_cli_must(qn_alloc_zero(count + 1, sizeof *line->headers));
+    line->headers = qn_memory_must(qn_alloc_zero(count + 1, sizeof *line->headers));
     size_t index = 0;
     for (void *iterator = json_object_iter(value); iterator != NULL;
          iterator = json_object_iter_next(value, iterator)) {
@@ -269,26 +219,38 @@ static quern_status read_headers(struct qn_import_line *line, const char *key, j
 
 /* --- The line ------------------------------------------------------------------------- */
 
+enum kind {
+    KIND_OTHER, /* `read` does it */
+    KIND_TEXT,
+    KIND_DURATION,
+    KIND_MOMENT
+};
+
+#define FIELD(member) offsetof(struct qn_import_line, task.member)
+
 /* The keys of a line; documented in docs/guide/cli.md and man/quern.1. */
 static const struct {
     const char *name;
+    enum kind kind;
+    size_t offset; /* of the field, unless `read` does it */
     read_value *read;
 } keys[] = {
-    {"type", read_type},
-    {"payload", read_payload},
-    {"payload_base64", read_base64},
-    {"queue", read_queue},
-    {"id", read_id},
-    {"retry_max", read_retry_max},
-    {"delay", read_delay},
-    {"process_at", read_process_at},
-    {"timeout", read_timeout},
-    {"deadline", read_deadline},
-    {"unique", read_unique},
-    {"retention", read_retention},
-    {"group", read_group},
-    {"headers", read_headers},
+    {"type", KIND_TEXT, FIELD(type)},
+    {"payload", .read = read_payload},
+    {"payload_base64", .read = read_base64},
+    {"queue", KIND_TEXT, FIELD(queue)},
+    {"id", KIND_TEXT, FIELD(id)},
+    {"retry_max", .read = read_retry_max},
+    {"delay", KIND_DURATION, FIELD(delay_ms)},
+    {"process_at", KIND_MOMENT, FIELD(process_at_ms)},
+    {"timeout", .read = read_timeout},
+    {"deadline", KIND_MOMENT, FIELD(deadline_at_ms)},
+    {"unique", KIND_DURATION, FIELD(unique_ms)},
+    {"retention", KIND_DURATION, FIELD(retention_ms)},
+    {"group", KIND_TEXT, FIELD(group)},
+    {"headers", .read = read_headers},
 };
+#undef FIELD
 
 static quern_status refuse_key(const char *key, quern_error *err)
 {
@@ -308,8 +270,19 @@ static quern_status read_key(struct qn_import_line *line, const char *key, json_
                              quern_error *err)
 {
     for (size_t i = 0; i < QN_COUNT_OF(keys); i++) {
-        if (strcmp(keys[i].name, key) == 0) {
+        if (strcmp(keys[i].name, key) != 0) {
+            continue;
+        }
+        void *field = (char *)line + keys[i].offset;
+        switch (keys[i].kind) {
+        case KIND_OTHER:
             return keys[i].read(line, key, value, err);
+        case KIND_TEXT:
+            return read_text(key, value, field, err);
+        case KIND_DURATION:
+            return read_duration(key, value, field, err);
+        case KIND_MOMENT:
+            return read_moment(key, value, field, err);
         }
     }
     return refuse_key(key, err);

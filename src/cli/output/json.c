@@ -4,16 +4,19 @@
  * On a terminal everything beyond ASCII is escaped, so that stored text cannot steer it. Building a
  * document can only fail for want of memory; jansson's setters take NULL as that failure, and the
  * document is then NULL or incomplete, which the last step notices. */
-#include "cli/output/output.h"
+#include "cli/output/json.h"
+
+#include "cli/output/terminal.h"
 
 #include <string.h>
 
 #include "base/memory/alloc.h"
 #include "cli/enqueue/base64.h"
+#include "cli/memory.h"
 
 int qn_json_print(json_t *take_document)
 {
-    qn_cli_must(take_document);
+    qn_memory_must(take_document);
     size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(15);
     flags |= qn_terminal_width(stdout) > 0 ? JSON_ENSURE_ASCII : 0;
     /* A failure of writing shows again when stdout is flushed at the end. */
@@ -31,7 +34,7 @@ json_t *qn_json_moment(int64_t at_ms)
 static void set(json_t *object, const char *name, json_t *take_value)
 {
     if (json_object_set_new(object, name, take_value) != 0) {
-        qn_cli_nomem();
+        qn_memory_exhausted();
     }
 }
 
@@ -42,7 +45,7 @@ void qn_json_set_bytes(json_t *object, const char *name, const void *data, size_
         set(object, name, text);
         return;
     }
-    char *encoded = qn_cli_must(qn_base64_encode(data, size));
+    char *encoded = qn_memory_must(qn_base64_encode(data, size));
     char key[64];
     (void)snprintf(key, sizeof key, "%s_base64", name);
     set(object, key, json_string(encoded));
@@ -82,7 +85,7 @@ static void set_numbers(json_t *object, const quern_task_info *info)
 
 json_t *qn_json_task(const quern_task_info *info)
 {
-    json_t *object = qn_cli_must(json_object());
+    json_t *object = qn_memory_must(json_object());
     size_t size = 0;
     const char *state = quern_task_state_name(quern_task_info_state(info));
     set_text(object, "id", quern_task_info_id(info));

@@ -9,11 +9,12 @@
 
 #include "base/memory/alloc.h"
 #include "cli/cli.h"
+#include "cli/memory.h"
 
 /* A copy of `size` bytes. */
 static char *copy(const char *data, size_t size)
 {
-    char *text = qn_cli_must(qn_alloc(size + 1));
+    char *text = qn_memory_must(qn_alloc(size + 1));
     memcpy(text, data, size);
     text[size] = '\0';
     return text;
@@ -50,7 +51,7 @@ static size_t unescape(const char **at, char *out)
 
 static char *take_quoted(const char **at)
 {
-    char *value = qn_cli_must(qn_alloc(strlen(*at) + 1));
+    char *value = qn_memory_must(qn_alloc(strlen(*at) + 1));
     size_t size = 0;
     while (**at != '\0' && **at != '"') {
         char byte = *(*at)++;

@@ -5,13 +5,15 @@
  * set colours or turn the reading direction. So everything that is not a printable character
  * becomes an escape, and bytes that are no text at all are shown as a size and their first bytes.
  */
+#include "cli/output/text.h"
+
 #include <string.h>
 #include <wchar.h>
 
 #include "base/memory/alloc.h"
 #include "base/text/buf.h"
 #include "base/text/str.h"
-#include "cli/output/output.h"
+#include "cli/memory.h"
 
 #define HEX_BYTES_MAX 16
 #define SAFE_SIZE_MAX ((size_t)4 << 30)
@@ -72,9 +74,9 @@ char *qn_text_safe(const char *data, size_t size)
     struct qn_buf out;
     qn_buf_init(&out, SAFE_SIZE_MAX);
     if (append_safe(&out, data, size) != QUERN_OK) {
-        qn_cli_nomem();
+        qn_memory_exhausted();
     }
-    char *text = qn_cli_must(qn_strdup(qn_buf_text(&out)));
+    char *text = qn_memory_must(qn_strdup(qn_buf_text(&out)));
     qn_buf_finish(&out);
     return text;
 }
@@ -109,9 +111,9 @@ char *qn_text_bytes(const void *data, size_t size)
         status = qn_buf_append_text(&out, " ...");
     }
     if (status != QUERN_OK) {
-        qn_cli_nomem();
+        qn_memory_exhausted();
     }
-    char *text = qn_cli_must(qn_strdup(qn_buf_text(&out)));
+    char *text = qn_memory_must(qn_strdup(qn_buf_text(&out)));
     qn_buf_finish(&out);
     return text;
 }
@@ -142,7 +144,7 @@ char *qn_text_cell(const void *data, size_t size, bool is_bytes, size_t width_ma
     }
     static const char ellipsis[] = "\xe2\x80\xa6";
     fits = qn_text_fit(text, width_max - 1);
-    text = qn_cli_must(qn_realloc(text, fits + sizeof ellipsis));
+    text = qn_memory_must(qn_realloc(text, fits + sizeof ellipsis));
     memcpy(text + fits, ellipsis, sizeof ellipsis);
     return text;
 }

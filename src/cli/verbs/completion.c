@@ -37,7 +37,7 @@ static void print_noun(const struct qn_noun *noun)
     }
 }
 
-static int run(struct qn_cli *cli)
+static int run_completion(struct qn_cli *cli)
 {
     if (strcmp(qn_args_operand(&cli->args, 0), "bash") != 0) {
         return qn_cli_usage(cli, "no completion for '%s', only for bash",
@@ -79,7 +79,7 @@ static const struct qn_verb verbs[] = {{
     .example = "  quern completion bash > ~/.local/share/bash-completion/completions/quern",
     .operand_min = 1,
     .operand_max = 1,
-    .run = run,
+    .run = run_completion,
 }};
 const struct qn_noun qn_noun_completion = {"completion", "print a completion script for bash",
                                            verbs, 1};

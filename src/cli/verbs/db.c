@@ -6,10 +6,11 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/output/output.h"
-#include "cli/verbs/facts.h"
+#include "cli/output/json.h"
+#include "cli/verbs/server_info.h"
 
-/* FILE, when given, else the broker of the options. Prints the facts of what was opened. */
+/* FILE, when given, else the broker of the options. Prints what the opened broker reports about
+ * itself. */
 static int open_and_print(struct qn_cli *cli, const quern_inspector_options *options)
 {
     const char *url = qn_args_operand(&cli->args, 0);
@@ -25,14 +26,14 @@ static int open_and_print(struct qn_cli *cli, const quern_inspector_options *opt
     if (quern_inspector_open(url, options, &inspector, &err) != QUERN_OK) {
         return qn_cli_open_failed(cli, &err);
     }
-    json_t *facts = NULL;
-    exit_code = qn_facts_read(cli, inspector, &facts);
+    json_t *server_info = NULL;
+    exit_code = qn_server_info_read(cli, inspector, &server_info);
     if (exit_code == QN_EXIT_OK && cli->json) {
-        exit_code = qn_json_print(json_incref(facts));
+        exit_code = qn_json_print(json_incref(server_info));
     } else if (exit_code == QN_EXIT_OK) {
-        qn_facts_print(facts);
+        qn_server_info_print(server_info);
     }
-    json_decref(facts);
+    json_decref(server_info);
     quern_inspector_free(inspector);
     return exit_code;
 }

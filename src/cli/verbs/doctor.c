@@ -9,9 +9,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/output/output.h"
-#include "cli/verbs/facts.h"
-#include "cli/work/service.h"
+#include "cli/memory.h"
+#include "cli/output/field.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
+#include "cli/service.h"
+#include "cli/verbs/server_info.h"
 
 #define TYPES_LOOKED_AT 100
 
@@ -44,7 +47,7 @@ static void set_text(json_t *object, const char *name, const char *text)
 static void add_finding(const quern_finding *finding, void *user)
 {
     struct findings *findings = user;
-    json_t *object = qn_cli_must(json_object());
+    json_t *object = qn_memory_must(json_object());
     set_text(object, "invariant", finding->invariant);
     set_text(object, "severity", severity_name(finding->severity));
     set_text(object, "queue", finding->queue);
@@ -134,7 +137,7 @@ static void check_service(quern_inspector *inspector, struct findings *findings)
 {
     struct qn_service service;
     quern_error error = {0};
-    if (!qn_service_look(inspector, &service, &error)) {
+    if (!qn_service_read(inspector, &service, &error)) {
         char text[sizeof error.text + 64];
         (void)snprintf(text, sizeof text, "whether somebody serves what waits is not known: %s",
                        error.text);
@@ -164,7 +167,7 @@ static void check_service(quern_inspector *inspector, struct findings *findings)
     qn_service_finish(&service);
 }
 
-/* Notes are facts, not faults (the durability class is one): lines above the table. */
+/* Notes are information, not faults (the durability class is one): lines above the table. */
 static bool is_note(const json_t *finding)
 {
     return strcmp(json_string_value(json_object_get(finding, "severity")), "note") == 0;
@@ -237,14 +240,14 @@ static void print_text(const struct findings *findings)
 static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct findings *findings)
 {
     quern_error err;
-    json_t *facts = NULL;
-    int exit_code = qn_facts_read(cli, inspector, &facts);
+    json_t *server_info = NULL;
+    int exit_code = qn_server_info_read(cli, inspector, &server_info);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }
     if (quern_inspector_check(inspector, qn_args_given(&cli->args, OPTION_REPAIR), add_finding,
                               findings, &err) != QUERN_OK) {
-        json_decref(facts);
+        json_decref(server_info);
         return qn_cli_fail(cli, &err);
     }
     check_service(inspector, findings);
@@ -254,22 +257,22 @@ static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct 
         exit_code = qn_json_print(json_pack(
             "{s:b,s:O,s:I,s:I,s:I,s:O}", "healthy", healthy, "findings", findings->list, "repaired",
             (json_int_t)findings->repaired, "violated", (json_int_t)findings->open, "warnings",
-            (json_int_t)findings->warnings, "broker", facts));
+            (json_int_t)findings->warnings, "broker", server_info));
     } else {
         print_text(findings);
     }
-    json_decref(facts);
+    json_decref(server_info);
     return exit_code == QN_EXIT_OK && !healthy ? QN_EXIT_FAILURE : exit_code;
 }
 
-static int run(struct qn_cli *cli)
+static int run_doctor(struct qn_cli *cli)
 {
     quern_inspector *inspector = NULL;
     int exit_code = qn_cli_open_inspector(cli, false, &inspector);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }
-    struct findings findings = {.list = qn_cli_must(json_array())};
+    struct findings findings = {.list = qn_memory_must(json_array())};
     exit_code = examine(cli, inspector, &findings);
     json_decref(findings.list);
     quern_inspector_free(inspector);
@@ -284,6 +287,6 @@ static const struct qn_verb verbs[] = {{
     .example = "  quern doctor\n  quern doctor --repair",
     .options = options,
     .option_count = QN_COUNT_OF(options),
-    .run = run,
+    .run = run_doctor,
 }};
 const struct qn_noun qn_noun_doctor = {"doctor", "check the stored data, and mend it", verbs, 1};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/output/output.h"
+#include "cli/output/json.h"
 #include "quern/version.h"
 
 static int run_help(struct qn_cli *cli)

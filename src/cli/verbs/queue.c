@@ -9,9 +9,11 @@
 
 #include "base/memory/alloc.h"
 #include "cli/cli.h"
-#include "cli/output/output.h"
+#include "cli/memory.h"
+#include "cli/output/json.h"
+#include "cli/output/text.h"
+#include "cli/service.h"
 #include "cli/verbs/queue_show.h"
-#include "cli/work/service.h"
 
 #define HISTORY_DAYS_DEFAULT 10
 #define HISTORY_DAYS_MAX 90
@@ -43,9 +45,9 @@ static int run_list(struct qn_cli *cli)
     } else {
         workers = qn_service_workers(inspector);
         if (cli->json) {
-            exit_code = qn_json_print(qn_queue_list_json(list, workers));
+            exit_code = qn_json_print(qn_queue_show_list_json(list, workers));
         } else {
-            qn_queue_list_print(list, workers);
+            qn_queue_show_list_print(list, workers);
         }
     }
     quern_worker_list_free(workers);
@@ -64,7 +66,7 @@ static const quern_queue_info *find_queue(const struct qn_cli *cli, const quern_
             return queue;
         }
     }
-    qn_cli_say(cli, "no queue '%s'", name);
+    qn_cli_message(cli, "no queue '%s'", name);
     return NULL;
 }
 
@@ -86,9 +88,9 @@ static int run_inspect(struct qn_cli *cli)
     } else {
         workers = qn_service_workers(inspector);
         if (cli->json) {
-            exit_code = qn_json_print(qn_queue_json(queue, workers));
+            exit_code = qn_json_print(qn_queue_show_json(queue, workers));
         } else {
-            qn_queue_print(queue, workers);
+            qn_queue_show_print(queue, workers);
         }
     }
     quern_worker_list_free(workers);
@@ -98,11 +100,11 @@ static int run_inspect(struct qn_cli *cli)
 }
 
 /* What was done to which queue, on stdout. */
-static int report(const struct qn_cli *cli, const char *done)
+static int report_done(const struct qn_cli *cli, const char *done)
 {
     const char *name = qn_args_operand(&cli->args, 0);
     if (cli->json) {
-        json_t *object = qn_cli_must(json_object());
+        json_t *object = qn_memory_must(json_object());
         qn_json_set_bytes(object, "queue", name, strlen(name));
         qn_json_set_bytes(object, "done", done, strlen(done));
         return qn_json_print(object);
@@ -126,7 +128,7 @@ static int steer(struct qn_cli *cli,
     if (act(inspector, qn_args_operand(&cli->args, 0), &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else {
-        exit_code = report(cli, done);
+        exit_code = report_done(cli, done);
     }
     quern_inspector_free(inspector);
     return exit_code;
@@ -177,7 +179,7 @@ static int run_remove(struct qn_cli *cli)
         quern_error err;
         bool force = qn_args_given(&cli->args, REMOVE_FORCE);
         exit_code = quern_inspector_remove_queue(inspector, name, force, &err) == QUERN_OK
-                        ? report(cli, "removed")
+                        ? report_done(cli, "removed")
                         : qn_cli_fail(cli, &err);
     }
     quern_inspector_free(inspector);
@@ -198,9 +200,9 @@ static int run_history(struct qn_cli *cli)
         QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else if (cli->json) {
-        exit_code = qn_json_print(qn_history_json(days, count));
+        exit_code = qn_json_print(qn_queue_show_history_json(days, count));
     } else {
-        qn_history_print(days, count);
+        qn_queue_show_history_print(days, count);
     }
     quern_inspector_free(inspector);
     return exit_code;

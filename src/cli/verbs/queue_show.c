@@ -9,8 +9,12 @@
 
 #include "base/clock.h"
 #include "base/text/duration.h"
-#include "cli/output/output.h"
-#include "cli/work/service.h"
+#include "cli/cli.h"
+#include "cli/memory.h"
+#include "cli/output/field.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
+#include "cli/service.h"
 
 /* The order in which people think of them. */
 static const quern_task_state states[] = {
@@ -21,12 +25,12 @@ static const quern_task_state states[] = {
 /* A queue that nobody serves should be seen at a glance. */
 static const char *workers_text(const quern_worker_list *workers, const char *queue, char out[24])
 {
-    size_t count = workers == NULL ? 0 : qn_workers_of(workers, queue);
+    size_t count = workers == NULL ? 0 : qn_service_count_workers(workers, queue);
     (void)snprintf(out, 24, "%zu", count);
     return workers == NULL ? "?" : count == 0 ? "none!" : out;
 }
 
-void qn_queue_list_print(const quern_queue_list *list, const quern_worker_list *workers)
+void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers)
 {
     /* A terminal of 80 columns leaves out what stands at the right. */
     static const struct qn_column columns[] = {
@@ -56,7 +60,7 @@ void qn_queue_list_print(const quern_queue_list *list, const quern_worker_list *
     qn_table_finish(&table);
 }
 
-void qn_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT])
+void qn_queue_show_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT])
 {
     qn_field_number("tasks", (int64_t)size);
     for (size_t i = 0; i < QN_COUNT_OF(states); i++) {
@@ -83,7 +87,7 @@ static void print_brake(const quern_queue_info *queue)
     qn_field_text("braked", text);
 }
 
-void qn_queue_print(const quern_queue_info *queue, const quern_worker_list *workers)
+void qn_queue_show_print(const quern_queue_info *queue, const quern_worker_list *workers)
 {
     char text[24];
     qn_field_text("queue", queue->name);
@@ -91,7 +95,7 @@ void qn_queue_print(const quern_queue_info *queue, const quern_worker_list *work
     qn_field_moment("paused at", queue->paused_at_ms);
     print_brake(queue);
     qn_field_text("workers", workers_text(workers, queue->name, text));
-    qn_counts_print(queue->size, queue->counts);
+    qn_queue_show_counts_print(queue->size, queue->counts);
     qn_field_number("groups", (int64_t)queue->group_count);
     qn_field_duration("latency", queue->latency_ms);
     qn_field_number("processed today", (int64_t)queue->processed_today);
@@ -104,7 +108,7 @@ void qn_queue_print(const quern_queue_info *queue, const quern_worker_list *work
     }
 }
 
-void qn_history_print(const quern_day *days, size_t count)
+void qn_queue_show_history_print(const quern_day *days, size_t count)
 {
     static const struct qn_column columns[] = {
         {"DAY"},
@@ -134,7 +138,7 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-json_t *qn_counts_json(const uint64_t counts[QUERN_TASK_STATE_COUNT])
+json_t *qn_queue_show_counts_json(const uint64_t counts[QUERN_TASK_STATE_COUNT])
 {
     json_t *object = json_object();
     for (size_t i = 0; i < QN_COUNT_OF(states); i++) {
@@ -144,11 +148,11 @@ json_t *qn_counts_json(const uint64_t counts[QUERN_TASK_STATE_COUNT])
     return object;
 }
 
-json_t *qn_queue_json(const quern_queue_info *queue, const quern_worker_list *workers)
+json_t *qn_queue_show_json(const quern_queue_info *queue, const quern_worker_list *workers)
 {
     json_t *object =
         json_pack("{s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "counts",
-                  qn_counts_json(queue->counts), "size", number(queue->size), "paused",
+                  qn_queue_show_counts_json(queue->counts), "size", number(queue->size), "paused",
                   queue->paused_at_ms != 0, "paused_at_ms", qn_json_moment(queue->paused_at_ms),
                   "processed_today", number(queue->processed_today), "failed_today",
                   number(queue->failed_today), "processed_total", number(queue->processed_total),
@@ -156,10 +160,11 @@ json_t *qn_queue_json(const quern_queue_info *queue, const quern_worker_list *wo
                   number(queue->group_count), "latency_ms", json_integer(queue->latency_ms),
                   "trimmed_total", number(queue->trimmed_total), "braked_hosts",
                   number(queue->braked_hosts), "probe_at_ms", qn_json_moment(queue->probe_at_ms));
-    qn_cli_must(object);
+    qn_memory_must(object);
     qn_json_set_bytes(object, "name", queue->name, strlen(queue->name));
     if (workers != NULL) {
-        (void)json_object_set_new(object, "workers", number(qn_workers_of(workers, queue->name)));
+        (void)json_object_set_new(object, "workers",
+                                  number(qn_service_count_workers(workers, queue->name)));
     }
     if (queue->memory_bytes >= 0) {
         (void)json_object_set_new(object, "memory_bytes", json_integer(queue->memory_bytes));
@@ -167,16 +172,17 @@ json_t *qn_queue_json(const quern_queue_info *queue, const quern_worker_list *wo
     return object;
 }
 
-json_t *qn_queue_list_json(const quern_queue_list *list, const quern_worker_list *workers)
+json_t *qn_queue_show_list_json(const quern_queue_list *list, const quern_worker_list *workers)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
-        (void)json_array_append_new(array, qn_queue_json(quern_queue_list_at(list, i), workers));
+        (void)json_array_append_new(array,
+                                    qn_queue_show_json(quern_queue_list_at(list, i), workers));
     }
     return array;
 }
 
-json_t *qn_history_json(const quern_day *days, size_t count)
+json_t *qn_queue_show_history_json(const quern_day *days, size_t count)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++) {

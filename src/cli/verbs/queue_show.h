@@ -8,15 +8,15 @@
 #include "quern/inspector.h"
 
 /* workers: NULL where they could not be read. */
-void qn_queue_list_print(const quern_queue_list *list, const quern_worker_list *workers);
-void qn_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT]);
-void qn_queue_print(const quern_queue_info *queue, const quern_worker_list *workers);
-void qn_history_print(const quern_day *days, size_t count);
+void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers);
+void qn_queue_show_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT]);
+void qn_queue_show_print(const quern_queue_info *queue, const quern_worker_list *workers);
+void qn_queue_show_history_print(const quern_day *days, size_t count);
 /* New values. */
-json_t *qn_queue_json(const quern_queue_info *queue, const quern_worker_list *workers);
-json_t *qn_queue_list_json(const quern_queue_list *list, const quern_worker_list *workers);
-json_t *qn_history_json(const quern_day *days, size_t count);
+json_t *qn_queue_show_json(const quern_queue_info *queue, const quern_worker_list *workers);
+json_t *qn_queue_show_list_json(const quern_queue_list *list, const quern_worker_list *workers);
+json_t *qn_queue_show_history_json(const quern_day *days, size_t count);
 /* An object with a number for each state. */
-json_t *qn_counts_json(const uint64_t counts[QUERN_TASK_STATE_COUNT]);
+json_t *qn_queue_show_counts_json(const uint64_t counts[QUERN_TASK_STATE_COUNT]);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* stats.c - `quern stats`: all queues at a glance, the sums, and the broker's facts. */
+/* stats.c - `quern stats`: all queues at a glance, the sums, and what the broker reports about
+ * itself. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/output/output.h"
-#include "cli/verbs/facts.h"
+#include "cli/output/field.h"
+#include "cli/output/json.h"
+#include "cli/service.h"
 #include "cli/verbs/queue_show.h"
-#include "cli/work/service.h"
+#include "cli/verbs/server_info.h"
 
 struct totals {
     uint64_t counts[QUERN_TASK_STATE_COUNT];
@@ -36,27 +38,28 @@ static struct totals sum_up(const quern_queue_list *list)
     return totals;
 }
 
-static void print_stats(const struct lists *lists, const struct totals *totals, json_t *facts)
+static void print_stats(const struct lists *lists, const struct totals *totals, json_t *server_info)
 {
-    qn_queue_list_print(lists->queues, lists->workers);
+    qn_queue_show_list_print(lists->queues, lists->workers);
     printf("\n");
-    qn_counts_print(totals->size, totals->counts);
+    qn_queue_show_counts_print(totals->size, totals->counts);
     qn_field_number("processed today", (int64_t)totals->processed_today);
     qn_field_number("failed today", (int64_t)totals->failed_today);
     printf("\n");
-    qn_facts_print(facts);
+    qn_server_info_print(server_info);
 }
 
-static json_t *stats_json(const struct lists *lists, const struct totals *totals, json_t *facts)
+static json_t *stats_json(const struct lists *lists, const struct totals *totals,
+                          json_t *server_info)
 {
     return json_pack("{s:o,s:{s:o,s:I,s:I,s:I},s:O}", "queues",
-                     qn_queue_list_json(lists->queues, lists->workers), "totals", "counts",
-                     qn_counts_json(totals->counts), "size", (json_int_t)totals->size,
+                     qn_queue_show_list_json(lists->queues, lists->workers), "totals", "counts",
+                     qn_queue_show_counts_json(totals->counts), "size", (json_int_t)totals->size,
                      "processed_today", (json_int_t)totals->processed_today, "failed_today",
-                     (json_int_t)totals->failed_today, "broker", facts);
+                     (json_int_t)totals->failed_today, "broker", server_info);
 }
 
-static int run(struct qn_cli *cli)
+static int run_stats(struct qn_cli *cli)
 {
     quern_inspector *inspector = NULL;
     int exit_code = qn_cli_open_inspector(cli, false, &inspector);
@@ -64,23 +67,23 @@ static int run(struct qn_cli *cli)
         return exit_code;
     }
     quern_error err;
-    json_t *facts = NULL;
+    json_t *server_info = NULL;
     struct lists lists = {.queues = NULL};
     if (quern_inspector_queues(inspector, &lists.queues, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else {
         lists.workers = qn_service_workers(inspector);
-        exit_code = qn_facts_read(cli, inspector, &facts);
+        exit_code = qn_server_info_read(cli, inspector, &server_info);
     }
     if (exit_code == QN_EXIT_OK) {
         struct totals totals = sum_up(lists.queues);
         if (cli->json) {
-            exit_code = qn_json_print(stats_json(&lists, &totals, facts));
+            exit_code = qn_json_print(stats_json(&lists, &totals, server_info));
         } else {
-            print_stats(&lists, &totals, facts);
+            print_stats(&lists, &totals, server_info);
         }
     }
-    json_decref(facts);
+    json_decref(server_info);
     quern_worker_list_free(lists.workers);
     quern_queue_list_free(lists.queues);
     quern_inspector_free(inspector);
@@ -92,7 +95,7 @@ static const struct qn_verb verbs[] = {{
     .operands = "",
     .summary = "show all queues, the sums by state and the broker",
     .example = "  quern stats\n  quern stats --json | jq .totals.counts.pending",
-    .run = run,
+    .run = run_stats,
 }};
 const struct qn_noun qn_noun_stats = {"stats", "show tasks by state, today's work, the broker",
                                       verbs, 1};

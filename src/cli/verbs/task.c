@@ -9,9 +9,13 @@
 
 #include "base/memory/alloc.h"
 #include "cli/cli.h"
-#include "cli/output/output.h"
+#include "cli/memory.h"
+#include "cli/output/field.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
+#include "cli/output/text.h"
+#include "cli/service.h"
 #include "cli/verbs/task_act.h"
-#include "cli/work/service.h"
 #include "task/limits.h"
 
 #define PAGE_SIZE_DEFAULT 30
@@ -107,7 +111,7 @@ static int read_list_filter(const struct qn_cli *cli, quern_task_filter *filter)
         .limit = (uint64_t)qn_args_number(args, LIST_SIZE, PAGE_SIZE_DEFAULT),
     };
     filter->offset = (uint64_t)(qn_args_number(args, LIST_PAGE, 1) - 1) * filter->limit;
-    return qn_task_read_state(cli, qn_args_text(args, LIST_STATE), &filter->state);
+    return qn_task_act_read_state(cli, qn_args_text(args, LIST_STATE), &filter->state);
 }
 
 static int run_list(struct qn_cli *cli)
@@ -130,8 +134,8 @@ static int run_list(struct qn_cli *cli)
     } else {
         print_list(list);
         if (quern_task_list_size(list) == filter.limit) {
-            qn_cli_say(cli, "the page is full; there may be more: --page %" PRId64,
-                       qn_args_number(&cli->args, LIST_PAGE, 1) + 1);
+            qn_cli_message(cli, "the page is full; there may be more: --page %" PRId64,
+                           qn_args_number(&cli->args, LIST_PAGE, 1) + 1);
         }
     }
     quern_task_list_free(list);
@@ -227,14 +231,14 @@ static int show_task(const struct qn_cli *cli, quern_inspector *inspector,
 {
     struct qn_service service;
     struct qn_reason reason = {.because = ""};
-    if (qn_service_look(inspector, &service, NULL)) {
+    if (qn_service_read(inspector, &service, NULL)) {
         if (!qn_service_why_task(&service, info, &reason)) {
             reason = (struct qn_reason){.because = ""};
         }
         qn_service_finish(&service);
     }
     if (cli->json) {
-        json_t *object = qn_cli_must(qn_json_task(info));
+        json_t *object = qn_memory_must(qn_json_task(info));
         qn_json_set_bytes(object, "waits_because", reason.because, strlen(reason.because));
         qn_json_set_bytes(object, "what_to_do", reason.advice, strlen(reason.advice));
         return qn_json_print(object);
@@ -294,21 +298,21 @@ static const struct qn_verb verbs[] = {
      .run = run_inspect},
     ACT_VERB("run", "make a task pending now, or all of a state",
              "Not for tasks that are active or pending.",
-             "  quern task run --all --state archived --queue default --yes", qn_task_run_run),
+             "  quern task run --all --state archived --queue default --yes", qn_task_act_run),
     ACT_VERB("archive", "archive a task, or all of a state",
              "Not for tasks that are active or archived.",
-             "  quern task archive --all --state retry --type 'mail:*' --yes", qn_task_run_archive),
+             "  quern task archive --all --state retry --type 'mail:*' --yes", qn_task_act_archive),
     ACT_VERB("delete", "delete a task, or all of a state", "Not for active tasks.",
-             "  quern task delete --all --state completed --yes", qn_task_run_delete),
+             "  quern task delete --all --state completed --yes", qn_task_act_delete),
     {.name = "cancel",
      .operands = "[ID]",
      .summary = "cancel an active task, or all active tasks",
      .about = "Its worker is told to stop the run; what then becomes of it is --then.",
      .example = "  quern task cancel 0199f3a1-7c2e-7d43-8a55-0d6f2e9b1c77 --then archive",
-     .options = qn_task_cancel_options,
+     .options = qn_task_act_cancel_options,
      .option_count = QN_TASK_CANCEL_OPTION_COUNT,
      .operand_max = 1,
-     .run = qn_task_run_cancel},
+     .run = qn_task_act_cancel},
 };
 #undef ACT_VERB
 const struct qn_noun qn_noun_task = {"task", "list, inspect, run, archive, delete or cancel tasks",

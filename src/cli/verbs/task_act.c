@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/output/output.h"
+#include "cli/output/json.h"
 #include "task/lifecycle.h"
 
 #define COUNT_PAGE_SIZE 1000
@@ -39,7 +39,7 @@ enum option {
 /* clang-format on */
 
 const struct qn_option qn_task_act_options[QN_TASK_ACT_OPTION_COUNT] = {ACT_OPTIONS};
-const struct qn_option qn_task_cancel_options[QN_TASK_CANCEL_OPTION_COUNT] = {
+const struct qn_option qn_task_act_cancel_options[QN_TASK_CANCEL_OPTION_COUNT] = {
     ACT_OPTIONS,
     [OPTION_THEN] = {"then", "retry|archive", "what becomes of it (retry)", QN_OPTION_TEXT},
 };
@@ -52,7 +52,7 @@ struct action {
     const char *done; /* "deleted" */
 };
 
-int qn_task_read_state(const struct qn_cli *cli, const char *name, int32_t *ret_state)
+int qn_task_act_read_state(const struct qn_cli *cli, const char *name, int32_t *ret_state)
 {
     const char *names[QUERN_TASK_STATE_COUNT];
     size_t count = 0;
@@ -78,8 +78,8 @@ int qn_task_read_state(const struct qn_cli *cli, const char *name, int32_t *ret_
                         name);
 }
 
-static int report(const struct qn_cli *cli, const struct action *action, uint64_t count,
-                  bool complete)
+static int report_count(const struct qn_cli *cli, const struct action *action, uint64_t count,
+                        bool complete)
 {
     if (cli->json) {
         return qn_json_print(json_pack("{s:s,s:I,s:o*}", "done", action->done, "count",
@@ -99,7 +99,7 @@ static int act_one(const struct qn_cli *cli, quern_inspector *inspector,
                             qn_args_operand(&cli->args, 0), &err) != QUERN_OK) {
         return qn_cli_fail(cli, &err);
     }
-    return report(cli, action, 1, true);
+    return report_count(cli, action, 1, true);
 }
 
 /* --- All that match -------------------------------------------------------------------- */
@@ -193,7 +193,7 @@ static int act_all(const struct qn_cli *cli, quern_inspector *inspector,
     }
     struct bulk bulk = {.action = action};
     exit_code = for_each_queue(cli, inspector, filter, act_on_queue, &bulk);
-    int reported = report(cli, action, bulk.count, exit_code == QN_EXIT_OK);
+    int reported = report_count(cli, action, bulk.count, exit_code == QN_EXIT_OK);
     return exit_code != QN_EXIT_OK ? exit_code : reported;
 }
 
@@ -223,7 +223,7 @@ static int read_filter(const struct qn_cli *cli, const char *state_default,
         .text = qn_args_text(args, OPTION_TEXT),
         .group = qn_args_text(args, OPTION_GROUP),
     };
-    return qn_task_read_state(cli, state, &filter->state);
+    return qn_task_act_read_state(cli, state, &filter->state);
 }
 
 static int act(struct qn_cli *cli, const struct action *action, const char *state_default)
@@ -243,22 +243,22 @@ static int act(struct qn_cli *cli, const struct action *action, const char *stat
     return exit_code;
 }
 
-int qn_task_run_run(struct qn_cli *cli)
+int qn_task_act_run(struct qn_cli *cli)
 {
     return act(cli, &(struct action){QUERN_ACTION_RUN, "Run", "made pending"}, NULL);
 }
 
-int qn_task_run_archive(struct qn_cli *cli)
+int qn_task_act_archive(struct qn_cli *cli)
 {
     return act(cli, &(struct action){QUERN_ACTION_ARCHIVE, "Archive", "archived"}, NULL);
 }
 
-int qn_task_run_delete(struct qn_cli *cli)
+int qn_task_act_delete(struct qn_cli *cli)
 {
     return act(cli, &(struct action){QUERN_ACTION_DELETE, "Delete", "deleted"}, NULL);
 }
 
-int qn_task_run_cancel(struct qn_cli *cli)
+int qn_task_act_cancel(struct qn_cli *cli)
 {
     const char *then = qn_args_text(&cli->args, OPTION_THEN);
     struct action action = {QUERN_ACTION_CANCEL_RETRY, "Cancel", "asked to stop"};

@@ -8,15 +8,15 @@
 #define QN_TASK_ACT_OPTION_COUNT 7
 #define QN_TASK_CANCEL_OPTION_COUNT 8
 extern const struct qn_option qn_task_act_options[QN_TASK_ACT_OPTION_COUNT];
-extern const struct qn_option qn_task_cancel_options[QN_TASK_CANCEL_OPTION_COUNT];
+extern const struct qn_option qn_task_act_cancel_options[QN_TASK_CANCEL_OPTION_COUNT];
 
-int qn_task_run_run(struct qn_cli *cli);
-int qn_task_run_archive(struct qn_cli *cli);
-int qn_task_run_delete(struct qn_cli *cli);
-int qn_task_run_cancel(struct qn_cli *cli);
+int qn_task_act_run(struct qn_cli *cli);
+int qn_task_act_archive(struct qn_cli *cli);
+int qn_task_act_delete(struct qn_cli *cli);
+int qn_task_act_cancel(struct qn_cli *cli);
 
 /* The state of that name; name NULL: 0, all. Says what is wrong; returns the exit code. */
-QUERN_NODISCARD int qn_task_read_state(const struct qn_cli *cli, const char *name,
-                                       int32_t *ret_state);
+QUERN_NODISCARD int qn_task_act_read_state(const struct qn_cli *cli, const char *name,
+                                           int32_t *ret_state);
 
 #endif

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/output/output.h"
+#include "cli/memory.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
 
 static void print_workers(const quern_worker_list *list)
 {
@@ -79,8 +81,8 @@ static void set_text(json_t *object, const char *name, const char *text)
 static json_t *run_json(const quern_worker_run_info *run)
 {
     json_t *object =
-        qn_cli_must(json_pack("{s:o,s:o}", "started_at_ms", qn_json_moment(run->started_at_ms),
-                              "deadline_at_ms", qn_json_moment(run->deadline_at_ms)));
+        qn_memory_must(json_pack("{s:o,s:o}", "started_at_ms", qn_json_moment(run->started_at_ms),
+                                 "deadline_at_ms", qn_json_moment(run->deadline_at_ms)));
     set_text(object, "id", run->task_id);
     set_text(object, "type", run->task_type);
     set_text(object, "queue", run->queue);
@@ -93,7 +95,7 @@ static json_t *types_json(const char *types)
     json_t *array = types == NULL ? json_null() : json_array();
     while (types != NULL && types[0] != '\0') {
         size_t size = strcspn(types, "\n");
-        (void)json_array_append_new(array, qn_cli_must(json_stringn(types, size)));
+        (void)json_array_append_new(array, qn_memory_must(json_stringn(types, size)));
         types += size + (types[size] == '\n' ? 1 : 0);
     }
     return array;
@@ -105,7 +107,7 @@ static json_t *worker_json(const quern_worker_info *worker)
     for (size_t i = 0; i < worker->run_count; i++) {
         (void)json_array_append_new(runs, run_json(&worker->runs[i]));
     }
-    json_t *object = qn_cli_must(json_pack(
+    json_t *object = qn_memory_must(json_pack(
         "{s:I,s:o,s:o,s:I,s:b,s:o}", "pid", (json_int_t)worker->pid, "started_at_ms",
         qn_json_moment(worker->started_at_ms), "heartbeat_at_ms",
         qn_json_moment(worker->heartbeat_at_ms), "concurrency", (json_int_t)worker->concurrency,

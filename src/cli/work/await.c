@@ -37,7 +37,7 @@ static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *sign
     while (nap(signals, nap_ms / 2 + qn_random_below(&random, nap_ms))) {
         quern_status status = quern_inspector_open(url, &options, ret_inspector, &err);
         if (status == QUERN_OK) {
-            qn_cli_say(cli, "the broker is there");
+            qn_cli_message(cli, "the broker is there");
             return QN_EXIT_OK;
         }
         if (!qn_broker_may_come(url, status)) {
@@ -45,7 +45,7 @@ static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *sign
         }
         nap_ms = nap_ms * 2 < NAP_MS_MAX ? nap_ms * 2 : NAP_MS_MAX;
     }
-    qn_cli_say(cli, "ended while the broker was not there");
+    qn_cli_message(cli, "ended while the broker was not there");
     return QN_EXIT_OK;
 }
 
@@ -61,7 +61,7 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
     bool makes = qn_cli_will_make_file(url);
     quern_status status = quern_inspector_open(url, &options, ret_inspector, &err);
     if (status == QUERN_OK) {
-        qn_cli_say_made(cli, makes, url);
+        qn_cli_report_made(cli, makes, url);
         return QN_EXIT_OK;
     }
     if (status == QUERN_E_TIMEOUT) {
@@ -74,7 +74,7 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
     sigset_t before;
     qn_work_signal_ends(&signals);
     (void)sigprocmask(SIG_BLOCK, &signals, &before); /* who reads the next line may send one */
-    qn_cli_say(cli, "%s; waiting for it", err.text);
+    qn_cli_message(cli, "%s; waiting for it", err.text);
     exit_code = keep_trying(cli, url, &signals, ret_inspector);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     return exit_code;

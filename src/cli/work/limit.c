@@ -14,7 +14,7 @@
 #define FDS_WHILE_STARTED 3
 #define FDS_OF_WORKER 40
 
-void qn_work_warn_limits(const struct qn_cli *cli, uint32_t concurrency)
+void qn_work_limit_warn(const struct qn_cli *cli, uint32_t concurrency)
 {
     struct rlimit limit;
     uint64_t wanted = FDS_OF_WORKER + (uint64_t)concurrency * (FDS_PER_COMMAND + FDS_WHILE_STARTED);

@@ -6,6 +6,6 @@
 #include "cli/cli.h"
 
 /* Warns when so many commands at a time need more descriptors than this process may have. */
-void qn_work_warn_limits(const struct qn_cli *cli, uint32_t concurrency);
+void qn_work_limit_warn(const struct qn_cli *cli, uint32_t concurrency);
 
 #endif

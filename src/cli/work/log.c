@@ -6,6 +6,7 @@
  * see runs as they end; when the reader is gone the lines are lost and the worker goes on, since
  * tasks matter more than their log. */
 #include "cli/work/log.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,8 +21,10 @@
 #include "base/text/buf.h"
 #include "base/text/duration.h"
 #include "base/text/str.h"
+#include "cli/memory.h"
+#include "cli/output/json.h"
 #include "cli/output/logfmt.h"
-#include "cli/output/output.h"
+#include "cli/output/text.h"
 
 #define NS_PER_MS 1000000
 #define NS_PER_US 1000
@@ -79,7 +82,7 @@ bool qn_work_log_set_format(struct qn_work_log *log, const char *name)
 static void add(struct qn_buf *out, const char *text)
 {
     if (qn_buf_append_text(out, text) != QUERN_OK) {
-        qn_cli_nomem();
+        qn_memory_exhausted();
     }
 }
 
@@ -129,7 +132,7 @@ static void add_json_text(struct qn_buf *out, const char *text)
                                   ? qn_buf_printf(out, "\\u%04x", (unsigned)code)
                                   : qn_buf_append(out, text, size > 0 ? size : 1);
         if (status != QUERN_OK) {
-            qn_cli_nomem();
+            qn_memory_exhausted();
         }
         text += size > 0 ? size : 1;
     }
@@ -137,16 +140,16 @@ static void add_json_text(struct qn_buf *out, const char *text)
 
 static void add_json(struct qn_buf *out, const char *at, const char *level, const char *line)
 {
-    json_t *object = qn_cli_must(json_pack("{s:s,s:s}", "ts", at, "level", level));
+    json_t *object = qn_memory_must(json_pack("{s:s,s:s}", "ts", at, "level", level));
     struct qn_logfmt_field field = {.name = NULL};
     while (qn_logfmt_next(&line, &field)) {
         json_t *value = field.is_number ? json_integer(strtoll(field.value, NULL, 10))
                                         : json_string(field.value);
-        (void)json_object_set_new(object, field.name, qn_cli_must(value));
+        (void)json_object_set_new(object, field.name, qn_memory_must(value));
         qn_free(field.name);
         qn_free(field.value);
     }
-    char *text = qn_cli_must(json_dumps(object, JSON_COMPACT));
+    char *text = qn_memory_must(json_dumps(object, JSON_COMPACT));
     add_json_text(out, text);
     free(text);
     json_decref(object);
@@ -181,7 +184,7 @@ void qn_work_log_line(quern_log_level level, const char *line, void *user)
     write_line(log, level, &out);
 }
 
-void qn_work_log_say(quern_log_level level, const char *text, void *user)
+void qn_work_log_message(quern_log_level level, const char *text, void *user)
 {
     struct qn_work_log *log = user;
     if (log->format != QN_LOG_FORMAT_TEXT) {
@@ -211,7 +214,7 @@ static void print_json(struct qn_work_log *log, const quern_run_report *report)
         json_pack("{s:s,s:s,s:s,s:s,s:b,s:f}", "id", report->id, "queue", report->queue, "type",
                   report->type, "outcome", outcome_name(report), "applied", report->applied,
                   "run_ms", (double)report->run_ns / NS_PER_MS);
-    qn_json_set_bytes(qn_cli_must(object), "error", report->error, strlen(report->error));
+    qn_json_set_bytes(qn_memory_must(object), "error", report->error, strlen(report->error));
     (void)qn_json_print(object);
     if (fflush(stdout) != 0) {
         int code = errno;

@@ -72,7 +72,7 @@ static void on_reload(int number)
 }
 
 /* A line of the log in its format, which a signal handler could not write. */
-static void *tell_reloads(void *user)
+static void *report_reloads(void *user)
 {
     struct qn_work_log *log = user;
     for (;;) {
@@ -81,10 +81,11 @@ static void *tell_reloads(void *user)
         if (atomic_load(&reload.ended)) {
             return NULL;
         }
-        qn_work_log_say(QUERN_LOG_INFO,
-                        "nothing to reload: no file that was given is read again; start it anew to "
-                        "change its options",
-                        log);
+        qn_work_log_message(
+            QUERN_LOG_INFO,
+            "nothing to reload: no file that was given is read again; start it anew to "
+            "change its options",
+            log);
     }
 }
 
@@ -119,7 +120,7 @@ void qn_work_signal_reload_on_hup(struct qn_work_log *log)
     (void)sigfillset(&all);
     (void)sem_init(&reload.asked, 0, 0);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    reload.runs = pthread_create(&reload.thread, NULL, tell_reloads, log) == 0;
+    reload.runs = pthread_create(&reload.thread, NULL, report_reloads, log) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     install(SIGHUP, on_reload); /* without a thread it is only ignored */
 }

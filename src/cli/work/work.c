@@ -19,7 +19,7 @@
 #include "base/text/url.h"
 #include "broker/broker.h"
 #include "cli/cli.h"
-#include "cli/output/output.h"
+#include "cli/memory.h"
 #include "cli/work/await.h"
 #include "cli/work/limit.h"
 #include "cli/work/log.h"
@@ -114,7 +114,7 @@ static int add_queue(struct work *work, const char *text)
         }
         weight = (uint32_t)number;
     }
-    char *name = qn_cli_must(qn_strdup(text));
+    char *name = qn_memory_must(qn_strdup(text));
     if (equals != NULL) {
         name[equals - text] = '\0';
     }
@@ -170,7 +170,7 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     if (equals == NULL || equals == text || equals[1] == '\0') {
         return qn_cli_usage(cli, "--exec: '%s' is not PATTERN=COMMAND", text);
     }
-    char *pattern = qn_cli_must(qn_strdup(text));
+    char *pattern = qn_memory_must(qn_strdup(text));
     pattern[equals - text] = '\0';
     quern_error err;
     int exit_code = QN_EXIT_OK;
@@ -180,10 +180,10 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     if (quern_mux_exec(mux, pattern, equals + 1, &exec_options, &err) != QUERN_OK) {
         exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
     } else if (size > 1 && pattern[size - 1] == '*') {
-        qn_cli_say(cli,
-                   "--exec: '%s' stands for types with that star; for all that begin so "
-                   "write '%.*s'",
-                   pattern, (int)size - 1, pattern);
+        qn_cli_message(cli,
+                       "--exec: '%s' stands for types with that star; for all that begin so "
+                       "write '%.*s'",
+                       pattern, (int)size - 1, pattern);
     }
     qn_free(pattern);
     return exit_code;
@@ -230,20 +230,20 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
     return QN_EXIT_OK;
 }
 
-/* --- What is said at the start -------------------------------------------------------- */
+/* --- The lines of the start    -------------------------------------------------------- */
 
-struct start_facts {
+struct start_info {
     const struct work *work;
     char durability[128];
 };
 
-static void keep_fact(const char *name, const char *text, void *user)
+static void keep_item(const char *name, const char *text, void *user)
 {
-    struct start_facts *facts = user;
+    struct start_info *info = user;
     if (strcmp(name, "durability") == 0) {
-        (void)snprintf(facts->durability, sizeof facts->durability, "%s", text);
+        (void)snprintf(info->durability, sizeof info->durability, "%s", text);
     } else if (qn_str_starts_with(name, "warning")) {
-        qn_cli_warn(facts->work->cli, "warning: %s", text);
+        qn_cli_warn(info->work->cli, "warning: %s", text);
     }
 }
 
@@ -293,12 +293,12 @@ static void say_start(const struct work *work, const char *url, const char *dura
     for (size_t i = 0; i < work->queue_count; i++) {
         if (qn_buf_printf(&queues, " %s=%" PRIu32, work->queues[i].name, work->queues[i].weight) !=
             QUERN_OK) {
-            qn_cli_nomem();
+            qn_memory_exhausted();
         }
     }
-    qn_cli_say(work->cli, "broker %s, %s queues%s, concurrency %" PRIu32 ", durability %s", broker,
-               work->strict ? "strict" : "weighted", qn_buf_text(&queues), work->concurrency,
-               durability);
+    qn_cli_message(work->cli, "broker %s, %s queues%s, concurrency %" PRIu32 ", durability %s",
+                   broker, work->strict ? "strict" : "weighted", qn_buf_text(&queues),
+                   work->concurrency, durability);
     qn_buf_finish(&queues);
 }
 
@@ -314,7 +314,7 @@ static int introduce_with(const struct work *work, quern_inspector *inspector, c
     int exit_code = check_odd_names(work, list);
     if (exit_code == QN_EXIT_OK) {
         say_start(work, url, durability);
-        qn_work_warn_limits(work->cli, work->concurrency);
+        qn_work_limit_warn(work->cli, work->concurrency);
         warn_of_groups(work, list);
     }
     quern_queue_list_free(list);
@@ -332,12 +332,12 @@ static int introduce(struct work *work, const char *url, bool *ret_ended)
         return exit_code;
     }
     quern_error err;
-    struct start_facts facts = {.work = work, .durability = "not known"};
-    quern_status status = quern_inspector_broker(inspector, keep_fact, &facts, &err);
+    struct start_info info = {.work = work, .durability = "not known"};
+    quern_status status = quern_inspector_broker(inspector, keep_item, &info, &err);
     if (status != QUERN_OK && !qn_broker_may_come(url, status)) {
         exit_code = qn_cli_fail(work->cli, &err);
     } else {
-        exit_code = introduce_with(work, inspector, url, facts.durability);
+        exit_code = introduce_with(work, inspector, url, info.durability);
     }
     quern_inspector_free(inspector);
     return exit_code;
@@ -373,10 +373,10 @@ static void say_end(const struct work *work, quern_worker *worker)
     quern_worker_stats stats;
     quern_worker_get_stats(worker, &stats);
     if (work->log.level_min <= QUERN_LOG_INFO) {
-        qn_cli_say(work->cli,
-                   "done %" PRIu64 ", retried %" PRIu64 ", archived %" PRIu64
-                   ", given back %" PRIu64 ", crashed %" PRIu64,
-                   stats.done, stats.retried, stats.archived, stats.given_back, stats.crashed);
+        qn_cli_message(work->cli,
+                       "done %" PRIu64 ", retried %" PRIu64 ", archived %" PRIu64
+                       ", given back %" PRIu64 ", crashed %" PRIu64,
+                       stats.done, stats.retried, stats.archived, stats.given_back, stats.crashed);
     }
 }
 
@@ -398,7 +398,7 @@ static int run_worker(struct work *work, const char *url, const quern_mux *mux)
     say_end(work, worker);
     if (status == QUERN_E_TIMEOUT) {
         /* Handlers still run on threads that use the worker: nothing may be freed under them. */
-        qn_cli_say(work->cli, "%s", err.text);
+        qn_cli_message(work->cli, "%s", err.text);
         (void)fflush(stdout);
         _exit(QN_EXIT_FAILURE);
     }
@@ -432,7 +432,7 @@ static int work_with(struct work *work)
     return exit_code;
 }
 
-static int run(struct qn_cli *cli)
+static int run_work(struct qn_cli *cli)
 {
     const struct qn_args *args = &cli->args;
     if (qn_args_given(args, OPTION_QUIET) && qn_args_given(args, OPTION_VERBOSE)) {
@@ -440,7 +440,7 @@ static int run(struct qn_cli *cli)
     }
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int64_t concurrency = qn_args_number(args, OPTION_CONCURRENCY, cpus > 0 ? cpus : 1);
-    struct work *work = qn_cli_must(qn_alloc_zero(1, sizeof *work));
+    struct work *work = qn_memory_must(qn_alloc_zero(1, sizeof *work));
     work->cli = cli;
     work->concurrency = (uint32_t)concurrency;
     work->strict = qn_args_given(args, OPTION_STRICT);
@@ -451,8 +451,8 @@ static int run(struct qn_cli *cli)
                           : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
                                                               : QUERN_LOG_INFO;
     qn_work_log_init(&work->log);
-    cli->on_say = qn_work_log_say;
-    cli->say_user = &work->log;
+    cli->on_message = qn_work_log_message;
+    cli->message_user = &work->log;
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
     int exit_code = QN_EXIT_OK;
@@ -469,7 +469,7 @@ static int run(struct qn_cli *cli)
         exit_code = work_with(work);
     }
     qn_work_signal_reload_end();
-    cli->on_say = NULL;
+    cli->on_message = NULL;
     qn_work_log_finish(&work->log);
     for (size_t i = 0; i < work->queue_count; i++) {
         qn_free(work->names[i]);
@@ -486,6 +486,6 @@ static const struct qn_verb verbs[] = {{
     .example = "  quern work --exec 'image:=./resize' --queue media=3 --queue default",
     .options = options,
     .option_count = QN_COUNT_OF(options),
-    .run = run,
+    .run = run_work,
 }};
 const struct qn_noun qn_noun_work = {"work", "run tasks with shell commands", verbs, 1};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* service.c - who serves what, and why a task waits.
  *
- * All is judged from one look at queues, workers and facts. The first reason that applies is told:
- * what stops everything comes first, what stops one task comes last. What cannot be known (the
- * types of a Go server) is taken as served. The table of all reasons is in docs/guide/waiting.md:
- * if you add one, add it there. */
-#include "cli/work/service.h"
+ * All is judged from one look at queues, workers and server_info. The first reason that applies is
+ * told: what stops everything comes first, what stops one task comes last. What cannot be known
+ * (the types of a Go server) is taken as served. The table of all reasons is in
+ * docs/guide/waiting.md: if you add one, add it there. */
+#include "cli/service.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,22 +16,23 @@
 #include "base/clock.h"
 #include "base/text/duration.h"
 #include "cli/cli.h"
+#include "cli/memory.h"
 #include "task/limits.h"
 
 #define MEMORY_FREE_MIN ((uint64_t)64 << 10) /* the refused request is gone when we look */
 #define DISK_FREE_MIN ((uint64_t)1 << 20)    /* less than that: a commit may fail at any moment */
 
-static void add_fact(const char *name, const char *text, void *user)
+static void add_item(const char *name, const char *text, void *user)
 {
     (void)json_object_set_new(user, name, json_string(text));
 }
 
-bool qn_service_look(quern_inspector *inspector, struct qn_service *ret_service, quern_error *err)
+bool qn_service_read(quern_inspector *inspector, struct qn_service *ret_service, quern_error *err)
 {
-    struct qn_service service = {.facts = qn_cli_must(json_object())};
+    struct qn_service service = {.server_info = qn_memory_must(json_object())};
     if (quern_inspector_queues(inspector, &service.queues, err) != QUERN_OK ||
         quern_inspector_workers(inspector, &service.workers, err) != QUERN_OK ||
-        quern_inspector_broker(inspector, add_fact, service.facts, err) != QUERN_OK) {
+        quern_inspector_broker(inspector, add_item, service.server_info, err) != QUERN_OK) {
         qn_service_finish(&service);
         return false;
     }
@@ -43,7 +44,7 @@ void qn_service_finish(struct qn_service *service)
 {
     quern_queue_list_free(service->queues);
     quern_worker_list_free(service->workers);
-    json_decref(service->facts);
+    json_decref(service->server_info);
     *service = (struct qn_service){.queues = NULL};
 }
 
@@ -54,7 +55,7 @@ quern_worker_list *qn_service_workers(quern_inspector *inspector)
 }
 
 /* The queues are "critical=6 default=3"; names may hold blanks. */
-bool qn_worker_serves(const quern_worker_info *worker, const char *queue)
+bool qn_service_worker_serves(const quern_worker_info *worker, const char *queue)
 {
     size_t size = strlen(queue);
     for (const char *at = strstr(worker->queues, queue); size > 0 && at != NULL;
@@ -69,7 +70,7 @@ bool qn_worker_serves(const quern_worker_info *worker, const char *queue)
     return false;
 }
 
-bool qn_worker_takes(const quern_worker_info *worker, const char *type)
+bool qn_service_worker_takes(const quern_worker_info *worker, const char *type)
 {
     const char *pattern = worker->types;
     while (pattern != NULL && *pattern != '\0') {
@@ -83,11 +84,11 @@ bool qn_worker_takes(const quern_worker_info *worker, const char *type)
     return worker->types == NULL;
 }
 
-size_t qn_workers_of(const quern_worker_list *workers, const char *queue)
+size_t qn_service_count_workers(const quern_worker_list *workers, const char *queue)
 {
     size_t count = 0;
     for (size_t i = 0; i < quern_worker_list_size(workers); i++) {
-        count += qn_worker_serves(quern_worker_list_at(workers, i), queue) ? 1 : 0;
+        count += qn_service_worker_serves(quern_worker_list_at(workers, i), queue) ? 1 : 0;
     }
     return count;
 }
@@ -107,13 +108,13 @@ static const quern_queue_info *find_queue(const struct qn_service *service, cons
 
 static uint64_t fact_number(const struct qn_service *service, const char *name)
 {
-    const char *text = json_string_value(json_object_get(service->facts, name));
+    const char *text = json_string_value(json_object_get(service->server_info, name));
     return text == NULL ? 0 : strtoull(text, NULL, 10);
 }
 
 static bool disk_is_full(const struct qn_service *service, struct qn_reason *reason)
 {
-    const char *path = json_string_value(json_object_get(service->facts, "path"));
+    const char *path = json_string_value(json_object_get(service->server_info, "path"));
     struct statvfs info;
     if (path == NULL || statvfs(path, &info) != 0) {
         return false;
@@ -176,11 +177,11 @@ static struct census count_workers(const struct qn_service *service, const char 
     size_t count = quern_worker_list_size(service->workers);
     for (size_t i = 0; i < count && (to_end || census.able == 0); i++) {
         const quern_worker_info *worker = quern_worker_list_at(service->workers, i);
-        if (!qn_worker_serves(worker, queue)) {
+        if (!qn_service_worker_serves(worker, queue)) {
             continue;
         }
         census.all++;
-        if (type != NULL && !qn_worker_takes(worker, type)) {
+        if (type != NULL && !qn_service_worker_takes(worker, type)) {
             continue;
         }
         census.takers++;
@@ -197,7 +198,7 @@ static struct census count_workers(const struct qn_service *service, const char 
     return census;
 }
 
-static void tell_unable(const struct census *census, struct qn_reason *reason)
+static void describe_unable(const struct census *census, struct qn_reason *reason)
 {
     (void)snprintf(reason->because, sizeof reason->because,
                    "no worker that serves it takes tasks now: the one on %.100s, process %" PRId64
@@ -237,7 +238,7 @@ static bool lacks_workers(const struct census *census, const char *queue, const 
         return true;
     }
     if (census->able == 0) {
-        tell_unable(census, reason);
+        describe_unable(census, reason);
         return true;
     }
     return false;
@@ -313,7 +314,7 @@ static bool why_active(const struct qn_service *service, const quern_task_info *
     (void)snprintf(reason->because, sizeof reason->because, "%s",
                    orphaned ? "its lease is over, and a worker has to find that"
                             : "its worker is dead, and its lease has to run out");
-    if (qn_workers_of(service->workers, queue) == 0) {
+    if (qn_service_count_workers(service->workers, queue) == 0) {
         (void)snprintf(
             reason->advice, sizeof reason->advice,
             "start a worker for queue %.256s: there is none, and only a worker returns it", queue);

@@ -1,65 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* output.c - tables and fields for people.
+/* table.c - tables for people.
  *
  * A table is built in memory, then printed with columns as wide as their widest cell. On a terminal
  * that is too narrow the flexible columns are cut with an ellipsis, and if that is not enough the
- * last columns are left out; into a pipe only cells of more than CELL_WIDTH_MAX are cut. Writing
- * errors show when stdio is flushed at the end (qn_output_finish): a full disk is said, a reader
- * that went away is not. */
-#include "cli/output/output.h"
+ * last columns are left out; into a pipe only cells of more than CELL_WIDTH_MAX are cut. */
+#include "cli/output/table.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
+#include "cli/memory.h"
+#include "cli/output/terminal.h"
+#include "cli/output/text.h"
 
-#define GAP 2               /* between columns */
-#define FIELD_NAME_WIDTH 18 /* of field pages */
+#define GAP 2 /* between columns */
 #define FLEXIBLE_WIDTH_MIN 8
 #define CELL_WIDTH_MAX 512 /* every row is as wide as the widest cell, also in a pipe */
-
-/* --- The terminal -------------------------------------------------------------------------- */
-
-bool qn_terminal_colors(FILE *stream)
-{
-    const char *no_color = getenv("NO_COLOR");
-    const char *term = getenv("TERM");
-    return isatty(fileno(stream)) == 1 && (no_color == NULL || no_color[0] == '\0') &&
-           term != NULL && strcmp(term, "dumb") != 0;
-}
-
-size_t qn_terminal_width(FILE *stream)
-{
-    struct winsize size;
-    if (isatty(fileno(stream)) != 1) {
-        return 0;
-    }
-    if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
-        return 80;
-    }
-    return size.ws_col;
-}
-
-int qn_output_finish(const struct qn_cli *cli, int exit_code)
-{
-    errno = 0;
-    int failed = fflush(stdout);
-    int cause = errno;
-    if ((failed == 0 && ferror(stdout) == 0) || cause == EPIPE) {
-        return exit_code;
-    }
-    qn_cli_say(cli, "cannot write to stdout%s%s", cause != 0 ? ": " : "",
-               cause != 0 ? strerror(cause) : "");
-    return exit_code == QN_EXIT_OK ? QN_EXIT_FAILURE : exit_code;
-}
-
-/* --- Tables ------------------------------------------------------------------------------ */
 
 void qn_table_init(struct qn_table *table, const struct qn_column *columns, size_t column_count)
 {
@@ -79,7 +39,7 @@ static void add_cell(struct qn_table *table, char *take_text)
 {
     if (table->cell_count == table->cell_max) {
         size_t wanted = table->cell_max == 0 ? 64 : table->cell_max * 2;
-        table->cells = qn_cli_must(qn_realloc(table->cells, wanted * sizeof *table->cells));
+        table->cells = qn_memory_must(qn_realloc(table->cells, wanted * sizeof *table->cells));
         table->cell_max = wanted;
     }
     table->cells[table->cell_count++] = take_text;
@@ -203,7 +163,7 @@ static void print_row(const struct qn_table *table, const size_t *widths, char *
 void qn_table_print(const struct qn_table *table)
 {
     size_t count = table->column_count;
-    size_t *widths = qn_cli_must(qn_alloc_zero(count, sizeof *widths));
+    size_t *widths = qn_memory_must(qn_alloc_zero(count, sizeof *widths));
     measure(table, widths);
     size_t room = qn_terminal_width(stdout);
     if (room > 0) {
@@ -218,47 +178,4 @@ void qn_table_print(const struct qn_table *table)
         printf("\n");
     }
     qn_free(widths);
-}
-
-/* --- Fields ------------------------------------------------------------------------------ */
-
-static void print_field(const char *name, char *take_text)
-{
-    int width = (int)qn_text_width(name) + 1;
-    printf("%s:%*s%s\n", name, width < FIELD_NAME_WIDTH ? FIELD_NAME_WIDTH - width : 1, "",
-           take_text);
-    qn_free(take_text);
-}
-
-void qn_field_text(const char *name, const char *text)
-{
-    print_field(name, qn_text_safe(text, strlen(text)));
-}
-
-void qn_field_bytes(const char *name, const void *data, size_t size)
-{
-    print_field(name, qn_text_bytes(data, size));
-}
-
-void qn_field_number(const char *name, int64_t number)
-{
-    printf("%s:%*s%" PRId64 "\n", name, FIELD_NAME_WIDTH - (int)strlen(name) - 1, "", number);
-}
-
-void qn_field_duration(const char *name, int64_t ms)
-{
-    if (ms != 0) {
-        char text[32];
-        qn_duration_format(ms, text, sizeof text);
-        qn_field_text(name, text);
-    }
-}
-
-void qn_field_moment(const char *name, int64_t at_ms)
-{
-    if (at_ms != 0) {
-        char text[64];
-        qn_moment_format(at_ms, text, sizeof text);
-        qn_field_text(name, text);
-    }
 }

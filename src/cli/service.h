@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* service.h - who serves what: why a task waits, what a person can do, and which queues nobody
  * serves. For task inspect, queue list, stats and doctor. */
-#ifndef QN_CLI_WORK_SERVICE_H
-#define QN_CLI_WORK_SERVICE_H
+#ifndef QN_CLI_SERVICE_H
+#define QN_CLI_SERVICE_H
 
 #include <jansson.h>
 
@@ -12,21 +12,21 @@
 struct qn_service {
     quern_queue_list *queues;
     quern_worker_list *workers;
-    json_t *facts; /* of the broker; may be NULL */
+    json_t *server_info; /* of the broker; may be NULL */
 };
 
 /* Reads it all; false: something could not be read, and nothing is held. */
-bool qn_service_look(quern_inspector *inspector, struct qn_service *ret_service, quern_error *err);
+bool qn_service_read(quern_inspector *inspector, struct qn_service *ret_service, quern_error *err);
 void qn_service_finish(struct qn_service *service);
 
 /* The live workers, to be freed by the caller; NULL: they could not be read. */
 quern_worker_list *qn_service_workers(quern_inspector *inspector);
 
-bool qn_worker_serves(const quern_worker_info *worker, const char *queue);
+bool qn_service_worker_serves(const quern_worker_info *worker, const char *queue);
 /* Of the type, as far as it is known. */
-bool qn_worker_takes(const quern_worker_info *worker, const char *type);
+bool qn_service_worker_takes(const quern_worker_info *worker, const char *type);
 /* How many live workers serve the queue. */
-size_t qn_workers_of(const quern_worker_list *workers, const char *queue);
+size_t qn_service_count_workers(const quern_worker_list *workers, const char *queue);
 
 struct qn_reason {
     char because[512];

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* field.c - one thing as lines of "name:   text". */
+#include "cli/output/field.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory/alloc.h"
+#include "base/text/duration.h"
+#include "cli/output/text.h"
+
+#define FIELD_NAME_WIDTH 18
+
+static void print_field(const char *name, char *take_text)
+{
+    int width = (int)qn_text_width(name) + 1;
+    printf("%s:%*s%s\n", name, width < FIELD_NAME_WIDTH ? FIELD_NAME_WIDTH - width : 1, "",
+           take_text);
+    qn_free(take_text);
+}
+
+void qn_field_text(const char *name, const char *text)
+{
+    print_field(name, qn_text_safe(text, strlen(text)));
+}
+
+void qn_field_bytes(const char *name, const void *data, size_t size)
+{
+    print_field(name, qn_text_bytes(data, size));
+}
+
+void qn_field_number(const char *name, int64_t number)
+{
+    printf("%s:%*s%" PRId64 "\n", name, FIELD_NAME_WIDTH - (int)strlen(name) - 1, "", number);
+}
+
+void qn_field_duration(const char *name, int64_t ms)
+{
+    if (ms != 0) {
+        char text[32];
+        qn_duration_format(ms, text, sizeof text);
+        qn_field_text(name, text);
+    }
+}
+
+void qn_field_moment(const char *name, int64_t at_ms)
+{
+    if (at_ms != 0) {
+        char text[64];
+        qn_moment_format(at_ms, text, sizeof text);
+        qn_field_text(name, text);
+    }
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* field.h - one thing on stdout, as lines of "name:   text". */
+#ifndef QN_CLI_OUTPUT_FIELD_H
+#define QN_CLI_OUTPUT_FIELD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void qn_field_text(const char *name, const char *text);
+void qn_field_bytes(const char *name, const void *data, size_t size);
+void qn_field_number(const char *name, int64_t number);
+void qn_field_duration(const char *name, int64_t ms);  /* 0 is left out */
+void qn_field_moment(const char *name, int64_t at_ms); /* 0 is left out */
+
+#endif

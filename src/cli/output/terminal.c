@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* terminal.c - what stdout is, and whether it could be written.
+ *
+ * Errors of writing show when stdio is flushed at the end (qn_terminal_finish): a full disk is
+ * reported, a reader that went away is not. */
+#include "cli/output/terminal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+bool qn_terminal_colors(FILE *stream)
+{
+    const char *no_color = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+    return isatty(fileno(stream)) == 1 && (no_color == NULL || no_color[0] == '\0') &&
+           term != NULL && strcmp(term, "dumb") != 0;
+}
+
+size_t qn_terminal_width(FILE *stream)
+{
+    struct winsize size;
+    if (isatty(fileno(stream)) != 1) {
+        return 0;
+    }
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+        return 80;
+    }
+    return size.ws_col;
+}
+
+int qn_terminal_finish(const struct qn_cli *cli, int exit_code)
+{
+    errno = 0;
+    int failed = fflush(stdout);
+    int cause = errno;
+    if ((failed == 0 && ferror(stdout) == 0) || cause == EPIPE) {
+        return exit_code;
+    }
+    qn_cli_message(cli, "cannot write to stdout%s%s", cause != 0 ? ": " : "",
+                   cause != 0 ? strerror(cause) : "");
+    return exit_code == QN_EXIT_OK ? QN_EXIT_FAILURE : exit_code;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* request.c - the parts of a request that every way of storing tasks shares.
+ *
+ * A caller's struct is checked and copied into an arena, and what became of it is written to the
+ * caller's result and error. Nothing here touches the broker. */
+#include "client/request.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory/sized.h"
+#include "client/client.h"
+
+quern_status qn_request_prepare(quern_client *client, const void *task, size_t task_size,
+                                struct qn_arena *arena, struct qn_task *ret_task, quern_error *err)
+{
+    quern_task in;
+    quern_status status = qn_sized_copy(&in, sizeof in, task, task_size, "quern_task", err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&client->ids_mutex);
+    status = qn_task_prepare(&in, qn_clock_wall_ms(client->clock), client->payload_size_max,
+                             &client->ids, arena, ret_task, err);
+    pthread_mutex_unlock(&client->ids_mutex);
+    return status;
+}
+
+quern_status qn_request_refuse(const struct qn_task *task, quern_status status, quern_error *err)
+{
+    if (status == QUERN_E_DUPLICATE) {
+        return qn_error_set(err, status, "queue %s: an equal task of type %s is there already",
+                            task->queue, task->type);
+    }
+    if (status == QUERN_E_CONFLICT) {
+        return qn_error_set(err, status, "queue %s: a task with id %s exists already", task->queue,
+                            task->id);
+    }
+    return qn_error_set(err, status, "queue %s: task %s was not stored: %s", task->queue, task->id,
+                        quern_status_name(status));
+}
+
+void qn_request_set_result(quern_enqueue_result *results, size_t index, quern_status status,
+                           const char *id)
+{
+    if (results == NULL) {
+        return;
+    }
+    size_t size = id == NULL ? 0 : strlen(id);
+    QN_ASSERT(size < sizeof results[index].id);
+    results[index].status = status;
+    if (size > 0) {
+        memcpy(results[index].id, id, size);
+    }
+    results[index].id[size] = '\0';
+}
