@@ -43,6 +43,8 @@ PUBLIC = {
 
 # header, or the folder of it: the only places in src and include that may include it.
 RESERVED = {
+    "broker/ops.h": r"src/broker/",
+    "broker/inspect.h": r"src/(broker|inspect)/|src/worker/(fetch/drain|keeper/upkeep|queue_check)",
     "hiredis/": r"src/redis/(encode|decode)\.c",
     "sqlite3.h": r"src/broker/sqlite/|src/client/enqueue_tx\.c|src/cli/main\.c|"
                  r"include/quern/sqlite\.h",

@@ -100,19 +100,19 @@ static void look(struct test_round *round)
 
 /* --- Running ---------------------------------------------------------------------------- */
 
-static void announce(struct test_round *round)
+static void send_heartbeat(struct test_round *round)
 {
     const struct qn_queue_share share = {.name = "default", .weight = 1};
-    const struct qn_heartbeat announcement = {.worker_id = round->worker_id,
-                                              .owner = "nowhere",
-                                              .host = HOST,
-                                              .status = "active",
-                                              .queues = "default=1",
-                                              .concurrency = ROOM,
-                                              .queue_shares = &share,
-                                              .queue_count = 1};
+    const struct qn_heartbeat heartbeat = {.worker_id = round->worker_id,
+                                           .owner = "nowhere",
+                                           .host = HOST,
+                                           .status = "active",
+                                           .queues = "default=1",
+                                           .concurrency = ROOM,
+                                           .queue_shares = &share,
+                                           .queue_count = 1};
     quern_error err;
-    (void)!qn_broker_heartbeat(round->broker, &announcement, &err);
+    (void)!qn_broker_heartbeat(round->broker, &heartbeat, &err);
 }
 
 static size_t lease(struct test_round *round, enum qn_solo solo, struct qn_leased **runs)
@@ -238,7 +238,7 @@ void test_round(struct test_round *round)
     struct qn_leased *runs[ROOM];
     quern_error err;
     look(round);
-    announce(round);
+    send_heartbeat(round);
     size_t count = lease(round, QN_SOLO_NONE, runs);
     hold(round, runs, count);
     look(round);

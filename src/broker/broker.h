@@ -31,7 +31,6 @@
 #include "base/log.h"
 #include "base/memory/slab.h"
 #include "base/memory/view.h"
-#include "quern/client.h"
 #include "task/deaths.h"
 #include "task/task.h"
 
@@ -134,8 +133,8 @@ struct qn_leased {
     const void *raw;      /* the stored message, for brokers that rewrite it */
     size_t raw_size;
 };
-/* A deep copy in one block of the lot (NULL: of its own); NULL when memory is out. */
-QUERN_NODISCARD struct qn_leased *qn_leased_copy(struct qn_slab *lot,
+/* A deep copy in one block of the slab (NULL: of its own); NULL when memory is out. */
+QUERN_NODISCARD struct qn_leased *qn_leased_copy(struct qn_slab *slab,
                                                  const struct qn_leased *leased);
 void qn_leased_free(struct qn_leased *leased);
 
@@ -213,8 +212,8 @@ struct qn_exchange {
     /* Runs fetched ahead that have started since: from now on a crash is charged to them. */
     const struct qn_leased *const *starts;
     size_t start_count;
-    const char *worker_id; /* announced before */
-    const char *host;      /* as announced: whose brakes hold */
+    const char *worker_id; /* its first heartbeat came before */
+    const char *host;      /* as in the heartbeat: whose brakes hold */
     bool is_leaving;       /* the worker drains: its ends prove nothing, and charge nobody */
     int64_t lease_ms;
     struct qn_queue_share *queues; /* in and out */
@@ -361,7 +360,7 @@ qn_interrupt_fn qn_broker_interrupt;
 /* --- The worker's record ------------------------------------------------------------ */
 
 /* A run that the worker has started; all borrowed. */
-struct qn_announced_run {
+struct qn_heartbeat_run {
     const char *task_id;
     const char *task_type;
     const void *payload; /* a broker may show the beginning of it */
@@ -371,9 +370,9 @@ struct qn_announced_run {
     int64_t deadline_at_ms; /* 0: none */
 };
 
-/* Behind the queues of an announcement come, each behind this sign, how many handlers hang and the
+/* Behind the queues of a heartbeat come, each behind this sign, how many handlers hang and the
  * patterns of the types that the worker serves. */
-#define QN_ANNOUNCED_SEPARATOR '\x1f'
+#define QN_HEARTBEAT_SEPARATOR '\x1f'
 
 struct qn_heartbeat {
     const char *worker_id; /* unique for the life of the worker */
@@ -387,7 +386,7 @@ struct qn_heartbeat {
     bool strict;
     const struct qn_queue_share *queue_shares; /* so that its queues exist and are listed */
     size_t queue_count;
-    const struct qn_announced_run *runs; /* for brokers that cannot see them in the tasks */
+    const struct qn_heartbeat_run *runs; /* for brokers that cannot see them in the tasks */
     size_t run_count;
 };
 /* Writes the heartbeat; before the first exchange, then every few seconds. */

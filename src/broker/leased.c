@@ -7,10 +7,10 @@
 #include "broker/block.h"
 #include "broker/ops.h"
 
-struct qn_leased *qn_leased_copy(struct qn_slab *lot, const struct qn_leased *leased)
+struct qn_leased *qn_leased_copy(struct qn_slab *slab, const struct qn_leased *leased)
 {
     size_t size = sizeof *leased + qn_block_task_size(&leased->task) + leased->raw_size;
-    struct qn_leased *copy = qn_slab_alloc(lot, size + 1); /* so that empty blocks lie inside */
+    struct qn_leased *copy = qn_slab_alloc(slab, size + 1); /* so that empty blocks lie inside */
     if (copy == NULL) {
         return NULL;
     }

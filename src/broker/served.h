@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* served.h - the names of the queues in what a worker announced. */
+/* served.h - the names of the queues in a heartbeat. */
 #ifndef QN_BROKER_SERVED_H
 #define QN_BROKER_SERVED_H
 

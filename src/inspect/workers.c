@@ -44,20 +44,20 @@ static bool copy_runs(struct qn_arena *arena, const quern_worker_info *worker,
     return copied;
 }
 
-/* Takes what is behind the queues of an announcement off its copy. */
+/* Takes what is behind the queues of a heartbeat off its copy. */
 static void split_served(char *queues, quern_worker_info *copy)
 {
-    char *hung = strchr(queues, QN_ANNOUNCED_SEPARATOR);
+    char *hung = strchr(queues, QN_HEARTBEAT_SEPARATOR);
     copy->hung = 0;
     copy->types = NULL;
     if (hung == NULL) {
         return;
     }
     *hung = '\0';
-    char *types = strchr(hung + 1, QN_ANNOUNCED_SEPARATOR);
+    char *types = strchr(hung + 1, QN_HEARTBEAT_SEPARATOR);
     copy->hung = (uint32_t)strtoul(hung + 1, NULL, 10);
     copy->types = types == NULL ? NULL : types + 1;
-    for (; types != NULL; types = strchr(types, QN_ANNOUNCED_SEPARATOR)) {
+    for (; types != NULL; types = strchr(types, QN_HEARTBEAT_SEPARATOR)) {
         *types = '\n';
     }
 }

@@ -49,7 +49,7 @@ static void put_headers(struct qn_wire *wire, const struct qn_asynq_task *task,
 }
 
 quern_status qn_asynq_task_encode(struct qn_arena *arena, const struct qn_asynq_task *task,
-                                  struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                                  struct qn_bytes *ret_bytes, quern_error *err)
 {
     struct qn_wire wire = {.arena = arena, .message = "task", .err = err};
     Asynq__TaskMessage message;

@@ -16,13 +16,8 @@
 #include <stdint.h>
 
 #include "base/memory/arena.h"
+#include "base/memory/view.h"
 #include "quern/task.h"
-
-/* Bytes of a message; in the arena. */
-struct qn_asynq_bytes {
-    const void *data;
-    size_t size;
-};
 
 /* A moment with asynq's precision of nanoseconds. */
 struct qn_asynq_time {
@@ -61,8 +56,7 @@ struct qn_asynq_task {
 };
 QUERN_NODISCARD quern_status qn_asynq_task_encode(struct qn_arena *arena,
                                                   const struct qn_asynq_task *task,
-                                                  struct qn_asynq_bytes *ret_bytes,
-                                                  quern_error *err);
+                                                  struct qn_bytes *ret_bytes, quern_error *err);
 QUERN_NODISCARD quern_status qn_asynq_task_decode(struct qn_arena *arena, const void *data,
                                                   size_t size, struct qn_asynq_task *ret_task,
                                                   quern_error *err);
@@ -91,8 +85,7 @@ bool qn_asynq_go_reads(struct qn_arena *arena, const struct qn_asynq_unusable *u
  * the old as its payload. */
 QUERN_NODISCARD quern_status qn_asynq_task_excuse(struct qn_arena *arena,
                                                   const struct qn_asynq_unusable *unusable,
-                                                  struct qn_asynq_bytes *ret_bytes,
-                                                  quern_error *err);
+                                                  struct qn_bytes *ret_bytes, quern_error *err);
 
 /* A queue of a server and its priority. */
 struct qn_asynq_queue {
@@ -115,8 +108,7 @@ struct qn_asynq_server {
 };
 QUERN_NODISCARD quern_status qn_asynq_server_encode(struct qn_arena *arena,
                                                     const struct qn_asynq_server *server,
-                                                    struct qn_asynq_bytes *ret_bytes,
-                                                    quern_error *err);
+                                                    struct qn_bytes *ret_bytes, quern_error *err);
 QUERN_NODISCARD quern_status qn_asynq_server_decode(struct qn_arena *arena, const void *data,
                                                     size_t size, struct qn_asynq_server *ret_server,
                                                     quern_error *err);
@@ -136,8 +128,7 @@ struct qn_asynq_run {
 };
 QUERN_NODISCARD quern_status qn_asynq_run_encode(struct qn_arena *arena,
                                                  const struct qn_asynq_run *run,
-                                                 struct qn_asynq_bytes *ret_bytes,
-                                                 quern_error *err);
+                                                 struct qn_bytes *ret_bytes, quern_error *err);
 QUERN_NODISCARD quern_status qn_asynq_run_decode(struct qn_arena *arena, const void *data,
                                                  size_t size, struct qn_asynq_run *ret_run,
                                                  quern_error *err);
@@ -155,8 +146,7 @@ struct qn_asynq_schedule {
 };
 QUERN_NODISCARD quern_status qn_asynq_schedule_encode(struct qn_arena *arena,
                                                       const struct qn_asynq_schedule *schedule,
-                                                      struct qn_asynq_bytes *ret_bytes,
-                                                      quern_error *err);
+                                                      struct qn_bytes *ret_bytes, quern_error *err);
 QUERN_NODISCARD quern_status qn_asynq_schedule_decode(struct qn_arena *arena, const void *data,
                                                       size_t size,
                                                       struct qn_asynq_schedule *ret_schedule,
@@ -169,8 +159,7 @@ struct qn_asynq_event {
 };
 QUERN_NODISCARD quern_status qn_asynq_event_encode(struct qn_arena *arena,
                                                    const struct qn_asynq_event *event,
-                                                   struct qn_asynq_bytes *ret_bytes,
-                                                   quern_error *err);
+                                                   struct qn_bytes *ret_bytes, quern_error *err);
 QUERN_NODISCARD quern_status qn_asynq_event_decode(struct qn_arena *arena, const void *data,
                                                    size_t size, struct qn_asynq_event *ret_event,
                                                    quern_error *err);

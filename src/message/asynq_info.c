@@ -26,7 +26,7 @@ static void put_queues(struct qn_wire *wire, const struct qn_asynq_server *serve
 }
 
 quern_status qn_asynq_server_encode(struct qn_arena *arena, const struct qn_asynq_server *server,
-                                    struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                                    struct qn_bytes *ret_bytes, quern_error *err)
 {
     struct qn_wire wire = {.arena = arena, .message = "server", .err = err};
     Asynq__ServerInfo message;
@@ -86,7 +86,7 @@ quern_status qn_asynq_server_decode(struct qn_arena *arena, const void *data, si
 }
 
 quern_status qn_asynq_run_encode(struct qn_arena *arena, const struct qn_asynq_run *run,
-                                 struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                                 struct qn_bytes *ret_bytes, quern_error *err)
 {
     struct qn_wire wire = {.arena = arena, .message = "run", .err = err};
     Asynq__WorkerInfo message;
@@ -146,7 +146,7 @@ static void put_options(struct qn_wire *wire, const struct qn_asynq_schedule *sc
 
 quern_status qn_asynq_schedule_encode(struct qn_arena *arena,
                                       const struct qn_asynq_schedule *schedule,
-                                      struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                                      struct qn_bytes *ret_bytes, quern_error *err)
 {
     struct qn_wire wire = {.arena = arena, .message = "schedule", .err = err};
     Asynq__SchedulerEntry message;
@@ -192,7 +192,7 @@ quern_status qn_asynq_schedule_decode(struct qn_arena *arena, const void *data, 
 }
 
 quern_status qn_asynq_event_encode(struct qn_arena *arena, const struct qn_asynq_event *event,
-                                   struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                                   struct qn_bytes *ret_bytes, quern_error *err)
 {
     struct qn_wire wire = {.arena = arena, .message = "event", .err = err};
     Asynq__SchedulerEnqueueEvent message;

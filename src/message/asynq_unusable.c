@@ -48,10 +48,10 @@ bool qn_asynq_go_reads(struct qn_arena *arena, const struct qn_asynq_unusable *u
 
 /* Behind the message, where an error counts instead of one that it has. */
 static quern_status add_error(struct qn_arena *arena, const struct qn_asynq_unusable *unusable,
-                              struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                              struct qn_bytes *ret_bytes, quern_error *err)
 {
     const struct qn_asynq_task only_error = {.error = unusable->why};
-    struct qn_asynq_bytes more;
+    struct qn_bytes more;
     quern_status status = qn_asynq_task_encode(arena, &only_error, &more, err);
     if (status != QUERN_OK) {
         return status;
@@ -63,12 +63,12 @@ static quern_status add_error(struct qn_arena *arena, const struct qn_asynq_unus
     }
     memcpy(bytes, unusable->data, unusable->size);
     memcpy(bytes + unusable->size, more.data, more.size);
-    *ret_bytes = (struct qn_asynq_bytes){.data = bytes, .size = unusable->size + more.size};
+    *ret_bytes = (struct qn_bytes){.data = bytes, .size = unusable->size + more.size};
     return QUERN_OK;
 }
 
 quern_status qn_asynq_task_excuse(struct qn_arena *arena, const struct qn_asynq_unusable *unusable,
-                                  struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                                  struct qn_bytes *ret_bytes, quern_error *err)
 {
     if (qn_asynq_go_reads(arena, unusable)) {
         return add_error(arena, unusable, ret_bytes, err);

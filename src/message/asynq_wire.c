@@ -121,7 +121,7 @@ Asynq__Timestamp *qn_wire_put_time(struct qn_wire *wire, struct qn_asynq_time ti
 }
 
 quern_status qn_wire_pack(struct qn_wire *wire, const ProtobufCMessage *message,
-                          struct qn_asynq_bytes *ret_bytes)
+                          struct qn_bytes *ret_bytes)
 {
     if (wire->status != QUERN_OK) {
         return wire->status;
@@ -132,8 +132,7 @@ quern_status qn_wire_pack(struct qn_wire *wire, const ProtobufCMessage *message,
         fail_nomem(wire);
         return wire->status;
     }
-    *ret_bytes =
-        (struct qn_asynq_bytes){.data = data, .size = protobuf_c_message_pack(message, data)};
+    *ret_bytes = (struct qn_bytes){.data = data, .size = protobuf_c_message_pack(message, data)};
     return QUERN_OK;
 }
 

@@ -29,7 +29,7 @@ ProtobufCBinaryData qn_wire_put_clean(struct qn_wire *wire, const char *text);
 int32_t qn_wire_put_int32(struct qn_wire *wire, const char *field, int64_t number);
 Asynq__Timestamp *qn_wire_put_time(struct qn_wire *wire, struct qn_asynq_time time);
 quern_status qn_wire_pack(struct qn_wire *wire, const ProtobufCMessage *message,
-                          struct qn_asynq_bytes *ret_bytes);
+                          struct qn_bytes *ret_bytes);
 
 /* Reading. NULL when it failed; else the message lives in the arena and is never freed by itself.
  * Each of its bytes fields has one byte behind it, which qn_wire_get_text sets to NUL. */

@@ -11,7 +11,7 @@
 struct bare_tasks {
     struct qn_arena arena;
     struct qn_id_source source;
-    struct qn_asynq_bytes message;
+    struct qn_bytes message;
     size_t id_at; /* in the message */
     char ids[BATCH][QN_ID_TEXT_SIZE];
     char messages[BATCH][512];

@@ -55,7 +55,7 @@ static int set_up(void **state)
     qn_clock_init(&c->clock, CONTRACT_NOW_MS, 5000000);
     qn_id_source_init(&c->ids);
     c->broker = contract_open(c);
-    contract_announce(c->broker, CONTRACT_WORKER);
+    contract_heartbeat(c->broker, CONTRACT_WORKER);
     return 0;
 }
 
@@ -158,30 +158,29 @@ static void make_owner(const struct contract_worker *worker, char owner[QN_OWNER
     }
 }
 
-void contract_announce_as(struct qn_broker *broker, const struct contract_worker *worker)
+void contract_heartbeat_as(struct qn_broker *broker, const struct contract_worker *worker)
 {
     char owner[QN_OWNER_SIZE];
     quern_error err = {0};
     struct qn_queue_share queues[] = {{.name = "default", .weight = 1},
                                       {.name = "other", .weight = 1}};
     make_owner(worker, owner);
-    struct qn_heartbeat announcement = {.worker_id = worker->id,
-                                        .owner = owner,
-                                        .host = worker->host != NULL ? worker->host : CONTRACT_HOST,
-                                        .status =
-                                            worker->status != NULL ? worker->status : "active",
-                                        .queues = "default=1 other=1",
-                                        .pid = 1,
-                                        .started_at_ms = CONTRACT_NOW_MS,
-                                        .concurrency = 4,
-                                        .queue_shares = queues,
-                                        .queue_count = TEST_COUNT(queues)};
-    assert_ok(qn_broker_heartbeat(broker, &announcement, &err), err);
+    struct qn_heartbeat heartbeat = {.worker_id = worker->id,
+                                     .owner = owner,
+                                     .host = worker->host != NULL ? worker->host : CONTRACT_HOST,
+                                     .status = worker->status != NULL ? worker->status : "active",
+                                     .queues = "default=1 other=1",
+                                     .pid = 1,
+                                     .started_at_ms = CONTRACT_NOW_MS,
+                                     .concurrency = 4,
+                                     .queue_shares = queues,
+                                     .queue_count = TEST_COUNT(queues)};
+    assert_ok(qn_broker_heartbeat(broker, &heartbeat, &err), err);
 }
 
-void contract_announce(struct qn_broker *broker, const char *worker_id)
+void contract_heartbeat(struct qn_broker *broker, const char *worker_id)
 {
-    contract_announce_as(broker, &(struct contract_worker){.id = worker_id});
+    contract_heartbeat_as(broker, &(struct contract_worker){.id = worker_id});
 }
 
 void contract_advance(struct contract *c, int64_t ms)

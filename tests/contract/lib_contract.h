@@ -75,7 +75,7 @@ struct qn_broker *contract_open(struct contract *c);
 /* In a child: the broker of `url` on the system's clock; ends the child if it cannot be opened. */
 struct qn_broker *contract_open_child(const char *url);
 /* Writes the record of a worker that runs in this process on CONTRACT_HOST. */
-void contract_announce(struct qn_broker *broker, const char *worker_id);
+void contract_heartbeat(struct qn_broker *broker, const char *worker_id);
 struct contract_worker {
     const char *id;
     const char *host;   /* NULL: CONTRACT_HOST */
@@ -83,7 +83,7 @@ struct contract_worker {
     bool is_dead;       /* its process is known to have ended */
     bool is_far;        /* nobody here can judge its process */
 };
-void contract_announce_as(struct qn_broker *broker, const struct contract_worker *worker);
+void contract_heartbeat_as(struct qn_broker *broker, const struct contract_worker *worker);
 /* Lets time pass for the broker: wall clock and leases. */
 void contract_advance(struct contract *c, int64_t ms);
 /* Lets the wall clock of the worker jump; no time passes. Where the broker has a clock of its own

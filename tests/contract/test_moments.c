@@ -17,7 +17,7 @@ static void charge(struct contract *c)
     contract_put(c, "default", "alone");
     for (int i = 0; i < 3; i++) {
         struct qn_leased *run = NULL;
-        contract_announce_as(c->broker, &dead);
+        contract_heartbeat_as(c->broker, &dead);
         assert_int_equal(contract_lease_as(c, &dead, "default", 1, &run), 1);
         qn_leased_free(run);
         assert_int_equal(contract_recover(c, "default"), 1);
@@ -74,7 +74,7 @@ static void lock_whose_dead_owner_nobody_saw_for_hours_makes_no_longer_rest(stru
 {
     const struct contract_worker dead = {.id = "dead", .is_dead = true};
     charge(c);
-    contract_announce_as(c->broker, &dead);
+    contract_heartbeat_as(c->broker, &dead);
     assert_true(ask(c, "dead", QN_SOLO_ASK));
     contract_advance(c, 5 * HOUR_MS);
     (void)contract_recover(c, "default");
@@ -89,7 +89,7 @@ static void run_whose_death_nobody_saw_for_hours_lived_for_seconds(struct contra
     const struct contract_worker dead = {.id = "dead", .is_dead = true};
     struct qn_leased *run = NULL;
     contract_put(c, "default", "a");
-    contract_announce_as(c->broker, &dead);
+    contract_heartbeat_as(c->broker, &dead);
     assert_int_equal(contract_lease_as(c, &dead, "default", 1, &run), 1);
     qn_leased_free(run);
     contract_advance(c, 5 * HOUR_MS);
@@ -105,13 +105,13 @@ static void leave_a_late_lease(struct contract *c)
     const struct contract_worker far = {.id = "far", .is_far = true};
     struct qn_leased *run = NULL;
     contract_put(c, "default", "a");
-    contract_announce_as(c->broker, &far);
+    contract_heartbeat_as(c->broker, &far);
     assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
     qn_leased_free(run);
     for (int64_t ms = 0; ms < CONTRACT_LEASE_MS; ms += QN_HEARTBEAT_MS) {
         assert_int_equal(contract_recover(c, "default"), 0);
         contract_advance(c, QN_HEARTBEAT_MS);
-        contract_announce_as(c->broker, &far);
+        contract_heartbeat_as(c->broker, &far);
     }
     contract_advance(c, 1000); /* some brokers keep whole seconds */
 }
@@ -134,7 +134,7 @@ static void dead_worker_does_not_live_for_an_hour(struct contract *c)
     struct qn_leased *run = NULL;
     contract_put(c, "default", "a");
     contract_jump(c, HOUR_MS);
-    contract_announce_as(c->broker, &far);
+    contract_heartbeat_as(c->broker, &far);
     assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
     qn_leased_free(run);
     contract_jump(c, -HOUR_MS);

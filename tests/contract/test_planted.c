@@ -161,7 +161,7 @@ static void numbers_in_other_tables_overflow_nowhere(struct contract *c)
         for (size_t v = 0; v < 2; v++) {
             empty(db);
             set_up(c);
-            contract_announce(c->broker, CONTRACT_WORKER);
+            contract_heartbeat(c->broker, CONTRACT_WORKER);
             (void)snprintf(sql, sizeof sql, "UPDATE %s = %s", others[i], integers[v]);
             execute(db, sql);
             go_round(c, others[i], integers[v]);

@@ -93,7 +93,7 @@ static quern_status convert_task(quern_error *err)
                                        .headers = headers,
                                        .header_count = 2};
     struct qn_arena arena = {0};
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     quern_status status = qn_asynq_task_encode(&arena, &task, &bytes, err);
     if (status == QUERN_OK) {
         struct qn_asynq_task again = {.type = "untouched"};
@@ -110,7 +110,7 @@ static quern_status convert_server(quern_error *err)
     const struct qn_asynq_server server = {
         .host = large(), .status = large(), .queues = queues, .queue_count = 2};
     struct qn_arena arena = {0};
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     struct qn_asynq_server again;
     quern_status status = qn_asynq_server_encode(&arena, &server, &bytes, err);
     if (status == QUERN_OK) {
@@ -126,7 +126,7 @@ static quern_status convert_schedule(quern_error *err)
     const struct qn_asynq_schedule schedule = {
         .id = large(), .spec = large(), .options = options, .option_count = 2};
     struct qn_arena arena = {0};
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     struct qn_asynq_schedule again;
     quern_status status = qn_asynq_schedule_encode(&arena, &schedule, &bytes, err);
     if (status == QUERN_OK) {

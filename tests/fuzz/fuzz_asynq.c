@@ -23,8 +23,8 @@ static void try_task(struct qn_arena *arena, const uint8_t *data, size_t size)
     if (qn_asynq_task_decode(arena, data, size, &task, NULL) != QUERN_OK) {
         return;
     }
-    struct qn_asynq_bytes first;
-    struct qn_asynq_bytes second;
+    struct qn_bytes first;
+    struct qn_bytes second;
     require(qn_asynq_task_encode(arena, &task, &first, NULL) == QUERN_OK);
     require(qn_asynq_task_decode(arena, first.data, first.size, &task, NULL) == QUERN_OK);
     require(qn_asynq_task_encode(arena, &task, &second, NULL) == QUERN_OK);
@@ -33,7 +33,7 @@ static void try_task(struct qn_arena *arena, const uint8_t *data, size_t size)
 
 static void try_others(struct qn_arena *arena, const uint8_t *data, size_t size)
 {
-    struct qn_asynq_bytes bytes;
+    struct qn_bytes bytes;
     struct qn_asynq_server server;
     if (qn_asynq_server_decode(arena, data, size, &server, NULL) == QUERN_OK) {
         require(qn_asynq_server_encode(arena, &server, &bytes, NULL) == QUERN_OK);

@@ -29,7 +29,7 @@ static void try_message(struct fuzz_input *input, const struct qn_field_opts *op
     struct qn_arena arena = {0};
     quern_error err = {0};
     struct qn_asynq_task message;
-    struct qn_asynq_bytes bytes;
+    struct qn_bytes bytes;
     struct qn_task task;
     if (qn_redis_task_decode(&arena, input->data, input->size, "default", "id0", opts, &message,
                              &task, &err) == QUERN_OK) {

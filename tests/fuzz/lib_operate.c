@@ -231,31 +231,31 @@ static void do_wait(struct rig *rig)
     }
 }
 
-static void do_announce(struct rig *rig)
+static void do_heartbeat(struct rig *rig)
 {
     const struct qn_queue_share shares[] = {{.name = "default", .weight = 1}};
-    const struct qn_announced_run run = {.task_id = "id0",
+    const struct qn_heartbeat_run run = {.task_id = "id0",
                                          .task_type = "type",
                                          .payload = "payload",
                                          .payload_size = 7,
                                          .queue = "default",
                                          .started_at_ms = INT64_C(1800000000000)};
-    const struct qn_heartbeat announcement = {.worker_id = worker_id,
-                                              .owner = "00000000-0000-0000-0000-000000000000:1:1:1",
-                                              .host = "host",
-                                              .status = "active",
-                                              .queues = "default=1",
-                                              .pid = 1,
-                                              .started_at_ms = INT64_C(1800000000000),
-                                              .concurrency = 4,
-                                              .queue_shares = shares,
-                                              .queue_count = 1,
-                                              .runs = &run,
-                                              .run_count = 1};
-    rig->status = qn_broker_heartbeat(rig->broker, &announcement, &rig->err);
+    const struct qn_heartbeat heartbeat = {.worker_id = worker_id,
+                                           .owner = "00000000-0000-0000-0000-000000000000:1:1:1",
+                                           .host = "host",
+                                           .status = "active",
+                                           .queues = "default=1",
+                                           .pid = 1,
+                                           .started_at_ms = INT64_C(1800000000000),
+                                           .concurrency = 4,
+                                           .queue_shares = shares,
+                                           .queue_count = 1,
+                                           .runs = &run,
+                                           .run_count = 1};
+    rig->status = qn_broker_heartbeat(rig->broker, &heartbeat, &rig->err);
 }
 
-static void do_withdraw(struct rig *rig)
+static void do_deregister(struct rig *rig)
 {
     rig->status = qn_broker_deregister(rig->broker, worker_id, &rig->err);
 }
@@ -399,7 +399,7 @@ void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t cou
 {
     static void (*const operations[])(struct rig * rig) = {
         do_exchange, do_enqueue, do_extend, do_write_result, do_write_progress, do_forward,
-        do_recover,  do_prune,   do_arm,    do_wait,         do_announce,       do_withdraw,
+        do_recover,  do_prune,   do_arm,    do_wait,         do_heartbeat,      do_deregister,
         do_drained,  do_queues,  do_tasks,  do_workers,      do_history,        do_facts,
         do_act,      do_act_all, do_pause,  do_check,        do_remove_queue};
     _Static_assert(sizeof operations / sizeof operations[0] == FUZZ_OPERATIONS, "all are counted");

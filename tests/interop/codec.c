@@ -48,8 +48,8 @@ static void moment(const char *name, struct qn_asynq_time value)
 /* What a line is about, and what we make of it. */
 struct line {
     struct qn_arena *arena;
-    struct qn_asynq_bytes in;
-    struct qn_asynq_bytes out;
+    struct qn_bytes in;
+    struct qn_bytes out;
     quern_error err;
 };
 
@@ -202,7 +202,7 @@ static int digit(char c)
 }
 
 /* In place; false when it is no hexadecimal text. */
-static bool from_hex(char *hex, struct qn_asynq_bytes *ret_bytes)
+static bool from_hex(char *hex, struct qn_bytes *ret_bytes)
 {
     size_t size = 0;
     for (const char *next = hex; *next != '\0'; next += 2) {
@@ -213,7 +213,7 @@ static bool from_hex(char *hex, struct qn_asynq_bytes *ret_bytes)
         }
         hex[size++] = (char)(high << 4 | low);
     }
-    *ret_bytes = (struct qn_asynq_bytes){.data = hex, .size = size};
+    *ret_bytes = (struct qn_bytes){.data = hex, .size = size};
     return true;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* slab.c - blocks in chunks that count them.
  *
- * A block knows its chunk. While a lot still makes blocks of a chunk, the chunk's count stands so
- * high that frees cannot end it; the lot takes the excess away when it is done with it. So making a
- * block costs no atomic operation.
+ * A block knows its chunk. While a slab still makes blocks of a chunk, the chunk's count stands so
+ * high that frees cannot end it; the slab takes the excess away when it is done with it. So making
+ * a block costs no atomic operation.
  *
  * A block that stays for hours keeps its chunk, CHUNK_SIZE_MAX at most: a run of a worker holds
  * two, one for its lease and one for itself, whatever else was in its batch. The first chunk is
@@ -75,43 +75,43 @@ static void *place(struct qn_slab_chunk *chunk, size_t at, size_t size)
 }
 
 /* Twice as large as the last one. */
-static size_t next_chunk_size(const struct qn_slab *lot, size_t wanted)
+static size_t next_chunk_size(const struct qn_slab *slab, size_t wanted)
 {
-    size_t size = lot->chunk == NULL ? CHUNK_SIZE_MIN : lot->chunk->size * 2;
+    size_t size = slab->chunk == NULL ? CHUNK_SIZE_MIN : slab->chunk->size * 2;
     size = size > CHUNK_SIZE_MAX ? CHUNK_SIZE_MAX : size;
     return size < wanted ? wanted : size;
 }
 
-void *qn_slab_alloc(struct qn_slab *lot, size_t size)
+void *qn_slab_alloc(struct qn_slab *slab, size_t size)
 {
     if (size > SIZE_MAX / 2) {
         return NULL;
     }
     size_t whole = sizeof(struct block) + (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (lot == NULL || whole > BLOCK_SIZE_MAX) {
+    if (slab == NULL || whole > BLOCK_SIZE_MAX) {
         struct qn_slab_chunk *own = new_chunk(whole, 1);
         return own == NULL ? NULL : place(own, 0, size);
     }
-    if (lot->chunk == NULL || lot->chunk->size - lot->used < whole) {
-        struct qn_slab_chunk *chunk = new_chunk(next_chunk_size(lot, whole), EXCESS);
+    if (slab->chunk == NULL || slab->chunk->size - slab->used < whole) {
+        struct qn_slab_chunk *chunk = new_chunk(next_chunk_size(slab, whole), EXCESS);
         if (chunk == NULL) {
             return NULL;
         }
-        qn_slab_finish(lot);
-        lot->chunk = chunk;
+        qn_slab_finish(slab);
+        slab->chunk = chunk;
     }
-    void *block = place(lot->chunk, lot->used, size);
-    lot->used += whole;
-    lot->count++;
+    void *block = place(slab->chunk, slab->used, size);
+    slab->used += whole;
+    slab->count++;
     return block;
 }
 
-void qn_slab_finish(struct qn_slab *lot)
+void qn_slab_finish(struct qn_slab *slab)
 {
-    if (lot->chunk != NULL) {
-        release(lot->chunk, EXCESS - lot->count);
+    if (slab->chunk != NULL) {
+        release(slab->chunk, EXCESS - slab->count);
     }
-    *lot = (struct qn_slab){0};
+    *slab = (struct qn_slab){0};
 }
 
 void qn_slab_free(void *data)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* worker.c - `quern worker list`: the workers that have announced themselves, and their runs.
+/* worker.c - `quern worker list`: the workers whose heartbeats came, and their runs.
  */
 #include <inttypes.h>
 #include <stdio.h>

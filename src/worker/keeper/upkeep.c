@@ -40,7 +40,7 @@ static const char *status_text(const struct quern_worker *worker)
 
 /* The running runs, with the references that keep them readable without the mutex. */
 struct running_list {
-    struct qn_announced_run *runs;
+    struct qn_heartbeat_run *runs;
     struct quern_run **held;
     size_t count;
 };
@@ -65,7 +65,7 @@ static void list_running(struct quern_worker *worker, struct running_list *ret_l
         const struct qn_task *task = &run->leased->task;
         run->references++;
         list.held[list.count] = run;
-        list.runs[list.count++] = (struct qn_announced_run){
+        list.runs[list.count++] = (struct qn_heartbeat_run){
             .task_id = task->id,
             .task_type = task->type,
             .payload = task->payload,
@@ -88,7 +88,7 @@ static void release_list(struct quern_worker *worker, struct running_list *list)
 
 #define SERVED_SIZE 8192
 
-/* The queues, how many handlers hang, and the types if they fit; see QN_ANNOUNCED_SEPARATOR. The
+/* The queues, how many handlers hang, and the types if they fit; see QN_HEARTBEAT_SEPARATOR. The
  * caller's; NULL: out of memory. */
 static char *describe_served(struct quern_worker *worker)
 {
@@ -97,10 +97,10 @@ static char *describe_served(struct quern_worker *worker)
     if (text == NULL) {
         return NULL;
     }
-    int used = snprintf(text, size, "%s%c%zu", worker->queues_text, QN_ANNOUNCED_SEPARATOR,
+    int used = snprintf(text, size, "%s%c%zu", worker->queues_text, QN_HEARTBEAT_SEPARATOR,
                         qn_stuck_hung_count(worker));
     QN_ASSERT(used > 0);
-    if (!qn_mux_list(worker->mux, QN_ANNOUNCED_SEPARATOR, text + used, size - (size_t)used)) {
+    if (!qn_mux_list(worker->mux, QN_HEARTBEAT_SEPARATOR, text + used, size - (size_t)used)) {
         text[used] = '\0';
     }
     return text;

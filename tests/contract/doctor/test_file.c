@@ -130,7 +130,7 @@ static void processes_of_workers_are_looked_at_once_however_many_queues_there_ar
     struct contract *c)
 {
     enum { QUEUES = 20, TIMES_MAX = 5 };
-    contract_announce(c->broker, "crowd-0");
+    contract_heartbeat(c->broker, "crowd-0");
     doctor_plant(
         c, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
            "INSERT INTO quern_worker (no, id, owner, host, pid, status, queues, concurrency,"

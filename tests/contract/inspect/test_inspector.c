@@ -25,16 +25,16 @@ static quern_inspector *inspect(struct contract *c)
 static void announce_as(struct contract *c, const char *worker_id, const char *owner)
 {
     quern_error err = {0};
-    struct qn_heartbeat announcement = {.worker_id = worker_id,
-                                        .owner = owner,
-                                        .host = "host",
-                                        .status = "quiet",
-                                        .queues = "default=1",
-                                        .pid = 5,
-                                        .started_at_ms = CONTRACT_NOW_MS + 1,
-                                        .concurrency = 9,
-                                        .strict = true};
-    assert_ok(qn_broker_heartbeat(c->broker, &announcement, &err), err);
+    struct qn_heartbeat heartbeat = {.worker_id = worker_id,
+                                     .owner = owner,
+                                     .host = "host",
+                                     .status = "quiet",
+                                     .queues = "default=1",
+                                     .pid = 5,
+                                     .started_at_ms = CONTRACT_NOW_MS + 1,
+                                     .concurrency = 9,
+                                     .strict = true};
+    assert_ok(qn_broker_heartbeat(c->broker, &heartbeat, &err), err);
 }
 
 static size_t count_workers(quern_inspector *inspector)

@@ -218,7 +218,7 @@ static void lock_of_a_worker_without_a_record_is_returned_by_recovery(struct con
     uint32_t queue = 9;
     plant("bad", 1, 4);
     assert_int_equal(lease(c, 1, &run), 0);
-    contract_announce(c->broker, CONTRACT_WORKER);
+    contract_heartbeat(c->broker, CONTRACT_WORKER);
     assert_int_equal(exchange_solo(c, QN_SOLO_ASK, 1, &queue, &run), 0);
     assert_int_equal(queue, 0);
     assert_int_equal(contract_recover(c, "default"), 0);
@@ -336,7 +336,7 @@ static bool hears(struct contract *c, int64_t timeout_ms)
 static void charged_tasks_that_nobody_could_take_are_no_work(struct contract *c)
 {
     struct qn_leased *run = NULL;
-    contract_announce(c->broker, CONTRACT_WORKER);
+    contract_heartbeat(c->broker, CONTRACT_WORKER);
     plant("bad", 5, 4);
     assert_true(arm(c));
     assert_int_equal(lease(c, 1, &run), 0);

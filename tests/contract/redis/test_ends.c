@@ -195,7 +195,7 @@ static void assert_nothing_half_done(struct contract *c, const char *commands, i
                              .unique_ms = deed == DEED_DONE_PLAIN ? 0 : 3600000,
                              .retention_ms = deed == DEED_DONE_KEPT ? 60000 : 0};
     (void)test_redis_do(server(), "FLUSHDB");
-    contract_announce(c->broker, CONTRACT_WORKER);
+    contract_heartbeat(c->broker, CONTRACT_WORKER);
     contract_enqueue(c, &task);
     struct qn_leased *run = contract_take_id(c, "default", "a");
     (void)snprintf(lock, sizeof lock, "%s", test_redis_do(server(), "HGET " Q "t:a unique_key"));

@@ -191,7 +191,7 @@ static void silence_of_the_server_is_nobody_s_death(struct contract *c)
     if (!test_full()) {
         return; /* it takes as long as the silence */
     }
-    contract_announce_as(c->broker, &far);
+    contract_heartbeat_as(c->broker, &far);
     contract_put(c, "default", "a");
     assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
     assert_int_equal(contract_recover_once(c, "default"), 0);
@@ -388,8 +388,8 @@ static void runs_that_end_meanwhile_hide_no_lease_of_a_dead_worker(struct contra
 {
     static const int first_ended[] = {0, 3900};
     for (size_t i = 0; i < TEST_COUNT(first_ended); i++) {
-        contract_announce(c->broker, "other");
-        contract_announce_as(c->broker, &(struct contract_worker){.id = "dead", .is_dead = true});
+        contract_heartbeat(c->broker, "other");
+        contract_heartbeat_as(c->broker, &(struct contract_worker){.id = "dead", .is_dead = true});
         plant_runs("old", 4000, "other");
         plant_runs("lost", 1, "dead");
         plant_runs("new", 100, "other");
@@ -414,8 +414,8 @@ static void lease_that_came_too_late_for_a_dead_worker_is_ended_at_once(struct c
 {
     const struct contract_worker dead = {.id = "dead", .is_dead = true};
     struct qn_leased *runs[2];
-    contract_announce(c->broker, "other");
-    contract_announce_as(c->broker, &dead);
+    contract_heartbeat(c->broker, "other");
+    contract_heartbeat_as(c->broker, &dead);
     plant_runs("old", 1, "other");
     assert_int_equal(contract_recover(c, "default"), 0);
     contract_put_many(c, "default", "a", 2);

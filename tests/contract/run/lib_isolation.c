@@ -49,7 +49,7 @@ void isolation_charge(struct contract *c, const char *queue, const char *prefix,
     contract_put_many(c, queue, prefix, count);
     contract_put(c, queue, "mate");
     for (int64_t i = 0; i < charges; i++) {
-        contract_announce_as(c->broker, &dead);
+        contract_heartbeat_as(c->broker, &dead);
         assert_int_equal(contract_lease_as(c, &dead, queue, (uint32_t)count + 1, runs), count + 1);
         for (size_t k = 0; k <= count; k++) {
             qn_leased_free(runs[k]);

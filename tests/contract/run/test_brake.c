@@ -40,7 +40,7 @@ static struct qn_leased *take_on(struct contract *c, const char *host)
 {
     struct qn_leased *run = NULL;
     const struct contract_worker worker = {.id = "worker-2", .host = host};
-    contract_announce_as(c->broker, &worker);
+    contract_heartbeat_as(c->broker, &worker);
     return contract_lease_as(c, &worker, "default", 1, &run) == 1 ? run : NULL;
 }
 
@@ -338,7 +338,7 @@ static void brake_outlives_the_workers(struct contract *c)
     contract_put(c, "default", "a");
     qn_broker_close(c->broker);
     c->broker = contract_open(c);
-    contract_announce(c->broker, "worker-3");
+    contract_heartbeat(c->broker, "worker-3");
     struct qn_leased *run = NULL;
     const struct contract_worker worker = {.id = "worker-3"};
     assert_int_equal(contract_lease_as(c, &worker, "default", 1, &run), 0);

@@ -136,7 +136,7 @@ static int crew_process(int argc, char **argv)
                                  .notes_path = argv[1],
                                  .stamp = {.session = 900 + strtoul(argv[2], NULL, 10)},
                                  .worker_id = worker_id};
-    contract_announce(member.broker, worker_id);
+    contract_heartbeat(member.broker, worker_id);
     work(&member);
     qn_broker_close(member.broker);
     return 0;

@@ -32,7 +32,7 @@ static void end_one_well(struct contract *c, const char *host)
     struct qn_leased *run = NULL;
     const struct contract_worker worker = {.id = "good", .host = host};
     enum qn_applied applied = QN_STALE;
-    contract_announce_as(c->broker, &worker);
+    contract_heartbeat_as(c->broker, &worker);
     contract_put(c, "default", "good");
     assert_int_equal(contract_lease_as(c, &worker, "default", 1, &run), 1);
     assert_string_equal(run->task.id, "good");

@@ -31,7 +31,7 @@ static struct qn_leased *charged_run(struct contract *c)
 {
     const struct contract_worker far = {.id = "far", .is_far = true};
     struct qn_leased *run = NULL;
-    contract_announce_as(c->broker, &far);
+    contract_heartbeat_as(c->broker, &far);
     assert_int_equal(contract_lease_as(c, &far, "default", 1, &run), 1);
     assert_string_equal(run->task.id, "a");
     assert_int_equal(contract_recover(c, "default"), 0); /* its record is new: seen each second */

@@ -63,7 +63,7 @@ static void running_takes_the_one_that_stands_first(struct contract *c)
 
 static void one_worker_at_a_time_has_the_lock(struct contract *c)
 {
-    contract_announce(c->broker, "worker-2");
+    contract_heartbeat(c->broker, "worker-2");
     isolation_charge(c, "default", "alone", 2, SOLO);
     assert_true(isolation_lease(c, &(struct isolation_want){.solo = QN_SOLO_ASK}).locked);
     contract_put(c, "default", "x0000");
@@ -81,7 +81,7 @@ static void one_worker_at_a_time_has_the_lock(struct contract *c)
 static void worker_that_is_silent_for_a_minute_loses_the_lock(struct contract *c)
 {
     const struct isolation_want other = {.solo = QN_SOLO_ASK, .worker_id = "worker-2"};
-    contract_announce(c->broker, "worker-2");
+    contract_heartbeat(c->broker, "worker-2");
     isolation_charge(c, "default", "alone", 2, SOLO);
     assert_true(isolation_lease(c, &(struct isolation_want){.solo = QN_SOLO_ASK}).locked);
     contract_advance(c, QN_SOLO_MS - 1);
@@ -229,7 +229,7 @@ static void lock_of_a_dead_worker_is_free_after_a_rest(struct contract *c)
     const struct contract_worker dead = {.id = "dead", .is_dead = true};
     const struct isolation_want ask = {.solo = QN_SOLO_ASK};
     isolation_charge(c, "default", "alone", 2, SOLO);
-    contract_announce_as(c->broker, &dead);
+    contract_heartbeat_as(c->broker, &dead);
     assert_true(
         isolation_lease(c, &(struct isolation_want){.solo = QN_SOLO_ASK, .worker_id = "dead"})
             .locked);
@@ -248,7 +248,7 @@ static void lock_of_a_dead_worker_is_free_after_a_rest(struct contract *c)
 static void lock_of_a_worker_that_left_is_free(struct contract *c)
 {
     quern_error err = {0};
-    contract_announce(c->broker, "worker-2");
+    contract_heartbeat(c->broker, "worker-2");
     isolation_charge(c, "default", "alone", 1, SOLO);
     assert_true(
         isolation_lease(c, &(struct isolation_want){.solo = QN_SOLO_ASK, .worker_id = "worker-2"})

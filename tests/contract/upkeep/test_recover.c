@@ -48,7 +48,7 @@ static void hold(struct contract *c, const struct contract_worker *worker, const
                  size_t count)
 {
     struct qn_leased *runs[QN_BATCH_MAX];
-    contract_announce_as(c->broker, worker);
+    contract_heartbeat_as(c->broker, worker);
     assert_int_equal(contract_lease_as(c, worker, queue, (uint32_t)count, runs), count);
     for (size_t i = 0; i < count; i++) {
         qn_leased_free(runs[i]);
@@ -141,7 +141,7 @@ static void expired_lease_of_a_worker_that_is_heard_of_charges_nobody(struct con
     contract_put(c, "default", "a");
     hold(c, &far, "default", 1);
     lapse_far(c);
-    contract_announce_as(c->broker, &far);
+    contract_heartbeat_as(c->broker, &far);
     struct recoveries all = recover(c, 10);
     assert_int_equal(all.count, 1);
     assert_int_equal(all.charged, 0);
@@ -201,7 +201,7 @@ static int doomed_worker(int argc, char **argv)
     struct qn_exchange_reply reply = {.runs = runs};
     TEST_REQUIRE(argc == 1);
     struct qn_broker *broker = contract_open_child(argv[0]);
-    contract_announce(broker, "doomed");
+    contract_heartbeat(broker, "doomed");
     struct qn_queue_share share = {.name = "default", .weight = 1, .quota = CHILD_LEASES};
     struct qn_exchange exchange = {.stamp = {.session = 4711, .sequence = 1},
                                    .worker_id = "doomed",
@@ -310,7 +310,7 @@ static void death_that_a_full_call_met_is_not_forgotten(struct contract *c)
     hold(c, &(struct contract_worker){.id = "late"}, "default", 1);
     hold(c, &dead, "default", 2);
     assert_int_equal(recover(c, 1).count, 1);
-    contract_announce_as(c->broker, &(struct contract_worker){.id = "late", .is_dead = true});
+    contract_heartbeat_as(c->broker, &(struct contract_worker){.id = "late", .is_dead = true});
     for (int i = 0; i < 2; i++) {
         struct recoveries all = recover(c, 1);
         assert_int_equal(all.count, 1);
@@ -405,7 +405,7 @@ static void probe_of_a_dead_worker_goes_behind(struct contract *c)
         contract_die(c, runs[i]);
     }
     const struct contract_worker elsewhere = {.id = "elsewhere", .host = "host-b"};
-    contract_announce_as(c->broker, &elsewhere);
+    contract_heartbeat_as(c->broker, &elsewhere);
     assert_int_equal(contract_lease_as(c, &elsewhere, "default", QN_BRAKE_DEATHS, runs),
                      QN_BRAKE_DEATHS);
     contract_put_many(c, "default", "a", 2);

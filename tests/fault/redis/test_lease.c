@@ -28,7 +28,7 @@ static void put_by_go(const char *id, int64_t deadline_at_ms)
                                           .retry_max = 25,
                                           .timeout_ms = 60000,
                                           .deadline_at_ms = deadline_at_ms};
-    struct qn_asynq_bytes bytes;
+    struct qn_bytes bytes;
     assert_ok(qn_asynq_task_encode(&arena, &message, &bytes, &err), err);
     (void)test_redis_do(&redis, "SADD asynq:queues default");
     (void)test_redis_do(&redis, "HSET " Q "t:%s msg %b state pending pending_since %lld", id,

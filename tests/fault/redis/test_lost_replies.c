@@ -208,13 +208,13 @@ static void each_exchange_takes_effect_once(void **state)
                           .stamp = {.session = 4711},
                           .leased = calloc(count, sizeof *relay.leased)};
     assert_non_null(relay.leased);
-    struct qn_heartbeat announcement = {.worker_id = "w",
-                                        .owner = "",
-                                        .host = "h",
-                                        .status = "active",
-                                        .queues = "default=1",
-                                        .pid = 1};
-    assert_ok(qn_broker_heartbeat(relay.broker, &announcement, &err), err);
+    struct qn_heartbeat heartbeat = {.worker_id = "w",
+                                     .owner = "",
+                                     .host = "h",
+                                     .status = "active",
+                                     .queues = "default=1",
+                                     .pid = 1};
+    assert_ok(qn_broker_heartbeat(relay.broker, &heartbeat, &err), err);
     test_proxy_cut(proxy, PERMILLE);
     while (pass_relay(&relay) > 0) {
     }

@@ -136,12 +136,12 @@ static void limit_of_pruning_holds_for_all_queues_together(void **state)
 
 #define SHOWN_MAX 65536
 
-static quern_status try_announce(const char *status, quern_error *err)
+static quern_status try_heartbeat(const char *status, quern_error *err)
 {
     static const char payload[SHOWN_MAX + 1] = "p";
     const struct qn_queue_share shares[] = {{.name = "default", .weight = 3},
                                             {.name = "low", .weight = 1}};
-    const struct qn_announced_run runs[] = {{.task_id = "a",
+    const struct qn_heartbeat_run runs[] = {{.task_id = "a",
                                              .task_type = "image",
                                              .payload = payload,
                                              .payload_size = SHOWN_MAX,
@@ -158,25 +158,25 @@ static quern_status try_announce(const char *status, quern_error *err)
                                              .task_type = "no \xff text",
                                              .queue = "default",
                                              .started_at_ms = DOCTOR_NOW_MS}};
-    const struct qn_heartbeat announcement = {.worker_id = "id",
-                                              .owner = "elsewhere:1:2:3",
-                                              .host = "host",
-                                              .status = status,
-                                              .queues = "default=3 low=1",
-                                              .pid = 7,
-                                              .started_at_ms = DOCTOR_NOW_MS - 1,
-                                              .concurrency = 9,
-                                              .queue_shares = shares,
-                                              .queue_count = 2,
-                                              .runs = runs,
-                                              .run_count = TEST_COUNT(runs)};
-    return qn_broker_heartbeat(doctor.broker, &announcement, err);
+    const struct qn_heartbeat heartbeat = {.worker_id = "id",
+                                           .owner = "elsewhere:1:2:3",
+                                           .host = "host",
+                                           .status = status,
+                                           .queues = "default=3 low=1",
+                                           .pid = 7,
+                                           .started_at_ms = DOCTOR_NOW_MS - 1,
+                                           .concurrency = 9,
+                                           .queue_shares = shares,
+                                           .queue_count = 2,
+                                           .runs = runs,
+                                           .run_count = TEST_COUNT(runs)};
+    return qn_broker_heartbeat(doctor.broker, &heartbeat, err);
 }
 
-static void announce(const char *status)
+static void send_heartbeat(const char *status)
 {
     quern_error err = {0};
-    assert_ok(try_announce(status, &err), err);
+    assert_ok(try_heartbeat(status, &err), err);
 }
 
 static struct qn_asynq_server read_server(struct qn_arena *arena)
@@ -203,7 +203,7 @@ static void heartbeat_is_what_go_reads(void **state)
 {
     (void)state;
     struct qn_arena arena = {0};
-    announce("draining");
+    send_heartbeat("draining");
     struct qn_asynq_server server = read_server(&arena);
     assert_string_equal(server.host, "host");
     assert_string_equal(server.id, "id");
@@ -211,7 +211,7 @@ static void heartbeat_is_what_go_reads(void **state)
     assert_int_equal(server.queue_count, 2);
     assert_int_equal(server.queues[0].weight, 3);
     assert_int_equal(server.run_count, 3);
-    announce("braked");
+    send_heartbeat("braked");
     assert_string_equal(read_server(&arena).status, "active");
     assert_int_equal(test_redis_count(&doctor.redis, "TTL asynq:servers:{host:7:id}"), 10);
     assert_int_equal(test_redis_count(&doctor.redis, "TTL asynq:workers:{host:7:id}"), 10);
@@ -241,7 +241,7 @@ static void key_of_a_wrong_type_does_not_stop_the_rest_of_a_heartbeat(void **sta
         quern_error err = {0};
         test_redis_empty(&doctor.redis);
         doctor_plant("SET %s x", keys[i]);
-        assert_int_equal(try_announce("active", &err), QUERN_E_CORRUPT);
+        assert_int_equal(try_heartbeat("active", &err), QUERN_E_CORRUPT);
         assert_non_null(strstr(err.text, "heartbeat: a key is not of the type"));
         /* All eight keys are there, the damaged one as it was. */
         assert_int_equal(test_redis_count(&doctor.redis,
@@ -258,7 +258,7 @@ static void withdrawal_leaves_nothing(void **state)
 {
     (void)state;
     quern_error err = {0};
-    announce("active");
+    send_heartbeat("active");
     assert_ok(qn_broker_deregister(doctor.broker, "id", &err), err);
     assert_ok(qn_broker_deregister(doctor.broker, "w", &err), err);
     assert_string_equal(test_redis_do(&doctor.redis, "KEYS *"), "asynq:queues\n");
@@ -297,7 +297,7 @@ static void announce_go_server(void)
 {
     struct qn_arena arena = {0};
     quern_error err = {0};
-    struct qn_asynq_bytes bytes;
+    struct qn_bytes bytes;
     const struct qn_asynq_queue queues[] = {{"low", 1}, {"default", 3}};
     const struct qn_asynq_server server = {.host = "go",
                                            .pid = 8,
@@ -320,7 +320,7 @@ static void workers_of_go_and_ours_are_listed_and_garbage_is_not(void **state)
 {
     (void)state;
     announce_go_server();
-    announce("braked");
+    send_heartbeat("braked");
     doctor_start("mine");
     doctor_plant("ZADD asynq:servers 1800000009 junk 1800000009 asynq:servers:{none}");
     doctor_plant("SET asynq:servers:{bad} %b", "\x0a\xff", (size_t)2);
@@ -349,7 +349,7 @@ static void upkeep_goes_on_without_memory(void **state)
     doctor_plant("HSET " T "b group g");
     doctor_plant("CONFIG SET maxmemory 1");
     doctor_turn_to(QN_ARCHIVE_AGE_MS);
-    announce("active");
+    send_heartbeat("active");
     assert_ok(qn_broker_forward(doctor.broker, (struct qn_upkeep){{&queue, 1}, 100}, &moved,
                                 &next_due_at_ms, &err),
               err);

@@ -24,7 +24,7 @@ static void store(const char *script, const char *place, const char *type, const
                   const char *payload, long long at)
 {
     struct qn_arena arena = {0};
-    struct qn_asynq_bytes bytes;
+    struct qn_bytes bytes;
     quern_error err = {0};
     const struct qn_asynq_task task = {.type = type,
                                        .payload = payload,

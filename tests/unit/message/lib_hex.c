@@ -7,7 +7,7 @@
 #include "base/memory/alloc.h"
 #include "lib_test.h"
 
-struct qn_asynq_bytes test_from_hex(struct qn_arena *arena, const char *hex)
+struct qn_bytes test_from_hex(struct qn_arena *arena, const char *hex)
 {
     size_t size = strlen(hex) / 2;
     unsigned char *data = qn_arena_alloc(arena, size);
@@ -17,10 +17,10 @@ struct qn_asynq_bytes test_from_hex(struct qn_arena *arena, const char *hex)
         assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
         data[i] = (unsigned char)byte;
     }
-    return (struct qn_asynq_bytes){.data = data, .size = size};
+    return (struct qn_bytes){.data = data, .size = size};
 }
 
-void test_assert_hex(struct qn_asynq_bytes bytes, const char *hex)
+void test_assert_hex(struct qn_bytes bytes, const char *hex)
 {
     char *text = qn_alloc_zero(2 * bytes.size + 1, 1);
     assert_non_null(text);

@@ -6,7 +6,7 @@
 #include "message/asynq.h"
 
 /* In the arena; fails the test when hex is not pairs of digits. */
-struct qn_asynq_bytes test_from_hex(struct qn_arena *arena, const char *hex);
-void test_assert_hex(struct qn_asynq_bytes bytes, const char *hex);
+struct qn_bytes test_from_hex(struct qn_arena *arena, const char *hex);
+void test_assert_hex(struct qn_bytes bytes, const char *hex);
 
 #endif

@@ -41,14 +41,14 @@ static const char *const unknown_hex = "8001ac02"
                                        "91010102030405060708"
                                        "9d0101020304";
 
-static struct qn_asynq_bytes encode_task(const struct qn_asynq_task *task)
+static struct qn_bytes encode_task(const struct qn_asynq_task *task)
 {
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     assert_ok(qn_asynq_task_encode(&arena, task, &bytes, &err), err);
     return bytes;
 }
 
-static struct qn_asynq_task decode_task(struct qn_asynq_bytes bytes)
+static struct qn_asynq_task decode_task(struct qn_bytes bytes)
 {
     struct qn_asynq_task task = {0};
     assert_ok(qn_asynq_task_decode(&arena, bytes.data, bytes.size, &task, &err), err);
@@ -125,7 +125,7 @@ static void unknown_fields_survive_a_change(void **state)
     struct qn_asynq_task task = decode_task(test_from_hex(&arena, hex));
     assert_int_equal(task.unknown_count, 4);
     task.retry_max = 26;
-    struct qn_asynq_bytes bytes = encode_task(&task);
+    struct qn_bytes bytes = encode_task(&task);
     char expected[400];
     (void)snprintf(expected, sizeof expected, "%s%s", simple_hex, unknown_hex);
     char *retry = strstr(expected, "281940880e");
@@ -199,7 +199,7 @@ static void text_of_an_error_is_cleaned_and_others_are_refused(void **state)
         {.retry_count = -(INT64_C(1) << 31) - 1},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        struct qn_asynq_bytes bytes = {.size = 77};
+        struct qn_bytes bytes = {.size = 77};
         assert_int_equal(qn_asynq_task_encode(&arena, &cases[i], &bytes, &err), QUERN_E_INVALID);
         assert_int_equal(err.code, QUERN_E_INVALID);
         assert_int_equal(bytes.size, 77);
@@ -228,7 +228,7 @@ static void bytes_that_are_no_task_are_corrupt(void **state)
         "80000a",                   /* field 0, written long */
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        struct qn_asynq_bytes bytes = test_from_hex(&arena, cases[i]);
+        struct qn_bytes bytes = test_from_hex(&arena, cases[i]);
         struct qn_asynq_task task = {.payload_size = 77};
         quern_status status = qn_asynq_task_decode(&arena, bytes.data, bytes.size, &task, &err);
         if (status != QUERN_E_CORRUPT) {
@@ -265,7 +265,7 @@ static void what_go_passes_over_is_left_out(void **state)
         {"0a01747a050a01610801", "t", "0a01747a050a01611200"},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        struct qn_asynq_bytes bytes = test_from_hex(&arena, cases[i].hex);
+        struct qn_bytes bytes = test_from_hex(&arena, cases[i].hex);
         struct qn_asynq_task task;
         quern_status status = qn_asynq_task_decode(&arena, bytes.data, bytes.size, &task, &err);
         if ((status == QUERN_OK) != (cases[i].again != NULL)) {
@@ -288,7 +288,7 @@ static void nul_in_an_errors_text_is_replaced(void **state)
 static void empty_message_is_an_empty_task(void **state)
 {
     (void)state;
-    struct qn_asynq_task task = decode_task((struct qn_asynq_bytes){.data = "", .size = 0});
+    struct qn_asynq_task task = decode_task((struct qn_bytes){.data = "", .size = 0});
     assert_string_equal(task.type, "");
     assert_int_equal(encode_task(&task).size, 0);
 }
@@ -336,7 +336,7 @@ static void damaged_bytes_never_do_harm(void **state)
     qn_random_init_seed(&random, test_seed());
     const char *const golden[] = {simple_hex, whole_hex, unknown_hex};
     for (int i = 0; i < 20000; i++) {
-        struct qn_asynq_bytes bytes = test_from_hex(&arena, golden[i % 3]);
+        struct qn_bytes bytes = test_from_hex(&arena, golden[i % 3]);
         unsigned char *data = qn_arena_copy(&arena, bytes.data, bytes.size);
         for (uint64_t changes = 1 + qn_random_below(&random, 4); changes > 0; changes--) {
             data[qn_random_below(&random, bytes.size)] = (unsigned char)qn_random_next(&random);

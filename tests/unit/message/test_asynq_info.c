@@ -49,7 +49,7 @@ static void server_has_its_golden_bytes(void **state)
                                            .status = "active",
                                            .started_at = {1700000000, 5},
                                            .run_count = 2};
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     assert_ok(qn_asynq_server_encode(&arena, &server, &bytes, &err), err);
     test_assert_hex(bytes, server_hex);
     struct qn_asynq_server read;
@@ -75,7 +75,7 @@ static void queue_of_weight_zero_is_written_whole(void **state)
     const struct qn_asynq_queue queues[] = {{"q", 0}, {"", -1}};
     const struct qn_asynq_server server = {
         .queues = queues, .queue_count = 2, .started_at = {0, 0}};
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     assert_ok(qn_asynq_server_encode(&arena, &server, &bytes, &err), err);
     test_assert_hex(bytes, "2a050a01711000"
                            "2a0d0a0010ffffffffffffffffff01"
@@ -93,7 +93,7 @@ static void schedule_has_its_golden_bytes(void **state)
                                                .option_count = 1,
                                                .next_at = qn_asynq_time_of_ms(1700000000000),
                                                .previous_at = qn_asynq_time_of_ms(0)};
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     assert_ok(qn_asynq_schedule_encode(&arena, &schedule, &bytes, &err), err);
     test_assert_hex(bytes, schedule_hex);
     struct qn_asynq_schedule read;
@@ -123,7 +123,7 @@ static void run_and_event_come_back_as_they_were(void **state)
                                      .queue = "queue",
                                      .started_at = qn_asynq_time_of_ms(1700000000123),
                                      .deadline_at = qn_asynq_time_of_ms(0)};
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     struct qn_asynq_run read;
     assert_ok(qn_asynq_run_encode(&arena, &run, &bytes, &err), err);
     assert_ok(qn_asynq_run_decode(&arena, bytes.data, bytes.size, &read, &err), err);
@@ -150,7 +150,7 @@ static void run_and_event_come_back_as_they_were(void **state)
 static void wrong_records_are_refused_and_corrupt_ones_seen(void **state)
 {
     (void)state;
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     const struct qn_asynq_server server = {.host = "\xff"};
     const struct qn_asynq_run run = {.task_type = "\xff"};
     const char *const options[] = {"ok", "\xff"};
@@ -160,7 +160,7 @@ static void wrong_records_are_refused_and_corrupt_ones_seen(void **state)
     assert_int_equal(qn_asynq_run_encode(&arena, &run, &bytes, &err), QUERN_E_INVALID);
     assert_int_equal(qn_asynq_schedule_encode(&arena, &schedule, &bytes, &err), QUERN_E_INVALID);
     assert_int_equal(qn_asynq_event_encode(&arena, &event, &bytes, &err), QUERN_E_INVALID);
-    struct qn_asynq_bytes bad = test_from_hex(&arena, "0a01ff");
+    struct qn_bytes bad = test_from_hex(&arena, "0a01ff");
     struct qn_asynq_server read_server;
     struct qn_asynq_run read_run;
     struct qn_asynq_schedule read_schedule;
@@ -200,7 +200,7 @@ static void damaged_records_never_do_harm(void **state)
     qn_random_init_seed(&random, test_seed());
     const char *const golden[] = {server_hex, schedule_hex};
     for (int i = 0; i < 20000; i++) {
-        struct qn_asynq_bytes bytes = test_from_hex(&arena, golden[i % 2]);
+        struct qn_bytes bytes = test_from_hex(&arena, golden[i % 2]);
         unsigned char *data = qn_arena_copy(&arena, bytes.data, bytes.size);
         for (uint64_t changes = 1 + qn_random_below(&random, 4); changes > 0; changes--) {
             data[qn_random_below(&random, bytes.size)] = (unsigned char)qn_random_next(&random);

@@ -34,14 +34,14 @@ static const struct qn_task plain = {.id = "a",
                                      .timeout_ms = 60000,
                                      .state = QUERN_TASK_PENDING};
 
-static struct qn_asynq_bytes encode(const struct qn_task *task)
+static struct qn_bytes encode(const struct qn_task *task)
 {
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     assert_ok(qn_redis_task_encode(&arena, task, &bytes, &err), err);
     return bytes;
 }
 
-static struct qn_task decode(struct qn_asynq_bytes bytes, const struct qn_field_opts *opts)
+static struct qn_task decode(struct qn_bytes bytes, const struct qn_field_opts *opts)
 {
     struct qn_asynq_task message;
     struct qn_task task = {0};
@@ -64,7 +64,7 @@ static struct qn_task through_redis(const struct qn_task *task)
 
 static quern_status decode_as(const char *queue, const char *id)
 {
-    struct qn_asynq_bytes bytes = encode(&plain);
+    struct qn_bytes bytes = encode(&plain);
     struct qn_asynq_task message;
     struct qn_task task;
     return qn_redis_task_decode(&arena, bytes.data, bytes.size, queue, id, NULL, &message, &task,
@@ -192,7 +192,7 @@ static void no_time_out_survives_and_go_never_sees_its_end(void **state)
     struct qn_task task = plain;
     struct qn_asynq_task message;
     task.timeout_ms = 0;
-    struct qn_asynq_bytes bytes = encode(&task);
+    struct qn_bytes bytes = encode(&task);
     assert_ok(qn_asynq_task_decode(&arena, bytes.data, bytes.size, &message, &err), err);
     assert_true(message.timeout_ms > QN_DURATION_MS_MAX);
     assert_true(message.timeout_ms / 1000 <= INT64_MAX / 1000000000); /* Go's durations are ns */
@@ -216,7 +216,7 @@ static void message_of_go_without_limits_has_30_minutes(void **state)
 {
     (void)state;
     /* type "t", id "a", queue "default", retry 25 */
-    struct qn_asynq_bytes bytes = test_from_hex(&arena, "0a01741a0161220764656661756c742819");
+    struct qn_bytes bytes = test_from_hex(&arena, "0a01741a0161220764656661756c742819");
     assert_int_equal(decode(bytes, NULL).timeout_ms, 30 * 60 * 1000);
 }
 
@@ -230,7 +230,7 @@ static void negative_numbers_of_go_are_harmless(void **state)
                                           .timeout_ms = -5000,
                                           .deadline_at_ms = -62135596800000,
                                           .retention_ms = -1000};
-    struct qn_asynq_bytes bytes = {0};
+    struct qn_bytes bytes = {0};
     assert_ok(qn_asynq_task_encode(&arena, &message, &bytes, &err), err);
     struct qn_task task = decode(bytes, NULL);
     assert_int_equal(task.retry_max, 0);
@@ -264,7 +264,7 @@ static void broken_bytes_are_corrupt(void **state)
     (void)state;
     const char *const broken[] = {"ff", "0a05", "0a02c3281a0161220764656661756c74"};
     for (size_t i = 0; i < TEST_COUNT(broken); i++) {
-        struct qn_asynq_bytes bytes = test_from_hex(&arena, broken[i]);
+        struct qn_bytes bytes = test_from_hex(&arena, broken[i]);
         struct qn_asynq_task message;
         struct qn_task task;
         assert_int_equal(qn_redis_task_decode(&arena, bytes.data, bytes.size, "default", "a", NULL,
@@ -278,7 +278,7 @@ static void fields_that_we_do_not_know_survive(void **state)
     (void)state;
     const char *hex = "0a01741a0161220764656661756c742819403c"
                       "8001ac02"; /* field 16 */
-    struct qn_asynq_bytes bytes = test_from_hex(&arena, hex);
+    struct qn_bytes bytes = test_from_hex(&arena, hex);
     struct qn_asynq_task message;
     struct qn_task task;
     assert_ok(qn_redis_task_decode(&arena, bytes.data, bytes.size, "default", "a", NULL, &message,

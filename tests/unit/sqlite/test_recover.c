@@ -34,7 +34,7 @@ static void scene_remove(struct scene *scene)
     lib_sqlite_remove(&scene->place);
 }
 
-static void announce(struct scene *scene, const char *worker_id, const char *boot_id)
+static void send_heartbeat(struct scene *scene, const char *worker_id, const char *boot_id)
 {
     char self[QN_OWNER_SIZE];
     char owner[QN_OWNER_SIZE];
@@ -42,15 +42,15 @@ static void announce(struct scene *scene, const char *worker_id, const char *boo
     assert_ok(qn_owner_self(self, &err), err);
     (void)snprintf(owner, sizeof owner, "%s%s", boot_id == NULL ? "" : boot_id,
                    boot_id == NULL ? self : strchr(self, ':'));
-    const struct qn_heartbeat announcement = {.worker_id = worker_id,
-                                              .owner = owner,
-                                              .host = "h",
-                                              .status = "active",
-                                              .queues = "default=1",
-                                              .pid = 1,
-                                              .started_at_ms = NOW_MS,
-                                              .concurrency = 1};
-    assert_ok(qn_broker_heartbeat(scene->broker, &announcement, &err), err);
+    const struct qn_heartbeat heartbeat = {.worker_id = worker_id,
+                                           .owner = owner,
+                                           .host = "h",
+                                           .status = "active",
+                                           .queues = "default=1",
+                                           .pid = 1,
+                                           .started_at_ms = NOW_MS,
+                                           .concurrency = 1};
+    assert_ok(qn_broker_heartbeat(scene->broker, &heartbeat, &err), err);
 }
 
 /* Enqueues one task and leases it for this worker. */
@@ -111,7 +111,7 @@ static void reboot_voids_the_leases_of_before(void **state)
     (void)state;
     struct scene scene;
     scene_make(&scene, "");
-    announce(&scene, "before", OTHER_BOOT);
+    send_heartbeat(&scene, "before", OTHER_BOOT);
     lease(&scene, "before", "a");
     assert_int_equal(recover(&scene).count, 0);
     reboot(&scene);
@@ -142,8 +142,8 @@ static void lease_taken_after_the_reboot_is_kept(void **state)
     (void)state;
     struct scene scene;
     scene_make(&scene, "");
-    announce(&scene, "before", OTHER_BOOT);
-    announce(&scene, "after", NULL);
+    send_heartbeat(&scene, "before", OTHER_BOOT);
+    send_heartbeat(&scene, "after", NULL);
     lease(&scene, "before", "old");
     lease(&scene, "after", "new");
     reboot(&scene);
@@ -194,7 +194,7 @@ static void who_lives_has_a_moment_after_a_long_lock(void **state)
     quern_error err = {0};
     scene_make(&scene, "");
     struct qn_sqlite *self = qn_sqlite_of(scene.broker);
-    announce(&scene, "me", NULL);
+    send_heartbeat(&scene, "me", NULL);
     lease(&scene, "me", "a");
     atomic_store(&scene.broker->command_timeout_ms, 700);
     assert_int_equal(sqlite3_open(scene.place.path, &other), SQLITE_OK);
@@ -221,14 +221,14 @@ static void shared_file_judges_other_hosts_by_their_heartbeat(void **state)
     (void)state;
     struct scene scene;
     scene_make(&scene, "?unsafe_fs=1");
-    announce(&scene, "far", OTHER_BOOT);
+    send_heartbeat(&scene, "far", OTHER_BOOT);
     lease(&scene, "far", "a");
     /* Its lease may be over on our clock: that says nothing. */
     atomic_fetch_add(&scene.clock.boot_ms, 10 * LEASE_MS);
     assert_int_equal(recover(&scene).count, 0);
     pass(&scene, 59000);
     assert_int_equal(recover(&scene).count, 0);
-    announce(&scene, "far", OTHER_BOOT);
+    send_heartbeat(&scene, "far", OTHER_BOOT);
     assert_int_equal(recover(&scene).count, 0);
     pass(&scene, 59000);
     assert_int_equal(recover(&scene).count, 0);
@@ -248,11 +248,11 @@ static void worker_of_a_host_that_lives_is_charged_with_its_death(void **state)
     (void)state;
     struct scene scene;
     scene_make(&scene, "?unsafe_fs=1");
-    announce(&scene, "far", OTHER_BOOT);
+    send_heartbeat(&scene, "far", OTHER_BOOT);
     lease(&scene, "far", "a");
     assert_int_equal(recover(&scene).count, 0);
     pass(&scene, 61000);
-    announce(&scene, "mate", OTHER_BOOT);
+    send_heartbeat(&scene, "mate", OTHER_BOOT);
     assert_int_equal(recover(&scene).count, 1);
     assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT crash_count FROM quern_task"), 1);
     scene_remove(&scene);
@@ -265,18 +265,18 @@ static void shared_file_needs_no_right_wall_clock(void **state)
     static const int64_t jumps_ms[] = {3600000, -7200000, 3600000};
     struct scene scene;
     scene_make(&scene, "?unsafe_fs=1");
-    announce(&scene, "far", OTHER_BOOT);
+    send_heartbeat(&scene, "far", OTHER_BOOT);
     lease(&scene, "far", "a");
     for (size_t i = 0; i < TEST_COUNT(jumps_ms); i++) {
         atomic_fetch_add(&scene.clock.wall_ms, jumps_ms[i]);
         assert_int_equal(recover(&scene).count, 0);
         pass(&scene, 30000);
         assert_int_equal(recover(&scene).count, 0);
-        announce(&scene, "far", OTHER_BOOT);
+        send_heartbeat(&scene, "far", OTHER_BOOT);
         assert_int_equal(recover(&scene).count, 0);
     }
     atomic_fetch_add(&scene.clock.wall_ms, 3600000);
-    announce(&scene, "far", OTHER_BOOT);
+    send_heartbeat(&scene, "far", OTHER_BOOT);
     atomic_fetch_add(&scene.clock.wall_ms, -3600000);
     assert_int_equal(recover(&scene).count, 0);
     pass(&scene, 61000);
@@ -289,7 +289,7 @@ static void silent_record_goes_when_it_holds_nothing(void **state)
     (void)state;
     struct scene scene;
     scene_make(&scene, "");
-    announce(&scene, "far", OTHER_BOOT);
+    send_heartbeat(&scene, "far", OTHER_BOOT);
     lease(&scene, "far", "a");
     atomic_fetch_add(&scene.clock.wall_ms, 61000);
     assert_int_equal(recover(&scene).count, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* workers.c - the workers that have announced themselves, and what they run.
+/* workers.c - the workers whose heartbeats came, and what they run.
  *
  * Ours are in asynq:quern:workers. A record stays behind when its worker is killed; it is not shown
  * once its process is known to be gone, and where that cannot be told (another kernel or pid

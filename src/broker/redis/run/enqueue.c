@@ -176,7 +176,7 @@ static quern_status add_part(struct batch *batch, const struct part *part, quern
         qn_pipeline_text(pipeline, batch->request->tasks[i].id);
     }
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
-        struct qn_asynq_bytes message = {0};
+        struct qn_bytes message = {0};
         quern_status status =
             qn_redis_task_encode(pipeline->arena, &batch->request->tasks[i], &message, err);
         if (status != QUERN_OK) {

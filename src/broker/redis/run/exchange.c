@@ -204,7 +204,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
                    (unsigned)qn_random_below(&self->channels[channel].random, 1000));
     quern_status status = run_exchange(&pipeline, &taking, err);
     qn_taking_drop_refused(&taking);
-    qn_slab_finish(&taking.lot);
+    qn_slab_finish(&taking.slab);
     qn_pipeline_end(&pipeline);
     exchange->again = status != QUERN_OK;
     if (status != QUERN_OK) {

@@ -65,7 +65,7 @@ struct qn_taking {
     uint32_t solo_queue;       /* of the exchange, as it was asked */
     size_t aside_count;        /* late or unreadable, in all parts */
     bool ended_early;          /* the latest part: its size, or many ids without a task */
-    struct qn_slab lot;        /* of the runs */
+    struct qn_slab slab;       /* of the runs */
     /* What this part brought besides; in the pipeline's arena, but the runs are blocks of their
      * own. */
     struct qn_outcome *refused;

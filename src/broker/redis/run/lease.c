@@ -162,7 +162,7 @@ static quern_status read_run(struct qn_pipeline *pipeline, struct qn_taking *tak
     leased.task.process_at_ms = since_ms(found, has_opts ? &opts : NULL);
     leased.retry_count = qn_number_clamp(message.retry_count, 0, INT32_MAX);
     leased.cause = cause_of(&past, message.retry_count);
-    *ret_run = qn_leased_copy(&taking->lot, &leased);
+    *ret_run = qn_leased_copy(&taking->slab, &leased);
     return *ret_run == NULL ? QUERN_E_NOMEM : QUERN_OK;
 }
 

@@ -41,7 +41,7 @@ static quern_status put_message(struct qn_pipeline *pipeline, const struct qn_ou
 {
     const struct qn_leased *run = outcome->run;
     struct qn_asynq_task message;
-    struct qn_asynq_bytes bytes;
+    struct qn_bytes bytes;
     quern_status status =
         qn_asynq_task_decode(pipeline->arena, run->raw, run->raw_size, &message, err);
     if (status != QUERN_OK) {
@@ -374,10 +374,10 @@ quern_status qn_unreadable_add(struct qn_pipeline *pipeline, const struct qn_exc
                                                    .id_size = tasks[i].id_size,
                                                    .queue = tasks[i].queue,
                                                    .why = tasks[i].why};
-        struct qn_asynq_bytes bytes;
+        struct qn_bytes bytes;
         status = qn_asynq_task_excuse(pipeline->arena, &unusable, &bytes, err);
         if (QN_BUG(UNUSABLE_AS_IT_IS)) {
-            bytes = (struct qn_asynq_bytes){.data = unusable.data, .size = unusable.size};
+            bytes = (struct qn_bytes){.data = unusable.data, .size = unusable.size};
         }
         if (status == QUERN_OK) {
             begin_queue(pipeline, &alone, tasks[i].queue, 0, &plan);

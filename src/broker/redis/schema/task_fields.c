@@ -94,7 +94,7 @@ void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_r
 /* --- Messages ----------------------------------------------------------------------- */
 
 quern_status qn_redis_task_encode(struct qn_arena *arena, const struct qn_task *task,
-                                  struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                                  struct qn_bytes *ret_bytes, quern_error *err)
 {
     bool never = task->timeout_ms == 0 && task->deadline_at_ms == 0;
     const struct qn_asynq_task message = {

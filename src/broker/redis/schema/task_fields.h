@@ -61,8 +61,7 @@ void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_r
 /* The message of a task that is new, and back. */
 QUERN_NODISCARD quern_status qn_redis_task_encode(struct qn_arena *arena,
                                                   const struct qn_task *task,
-                                                  struct qn_asynq_bytes *ret_bytes,
-                                                  quern_error *err);
+                                                  struct qn_bytes *ret_bytes, quern_error *err);
 /* opts may be NULL; where they and the message disagree by more than the message's rounding, the
  * message is right, because Go has changed it. QUERN_E_CORRUPT also when id or queue are not those
  * of the key. ret_message keeps what ret_task has no room for, and what we do not know, for the way

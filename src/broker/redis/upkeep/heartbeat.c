@@ -33,7 +33,7 @@ static const char *asynq_status(const char *status)
 }
 
 static quern_status encode_server(struct qn_arena *arena, const struct qn_heartbeat *heartbeat,
-                                  struct qn_asynq_bytes *ret_bytes, quern_error *err)
+                                  struct qn_bytes *ret_bytes, quern_error *err)
 {
     struct qn_asynq_queue *queues =
         qn_arena_alloc(arena, (heartbeat->queue_count + 1) * sizeof *queues);
@@ -62,11 +62,11 @@ static quern_status encode_server(struct qn_arena *arena, const struct qn_heartb
 /* One of its runs, as Go shows it. */
 struct shown_run {
     const char *task_id;
-    struct qn_asynq_bytes info;
+    struct qn_bytes info;
 };
 
 static quern_status encode_run(struct qn_arena *arena, const struct qn_heartbeat *heartbeat,
-                               const struct qn_announced_run *run, struct qn_asynq_bytes *ret_bytes,
+                               const struct qn_heartbeat_run *run, struct qn_bytes *ret_bytes,
                                quern_error *err)
 {
     bool shows = run->payload_size <= PAYLOAD_SHOWN_MAX;
@@ -94,7 +94,7 @@ static quern_status encode_runs(struct qn_arena *arena, const struct qn_heartbea
     size_t left = PAYLOADS_SHOWN_MAX;
     quern_status status = runs == NULL ? qn_error_nomem(err) : QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < heartbeat->run_count; i++) {
-        struct qn_announced_run run = heartbeat->runs[i];
+        struct qn_heartbeat_run run = heartbeat->runs[i];
         run.payload_size = run.payload_size <= left ? run.payload_size : SIZE_MAX;
         left -= run.payload_size <= PAYLOAD_SHOWN_MAX ? run.payload_size : 0;
         status = encode_run(arena, heartbeat, &run, &runs[count].info, err);
@@ -118,7 +118,7 @@ struct parts {
     const char *runs_key;
     const char *record;
     const char *holder;
-    struct qn_asynq_bytes server;
+    struct qn_bytes server;
     struct shown_run *runs;
     size_t run_count;
 };

@@ -43,7 +43,7 @@ struct qn_redis_listener {
     bool deaf;                       /* no pair can be had: wait fails, its caller has to look */
     int64_t pair_at_mono_ns;         /* then: when arm tries again */
     struct qn_random random;         /* for the pace of polling */
-    char host[QN_NAME_SIZE_MAX + 1]; /* of the worker, as it announced itself; "": unknown */
+    char host[QN_NAME_SIZE_MAX + 1]; /* of the worker, from its heartbeat; "": unknown */
     char **queues;                   /* the worker's: where a cancelled task is looked for */
     size_t queue_count;
     char cancel_id[QN_NAME_SIZE_MAX + 1]; /* asked for, and not yet dealt with; "": none */

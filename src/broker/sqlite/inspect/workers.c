@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* workers.c - the workers that have announced themselves, and what they run.
+/* workers.c - the workers whose heartbeats came, and what they run.
  *
  * A record stays behind when its worker is killed. It is not shown once its process is known to be
  * gone; where that cannot be told (another kernel or pid namespace), its heartbeat decides. Workers

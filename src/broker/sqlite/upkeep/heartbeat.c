@@ -11,15 +11,15 @@
 #include "broker/sqlite/upkeep/heartbeat_sql.h"
 #include "broker/sqlite/wake/waiters.h"
 
-static quern_status update(struct qn_conn *conn, const struct qn_heartbeat *announcement,
+static quern_status update(struct qn_conn *conn, const struct qn_heartbeat *heartbeat,
                            int64_t now_ms, bool *ret_found, quern_error *err)
 {
     struct qn_query query = qn_query_start(conn, sql_worker_update);
-    qn_query_text(&query, announcement->worker_id);
-    qn_query_text(&query, announcement->status);
-    qn_query_text(&query, announcement->queues);
-    qn_query_int(&query, announcement->concurrency);
-    qn_query_int(&query, announcement->strict ? 1 : 0);
+    qn_query_text(&query, heartbeat->worker_id);
+    qn_query_text(&query, heartbeat->status);
+    qn_query_text(&query, heartbeat->queues);
+    qn_query_int(&query, heartbeat->concurrency);
+    qn_query_int(&query, heartbeat->strict ? 1 : 0);
     qn_query_int(&query, now_ms);
     int64_t changes = 0;
     quern_status status = qn_query_run(&query, &changes, err);
@@ -27,7 +27,7 @@ static quern_status update(struct qn_conn *conn, const struct qn_heartbeat *anno
     return status;
 }
 
-static quern_status insert(struct qn_conn *conn, const struct qn_heartbeat *announcement,
+static quern_status insert(struct qn_conn *conn, const struct qn_heartbeat *heartbeat,
                            int64_t now_ms, quern_error *err)
 {
     int64_t no = 0;
@@ -37,31 +37,31 @@ static quern_status insert(struct qn_conn *conn, const struct qn_heartbeat *anno
     }
     struct qn_query query = qn_query_start(conn, sql_worker_insert);
     qn_query_int(&query, no);
-    qn_query_text(&query, announcement->worker_id);
-    qn_query_text(&query, announcement->owner);
-    qn_query_text(&query, announcement->host);
-    qn_query_int(&query, announcement->pid);
-    qn_query_text(&query, announcement->status);
-    qn_query_text(&query, announcement->queues);
-    qn_query_int(&query, announcement->concurrency);
-    qn_query_int(&query, announcement->strict ? 1 : 0);
-    qn_query_int(&query, announcement->started_at_ms);
+    qn_query_text(&query, heartbeat->worker_id);
+    qn_query_text(&query, heartbeat->owner);
+    qn_query_text(&query, heartbeat->host);
+    qn_query_int(&query, heartbeat->pid);
+    qn_query_text(&query, heartbeat->status);
+    qn_query_text(&query, heartbeat->queues);
+    qn_query_int(&query, heartbeat->concurrency);
+    qn_query_int(&query, heartbeat->strict ? 1 : 0);
+    qn_query_int(&query, heartbeat->started_at_ms);
     qn_query_int(&query, now_ms);
     return qn_query_run(&query, NULL, err);
 }
 
-static quern_status make_queues(struct qn_conn *conn, const struct qn_heartbeat *announcement,
+static quern_status make_queues(struct qn_conn *conn, const struct qn_heartbeat *heartbeat,
                                 quern_error *err)
 {
     quern_status status = QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && i < announcement->queue_count; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < heartbeat->queue_count; i++) {
         int64_t no = 0;
-        status = qn_tables_queue_no(conn, announcement->queue_shares[i].name, true, &no, err);
+        status = qn_tables_queue_no(conn, heartbeat->queue_shares[i].name, true, &no, err);
     }
     return status;
 }
 
-quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *announcement,
+quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *heartbeat,
                                  quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
@@ -72,12 +72,12 @@ quern_status qn_sqlite_heartbeat(struct qn_broker *broker, const struct qn_heart
     }
     int64_t now_ms = qn_clock_wall_ms(broker->clock);
     bool found = false;
-    status = update(conn, announcement, now_ms, &found, err);
+    status = update(conn, heartbeat, now_ms, &found, err);
     if (status == QUERN_OK && !found) {
-        status = insert(conn, announcement, now_ms, err);
+        status = insert(conn, heartbeat, now_ms, err);
     }
     if (status == QUERN_OK) {
-        status = make_queues(conn, announcement, err);
+        status = make_queues(conn, heartbeat, err);
     }
     if (status != QUERN_OK) {
         qn_transaction_rollback(self);

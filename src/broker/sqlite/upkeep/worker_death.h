@@ -7,7 +7,7 @@
 
 struct qn_worker_death {
     int64_t no;       /* of its record */
-    const char *host; /* as it announced it */
+    const char *host; /* from its heartbeat */
     bool noted;       /* by this call; then: */
     bool is_lone;     /* it had started one run only */
 };
