@@ -38,6 +38,14 @@ set(QUERN_LUA_BUGS "")
 if(QUERN_SEEDED_BUGS)
     set(QUERN_LUA_BUGS ${CMAKE_CURRENT_SOURCE_DIR}/src/base/bug.h)
 endif()
+# The constants that scripts name: numbers of these headers.
+list(TRANSFORM QUERN_LUA PREPEND src/ OUTPUT_VARIABLE QUERN_LUA_FILES)
+add_custom_command(
+    OUTPUT ${QUERN_GENERATED_DIR}/lua_constants
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/lua_constants
+        ${QUERN_GENERATED_DIR}/lua_constants ${CMAKE_C_COMPILER}
+    DEPENDS ${QUERN_LUA_FILES} ${QUERN_LUA_PARTS} src/message/asynq.h include/quern/task.h
+        src/task/limits.h scripts/lua_constants VERBATIM)
 foreach(lua ${QUERN_LUA})
     string(REGEX REPLACE "\\.lua$" "_lua.h" header ${lua})
     cmake_path(GET header PARENT_PATH room)
@@ -46,8 +54,9 @@ foreach(lua ${QUERN_LUA})
         OUTPUT ${QUERN_GENERATED_DIR}/${header}
         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/embed_lua
             ${CMAKE_CURRENT_SOURCE_DIR}/src/${lua} ${QUERN_GENERATED_DIR}/${header}
-            ${QUERN_LUA_BUGS}
-        DEPENDS src/${lua} ${QUERN_LUA_PARTS} ${QUERN_LUA_BUGS} scripts/embed_lua VERBATIM)
+            ${QUERN_GENERATED_DIR}/lua_constants ${QUERN_LUA_BUGS}
+        DEPENDS src/${lua} ${QUERN_LUA_PARTS} ${QUERN_LUA_BUGS}
+            ${QUERN_GENERATED_DIR}/lua_constants scripts/embed_lua VERBATIM)
     list(APPEND QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/${header})
 endforeach()
 # clang-tidy wants at least one check; this one finds nothing there.

@@ -19,6 +19,18 @@
 #include "base/memory/view.h"
 #include "quern/task.h"
 
+/* The bytes before fields of a task as protobuf writes it: 8 times the number in asynq.proto, plus
+ * 2 for texts. Of the fields that our scripts read, or write behind the end of a message. */
+enum qn_asynq_tag {
+    QN_ASYNQ_TAG_TYPE = 10,
+    QN_ASYNQ_TAG_PAYLOAD = 18,
+    QN_ASYNQ_TAG_RETRY = 40,
+    QN_ASYNQ_TAG_RETRIED = 48,
+    QN_ASYNQ_TAG_ERROR = 58,
+    QN_ASYNQ_TAG_FAILED_AT = 88,
+    QN_ASYNQ_TAG_COMPLETED_AT = 104
+};
+
 /* A moment with asynq's precision of nanoseconds. */
 struct qn_asynq_time {
     int64_t seconds;

@@ -1,52 +1,68 @@
 /* SPDX-License-Identifier: MIT */
-/* test_scripts.c - numbers that stand in a script and in limits.h are the same. */
+/* test_scripts.c - the numbers of constants that scripts name are put there, and those of tags are
+ * the ones of asynq.proto. */
 #include <stdio.h>
 #include <string.h>
 
-#include "broker/redis/doctor/doctor_queue_lua.h"
 #include "broker/redis/run/lease_lua.h"
 #include "broker/redis/run/outcome_lua.h"
 #include "broker/redis/upkeep/recover_lua.h"
 #include "lib_test.h"
+#include "message/asynq.h"
+#include "message/asynq.pb-c.h"
 #include "task/limits.h"
 
-static void numbers_of_scripts_are_those_of_limits(void **state)
+static void constants_stand_in_scripts_as_numbers(void **state)
 {
     (void)state;
     const struct {
         const struct qn_script *script;
-        const char *name;
+        const char *before;
         long long value;
+        const char *after;
     } rows[] = {
-        {&qn_lua_outcome, "POISON_CHARGES", QN_POISON_CHARGES},
-        {&qn_lua_outcome, "POISON_LONE", QN_POISON_LONE},
-        {&qn_lua_outcome, "CHARGE_WINDOW_MS", QN_CHARGE_WINDOW_MS},
-        {&qn_lua_outcome, "CHARGED_WAIT_MS", QN_CHARGED_WAIT_MS},
-        {&qn_lua_outcome, "ALONE_CHARGES", QN_ALONE_CHARGES},
-        {&qn_lua_outcome, "HEARTBEAT_MS", QN_HEARTBEAT_MS},
-        {&qn_lua_outcome, "SOLO_MS", QN_SOLO_MS},
-        {&qn_lua_outcome, "SOLO_DEATH_MS", QN_SOLO_DEATH_MS},
-        {&qn_lua_outcome, "BRAKE_DEATHS", QN_BRAKE_DEATHS},
-        {&qn_lua_outcome, "BRAKE_MS_MIN", QN_BRAKE_MS_MIN},
-        {&qn_lua_outcome, "BRAKE_MS_MAX", QN_BRAKE_MS_MAX},
-        {&qn_lua_outcome, "BRAKE_EVEN_PROBES", QN_BRAKE_EVEN_PROBES},
-        {&qn_lua_outcome, "OK_NOTE_MS", QN_OK_NOTE_MS},
-        {&qn_lua_outcome, "ARCHIVE_SIZE_MAX", QN_ARCHIVE_SIZE_MAX},
-        {&qn_lua_outcome, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
-        {&qn_lua_recover, "POISON_CHARGES", QN_POISON_CHARGES},
-        {&qn_lua_lease, "BRAKE_DEATHS", QN_BRAKE_DEATHS},
-        {&qn_lua_doctor_queue, "DAY_KEPT_S", QN_HISTORY_DAYS * INT64_C(86400)},
+        {&qn_lua_outcome, "past.crashed_ms > ", QN_CHARGE_WINDOW_MS, " then"},
+        {&qn_lua_outcome, "DAY_KEPT_S = ", QN_HISTORY_DAYS, " * 86400"},
+        {&qn_lua_outcome, "cause ~= ", QUERN_CAUSE_LEASE_EXPIRED, " and"},
+        {&qn_lua_recover, "worker.died and ", QUERN_CAUSE_WORKER_DIED, " or"},
+        {&qn_lua_lease, "streak >= ", QN_BRAKE_DEATHS, ""},
     };
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {
-        char line[80];
-        snprintf(line, sizeof line, "\nlocal %s = %lld\n", rows[i].name, rows[i].value);
-        if (strstr(rows[i].script->text, line) == NULL) {
-            fail_msg("%s.lua has no line%s", rows[i].script->name, line);
+        char text[80];
+        snprintf(text, sizeof text, "%s%lld%s", rows[i].before, rows[i].value, rows[i].after);
+        assert_null(strstr(rows[i].script->text, "@Q"));
+        if (strstr(rows[i].script->text, text) == NULL) {
+            fail_msg("%s.lua does not have: %s", rows[i].script->name, text);
         }
     }
 }
 
+static void tags_are_those_of_the_protocol(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field;
+        enum qn_asynq_tag tag;
+    } rows[] = {
+        {"type", QN_ASYNQ_TAG_TYPE},
+        {"payload", QN_ASYNQ_TAG_PAYLOAD},
+        {"retry", QN_ASYNQ_TAG_RETRY},
+        {"retried", QN_ASYNQ_TAG_RETRIED},
+        {"error_msg", QN_ASYNQ_TAG_ERROR},
+        {"last_failed_at", QN_ASYNQ_TAG_FAILED_AT},
+        {"completed_at", QN_ASYNQ_TAG_COMPLETED_AT},
+    };
+    for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+        const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(
+            &asynq__task_message__descriptor, rows[i].field);
+        assert_non_null(field);
+        unsigned kind = field->type == PROTOBUF_C_TYPE_BYTES ? 2 : 0;
+        assert_int_equal(rows[i].tag, field->id << 3 | kind);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(numbers_of_scripts_are_those_of_limits),
+    cmocka_unit_test(constants_stand_in_scripts_as_numbers),
+    cmocka_unit_test(tags_are_those_of_the_protocol),
 };
 TEST_MAIN(tests)

@@ -8,8 +8,7 @@
 -- messages in quarantine. Late is what is so for two seconds (Go's leases: 32; completed: 60).
 local Q = KEYS[1]
 local mend = ARGV[1] == '1'
--- QN_HISTORY_DAYS of limits.h; unit.redis_scripts sees to that.
-local DAY_KEPT_S = 7776000
+local DAY_KEPT_S = @QN_HISTORY_DAYS@ * 86400
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local reply = {{}}

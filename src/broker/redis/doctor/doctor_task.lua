@@ -98,7 +98,7 @@ local function free_lock()
     end
 end
 
--- To the head of pending, with cause 8: the broker lost writes.
+-- To the head of pending, because the broker lost writes.
 local function to_pending()
     local n = {}
     for number in string.gmatch(past or '', '%d+') do
@@ -106,8 +106,9 @@ local function to_pending()
     end
     local run_since = string.match(run or '', '^%d+ %d+ (%d+)') or '0'
     local token = since and #since == 19 and state == 'active' and since
-    redis.call('HSET', hash, 'state', 'pending', 'quern_past', string.format('%s %s %s 0 8 0',
-        n[1] or '0', n[2] or '0', n[3] or '0'))
+    redis.call('HSET', hash, 'state', 'pending', 'quern_past',
+        string.format('%s %s %s 0 @QUERN_CAUSE_BROKER_LOST@ 0', n[1] or '0', n[2] or '0',
+            n[3] or '0'))
     if token or not since then
         redis.call('HSET', hash, 'pending_since', run_since ~= '0' and run_since or now_ns)
     end

@@ -18,11 +18,11 @@ static bool blame(struct qn_redis_doctor *doctor, const char *message, size_t si
     return false;
 }
 
-/* Field 6 of the message as protobuf writes it. */
+/* The field of the message as protobuf writes it. */
 static void set_retry_count(struct qn_suspect *suspect, uint64_t count)
 {
     size_t used = 0;
-    suspect->addition[used++] = 6 << 3;
+    suspect->addition[used++] = QN_ASYNQ_TAG_RETRIED;
     for (; count >= 128; count >>= 7) {
         suspect->addition[used++] = (unsigned char)(count | 128);
     }

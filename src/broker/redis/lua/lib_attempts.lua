@@ -17,11 +17,11 @@ local function varint_at(bytes, at)
     end
 end
 
--- asynq's retry (5) and retried (6); nil where that is no message. Of a field that comes twice the
+-- asynq's retry and retried; nil where that is no message. Of a field that comes twice the
 -- last one counts, as for protobuf. It looks at so many fields at most: each header is one.
 local FIELDS_MAX = 2000
 local function attempts_of(message)
-    local found, at = {[5] = 0, [6] = 0}, 1
+    local found, at = {[@QN_ASYNQ_TAG_RETRY@] = 0, [@QN_ASYNQ_TAG_RETRIED@] = 0}, 1
     for _ = 1, FIELDS_MAX do
         local tag, value
         if at > #message then
@@ -31,9 +31,8 @@ local function attempts_of(message)
         local kind = tag and tag % 8
         if kind == 0 then
             value, at = varint_at(message, at)
-            local number = math.floor(tag / 8)
-            if found[number] and value then
-                found[number] = value
+            if found[tag] and value then
+                found[tag] = value
             end
         elseif kind == 2 then
             value, at = varint_at(message, at)
@@ -45,5 +44,6 @@ local function attempts_of(message)
             return nil
         end
     end
-    return math.max(found[5], 0), math.min(math.max(found[6], 0), 2147483647)
+    return math.max(found[@QN_ASYNQ_TAG_RETRY@], 0),
+        math.min(math.max(found[@QN_ASYNQ_TAG_RETRIED@], 0), 2147483647)
 end

@@ -22,20 +22,20 @@ local me = ARGV[8]
 -- --- Isolation: src/task/deaths.c ---
 
 local function level_of(charges)
-    return math.min(charges, ALONE_CHARGES)
+    return math.min(charges, @QN_ALONE_CHARGES@)
 end
 local function is_solo(level)
-    return slots > 1 and (level >= ALONE_CHARGES or math.floor(slots / 2 ^ level) <= 1)
+    return slots > 1 and (level >= @QN_ALONE_CHARGES@ or math.floor(slots / 2 ^ level) <= 1)
 end
 local function room_of(level)
     local least = math.huge
-    for c = 1, slots > 1 and math.min(level, ALONE_CHARGES - 1) or 0 do
+    for c = 1, slots > 1 and math.min(level, @QN_ALONE_CHARGES@ - 1) or 0 do
         least = math.min(least, math.floor(slots / 2 ^ c) - company[c])
     end
     return least
 end
 local function take_in(level)
-    for c = 1, math.min(level, ALONE_CHARGES - 1) do
+    for c = 1, math.min(level, @QN_ALONE_CHARGES@ - 1) do
         company[c] = company[c] + 1
     end
     starts, rare.taken = starts - 1, rare.taken + 1
@@ -89,7 +89,7 @@ end
 -- The best of some levels by what `is_better` says.
 local function best_of(i, wants_level, count, is_better)
     local best = nil
-    for level = 1, ALONE_CHARGES do
+    for level = 1, @QN_ALONE_CHARGES@ do
         for _, task in ipairs(wants_level(level) and of_level(i, level, count) or {}) do
             if not best or is_better(task, best) then
                 best = task
@@ -155,7 +155,7 @@ end
 -- Takes those of the charged tasks at the head that may run by now.
 local function take_known(i, queue, want, place_max)
     local tasks = {}
-    for level = 1, ALONE_CHARGES do
+    for level = 1, @QN_ALONE_CHARGES@ do
         local room = math.min(want, starts, room_of(level))
         if room > 0 and not is_solo(level) then
             for _, task in ipairs(of_level(i, level, room, string.format('%.0f', place_max))) do

@@ -4,8 +4,7 @@
 -- Statistics must not keep a run from ending: a counter that holds no number is left as it is, and
 -- doctor tells of it. So counting is the one thing that may fail while a script writes.
 
--- QN_HISTORY_DAYS of limits.h; unit.redis_scripts sees to that.
-local DAY_KEPT_S = 7776000
+local DAY_KEPT_S = @QN_HISTORY_DAYS@ * 86400
 local COUNT_MAX = 9223372036854774784
 
 -- The date of a moment, as "2026-11-21". Counted in years that begin in March, so that the day of a

@@ -5,20 +5,6 @@
 -- probe_at touched probe_token probe_id"; moments in ms; touched: when it was last written; token
 -- and id: of the run that is the probe ("0" and "": none). Garbage counts as no record.
 
--- As in limits.h; unit.redis_scripts sees to that.
-local POISON_CHARGES = 3
-local POISON_LONE = 2
-local CHARGE_WINDOW_MS = 259200000
-local CHARGED_WAIT_MS = 2000
-local HEARTBEAT_MS = 5000
-local ALONE_CHARGES = 4
-local SOLO_MS = 60000
-local SOLO_DEATH_MS = 250
-local BRAKE_DEATHS = 10
-local BRAKE_MS_MIN = 1000
-local BRAKE_MS_MAX = 60000
-local BRAKE_EVEN_PROBES = 20
-local OK_NOTE_MS = 1000
 
 -- A row of digits as a number; a larger one than Lua counts exactly is the largest.
 local function number_of(word)
@@ -32,9 +18,9 @@ end
 -- now), ok_at (on the same host), lone, spent.
 local function deaths_charge(past, death)
     local started_ms = math.min(death.started_ms, now_ms)
-    local until_ms = math.min((death.seen_ms or now_ms) + HEARTBEAT_MS, now_ms)
+    local until_ms = math.min((death.seen_ms or now_ms) + @QN_HEARTBEAT_MS@, now_ms)
     local lived_ms = math.max(until_ms - started_ms, 0)
-    if past.crashes <= 0 or now_ms - past.crashed_ms > CHARGE_WINDOW_MS then
+    if past.crashes <= 0 or now_ms - past.crashed_ms > @QN_CHARGE_WINDOW_MS@ then
         past.crashes, past.lone, past.life_ms = 0, 0, 0
         -- What ended well before, and seems to be still to come, was before this death.
         past.crashed_ms = death.ok_at > now_ms and death.ok_at or started_ms
@@ -44,7 +30,7 @@ local function deaths_charge(past, death)
     past.crashes = past.crashes + 1
     past.lone = past.lone + (death.lone and 1 or 0)
     past.life_ms, past.died_ms = math.max(past.life_ms, lived_ms), now_ms
-    if death.lone and past.crashes >= POISON_CHARGES and past.lone >= POISON_LONE and
+    if death.lone and past.crashes >= @QN_POISON_CHARGES@ and past.lone >= @QN_POISON_LONE@ and
         death.ok_at > past.crashed_ms and death.ok_at <= now_ms then
         return 'poison'
     elseif death.spent then
@@ -52,7 +38,7 @@ local function deaths_charge(past, death)
     elseif past.crashes == 1 then
         return 'back'
     end
-    return 'retry', CHARGED_WAIT_MS
+    return 'retry', @QN_CHARGED_WAIT_MS@
 end
 
 -- --- The brake ---
@@ -62,7 +48,7 @@ local function brake_read(text)
         string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
     return {ok_at = number_of(ok_at), streak = number_of(streak), probes = number_of(probes),
         probe_at = number_of(probe_at), touched = number_of(touched), token = token or '0',
-        id = id or '', was_on = number_of(streak) >= BRAKE_DEATHS}
+        id = id or '', was_on = number_of(streak) >= @QN_BRAKE_DEATHS@}
 end
 
 local function brake_text(brake)
@@ -71,15 +57,15 @@ local function brake_text(brake)
 end
 
 local function brake_is_on(brake)
-    return brake.streak >= BRAKE_DEATHS
+    return brake.streak >= @QN_BRAKE_DEATHS@
 end
 
 local function brake_delay_ms(probes)
-    local doublings = probes - BRAKE_EVEN_PROBES
+    local doublings = probes - @QN_BRAKE_EVEN_PROBES@
     if doublings <= 0 then
-        return BRAKE_MS_MIN
+        return @QN_BRAKE_MS_MIN@
     end
-    return math.min(BRAKE_MS_MIN * 2 ^ math.min(doublings, 16), BRAKE_MS_MAX)
+    return math.min(@QN_BRAKE_MS_MIN@ * 2 ^ math.min(doublings, 16), @QN_BRAKE_MS_MAX@)
 end
 
 local function brake_death(brake, is_probe)
@@ -95,7 +81,7 @@ end
 
 local function brake_release(brake)
     local age_ms = now_ms - brake.ok_at
-    if brake.streak > 0 or age_ms >= OK_NOTE_MS or age_ms < 0 then
+    if brake.streak > 0 or age_ms >= @QN_OK_NOTE_MS@ or age_ms < 0 then
         brake.ok_at, brake.streak, brake.probes, brake.probe_at = now_ms, 0, 0, 0
         brake.token, brake.id, brake.changed = '0', '', true
     end
@@ -104,7 +90,7 @@ end
 -- Longer than the longest delay it is only where the clock was turned back.
 local function brake_wait_ms(brake)
     local wait_ms = brake.probe_at - now_ms
-    return wait_ms > 0 and wait_ms <= BRAKE_MS_MAX and wait_ms or 0
+    return wait_ms > 0 and wait_ms <= @QN_BRAKE_MS_MAX@ and wait_ms or 0
 end
 
 -- The command that notes in quern:braked (host -> "1") whether it is on, or nil if that is no news:
@@ -142,18 +128,18 @@ end
 -- How long ago it was last taken or kept; and how much of that counts: none where the clock went
 -- back or on by more than the lock lasts, since then it was set.
 local function solo_age(lock)
-    local age = now_ms - (lock.until_ms - SOLO_MS)
-    return age, age >= 0 and age <= SOLO_MS and age or 0
+    local age = now_ms - (lock.until_ms - @QN_SOLO_MS@)
+    return age, age >= 0 and age <= @QN_SOLO_MS@ and age or 0
 end
 
 local function solo_keep(lock)
     local age, counted = solo_age(lock)
-    lock.since, lock.until_ms = lock.since + age - counted, now_ms + SOLO_MS
+    lock.since, lock.until_ms = lock.since + age - counted, now_ms + @QN_SOLO_MS@
 end
 
 -- It is returned, and the queue rests as long as it was held, and so much longer.
 local function solo_return(lock, more_ms)
     local _, counted = solo_age(lock)
-    lock.rest = now_ms + math.max(lock.until_ms - SOLO_MS - lock.since, 0) + counted + more_ms
+    lock.rest = now_ms + math.max(lock.until_ms - @QN_SOLO_MS@ - lock.since, 0) + counted + more_ms
     lock.since, lock.until_ms, lock.owner = now_ms, 0, ''
 end

@@ -4,8 +4,6 @@
 --
 -- First everything is planned, and read with the command of its type what will be written; then
 -- end_write writes it all, and nothing can fail any more.
--- As in limits.h; unit.redis_scripts sees to that.
-local ARCHIVE_SIZE_MAX = 10000
 -- What it may grow beyond that between two prunes, and what is then taken away at once.
 local ARCHIVE_SLACK = 500
 
@@ -34,13 +32,13 @@ local function varint(number)
     return out .. string.char(number)
 end
 local function with_failed_at(message)
-    return message .. '\88' .. varint(now_s)
+    return message .. '\@QN_ASYNQ_TAG_FAILED_AT@' .. varint(now_s)
 end
 local function with_completed_at(message)
-    return message .. '\104' .. varint(now_s)
+    return message .. '\@QN_ASYNQ_TAG_COMPLETED_AT@' .. varint(now_s)
 end
 local function with_error(message, text)
-    return message .. '\58' .. varint(#text) .. text
+    return message .. '\@QN_ASYNQ_TAG_ERROR@' .. varint(#text) .. text
 end
 
 -- quern_past; since is nanoseconds, which no Lua number can hold. kept_ms: see there.
@@ -135,7 +133,7 @@ end
 -- In pending, a charged task is in an index, too: by its level, in the order of its place.
 local function plan_charged(id, past, place)
     if past.crashes > 0 then
-        local level = math.min(past.crashes, ALONE_CHARGES)
+        local level = math.min(past.crashes, @QN_ALONE_CHARGES@)
         charged[level] = charged[level] or {}
         local list = charged[level]
         list[#list + 1] = whole_number(place)
@@ -182,7 +180,8 @@ end
 -- of a run that may still be alive stays, for the salvage.
 local function plan_loss(id, loss)
     local past = loss.past
-    local keeps_token = loss.cause == 4 or loss.cause == 6
+    local keeps_token = loss.cause == @QUERN_CAUSE_LEASE_EXPIRED@ or
+        loss.cause == @QUERN_CAUSE_WORKER_DIED@
     local verdict, delay_ms = loss.started and loss.spent and 'spent' or 'back', nil
     past.cause, past.ended_ms, past.since = loss.cause, 0, '0'
     if loss.charged then
@@ -270,7 +269,7 @@ end
 local function read_surplus()
     local size = redis.call('ZCARD', Q .. 'archived') + #moved.archived / 2
     local ids, count_gone = {}, 0
-    if size <= ARCHIVE_SIZE_MAX + ARCHIVE_SLACK then
+    if size <= @QN_ARCHIVE_SIZE_MAX@ + ARCHIVE_SLACK then
         return ids, 0
     end
     local archiving = {}

@@ -126,7 +126,7 @@ local function may_ask(i)
     end
     local lock = lock_of(i)
     local is_free = lock.owner == '' or lock.owner == me or lock.until_ms <= now_ms or
-        lock.until_ms > now_ms + SOLO_MS
+        lock.until_ms > now_ms + @QN_SOLO_MS@
     if not is_free or lock.rest > now_ms then
         -- bug REST_FORGOTTEN: if not is_free then
         return false
@@ -161,7 +161,7 @@ function rare.step(kept)
         for i = 1, queue_count do
             if rare.solo_out == 0 and may_ask(i) then
                 local lock = lock_of(i)
-                lock.since, lock.until_ms, lock.rest = now_ms, now_ms + SOLO_MS, 0
+                lock.since, lock.until_ms, lock.rest = now_ms, now_ms + @QN_SOLO_MS@, 0
                 lock.owner, rare.solo_out = me, i
                 put_lock(i)
             else
@@ -262,7 +262,7 @@ end
 -- --- What is said of the queues ---
 
 local function any_solo(i)
-    for level = 1, ALONE_CHARGES do
+    for level = 1, @QN_ALONE_CHARGES@ do
         local size = is_solo(level) and try('ZCARD', KEYS[i] .. 'quern:charged:' .. level)
         if type(size) == 'number' and size > 0 then
             return true

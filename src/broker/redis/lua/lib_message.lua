@@ -16,14 +16,14 @@ local function message_number(bytes, at)
     end
 end
 
--- The payload is field 2, behind the type; what cannot be understood is left as it is.
+-- The payload is the field behind the type; what cannot be understood is left as it is.
 local function without_payload(message)
     local at = 1
-    if string.byte(message, 1) == 10 then
+    if string.byte(message, 1) == @QN_ASYNQ_TAG_TYPE@ then
         local size, data = message_number(message, 2)
         at = size and data + size or 1
     end
-    if string.byte(message, at) ~= 18 then
+    if string.byte(message, at) ~= @QN_ASYNQ_TAG_PAYLOAD@ then
         return message
     end
     local size, data = message_number(message, at + 1)

@@ -29,7 +29,7 @@ end
 -- the token and waits because of the loss. Where it is in pending must be found near the head.
 local function may_be_salvaged(id, state, past)
     local cause = past_read(past).cause
-    if cause ~= 4 and cause ~= 6 then
+    if cause ~= @QUERN_CAUSE_LEASE_EXPIRED@ and cause ~= @QUERN_CAUSE_WORKER_DIED@ then
         return false
     end
     if state == 'retry' then

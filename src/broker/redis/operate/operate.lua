@@ -180,7 +180,8 @@ end
 local act = {}
 function act.run(task)
     local past = past_of(task)
-    past[1], past[2], past[4], past[5], past[6] = '0', '0', '0', '7', '0'
+    past[1], past[2], past[4], past[5], past[6] =
+        '0', '0', '0', '@QUERN_CAUSE_OPERATOR@', '0'
     take_out(task)
     redis.call('LPUSH', Q .. 'pending', task.id)
     redis.call('HSET', task.key, 'state', 'pending', 'pending_since', now_ns,

@@ -99,8 +99,8 @@ end
 
 -- --- Who is charged ---
 
--- As in limits.h of those whose process we cannot see: silent for longer is dead.
-local SILENT_MS = 15000
+-- Of those whose process we cannot see: silent for longer is dead.
+local SILENT_MS = 3 * @QN_HEARTBEAT_MS@
 
 -- What is known of a worker: host, whether it died, and for a death that is to be charged `runs`,
 -- how many it had started, or `asks` where that is not noted yet. `paid`: its brake has counted it.
@@ -239,7 +239,8 @@ local function end_of_go(entry)
     local text = 'asynq: task lease expired'
     local message = fields_of(entry.id, 'msg')[1] or ''
     local retry_max, retried = attempts_of(message)
-    entry.past.cause, entry.past.ended_ms, entry.past.since = 4, 0, '0'
+    entry.past.cause, entry.past.ended_ms, entry.past.since =
+        @QUERN_CAUSE_LEASE_EXPIRED@, 0, '0'
     if not retry_max then
         plan_back(entry.id, entry.place, entry.fence, entry.past,
             time[1] .. string.format('%06d000', time[2]))
@@ -250,7 +251,8 @@ local function end_of_go(entry)
         local n = math.min(retried, 1000)
         local random = (tonumber(time[2]) + 7 * #leaving) % 30
         local at_s = now_s + n ^ 4 + 15 + random * (n + 1)
-        message = with_failed_at(with_error(message .. '\48' .. varint(retried + 1), text))
+        message = message .. '\@QN_ASYNQ_TAG_RETRIED@' .. varint(retried + 1)
+        message = with_failed_at(with_error(message, text))
         entry.past.failed_ms = now_ms
         plan_retry(entry.id, at_s * 1000, false, entry.past, message)
         processed, failed = processed + 1, failed + 1
@@ -268,7 +270,8 @@ local function end_of_ours(entry)
     local text = worker.died and 'worker died' or 'lease expired'
     return charged, plan_loss(entry.id, {past = entry.past, run = entry.run, place = entry.place,
         token = entry.token, fence = entry.fence, started = entry.started, charged = charged,
-        cause = worker.died and 6 or 4, last = text, spent = retry_max and retried >= retry_max,
+        cause = worker.died and @QUERN_CAUSE_WORKER_DIED@ or @QUERN_CAUSE_LEASE_EXPIRED@,
+        last = text, spent = retry_max and retried >= retry_max,
         started_ms = number_of(entry.run.started_ms), seen_ms = number_of(worker.heartbeat),
         lone = worker.runs == 1,
         -- bug SHARED_IS_LONE: lone = true,
@@ -294,7 +297,7 @@ end
 local function end_solo()
     if is_solo_lost then
         -- bug LOCK_OF_GONE_KEPT: if is_solo_lost and letters[solo.owner] then
-        solo_return(solo, SOLO_DEATH_MS)
+        solo_return(solo, @QN_SOLO_DEATH_MS@)
         meta_sets = {'solo', solo_text(solo)}
     end
 end
