@@ -17,7 +17,7 @@
 #define FINDING_ITEMS 3
 
 /* The first item of the script's reply. */
-struct facts {
+struct counts {
     int64_t pending;
     int64_t aggregating;
     int64_t lapsed;
@@ -39,8 +39,8 @@ static bool is_served(const struct qn_redis_doctor *doctor, const struct qn_repl
     return false;
 }
 
-static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_doctor *doctor,
-                        const struct qn_checked_queue *queue, quern_error *err)
+static quern_status ask_queue(struct qn_pipeline *pipeline, const struct qn_redis_doctor *doctor,
+                              const struct qn_checked_queue *queue, quern_error *err)
 {
     qn_pipeline_script(pipeline, &qn_lua_doctor_queue, 1);
     qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
@@ -61,18 +61,19 @@ static quern_status ask(struct qn_pipeline *pipeline, const struct qn_redis_doct
     return qn_pipeline_run(pipeline, err);
 }
 
-static quern_status take(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
-                         const struct qn_reply *reply, struct facts *ret_facts, quern_error *err)
+static quern_status read_counts(struct qn_redis_doctor *doctor,
+                                const struct qn_checked_queue *queue, const struct qn_reply *reply,
+                                struct counts *ret_counts, quern_error *err)
 {
     quern_status status = QUERN_OK;
     const struct qn_reply *numbers = qn_reply_at(reply, 0);
-    *ret_facts = (struct facts){.pending = qn_reply_int(qn_reply_at(numbers, 0), 0),
-                                .aggregating = qn_reply_int(qn_reply_at(numbers, 1), 0),
-                                .lapsed = qn_reply_int(qn_reply_at(numbers, 2), 0),
-                                .overdue = qn_reply_int(qn_reply_at(numbers, 3), 0),
-                                .overkept = qn_reply_int(qn_reply_at(numbers, 4), 0),
-                                .archived = qn_reply_int(qn_reply_at(numbers, 5), 0),
-                                .corrupt = qn_reply_int(qn_reply_at(numbers, 6), 0)};
+    *ret_counts = (struct counts){.pending = qn_reply_int(qn_reply_at(numbers, 0), 0),
+                                  .aggregating = qn_reply_int(qn_reply_at(numbers, 1), 0),
+                                  .lapsed = qn_reply_int(qn_reply_at(numbers, 2), 0),
+                                  .overdue = qn_reply_int(qn_reply_at(numbers, 3), 0),
+                                  .overkept = qn_reply_int(qn_reply_at(numbers, 4), 0),
+                                  .archived = qn_reply_int(qn_reply_at(numbers, 5), 0),
+                                  .corrupt = qn_reply_int(qn_reply_at(numbers, 6), 0)};
     for (size_t i = 1; status == QUERN_OK && i + FINDING_ITEMS <= reply->count;
          i += FINDING_ITEMS) {
         const quern_finding finding = {.invariant = qn_reply_text(qn_reply_at(reply, i)),
@@ -84,20 +85,20 @@ static quern_status take(struct qn_redis_doctor *doctor, const struct qn_checked
     return status;
 }
 
-static quern_status look(struct qn_redis_doctor *doctor, struct qn_checked_queue *queue,
-                         struct facts *ret_facts, quern_error *err)
+static quern_status check_counts(struct qn_redis_doctor *doctor, struct qn_checked_queue *queue,
+                                 struct counts *ret_counts, quern_error *err)
 {
     const struct qn_reply *reply;
     const struct qn_reply *workers;
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST,
                    doctor->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
-    quern_status status = ask(&pipeline, doctor, queue, err);
+    quern_status status = ask_queue(&pipeline, doctor, queue, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = take(doctor, queue, reply, ret_facts, err);
+        status = read_counts(doctor, queue, reply, ret_counts, err);
     }
     if (status == QUERN_OK && qn_pipeline_reply(&pipeline, 1, &workers, NULL) == QUERN_OK) {
         queue->served = is_served(doctor, workers);
@@ -137,7 +138,7 @@ static quern_status forward(struct qn_redis_doctor *doctor, const char *queue, s
     return status;
 }
 
-/* What is said of one, and of more. */
+/* The text about one, and about more. */
 struct words {
     const char *one;
     const char *more;
@@ -149,7 +150,7 @@ static void count_in_words(int64_t count, const struct words *words, char *text,
 }
 
 /* upkeep: what mends it; NULL: left to a worker. */
-static quern_status tell_late(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
+static quern_status keep_late(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
                               int64_t count, const struct words *words,
                               quern_status (*upkeep)(struct qn_redis_doctor *doctor,
                                                      const char *queue, size_t *ret_done,
@@ -175,8 +176,8 @@ static quern_status tell_late(struct qn_redis_doctor *doctor, const struct qn_ch
     return status;
 }
 
-static quern_status tell_lateness(struct qn_redis_doctor *doctor,
-                                  const struct qn_checked_queue *queue, const struct facts *facts,
+static quern_status keep_lateness(struct qn_redis_doctor *doctor,
+                                  const struct qn_checked_queue *queue, const struct counts *counts,
                                   quern_error *err)
 {
     static const struct words lapsed = {"lease is over, and its task not recovered",
@@ -185,25 +186,25 @@ static quern_status tell_lateness(struct qn_redis_doctor *doctor,
                                          "tasks are due and not pending"};
     static const struct words overkept = {"completed task is past its retention",
                                           "completed tasks are past their retention"};
-    quern_status status = tell_late(doctor, queue, facts->lapsed, &lapsed, recover, err);
+    quern_status status = keep_late(doctor, queue, counts->lapsed, &lapsed, recover, err);
     if (status == QUERN_OK) {
-        status = tell_late(doctor, queue, facts->overdue, &overdue, forward, err);
+        status = keep_late(doctor, queue, counts->overdue, &overdue, forward, err);
     }
     if (status == QUERN_OK) {
-        status = tell_late(doctor, queue, facts->overkept, &overkept, NULL, err);
+        status = keep_late(doctor, queue, counts->overkept, &overkept, NULL, err);
     }
-    if (status == QUERN_OK && queue->served && facts->archived > QN_ARCHIVE_SIZE_MAX) {
+    if (status == QUERN_OK && queue->served && counts->archived > QN_ARCHIVE_SIZE_MAX) {
         char text[TEXT_SIZE];
         (void)snprintf(text, sizeof text, "the archive holds %lld tasks, its limit is %d",
-                       (long long)facts->archived, QN_ARCHIVE_SIZE_MAX);
+                       (long long)counts->archived, QN_ARCHIVE_SIZE_MAX);
         const quern_finding finding = {.invariant = "I8", .queue = queue->name, .text = text};
         status = qn_redis_findings_keep(&doctor->findings, &finding, err);
     }
     return status;
 }
 
-static quern_status tell_notes(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
-                               const struct facts *facts, quern_error *err)
+static quern_status keep_notes(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
+                               const struct counts *counts, quern_error *err)
 {
     const struct {
         bool holds;
@@ -211,16 +212,16 @@ static quern_status tell_notes(struct qn_redis_doctor *doctor, const struct qn_c
         struct words words;
     } notes[] = {
         {!queue->fetched,
-         facts->pending,
+         counts->pending,
          {"task is pending, and no worker serves the queue",
           "tasks are pending, and no worker serves the queue"}},
         {true,
-         facts->aggregating,
+         counts->aggregating,
          {"task is aggregating; only a Go server with an aggregator takes it, or run it by hand",
           "tasks are aggregating; only a Go server with an aggregator takes them, or run them by "
           "hand"}},
         {true,
-         facts->corrupt,
+         counts->corrupt,
          {"message that could not be read is kept in quern:corrupt",
           "messages that could not be read are kept in quern:corrupt"}},
     };
@@ -257,7 +258,7 @@ static quern_status list_again(struct qn_redis_doctor *doctor, const char *queue
 quern_status qn_redis_queue_check(struct qn_redis_doctor *doctor, struct qn_checked_queue *queue,
                                   quern_error *err)
 {
-    struct facts facts = {0};
+    struct counts counts = {0};
     quern_status status = QUERN_OK;
     if (!queue->listed && !queue->has_tasks) {
         const quern_finding finding = {.invariant = "note",
@@ -277,10 +278,10 @@ quern_status qn_redis_queue_check(struct qn_redis_doctor *doctor, struct qn_chec
         }
     }
     if (status == QUERN_OK) {
-        status = look(doctor, queue, &facts, err);
+        status = check_counts(doctor, queue, &counts, err);
     }
     if (status == QUERN_OK) {
-        status = tell_lateness(doctor, queue, &facts, err);
+        status = keep_lateness(doctor, queue, &counts, err);
     }
-    return status == QUERN_OK ? tell_notes(doctor, queue, &facts, err) : status;
+    return status == QUERN_OK ? keep_notes(doctor, queue, &counts, err) : status;
 }

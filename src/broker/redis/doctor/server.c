@@ -12,19 +12,20 @@
 #define TEXT_SIZE 400
 #define LISTPACK_VALUE_ADVISED 1024
 
-/* --- From the facts -------------------------------------------------------------------------- */
+/* --- From server_info ------------------------------------------------------------------------ */
 
-struct facts {
+struct checking {
     struct qn_redis_doctor *doctor;
     quern_error *err;
     quern_status status;
 };
 
-static void tell(struct facts *facts, const char *invariant, const char *text)
+static void keep(struct checking *checking, const char *invariant, const char *text)
 {
-    if (facts->status == QUERN_OK) {
+    if (checking->status == QUERN_OK) {
         const quern_finding finding = {.invariant = invariant, .text = text};
-        facts->status = qn_redis_findings_keep(&facts->doctor->findings, &finding, facts->err);
+        checking->status =
+            qn_redis_findings_keep(&checking->doctor->findings, &finding, checking->err);
     }
 }
 
@@ -52,7 +53,7 @@ static bool has_lua_hole(int major, int minor, int patch, bool valkey)
     return !newer;
 }
 
-static void tell_version(struct facts *facts, const char *version)
+static void check_version(struct checking *checking, const char *version)
 {
     int major = 0;
     int minor = 0;
@@ -66,25 +67,25 @@ static void tell_version(struct facts *facts, const char *version)
                        "version %s is older than the mended ones of CVE-2025-49844, a hole in Lua, "
                        "unless your distribution has mended it: keep the server updated",
                        version);
-        tell(facts, "note", text);
+        keep(checking, "note", text);
     }
 }
 
-static void take_fact(const char *name, const char *text, void *user)
+static void check_info(const char *name, const char *text, void *user)
 {
-    struct facts *facts = user;
+    struct checking *checking = user;
     char line[TEXT_SIZE];
     if (qn_str_starts_with(name, "warning_")) {
-        tell(facts, "server", text);
+        keep(checking, "server", text);
     } else if (strcmp(name, "durability") == 0) {
         (void)snprintf(line, sizeof line, "durability %s", text);
-        tell(facts, qn_str_starts_with(text, "D0") ? "server" : "note", line);
+        keep(checking, qn_str_starts_with(text, "D0") ? "server" : "note", line);
     } else if (strcmp(name, "memory_policy") == 0 && strcmp(text, "noeviction") != 0) {
         (void)snprintf(line, sizeof line,
                        "maxmemory-policy is %s: set it to noeviction, before a limit is set", text);
-        tell(facts, "note", line);
+        keep(checking, "note", line);
     } else if (strcmp(name, "redis_version") == 0) {
-        tell_version(facts, text);
+        check_version(checking, text);
     }
 }
 
@@ -97,33 +98,33 @@ static bool is_local(const struct qn_endpoint *endpoint)
            qn_str_starts_with(endpoint->peer.host, "127.");
 }
 
-static void tell_open_door(struct facts *facts)
+static void check_password(struct checking *checking)
 {
-    const struct qn_endpoint *endpoint = &facts->doctor->self->endpoint;
+    const struct qn_endpoint *endpoint = &checking->doctor->self->endpoint;
     if (endpoint->password[0] == '\0' && endpoint->peer.host[0] != '\0') {
-        tell(facts, is_local(endpoint) ? "note" : "server",
+        keep(checking, is_local(endpoint) ? "note" : "server",
              "the server asks for no password: whoever reaches it can change tasks");
     }
 }
 
-static void tell_small_value(struct facts *facts, const char *name, int64_t value)
+static void check_small_value(struct checking *checking, const char *name, int64_t value)
 {
     char text[TEXT_SIZE];
     if (value < LISTPACK_VALUE_ADVISED) {
         (void)snprintf(text, sizeof text,
                        "%s is %lld; with %d a small task takes some 40 %% less memory", name,
                        (long long)value, LISTPACK_VALUE_ADVISED);
-        tell(facts, "note", text);
+        keep(checking, "note", text);
     }
 }
 
-static quern_status tell_listpack(struct facts *facts, quern_error *err)
+static quern_status check_listpack(struct checking *checking, quern_error *err)
 {
     /* The name since Redis 7.0, and the one before, which the newer servers know, too. */
     static const char *const names[] = {"hash-max-listpack-value", "hash-max-ziplist-value"};
     const size_t count = sizeof names / sizeof *names;
     struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, facts->doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_redis_begin(&pipeline, checking->doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < count; i++) {
         qn_pipeline_command(&pipeline, "CONFIG");
         qn_pipeline_text(&pipeline, "GET");
@@ -133,8 +134,8 @@ static quern_status tell_listpack(struct facts *facts, quern_error *err)
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         const struct qn_reply *reply;
         if (qn_pipeline_reply(&pipeline, i, &reply, NULL) == QUERN_OK && reply->count > 0) {
-            tell_small_value(facts, names[i],
-                             qn_reply_int(qn_reply_at(reply, 1), LISTPACK_VALUE_ADVISED));
+            check_small_value(checking, names[i],
+                              qn_reply_int(qn_reply_at(reply, 1), LISTPACK_VALUE_ADVISED));
             break;
         }
     }
@@ -144,11 +145,11 @@ static quern_status tell_listpack(struct facts *facts, quern_error *err)
 
 quern_status qn_redis_server_check(struct qn_redis_doctor *doctor, quern_error *err)
 {
-    struct facts facts = {.doctor = doctor, .err = err};
-    quern_status status = qn_redis_server_info(&doctor->self->base, take_fact, &facts, err);
+    struct checking checking = {.doctor = doctor, .err = err};
+    quern_status status = qn_redis_server_info(&doctor->self->base, check_info, &checking, err);
     if (status == QUERN_OK) {
-        tell_open_door(&facts);
-        status = tell_listpack(&facts, err);
+        check_password(&checking);
+        status = check_listpack(&checking, err);
     }
-    return status == QUERN_OK ? facts.status : status;
+    return status == QUERN_OK ? checking.status : status;
 }

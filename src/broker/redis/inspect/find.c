@@ -124,7 +124,7 @@ static quern_status ask_queues(const struct search *search, const char *const *q
     return status;
 }
 
-static void tell(struct search *search, const char *queue, const struct found *found)
+static void report_place(struct search *search, const char *queue, const struct found *found)
 {
     struct qn_place place = {.queue = queue, .state = found->state, .now_ms = search->now_ms};
     struct qn_task_entry entry = search->entry;
@@ -152,7 +152,7 @@ quern_status qn_find_id(struct qn_redis *self, const char *const *queues, size_t
         status = ask_queues(&search, queues + i, some, found, err);
         for (size_t j = 0; status == QUERN_OK && j < some && !search.stopped; j++) {
             if (found[j].found) {
-                tell(&search, queues[i + j], &found[j]);
+                report_place(&search, queues[i + j], &found[j]);
             }
         }
     }

@@ -237,9 +237,9 @@ static void fill_unusable(struct qn_pipeline *pipeline, const struct hash *hash,
     info->error = task.error[0] != '\0' ? task.error : info->error;
 }
 
-static void show(struct reading *reading, struct qn_pipeline *pipeline,
-                 const struct qn_task_entry *entry, const struct qn_reply *reply,
-                 quern_error *refused)
+static void report_task(struct reading *reading, struct qn_pipeline *pipeline,
+                        const struct qn_task_entry *entry, const struct qn_reply *reply,
+                        quern_error *refused)
 {
     struct hash hash = {0};
     struct quern_task_info info = {.error = "", .worker = "", .progress = -1, .progress_note = ""};
@@ -395,7 +395,7 @@ static quern_status read_some(struct reading *reading, size_t first, size_t coun
         if (qn_pipeline_reply(&pipeline, i, &reply, &refused) != QUERN_OK) {
             reply = NULL;
         }
-        show(reading, &pipeline, &entry, reply, &refused);
+        report_task(reading, &pipeline, &entry, reply, &refused);
     }
     qn_pipeline_end(&pipeline);
     return status;

@@ -15,8 +15,8 @@
 
 #define VALUE_SIZE 128
 
-/* What the server said, copied, as the caller's function runs without the channel. */
-struct said {
+/* Its answers, copied, as the caller's function runs when the channel is free again. */
+struct answers {
     char *info;            /* "name:value" in lines; "" when the user may not ask */
     char appendfsync[16];  /* "" when the user may not ask */
     char save[VALUE_SIZE]; /* "" when there are no snapshots, or the user may not ask */
@@ -51,7 +51,7 @@ static void ask_setting(struct qn_pipeline *pipeline, const char *name)
     qn_pipeline_text(pipeline, name);
 }
 
-static quern_status ask(struct qn_redis *self, struct said *said, quern_error *err)
+static quern_status ask_server(struct qn_redis *self, struct answers *answers, quern_error *err)
 {
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
@@ -64,23 +64,23 @@ static quern_status ask(struct qn_redis *self, struct said *said, quern_error *e
         const struct qn_reply *reply = NULL;
         quern_error refused;
         quern_status answer = qn_pipeline_reply(&pipeline, 0, &reply, &refused);
-        said->info = qn_strdup(answer == QUERN_OK ? qn_reply_text(reply) : "");
-        if (said->info == NULL) {
+        answers->info = qn_strdup(answer == QUERN_OK ? qn_reply_text(reply) : "");
+        if (answers->info == NULL) {
             status = qn_error_nomem(err);
         }
-        (void)read_setting(&pipeline, 1, said->appendfsync, sizeof said->appendfsync);
-        said->save_known = read_setting(&pipeline, 2, said->save, sizeof said->save);
+        (void)read_setting(&pipeline, 1, answers->appendfsync, sizeof answers->appendfsync);
+        answers->save_known = read_setting(&pipeline, 2, answers->save, sizeof answers->save);
     }
     qn_pipeline_end(&pipeline);
     return status;
 }
 
 /* The value of a line of INFO; false and "" when there is no such line. */
-static bool find(const struct said *said, const char *name, char out[VALUE_SIZE])
+static bool find_line(const struct answers *answers, const char *name, char out[VALUE_SIZE])
 {
     size_t size = strlen(name);
     out[0] = '\0';
-    for (const char *line = said->info; line != NULL;) {
+    for (const char *line = answers->info; line != NULL;) {
         if (strncmp(line, name, size) == 0 && line[size] == ':') {
             const char *value = line + size + 1;
             (void)snprintf(out, VALUE_SIZE, "%.*s", (int)strcspn(value, "\r\n"), value);
@@ -92,93 +92,95 @@ static bool find(const struct said *said, const char *name, char out[VALUE_SIZE]
     return false;
 }
 
-/* --- Telling ------------------------------------------------------------------------ */
+/* --- Reporting ---------------------------------------------------------------------- */
 
-static const char *durability(const struct said *said)
+static const char *durability(const struct answers *answers)
 {
     char aof[VALUE_SIZE];
-    if (!find(said, "aof_enabled", aof)) {
+    if (!find_line(answers, "aof_enabled", aof)) {
         return "not known: this user may not use INFO";
     }
     if (aof[0] == '1') {
-        if (strcmp(said->appendfsync, "always") == 0) {
+        if (strcmp(answers->appendfsync, "always") == 0) {
             return "D2: survives power loss";
         }
-        if (strcmp(said->appendfsync, "no") == 0) {
+        if (strcmp(answers->appendfsync, "no") == 0) {
             return "D1: survives a restart; what the system has not written is lost on power loss";
         }
         /* Redis answers before it writes while its last fsync is under way, so this holds for a
          * server that is killed, too. */
-        return said->appendfsync[0] != '\0'
+        return answers->appendfsync[0] != '\0'
                    ? "D1: survives a restart; up to 2 s of acknowledged tasks lost on power loss or"
                      " when the server is killed"
                    : "D1: survives a restart; whether more, this user may not see (appendfsync)";
     }
-    if (said->save_known && said->save[0] == '\0') {
+    if (answers->save_known && answers->save[0] == '\0') {
         return "D0: nothing survives a restart of the server (appendonly no, no snapshots)";
     }
     return "D0: a crash loses what came after the last snapshot (appendonly no)";
 }
 
-static void tell(const struct sink *sink, const struct said *said, const char *name,
-                 const char *line)
+static void report_line(const struct sink *sink, const struct answers *answers, const char *name,
+                        const char *line)
 {
     char value[VALUE_SIZE];
-    if (find(said, line, value)) {
+    if (find_line(answers, line, value)) {
         sink->on_fact(name, value, sink->user);
     }
 }
 
-static void tell_version(const struct sink *sink, const struct said *said)
+static void report_version(const struct sink *sink, const struct answers *answers)
 {
     char value[VALUE_SIZE];
     char text[VALUE_SIZE + 16];
-    if (find(said, "valkey_version", value)) {
+    if (find_line(answers, "valkey_version", value)) {
         (void)snprintf(text, sizeof text, "valkey %s", value);
         sink->on_fact("redis_version", text, sink->user);
     } else {
-        tell(sink, said, "redis_version", "redis_version");
+        report_line(sink, answers, "redis_version", "redis_version");
     }
 }
 
 /* What the server's processor did so far, in seconds: what tasks cost it can be seen from that. Of
- * the thread that runs commands, where the server tells it (7.0): that one is the limit, whatever
+ * the thread that runs commands, where the server counts it (7.0): that one is the limit, whatever
  * those for input and output and for the disk do. */
-static void tell_cpu(const struct sink *sink, const struct said *said)
+static void report_cpu(const struct sink *sink, const struct answers *answers)
 {
     char user[VALUE_SIZE];
     char system[VALUE_SIZE];
     char text[VALUE_SIZE];
-    if ((find(said, "used_cpu_user_main_thread", user) &&
-         find(said, "used_cpu_sys_main_thread", system)) ||
-        (find(said, "used_cpu_user", user) && find(said, "used_cpu_sys", system))) {
+    if ((find_line(answers, "used_cpu_user_main_thread", user) &&
+         find_line(answers, "used_cpu_sys_main_thread", system)) ||
+        (find_line(answers, "used_cpu_user", user) && find_line(answers, "used_cpu_sys", system))) {
         (void)snprintf(text, sizeof text, "%.6f", strtod(user, NULL) + strtod(system, NULL));
         sink->on_fact("cpu_s", text, sink->user);
     }
 }
 
-static void tell_warnings(const struct sink *sink, const struct said *said)
+static void report_warnings(const struct sink *sink, const struct answers *answers)
 {
     char memory[VALUE_SIZE];
     char value[VALUE_SIZE];
     char text[2 * VALUE_SIZE];
-    bool limited = find(said, "maxmemory", memory) && strcmp(memory, "0") != 0;
-    if (limited && find(said, "maxmemory_policy", value) && strcmp(value, "noeviction") != 0) {
+    bool limited = find_line(answers, "maxmemory", memory) && strcmp(memory, "0") != 0;
+    if (limited && find_line(answers, "maxmemory_policy", value) &&
+        strcmp(value, "noeviction") != 0) {
         (void)snprintf(text, sizeof text,
                        "maxmemory-policy %s lets the server throw tasks and locks away; "
                        "set it to noeviction",
                        value);
         sink->on_fact("warning_memory", text, sink->user);
     }
-    if (find(said, "aof_last_write_status", value) && strcmp(value, "ok") != 0) {
+    if (find_line(answers, "aof_last_write_status", value) && strcmp(value, "ok") != 0) {
         sink->on_fact("warning_aof", "the server cannot write its AOF", sink->user);
     }
-    if (find(said, "role", value) && strcmp(value, "master") != 0) {
+    if (find_line(answers, "role", value) && strcmp(value, "master") != 0) {
         sink->on_fact("warning_role", "this is a replica: nothing can be stored here", sink->user);
     }
 }
 
-static void tell_all(struct qn_redis *self, const struct sink *sink, const struct said *said)
+static void report_all(struct qn_redis *self, const struct sink *sink,
+                       const struct answers *answers)
 {
     char db[24];
     (void)snprintf(db, sizeof db, "%" PRId64, self->endpoint.db);
@@ -186,18 +188,18 @@ static void tell_all(struct qn_redis *self, const struct sink *sink, const struc
     sink->on_fact("version", QUERN_VERSION, sink->user);
     sink->on_fact("address", self->endpoint.peer.address, sink->user);
     sink->on_fact("db", db, sink->user);
-    sink->on_fact("durability", durability(said), sink->user);
-    tell_version(sink, said);
-    tell(sink, said, "role", "role");
-    tell(sink, said, "replicas", "connected_slaves");
-    tell(sink, said, "clients", "connected_clients");
-    tell(sink, said, "memory_used", "used_memory");
-    tell(sink, said, "memory_peak", "used_memory_peak");
-    tell(sink, said, "memory_max", "maxmemory");
-    tell(sink, said, "memory_policy", "maxmemory_policy");
-    tell(sink, said, "uptime_s", "uptime_in_seconds");
-    tell_cpu(sink, said);
-    tell_warnings(sink, said);
+    sink->on_fact("durability", durability(answers), sink->user);
+    report_version(sink, answers);
+    report_line(sink, answers, "role", "role");
+    report_line(sink, answers, "replicas", "connected_slaves");
+    report_line(sink, answers, "clients", "connected_clients");
+    report_line(sink, answers, "memory_used", "used_memory");
+    report_line(sink, answers, "memory_peak", "used_memory_peak");
+    report_line(sink, answers, "memory_max", "maxmemory");
+    report_line(sink, answers, "memory_policy", "maxmemory_policy");
+    report_line(sink, answers, "uptime_s", "uptime_in_seconds");
+    report_cpu(sink, answers);
+    report_warnings(sink, answers);
 }
 
 quern_status qn_server_info_refusal(struct qn_redis *self, char refusal[QN_REFUSAL_SIZE],
@@ -214,7 +216,7 @@ quern_status qn_server_info_refusal(struct qn_redis *self, char refusal[QN_REFUS
 }
 
 /* Whether an idle worker of this user is woken by new tasks. */
-static void tell_wake_up(struct qn_redis *self, const struct sink *sink)
+static void report_wake_up(struct qn_redis *self, const struct sink *sink)
 {
     char refusal[QN_REFUSAL_SIZE];
     char text[QN_REFUSAL_SIZE + 128];
@@ -238,12 +240,12 @@ quern_status qn_redis_server_info(struct qn_broker *broker,
 {
     struct qn_redis *self = qn_redis_of(broker);
     const struct sink sink = {.on_fact = on_fact, .user = user};
-    struct said said = {.info = NULL};
-    quern_status status = ask(self, &said, err);
+    struct answers answers = {.info = NULL};
+    quern_status status = ask_server(self, &answers, err);
     if (status == QUERN_OK) {
-        tell_all(self, &sink, &said);
-        tell_wake_up(self, &sink);
+        report_all(self, &sink, &answers);
+        report_wake_up(self, &sink);
     }
-    qn_free(said.info);
+    qn_free(answers.info);
     return status;
 }

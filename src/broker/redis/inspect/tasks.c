@@ -29,7 +29,7 @@ static bool is_over(const struct listing *listing)
     return listing->stopped || listing->room == 0;
 }
 
-static bool show(const struct qn_task_entry *entry, const quern_task_info *info, void *user)
+static bool report_task(const struct qn_task_entry *entry, const quern_task_info *info, void *user)
 {
     struct listing *listing = user;
     (void)entry;
@@ -67,7 +67,8 @@ static quern_status list_entries(struct listing *listing, struct qn_task_cursor 
                                      .state = cursor->state,
                                      .key = qn_task_cursor_key(cursor),
                                      .now_ms = listing->now_ms};
-            status = qn_read_task_all(listing->self, &place, page, count, show, listing, err);
+            status =
+                qn_read_task_all(listing->self, &place, page, count, report_task, listing, err);
         }
     }
     return status;
@@ -139,12 +140,13 @@ struct hit {
     quern_error *err;
 };
 
-static bool show_found(const struct qn_place *place, const struct qn_task_entry *entry, void *user)
+static bool report_found(const struct qn_place *place, const struct qn_task_entry *entry,
+                         void *user)
 {
     struct hit *hit = user;
     hit->found = true;
     hit->status =
-        qn_read_task_all(hit->listing->self, place, entry, 1, show, hit->listing, hit->err);
+        qn_read_task_all(hit->listing->self, place, entry, 1, report_task, hit->listing, hit->err);
     return hit->status == QUERN_OK && !is_over(hit->listing);
 }
 
@@ -156,7 +158,7 @@ static quern_status list_id(struct listing *listing, const char *const *queues, 
     for (int i = 0; status == QUERN_OK && moved && i < FIND_MAX; i++) {
         struct hit hit = {.listing = listing, .status = QUERN_OK, .err = err};
         status =
-            qn_find_id(listing->self, queues, count, listing->filter->id, show_found, &hit, err);
+            qn_find_id(listing->self, queues, count, listing->filter->id, report_found, &hit, err);
         status = hit.status != QUERN_OK ? hit.status : status;
         moved = hit.found && !listing->read_any;
     }

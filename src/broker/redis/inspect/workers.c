@@ -236,7 +236,7 @@ static size_t first_run(const struct listing *listing, const char *worker_id)
     return low;
 }
 
-static void show(struct listing *listing, quern_worker_info *info)
+static void report_worker(struct listing *listing, quern_worker_info *info)
 {
     size_t first = first_run(listing, info->id);
     size_t end = first;
@@ -248,7 +248,7 @@ static void show(struct listing *listing, quern_worker_info *info)
     listing->stopped = !listing->on_worker(info, listing->user);
 }
 
-static quern_status show_ours(struct listing *listing, quern_error *err)
+static quern_status report_ours(struct listing *listing, quern_error *err)
 {
     quern_status status = QUERN_OK;
     const struct qn_reply *records = listing->records;
@@ -261,7 +261,7 @@ static quern_status show_ours(struct listing *listing, quern_error *err)
             status = QUERN_OK;
         } else if (status == QUERN_OK &&
                    qn_owner_lives(record.owner, record.info.heartbeat_at_ms, listing->now_ms)) {
-            show(listing, &record.info);
+            report_worker(listing, &record.info);
         }
     }
     return status;
@@ -352,8 +352,8 @@ static quern_status read_go_runs(struct qn_arena *arena, const struct qn_reply *
     return status == QUERN_E_NOMEM ? status : QUERN_OK;
 }
 
-static quern_status show_server(struct listing *listing, const struct qn_reply *text,
-                                const struct qn_reply *runs, int64_t expires_s, quern_error *err)
+static quern_status report_server(struct listing *listing, const struct qn_reply *text,
+                                  const struct qn_reply *runs, int64_t expires_s, quern_error *err)
 {
     struct qn_arena *arena = listing->pipeline.arena;
     struct qn_asynq_server server;
@@ -389,7 +389,7 @@ static const char *runs_key(struct qn_arena *arena, const char *server_key)
     return tag == NULL ? "" : qn_arena_printf(arena, QN_KEY_WORKERS ":%s", tag);
 }
 
-static quern_status show_servers(struct listing *listing, quern_error *err)
+static quern_status report_servers(struct listing *listing, quern_error *err)
 {
     struct qn_pipeline *pipeline = &listing->pipeline;
     const struct qn_reply *servers = listing->servers;
@@ -414,7 +414,7 @@ static quern_status show_servers(struct listing *listing, quern_error *err)
         if (expires_s * 1000 >= listing->now_ms / 1000 * 1000 &&
             qn_pipeline_reply(pipeline, first + i, &text, NULL) == QUERN_OK &&
             qn_pipeline_reply(pipeline, first + i + 1, &runs, NULL) == QUERN_OK) {
-            status = show_server(listing, text, runs, expires_s, err);
+            status = report_server(listing, text, runs, expires_s, err);
         }
     }
     return status;
@@ -431,10 +431,10 @@ quern_status qn_redis_workers(struct qn_broker *broker,
         status = read_runs(&listing, err);
     }
     if (status == QUERN_OK) {
-        status = show_ours(&listing, err);
+        status = report_ours(&listing, err);
     }
     if (status == QUERN_OK && !listing.stopped) {
-        status = show_servers(&listing, err);
+        status = report_servers(&listing, err);
     }
     qn_pipeline_end(&listing.pipeline);
     return status;

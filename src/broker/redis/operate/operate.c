@@ -94,8 +94,8 @@ static quern_status find_queue(struct qn_redis *self, const char *id, struct pla
 
 /* --- Doing it ------------------------------------------------------------------------- */
 
-static quern_status refuse(quern_action action, const char *queue, const char *id, const char *why,
-                           quern_error *err)
+static quern_status refuse_operation(quern_action action, const char *queue, const char *id,
+                                     const char *why, quern_error *err)
 {
     if (strcmp(why, "missing") == 0) {
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s in queue %s", id, queue);
@@ -158,7 +158,8 @@ static quern_status act_in(struct qn_redis *self, quern_action action, const cha
     }
     if (status == QUERN_OK) {
         const char *word = qn_reply_text(qn_reply_at(reply, 0));
-        status = strcmp(word, "done") == 0 ? QUERN_OK : refuse(action, queue, id, word, err);
+        status =
+            strcmp(word, "done") == 0 ? QUERN_OK : refuse_operation(action, queue, id, word, err);
     }
     qn_pipeline_end(&pipeline);
     return status;

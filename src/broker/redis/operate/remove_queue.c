@@ -33,8 +33,8 @@ static void ask_days(struct qn_pipeline *pipeline, int64_t now_ms)
     }
 }
 
-static quern_status refuse(const struct removal *removal, const char *why, int64_t count,
-                           quern_error *err)
+static quern_status refuse_removal(const struct removal *removal, const char *why, int64_t count,
+                                   quern_error *err)
 {
     if (strcmp(why, "active") == 0) {
         return qn_error_set(
@@ -53,7 +53,7 @@ static quern_status take_step(struct removal *removal, const struct qn_reply *re
     if (removal->done || strcmp(word, "more") == 0) {
         return QUERN_OK;
     }
-    return refuse(removal, word, qn_reply_int(qn_reply_at(reply, 1), 0), err);
+    return refuse_removal(removal, word, qn_reply_int(qn_reply_at(reply, 1), 0), err);
 }
 
 static quern_status remove_step(struct removal *removal, quern_error *err)

@@ -166,7 +166,8 @@ static quern_status read_run(struct qn_pipeline *pipeline, struct qn_taking *tak
     return *ret_run == NULL ? QUERN_E_NOMEM : QUERN_OK;
 }
 
-static void refuse(struct qn_taking *taking, struct qn_leased *take_run, enum qn_outcome_kind kind)
+static void refuse_run(struct qn_taking *taking, struct qn_leased *take_run,
+                       enum qn_outcome_kind kind)
 {
     taking->refused[taking->refused_count++] = (struct qn_outcome){
         .run = take_run,
@@ -182,10 +183,10 @@ static void sort_in(struct qn_taking *taking, struct qn_leased *take_run, int64_
     int64_t deadline_at_ms = take_run->task.deadline_at_ms;
     if (deadline_at_ms > 0 && deadline_at_ms <= now_ms && !QN_BUG(DEADLINE_IGNORED)) {
         taking->aside_count++;
-        refuse(taking, take_run, QN_ARCHIVE);
+        refuse_run(taking, take_run, QN_ARCHIVE);
     } else if (reply->run_count >= taking->exchange->room) {
         /* Our field called it late, its message does not. */
-        refuse(taking, take_run, QN_GIVE_BACK);
+        refuse_run(taking, take_run, QN_GIVE_BACK);
     } else {
         taking->exchange->queues[take_run->queue_index].leased++;
         reply->runs[reply->run_count++] = take_run;

@@ -212,8 +212,8 @@ static void put_server(struct qn_pipeline *pipeline, const struct parts *parts)
     }
 }
 
-static quern_status build(struct qn_pipeline *pipeline, const struct qn_heartbeat *heartbeat,
-                          quern_error *err)
+static quern_status build_heartbeat(struct qn_pipeline *pipeline,
+                                    const struct qn_heartbeat *heartbeat, quern_error *err)
 {
     struct parts parts = {0};
     quern_status status = prepare(pipeline->arena, heartbeat, &parts, err);
@@ -231,7 +231,7 @@ static quern_status build(struct qn_pipeline *pipeline, const struct qn_heartbea
 }
 
 /* Sends it, and looks at every reply. */
-static quern_status run_all(struct qn_pipeline *pipeline, size_t first, quern_error *err)
+static quern_status run_and_check(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
     quern_status status = qn_pipeline_run(pipeline, err);
     for (size_t i = first; status == QUERN_OK && i < pipeline->command_count; i++) {
@@ -242,7 +242,7 @@ static quern_status run_all(struct qn_pipeline *pipeline, size_t first, quern_er
 }
 
 /* A cancellation may come before the first arm. */
-static void serve(struct qn_redis *self, const struct qn_heartbeat *heartbeat)
+static void note_served(struct qn_redis *self, const struct qn_heartbeat *heartbeat)
 {
     const char *names[QN_QUEUES_MAX];
     QN_ASSERT(heartbeat->queue_count <= QN_QUEUES_MAX);
@@ -257,11 +257,11 @@ quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartb
                                 quern_error *err)
 {
     struct qn_pipeline pipeline;
-    serve(qn_redis_of(broker), heartbeat);
+    note_served(qn_redis_of(broker), heartbeat);
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
-    quern_status status = build(&pipeline, heartbeat, err);
+    quern_status status = build_heartbeat(&pipeline, heartbeat, err);
     if (status == QUERN_OK) {
-        status = run_all(&pipeline, 0, err);
+        status = run_and_check(&pipeline, 0, err);
     }
     qn_pipeline_end(&pipeline);
     return status;
@@ -316,7 +316,7 @@ quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id
         }
         if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
             add_removal(&pipeline, "HDEL", QN_KEY_RECORDS, worker_id);
-            status = run_all(&pipeline, 1, err);
+            status = run_and_check(&pipeline, 1, err);
         }
     }
     qn_pipeline_end(&pipeline);

@@ -173,8 +173,8 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_reco
 }
 
 /* Where the next page begins. */
-static quern_status move_on(struct qn_recovery_cursor *cursor, const struct qn_reply *reply,
-                            quern_error *err)
+static quern_status advance_cursor(struct qn_recovery_cursor *cursor, const struct qn_reply *reply,
+                                   quern_error *err)
 {
     const struct qn_reply *anchors = qn_reply_at(reply, 4);
     size_t size = anchors->type == QN_REPLY_TEXT ? anchors->size : 0;
@@ -225,7 +225,7 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_recove
         return QUERN_OK;
     }
     *ret_end = qn_reply_int(reply->items[1], 0) != 0;
-    return move_on(cursor, reply, err);
+    return advance_cursor(cursor, reply, err);
 }
 
 /* They hold no lease any more, and cannot get another one but by what is still on its way. */
@@ -265,8 +265,8 @@ static quern_status recover_queue(struct recovering *recovering, struct qn_recov
 /* --- Which queues --------------------------------------------------------------------- */
 
 /* Those that have to be looked at now, moved to the front of `queues`. */
-static quern_status choose(struct recovering *recovering, const char **queues, size_t *count,
-                           quern_error *err)
+static quern_status choose_queues(struct recovering *recovering, const char **queues, size_t *count,
+                                  quern_error *err)
 {
     struct qn_redis *self = recovering->self;
     bool *held = qn_arena_alloc(&recovering->arena, *count * sizeof *held);
@@ -330,7 +330,7 @@ static quern_status recover_queues(struct recovering *recovering, struct qn_name
     }
     memcpy(chosen, queues.items, queues.count * sizeof *chosen);
     qn_redis_begin(&recovering->pipeline, recovering->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
-    quern_status status = choose(recovering, chosen, &queues.count, err);
+    quern_status status = choose_queues(recovering, chosen, &queues.count, err);
     if (status == QUERN_OK && queues.count > 0) {
         status = recover_chosen(recovering, (struct qn_names){chosen, queues.count}, err);
     }

@@ -84,8 +84,8 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
     return same;
 }
 
-static void build(struct qn_redis *self, struct qn_pipeline *pipeline, const struct pair *pair,
-                  struct qn_names queues)
+static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline, const struct pair *pair,
+                      struct qn_names queues)
 {
     if (pair->tell) {
         qn_pipeline_command(pipeline, "CLIENT");
@@ -142,7 +142,7 @@ static quern_status try_arm(struct qn_redis *self, struct qn_names queues, bool 
     qn_redis_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
     quern_status status = look_at_pair(self, &pair, err);
     if (status == QUERN_OK) {
-        build(self, &pipeline, &pair, queues);
+        build_arm(self, &pipeline, &pair, queues);
         status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {
@@ -195,7 +195,7 @@ static bool read_unpaired(struct qn_redis *self, struct qn_names queues, bool *r
     const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;
     bool done = connection->socket.fd >= 0 && !qn_socket_is_stale(&connection->socket);
     if (done) {
-        build(self, &pipeline, &none, queues);
+        build_arm(self, &pipeline, &none, queues);
         done = qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
                read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
     }
