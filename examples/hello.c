@@ -13,7 +13,7 @@ static quern_outcome hello(quern_run *run, const quern_task *task, void *user)
 int main(int argc, char **argv)
 {
     const char *url = argc > 1 ? argv[1] : "hello.db"; /* a file is a broker */
-    const quern_task task = {.type = "hello", .payload = "world", .payload_size = 5};
+    const quern_task task = {.type = "hello", .payload = QUERN_TEXT("world")};
     const quern_worker_options options = {.drain = 1}; /* stop when the queue is empty */
     quern_client *client = NULL;
     quern_mux *mux = NULL;

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
 {
     const char *url = argc > 1 ? argv[1] : "results.db";
     const quern_task task = {
-        .type = "square", .payload = "12", .payload_size = 2, .retention_ms = 60 * 60 * 1000};
+        .type = "square", .payload = QUERN_TEXT("12"), .retention_ms = 60 * 60 * 1000};
     quern_client *client = NULL;
     quern_task_info *stored = NULL;
     quern_error err;

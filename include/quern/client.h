@@ -23,72 +23,87 @@ typedef struct quern_client_options {
     const struct quern_clock *clock; /* NULL: the system's; see quern/testing.h */
 } quern_client_options;
 
-QUERN_NODISCARD QUERN_API quern_status quern_client_open_sized(const char *url,
-                                                               const quern_client_options *options,
-                                                               size_t options_size,
-                                                               quern_client **ret_client,
-                                                               quern_error *err);
 /* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", made if it is not there;
  * or "redis://[user[:password]@]host[:port][/db]", "redis-socket:///path". A text that means
  * something else ("localhost:6379", ":memory:", "file:...") is QUERN_E_INVALID, with the right way
  * to write it. options may be NULL. On success *ret_client is the caller's, to be freed with
- * quern_client_free. */
+ * quern_client_free. Errors: QUERN_E_INVALID, QUERN_E_STATE (a file that holds somebody else's
+ * tables, see quern_inspector_options), broker errors. */
 QUERN_NODISCARD static inline quern_status quern_client_open(const char *url,
                                                              const quern_client_options *options,
                                                              quern_client **ret_client,
-                                                             quern_error *err)
-{
-    return quern_client_open_sized(url, options, sizeof(quern_client_options), ret_client, err);
-}
+                                                             quern_error *err);
 
 /* Waits for calls of other threads to return, then closes. NULL is fine. */
 QUERN_API void quern_client_free(quern_client *client);
 
-QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_sized(quern_client *client,
-                                                                  const quern_task *task,
-                                                                  size_t task_size,
-                                                                  quern_task_info **ret_info,
-                                                                  quern_error *err);
 /* Stores one task, whole or not at all. ret_info: NULL, or gets what was stored, for the caller to
- * free. Errors: QUERN_E_INVALID (text names the field), QUERN_E_DUPLICATE, QUERN_E_CONFLICT,
- * QUERN_E_FULL, QUERN_E_BUSY, QUERN_E_BROKER, QUERN_E_CONNECT, QUERN_E_TIMEOUT. A lost reply is
- * asked for again until command_timeout_ms is over: then QUERN_E_UNKNOWN, with the id in err. */
+ * free. Errors: QUERN_E_INVALID (the text names the field), QUERN_E_DUPLICATE, QUERN_E_CONFLICT,
+ * broker errors. A lost reply is asked for again until command_timeout_ms is over: then
+ * QUERN_E_UNKNOWN, with the id in err. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue(quern_client *client,
                                                                 const quern_task *task,
                                                                 quern_task_info **ret_info,
-                                                                quern_error *err)
-{
-    return quern_client_enqueue_sized(client, task, sizeof(quern_task), ret_info, err);
-}
+                                                                quern_error *err);
 
-/* What became of one task of a batch. */
+/* What became of one task of a batch. Arrays of it are yours, so it never grows: what else there is
+ * to know of a task, quern_inspector_task says. */
 typedef struct quern_enqueue_result {
     quern_status status;
     char id[257]; /* the id of the task, also a generated one; "" if it was invalid */
 } quern_enqueue_result;
 
-QUERN_NODISCARD QUERN_API quern_status
-quern_client_enqueue_batch_sized(quern_client *client, const quern_task *tasks, size_t task_size,
-                                 size_t count, quern_enqueue_result *results, quern_error *err);
 /* Stores `count` tasks, those of a queue in order, in few transactions; each is stored or not for
  * itself.
  * results, which may be NULL, has `count` entries. Returns QUERN_OK when every task was stored,
  * else the first failure, with its position (from 0) in err ("task 17: ..."); the others are stored
  * all the same. Only when the broker itself fails, what comes behind that point (on Redis: behind
  * the 1 024 tasks around it) is not tried: it has the same status, or QUERN_E_TIMEOUT behind a
- * QUERN_E_UNKNOWN. */
+ * QUERN_E_UNKNOWN. Errors as quern_client_enqueue. tasks may be NULL when count is 0. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_client *client,
                                                                       const quern_task *tasks,
                                                                       size_t count,
                                                                       quern_enqueue_result *results,
-                                                                      quern_error *err)
+                                                                      quern_error *err);
+
+/* Wakes sleeping workers of this broker. Needed only after the COMMIT of a transaction that used
+ * quern_client_enqueue_tx (see quern/sqlite.h); without it they look by themselves each second. A
+ * failure costs only that second, so there is no status. NULL does nothing. */
+QUERN_API void quern_client_wake(quern_client *client);
+
+/* --- How structs grow: see quern/quern.h ------------------------------------------- */
+
+QUERN_NODISCARD QUERN_API quern_status quern_client_open_sized(const char *url,
+                                                               const quern_client_options *options,
+                                                               size_t options_size,
+                                                               quern_client **ret_client,
+                                                               quern_error *err);
+static inline quern_status quern_client_open(const char *url, const quern_client_options *options,
+                                             quern_client **ret_client, quern_error *err)
+{
+    return quern_client_open_sized(url, options, sizeof(quern_client_options), ret_client, err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_sized(quern_client *client,
+                                                                  const quern_task *task,
+                                                                  size_t task_size,
+                                                                  quern_task_info **ret_info,
+                                                                  quern_error *err);
+static inline quern_status quern_client_enqueue(quern_client *client, const quern_task *task,
+                                                quern_task_info **ret_info, quern_error *err)
+{
+    return quern_client_enqueue_sized(client, task, sizeof(quern_task), ret_info, err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status
+quern_client_enqueue_batch_sized(quern_client *client, const quern_task *tasks, size_t task_size,
+                                 size_t count, quern_enqueue_result *results, quern_error *err);
+static inline quern_status quern_client_enqueue_batch(quern_client *client, const quern_task *tasks,
+                                                      size_t count, quern_enqueue_result *results,
+                                                      quern_error *err)
 {
     return quern_client_enqueue_batch_sized(client, tasks, sizeof(quern_task), count, results, err);
 }
-
-/* Wakes sleeping workers of this broker. Needed only after the COMMIT of a transaction that used
- * quern_client_enqueue_tx (see quern/sqlite.h); without it they look by themselves each second. */
-QUERN_API void quern_client_wake(quern_client *client);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* quern/inspector.h - looks at queues and repairs them.
  *
- * Any thread may call it. Lists are copies for the caller; a long one of Redis is no one moment. */
+ * Any thread may call it. Lists are copies for the caller to free; a long list read from Redis is
+ * not a consistent snapshot. Lists and what they hold must not be NULL in accessors; _at returns
+ * NULL behind the end. Each function that returns quern_status may return broker errors. */
 #ifndef QUERN_INSPECTOR_H
 #define QUERN_INSPECTOR_H
 
@@ -22,17 +24,13 @@ typedef struct quern_inspector_options {
     const struct quern_clock *clock; /* NULL: the system's */
 } quern_inspector_options;
 
-QUERN_NODISCARD QUERN_API quern_status
-quern_inspector_open_sized(const char *url, const quern_inspector_options *options,
-                           size_t options_size, quern_inspector **ret_inspector, quern_error *err);
-/* url as in quern_client_open. QUERN_E_NOT_FOUND: no such file, and options do not say create. */
+/* url as in quern_client_open; options may be NULL. Errors: QUERN_E_NOT_FOUND (no such file, and
+ * options do not say create), QUERN_E_STATE (a file that holds somebody else's tables, and options
+ * do not say init). */
 QUERN_NODISCARD static inline quern_status quern_inspector_open(
     const char *url, const quern_inspector_options *options, quern_inspector **ret_inspector,
-    quern_error *err)
-{
-    return quern_inspector_open_sized(url, options, sizeof(quern_inspector_options), ret_inspector,
-                                      err);
-}
+    quern_error *err);
+/* After the calls of all threads. NULL is fine. */
 QUERN_API void quern_inspector_free(quern_inspector *inspector);
 
 /* --- Queues ------------------------------------------------------------------------- */
@@ -59,7 +57,7 @@ typedef struct quern_queue_info {
 } quern_queue_info;
 
 typedef struct quern_queue_list quern_queue_list;
-/* All queues, sorted by name. */
+/* All queues, sorted by name. Errors: broker errors. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_queues(quern_inspector *inspector,
                                                               quern_queue_list **ret_list,
                                                               quern_error *err);
@@ -71,19 +69,23 @@ QUERN_API void quern_queue_list_free(quern_queue_list *list);
  * already. QUERN_E_NOT_FOUND: no such queue. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_pause(quern_inspector *inspector,
                                                              const char *queue, quern_error *err);
+/* Ends a pause. QUERN_E_STATE: it is not paused. QUERN_E_NOT_FOUND: no such queue. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_resume(quern_inspector *inspector,
                                                               const char *queue, quern_error *err);
-/* QUERN_E_STATE: it holds tasks and force is false, or it holds active tasks. */
+/* Removes a queue, its tasks and its figures. QUERN_E_STATE: it holds tasks and force is false, or
+ * it holds active tasks. QUERN_E_NOT_FOUND: no such queue. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_remove_queue(quern_inspector *inspector,
                                                                     const char *queue, bool force,
                                                                     quern_error *err);
 
+/* Arrays of it are yours, so it never grows. */
 typedef struct quern_day {
     char date[16]; /* "2026-11-20", UTC */
     uint64_t processed;
     uint64_t failed;
 } quern_day;
-/* Fills `days` entries (1 to 90), today first; days without tasks are zero. */
+/* Fills `days` entries (1 to 90), today first; days without tasks are zero. QUERN_E_NOT_FOUND: no
+ * such queue. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_history(quern_inspector *inspector,
                                                                const char *queue, size_t days,
                                                                quern_day *ret_days,
@@ -104,25 +106,18 @@ typedef struct quern_task_filter {
 } quern_task_filter;
 
 typedef struct quern_task_list quern_task_list;
-QUERN_NODISCARD QUERN_API quern_status quern_inspector_tasks_sized(quern_inspector *inspector,
-                                                                   const quern_task_filter *filter,
-                                                                   size_t filter_size,
-                                                                   quern_task_list **ret_list,
-                                                                   quern_error *err);
-/* A page of tasks. Order: by queue, then state; pending and active: next or oldest first;
- * scheduled and retry: soonest first; archived and completed: newest first. */
+/* A page of tasks; filter NULL: of all. Order: by queue, then state; pending and active: next or
+ * oldest first; scheduled and retry: soonest first; archived and completed: newest first. */
 QUERN_NODISCARD static inline quern_status quern_inspector_tasks(quern_inspector *inspector,
                                                                  const quern_task_filter *filter,
                                                                  quern_task_list **ret_list,
-                                                                 quern_error *err)
-{
-    return quern_inspector_tasks_sized(inspector, filter, sizeof(quern_task_filter), ret_list, err);
-}
+                                                                 quern_error *err);
 QUERN_API size_t quern_task_list_size(const quern_task_list *list);
 QUERN_API const quern_task_info *quern_task_list_at(const quern_task_list *list, size_t index);
 QUERN_API void quern_task_list_free(quern_task_list *list);
 
-/* queue NULL: look in all queues. QUERN_E_NOT_FOUND; QUERN_E_STATE: it is in several. */
+/* One task, for the caller to free. queue NULL: look in all queues. QUERN_E_NOT_FOUND: no such
+ * task; QUERN_E_STATE: it is in several queues. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_task(quern_inspector *inspector,
                                                             const char *queue, const char *id,
                                                             quern_task_info **ret_info,
@@ -146,18 +141,11 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_act(quern_inspector *insp
  * that match may be left then. QUERN_E_STATE: the state does not allow it, or the archive would
  * grow beyond its limit, and its oldest tasks would be deleted. QUERN_E_BUSY: it took twice what
  * there was, and more came meanwhile; the same call goes on with those. */
-QUERN_NODISCARD QUERN_API quern_status quern_inspector_act_all_sized(
-    quern_inspector *inspector, quern_action action, const quern_task_filter *filter,
-    size_t filter_size, uint64_t *ret_count, quern_error *err);
 QUERN_NODISCARD static inline quern_status quern_inspector_act_all(quern_inspector *inspector,
                                                                    quern_action action,
                                                                    const quern_task_filter *filter,
                                                                    uint64_t *ret_count,
-                                                                   quern_error *err)
-{
-    return quern_inspector_act_all_sized(inspector, action, filter, sizeof(quern_task_filter),
-                                         ret_count, err);
-}
+                                                                   quern_error *err);
 
 /* --- Workers ------------------------------------------------------------------------ */
 
@@ -189,6 +177,7 @@ typedef struct quern_worker_info {
 } quern_worker_info;
 
 typedef struct quern_worker_list quern_worker_list;
+/* The workers whose heartbeats are not over. Errors: broker errors. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_workers(quern_inspector *inspector,
                                                                quern_worker_list **ret_list,
                                                                quern_error *err);
@@ -199,7 +188,8 @@ QUERN_API void quern_worker_list_free(quern_worker_list *list);
 
 /* --- The broker itself -------------------------------------------------------------- */
 
-/* Calls on_fact for each fact: name ("version", "path", "durability", ...) and text. */
+/* Calls on_fact for each fact: name ("version", "path", "durability", ...) and text, both borrowed
+ * for the call. Errors: broker errors. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_broker(
     quern_inspector *inspector, void (*on_fact)(const char *name, const char *text, void *user),
     void *user, quern_error *err);
@@ -213,10 +203,47 @@ typedef struct quern_finding {
     int32_t repaired;      /* 1: it was mended by this call */
 } quern_finding;
 /* Checks the invariants on the live data and reports each finding; with repair mends what can be
- * mended without losing a task. */
+ * mended without losing a task. Findings are borrowed for the call. Errors: broker errors; what
+ * was reported before holds. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_check(
     quern_inspector *inspector, bool repair,
     void (*on_finding)(const quern_finding *finding, void *user), void *user, quern_error *err);
+
+/* --- How structs grow: see quern/quern.h ------------------------------------------- */
+
+QUERN_NODISCARD QUERN_API quern_status
+quern_inspector_open_sized(const char *url, const quern_inspector_options *options,
+                           size_t options_size, quern_inspector **ret_inspector, quern_error *err);
+static inline quern_status quern_inspector_open(const char *url,
+                                                const quern_inspector_options *options,
+                                                quern_inspector **ret_inspector, quern_error *err)
+{
+    return quern_inspector_open_sized(url, options, sizeof(quern_inspector_options), ret_inspector,
+                                      err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_tasks_sized(quern_inspector *inspector,
+                                                                   const quern_task_filter *filter,
+                                                                   size_t filter_size,
+                                                                   quern_task_list **ret_list,
+                                                                   quern_error *err);
+static inline quern_status quern_inspector_tasks(quern_inspector *inspector,
+                                                 const quern_task_filter *filter,
+                                                 quern_task_list **ret_list, quern_error *err)
+{
+    return quern_inspector_tasks_sized(inspector, filter, sizeof(quern_task_filter), ret_list, err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_act_all_sized(
+    quern_inspector *inspector, quern_action action, const quern_task_filter *filter,
+    size_t filter_size, uint64_t *ret_count, quern_error *err);
+static inline quern_status quern_inspector_act_all(quern_inspector *inspector, quern_action action,
+                                                   const quern_task_filter *filter,
+                                                   uint64_t *ret_count, quern_error *err)
+{
+    return quern_inspector_act_all_sized(inspector, action, filter, sizeof(quern_task_filter),
+                                         ret_count, err);
+}
 
 #ifdef __cplusplus
 }

@@ -40,21 +40,57 @@ typedef struct quern_exec_options {
     uint32_t reserved;      /* 0 */
 } quern_exec_options;
 
+/* An empty mux, for the caller to free. Errors: QUERN_E_NOMEM. */
 QUERN_NODISCARD QUERN_API quern_status quern_mux_new(quern_mux **ret_mux, quern_error *err);
 /* NULL is fine. Not while a worker uses it. */
 QUERN_API void quern_mux_free(quern_mux *mux);
+
+/* Registers `handler` for the types that `pattern` serves (1 to 256 bytes, copied). `user` is
+ * passed to it as it is. options may be NULL. Errors: QUERN_E_CONFLICT (the pattern has one
+ * already), QUERN_E_STATE (a worker runs), QUERN_E_FULL (65536 patterns). */
+QUERN_NODISCARD static inline quern_status quern_mux_handle(quern_mux *mux, const char *pattern,
+                                                            quern_handler handler, void *user,
+                                                            const quern_handler_options *options,
+                                                            quern_error *err);
+
+/* Registers a shell command: `/bin/sh -c command` in a process group of its own, the payload on
+ * stdin, QUERN_TASK_ID, QUERN_TASK_TYPE, QUERN_QUEUE, QUERN_RETRY_COUNT and QUERN_FENCE in its
+ * environment, its stdout as result if the task has retention (cut at stdout_size_max, with a line
+ * that says so, and a warning in the log), its exit code as verdict: 0 done,
+ * 75 retry, 65 archive, other failure (retry). When the run is cancelled the group gets SIGTERM,
+ * and SIGKILL after kill_after_ms. Death by a signal that nobody sent for us is a crash. A command
+ * that cannot be started (no process, descriptor or memory) costs its task nothing: the run is
+ * given back, and the worker fetches nothing for a moment. Errors as quern_mux_handle. */
+QUERN_NODISCARD static inline quern_status quern_mux_exec(quern_mux *mux, const char *pattern,
+                                                          const char *command,
+                                                          const quern_exec_options *options,
+                                                          quern_error *err);
+
+/* Wraps every handler: calls `next(run, task, next_user)` when it sees fit, and returns an outcome.
+ * The one added first is the outermost. Also wraps the not-found outcome. */
+typedef quern_outcome (*quern_middleware)(quern_run *run, const quern_task *task,
+                                          quern_handler next, void *next_user, void *user);
+/* Errors: QUERN_E_STATE (a worker runs), QUERN_E_FULL (64 middlewares). */
+QUERN_NODISCARD QUERN_API quern_status quern_mux_use(quern_mux *mux, quern_middleware middleware,
+                                                     void *user, quern_error *err);
+
+/* What becomes of a task that no pattern serves. Without this call a worker leaves it to others: it
+ * goes to retry for 1 s, longer if nobody takes it (up to 30 s), and nothing is counted. With it
+ * the middlewares are called, and the outcome is that of a run: QUERN_RETRY is what asynq does.
+ * Errors: QUERN_E_STATE (a worker runs). */
+QUERN_NODISCARD QUERN_API quern_status quern_mux_not_found(quern_mux *mux, quern_outcome outcome,
+                                                           quern_error *err);
+
+/* --- How structs grow: see quern/quern.h ------------------------------------------- */
 
 QUERN_NODISCARD QUERN_API quern_status quern_mux_handle_sized(quern_mux *mux, const char *pattern,
                                                               quern_handler handler, void *user,
                                                               const quern_handler_options *options,
                                                               size_t options_size,
                                                               quern_error *err);
-/* Registers `handler` for the types that `pattern` serves (1 to 256 bytes, copied). `user` is
- * passed to it as it is. options may be NULL. QUERN_E_CONFLICT: the pattern has one already. */
-QUERN_NODISCARD static inline quern_status quern_mux_handle(quern_mux *mux, const char *pattern,
-                                                            quern_handler handler, void *user,
-                                                            const quern_handler_options *options,
-                                                            quern_error *err)
+static inline quern_status quern_mux_handle(quern_mux *mux, const char *pattern,
+                                            quern_handler handler, void *user,
+                                            const quern_handler_options *options, quern_error *err)
 {
     return quern_mux_handle_sized(mux, pattern, handler, user, options,
                                   sizeof(quern_handler_options), err);
@@ -64,34 +100,11 @@ QUERN_NODISCARD QUERN_API quern_status quern_mux_exec_sized(quern_mux *mux, cons
                                                             const char *command,
                                                             const quern_exec_options *options,
                                                             size_t options_size, quern_error *err);
-/* Registers a shell command: `/bin/sh -c command` in a process group of its own, the payload on
- * stdin, QUERN_TASK_ID, QUERN_TASK_TYPE, QUERN_QUEUE, QUERN_RETRY_COUNT and QUERN_FENCE in its
- * environment, its stdout as result if the task has retention (cut at stdout_size_max, with a line
- * that says so, and a warning in the log), its exit code as verdict: 0 done,
- * 75 retry, 65 archive, other failure (retry). When the run is cancelled the group gets SIGTERM,
- * and SIGKILL after kill_after_ms. Death by a signal that nobody sent for us is a crash. A command
- * that cannot be started (no process, descriptor or memory) costs its task nothing: the run is
- * given back, and the worker fetches nothing for a moment. */
-QUERN_NODISCARD static inline quern_status quern_mux_exec(quern_mux *mux, const char *pattern,
-                                                          const char *command,
-                                                          const quern_exec_options *options,
-                                                          quern_error *err)
+static inline quern_status quern_mux_exec(quern_mux *mux, const char *pattern, const char *command,
+                                          const quern_exec_options *options, quern_error *err)
 {
     return quern_mux_exec_sized(mux, pattern, command, options, sizeof(quern_exec_options), err);
 }
-
-/* Wraps every handler: calls `next(run, task, next_user)` when it sees fit, and returns an outcome.
- * The one added first is the outermost. Also wraps the not-found outcome. */
-typedef quern_outcome (*quern_middleware)(quern_run *run, const quern_task *task,
-                                          quern_handler next, void *next_user, void *user);
-QUERN_NODISCARD QUERN_API quern_status quern_mux_use(quern_mux *mux, quern_middleware middleware,
-                                                     void *user, quern_error *err);
-
-/* What becomes of a task that no pattern serves. Without this call a worker leaves it to others: it
- * goes to retry for 1 s, longer if nobody takes it (up to 30 s), and nothing is counted. With it
- * the middlewares are called, and the outcome is that of a run: QUERN_RETRY is what asynq does. */
-QUERN_NODISCARD QUERN_API quern_status quern_mux_not_found(quern_mux *mux, quern_outcome outcome,
-                                                           quern_error *err);
 
 #ifdef __cplusplus
 }

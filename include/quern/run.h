@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* quern/run.h - handlers (your code) and the run they are given.
  *
- * A run is one attempt of one task. It is valid only during the handler call. All functions here
+ * A run is one attempt of one task. It is valid only during the handler call, never NULL, and
+ * accessors do not check it. All functions here
  * may be called from the handler's thread; quern_run_cancelled and quern_run_cancel_fd also from
  * threads that the handler started and joins before it returns. */
 #ifndef QUERN_RUN_H
@@ -49,15 +50,18 @@ QUERN_API int quern_run_cancel_fd(quern_run *run);
 QUERN_API const char *quern_run_cancel_reason(const quern_run *run);
 
 /* Replaces the task's result. Stored at once, so that it survives a crash of the handler; kept
- * after the run only if the task has retention_ms. QUERN_E_STALE: the lease is lost. */
+ * after the run only if the task has retention_ms. data may be NULL when size is 0. Errors:
+ * QUERN_E_INVALID (more than 512 MiB), QUERN_E_STALE (the lease is lost), broker errors. */
 QUERN_NODISCARD QUERN_API quern_status quern_run_write_result(quern_run *run, const void *data,
                                                               size_t size, quern_error *err);
-/* Shows how far the run is: percent 0 to 100 and a note of at most 256 bytes (NULL: none). */
-QUERN_NODISCARD QUERN_API quern_status quern_run_write_progress(quern_run *run, int32_t percent,
-                                                                const char *note, quern_error *err);
+/* Shows how far the run is: percent 0 to 100 and a note of at most 256 bytes of UTF-8 (NULL: none).
+ * Its status may be ignored, as the run goes on whoever looks. Errors: QUERN_E_INVALID,
+ * QUERN_E_STALE, broker errors. */
+QUERN_API quern_status quern_run_write_progress(quern_run *run, int32_t percent, const char *note,
+                                                quern_error *err);
 /* Records why, for the retry list and the inspector, and returns `outcome`. At most 4 KiB are
  * kept; bytes that are not UTF-8 are replaced. Of a run that was cut short it is kept, too, behind
- * what cut it short: "timeout of 700ms: WHY", "cancelled: WHY". */
+ * what cut it short: "timeout of 700ms: WHY", "cancelled: WHY". format must not be NULL. */
 QUERN_API quern_outcome quern_run_fail(quern_run *run, quern_outcome outcome, const char *format,
                                        ...) QUERN_PRINTF(3, 4);
 /* Sets when the task runs again if this run ends with QUERN_SNOOZE or QUERN_RETRY (for a retry in

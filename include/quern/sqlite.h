@@ -15,19 +15,26 @@
 extern "C" {
 #endif
 
-QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_tx_sized(
-    quern_client *client, sqlite3 *db, const quern_task *tasks, size_t task_size, size_t count,
-    quern_enqueue_result *results, quern_error *err);
 /* Stores tasks through `db`, a connection of the caller to the file that `client` has open, inside
  * the transaction that the caller has begun there (best with BEGIN IMMEDIATE): committed with it,
  * rolled back with it. `db` is used only during the call, by this thread. After COMMIT call
- * quern_client_wake(client). Errors as quern_client_enqueue_batch, and QUERN_E_STATE when `db` is
+ * quern_client_wake(client). results may be NULL. Errors as quern_client_enqueue_batch, and
+ * QUERN_E_STATE when `db` is
  * not in a transaction, QUERN_E_INVALID: another file, QUERN_E_UNSUPPORTED: a client of Redis.
  * quern's own connections run no triggers and views of the file; yours keeps your settings, so a
  * trigger that somebody has put on a quern_* table runs here (`quern doctor` names it). */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue_tx(
     quern_client *client, sqlite3 *db, const quern_task *tasks, size_t count,
-    quern_enqueue_result *results, quern_error *err)
+    quern_enqueue_result *results, quern_error *err);
+
+/* --- How structs grow: see quern/quern.h ------------------------------------------- */
+
+QUERN_NODISCARD QUERN_API quern_status quern_client_enqueue_tx_sized(
+    quern_client *client, sqlite3 *db, const quern_task *tasks, size_t task_size, size_t count,
+    quern_enqueue_result *results, quern_error *err);
+static inline quern_status quern_client_enqueue_tx(quern_client *client, sqlite3 *db,
+                                                   const quern_task *tasks, size_t count,
+                                                   quern_enqueue_result *results, quern_error *err)
 {
     return quern_client_enqueue_tx_sized(client, db, tasks, sizeof(quern_task), count, results,
                                          err);

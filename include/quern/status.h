@@ -3,7 +3,14 @@
  *
  * Every function that can fail returns quern_status and takes `quern_error *err` last. `err` may
  * be NULL; if given, a failing call fills it with the status and one line of text that needs no
- * further look-up. A call that succeeds leaves it alone. */
+ * further look-up. A call that succeeds leaves it alone.
+ *
+ * Comments name the errors that mean something special at a function. Beside them any function that
+ * returns quern_status may return QUERN_E_INVALID (a pointer that must not be NULL is NULL, an
+ * argument is out of its range) and QUERN_E_NOMEM; and where a comment says "broker errors", also
+ * QUERN_E_CONNECT, QUERN_E_TIMEOUT, QUERN_E_BROKER, QUERN_E_BUSY, QUERN_E_FULL, QUERN_E_CORRUPT,
+ * QUERN_E_DENIED, QUERN_E_UNSUPPORTED and, in the child of a fork, QUERN_E_CLOSED. A newer library
+ * may return a status that these headers do not know: take it for a failure. */
 #ifndef QUERN_STATUS_H
 #define QUERN_STATUS_H
 

@@ -17,6 +17,12 @@
 extern "C" {
 #endif
 
+/* A string literal as pointer and size, for two fields or two arguments that stand side by side:
+ *     quern_task task = {.type = "greet", .payload = QUERN_TEXT("world")};
+ *     quern_run_write_result(run, QUERN_TEXT("done"), &err);
+ * The size is without the NUL. In C++ see quern/quern.hpp. */
+#define QUERN_TEXT(literal) ("" literal ""), (sizeof(literal) - 1)
+
 #define QUERN_RETRY_NEVER (-1)   /* quern_task.retry_max: one attempt, then the archive */
 #define QUERN_TIMEOUT_NEVER (-1) /* quern_task.timeout_ms: no limit at all */
 
@@ -94,7 +100,7 @@ typedef enum quern_cause {
 QUERN_API const char *quern_cause_name(quern_cause cause);
 
 /* A snapshot of one stored task. Immutable, so any thread may read it. What its accessors return
- * belongs to it. */
+ * belongs to it. The accessors do not check `info`, which must not be NULL. */
 typedef struct quern_task_info quern_task_info;
 
 QUERN_API const char *quern_task_info_id(const quern_task_info *info);

@@ -14,8 +14,11 @@ extern "C" {
 /* A clock that stands still until it is turned. Any thread may turn or read it. It must outlive
  * what was opened with it. */
 typedef struct quern_clock quern_clock;
+/* Both of its times start at at_ms, which is not negative. Errors: QUERN_E_INVALID, QUERN_E_NOMEM.
+ * */
 QUERN_NODISCARD QUERN_API quern_status quern_clock_new(int64_t at_ms, quern_clock **ret_clock,
                                                        quern_error *err);
+/* NULL is fine; so it is below, where it does nothing. */
 QUERN_API void quern_clock_free(quern_clock *clock);
 /* Moves time forward by so many ms (wall clock and the clock of leases). */
 QUERN_API void quern_clock_advance(quern_clock *clock, int64_t ms);
@@ -32,25 +35,32 @@ typedef struct quern_test_run_options {
     int32_t cancelled;      /* 1: the run is cancelled from the start */
     int32_t cause;          /* a quern_cause */
 } quern_test_run_options;
-QUERN_NODISCARD QUERN_API quern_status
-quern_test_run_handler_sized(quern_handler handler, const quern_task *task, size_t task_size,
-                             void *user, const quern_test_run_options *options, size_t options_size,
-                             quern_test_run **ret_run, quern_error *err);
 /* Calls `handler` once on this thread, as a worker would, with `task` filled in by the same rules
- * as at enqueue. *ret_run tells what it did; the caller frees it. */
+ * as at enqueue. *ret_run shows what it did; the caller frees it. options may be NULL. Errors:
+ * QUERN_E_INVALID (also of a task that could not be enqueued), QUERN_E_NOMEM. */
 QUERN_NODISCARD static inline quern_status quern_test_run_handler(
     quern_handler handler, const quern_task *task, void *user,
-    const quern_test_run_options *options, quern_test_run **ret_run, quern_error *err)
-{
-    return quern_test_run_handler_sized(handler, task, sizeof(quern_task), user, options,
-                                        sizeof(quern_test_run_options), ret_run, err);
-}
+    const quern_test_run_options *options, quern_test_run **ret_run, quern_error *err);
 QUERN_API quern_outcome quern_test_run_outcome(const quern_test_run *run);
 QUERN_API const char *quern_test_run_error(const quern_test_run *run); /* "": none */
 QUERN_API const void *quern_test_run_result(const quern_test_run *run, size_t *ret_size);
 QUERN_API int64_t quern_test_run_again_in_ms(const quern_test_run *run); /* -1: not said */
 QUERN_API int32_t quern_test_run_progress(const quern_test_run *run);    /* -1: not said */
 QUERN_API void quern_test_run_free(quern_test_run *run);
+
+/* --- How structs grow: see quern/quern.h ------------------------------------------- */
+
+QUERN_NODISCARD QUERN_API quern_status
+quern_test_run_handler_sized(quern_handler handler, const quern_task *task, size_t task_size,
+                             void *user, const quern_test_run_options *options, size_t options_size,
+                             quern_test_run **ret_run, quern_error *err);
+static inline quern_status quern_test_run_handler(quern_handler handler, const quern_task *task,
+                                                  void *user, const quern_test_run_options *options,
+                                                  quern_test_run **ret_run, quern_error *err)
+{
+    return quern_test_run_handler_sized(handler, task, sizeof(quern_task), user, options,
+                                        sizeof(quern_test_run_options), ret_run, err);
+}
 
 #ifdef __cplusplus
 }

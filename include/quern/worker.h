@@ -70,22 +70,17 @@ typedef struct quern_worker_options {
     uint32_t reserved2;       /* 0 */
 } quern_worker_options;
 
-QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
-                                                              const quern_worker_options *options,
-                                                              size_t options_size,
-                                                              quern_worker **ret_worker,
-                                                              quern_error *err);
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
  * outlive the worker. options may be NULL. A broker that is not there or busy (a server that is
  * down or loading, a locked file, a full disk) is no error, unless no_wait is set:
- * quern_worker_run waits for it. */
+ * quern_worker_run waits for it. Errors: QUERN_E_INVALID (the text names the option),
+ * QUERN_E_FULL (no descriptor is free), QUERN_E_STATE (a file that holds somebody else's tables),
+ * QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_UNSUPPORTED (a version of the broker that is too old or
+ * too new); with no_wait all broker errors. */
 QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, const quern_mux *mux,
                                                             const quern_worker_options *options,
                                                             quern_worker **ret_worker,
-                                                            quern_error *err)
-{
-    return quern_worker_new_sized(url, mux, options, sizeof(quern_worker_options), ret_worker, err);
-}
+                                                            quern_error *err);
 
 /* Runs tasks until quern_worker_stop or, with drain, until the queues are empty; or until it was
  * stuck for stuck_timeout_ms. Waits for the broker first, as it does when that goes away later:
@@ -95,19 +90,24 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
  * the end (after shutdown_timeout_ms), their tasks were given back, their threads still use the
  * worker, so the process should exit and not free it. A file that was removed, replaced or damaged
  * under the worker ends it with QUERN_E_CONNECT or QUERN_E_CORRUPT, so that its supervisor starts
- * it again. */
+ * it again. Other errors: QUERN_E_STATE (it has run already, or was stuck and its handlers have
+ * ended at last), QUERN_E_CLOSED (the child of a fork), QUERN_E_NOMEM (no memory or no
+ * thread), QUERN_E_DENIED and QUERN_E_UNSUPPORTED (found out once a server that
+ * was away answers). */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
-/* Any thread; async-signal-safe. The first call drains: stops fetching, lets runs finish within
- * shutdown_timeout_ms. The second call ends that wait at once. A broker that does not answer is
- * given 5 s more for outcomes, else about 2 s. */
+/* Any thread; async-signal-safe; NULL does nothing. The first call drains: stops fetching, lets
+ * runs finish within shutdown_timeout_ms. The second call ends that wait at once. A broker that
+ * does not answer is given 5 s more for outcomes, else about 2 s. */
 QUERN_API void quern_worker_stop(quern_worker *worker);
-/* Stops fetching without stopping (SIGTSTP in the CLI). Any thread; async-signal-safe. */
+/* Stops fetching without stopping (SIGTSTP in the CLI). Any thread; async-signal-safe; NULL does
+ * nothing. */
 QUERN_API void quern_worker_quiet(quern_worker *worker);
-/* Fetches again after quern_worker_quiet (SIGCONT in the CLI). Any thread; async-signal-safe. */
+/* Fetches again after quern_worker_quiet (SIGCONT in the CLI). Any thread; async-signal-safe; NULL
+ * does nothing. */
 QUERN_API void quern_worker_resume(quern_worker *worker);
 /* Logs what the worker runs and how its threads stand (SIGUSR1 in the CLI): a line for the worker
- * and one for each run. Any thread; async-signal-safe. */
+ * and one for each run. Any thread; async-signal-safe; NULL does nothing. */
 QUERN_API void quern_worker_log_runs(quern_worker *worker);
 
 typedef struct quern_worker_stats {
@@ -118,16 +118,32 @@ typedef struct quern_worker_stats {
     uint32_t ready; /* 0: starting, draining, quiet, stuck, or braked after crashes in a row */
     uint32_t reserved;
 } quern_worker_stats;
-/* A consistent snapshot. Any thread. */
-QUERN_API void quern_worker_stats_sized(quern_worker *worker, quern_worker_stats *ret_stats,
-                                        size_t stats_size);
-static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats)
-{
-    quern_worker_stats_sized(worker, ret_stats, sizeof(quern_worker_stats));
-}
+/* A consistent snapshot. Any thread. Neither may be NULL. */
+static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats);
 
 /* After quern_worker_run has returned, or without having run. NULL is fine. */
 QUERN_API void quern_worker_free(quern_worker *worker);
+
+/* --- How structs grow: see quern/quern.h ------------------------------------------- */
+
+QUERN_NODISCARD QUERN_API quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
+                                                              const quern_worker_options *options,
+                                                              size_t options_size,
+                                                              quern_worker **ret_worker,
+                                                              quern_error *err);
+static inline quern_status quern_worker_new(const char *url, const quern_mux *mux,
+                                            const quern_worker_options *options,
+                                            quern_worker **ret_worker, quern_error *err)
+{
+    return quern_worker_new_sized(url, mux, options, sizeof(quern_worker_options), ret_worker, err);
+}
+
+QUERN_API void quern_worker_get_stats_sized(quern_worker *worker, quern_worker_stats *ret_stats,
+                                            size_t stats_size);
+static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats)
+{
+    quern_worker_get_stats_sized(worker, ret_stats, sizeof(quern_worker_stats));
+}
 
 #ifdef __cplusplus
 }

@@ -89,9 +89,11 @@ int64_t qn_clock_mono_ns(void)
 
 quern_status quern_clock_new(int64_t at_ms, quern_clock **ret_clock, quern_error *err)
 {
-    if (ret_clock == NULL || at_ms < 0) {
-        return qn_error_set(err, QUERN_E_INVALID,
-                            "clock: at_ms must not be negative, nor ret NULL");
+    if (ret_clock == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "ret_clock: must not be NULL");
+    }
+    if (at_ms < 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "at_ms: must not be negative");
     }
     quern_clock *clock = qn_alloc(sizeof *clock);
     if (clock == NULL) {

@@ -53,3 +53,8 @@ const char *quern_version(void)
 {
     return QUERN_VERSION;
 }
+
+int quern_version_number(void)
+{
+    return QUERN_VERSION_NUMBER;
+}

@@ -31,7 +31,8 @@ quern_status quern_inspector_open_sized(const char *url, const quern_inspector_o
 {
     quern_inspector_options ours;
     if (url == NULL || ret_inspector == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "inspector: url and ret_inspector must be given");
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                            url == NULL ? "url" : "ret_inspector");
     }
     quern_status status =
         qn_sized_copy(&ours, sizeof ours, options, options_size, "quern_inspector_options", err);
@@ -81,7 +82,7 @@ static quern_status enter_queue(const quern_inspector *inspector, const char *qu
 {
     quern_status status = qn_inspect_enter(inspector, err);
     if (status == QUERN_OK && queue == NULL) {
-        status = qn_error_set(err, QUERN_E_INVALID, "inspector: a queue must be given");
+        status = qn_error_set(err, QUERN_E_INVALID, "queue: must not be NULL");
     }
     return status;
 }
@@ -113,7 +114,10 @@ quern_status quern_inspector_history(quern_inspector *inspector, const char *que
     if (status != QUERN_OK) {
         return status;
     }
-    if (days < 1 || days > QN_HISTORY_DAYS || ret_days == NULL) {
+    if (ret_days == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "ret_days: must not be NULL");
+    }
+    if (days < 1 || days > QN_HISTORY_DAYS) {
         return qn_error_set(err, QUERN_E_INVALID, "inspector: history is of 1 to %d days",
                             QN_HISTORY_DAYS);
     }
@@ -126,7 +130,7 @@ quern_status quern_inspector_broker(quern_inspector *inspector,
 {
     quern_status status = qn_inspect_enter(inspector, err);
     if (status == QUERN_OK && on_fact == NULL) {
-        status = qn_error_set(err, QUERN_E_INVALID, "inspector: on_fact must be given");
+        status = qn_error_set(err, QUERN_E_INVALID, "on_fact: must not be NULL");
     }
     return status == QUERN_OK ? qn_broker_server_info(inspector->broker, on_fact, user, err)
                               : status;
@@ -138,7 +142,7 @@ quern_status quern_inspector_check(quern_inspector *inspector, bool repair,
 {
     quern_status status = qn_inspect_enter(inspector, err);
     if (status == QUERN_OK && on_finding == NULL) {
-        status = qn_error_set(err, QUERN_E_INVALID, "inspector: on_finding must be given");
+        status = qn_error_set(err, QUERN_E_INVALID, "on_finding: must not be NULL");
     }
     return status == QUERN_OK ? qn_broker_doctor(inspector->broker, repair, on_finding, user, err)
                               : status;
@@ -162,7 +166,7 @@ quern_status quern_inspector_act(quern_inspector *inspector, quern_action action
         status = check_action(action, err);
     }
     if (status == QUERN_OK && id == NULL) {
-        status = qn_error_set(err, QUERN_E_INVALID, "inspector: an id must be given");
+        status = qn_error_set(err, QUERN_E_INVALID, "id: must not be NULL");
     }
     return status == QUERN_OK ? qn_broker_operate(inspector->broker, action, queue, id, err)
                               : status;
@@ -236,6 +240,9 @@ quern_status quern_inspector_act_all_sized(quern_inspector *inspector, quern_act
     quern_status status = qn_inspect_enter(inspector, err);
     if (status == QUERN_OK) {
         status = check_action(action, err);
+    }
+    if (status == QUERN_OK && filter == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "filter: must not be NULL");
     }
     if (status == QUERN_OK) {
         status = qn_sized_copy(&ours, sizeof ours, filter, filter_size, "quern_task_filter", err);

@@ -34,6 +34,9 @@ quern_status quern_inspector_queues(quern_inspector *inspector, quern_queue_list
                                     quern_error *err)
 {
     quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK && ret_list == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "ret_list: must not be NULL");
+    }
     if (status != QUERN_OK) {
         return status;
     }

@@ -72,6 +72,9 @@ quern_status quern_inspector_tasks_sized(quern_inspector *inspector,
 {
     quern_task_filter ours;
     quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK && ret_list == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "ret_list: must not be NULL");
+    }
     if (status == QUERN_OK) {
         status = qn_sized_copy(&ours, sizeof ours, filter, filter_size, "quern_task_filter", err);
     }
@@ -122,8 +125,9 @@ quern_status quern_inspector_task(quern_inspector *inspector, const char *queue,
                                   quern_task_info **ret_info, quern_error *err)
 {
     quern_status status = qn_inspect_enter(inspector, err);
-    if (status == QUERN_OK && id == NULL) {
-        status = qn_error_set(err, QUERN_E_INVALID, "inspector: an id must be given");
+    if (status == QUERN_OK && (id == NULL || ret_info == NULL)) {
+        status = qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                              id == NULL ? "id" : "ret_info");
     }
     if (status != QUERN_OK) {
         return status;

@@ -125,24 +125,36 @@ void qn_signals_run_settled(struct quern_worker *worker)
 
 void quern_worker_stop(quern_worker *worker)
 {
+    if (worker == NULL) {
+        return;
+    }
     atomic_fetch_add(&worker->stops, 1);
     qn_signals_wake_main(worker);
 }
 
 void quern_worker_quiet(quern_worker *worker)
 {
+    if (worker == NULL) {
+        return;
+    }
     atomic_store(&worker->quiet, true);
     qn_signals_wake_main(worker);
 }
 
 void quern_worker_resume(quern_worker *worker)
 {
+    if (worker == NULL) {
+        return;
+    }
     atomic_store(&worker->quiet, false);
     qn_signals_wake_main(worker);
 }
 
 void quern_worker_log_runs(quern_worker *worker)
 {
+    if (worker == NULL) {
+        return;
+    }
     atomic_store(&worker->log_runs, true);
     qn_signals_wake_main(worker);
 }

@@ -124,7 +124,10 @@ quern_status quern_test_run_handler_sized(quern_handler handler, const quern_tas
                                           quern_error *err)
 {
     if (handler == NULL || task == NULL || ret_run == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "test run: handler, task or ret_run is NULL");
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                            handler == NULL ? "handler"
+                            : task == NULL  ? "task"
+                                            : "ret_run");
     }
     quern_task own_task;
     quern_test_run_options own_options;

@@ -92,7 +92,10 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
                                     quern_worker **ret_worker, quern_error *err)
 {
     if (url == NULL || mux == NULL || ret_worker == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "worker: url, mux or ret_worker is NULL");
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                            url == NULL   ? "url"
+                            : mux == NULL ? "mux"
+                                          : "ret_worker");
     }
     struct quern_worker *worker = qn_alloc_zero(1, sizeof *worker);
     if (worker == NULL) {
@@ -183,6 +186,9 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
 /* A worker runs once, in the process that made it. */
 static quern_status claim(struct quern_worker *worker, quern_error *err)
 {
+    if (worker == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "worker: must not be NULL");
+    }
     if (getpid() != worker->opener_pid) {
         return qn_error_set(err, QUERN_E_CLOSED, "worker belongs to the process that forked");
     }
@@ -274,8 +280,8 @@ deregister:
     return status;
 }
 
-void quern_worker_stats_sized(quern_worker *worker, quern_worker_stats *ret_stats,
-                              size_t stats_size)
+void quern_worker_get_stats_sized(quern_worker *worker, quern_worker_stats *ret_stats,
+                                  size_t stats_size)
 {
     (void)pthread_mutex_lock(&worker->mutex);
     quern_worker_stats stats = worker->stats;

@@ -48,7 +48,7 @@ struct link {
 quern_status quern_mux_new(quern_mux **ret_mux, quern_error *err)
 {
     if (ret_mux == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "mux: ret_mux is NULL");
+        return qn_error_set(err, QUERN_E_INVALID, "ret_mux: must not be NULL");
     }
     quern_mux *mux = qn_alloc_zero(1, sizeof *mux);
     if (mux == NULL) {
@@ -90,7 +90,7 @@ void quern_mux_free(quern_mux *mux)
 static quern_status check_change(const quern_mux *mux, quern_error *err)
 {
     if (mux == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "mux is NULL");
+        return qn_error_set(err, QUERN_E_INVALID, "mux: must not be NULL");
     }
     if (atomic_load(mux->freezes) != 0) {
         return qn_error_set(err, QUERN_E_STATE, "mux cannot be changed while a worker runs");
@@ -169,7 +169,7 @@ quern_status quern_mux_handle_sized(quern_mux *mux, const char *pattern, quern_h
                                     size_t options_size, quern_error *err)
 {
     if (pattern == NULL || handler == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "%s is NULL",
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
                             pattern == NULL ? "pattern" : "handler");
     }
     struct qn_mux_entry entry = {.handler = handler, .user = user};
@@ -192,7 +192,7 @@ quern_status quern_mux_use(quern_mux *mux, quern_middleware middleware, void *us
         return status;
     }
     if (middleware == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "middleware is NULL");
+        return qn_error_set(err, QUERN_E_INVALID, "middleware: must not be NULL");
     }
     if (mux->layer_count == MIDDLEWARES_MAX) {
         return qn_error_set(err, QUERN_E_FULL, "mux has %d middlewares already", MIDDLEWARES_MAX);

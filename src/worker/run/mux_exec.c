@@ -238,9 +238,12 @@ quern_status quern_mux_exec_sized(quern_mux *mux, const char *pattern, const cha
                                   const quern_exec_options *options, size_t options_size,
                                   quern_error *err)
 {
-    if (pattern == NULL || command_text == NULL || qn_str_blank(command_text)) {
-        return qn_error_set(err, QUERN_E_INVALID, "%s",
-                            pattern == NULL ? "pattern is NULL" : "command is blank");
+    if (pattern == NULL || command_text == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                            pattern == NULL ? "pattern" : "command");
+    }
+    if (qn_str_blank(command_text)) {
+        return qn_error_set(err, QUERN_E_INVALID, "command is blank");
     }
     struct command *command = qn_alloc_zero(1, sizeof *command);
     if (command == NULL) {

@@ -208,7 +208,7 @@ int64_t quern_run_deadline_at_ms(const quern_run *run)
 quern_status quern_run_write_result(quern_run *run, const void *data, size_t size, quern_error *err)
 {
     if (run == NULL || (data == NULL && size > 0)) {
-        return qn_error_set(err, QUERN_E_INVALID, "result: %s is NULL",
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
                             run == NULL ? "run" : "data");
     }
     if (size > QN_PAYLOAD_SIZE_LIMIT) {
@@ -221,7 +221,10 @@ quern_status quern_run_write_result(quern_run *run, const void *data, size_t siz
 quern_status quern_run_write_progress(quern_run *run, int32_t percent, const char *note,
                                       quern_error *err)
 {
-    if (run == NULL || percent < 0 || percent > 100) {
+    if (run == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "run: must not be NULL");
+    }
+    if (percent < 0 || percent > 100) {
         return qn_error_set(err, QUERN_E_INVALID, "progress of %d %% is not 0 to 100",
                             (int)percent);
     }
