@@ -48,14 +48,15 @@ RESERVED = {
     "hiredis/": r"src/redis/(encode|decode)\.c",
     "sqlite3.h": r"src/broker/sqlite/|src/client/enqueue_tx\.c|src/cli/main\.c|"
                  r"include/quern/sqlite\.h",
-    "openssl/": r"src/message/unique_key\.c|src/net/tls\.c|src/cli/[a-z]+/base64\.c",
+    "openssl/": r"src/message/unique_key\.c|src/net/tls\.c|src/cli/output/base64\.c",
     "quern/sqlite.h": r"src/client/",
     "quern/testing.h": r"src/base/clock\.c|src/worker/testing",
 }
 
-# Headers that hold the state of all rooms of their folder by value: each room includes them, and
-# they include the headers of rooms. Whether calls point down, check_objects sees all the same.
-HOLDERS = ("broker/redis/redis.h", "broker/sqlite/sqlite.h", "worker/internal.h")
+# Headers that hold the state of all rooms of their folder by value, or what all of them share: each
+# room includes them, and they include the headers of rooms. Whether calls point down, check_objects
+# sees all the same.
+HOLDERS = ("broker/redis/redis.h", "broker/sqlite/sqlite.h", "worker/internal.h", "cli/cli.h")
 
 # The rooms of a folder: (room, pattern of its paths below the folder, the rooms directly below it).
 # A file is of the first room whose pattern fits the beginning of its path.
@@ -91,13 +92,14 @@ ROOMS = {
         ("worker", r"", ["fetch", "keeper"]),
     ],
     "cli": [
+        ("text", r"memory\.|output/text\.", []),
         ("main", r"main\.c", ["verbs", "enqueue", "bench"]),
         ("verbs", r"verbs/", ["work"]),
         ("enqueue", r"enqueue/", ["output"]),
         ("work", r"work/", ["output"]),
         ("bench", r"bench/", ["output"]),
         ("output", r"output/", ["common"]),
-        ("common", r"", []),
+        ("common", r"", ["text"]),
     ],
 }
 

@@ -14,9 +14,9 @@
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
 #include "base/text/number.h"
-#include "cli/enqueue/base64.h"
 #include "cli/enqueue/import.h"
 #include "cli/memory.h"
+#include "cli/output/base64.h"
 #include "task/limits.h"
 
 #define MS_PER_S 1000.0

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
-#include "cli/enqueue/base64.h"
 #include "cli/memory.h"
+#include "cli/output/base64.h"
 
 int qn_json_print(json_t *take_document)
 {

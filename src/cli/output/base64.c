@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* base64.c - a door to OpenSSL's base64, which counts in ints and pads with zero bytes. */
-#include "cli/enqueue/base64.h"
+#include "cli/output/base64.h"
 
 #include <limits.h>
 #include <openssl/evp.h>

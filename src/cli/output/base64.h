@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* base64.h - bytes that are no text, in JSON (RFC 4648). */
-#ifndef QN_CLI_ENQUEUE_BASE64_H
-#define QN_CLI_ENQUEUE_BASE64_H
+#ifndef QN_CLI_OUTPUT_BASE64_H
+#define QN_CLI_OUTPUT_BASE64_H
 
 #include <stdbool.h>
 #include <stddef.h>
