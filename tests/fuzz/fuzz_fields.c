@@ -12,32 +12,32 @@
 static void try_past_and_run(struct fuzz_input *input)
 {
     char text[TEXT_SIZE];
-    struct qn_field_past past;
-    struct qn_field_run run;
+    struct qn_task_fields_past past;
+    struct qn_task_fields_run run;
     size_t size = fuzz_text(input, text, sizeof text);
-    qn_field_past_read(text, size, &past);
+    qn_task_fields_past_read(text, size, &past);
     size = fuzz_text(input, text, sizeof text);
-    qn_field_run_read(text, size, &run);
+    qn_task_fields_run_read(text, size, &run);
     if (run.worker_id_size > 0) {
         fuzz_require(run.worker_id >= text && run.worker_id_size <= size);
     }
     fuzz_require(past.crash_count >= 0);
 }
 
-static void try_message(struct fuzz_input *input, const struct qn_field_opts *opts)
+static void try_message(struct fuzz_input *input, const struct qn_task_fields_opts *opts)
 {
     struct qn_arena arena = {0};
     quern_error err = {0};
     struct qn_asynq_task message;
     struct qn_bytes bytes;
     struct qn_task task;
-    if (qn_redis_task_decode(&arena, input->data, input->size, "default", "id0", opts, &message,
-                             &task, &err) == QUERN_OK) {
+    if (qn_task_fields_decode(&arena, input->data, input->size, "default", "id0", opts, &message,
+                              &task, &err) == QUERN_OK) {
         fuzz_require(strcmp(task.id, "id0") == 0);
         fuzz_require(task.timeout_ms >= 0 && task.retry_max >= 0 && task.retention_ms >= 0);
         fuzz_require(qn_asynq_task_encode(&arena, &message, &bytes, &err) == QUERN_OK);
         char text[QN_FIELD_SIZE];
-        fuzz_require(qn_field_opts_write(&task, text) < sizeof text);
+        fuzz_require(qn_task_fields_opts_write(&task, text) < sizeof text);
     } else {
         fuzz_require(err.text[0] != '\0');
     }
@@ -48,9 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {.data = data, .size = size};
     char text[TEXT_SIZE];
-    struct qn_field_opts opts;
+    struct qn_task_fields_opts opts;
     size_t text_size = fuzz_text(&input, text, sizeof text);
-    qn_field_opts_read(text, text_size, &opts);
+    qn_task_fields_opts_read(text, text_size, &opts);
     try_past_and_run(&input);
     try_message(&input, text_size == 0 ? NULL : &opts);
     return 0;

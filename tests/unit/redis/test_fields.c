@@ -37,16 +37,16 @@ static const struct qn_task plain = {.id = "a",
 static struct qn_bytes encode(const struct qn_task *task)
 {
     struct qn_bytes bytes = {0};
-    assert_ok(qn_redis_task_encode(&arena, task, &bytes, &err), err);
+    assert_ok(qn_task_fields_encode(&arena, task, &bytes, &err), err);
     return bytes;
 }
 
-static struct qn_task decode(struct qn_bytes bytes, const struct qn_field_opts *opts)
+static struct qn_task decode(struct qn_bytes bytes, const struct qn_task_fields_opts *opts)
 {
     struct qn_asynq_task message;
     struct qn_task task = {0};
-    assert_ok(qn_redis_task_decode(&arena, bytes.data, bytes.size, "default", "a", opts, &message,
-                                   &task, &err),
+    assert_ok(qn_task_fields_decode(&arena, bytes.data, bytes.size, "default", "a", opts, &message,
+                                    &task, &err),
               err);
     return task;
 }
@@ -55,10 +55,10 @@ static struct qn_task decode(struct qn_bytes bytes, const struct qn_field_opts *
 static struct qn_task through_redis(const struct qn_task *task)
 {
     char text[QN_FIELD_SIZE + 32] = "1800000000000 ";
-    struct qn_field_opts opts;
+    struct qn_task_fields_opts opts;
     size_t head = strlen(text);
-    size_t size = qn_field_opts_write(task, text + head);
-    qn_field_opts_read(text, head + size, &opts);
+    size_t size = qn_task_fields_opts_write(task, text + head);
+    qn_task_fields_opts_read(text, head + size, &opts);
     return decode(encode(task), size > 0 ? &opts : NULL);
 }
 
@@ -67,8 +67,8 @@ static quern_status decode_as(const char *queue, const char *id)
     struct qn_bytes bytes = encode(&plain);
     struct qn_asynq_task message;
     struct qn_task task;
-    return qn_redis_task_decode(&arena, bytes.data, bytes.size, queue, id, NULL, &message, &task,
-                                &err);
+    return qn_task_fields_decode(&arena, bytes.data, bytes.size, queue, id, NULL, &message, &task,
+                                 &err);
 }
 
 /* --- Rows ----------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ static void plain_task_needs_no_field(void **state)
 {
     (void)state;
     char text[QN_FIELD_SIZE];
-    assert_int_equal(qn_field_opts_write(&plain, text), 0);
+    assert_int_equal(qn_task_fields_opts_write(&plain, text), 0);
 }
 
 static void what_the_message_cannot_say_is_in_the_field(void **state)
@@ -92,7 +92,7 @@ static void what_the_message_cannot_say_is_in_the_field(void **state)
     tasks[4].state = QUERN_TASK_SCHEDULED;
     tasks[5].state = QUERN_TASK_AGGREGATING;
     for (size_t i = 0; i < TEST_COUNT(tasks); i++) {
-        assert_true(qn_field_opts_write(&tasks[i], text) > 0);
+        assert_true(qn_task_fields_opts_write(&tasks[i], text) > 0);
     }
 }
 
@@ -104,7 +104,7 @@ static void largest_numbers_fit_a_field(void **state)
     task.timeout_ms = task.deadline_at_ms = task.retention_ms = INT64_MAX;
     task.retry = (quern_retry_policy){
         .kind = QUERN_RETRY_EXPONENTIAL, .base_ms = INT64_MAX, .cap_ms = INT64_MAX};
-    size_t size = qn_field_opts_write(&task, text);
+    size_t size = qn_task_fields_opts_write(&task, text);
     assert_true(size > 0 && size < QN_FIELD_SIZE - 32);
     assert_int_equal(size, strlen(text));
 }
@@ -114,16 +114,16 @@ static void rows_are_read_word_by_word(void **state)
     (void)state;
     const char *past_text = "2 1800000000001 1800000000002 1800000000003 5 1800000000000000004";
     const char *run_text = "1 1800000000005 1800000000000000006 1800000000007 host:1:w w";
-    struct qn_field_past past;
-    struct qn_field_run run;
-    qn_field_past_read(past_text, strlen(past_text), &past);
+    struct qn_task_fields_past past;
+    struct qn_task_fields_run run;
+    qn_task_fields_past_read(past_text, strlen(past_text), &past);
     assert_int_equal(past.crash_count, 2);
     assert_int_equal(past.crashed_at_ms, 1800000000001);
     assert_int_equal(past.failed_at_ms, 1800000000002);
     assert_int_equal(past.ended_at_ms, 1800000000003);
     assert_int_equal(past.cause, QUERN_CAUSE_CHILD_DIED);
     assert_int_equal(past.since_ns, 1800000000000000004);
-    qn_field_run_read(run_text, strlen(run_text), &run);
+    qn_task_fields_run_read(run_text, strlen(run_text), &run);
     assert_int_equal(run.started, 1);
     assert_int_equal(run.started_at_ms, 1800000000005);
     assert_int_equal(run.since_ns, 1800000000000000006);
@@ -139,14 +139,14 @@ static void damaged_rows_are_zeros_not_errors(void **state)
     const int64_t firsts[] = {0, 0, 0, 0, 1, INT32_MAX};
     const int64_t seconds[] = {0, 0, 0, 0, 0, 7};
     for (size_t i = 0; i < TEST_COUNT(texts); i++) {
-        struct qn_field_past past;
-        qn_field_past_read(texts[i], strlen(texts[i]), &past);
+        struct qn_task_fields_past past;
+        qn_task_fields_past_read(texts[i], strlen(texts[i]), &past);
         assert_int_equal(past.crash_count, firsts[i]);
         assert_int_equal(past.crashed_at_ms, seconds[i]);
         assert_int_equal(past.since_ns, 0);
     }
-    struct qn_field_opts opts;
-    qn_field_opts_read("1 2 3 4 77 6 7", 14, &opts);
+    struct qn_task_fields_opts opts;
+    qn_task_fields_opts_read("1 2 3 4 77 6 7", 14, &opts);
     assert_int_equal(opts.retry.kind, QUERN_RETRY_DEFAULT);
     assert_int_equal(opts.retry.cap_ms, 7);
 }
@@ -242,7 +242,7 @@ static void negative_numbers_of_go_are_harmless(void **state)
 static void what_go_has_changed_is_right(void **state)
 {
     (void)state;
-    const struct qn_field_opts opts = {.timeout_ms = 1500, .retention_ms = 700};
+    const struct qn_task_fields_opts opts = {.timeout_ms = 1500, .retention_ms = 700};
     struct qn_task task = plain;
     task.timeout_ms = 90000;
     task.retention_ms = 1000;
@@ -267,8 +267,8 @@ static void broken_bytes_are_corrupt(void **state)
         struct qn_bytes bytes = test_from_hex(&arena, broken[i]);
         struct qn_asynq_task message;
         struct qn_task task;
-        assert_int_equal(qn_redis_task_decode(&arena, bytes.data, bytes.size, "default", "a", NULL,
-                                              &message, &task, &err),
+        assert_int_equal(qn_task_fields_decode(&arena, bytes.data, bytes.size, "default", "a", NULL,
+                                               &message, &task, &err),
                          QUERN_E_CORRUPT);
     }
 }
@@ -281,8 +281,8 @@ static void fields_that_we_do_not_know_survive(void **state)
     struct qn_bytes bytes = test_from_hex(&arena, hex);
     struct qn_asynq_task message;
     struct qn_task task;
-    assert_ok(qn_redis_task_decode(&arena, bytes.data, bytes.size, "default", "a", NULL, &message,
-                                   &task, &err),
+    assert_ok(qn_task_fields_decode(&arena, bytes.data, bytes.size, "default", "a", NULL, &message,
+                                    &task, &err),
               err);
     message.retry_count = 1;
     assert_ok(qn_asynq_task_encode(&arena, &message, &bytes, &err), err);

@@ -36,8 +36,8 @@ bool qn_suspect_read(struct qn_redis_doctor *doctor, const char *queue, const ch
     quern_error why = {0};
     struct qn_asynq_task decoded;
     struct qn_task task;
-    quern_status status = qn_redis_task_decode(&doctor->page, message, size, queue, suspect->id,
-                                               NULL, &decoded, &task, &why);
+    quern_status status = qn_task_fields_decode(&doctor->page, message, size, queue, suspect->id,
+                                                NULL, &decoded, &task, &why);
     if (status == QUERN_E_NOMEM) {
         return true; /* it is not the message's fault */
     }

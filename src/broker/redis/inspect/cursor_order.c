@@ -44,8 +44,9 @@ static void set_moment(const struct qn_task_cursor *cursor, struct qn_task_entry
         }
         return;
     }
-    struct qn_field_past past;
-    qn_field_past_read(qn_reply_text(reply), reply->type == QN_REPLY_TEXT ? reply->size : 0, &past);
+    struct qn_task_fields_past past;
+    qn_task_fields_past_read(qn_reply_text(reply), reply->type == QN_REPLY_TEXT ? reply->size : 0,
+                             &past);
     /* Completed by Go: 0 here, see set_completed. */
     if (cursor->state == QUERN_TASK_COMPLETED || past.ended_at_ms / 1000 == entry->score) {
         entry->at_ms = past.ended_at_ms;

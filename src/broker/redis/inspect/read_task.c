@@ -40,9 +40,9 @@ struct reading {
 /* What is in the hash. */
 struct hash {
     const struct qn_reply *fields[FIELD_COUNT];
-    struct qn_field_opts opts;
-    struct qn_field_past past;
-    struct qn_field_run run;
+    struct qn_task_fields_opts opts;
+    struct qn_task_fields_past past;
+    struct qn_task_fields_run run;
     struct qn_asynq_task message;
 };
 
@@ -57,9 +57,9 @@ static void read_fields(const struct qn_reply *reply, struct hash *hash)
         hash->fields[i] = qn_reply_at(reply, i);
     }
     const struct qn_reply *const *fields = hash->fields;
-    qn_field_opts_read(qn_reply_text(fields[OPTS]), text_size(fields[OPTS]), &hash->opts);
-    qn_field_past_read(qn_reply_text(fields[PAST]), text_size(fields[PAST]), &hash->past);
-    qn_field_run_read(qn_reply_text(fields[RUN]), text_size(fields[RUN]), &hash->run);
+    qn_task_fields_opts_read(qn_reply_text(fields[OPTS]), text_size(fields[OPTS]), &hash->opts);
+    qn_task_fields_past_read(qn_reply_text(fields[PAST]), text_size(fields[PAST]), &hash->past);
+    qn_task_fields_run_read(qn_reply_text(fields[RUN]), text_size(fields[RUN]), &hash->run);
 }
 
 static bool same_second(int64_t exact_ms, int64_t second_ms)
@@ -115,7 +115,7 @@ static int64_t enqueued_at(const struct hash *hash, const struct qn_task_entry *
 static void fill_moments(const struct qn_place *place, const struct qn_task_entry *entry,
                          const struct hash *hash, struct quern_task_info *info)
 {
-    const struct qn_field_past *past = &hash->past;
+    const struct qn_task_fields_past *past = &hash->past;
     int64_t score_ms = entry->score * 1000;
     int64_t end_ms = past->ended_at_ms + info->task.retention_ms;
     info->enqueued_at_ms = enqueued_at(hash, entry, place->state);
@@ -253,10 +253,10 @@ static void report_task(struct reading *reading, struct qn_pipeline *pipeline,
         if (message->type != QN_REPLY_TEXT) {
             (void)qn_error_set(&why, QUERN_E_CORRUPT, "its message is missing");
         } else {
-            status = qn_redis_task_decode(pipeline->arena, message->data, message->size,
-                                          reading->place->queue, entry->id,
-                                          text_size(hash.fields[OPTS]) > 0 ? &hash.opts : NULL,
-                                          &hash.message, &info.task, &why);
+            status = qn_task_fields_decode(pipeline->arena, message->data, message->size,
+                                           reading->place->queue, entry->id,
+                                           text_size(hash.fields[OPTS]) > 0 ? &hash.opts : NULL,
+                                           &hash.message, &info.task, &why);
         }
     }
     if (status == QUERN_OK) {

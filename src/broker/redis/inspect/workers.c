@@ -101,14 +101,14 @@ static quern_status keep_run(struct listing *listing, const char *queue,
 {
     struct qn_asynq_task message;
     struct qn_task task;
-    struct qn_field_opts opts;
+    struct qn_task_fields_opts opts;
     const char *id = qn_reply_text(qn_reply_at(reply, first));
     const char *given = qn_reply_text(qn_reply_at(reply, first + 3));
     const struct qn_reply *bytes = qn_reply_at(reply, first + 4);
-    qn_field_opts_read(given, strlen(given), &opts);
+    qn_task_fields_opts_read(given, strlen(given), &opts);
     quern_status status =
-        qn_redis_task_decode(listing->pipeline.arena, bytes->data, bytes->size, queue, id,
-                             given[0] != '\0' ? &opts : NULL, &message, &task, NULL);
+        qn_task_fields_decode(listing->pipeline.arena, bytes->data, bytes->size, queue, id,
+                              given[0] != '\0' ? &opts : NULL, &message, &task, NULL);
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? qn_error_nomem(err) : QUERN_OK;
     }

@@ -112,7 +112,7 @@ static bool may_have_twins(const struct batch *batch, const struct part *part)
 /* Nothing but a pending task, whose message says it all? */
 static bool is_plain(const struct qn_task *task, char opts[QN_FIELD_SIZE], size_t *ret_opts_size)
 {
-    *ret_opts_size = qn_field_opts_write(task, opts);
+    *ret_opts_size = qn_task_fields_opts_write(task, opts);
     return task->state == QUERN_TASK_PENDING && task->unique_key == NULL && *ret_opts_size == 0;
 }
 
@@ -178,7 +178,7 @@ static quern_status add_part(struct batch *batch, const struct part *part, quern
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         struct qn_bytes message = {0};
         quern_status status =
-            qn_redis_task_encode(pipeline->arena, &batch->request->tasks[i], &message, err);
+            qn_task_fields_encode(pipeline->arena, &batch->request->tasks[i], &message, err);
         if (status != QUERN_OK) {
             return status;
         }

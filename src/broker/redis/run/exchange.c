@@ -47,19 +47,18 @@ static quern_status in_doubt(quern_status status, quern_error *err)
 
 /* --- Putting away --------------------------------------------------------------------- */
 
-static bool wants_more(const struct qn_taking *taking)
+static bool wants_more(const struct qn_redis_lease_batch *batch)
 {
-    return taking->reply->run_count < taking->exchange->room && !taking->ended_early &&
-           taking->aside_count < QN_PRUNE_BATCH_MAX &&
-           qn_clock_mono_ns() < taking->enough_at_mono_ns;
+    return batch->reply->run_count < batch->exchange->room && !batch->ended_early &&
+           batch->aside_count < QN_PRUNE_BATCH_MAX && qn_clock_mono_ns() < batch->enough_at_mono_ns;
 }
 
 /* The runs that are to start at once, but were behind others when they were leased. */
-static size_t find_starts(const struct qn_taking *taking, const struct qn_leased **starts)
+static size_t find_starts(const struct qn_redis_lease_batch *batch, const struct qn_leased **starts)
 {
-    struct qn_exchange_reply *reply = taking->reply;
+    struct qn_exchange_reply *reply = batch->reply;
     size_t count = 0;
-    for (size_t i = 0; i < reply->run_count && i < taking->exchange->start_count_now; i++) {
+    for (size_t i = 0; i < reply->run_count && i < batch->exchange->start_count_now; i++) {
         if (!reply->runs[i]->started) {
             reply->runs[i]->started = true;
             starts[count++] = reply->runs[i];
@@ -69,74 +68,74 @@ static size_t find_starts(const struct qn_taking *taking, const struct qn_leased
 }
 
 /* Its answers do not matter: whatever is refused keeps its lease until that lapses. */
-static quern_status add_cleanup(struct qn_pipeline *pipeline, const struct qn_taking *taking,
-                                quern_error *err)
+static quern_status add_cleanup(struct qn_pipeline *pipeline,
+                                const struct qn_redis_lease_batch *batch, quern_error *err)
 {
     const struct qn_leased *starts[QN_BATCH_MAX];
     struct qn_exchange part = {.starts = starts};
     struct qn_outcomes outcomes;
     size_t done = 0;
-    part.start_count = find_starts(taking, starts);
+    part.start_count = find_starts(batch, starts);
     quern_status status = QUERN_OK;
-    while (status == QUERN_OK && (part.start_count > 0 || done < taking->refused_count)) {
-        size_t left = taking->refused_count - done;
-        part.outcomes = taking->refused + done;
+    while (status == QUERN_OK && (part.start_count > 0 || done < batch->refused_count)) {
+        size_t left = batch->refused_count - done;
+        part.outcomes = batch->refused + done;
         part.outcome_count = left < QN_BATCH_MAX ? left : QN_BATCH_MAX;
-        status = qn_outcomes_add(pipeline, &part, &outcomes, err);
+        status = qn_redis_outcome_add(pipeline, &part, &outcomes, err);
         done += part.outcome_count;
         part.start_count = 0;
     }
     if (status == QUERN_OK) {
-        status =
-            qn_unreadable_add(pipeline, &part, taking->unreadable, taking->unreadable_count, err);
+        status = qn_redis_outcome_add_unreadable(pipeline, &part, batch->unreadable,
+                                                 batch->unreadable_count, err);
     }
     return status;
 }
 
-static void tell_unreadable(const struct qn_taking *taking)
+static void tell_unreadable(const struct qn_redis_lease_batch *batch)
 {
-    const struct qn_exchange *exchange = taking->exchange;
-    for (size_t i = 0; i < taking->unreadable_count && exchange->on_unusable != NULL; i++) {
-        const struct qn_unreadable *task = &taking->unreadable[i];
+    const struct qn_exchange *exchange = batch->exchange;
+    for (size_t i = 0; i < batch->unreadable_count && exchange->on_unusable != NULL; i++) {
+        const struct qn_unreadable *task = &batch->unreadable[i];
         const struct qn_unusable unusable = {
             .queue = task->queue, .id = task->id, .why = task->why};
         exchange->on_unusable(&unusable, exchange->user);
     }
 }
 
-static quern_status put_away(struct qn_pipeline *pipeline, struct qn_taking *taking,
+static quern_status put_away(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                              quern_error *err)
 {
     quern_status status = QUERN_OK;
-    while (status == QUERN_OK && taking->refused_count + taking->unreadable_count > 0) {
-        bool leases = wants_more(taking);
-        status = add_cleanup(pipeline, taking, err);
+    while (status == QUERN_OK && batch->refused_count + batch->unreadable_count > 0) {
+        bool leases = wants_more(batch);
+        status = add_cleanup(pipeline, batch, err);
         if (status == QUERN_OK && leases) {
-            qn_taking_ask(pipeline, taking);
+            qn_redis_lease_ask(pipeline, batch);
         }
         if (status == QUERN_OK) {
             status = qn_pipeline_run(pipeline, err);
         }
-        qn_taking_drop_refused(taking);
+        qn_redis_lease_drop_refused(batch);
         if (status == QUERN_OK) {
-            tell_unreadable(taking);
+            tell_unreadable(batch);
         }
-        taking->unreadable_count = 0;
+        batch->unreadable_count = 0;
         if (status == QUERN_OK && leases) {
-            status = qn_taking_read(pipeline, taking, err);
+            status = qn_redis_lease_read(pipeline, batch, err);
         }
     }
     return status;
 }
 
 /* By queue, and in the order of leasing within a queue: several parts are put together. */
-static void order_runs(const struct qn_taking *taking)
+static void order_runs(const struct qn_redis_lease_batch *batch)
 {
-    struct qn_exchange_reply *reply = taking->reply;
+    struct qn_exchange_reply *reply = batch->reply;
     struct qn_leased *ordered[QN_BATCH_MAX];
     size_t count = 0;
-    for (size_t queue_index = 0; queue_index < taking->exchange->queue_count; queue_index++) {
-        for (size_t i = 0; taking->exchange->queues[queue_index].leased > 0 && i < reply->run_count;
+    for (size_t queue_index = 0; queue_index < batch->exchange->queue_count; queue_index++) {
+        for (size_t i = 0; batch->exchange->queues[queue_index].leased > 0 && i < reply->run_count;
              i++) {
             if (reply->runs[i]->queue_index == queue_index) {
                 ordered[count++] = reply->runs[i];
@@ -149,18 +148,18 @@ static void order_runs(const struct qn_taking *taking)
 
 /* --- The exchange --------------------------------------------------------------------- */
 
-static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_taking *taking,
+static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                                  quern_error *err)
 {
-    struct qn_exchange *exchange = taking->exchange;
-    struct qn_exchange_reply *reply = taking->reply;
+    struct qn_exchange *exchange = batch->exchange;
+    struct qn_exchange_reply *reply = batch->reply;
     struct qn_outcomes outcomes = {0};
-    quern_status status = qn_outcomes_add(pipeline, exchange, &outcomes, err);
+    quern_status status = qn_redis_outcome_add(pipeline, exchange, &outcomes, err);
     if (status != QUERN_OK) {
         return status;
     }
     if (exchange->queue_count > 0) {
-        qn_taking_ask(pipeline, taking);
+        qn_redis_lease_ask(pipeline, batch);
     }
     status = qn_pipeline_run(pipeline, err);
     if (status != QUERN_OK) {
@@ -168,17 +167,17 @@ static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_taking 
     }
     bool changed = any_took_effect(pipeline);
     if (outcomes.command_count > 0) {
-        status = qn_outcomes_take(pipeline, exchange, &outcomes, reply->applied, err);
+        status = qn_redis_outcome_read(pipeline, exchange, &outcomes, reply->applied, err);
     }
     if (status == QUERN_OK && exchange->queue_count > 0) {
-        status = qn_taking_read(pipeline, taking, err);
+        status = qn_redis_lease_read(pipeline, batch, err);
     }
-    if (status == QUERN_OK && taking->refused_count + taking->unreadable_count > 0) {
-        status = put_away(pipeline, taking, err);
-        order_runs(taking);
+    if (status == QUERN_OK && batch->refused_count + batch->unreadable_count > 0) {
+        status = put_away(pipeline, batch, err);
+        order_runs(batch);
     }
     reply->more = reply->run_count < exchange->room &&
-                  (taking->ended_early || taking->aside_count >= QN_PRUNE_BATCH_MAX);
+                  (batch->ended_early || batch->aside_count >= QN_PRUNE_BATCH_MAX);
     return status != QUERN_OK && changed ? in_doubt(status, err) : status;
 }
 
@@ -191,7 +190,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     QN_ASSERT(exchange->queue_count <= QN_QUEUES_MAX);
     QN_ASSERT(exchange->channel < QN_EXCHANGES_MAX);
     enum qn_channel_kind channel = exchange->channel == 0 ? QN_CHANNEL_PUMP : QN_CHANNEL_SECOND;
-    struct qn_taking taking = {
+    struct qn_redis_lease_batch batch = {
         .exchange = exchange,
         .reply = reply,
         .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
@@ -200,11 +199,11 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
     struct qn_pipeline pipeline;
     qn_exchange_clear(exchange, reply);
     qn_redis_begin(&pipeline, self, channel, QN_PIPELINE_WRITES);
-    (void)snprintf(taking.digits, sizeof taking.digits, "%03u",
+    (void)snprintf(batch.digits, sizeof batch.digits, "%03u",
                    (unsigned)qn_random_below(&self->channels[channel].random, 1000));
-    quern_status status = run_exchange(&pipeline, &taking, err);
-    qn_taking_drop_refused(&taking);
-    qn_slab_finish(&taking.slab);
+    quern_status status = run_exchange(&pipeline, &batch, err);
+    qn_redis_lease_drop_refused(&batch);
+    qn_slab_finish(&batch.slab);
     qn_pipeline_end(&pipeline);
     exchange->again = status != QUERN_OK;
     if (status != QUERN_OK) {

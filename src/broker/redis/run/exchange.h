@@ -19,18 +19,19 @@ struct qn_outcomes {
 /* Appends one script `outcome` per queue that has outcomes or starts in the exchange; only
  * exchange->stamp, outcomes, starts, host and is_leaving are looked at. Sequence 0: not remembered.
  */
-QUERN_NODISCARD quern_status qn_outcomes_add(struct qn_pipeline *pipeline,
-                                             const struct qn_exchange *exchange,
-                                             struct qn_outcomes *ret_outcomes, quern_error *err);
+QUERN_NODISCARD quern_status qn_redis_outcome_add(struct qn_pipeline *pipeline,
+                                                  const struct qn_exchange *exchange,
+                                                  struct qn_outcomes *ret_outcomes,
+                                                  quern_error *err);
 /* After qn_pipeline_run: applied[i] for each outcome of the exchange. In a queue where a key has
  * the wrong type nothing was changed: all are stale there, as that will not get better by asking
  * again, and the other queues must not wait for it. Fails when a script failed otherwise; what the
  * others answered is taken all the same, and the caller says QUERN_E_UNKNOWN if any script of the
  * pipeline took effect. */
-QUERN_NODISCARD quern_status qn_outcomes_take(const struct qn_pipeline *pipeline,
-                                              const struct qn_exchange *exchange,
-                                              const struct qn_outcomes *outcomes,
-                                              enum qn_applied *applied, quern_error *err);
+QUERN_NODISCARD quern_status qn_redis_outcome_read(const struct qn_pipeline *pipeline,
+                                                   const struct qn_exchange *exchange,
+                                                   const struct qn_outcomes *outcomes,
+                                                   enum qn_applied *applied, quern_error *err);
 
 /* A leased task whose message cannot be read, or is not its own. */
 struct qn_unreadable {
@@ -44,17 +45,17 @@ struct qn_unreadable {
 /* Appends one script per task that archives it, where Go can read it, if the token is still valid;
  * the replies do not matter: what stays keeps its lease until that lapses. Of the exchange its
  * stamp is looked at, which is 0, and the host of the worker. */
-QUERN_NODISCARD quern_status qn_unreadable_add(struct qn_pipeline *pipeline,
-                                               const struct qn_exchange *exchange,
-                                               const struct qn_unreadable *tasks, size_t count,
-                                               quern_error *err);
+QUERN_NODISCARD quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
+                                                             const struct qn_exchange *exchange,
+                                                             const struct qn_unreadable *tasks,
+                                                             size_t count, quern_error *err);
 
 /* --- The second half: lease.c --------------------------------------------------------- */
 
 /* What is taken for one exchange, in one part or several: tasks past their deadline, and messages
  * that cannot be read, come out of the lease script like others and are put away afterwards, with
  * the next part in the same pipeline. */
-struct qn_taking {
+struct qn_redis_lease_batch {
     struct qn_exchange *exchange;
     struct qn_exchange_reply *reply;
     int64_t leased_at_boot_ms;
@@ -74,12 +75,13 @@ struct qn_taking {
     size_t unreadable_count;
 };
 /* Appends the script `lease`, for what is still missing. */
-void qn_taking_ask(struct qn_pipeline *pipeline, struct qn_taking *taking);
+void qn_redis_lease_ask(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch);
 /* After qn_pipeline_run: adds the runs to the reply, and what is no run to the two lists. Fails
  * without having added any. */
-QUERN_NODISCARD quern_status qn_taking_read(struct qn_pipeline *pipeline, struct qn_taking *taking,
-                                            quern_error *err);
+QUERN_NODISCARD quern_status qn_redis_lease_read(struct qn_pipeline *pipeline,
+                                                 struct qn_redis_lease_batch *batch,
+                                                 quern_error *err);
 /* Frees the runs of the refused. */
-void qn_taking_drop_refused(struct qn_taking *taking);
+void qn_redis_lease_drop_refused(struct qn_redis_lease_batch *batch);
 
 #endif

@@ -29,30 +29,30 @@ static uint32_t missing(uint32_t wanted, size_t had)
 }
 
 /* "solo slots held held held"; held: with the runs that came in earlier parts. */
-static void put_company(struct qn_pipeline *pipeline, const struct qn_taking *taking)
+static void put_company(struct qn_pipeline *pipeline, const struct qn_redis_lease_batch *batch)
 {
     static const char letters[] = {[QN_SOLO_NONE] = '0',
                                    [QN_SOLO_ASK] = 'a',
                                    [QN_SOLO_KEEP] = 'k',
                                    [QN_SOLO_RUN] = 'r',
                                    [QN_SOLO_END] = 'e'};
-    const struct qn_exchange *exchange = taking->exchange;
+    const struct qn_exchange *exchange = batch->exchange;
     struct qn_isolation held = exchange->isolation;
-    bool has_asked = exchange->solo == QN_SOLO_ASK && taking->part_count > 0;
+    bool has_asked = exchange->solo == QN_SOLO_ASK && batch->part_count > 0;
     char letter = has_asked ? '0' : letters[exchange->solo];
-    for (size_t i = 0; i < taking->reply->run_count; i++) {
-        qn_isolation_add(&held, taking->reply->runs[i]->crash_count);
+    for (size_t i = 0; i < batch->reply->run_count; i++) {
+        qn_isolation_add(&held, batch->reply->runs[i]->crash_count);
     }
     qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "%c%u %u %u %u %u", letter,
-                                               taking->solo_queue + 1, held.slots, held.held[0],
+                                               batch->solo_queue + 1, held.slots, held.held[0],
                                                held.held[1], held.held[2]));
 }
 
-void qn_taking_ask(struct qn_pipeline *pipeline, struct qn_taking *taking)
+void qn_redis_lease_ask(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch)
 {
-    const struct qn_exchange *exchange = taking->exchange;
-    size_t had = taking->reply->run_count;
-    taking->command = pipeline->command_count;
+    const struct qn_exchange *exchange = batch->exchange;
+    size_t had = batch->reply->run_count;
+    batch->command = pipeline->command_count;
     qn_pipeline_script(pipeline, &qn_lua_lease, exchange->queue_count);
     qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
     for (size_t i = 0; i < exchange->queue_count; i++) {
@@ -60,16 +60,16 @@ void qn_taking_ask(struct qn_pipeline *pipeline, struct qn_taking *taking)
     }
     qn_keys_add_session(pipeline, exchange->stamp.session);
     qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
-    bool again = exchange->again && taking->part_count == 0;
-    qn_pipeline_int(pipeline, again ? -1 : (int64_t)taking->part_count);
+    bool again = exchange->again && batch->part_count == 0;
+    qn_pipeline_int(pipeline, again ? -1 : (int64_t)batch->part_count);
     qn_pipeline_uint(pipeline, missing(exchange->room, had));
     qn_pipeline_int(pipeline, exchange->lease_ms);
     qn_pipeline_uint(pipeline, missing(exchange->start_count_now, had));
-    qn_pipeline_text(pipeline, taking->digits);
+    qn_pipeline_text(pipeline, batch->digits);
     qn_pipeline_text(pipeline, exchange->worker_id);
     qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "h:%s",
                                                exchange->host != NULL ? exchange->host : ""));
-    put_company(pipeline, taking);
+    put_company(pipeline, batch);
     bool in_order = exchange->strict || exchange->queue_count == 1;
     for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
         const struct qn_queue_share *queue = &exchange->queues[i];
@@ -93,10 +93,10 @@ struct found {
     int64_t now_ms;
 };
 
-static void read_extra(const struct qn_reply *extra, struct qn_field_opts *ret_opts,
-                       bool *ret_has_opts, struct qn_field_past *ret_past)
+static void read_extra(const struct qn_reply *extra, struct qn_task_fields_opts *ret_opts,
+                       bool *ret_has_opts, struct qn_task_fields_past *ret_past)
 {
-    *ret_past = (struct qn_field_past){0};
+    *ret_past = (struct qn_task_fields_past){0};
     *ret_has_opts = false;
     if (extra == NULL || extra->type != QN_REPLY_TEXT) {
         return;
@@ -106,13 +106,13 @@ static void read_extra(const struct qn_reply *extra, struct qn_field_opts *ret_o
     const char *past = middle == NULL ? end : middle + 1;
     size_t opts_size = middle == NULL ? 0 : (size_t)(middle - extra->data);
     if (opts_size > 0) {
-        qn_field_opts_read(extra->data, opts_size, ret_opts);
+        qn_task_fields_opts_read(extra->data, opts_size, ret_opts);
         *ret_has_opts = true;
     }
-    qn_field_past_read(past, (size_t)(end - past), ret_past);
+    qn_task_fields_past_read(past, (size_t)(end - past), ret_past);
 }
 
-static int64_t since_ms(const struct found *found, const struct qn_field_opts *opts)
+static int64_t since_ms(const struct found *found, const struct qn_task_fields_opts *opts)
 {
     if (found->since_ns > 0) {
         return qn_moment_ms_of(found->since_ns / 1000000);
@@ -122,7 +122,7 @@ static int64_t since_ms(const struct found *found, const struct qn_field_opts *o
 }
 
 /* Why this run happens. Go notes no cause, but it counts. */
-static quern_cause cause_of(const struct qn_field_past *past, int64_t retry_count)
+static quern_cause cause_of(const struct qn_task_fields_past *past, int64_t retry_count)
 {
     if (past->cause > 0 && past->cause <= QUERN_CAUSE_BROKER_LOST) {
         return (quern_cause)past->cause;
@@ -131,19 +131,19 @@ static quern_cause cause_of(const struct qn_field_past *past, int64_t retry_coun
 }
 
 /* Decodes it to one block. QUERN_E_CORRUPT: it cannot be used. */
-static quern_status read_run(struct qn_pipeline *pipeline, struct qn_taking *taking,
+static quern_status read_run(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                              const struct found *found, struct qn_leased **ret_run,
                              quern_error *why)
 {
-    struct qn_field_opts opts;
-    struct qn_field_past past;
+    struct qn_task_fields_opts opts;
+    struct qn_task_fields_past past;
     struct qn_asynq_task message;
     bool has_opts = false;
     read_extra(found->extra, &opts, &has_opts, &past);
     struct qn_leased leased = {
         .token = found->token,
         .fence = found->token / 1000,
-        .leased_at_boot_ms = taking->leased_at_boot_ms,
+        .leased_at_boot_ms = batch->leased_at_boot_ms,
         .crash_count = past.crash_count,
         .life_ms = past.life_ms,
         .queue_index = (uint16_t)found->queue_index,
@@ -152,9 +152,9 @@ static quern_status read_run(struct qn_pipeline *pipeline, struct qn_taking *tak
         .raw_size = found->message->size,
     };
     quern_status status =
-        qn_redis_task_decode(pipeline->arena, found->message->data, found->message->size,
-                             taking->exchange->queues[found->queue_index].name, found->id,
-                             has_opts ? &opts : NULL, &message, &leased.task, why);
+        qn_task_fields_decode(pipeline->arena, found->message->data, found->message->size,
+                              batch->exchange->queues[found->queue_index].name, found->id,
+                              has_opts ? &opts : NULL, &message, &leased.task, why);
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? status : QUERN_E_CORRUPT;
     }
@@ -162,14 +162,14 @@ static quern_status read_run(struct qn_pipeline *pipeline, struct qn_taking *tak
     leased.task.process_at_ms = since_ms(found, has_opts ? &opts : NULL);
     leased.retry_count = qn_number_clamp(message.retry_count, 0, INT32_MAX);
     leased.cause = cause_of(&past, message.retry_count);
-    *ret_run = qn_leased_copy(&taking->slab, &leased);
+    *ret_run = qn_leased_copy(&batch->slab, &leased);
     return *ret_run == NULL ? QUERN_E_NOMEM : QUERN_OK;
 }
 
-static void refuse_run(struct qn_taking *taking, struct qn_leased *take_run,
+static void refuse_run(struct qn_redis_lease_batch *batch, struct qn_leased *take_run,
                        enum qn_outcome_kind kind)
 {
-    taking->refused[taking->refused_count++] = (struct qn_outcome){
+    batch->refused[batch->refused_count++] = (struct qn_outcome){
         .run = take_run,
         .kind = kind,
         .cause = kind == QN_GIVE_BACK ? take_run->cause : QUERN_CAUSE_NONE,
@@ -177,39 +177,40 @@ static void refuse_run(struct qn_taking *taking, struct qn_leased *take_run,
     };
 }
 
-static void sort_in(struct qn_taking *taking, struct qn_leased *take_run, int64_t now_ms)
+static void place_run(struct qn_redis_lease_batch *batch, struct qn_leased *take_run,
+                      int64_t now_ms)
 {
-    struct qn_exchange_reply *reply = taking->reply;
+    struct qn_exchange_reply *reply = batch->reply;
     int64_t deadline_at_ms = take_run->task.deadline_at_ms;
     if (deadline_at_ms > 0 && deadline_at_ms <= now_ms && !QN_BUG(DEADLINE_IGNORED)) {
-        taking->aside_count++;
-        refuse_run(taking, take_run, QN_ARCHIVE);
-    } else if (reply->run_count >= taking->exchange->room) {
+        batch->aside_count++;
+        refuse_run(batch, take_run, QN_ARCHIVE);
+    } else if (reply->run_count >= batch->exchange->room) {
         /* Our field called it late, its message does not. */
-        refuse_run(taking, take_run, QN_GIVE_BACK);
+        refuse_run(batch, take_run, QN_GIVE_BACK);
     } else {
-        taking->exchange->queues[take_run->queue_index].leased++;
+        batch->exchange->queues[take_run->queue_index].leased++;
         reply->runs[reply->run_count++] = take_run;
     }
 }
 
-static quern_status set_aside(struct qn_pipeline *pipeline, struct qn_taking *taking,
+static quern_status set_aside(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                               const struct found *found, const quern_error *why)
 {
-    struct qn_unreadable *task = &taking->unreadable[taking->unreadable_count++];
+    struct qn_unreadable *task = &batch->unreadable[batch->unreadable_count++];
     *task = (struct qn_unreadable){
-        .queue = taking->exchange->queues[found->queue_index].name,
+        .queue = batch->exchange->queues[found->queue_index].name,
         .id = found->id,
         .id_size = found->id_size,
         .token = found->token,
         .message = found->message,
         .why = qn_arena_printf(pipeline->arena, "cannot be used: %s", why->text),
     };
-    taking->aside_count++;
+    batch->aside_count++;
     return task->why == NULL ? QUERN_E_NOMEM : QUERN_OK;
 }
 
-static quern_status take_found(struct qn_pipeline *pipeline, struct qn_taking *taking,
+static quern_status take_found(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                                const struct found *found, quern_error *err)
 {
     if (found->message->type != QN_REPLY_TEXT) {
@@ -219,11 +220,11 @@ static quern_status take_found(struct qn_pipeline *pipeline, struct qn_taking *t
     quern_error why;
     bool has_nul = memchr(found->id, '\0', found->id_size) != NULL;
     quern_status status = has_nul ? qn_error_set(&why, QUERN_E_CORRUPT, "its id holds a NUL byte")
-                                  : read_run(pipeline, taking, found, &run, &why);
+                                  : read_run(pipeline, batch, found, &run, &why);
     if (status == QUERN_OK) {
-        sort_in(taking, run, found->now_ms);
+        place_run(batch, run, found->now_ms);
     } else if (status == QUERN_E_CORRUPT) {
-        status = set_aside(pipeline, taking, found, &why);
+        status = set_aside(pipeline, batch, found, &why);
     }
     return status == QUERN_OK ? QUERN_OK : qn_error_nomem(err);
 }
@@ -337,7 +338,7 @@ static int64_t next_since_ns(const struct qn_reply *row, size_t *at)
     return value > INT64_MAX ? 0 : (int64_t)value;
 }
 
-static quern_status take_part(struct qn_pipeline *pipeline, struct qn_taking *taking,
+static quern_status take_part(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                               struct items *items, int64_t now_ms, quern_error *err)
 {
     struct packed packed = packed_of(next_item(items));
@@ -358,14 +359,14 @@ static quern_status take_part(struct qn_pipeline *pipeline, struct qn_taking *ta
     while (status == QUERN_OK && packed.left > 0 && !packed.is_bad) {
         found.queue_index = (size_t)next_number(&packed) - 1;
         uint64_t left = next_number(&packed);
-        status = qn_pipeline_expect(pipeline, found.queue_index < taking->exchange->queue_count,
+        status = qn_pipeline_expect(pipeline, found.queue_index < batch->exchange->queue_count,
                                     "lease", err);
         for (; status == QUERN_OK && left > 0 && !packed.is_bad; left--) {
             found.id = next_text(&packed, pipeline->arena, &found.id_size);
             found.since_ns = next_since_ns(sinces, &since_at);
             read_held(items, &found, &starts_left);
             status =
-                found.id == NULL ? qn_error_nomem(err) : take_found(pipeline, taking, &found, err);
+                found.id == NULL ? qn_error_nomem(err) : take_found(pipeline, batch, &found, err);
             found.token += 1000;
         }
     }
@@ -374,9 +375,10 @@ static quern_status take_part(struct qn_pipeline *pipeline, struct qn_taking *ta
 
 /* "now_ms early solo", then of some queues " number paused deaths braked wait_ms". False: it is
  * something else. */
-static bool read_head(struct qn_taking *taking, const struct qn_reply *head, int64_t *ret_now_ms)
+static bool read_head(struct qn_redis_lease_batch *batch, const struct qn_reply *head,
+                      int64_t *ret_now_ms)
 {
-    struct qn_exchange *exchange = taking->exchange;
+    struct qn_exchange *exchange = batch->exchange;
     struct qn_cursor cursor = {head->data, head->data + head->size};
     uint64_t now_ms = 0;
     uint64_t early = 0;
@@ -406,33 +408,33 @@ static bool read_head(struct qn_taking *taking, const struct qn_reply *head, int
             queue->wait_ms = (int64_t)values[4];
         }
     }
-    taking->ended_early = early != 0;
-    if (good && taking->part_count == 0 && exchange->solo != QN_SOLO_NONE) {
+    batch->ended_early = early != 0;
+    if (good && batch->part_count == 0 && exchange->solo != QN_SOLO_NONE) {
         exchange->solo_queue = solo > 0 ? (uint32_t)solo - 1 : (uint32_t)exchange->queue_count;
     }
     *ret_now_ms = (int64_t)now_ms;
     return good || QN_BUG(HEAD_BELIEVED);
 }
 
-static void undo(struct qn_taking *taking, size_t first_run)
+static void drop_runs(struct qn_redis_lease_batch *batch, size_t first_run)
 {
-    struct qn_exchange_reply *reply = taking->reply;
+    struct qn_exchange_reply *reply = batch->reply;
     while (reply->run_count > first_run) {
         struct qn_leased *run = reply->runs[--reply->run_count];
-        taking->exchange->queues[run->queue_index].leased--;
+        batch->exchange->queues[run->queue_index].leased--;
         qn_leased_free(run);
     }
-    qn_taking_drop_refused(taking);
+    qn_redis_lease_drop_refused(batch);
 }
 
-quern_status qn_taking_read(struct qn_pipeline *pipeline, struct qn_taking *taking,
-                            quern_error *err)
+quern_status qn_redis_lease_read(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
+                                 quern_error *err)
 {
-    size_t first_run = taking->reply->run_count;
+    size_t first_run = batch->reply->run_count;
     const struct qn_reply *reply = NULL;
-    taking->refused_count = 0;
-    taking->unreadable_count = 0;
-    quern_status status = qn_pipeline_reply(pipeline, taking->command, &reply, err);
+    batch->refused_count = 0;
+    batch->unreadable_count = 0;
+    quern_status status = qn_pipeline_reply(pipeline, batch->command, &reply, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -440,31 +442,31 @@ quern_status qn_taking_read(struct qn_pipeline *pipeline, struct qn_taking *taki
     bool has_runs = reply->type == QN_REPLY_ARRAY;
     const struct qn_reply *head = has_runs ? qn_reply_at(reply, 0) : reply;
     int64_t now_ms = 0;
-    status = qn_pipeline_expect(pipeline, read_head(taking, head, &now_ms), "lease", err);
+    status = qn_pipeline_expect(pipeline, read_head(batch, head, &now_ms), "lease", err);
     if (status != QUERN_OK) {
         return status;
     }
     size_t run_max = has_runs ? reply->count : 0; /* each has a message in it */
-    taking->refused = qn_arena_alloc(pipeline->arena, run_max * sizeof *taking->refused);
-    taking->unreadable = qn_arena_alloc(pipeline->arena, run_max * sizeof *taking->unreadable);
-    if (taking->refused == NULL || taking->unreadable == NULL) {
+    batch->refused = qn_arena_alloc(pipeline->arena, run_max * sizeof *batch->refused);
+    batch->unreadable = qn_arena_alloc(pipeline->arena, run_max * sizeof *batch->unreadable);
+    if (batch->refused == NULL || batch->unreadable == NULL) {
         return qn_error_nomem(err);
     }
     while (status == QUERN_OK && has_runs && items.at < reply->count) {
-        status = take_part(pipeline, taking, &items, now_ms, err);
-        taking->part_count++;
+        status = take_part(pipeline, batch, &items, now_ms, err);
+        batch->part_count++;
     }
     if (status != QUERN_OK) {
-        undo(taking, first_run);
+        drop_runs(batch, first_run);
     }
     return status;
 }
 
-void qn_taking_drop_refused(struct qn_taking *taking)
+void qn_redis_lease_drop_refused(struct qn_redis_lease_batch *batch)
 {
-    for (size_t i = 0; i < taking->refused_count; i++) {
+    for (size_t i = 0; i < batch->refused_count; i++) {
         /* Our own block; the outcome only borrows it. */
-        qn_leased_free((struct qn_leased *)(uintptr_t)taking->refused[i].run);
+        qn_leased_free((struct qn_leased *)(uintptr_t)batch->refused[i].run);
     }
-    taking->refused_count = 0;
+    batch->refused_count = 0;
 }

@@ -283,8 +283,8 @@ static bool is_first_of_its_queue(const struct qn_exchange *exchange, size_t i)
     return true;
 }
 
-quern_status qn_outcomes_add(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
-                             struct qn_outcomes *ret_outcomes, quern_error *err)
+quern_status qn_redis_outcome_add(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
+                                  struct qn_outcomes *ret_outcomes, quern_error *err)
 {
     size_t total = exchange->outcome_count + exchange->start_count;
     *ret_outcomes = (struct qn_outcomes){.first_command = pipeline->command_count};
@@ -328,10 +328,10 @@ static enum qn_applied applied_of(const struct qn_outcome *outcome, char answer)
     }
 }
 
-quern_status qn_outcomes_take(const struct qn_pipeline *pipeline,
-                              const struct qn_exchange *exchange,
-                              const struct qn_outcomes *outcomes, enum qn_applied *applied,
-                              quern_error *err)
+quern_status qn_redis_outcome_read(const struct qn_pipeline *pipeline,
+                                   const struct qn_exchange *exchange,
+                                   const struct qn_outcomes *outcomes, enum qn_applied *applied,
+                                   quern_error *err)
 {
     const struct plan *plan = outcomes->plan;
     quern_status first = QUERN_OK;
@@ -358,8 +358,10 @@ quern_status qn_outcomes_take(const struct qn_pipeline *pipeline,
 
 /* --- What cannot be read ------------------------------------------------------------- */
 
-quern_status qn_unreadable_add(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
-                               const struct qn_unreadable *tasks, size_t count, quern_error *err)
+quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
+                                             const struct qn_exchange *exchange,
+                                             const struct qn_unreadable *tasks, size_t count,
+                                             quern_error *err)
 {
     quern_status status = QUERN_OK;
     struct qn_exchange alone = *exchange; /* with nothing else in the script */

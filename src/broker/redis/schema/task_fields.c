@@ -37,7 +37,7 @@ static int64_t next_duration_ms(struct qn_cursor *row)
     return next_number(row, QN_DURATION_MS_MAX);
 }
 
-size_t qn_field_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE])
+size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE])
 {
     bool is_exact = task->timeout_ms % 1000 == 0 && task->retention_ms % 1000 == 0;
     if (task->state == QUERN_TASK_PENDING && is_exact && task->deadline_at_ms == 0 &&
@@ -51,7 +51,7 @@ size_t qn_field_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE])
     return (size_t)size;
 }
 
-void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret_opts)
+void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fields_opts *ret_opts)
 {
     struct qn_cursor row = {text, text + size};
     ret_opts->enqueued_at_ms = next_moment_ms(&row);
@@ -65,7 +65,7 @@ void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret
     ret_opts->retry.cap_ms = next_duration_ms(&row);
 }
 
-void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret_past)
+void qn_task_fields_past_read(const char *text, size_t size, struct qn_task_fields_past *ret_past)
 {
     struct qn_cursor row = {text, text + size};
     ret_past->crash_count = next_number(&row, INT32_MAX);
@@ -80,7 +80,7 @@ void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret
     ret_past->died_at_ms = next_moment_ms(&row);
 }
 
-void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run)
+void qn_task_fields_run_read(const char *text, size_t size, struct qn_task_fields_run *ret_run)
 {
     struct qn_cursor row = {text, text + size};
     ret_run->started = next_number(&row, INT32_MAX);
@@ -93,8 +93,8 @@ void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_r
 
 /* --- Messages ----------------------------------------------------------------------- */
 
-quern_status qn_redis_task_encode(struct qn_arena *arena, const struct qn_task *task,
-                                  struct qn_bytes *ret_bytes, quern_error *err)
+quern_status qn_task_fields_encode(struct qn_arena *arena, const struct qn_task *task,
+                                   struct qn_bytes *ret_bytes, quern_error *err)
 {
     bool never = task->timeout_ms == 0 && task->deadline_at_ms == 0;
     const struct qn_asynq_task message = {
@@ -128,7 +128,7 @@ static int64_t timeout_of(int64_t timeout_ms)
     return timeout_ms == QN_TIMEOUT_NEVER_MS ? timeout_ms : qn_duration_ms_of(timeout_ms);
 }
 
-static void add_opts(struct qn_task *task, const struct qn_field_opts *opts)
+static void add_opts(struct qn_task *task, const struct qn_task_fields_opts *opts)
 {
     task->timeout_ms = exact(opts->timeout_ms, task->timeout_ms);
     task->deadline_at_ms = exact(opts->deadline_at_ms, task->deadline_at_ms);
@@ -136,11 +136,11 @@ static void add_opts(struct qn_task *task, const struct qn_field_opts *opts)
     task->retry = opts->retry;
 }
 
-quern_status qn_redis_task_decode(struct qn_arena *arena, const void *data, size_t size,
-                                  const char *queue, const char *id,
-                                  const struct qn_field_opts *opts,
-                                  struct qn_asynq_task *ret_message, struct qn_task *ret_task,
-                                  quern_error *err)
+quern_status qn_task_fields_decode(struct qn_arena *arena, const void *data, size_t size,
+                                   const char *queue, const char *id,
+                                   const struct qn_task_fields_opts *opts,
+                                   struct qn_asynq_task *ret_message, struct qn_task *ret_task,
+                                   quern_error *err)
 {
     struct qn_asynq_task message;
     quern_status status = qn_asynq_task_decode(arena, data, size, &message, err);

@@ -15,7 +15,7 @@
 #include "task/limits.h"
 
 /* quern_opts: what the message cannot say; written at enqueue, never changed. */
-struct qn_field_opts {
+struct qn_task_fields_opts {
     int64_t enqueued_at_ms;
     int64_t timeout_ms; /* with deadline_at_ms and retention_ms: exact */
     int64_t deadline_at_ms;
@@ -23,7 +23,7 @@ struct qn_field_opts {
     quern_retry_policy retry;
 };
 /* quern_past: what happened to the task so far; written when a run ends other than by done. */
-struct qn_field_past {
+struct qn_task_fields_past {
     int64_t crash_count;   /* charges, see task/deaths.h */
     int64_t crashed_at_ms; /* when the first charged run started */
     int64_t failed_at_ms;  /* of the last failure */
@@ -36,7 +36,7 @@ struct qn_field_past {
     int64_t died_at_ms;
 };
 /* quern_run: the present run. */
-struct qn_field_run {
+struct qn_task_fields_run {
     int64_t started; /* 1: a crash is charged */
     int64_t started_at_ms;
     int64_t since_ns; /* the pending_since that the token replaced */
@@ -49,27 +49,27 @@ struct qn_field_run {
 /* quern_opts without enqueued_at_ms, which the script puts before it, because that is the server's
  * time. Returns the length; 0: the message of a task that is pending at once says it all. Tasks
  * with a deadline always have it, so that scripts see the deadline without reading the message. */
-size_t qn_field_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE]);
-void qn_field_opts_read(const char *text, size_t size, struct qn_field_opts *ret_opts);
-void qn_field_past_read(const char *text, size_t size, struct qn_field_past *ret_past);
-void qn_field_run_read(const char *text, size_t size, struct qn_field_run *ret_run);
+size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE]);
+void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fields_opts *ret_opts);
+void qn_task_fields_past_read(const char *text, size_t size, struct qn_task_fields_past *ret_past);
+void qn_task_fields_run_read(const char *text, size_t size, struct qn_task_fields_run *ret_run);
 
 /* No time-out at all, in a message: more than anybody can ask for. Go would take a message with
  * neither timeout nor deadline for one of 30 minutes. */
 #define QN_TIMEOUT_NEVER_MS (QN_DURATION_MS_MAX + 1000)
 
 /* The message of a task that is new, and back. */
-QUERN_NODISCARD quern_status qn_redis_task_encode(struct qn_arena *arena,
-                                                  const struct qn_task *task,
-                                                  struct qn_bytes *ret_bytes, quern_error *err);
+QUERN_NODISCARD quern_status qn_task_fields_encode(struct qn_arena *arena,
+                                                   const struct qn_task *task,
+                                                   struct qn_bytes *ret_bytes, quern_error *err);
 /* opts may be NULL; where they and the message disagree by more than the message's rounding, the
  * message is right, because Go has changed it. QUERN_E_CORRUPT also when id or queue are not those
  * of the key. ret_message keeps what ret_task has no room for, and what we do not know, for the way
  * back with qn_asynq_task_encode. Both live in the arena and borrow `queue` and `id`. */
-QUERN_NODISCARD quern_status qn_redis_task_decode(struct qn_arena *arena, const void *data,
-                                                  size_t size, const char *queue, const char *id,
-                                                  const struct qn_field_opts *opts,
-                                                  struct qn_asynq_task *ret_message,
-                                                  struct qn_task *ret_task, quern_error *err);
+QUERN_NODISCARD quern_status qn_task_fields_decode(struct qn_arena *arena, const void *data,
+                                                   size_t size, const char *queue, const char *id,
+                                                   const struct qn_task_fields_opts *opts,
+                                                   struct qn_asynq_task *ret_message,
+                                                   struct qn_task *ret_task, quern_error *err);
 
 #endif
