@@ -2,19 +2,21 @@
 /* broker.h - where tasks live: the one interface that every broker implements, as client and
  * worker use it. What shows and steers tasks is in inspect.h.
  *
- * Every operation is synchronous, takes batches and says its atomicity. All operations of one
- * broker object are thread-safe; those of the pump (exchange), the keeper (extend, recover, ...)
- * and the listener (wait) never wait for each other longer than one batch, and extend goes first.
+ * Every operation is synchronous, takes a batch, and says what of it is one transaction. All
+ * operations of a broker object are thread-safe. Those of the pump (exchange), the keeper (extend,
+ * recover, ...) and the listener (wait) never wait for each other longer than one batch takes, and
+ * extend goes first.
  *
- * The heart is `exchange`: here are the outcomes of finished runs; give me up to `room` more runs.
+ * The most important one is `exchange`: it takes the outcomes of finished runs and returns up to
+ * `room` new ones.
  *
  * Errors are one of: QUERN_E_BUSY, QUERN_E_FULL, QUERN_E_BROKER, QUERN_E_TIMEOUT, QUERN_E_CONNECT,
- * QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: it may have
- * been changed; send the same request with the same stamp again and it takes effect once.
+ * QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: something
+ * may have been changed; the same request sent again with the same stamp takes effect once.
  *
  * Time is the broker's: its wall clock for due times, and for leases a clock that does not jump.
  *
- * Each operation is declared once, as the type of a function: qn_enqueue_fn is that of
+ * Each operation is declared once, as the type of a function: qn_enqueue_fn is the type of
  * qn_broker_enqueue and of qn_sqlite_enqueue.
  *
  * Adding an operation: its type and its function here or in inspect.h, a member in ops.h, the
@@ -42,7 +44,7 @@ struct qn_broker_options {
     const struct quern_clock *clock; /* NULL: the system's */
     int64_t connect_timeout_ms;      /* 0: 5 s */
     int64_t command_timeout_ms; /* how long one operation may wait for a lock or a reply; 0: 10 s */
-    bool create;                /* make the file, when there is none */
+    bool create;                /* make the file if there is none */
     bool init;                  /* add our tables to a file that has others (quern db init) */
 };
 
@@ -52,24 +54,27 @@ struct qn_broker_options {
 QUERN_NODISCARD quern_status qn_broker_open(const char *url,
                                             const struct qn_broker_options *options,
                                             struct qn_broker **ret_broker, quern_error *err);
-/* Whether a worker can serve a queue of this name there: where Go programs enqueue, too, any that
- * they can make (qn_served_name_check), else qn_queue_name_check. Opens nothing. */
+/* Whether a worker can serve a queue of this name there. Where Go programs enqueue, too, these are
+ * all names that they can make (qn_served_name_check), else ours (qn_queue_name_check). Opens
+ * nothing. */
 QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *name,
                                                    quern_error *err);
-/* Whether what could not be opened with this status may be there a moment later: a server that is
- * down or loading, a locked file, a full disk. */
+/* Whether opening, which failed with this status, may succeed a moment later: a server is down or
+ * loading, a file is locked, a disk is full. */
 bool qn_broker_may_come(const char *url, quern_status status);
-/* Whether its data are a file that was removed or replaced while in use: that stays so. err says
- * it. Any thread; waits for nothing. */
+/* Whether its file was removed or replaced while it was in use, which cannot be mended; err says
+ * so. Any thread; waits for nothing. */
 typedef bool qn_is_gone_fn(struct qn_broker *broker, quern_error *err);
 qn_is_gone_fn qn_broker_is_gone;
 bool qn_broker_is_remote(const struct qn_broker *broker);
-/* Whether what failed with this, and changed nothing, is worth another try a moment later. */
+/* Whether an operation that failed with this status, and changed nothing, is worth another try a
+ * moment later. */
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
-/* From now on, also for what is under way: how long an operation may wait for a lock or a reply.
- * hurries: somebody waits for the end, and nothing takes longer than a second or so. */
+/* How long an operation may wait for a lock or a reply; holds for operations under way, too.
+ * hurries: somebody waits for this program to begin or end, so nothing takes longer than a second
+ * or so. */
 void qn_broker_set_patience(struct qn_broker *broker, int64_t command_timeout_ms, bool hurries);
-/* No operation may be under way. NULL is fine, but not for an implementation. */
+/* No operation may be under way. NULL does nothing; an implementation never gets it. */
 typedef void qn_close_fn(struct qn_broker *broker);
 qn_close_fn qn_broker_close;
 
@@ -77,7 +82,7 @@ qn_close_fn qn_broker_close;
 QUERN_NODISCARD quern_status qn_broker_check_fork(const struct qn_broker *broker, quern_error *err);
 
 /* Makes a lost reply harmless: the broker remembers, per session, the last sequence that took
- * effect and what it answered. A request with the same stamp again gets the same answer and does
+ * effect and its answer. A second request with the same stamp gets the same answer and changes
  * nothing. Sequence 0: not remembered. Sequences of a session only grow, one request at a time. */
 struct qn_stamp {
     uint64_t session; /* random, chosen by the caller for its lifetime */
@@ -95,7 +100,7 @@ struct qn_enqueue {
 };
 
 /* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE, QUERN_E_CONFLICT
- * or, where not all are stored by one transaction, what refused its part. Order is kept. The lock
+ * or, where one transaction does not store them all, the error of its part. Order is kept. The lock
  * is tested before the id; when the id conflicts, no lock is left behind. Wakes sleeping workers.
  */
 typedef quern_status qn_enqueue_fn(struct qn_broker *broker, const struct qn_enqueue *enqueue,
@@ -147,12 +152,12 @@ enum qn_outcome_kind {
     QN_ARCHIVE,   /* archived; processed +1, failed +1; lock kept */
     QN_GIVE_BACK, /* to pending at its old place, before all that came later; nothing counted */
     QN_CRASH,     /* its process died (a child or a command, so alone): charged if `started`, a
-                   * death for the brake of its queue on the worker's host; see task/deaths.h for
-                   * what becomes of the task. Not started: as give-back. */
+                   * death for the brake of its queue on the worker's host; task/deaths.h says
+                   * where the task goes. Not started: as give-back. */
     QN_CANCEL,    /* cancelled by an operator who chose archive: as QN_ARCHIVE */
     QN_ASIDE,     /* nobody here can run it: to retry at delay_ms, as it was: its cause stays, too;
                    * nothing counted, no brake is released; lock kept */
-    QN_ENDED      /* it was acked early, and has ended now: a brake is released, no more */
+    QN_ENDED      /* it was acked early and has ended now: releases a brake, nothing else */
 };
 
 struct qn_outcome {
@@ -183,22 +188,23 @@ struct qn_queue_share { /* one queue's part in an exchange */
     bool paused;     /* out */
     bool braked;     /* out: on the host of the exchange */
     uint32_t deaths; /* out: in a row on that host */
-    int64_t wait_ms; /* out: when something may be had that may not be now (a probe, a solo
-                      * lock); 0: nothing waits for that */
+    int64_t wait_ms; /* out: how long until a probe or a solo lock can be had that cannot be had
+                      * now; 0: no task waits for one */
 };
 
 /* For a task that must run alone (qn_isolation_is_solo) a worker takes the solo lock of its queue,
  * lets its other runs end, runs it and returns the lock. The queue rests as long as it was held. */
 enum qn_solo {
     QN_SOLO_NONE = 0,
-    QN_SOLO_ASK, /* take the lock where a task waits that must be alone, unless its queue is paused,
-                  * rests or is braked with no probe due: leases nothing. None: leases as usual. */
+    QN_SOLO_ASK, /* take the lock of a queue where a task waits that must be alone, unless the queue
+                  * is paused, rests or is braked with no probe due: leases nothing. No such queue:
+                  * leases as usual. */
     QN_SOLO_KEEP, /* prolong the lock; leases nothing */
     QN_SOLO_RUN,  /* prolong it, and lease the one task (of a braked queue: as its probe), if any */
     QN_SOLO_END   /* return it; then leases as usual */
 };
 
-/* A task that others stored, and nobody can run. */
+/* A task that another program stored, and that no worker can run. */
 struct qn_unusable {
     const char *queue;
     const char *id; /* up to its first NUL */
@@ -209,33 +215,34 @@ struct qn_exchange {
     struct qn_stamp stamp;
     const struct qn_outcome *outcomes;
     size_t outcome_count; /* at most QN_BATCH_MAX */
-    /* Runs fetched ahead that have started since: from now on a crash is charged to them. */
+    /* Runs that were fetched ahead and have started since: from now on a crash is charged to
+     * them. */
     const struct qn_leased *const *starts;
     size_t start_count;
     const char *worker_id; /* its first heartbeat came before */
     const char *host;      /* as in the heartbeat: whose brakes hold */
-    bool is_leaving;       /* the worker drains: its ends prove nothing, and charge nobody */
+    bool is_leaving;       /* the worker drains: an end releases no brake and charges nobody */
     int64_t lease_ms;
     struct qn_queue_share *queues; /* in and out */
     size_t queue_count;
     bool strict;
     uint32_t room; /* lease at most this many; at most QN_BATCH_MAX; 0: none */
-    /* Of the leased runs, so many are marked as started: all of charged tasks, which are leased
-     * only within this number, and then in order. */
+    /* How many of the leased runs are marked as started: first all of charged tasks, which are
+     * leased only within this number, then others in their order. */
     uint32_t start_count_now;
     struct qn_isolation isolation; /* how many runs of charged tasks the worker may have */
     enum qn_solo solo;
-    uint32_t solo_queue; /* keep, run and end: of which queue. Out, after ask: of which queue the
-                          * lock was taken; queue_count: of none. After keep and run: queue_count
-                          * when it was lost. */
-    /* Below qn_broker_exchanges_max. Exchanges that go on at the same time differ in it, else one
-     * waits for the other; it is no part of what is asked, and may change when it is sent again. */
+    uint32_t solo_queue; /* keep, run and end: the queue of the lock. Out, after ask: the queue
+                          * whose lock was taken; queue_count: none. After keep and run: queue_count
+                          * when the lock was lost. */
+    /* Below qn_broker_exchanges_max. Exchanges under way at the same time have different ones, else
+     * one waits for the other. It may change when the same request is sent again. */
     uint32_t channel;
-    /* Called for each task that was not leased but archived since its message cannot be used; may
-     * be NULL. It must not use the broker. */
+    /* Called for each task that was archived instead of leased because its message cannot be used;
+     * may be NULL. It must not use the broker. */
     void (*on_unusable)(const struct qn_unusable *unusable, void *user);
     void *user;
-    /* Left by the broker where the exchange failed: an earlier copy may be on its way still. */
+    /* Out, when the exchange failed: an earlier copy of it may still be on its way. */
     bool again;
 };
 
@@ -244,19 +251,19 @@ struct qn_exchange_reply {
     struct qn_leased **runs;  /* the caller's array of `room`; by queue, FIFO within a queue; the
                                * caller frees each with qn_leased_free */
     size_t run_count;
-    bool more; /* it ended early, there may be more to lease: exchange again at once */
+    bool more; /* it ended early, and there may be more to lease: exchange again at once */
 };
 
 /* In one transaction: applies each outcome whose token is still valid, records the starts, then
- * leases. A task past its deadline is not leased but archived ("deadline exceeded", processed +1,
- * failed +1), about QN_PRUNE_BATCH_MAX of them at most; then `more` is set. So is one whose message
- * cannot be used. Paused queues give nothing. */
+ * leases. A task past its deadline is archived instead of leased ("deadline exceeded", processed
+ * +1, failed +1): about QN_PRUNE_BATCH_MAX of them at most, then `more` is set. A task whose
+ * message cannot be used is archived, too. Paused queues give nothing. */
 typedef quern_status qn_exchange_fn(struct qn_broker *broker, struct qn_exchange *exchange,
                                     struct qn_exchange_reply *reply, quern_error *err);
 QUERN_NODISCARD qn_exchange_fn qn_broker_exchange;
 
-/* How many exchanges are worth having under way at a time, 1 or QN_EXCHANGES_MAX: a broker that
- * works elsewhere need not wait for its caller between two of them. */
+/* How many exchanges are worth having under way at a time, 1 or QN_EXCHANGES_MAX: a server need
+ * not wait for its client between two of them. */
 uint32_t qn_broker_exchanges_max(const struct qn_broker *broker);
 
 /* --- Leases ------------------------------------------------------------------------- */
@@ -268,8 +275,8 @@ struct qn_extension {
     bool held;             /* out: false: the lease is lost */
     enum qn_cancel cancel; /* out: somebody asked to cancel it */
 };
-/* Prolongs the leases still held to lease_ms from now; the token stays. Goes before all else, on a
- * channel that is for this alone where there are channels; count 0 only opens that. */
+/* Prolongs the leases still held to lease_ms from now; the token stays. Goes before everything
+ * else, on a channel of its own where there are channels; count 0 only opens that channel. */
 typedef quern_status qn_extend_fn(struct qn_broker *broker, struct qn_extension *extensions,
                                   size_t count, int64_t lease_ms, quern_error *err);
 QUERN_NODISCARD qn_extend_fn qn_broker_extend;
@@ -286,9 +293,10 @@ QUERN_NODISCARD qn_write_progress_fn qn_broker_write_progress;
 
 /* --- Upkeep ------------------------------------------------------------------------- */
 
+/* Which queues an operation of the keeper looks after. */
 struct qn_upkeep {
     struct qn_names queues;
-    size_t limit; /* tasks in one call */
+    size_t limit; /* tasks that one call may change */
 };
 
 /* Moves up to `limit` due scheduled and retry tasks of the queues to pending (their tail).
@@ -310,13 +318,13 @@ struct qn_recovery_sink {
     void *user;
 };
 /* Ends up to `limit` leases that expired, or whose worker's process is known to be gone (same
- * kernel and pid namespace, see owner.h); leases of other brokers' grace are paged past. Of a dead
- * worker all started runs are charged, as one death for each queue's brake on its host; a lone one
- * when it had started no other, in whatever queue. Nobody is charged where the worker was draining
- * or quiet, where the host has rebooted, and where the owner of an expired lease is alive (its
- * process, or its heartbeat: then the cause is QUERN_CAUSE_LEASE_EXPIRED). A started run whose task
- * has no attempts left is archived, whatever the cause. Frees the solo locks of dead workers. Also
- * mends orphans (active without lease and the like). sink may be NULL. */
+ * kernel and pid namespace, see owner.h); leases of Go workers in their grace are passed over. All
+ * started runs of a dead worker are charged, as one death for each queue's brake on its host; the
+ * charge is a lone one if the worker had started no other run in any queue. Nobody is charged where
+ * the worker was draining or quiet, where the host has rebooted, and where the owner of an expired
+ * lease is alive (its process, or its heartbeat: then the cause is QUERN_CAUSE_LEASE_EXPIRED). A
+ * started run whose task has no attempts left is archived, whatever the cause. Frees the solo locks
+ * of dead workers. Also mends orphans (active without lease and the like). sink may be NULL. */
 typedef quern_status qn_recover_fn(struct qn_broker *broker, struct qn_upkeep upkeep,
                                    const struct qn_recovery_sink *sink, size_t *ret_recovered,
                                    quern_error *err);
@@ -333,22 +341,22 @@ QUERN_NODISCARD qn_prune_fn qn_broker_prune;
 /* --- Waiting ------------------------------------------------------------------------ */
 
 /* Arms a wake-up for everything that could make work in these queues: a new pending task, the end
- * of a pause, a delayed task due before the next known one. After that *ret_work says whether there
- * is work right now (then do not sleep), *ret_next_due_at_ms when a delayed task becomes due. What
- * happens without a message that could wake us is found within a second all the same, by wait or by
- * recover, which the worker calls each second, and ends wait. */
+ * of a pause, a delayed task due before the next known one. *ret_work says whether there is work
+ * after that (then do not sleep), *ret_next_due_at_ms when a delayed task becomes due. A change
+ * that sends no message is found within a second all the same, by wait or by recover (which the
+ * worker calls each second), and ends wait. */
 typedef quern_status qn_arm_fn(struct qn_broker *broker, struct qn_names queues, bool *ret_work,
                                int64_t *ret_next_due_at_ms, quern_error *err);
 QUERN_NODISCARD qn_arm_fn qn_broker_arm;
 
 struct qn_wakeup {
-    bool work;             /* something changed since arm: look */
+    bool work;             /* something changed since arm */
     enum qn_cancel cancel; /* not QN_CANCEL_NONE: cancel this run */
     char queue[QN_SERVED_NAME_SIZE_MAX + 1];
     char id[QN_NAME_SIZE_MAX + 1];
 };
-/* Blocks the listener until a wake-up, a cancellation, qn_broker_interrupt, or timeout_ms of real
- * time have passed (then an empty wake-up). One thread at a time. */
+/* Blocks the listener until a wake-up, a cancellation or qn_broker_interrupt comes, or timeout_ms
+ * of real time have passed (then the wake-up is empty). One thread at a time. */
 typedef quern_status qn_wait_fn(struct qn_broker *broker, int64_t timeout_ms,
                                 struct qn_wakeup *ret_wakeup, quern_error *err);
 QUERN_NODISCARD qn_wait_fn qn_broker_wait;
@@ -370,8 +378,8 @@ struct qn_heartbeat_run {
     int64_t deadline_at_ms; /* 0: none */
 };
 
-/* Behind the queues of a heartbeat come, each behind this sign, how many handlers hang and the
- * patterns of the types that the worker serves. */
+/* Two more fields follow the queues of a heartbeat, each after this sign: how many handlers hang,
+ * and the patterns of the types that the worker serves. */
 #define QN_HEARTBEAT_SEPARATOR '\x1f'
 
 struct qn_heartbeat {
@@ -379,12 +387,12 @@ struct qn_heartbeat {
     const char *owner;     /* from qn_owner_self: boot id, pid namespace, pid, start time */
     const char *host;
     const char *status; /* "active", "quiet", "draining", "braked", "stuck" */
-    const char *queues; /* "critical=6 default=3", and what inspect/workers.c takes off again */
+    const char *queues; /* "critical=6 default=3" and two fields, see QN_HEARTBEAT_SEPARATOR */
     int64_t pid;
     int64_t started_at_ms;
     uint32_t concurrency;
     bool strict;
-    const struct qn_queue_share *queue_shares; /* so that its queues exist and are listed */
+    const struct qn_queue_share *queue_shares; /* so that the queues exist and are listed */
     size_t queue_count;
     const struct qn_heartbeat_run *runs; /* for brokers that cannot see them in the tasks */
     size_t run_count;
@@ -399,8 +407,8 @@ typedef quern_status qn_deregister_fn(struct qn_broker *broker, const char *work
                                       quern_error *err);
 QUERN_NODISCARD qn_deregister_fn qn_broker_deregister;
 
-/* Whether the queues hold anything that this worker could still have to run: pending, active (by
- * anyone), scheduled or retry. For --drain. */
+/* Whether the queues hold nothing that this worker could still have to run: no task is pending,
+ * active (anywhere), scheduled or in retry. For --drain. */
 typedef quern_status qn_drained_fn(struct qn_broker *broker, struct qn_names queues,
                                    bool *ret_drained, quern_error *err);
 QUERN_NODISCARD qn_drained_fn qn_broker_drained;

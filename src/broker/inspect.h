@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* inspect.h - the part of a broker's interface that shows and steers what is stored.
  *
- * It belongs to broker.h, whose rules and errors hold here, too. Each listing is a snapshot of its
- * own where the broker has transactions for reading, and never holds up who writes. Callbacks get
- * borrowed data; one that returns false stops the listing. */
+ * It belongs to broker.h, whose rules and errors hold here, too. A listing is a consistent snapshot
+ * where the broker has transactions for reading, and never delays a writer. Callbacks get borrowed
+ * data; one that returns false stops the listing. */
 #ifndef QN_BROKER_INSPECT_H
 #define QN_BROKER_INSPECT_H
 
@@ -32,7 +32,7 @@ typedef quern_status qn_history_fn(struct qn_broker *broker, const char *queue, 
                                    quern_day *ret_days, quern_error *err);
 QUERN_NODISCARD qn_history_fn qn_broker_history;
 
-/* What the server or the file is, in pairs of a name and a text. */
+/* Describes the server or the file in pairs of a name and a text. */
 typedef quern_status qn_server_info_fn(struct qn_broker *broker,
                                        void (*on_fact)(const char *name, const char *text,
                                                        void *user),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* ops.h - for those who implement a broker: its operations, and what every broker object has.
  *
- * broker.h and inspect.h say with the type of each operation what it promises. An implementation
+ * The promise of each operation stands with its type in broker.h and inspect.h. An implementation
  * declares its functions by these types (`qn_enqueue_fn qn_redis_enqueue;`) and puts them into a
- * table. Nobody but the brokers and broker.c includes this file. */
+ * table. Only the brokers and broker.c include this file. */
 #ifndef QN_BROKER_OPS_H
 #define QN_BROKER_OPS_H
 
@@ -50,12 +50,13 @@ struct qn_broker_ops {
 struct qn_broker {
     const struct qn_broker_ops *ops;
     const struct quern_clock *clock;
-    _Atomic int64_t command_timeout_ms; /* may change; waits that are under way heed it */
-    _Atomic bool hurries; /* somebody waits for the end: nothing takes longer than a second or so */
+    _Atomic int64_t command_timeout_ms; /* may change during a wait, which then obeys it */
+    _Atomic bool hurries;               /* see qn_broker_set_patience */
     int64_t opener_pid;
 };
 
-/* What an exchange says before it begins, and gives back when it fails. */
+/* Clears what an exchange sets, before it begins; and frees the runs that it has leased, when it
+ * fails. */
 void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply);
 void qn_exchange_free_runs(struct qn_exchange_reply *reply);
 
