@@ -34,14 +34,49 @@ void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_channel *channel,
     *pipeline = (struct qn_pipeline){.channel = channel, .kind = kind, .arena = &channel->arena};
 }
 
+/* Whether replies to what was sent are still to come. */
+static bool is_under_way(const struct qn_pipeline *pipeline)
+{
+    return pipeline->sent_count > pipeline->read_count;
+}
+
 void qn_pipeline_end(struct qn_pipeline *pipeline)
 {
     struct qn_channel *channel = pipeline->channel;
-    if (pipeline->sent_count > pipeline->read_count) {
+    if (is_under_way(pipeline)) {
         qn_connection_close(&channel->connection); /* nobody waits for what it still has to say */
     }
     qn_arena_reset(&channel->arena);
     pthread_mutex_unlock(&channel->mutex);
+}
+
+/* Keeps a failure, if it is the first. */
+static void keep_failure(struct qn_pipeline *pipeline, quern_status status,
+                         const quern_error *error)
+{
+    if (pipeline->status == QUERN_OK && status != QUERN_OK) {
+        pipeline->status = status;
+        pipeline->error = *error;
+    }
+}
+
+/* Reports the failure that it keeps. */
+static quern_status report(const struct qn_pipeline *pipeline, quern_error *err)
+{
+    if (pipeline->status != QUERN_OK && err != NULL) {
+        *err = pipeline->error;
+    }
+    return pipeline->status;
+}
+
+void qn_pipeline_nomem(struct qn_pipeline *pipeline)
+{
+    quern_error error = {0};
+    quern_status status = qn_error_nomem(&error);
+    if (is_under_way(pipeline)) {
+        status = qn_pipeline_fail(pipeline, status, &error);
+    }
+    keep_failure(pipeline, status, &error);
 }
 
 static bool make_room_for_command(struct qn_pipeline *pipeline)
@@ -49,11 +84,11 @@ static bool make_room_for_command(struct qn_pipeline *pipeline)
     void *commands = qn_vec_grow_in(pipeline->arena, pipeline->commands, pipeline->command_count,
                                     &pipeline->command_capacity, sizeof *pipeline->commands);
     if (commands == NULL) {
-        pipeline->failed = true;
+        qn_pipeline_nomem(pipeline);
     } else {
         pipeline->commands = commands;
     }
-    return !pipeline->failed;
+    return pipeline->status == QUERN_OK;
 }
 
 /* Two arrays of one length, whose items have the same size. */
@@ -65,17 +100,17 @@ static bool make_room_for_arg(struct qn_pipeline *pipeline)
     void *sizes = qn_vec_grow_in(pipeline->arena, pipeline->arg_sizes, pipeline->arg_count,
                                  &capacity, sizeof *pipeline->arg_sizes);
     if (args == NULL || sizes == NULL) {
-        pipeline->failed = true;
+        qn_pipeline_nomem(pipeline);
     } else {
         pipeline->args = args;
         pipeline->arg_sizes = sizes;
     }
-    return !pipeline->failed;
+    return pipeline->status == QUERN_OK;
 }
 
 static void add_command(struct qn_pipeline *pipeline, const struct qn_script *script)
 {
-    if (!pipeline->failed && make_room_for_command(pipeline)) {
+    if (pipeline->status == QUERN_OK && make_room_for_command(pipeline)) {
         pipeline->commands[pipeline->command_count++] = (struct qn_pipeline_command){
             .script = script,
             .first_arg = pipeline->arg_count,
@@ -86,15 +121,17 @@ static void add_command(struct qn_pipeline *pipeline, const struct qn_script *sc
 
 void qn_pipeline_limit(struct qn_pipeline *pipeline, size_t reply_size_max)
 {
-    if (!pipeline->failed) {
+    if (pipeline->status == QUERN_OK) {
         pipeline->commands[pipeline->command_count - 1].reply_size_max = reply_size_max;
     }
 }
 
 void qn_pipeline_bytes(struct qn_pipeline *pipeline, const void *data, size_t size)
 {
-    pipeline->failed = pipeline->failed || (data == NULL && size > 0);
-    if (pipeline->failed || !make_room_for_arg(pipeline)) {
+    if (data == NULL && size > 0) {
+        qn_pipeline_nomem(pipeline);
+    }
+    if (pipeline->status != QUERN_OK || !make_room_for_arg(pipeline)) {
         return;
     }
     QN_ASSERT(pipeline->command_count > pipeline->sent_count);
@@ -107,7 +144,7 @@ void qn_pipeline_bytes(struct qn_pipeline *pipeline, const void *data, size_t si
 void qn_pipeline_text(struct qn_pipeline *pipeline, const char *text)
 {
     if (text == NULL) {
-        pipeline->failed = true;
+        qn_pipeline_nomem(pipeline);
     } else {
         qn_pipeline_bytes(pipeline, text, strlen(text));
     }
@@ -142,16 +179,16 @@ void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_scrip
                              size_t key_count)
 {
     qn_pipeline_script(pipeline, script, key_count);
-    if (!pipeline->failed) {
+    if (pipeline->status == QUERN_OK) {
         put_script_text(pipeline, &pipeline->commands[pipeline->command_count - 1]);
     }
 }
 
 static void add_number(struct qn_pipeline *pipeline, uint64_t number, bool negative)
 {
-    char *block = pipeline->failed ? NULL : qn_arena_alloc(pipeline->arena, QN_DIGITS_MAX + 1);
+    char *block = qn_arena_alloc(pipeline->arena, QN_DIGITS_MAX + 1);
     if (block == NULL) {
-        pipeline->failed = true;
+        qn_pipeline_nomem(pipeline);
         return;
     }
     char *end = block + QN_DIGITS_MAX + 1;
@@ -266,7 +303,7 @@ static quern_status write_wanted(struct qn_pipeline *pipeline, size_t first, que
 quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status status,
                               quern_error *err)
 {
-    if (!pipeline->maybe_done || pipeline->kind != QN_PIPELINE_WRITES) {
+    if (status == QUERN_OK || !pipeline->maybe_done || pipeline->kind != QN_PIPELINE_WRITES) {
         return status;
     }
     qn_error_prefix(err, "effect unknown");
@@ -278,16 +315,14 @@ quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status s
 
 static quern_status send_rest(struct qn_pipeline *pipeline, quern_error *err)
 {
-    if (pipeline->sent_count == pipeline->read_count) {
+    quern_status status = QUERN_OK;
+    if (!is_under_way(pipeline)) {
         int64_t timeout_ms = pipeline->timeout_ms > 0
                                  ? pipeline->timeout_ms
                                  : pipeline->channel->connection.endpoint->peer.timeout_ms;
         pipeline->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
         pipeline->channel->connection.socket.timeout_ms = timeout_ms;
         pipeline->maybe_done = false;
-    }
-    quern_status status = pipeline->failed ? qn_error_nomem(err) : QUERN_OK;
-    if (status == QUERN_OK && pipeline->sent_count == pipeline->read_count) {
         status = open_connection(pipeline, err);
     }
     if (status == QUERN_OK && pipeline->sent_count < pipeline->command_count) {
@@ -297,15 +332,9 @@ static quern_status send_rest(struct qn_pipeline *pipeline, quern_error *err)
     return status;
 }
 
-quern_status qn_pipeline_send(struct qn_pipeline *pipeline, quern_error *err)
+/* Sends the rest and reads the replies to the commands from `first` on. */
+static quern_status exchange(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
-    quern_status status = send_rest(pipeline, err);
-    return status == QUERN_OK ? status : qn_pipeline_fail(pipeline, status, err);
-}
-
-quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern_error *err)
-{
-    size_t first = pipeline->read_count;
     quern_status status = send_rest(pipeline, err);
     if (status == QUERN_OK) {
         status = read_replies(pipeline, first, err);
@@ -316,8 +345,38 @@ quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern_error *err)
             status = read_replies(pipeline, first, err);
         }
     }
-    pipeline->read_count = pipeline->command_count;
-    return status == QUERN_OK ? status : qn_pipeline_fail(pipeline, status, err);
+    return status;
+}
+
+quern_status qn_pipeline_send(struct qn_pipeline *pipeline, quern_error *err)
+{
+    if (pipeline->status == QUERN_OK) {
+        quern_error error = {0};
+        quern_status status = send_rest(pipeline, &error);
+        keep_failure(pipeline, qn_pipeline_fail(pipeline, status, &error), &error);
+    }
+    return report(pipeline, err);
+}
+
+quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern_error *err)
+{
+    if (pipeline->status == QUERN_OK) {
+        quern_error error = {0};
+        quern_status status = exchange(pipeline, pipeline->read_count, &error);
+        if (status == QUERN_OK) {
+            pipeline->read_count = pipeline->command_count;
+        }
+        keep_failure(pipeline, qn_pipeline_fail(pipeline, status, &error), &error);
+    }
+    return report(pipeline, err);
+}
+
+quern_status qn_pipeline_ask(struct qn_pipeline *pipeline, const struct qn_reply **ret_reply,
+                             quern_error *err)
+{
+    size_t first = pipeline->read_count;
+    quern_status status = qn_pipeline_run(pipeline, err);
+    return status == QUERN_OK ? qn_pipeline_reply(pipeline, first, ret_reply, err) : status;
 }
 
 /* --- Replies ------------------------------------------------------------------------ */

@@ -6,11 +6,12 @@
  *     qn_pipeline_script(&pipeline, &qn_lua_forward, 1);   (a script with one key)
  *     qn_pipeline_text(&pipeline, key);
  *     qn_pipeline_int(&pipeline, limit);
- *     quern_status status = qn_pipeline_run(&pipeline, err);
- *     if (status == QUERN_OK) { status = qn_pipeline_reply(&pipeline, 0, &reply, err); ... }
+ *     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
  *     qn_pipeline_end(&pipeline);
  *
- * What goes wrong while building (memory) is told by run. Begin takes the lock of the channel and
+ * A pipeline keeps its first failure: memory that was out while building, or what went wrong with
+ * the connection. From then on nothing is sent, and each run reports that failure. An error reply
+ * is no failure of the pipeline, only of its command. Begin takes the lock of the channel and
  * end gives it back; replies live until end. A script that the server does not know (NOSCRIPT) is
  * sent again with its text, without the caller noticing. */
 #ifndef QN_REDIS_PIPELINE_H
@@ -41,7 +42,8 @@ struct qn_pipeline {
     struct qn_channel *channel;
     enum qn_pipeline_kind kind;
     struct qn_arena *arena; /* of the channel: for what lives until end */
-    bool failed;            /* memory was out while building */
+    quern_status status;    /* its first failure, of building, sending or receiving */
+    quern_error error;      /* that of this failure */
     struct qn_pipeline_command *commands;
     size_t command_count;
     size_t command_capacity;
@@ -61,7 +63,7 @@ void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_channel *channel,
 void qn_pipeline_end(struct qn_pipeline *pipeline);
 
 /* Starts a command; the arguments follow. They are borrowed until run, unless said otherwise. NULL
- * for an argument is memory that was out when it was made in the arena: run tells it. */
+ * for an argument is memory that was out when it was made in the arena. */
 void qn_pipeline_command(struct qn_pipeline *pipeline, const char *name);
 void qn_pipeline_script(struct qn_pipeline *pipeline, const struct qn_script *script,
                         size_t key_count);
@@ -72,6 +74,8 @@ void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_scrip
  * QN_REPLY_BRIEF_MAX for a script, which answers with what we made, QN_REPLY_ROWS_MAX for a
  * command, which answers with what anybody may have put there. */
 void qn_pipeline_limit(struct qn_pipeline *pipeline, size_t reply_size_max);
+/* Memory was out for something else that the pipeline needs. */
+void qn_pipeline_nomem(struct qn_pipeline *pipeline);
 void qn_pipeline_text(struct qn_pipeline *pipeline, const char *text);
 void qn_pipeline_bytes(struct qn_pipeline *pipeline, const void *data, size_t size);
 void qn_pipeline_int(struct qn_pipeline *pipeline, int64_t value);   /* copied */
@@ -88,7 +92,11 @@ quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status s
  * commands of one run must not rely on their order, as a script that is sent again comes last;
  * calls of one script may, if the first is a qn_pipeline_script_text. */
 QUERN_NODISCARD quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern_error *err);
-/* The reply to the index-th command. An error reply becomes a status (server_error.h). */
+/* As run, and then as reply for the first command that this run has read the reply of. */
+QUERN_NODISCARD quern_status qn_pipeline_ask(struct qn_pipeline *pipeline,
+                                             const struct qn_reply **ret_reply, quern_error *err);
+/* The reply to the index-th command, after a run without failure. An error reply becomes a status
+ * (server_error.h). */
 QUERN_NODISCARD quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
                                                const struct qn_reply **ret_reply, quern_error *err);
 /* QUERN_E_BROKER "... answered what it should not": for replies of the wrong shape. */

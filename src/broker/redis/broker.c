@@ -72,10 +72,7 @@ static quern_status ask_something(struct qn_redis *self, quern_error *err)
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "EXISTS");
     qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     qn_pipeline_end(&pipeline);
     return status;
 }

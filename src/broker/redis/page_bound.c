@@ -34,10 +34,7 @@ static quern_status ask_size(const struct qn_page_bound *bound, uint64_t *ret_si
     } else if (bound->key != NULL) {
         qn_pipeline_text(&pipeline, bound->key);
     }
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         uint64_t size = qn_reply_uint(reply);
         *ret_size = size < ITEMS_MAX ? size : ITEMS_MAX;

@@ -65,10 +65,7 @@ static quern_status bump_once(struct qn_redis *self, quern_error *err)
     qn_pipeline_limit(&pipeline, QN_REPLY_BRIEF_MAX);
     qn_keys_add(&pipeline, "q", "value");
     qn_pipeline_command(&pipeline, "NONSENSE");
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         assert_int_equal(reply->count, 3);
         assert_string_equal(qn_reply_text(qn_reply_at(reply, 1)), "two");

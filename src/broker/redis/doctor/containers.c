@@ -100,10 +100,7 @@ static quern_status read_page(struct walk *walk, const char **cursor, quern_erro
     qn_pipeline_text(&pipeline, walk->is_list ? "list" : "zset");
     qn_pipeline_text(&pipeline, *cursor);
     qn_pipeline_int(&pipeline, PAGE_SIZE);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &page, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &page, err);
     if (status == QUERN_OK) {
         const char *next = qn_reply_text(qn_reply_at(page, 0));
         *cursor = strcmp(next, "0") == 0 ? NULL : qn_arena_strdup(&doctor->page, next);

@@ -247,10 +247,7 @@ static quern_status list_again(struct qn_redis_doctor *doctor, const char *queue
     qn_pipeline_command(&pipeline, "SADD");
     qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
     qn_pipeline_text(&pipeline, queue);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     qn_pipeline_end(&pipeline);
     return status;
 }

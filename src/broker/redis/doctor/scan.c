@@ -182,17 +182,13 @@ static quern_status scan(struct qn_pipeline *pipeline, char cursor[32],
                          const struct qn_reply **ret_keys, quern_error *err)
 {
     const struct qn_reply *reply;
-    size_t index = pipeline->command_count;
     qn_pipeline_command(pipeline, "SCAN");
     qn_pipeline_text(pipeline, cursor);
     qn_pipeline_text(pipeline, "MATCH");
     qn_pipeline_text(pipeline, QN_KEY_ROOT "*");
     qn_pipeline_text(pipeline, "COUNT");
     qn_pipeline_int(pipeline, SCAN_COUNT);
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, index, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
     if (status == QUERN_OK) {
         const struct qn_reply *next = qn_reply_at(reply, 0);
         *ret_keys = qn_reply_at(reply, 1);
@@ -228,10 +224,7 @@ static quern_status ask_lists(struct qn_redis_doctor *doctor, quern_error *err)
     qn_pipeline_command(&pipeline, "TIME");
     qn_pipeline_command(&pipeline, "SMEMBERS");
     qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &time, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &time, err);
     if (status == QUERN_OK) {
         doctor->now_ms = qn_reply_seconds(qn_reply_at(time, 0)) * 1000;
         status = qn_pipeline_reply(&pipeline, 1, &names, err);
@@ -336,10 +329,7 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
             qn_pipeline_bytes(&pipeline, keys[i].rest + TASK_SIZE, keys[i].rest_size - TASK_SIZE);
         }
     }
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     size_t at = 0;
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         if (!begins(&keys[i], QN_KEY_TASK)) {
@@ -395,10 +385,7 @@ static quern_status check_locks(struct page *page, const struct qn_checked_queue
             qn_pipeline_bytes(&pipeline, start, (size_t)(keys[i].rest + keys[i].rest_size - start));
         }
     }
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     for (size_t i = 0; status == QUERN_OK && i + 2 < reply->count; i += 3) {
         status = keep_lock(page->doctor, queue->name, qn_reply_text(qn_reply_at(reply, i)),
                            qn_reply_text(qn_reply_at(reply, i + 1)),

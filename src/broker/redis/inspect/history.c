@@ -43,10 +43,7 @@ static quern_status ask_days(struct qn_pipeline *pipeline, const char *queue, in
         (void)snprintf(suffix, sizeof suffix, "failed:%s", day->date);
         qn_keys_add(pipeline, queue, suffix);
     }
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, 2, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         ret_days[i].processed = qn_reply_uint(qn_reply_at(reply, 2 * i));
         ret_days[i].failed = qn_reply_uint(qn_reply_at(reply, 2 * i + 1));

@@ -114,10 +114,7 @@ static quern_status scan_step(struct qn_page_bound *bound, struct names *names, 
     qn_pipeline_text(&pipeline, cursor);
     qn_pipeline_text(&pipeline, "COUNT");
     qn_pipeline_int(&pipeline, QN_INSPECT_BLOCK);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         const struct qn_reply *next = qn_reply_at(reply, 0);
         const struct qn_reply *members = qn_reply_at(reply, 1);
@@ -173,10 +170,7 @@ quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *qu
     qn_pipeline_command(&pipeline, "SISMEMBER");
     qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
     qn_pipeline_text(&pipeline, queue);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         *ret_exists = qn_reply_int(reply, 0) == 1;
     }

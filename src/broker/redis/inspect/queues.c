@@ -52,8 +52,7 @@ static void ask_one(struct qn_pipeline *pipeline, const char *command, const cha
 static void ask_day(struct qn_pipeline *pipeline, const struct counting *counting, const char *kind)
 {
     const char *key = qn_arena_printf(pipeline->arena, "%s:%s", kind, counting->today);
-    pipeline->failed = pipeline->failed || key == NULL;
-    ask_one(pipeline, "GET", counting->queue, key == NULL ? "" : key);
+    ask_one(pipeline, "GET", counting->queue, key);
 }
 
 static void ask_counts(struct qn_pipeline *pipeline, const struct counting *counting)
@@ -161,8 +160,7 @@ static quern_status count_zsets(struct counting *counting, const char *const *na
             qn_pipeline_text(&pipeline, names[i]);
         } else {
             const char *key = qn_arena_printf(pipeline.arena, QN_KEY_GROUP "%s", names[i]);
-            pipeline.failed = pipeline.failed || key == NULL;
-            qn_keys_add(&pipeline, counting->queue, key == NULL ? "" : key);
+            qn_keys_add(&pipeline, counting->queue, key);
         }
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
@@ -254,10 +252,8 @@ static size_t choose_samples(const struct counting *counting, struct qn_pipeline
     size_t groups = counting->group_count < SAMPLE_GROUPS ? counting->group_count : SAMPLE_GROUPS;
     for (size_t i = 0; i < groups; i++) {
         const char *key = qn_arena_printf(pipeline->arena, QN_KEY_GROUP "%s", counting->groups[i]);
-        pipeline->failed = pipeline->failed || key == NULL;
-        samples[count++] =
-            (struct sample){.key = key == NULL ? "" : key,
-                            .count = counting->info->counts[QUERN_TASK_AGGREGATING] / groups};
+        samples[count++] = (struct sample){
+            .key = key, .count = counting->info->counts[QUERN_TASK_AGGREGATING] / groups};
     }
     return count;
 }

@@ -187,10 +187,7 @@ static quern_status read_some(struct qn_task_cursor *cursor, uint64_t rank, size
     const struct qn_reply *reply = NULL;
     qn_redis_begin(&pipeline, cursor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_block(&pipeline, cursor, rank);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         qn_page_bound_add(&cursor->bound, reply);
         status = take_block(cursor, reply, rank, ret_count, err);
@@ -277,10 +274,7 @@ void qn_task_cursor_removed(struct qn_task_cursor *cursor, uint64_t count)
 static quern_status ask_number(struct qn_pipeline *pipeline, int64_t *ret_number, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, pipeline->command_count - 1, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
     if (status == QUERN_OK) {
         bool pair = reply->type == QN_REPLY_ARRAY;
         *ret_number = qn_reply_int(pair ? qn_reply_at(reply, 1) : reply, 0);
@@ -308,13 +302,10 @@ static quern_status start_at(struct qn_task_cursor *cursor, uint64_t rank, quern
     quern_status status = ask_number(&pipeline, &score, err);
     if (status == QUERN_OK && !whole) {
         const char *edge = qn_arena_printf(pipeline.arena, "(%lld", (long long)score);
-        pipeline.failed = pipeline.failed || edge == NULL;
         qn_pipeline_command(&pipeline, "ZCOUNT");
         qn_keys_add(&pipeline, cursor->queue, key_of(cursor));
-        qn_pipeline_text(&pipeline,
-                         qn_cursor_order_is_reversed(cursor) ? (edge == NULL ? "" : edge) : "-inf");
-        qn_pipeline_text(&pipeline,
-                         qn_cursor_order_is_reversed(cursor) ? "+inf" : (edge == NULL ? "" : edge));
+        qn_pipeline_text(&pipeline, qn_cursor_order_is_reversed(cursor) ? edge : "-inf");
+        qn_pipeline_text(&pipeline, qn_cursor_order_is_reversed(cursor) ? "+inf" : edge);
         status = ask_number(&pipeline, &before, err);
     }
     qn_pipeline_end(&pipeline);

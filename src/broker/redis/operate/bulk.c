@@ -77,10 +77,7 @@ static quern_status act_on(struct acting *acting, size_t first, size_t count, qu
     qn_operate_add(&pipeline, acting->action, acting->filter->queue,
                    quern_task_state_name((quern_task_state)acting->filter->state),
                    acting->tasks + first, count);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         status = take_answer(acting, reply, count, err);
     }

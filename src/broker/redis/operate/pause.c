@@ -15,10 +15,7 @@ static quern_status change(struct qn_redis *self, const char *queue, bool pause,
     qn_pipeline_script(&pipeline, &qn_lua_pause, 1);
     qn_keys_add_prefix(&pipeline, queue);
     qn_pipeline_int(&pipeline, pause ? 1 : 0);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         *ret_changed = qn_reply_int(reply, 0) == 1;
     }

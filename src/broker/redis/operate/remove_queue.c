@@ -66,10 +66,7 @@ static quern_status remove_step(struct removal *removal, quern_error *err)
     qn_pipeline_int(&pipeline, removal->force ? 1 : 0);
     qn_pipeline_int(&pipeline, STEP_MAX);
     ask_days(&pipeline, removal->now_ms);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         status = take_step(removal, reply, err);
     }
@@ -88,19 +85,13 @@ static quern_status change_name(const struct removal *removal, const char *comma
     qn_pipeline_command(&pipeline, command);
     qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
     qn_pipeline_text(&pipeline, removal->queue);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK && ret_used != NULL) {
         qn_pipeline_command(&pipeline, "EXISTS");
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
             qn_keys_add(&pipeline, removal->queue, keys[i]);
         }
-        status = qn_pipeline_run(&pipeline, err);
-        if (status == QUERN_OK) {
-            status = qn_pipeline_reply(&pipeline, 1, &reply, err);
-        }
+        status = qn_pipeline_ask(&pipeline, &reply, err);
         *ret_used = status == QUERN_OK && qn_reply_int(reply, 0) > 0;
     }
     qn_pipeline_end(&pipeline);

@@ -143,7 +143,7 @@ static void add_row(struct qn_pipeline *pipeline, const struct qn_task *task, si
     }
     const void *copy = qn_arena_copy(pipeline->arena, opts, opts_size);
     if (copy == NULL) {
-        pipeline->failed = true;
+        qn_pipeline_nomem(pipeline);
         return;
     }
     qn_pipeline_uint(pipeline, index);

@@ -20,10 +20,7 @@ static quern_status write_field(struct qn_pipeline *pipeline, const struct qn_le
     qn_pipeline_text(pipeline, field);
     /* An empty result is not none. */
     qn_pipeline_bytes(pipeline, value.data != NULL ? value.data : "", value.size);
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
     if (status == QUERN_OK && qn_reply_int(reply, 0) == 0) {
         status = qn_error_set(err, QUERN_E_STALE, "the lease of task %s is lost", run->task.id);
     }

@@ -13,8 +13,11 @@ void qn_keys_add_prefix(struct qn_pipeline *pipeline, const char *queue)
 
 void qn_keys_add(struct qn_pipeline *pipeline, const char *queue, const char *suffix)
 {
-    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, QN_KEY_ROOT "%s" QN_KEY_NAME "%s",
-                                               queue, suffix));
+    const char *key =
+        suffix == NULL
+            ? NULL
+            : qn_arena_printf(pipeline->arena, QN_KEY_ROOT "%s" QN_KEY_NAME "%s", queue, suffix);
+    qn_pipeline_text(pipeline, key);
 }
 
 void qn_keys_add_task(struct qn_pipeline *pipeline, const char *queue, const char *id,
@@ -25,7 +28,7 @@ void qn_keys_add_task(struct qn_pipeline *pipeline, const char *queue, const cha
     size_t prefix_size = prefix == NULL ? 0 : strlen(prefix);
     char *key = qn_arena_alloc(pipeline->arena, prefix_size + id_size + 1);
     if (prefix == NULL || key == NULL) {
-        pipeline->failed = true;
+        qn_pipeline_nomem(pipeline);
         return;
     }
     memcpy(key, prefix, prefix_size);

@@ -31,7 +31,8 @@
 
 /* "asynq:{queue}:", the key of our scripts. Copied. */
 void qn_keys_add_prefix(struct qn_pipeline *pipeline, const char *queue);
-/* "asynq:{queue}:" followed by suffix, for plain commands. Copied. */
+/* "asynq:{queue}:" followed by suffix, for plain commands. Copied. NULL for suffix is memory that
+ * was out when it was made (pipeline.h). */
 void qn_keys_add(struct qn_pipeline *pipeline, const char *queue, const char *suffix);
 /* The hash of a task; its id may hold NUL bytes. Copied. */
 void qn_keys_add_task(struct qn_pipeline *pipeline, const char *queue, const char *id,

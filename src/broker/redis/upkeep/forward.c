@@ -32,10 +32,7 @@ quern_status qn_redis_forward(struct qn_broker *broker, struct qn_upkeep upkeep,
         qn_keys_add_prefix(&pipeline, upkeep.queues.items[i]);
     }
     qn_pipeline_uint(&pipeline, upkeep.limit < LIMIT_MAX ? upkeep.limit : LIMIT_MAX);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_expect(&pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
                                     "forward", err);

@@ -37,7 +37,6 @@ static quern_status count_page(struct qn_pipeline *pipeline, struct counting *co
 {
     const struct qn_reply *reply = NULL;
     const struct qn_reply *anchors = counting->anchors;
-    size_t command = pipeline->command_count;
     qn_pipeline_script(pipeline, &qn_lua_count_runs, 1);
     qn_keys_add_prefix(pipeline, counting->queue);
     qn_pipeline_text(pipeline, counting->worker_id);
@@ -45,10 +44,7 @@ static quern_status count_page(struct qn_pipeline *pipeline, struct counting *co
     qn_pipeline_bytes(pipeline, anchors != NULL ? anchors->data : "",
                       anchors != NULL ? anchors->size : 0);
     qn_pipeline_int(pipeline, PAGE);
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, command, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
     if (status == QUERN_OK) {
         anchors = qn_reply_at(reply, 2);
         counting->count += qn_reply_int(qn_reply_at(reply, 0), MANY);
@@ -92,15 +88,11 @@ static quern_status note_queue(struct qn_pipeline *pipeline, const char *queue,
                                const char *worker_id, int64_t *count, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    size_t command = pipeline->command_count;
     qn_pipeline_script(pipeline, &qn_lua_gone, 1);
     qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_text(pipeline, worker_id);
     qn_pipeline_int(pipeline, *count);
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, command, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
     if (status == QUERN_OK) {
         int64_t noted = qn_reply_int(reply, -1);
         *count = noted >= 0 ? noted : *count;
@@ -113,15 +105,11 @@ static quern_status read_record(struct qn_pipeline *pipeline, const char *worker
                                 struct qn_worker_record *ret_record, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    size_t command = pipeline->command_count;
     *ret_record = (struct qn_worker_record){0};
     qn_pipeline_command(pipeline, "HGET");
     qn_pipeline_text(pipeline, QN_KEY_RECORDS);
     qn_pipeline_text(pipeline, worker_id);
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, command, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
     if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
         status = qn_worker_record_read(pipeline->arena, worker_id, reply, ret_record, err);
     }

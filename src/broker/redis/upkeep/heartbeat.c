@@ -305,10 +305,7 @@ quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
     add_removal(&pipeline, "HGET", QN_KEY_RECORDS, worker_id);
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
         status = qn_worker_record_read(pipeline.arena, worker_id, reply, &record, err);
         if (status == QUERN_OK) {

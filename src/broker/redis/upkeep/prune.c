@@ -40,10 +40,7 @@ static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, s
     } else {
         qn_pipeline_text(&pipeline, "");
     }
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(&pipeline, 0, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         const struct qn_reply *damage = qn_reply_at(reply, 2);
         *ret_removed = (size_t)qn_reply_uint(qn_reply_at(reply, 0));

@@ -147,7 +147,6 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_reco
                              const struct qn_reply **ret_reply, quern_error *err)
 {
     struct qn_pipeline *pipeline = &recovering->pipeline;
-    size_t command = pipeline->command_count;
     int64_t sent_ms = qn_clock_boot_ms(recovering->self->base.clock);
     qn_pipeline_script(pipeline, &qn_lua_recover, 1);
     qn_pipeline_limit(pipeline, QN_REPLY_ROWS_MAX);
@@ -162,10 +161,7 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_reco
         qn_pipeline_bytes(pipeline, &known->letters[i], 1);
         qn_pipeline_bytes(pipeline, known->ids[i]->data, known->ids[i]->size);
     }
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, command, ret_reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, ret_reply, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_expect(pipeline, (*ret_reply)->count >= REPLY_HEAD, "recover", err);
     }

@@ -17,15 +17,11 @@ quern_status qn_poll_run(struct qn_redis *self, struct qn_pipeline *pipeline, st
                          quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    size_t command = pipeline->command_count;
     qn_pipeline_script(pipeline, &qn_lua_poll, poll->queue_count);
     for (size_t i = 0; i < poll->queue_count; i++) {
         qn_keys_add_prefix(pipeline, poll->queues[i]);
     }
-    quern_status status = qn_pipeline_run(pipeline, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_reply(pipeline, command, &reply, err);
-    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
     if (status == QUERN_OK) {
         status = qn_pipeline_expect(pipeline,
                                     reply->type == QN_REPLY_ARRAY &&
