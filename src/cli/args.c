@@ -21,7 +21,7 @@
 #include "cli/cli.h"
 #include "cli/memory.h"
 
-const struct qn_option qn_global_options[QN_GLOBAL_COUNT] = {
+const struct qn_option qn_args_globals[QN_GLOBAL_COUNT] = {
     [QN_GLOBAL_BROKER] = {"broker", "URL", "where the tasks live (QUERN_BROKER)", QN_OPTION_TEXT},
     [QN_GLOBAL_JSON] = {"json", NULL, "print one JSON document", QN_OPTION_FLAG},
     [QN_GLOBAL_HELP] = {"help", NULL, "show help for the verb", QN_OPTION_FLAG},
@@ -69,7 +69,7 @@ static bool refuse_unknown(struct qn_args *args, const char *word)
         candidates[count++] = args->options[i].name;
     }
     for (size_t i = 0; i < QN_GLOBAL_COUNT; i++) {
-        candidates[count++] = qn_global_options[i].name;
+        candidates[count++] = qn_args_globals[i].name;
     }
     char name[64];
     size_t dashes = strspn(word, "-");
@@ -195,7 +195,7 @@ static bool read_option(struct qn_args *args)
         return refuse_unknown(args, word);
     }
     struct qn_option_value *values = args->globals;
-    const struct qn_option *table = qn_global_options;
+    const struct qn_option *table = qn_args_globals;
     const struct qn_option *option = find_option(table, QN_GLOBAL_COUNT, name, name_size);
     if (option == NULL && args->options != NULL) {
         values = args->values;

@@ -15,6 +15,7 @@
 
 #include "base/memory/secret.h"
 #include "cli/cli.h"
+#include "cli/hint.h"
 #include "cli/output/terminal.h"
 
 static const struct qn_noun *const nouns[] = {
@@ -23,31 +24,38 @@ static const struct qn_noun *const nouns[] = {
     &qn_noun_bench,   &qn_noun_completion, &qn_noun_help, &qn_noun_version,
 };
 
-static int unknown_noun(const struct qn_cli *cli, const char *word)
+/* `names` are the words that are known where `word` stands, behind `noun`. */
+static int refuse_verb(const struct qn_cli *cli, const char *noun, const char *word,
+                       const char *const *names, size_t count)
 {
-    const char *names[QN_COUNT_OF(nouns)];
-    for (size_t i = 0; i < QN_COUNT_OF(nouns); i++) {
-        names[i] = nouns[i]->name;
-    }
-    const char *nearest = qn_cli_nearest(word, names, QN_COUNT_OF(nouns));
-    if (nearest == NULL) {
-        return qn_cli_usage(cli, "no verb '%s'", word);
-    }
-    return qn_cli_usage(cli, "no verb '%s'; did you mean '%s'?", word, nearest);
-}
-
-static int unknown_verb(const struct qn_cli *cli, const char *word)
-{
-    const char *names[16];
-    size_t count = 0;
-    for (size_t i = 0; i < cli->noun->verb_count && count < QN_COUNT_OF(names); i++) {
-        names[count++] = cli->noun->verbs[i].name;
+    const char *instead = qn_hint_find(noun, word);
+    if (instead != NULL) {
+        return qn_cli_usage(cli, "no verb '%s'; did you mean 'quern %s'?", word, instead);
     }
     const char *nearest = qn_cli_nearest(word, names, count);
     if (nearest == NULL) {
         return qn_cli_usage(cli, "no verb '%s'", word);
     }
     return qn_cli_usage(cli, "no verb '%s'; did you mean '%s'?", word, nearest);
+}
+
+static int refuse_first_word(const struct qn_cli *cli, const char *word)
+{
+    const char *names[QN_COUNT_OF(nouns)];
+    for (size_t i = 0; i < QN_COUNT_OF(nouns); i++) {
+        names[i] = nouns[i]->name;
+    }
+    return refuse_verb(cli, "", word, names, QN_COUNT_OF(nouns));
+}
+
+static int refuse_second_word(const struct qn_cli *cli, const char *word)
+{
+    const char *names[16];
+    size_t count = 0;
+    for (size_t i = 0; i < cli->noun->verb_count && count < QN_COUNT_OF(names); i++) {
+        names[count++] = cli->noun->verbs[i].name;
+    }
+    return refuse_verb(cli, cli->noun->name, word, names, count);
 }
 
 /* Finds noun and verb. True: cli->noun is set, and cli->verb unless only help was wanted; false:
@@ -61,7 +69,7 @@ static bool find_verb(struct qn_cli *cli, int *ret_exit)
     }
     cli->noun = qn_cli_find_noun(cli, word);
     if (cli->noun == NULL) {
-        *ret_exit = unknown_noun(cli, word);
+        *ret_exit = refuse_first_word(cli, word);
         return false;
     }
     (void)snprintf(cli->where, sizeof cli->where, "%s", cli->noun->name);
@@ -75,7 +83,7 @@ static bool find_verb(struct qn_cli *cli, int *ret_exit)
     }
     cli->verb = qn_cli_find_verb(cli->noun, word);
     if (cli->verb == NULL) {
-        *ret_exit = unknown_verb(cli, word);
+        *ret_exit = refuse_second_word(cli, word);
         return false;
     }
     (void)snprintf(cli->where, sizeof cli->where, "%s %s", cli->noun->name, cli->verb->name);

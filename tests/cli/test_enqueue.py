@@ -183,6 +183,20 @@ class ImportTest(CliTest):
                 self.assertIn("(stored 16 tasks before it; the rest was not read)", error)
                 self.assertEqual(len(self.json("task", "list", "--broker", broker)), 16)
 
+    def test_bad_line_of_a_file_is_named_with_the_file(self):
+        name = self.write("tasks.jsonl", '{"type":"t"}\nnot json\n')
+        error = self.fails(65, "enqueue", "--from", name)
+        self.assertIn(f"{name}: line 2: not JSON", error)
+        self.assertIn("stored 1 task before it", error)
+
+    def test_byte_order_mark_at_the_start_is_no_part_of_the_first_line(self):
+        mark = "\ufeff"
+        self.ok("enqueue", "--from", "-", stdin=mark + self.lines({"type": "t", "id": "a"}))
+        self.assertEqual(self.task("a")["type"], "t")
+        error = self.fails(65, "enqueue", "--from", "-",
+                           stdin=self.lines({"type": "t", "id": "b"}) + mark + '{"type":"t"}')
+        self.assertIn("line 2: not JSON", error)
+
     def test_lines_that_are_there_already_do_not_end_the_import(self):
         text = self.lines({"type": "t", "id": "a"}, {"type": "t", "id": "b"},
                           {"type": "t", "id": "a"}, {"type": "u", "unique": 60},

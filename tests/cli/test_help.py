@@ -73,6 +73,21 @@ class HelpTest(CliTest):
         self.assertIn("did you mean '--json'?", self.fails(EXIT_USAGE, "--jsn", "stats"))
         self.assertIn("no option '-q'", self.fails(EXIT_USAGE, "stats", "-q"))
 
+    def test_words_of_other_programs_get_a_hint(self):
+        cases = [
+            (["ls"], "quern task list"), (["rm", "x"], "quern task delete"),
+            (["retry", "x"], "quern task run"), (["requeue", "x"], "quern task run"),
+            (["purge"], "quern task delete --all"), (["status"], "quern stats"),
+            (["top"], "quern worker list"), (["task", "ls"], "quern task list"),
+            (["task", "rm", "x"], "quern task delete"),
+            (["queue", "rm", "q"], "quern queue remove"),
+            (["queue", "purge", "q"], "quern task delete --all"),
+            (["worker", "top"], "quern worker list"),
+        ]
+        for args, verb in cases:
+            with self.subTest(args=args):
+                self.assertIn(f"did you mean '{verb}", self.fails(EXIT_USAGE, *args))
+
     def test_wrong_values_name_the_option(self):
         cases = [
             (["enqueue", "t", "--in", "-5"], "--in"),

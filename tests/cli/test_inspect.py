@@ -127,6 +127,40 @@ class TaskTest(CliTest):
         self.fails(EXIT_FAILURE, "task", "delete", task_id)
         self.fails(EXIT_FAILURE, "task", "inspect", task_id)
 
+    def test_several_ids_are_each_tried_and_the_worst_counts(self):
+        for name in "a", "b":
+            self.enqueue("t", "--id", name)
+        self.assertEqual(self.ok("task", "archive", "a", "b").splitlines(),
+                         ["a archived", "b archived"])
+        result = self.quern("task", "run", "a", "missing", "b")
+        self.assertEqual(result.returncode, EXIT_FAILURE)
+        self.assertEqual(result.stdout.splitlines(), ["a made pending", "b made pending"])
+        self.assertIn("missing", result.stderr)
+        result = self.quern("task", "delete", "missing", "a", "--json")
+        self.assertEqual(result.returncode, EXIT_FAILURE)
+        answer = json.loads(result.stdout)
+        self.assertEqual((answer["done"], answer["count"]), ("deleted", 1))
+        self.assertEqual([(task["id"], task["ok"]) for task in answer["tasks"]],
+                         [("missing", False), ("a", True)])
+        self.assertIn("missing", answer["tasks"][0]["error"])
+        self.assertEqual(self.state("b"), "pending")
+
+    def test_several_queues_at_once(self):
+        for name in "a", "b":
+            self.enqueue("t", "--queue", name)
+        self.assertEqual(self.ok("queue", "pause", "a", "b").splitlines(), ["a paused", "b paused"])
+        result = self.quern("queue", "resume", "zz", "b")
+        self.assertEqual((result.returncode, result.stdout), (EXIT_FAILURE, "b resumed\n"))
+        self.assertEqual([(info["name"], info["paused"])
+                          for info in self.json("queue", "inspect", "a", "b")],
+                         [("a", True), ("b", False)])
+        self.assertEqual(self.ok("queue", "inspect", "a", "b").count("pending:"), 2)
+        self.assertEqual([entry["queue"] for entry in self.json("queue", "history", "a", "b")],
+                         ["a", "b"])
+        self.assertEqual(self.json("queue", "remove", "a", "b", "--yes", "--force"),
+                         [{"queue": "a", "done": "removed"}, {"queue": "b", "done": "removed"}])
+        self.assertEqual(self.json("queue", "list"), [])
+
     def test_all_of_a_state_over_all_queues(self):
         for queue in ("a", "b"):
             for n in range(3):

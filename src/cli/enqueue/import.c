@@ -45,6 +45,7 @@ static void on_interrupt(int number)
 
 struct import {
     struct qn_cli *cli;
+    const char *path; /* "" for standard input */
     quern_client *client;
     const quern_task *defaults;
     struct qn_lines lines;
@@ -70,6 +71,12 @@ static void drop_batch(struct import *import)
     }
     import->count = 0;
     import->bytes = 0;
+}
+
+/* The message about a line begins with the file, as that of a compiler does. */
+static const char *colon(const struct import *import)
+{
+    return import->path[0] != '\0' ? ": " : "";
 }
 
 static const char *noun(uint64_t count)
@@ -115,8 +122,8 @@ static int store_batch(struct import *import)
     if (failed < import->count) {
         quern_status reason = import->results[failed].status;
         qn_progress_stop(&import->progress);
-        qn_cli_message(import->cli, "line %" PRIu64 ": %s (stored %" PRIu64 " %s)",
-                       import->batch[failed].number,
+        qn_cli_message(import->cli, "%s%sline %" PRIu64 ": %s (stored %" PRIu64 " %s)",
+                       import->path, colon(import), import->batch[failed].number,
                        status == reason ? err.text : quern_status_name(reason), import->stored,
                        noun(import->stored));
         exit_code = qn_cli_exit_code(reason);
@@ -135,8 +142,9 @@ static int refuse_line(struct import *import, const char *text)
     }
     qn_progress_stop(&import->progress);
     qn_cli_message(import->cli,
-                   "line %" PRIu64 ": %s (stored %" PRIu64 " %s before it; the rest was not read)",
-                   number, text, import->stored, noun(import->stored));
+                   "%s%sline %" PRIu64 ": %s (stored %" PRIu64
+                   " %s before it; the rest was not read)",
+                   import->path, colon(import), number, text, import->stored, noun(import->stored));
     return QN_EXIT_DATA;
 }
 
@@ -172,9 +180,10 @@ static int end_interrupted(struct import *import)
     qn_progress_stop(&import->progress);
     if (exit_code == QN_EXIT_OK) {
         qn_cli_message(import->cli,
-                       "interrupted after line %" PRIu64 ": stored %" PRIu64
+                       "%s%sinterrupted after line %" PRIu64 ": stored %" PRIu64
                        " %s; the rest was not read",
-                       import->lines.line_number, import->stored, noun(import->stored));
+                       import->path, colon(import), import->lines.line_number, import->stored,
+                       noun(import->stored));
         exit_code = QN_EXIT_FAILURE;
     }
     return exit_code;
@@ -255,10 +264,11 @@ static void catch_interrupts(void)
     (void)sigaction(SIGTERM, &action, NULL);
 }
 
-static int import_stream(struct qn_cli *cli, int fd, const quern_task *defaults)
+static int import_stream(struct qn_cli *cli, int fd, const char *path, const quern_task *defaults)
 {
     struct import *import = qn_memory_must(qn_alloc_zero(1, sizeof *import));
     import->cli = cli;
+    import->path = path;
     import->defaults = defaults;
     int exit_code = qn_cli_open_client(cli, &import->client);
     if (exit_code == QN_EXIT_OK) {
@@ -286,14 +296,14 @@ static int import_stream(struct qn_cli *cli, int fd, const quern_task *defaults)
 int qn_import(struct qn_cli *cli, const char *path, const quern_task *defaults)
 {
     if (strcmp(path, "-") == 0) {
-        return import_stream(cli, STDIN_FILENO, defaults);
+        return import_stream(cli, STDIN_FILENO, "", defaults);
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         qn_cli_message(cli, "%s: %s", path, strerror(errno));
         return QN_EXIT_FAILURE;
     }
-    int exit_code = import_stream(cli, fd, defaults);
+    int exit_code = import_stream(cli, fd, path, defaults);
     (void)close(fd);
     return exit_code;
 }

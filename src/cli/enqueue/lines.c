@@ -2,8 +2,9 @@
 /* lines.c - a line reader on a descriptor.
  *
  * Reads blocks and copies up to each line end, so that memory is bounded by one block and one line
- * however long the file is. The last line needs no line end. A failure leaves the reader where it
- * was; it is not meant to be used further. */
+ * however long the file is. The last line needs no line end. A UTF-8 byte order mark at the start,
+ * which editors and spreadsheets of Windows write, is not part of the first line. A failure leaves
+ * the reader where it was; it is not meant to be used further. */
 #include "cli/enqueue/lines.h"
 
 #include <errno.h>
@@ -46,7 +47,7 @@ static quern_status fill(struct qn_lines *lines)
     return QUERN_OK;
 }
 
-quern_status qn_lines_next(struct qn_lines *lines, bool *ret_more)
+static quern_status read_line(struct qn_lines *lines, bool *ret_more)
 {
     bool any = false;
     qn_buf_reset(&lines->line);
@@ -79,4 +80,23 @@ quern_status qn_lines_next(struct qn_lines *lines, bool *ret_more)
             return QUERN_OK;
         }
     }
+}
+
+static void skip_mark(struct qn_buf *line)
+{
+    static const char mark[] = {'\xef', '\xbb', '\xbf'};
+    if (line->size >= sizeof mark && memcmp(line->data, mark, sizeof mark) == 0) {
+        line->size -= sizeof mark;
+        memmove(line->data, line->data + sizeof mark, line->size);
+        line->data[line->size] = '\0';
+    }
+}
+
+quern_status qn_lines_next(struct qn_lines *lines, bool *ret_more)
+{
+    quern_status status = read_line(lines, ret_more);
+    if (status == QUERN_OK && *ret_more && lines->line_number == 1) {
+        skip_mark(&lines->line);
+    }
+    return status;
 }

@@ -14,7 +14,7 @@ static void print_options(const struct qn_verb *verb)
         printf(" --%s", verb->options[i].name);
     }
     for (size_t i = 0; i < QN_GLOBAL_COUNT; i++) {
-        printf(" --%s", qn_global_options[i].name);
+        printf(" --%s", qn_args_globals[i].name);
     }
 }
 

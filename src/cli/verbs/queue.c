@@ -4,12 +4,14 @@
  * All verbs go through the inspector. A queue exists once a task was put into it or a worker has
  * served it; other names are "no such queue" (exit code 1). */
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory/alloc.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
+#include "cli/output/field.h"
 #include "cli/output/json.h"
 #include "cli/output/text.h"
 #include "cli/service.h"
@@ -56,7 +58,7 @@ static int run_list(struct qn_cli *cli)
     return exit_code;
 }
 
-/* The queue of the list with this name; NULL, and said so, when there is none. */
+/* The queue of the list with this name; NULL, and a message, when there is none. */
 static const quern_queue_info *find_queue(const struct qn_cli *cli, const quern_queue_list *list,
                                           const char *name)
 {
@@ -70,44 +72,94 @@ static const quern_queue_info *find_queue(const struct qn_cli *cli, const quern_
     return NULL;
 }
 
-static int run_inspect(struct qn_cli *cli)
+/* --- One or more queues by name -------------------------------------------------------------- */
+
+struct by_name {
+    struct qn_cli *cli;
+    quern_inspector *inspector;
+    json_t *documents; /* with --json and several names: one for each; else NULL */
+    size_t printed;    /* pages of text */
+};
+
+/* What a verb does to one queue; reports what is wrong, returns the exit code. */
+typedef int act_on_name(struct by_name *by_name, const char *name);
+
+/* Of several queues each is tried, until the broker fails; the exit code is the worst. */
+static int for_each_name(struct qn_cli *cli, act_on_name *act)
 {
-    quern_inspector *inspector = NULL;
-    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
-    if (exit_code != QN_EXIT_OK) {
-        return exit_code;
+    struct by_name by_name = {.cli = cli};
+    size_t count = cli->args.operand_count;
+    int worst = qn_cli_open_inspector(cli, false, &by_name.inspector);
+    if (worst != QN_EXIT_OK) {
+        return worst;
     }
+    by_name.documents = cli->json && count > 1 ? qn_memory_must(json_array()) : NULL;
+    for (size_t i = 0; i < count && (worst < QN_EXIT_USAGE || worst == QN_EXIT_DATA); i++) {
+        int exit_code = act(&by_name, qn_args_operand(&cli->args, i));
+        worst = exit_code > worst ? exit_code : worst;
+    }
+    if (by_name.documents != NULL) {
+        (void)qn_json_print(by_name.documents);
+    }
+    quern_inspector_free(by_name.inspector);
+    return worst;
+}
+
+static int give_document(struct by_name *by_name, json_t *take_document)
+{
+    if (by_name->documents == NULL) {
+        return qn_json_print(take_document);
+    }
+    (void)json_array_append_new(by_name->documents, qn_memory_must(take_document));
+    return QN_EXIT_OK;
+}
+
+static void begin_page(struct by_name *by_name)
+{
+    if (by_name->printed++ > 0) {
+        printf("\n");
+    }
+}
+
+static int inspect(struct by_name *by_name, const char *name)
+{
+    struct qn_cli *cli = by_name->cli;
     quern_error err;
     quern_queue_list *list = NULL;
     quern_worker_list *workers = NULL;
     const quern_queue_info *queue = NULL;
-    if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
+    int exit_code = QN_EXIT_OK;
+    if (quern_inspector_queues(by_name->inspector, &list, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
-    } else if ((queue = find_queue(cli, list, qn_args_operand(&cli->args, 0))) == NULL) {
+    } else if ((queue = find_queue(cli, list, name)) == NULL) {
         exit_code = QN_EXIT_FAILURE;
     } else {
-        workers = qn_service_workers(inspector);
+        workers = qn_service_workers(by_name->inspector);
         if (cli->json) {
-            exit_code = qn_json_print(qn_queue_show_json(queue, workers));
+            exit_code = give_document(by_name, qn_queue_show_json(queue, workers));
         } else {
+            begin_page(by_name);
             qn_queue_show_print(queue, workers);
         }
     }
     quern_worker_list_free(workers);
     quern_queue_list_free(list);
-    quern_inspector_free(inspector);
     return exit_code;
 }
 
-/* What was done to which queue, on stdout. */
-static int report_done(const struct qn_cli *cli, const char *done)
+static int run_inspect(struct qn_cli *cli)
 {
-    const char *name = qn_args_operand(&cli->args, 0);
-    if (cli->json) {
+    return for_each_name(cli, inspect);
+}
+
+/* What was done to which queue, on stdout. */
+static int report_done(struct by_name *by_name, const char *name, const char *done)
+{
+    if (by_name->cli->json) {
         json_t *object = qn_memory_must(json_object());
         qn_json_set_bytes(object, "queue", name, strlen(name));
         qn_json_set_bytes(object, "done", done, strlen(done));
-        return qn_json_print(object);
+        return give_document(by_name, object);
     }
     char *safe = qn_text_safe(name, strlen(name));
     printf("%s %s\n", safe, done);
@@ -115,41 +167,38 @@ static int report_done(const struct qn_cli *cli, const char *done)
     return QN_EXIT_OK;
 }
 
-static int steer(struct qn_cli *cli,
-                 quern_status (*act)(quern_inspector *, const char *, quern_error *),
-                 const char *done)
+static int pause_queue(struct by_name *by_name, const char *name)
 {
-    quern_inspector *inspector = NULL;
-    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
-    if (exit_code != QN_EXIT_OK) {
-        return exit_code;
-    }
     quern_error err;
-    if (act(inspector, qn_args_operand(&cli->args, 0), &err) != QUERN_OK) {
-        exit_code = qn_cli_fail(cli, &err);
-    } else {
-        exit_code = report_done(cli, done);
-    }
-    quern_inspector_free(inspector);
-    return exit_code;
+    return quern_inspector_pause(by_name->inspector, name, &err) == QUERN_OK
+               ? report_done(by_name, name, "paused")
+               : qn_cli_fail(by_name->cli, &err);
+}
+
+static int resume_queue(struct by_name *by_name, const char *name)
+{
+    quern_error err;
+    return quern_inspector_resume(by_name->inspector, name, &err) == QUERN_OK
+               ? report_done(by_name, name, "resumed")
+               : qn_cli_fail(by_name->cli, &err);
 }
 
 static int run_pause(struct qn_cli *cli)
 {
-    return steer(cli, quern_inspector_pause, "paused");
+    return for_each_name(cli, pause_queue);
 }
 
 static int run_resume(struct qn_cli *cli)
 {
-    return steer(cli, quern_inspector_resume, "resumed");
+    return for_each_name(cli, resume_queue);
 }
 
-static bool confirm_remove(struct qn_cli *cli, quern_inspector *inspector, const char *name,
-                           int *ret_exit)
+static bool confirm_remove(const struct by_name *by_name, const char *name, int *ret_exit)
 {
+    const struct qn_cli *cli = by_name->cli;
     quern_error err;
     quern_queue_list *list = NULL;
-    if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
+    if (quern_inspector_queues(by_name->inspector, &list, &err) != QUERN_OK) {
         *ret_exit = qn_cli_fail(cli, &err);
         return false;
     }
@@ -167,45 +216,52 @@ static bool confirm_remove(struct qn_cli *cli, quern_inspector *inspector, const
     return yes;
 }
 
-static int run_remove(struct qn_cli *cli)
+static int remove_queue(struct by_name *by_name, const char *name)
 {
-    quern_inspector *inspector = NULL;
-    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
-    if (exit_code != QN_EXIT_OK) {
+    int exit_code = QN_EXIT_OK;
+    if (!confirm_remove(by_name, name, &exit_code)) {
         return exit_code;
     }
-    const char *name = qn_args_operand(&cli->args, 0);
-    if (confirm_remove(cli, inspector, name, &exit_code)) {
-        quern_error err;
-        bool force = qn_args_given(&cli->args, REMOVE_FORCE);
-        exit_code = quern_inspector_remove_queue(inspector, name, force, &err) == QUERN_OK
-                        ? report_done(cli, "removed")
-                        : qn_cli_fail(cli, &err);
+    quern_error err;
+    bool force = qn_args_given(&by_name->cli->args, REMOVE_FORCE);
+    return quern_inspector_remove_queue(by_name->inspector, name, force, &err) == QUERN_OK
+               ? report_done(by_name, name, "removed")
+               : qn_cli_fail(by_name->cli, &err);
+}
+
+static int run_remove(struct qn_cli *cli)
+{
+    return for_each_name(cli, remove_queue);
+}
+
+static int show_history(struct by_name *by_name, const char *name)
+{
+    const struct qn_args *args = &by_name->cli->args;
+    quern_error err;
+    quern_day days[HISTORY_DAYS_MAX];
+    size_t count = (size_t)qn_args_number(args, HISTORY_DAYS, HISTORY_DAYS_DEFAULT);
+    if (quern_inspector_history(by_name->inspector, name, count, days, &err) != QUERN_OK) {
+        return qn_cli_fail(by_name->cli, &err);
     }
-    quern_inspector_free(inspector);
-    return exit_code;
+    if (!by_name->cli->json) {
+        begin_page(by_name);
+        if (args->operand_count > 1) {
+            qn_field_text("queue", name);
+        }
+        qn_queue_show_history_print(days, count);
+        return QN_EXIT_OK;
+    }
+    json_t *history = qn_queue_show_history_json(days, count);
+    if (args->operand_count > 1) {
+        history = qn_memory_must(json_pack("{s:o}", "days", qn_memory_must(history)));
+        qn_json_set_bytes(history, "queue", name, strlen(name));
+    }
+    return give_document(by_name, history);
 }
 
 static int run_history(struct qn_cli *cli)
 {
-    quern_inspector *inspector = NULL;
-    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
-    if (exit_code != QN_EXIT_OK) {
-        return exit_code;
-    }
-    quern_error err;
-    quern_day days[HISTORY_DAYS_MAX];
-    size_t count = (size_t)qn_args_number(&cli->args, HISTORY_DAYS, HISTORY_DAYS_DEFAULT);
-    if (quern_inspector_history(inspector, qn_args_operand(&cli->args, 0), count, days, &err) !=
-        QUERN_OK) {
-        exit_code = qn_cli_fail(cli, &err);
-    } else if (cli->json) {
-        exit_code = qn_json_print(qn_queue_show_history_json(days, count));
-    } else {
-        qn_queue_show_history_print(days, count);
-    }
-    quern_inspector_free(inspector);
-    return exit_code;
+    return for_each_name(cli, show_history);
 }
 
 static const struct qn_verb verbs[] = {
@@ -216,45 +272,45 @@ static const struct qn_verb verbs[] = {
      .example = "  quern queue list\n  quern queue list --json | jq '.[].name'",
      .run = run_list},
     {.name = "inspect",
-     .operands = "QUEUE",
-     .summary = "show one queue",
+     .operands = "QUEUE...",
+     .summary = "show one queue, or several",
      .example = "  quern queue inspect default",
      .operand_min = 1,
-     .operand_max = 1,
+     .operand_max = SIZE_MAX,
      .run = run_inspect},
     {.name = "pause",
-     .operands = "QUEUE",
+     .operands = "QUEUE...",
      .summary = "stop starting tasks of a queue; running ones end",
      .about = "No task of it starts later than 1 s after this command returned.",
      .example = "  quern queue pause media",
      .operand_min = 1,
-     .operand_max = 1,
+     .operand_max = SIZE_MAX,
      .run = run_pause},
     {.name = "resume",
-     .operands = "QUEUE",
+     .operands = "QUEUE...",
      .summary = "end the pause of a queue",
      .example = "  quern queue resume media",
      .operand_min = 1,
-     .operand_max = 1,
+     .operand_max = SIZE_MAX,
      .run = run_resume},
     {.name = "remove",
-     .operands = "QUEUE",
+     .operands = "QUEUE...",
      .summary = "remove a queue; with --force also its tasks",
      .about = "Active tasks are never removed: the queue is refused while it has some.",
      .example = "  quern queue remove old --force --yes",
      .options = remove_options,
      .option_count = QN_COUNT_OF(remove_options),
      .operand_min = 1,
-     .operand_max = 1,
+     .operand_max = SIZE_MAX,
      .run = run_remove},
     {.name = "history",
-     .operands = "QUEUE",
+     .operands = "QUEUE...",
      .summary = "show how many tasks were processed and failed, by day (UTC)",
      .example = "  quern queue history default --days 30",
      .options = history_options,
      .option_count = QN_COUNT_OF(history_options),
      .operand_min = 1,
-     .operand_max = 1,
+     .operand_max = SIZE_MAX,
      .run = run_history},
 };
 const struct qn_noun qn_noun_queue = {"queue", "list, inspect, pause, resume or remove queues",

@@ -273,9 +273,9 @@ static int run_inspect(struct qn_cli *cli)
 
 #define ACT_VERB(verb_name, text, detail, shown, function)                                         \
     {                                                                                              \
-        .name = (verb_name), .operands = "[ID]", .summary = (text), .about = (detail),             \
+        .name = (verb_name), .operands = "[ID...]", .summary = (text), .about = (detail),          \
         .example = (shown), .options = qn_task_act_options,                                        \
-        .option_count = QN_TASK_ACT_OPTION_COUNT, .operand_max = 1, .run = (function)              \
+        .option_count = QN_TASK_ACT_OPTION_COUNT, .operand_max = SIZE_MAX, .run = (function)       \
     }
 
 static const struct qn_verb verbs[] = {
@@ -296,22 +296,22 @@ static const struct qn_verb verbs[] = {
      .operand_min = 1,
      .operand_max = 1,
      .run = run_inspect},
-    ACT_VERB("run", "make a task pending now, or all of a state",
-             "Not for tasks that are active or pending.",
+    ACT_VERB("run", "make tasks pending now: by their ids, or all of a state",
+             "Not for tasks that are active or pending. Of several ids each is tried.",
              "  quern task run --all --state archived --queue default --yes", qn_task_act_run),
-    ACT_VERB("archive", "archive a task, or all of a state",
+    ACT_VERB("archive", "archive tasks: by their ids, or all of a state",
              "Not for tasks that are active or archived.",
              "  quern task archive --all --state retry --type 'mail:*' --yes", qn_task_act_archive),
-    ACT_VERB("delete", "delete a task, or all of a state", "Not for active tasks.",
+    ACT_VERB("delete", "delete tasks: by their ids, or all of a state", "Not for active tasks.",
              "  quern task delete --all --state completed --yes", qn_task_act_delete),
     {.name = "cancel",
-     .operands = "[ID]",
-     .summary = "cancel an active task, or all active tasks",
+     .operands = "[ID...]",
+     .summary = "cancel active tasks: by their ids, or all",
      .about = "Its worker is told to stop the run; what then becomes of it is --then.",
      .example = "  quern task cancel 0199f3a1-7c2e-7d43-8a55-0d6f2e9b1c77 --then archive",
      .options = qn_task_act_cancel_options,
      .option_count = QN_TASK_CANCEL_OPTION_COUNT,
-     .operand_max = 1,
+     .operand_max = SIZE_MAX,
      .run = qn_task_act_cancel},
 };
 #undef ACT_VERB

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* task_act.c - changes tasks by hand.
  *
- * One id is done at once. With --all every task that matches is changed, queue by queue in bounded
- * transactions; before that the person is asked, with the number of tasks, or says --yes. What
- * somebody enqueues between the question and the answer is included: the count is what matched when
- * it was asked, the report says how many it were. */
+ * Ids are done at once, one after the other: one that cannot be done (it is not there, its state
+ * forbids it) keeps no other one back, a broker that fails ends the row. With --all every task that
+ * matches is changed, queue by queue in bounded transactions; before that the person is asked, with
+ * the number of tasks, or says --yes. What somebody enqueues between the question and the answer is
+ * included: the count is what matched when it was asked, the report says how many it were. */
 #include "cli/verbs/task_act.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/alloc.h"
+#include "cli/memory.h"
 #include "cli/output/json.h"
+#include "cli/output/text.h"
 #include "task/lifecycle.h"
 
 #define COUNT_PAGE_SIZE 1000
@@ -30,7 +34,7 @@ enum option {
 /* clang-format off */
 #define ACT_OPTIONS \
     [OPTION_QUEUE] = {"queue", "NAME", "only in this queue (default: all)", QN_OPTION_TEXT}, \
-    [OPTION_ALL] = {"all", NULL, "all that match, in place of one ID", QN_OPTION_FLAG}, \
+    [OPTION_ALL] = {"all", NULL, "all that match, in place of IDs", QN_OPTION_FLAG}, \
     [OPTION_STATE] = {"state", "STATE", "with --all: in this state", QN_OPTION_TEXT}, \
     [OPTION_TYPE] = {"type", "TYPE", "with --all: of this type, or image:*", QN_OPTION_TEXT}, \
     [OPTION_TEXT] = {"text", "TEXT", "with --all: in the payload or the error", QN_OPTION_TEXT}, \
@@ -91,15 +95,75 @@ static int report_count(const struct qn_cli *cli, const struct action *action, u
     return QN_EXIT_OK;
 }
 
-static int act_one(const struct qn_cli *cli, quern_inspector *inspector,
-                   const struct action *action)
+/* --- By id ----------------------------------------------------------------------------- */
+
+struct by_id {
+    const struct qn_cli *cli;
+    quern_inspector *inspector;
+    const struct action *action;
+    json_t *tasks; /* with --json: what became of each id; else NULL */
+    uint64_t count;
+    int worst; /* exit code */
+};
+
+static void note_id(struct by_id *by_id, const char *id, const quern_error *failure)
+{
+    if (by_id->tasks != NULL) {
+        json_t *task =
+            qn_memory_must(json_pack("{s:o}", "ok", json_boolean(failure == NULL ? 1 : 0)));
+        qn_json_set_bytes(task, "id", id, strlen(id));
+        if (failure != NULL) {
+            qn_json_set_bytes(task, "error", failure->text, strlen(failure->text));
+        }
+        (void)json_array_append_new(by_id->tasks, task);
+    } else if (failure == NULL) {
+        char *safe = qn_text_safe(id, strlen(id));
+        printf("%s %s\n", safe, by_id->action->done);
+        qn_free(safe);
+    }
+}
+
+/* False: the broker failed, and would fail for the next one, too. */
+static bool act_on_id(struct by_id *by_id, const char *id, bool single)
 {
     quern_error err;
-    if (quern_inspector_act(inspector, action->action, qn_args_text(&cli->args, OPTION_QUEUE),
-                            qn_args_operand(&cli->args, 0), &err) != QUERN_OK) {
-        return qn_cli_fail(cli, &err);
+    const char *queue = qn_args_text(&by_id->cli->args, OPTION_QUEUE);
+    quern_status status =
+        quern_inspector_act(by_id->inspector, by_id->action->action, queue, id, &err);
+    if (!single) {
+        note_id(by_id, id, status == QUERN_OK ? NULL : &err);
     }
-    return report_count(cli, action, 1, true);
+    if (status == QUERN_OK) {
+        by_id->count++;
+        return true;
+    }
+    int exit_code = qn_cli_fail(by_id->cli, &err);
+    by_id->worst = exit_code > by_id->worst ? exit_code : by_id->worst;
+    return status == QUERN_E_NOT_FOUND || status == QUERN_E_STATE || status == QUERN_E_INVALID;
+}
+
+static int act_by_id(const struct qn_cli *cli, quern_inspector *inspector,
+                     const struct action *action)
+{
+    struct by_id by_id = {.cli = cli, .inspector = inspector, .action = action};
+    size_t count = cli->args.operand_count;
+    if (count == 1) {
+        bool done = act_on_id(&by_id, qn_args_operand(&cli->args, 0), true);
+        return done && by_id.count == 1 ? report_count(cli, action, 1, true) : by_id.worst;
+    }
+    by_id.tasks = cli->json ? qn_memory_must(json_array()) : NULL;
+    bool going = true;
+    for (size_t i = 0; i < count && going; i++) {
+        going = act_on_id(&by_id, qn_args_operand(&cli->args, i), false);
+        if (!going && i + 1 < count) {
+            qn_cli_message(cli, "%zu more not tried", count - i - 1);
+        }
+    }
+    if (cli->json) {
+        (void)qn_json_print(json_pack("{s:s,s:I,s:o}", "done", action->done, "count",
+                                      (json_int_t)by_id.count, "tasks", by_id.tasks));
+    }
+    return by_id.worst;
 }
 
 /* --- All that match -------------------------------------------------------------------- */
@@ -207,7 +271,7 @@ static int read_filter(const struct qn_cli *cli, const char *state_default,
     bool all = qn_args_given(args, OPTION_ALL);
     const char *state =
         qn_args_given(args, OPTION_STATE) ? qn_args_text(args, OPTION_STATE) : state_default;
-    if (all == (args->operand_count == 1)) {
+    if (all == (args->operand_count > 0)) {
         return qn_cli_usage(cli, "wants either an ID or --all");
     }
     if (!all && (qn_args_given(args, OPTION_STATE) || qn_args_given(args, OPTION_TYPE) ||
@@ -238,7 +302,7 @@ static int act(struct qn_cli *cli, const struct action *action, const char *stat
         return exit_code;
     }
     exit_code = qn_args_given(&cli->args, OPTION_ALL) ? act_all(cli, inspector, action, &filter)
-                                                      : act_one(cli, inspector, action);
+                                                      : act_by_id(cli, inspector, action);
     quern_inspector_free(inspector);
     return exit_code;
 }

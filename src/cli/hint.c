@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* hint.c - words that people bring along from other programs, and the verb of quern for each. */
+#include "cli/hint.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define HINT_COUNT (sizeof hints / sizeof hints[0])
+
+static const struct {
+    const char *noun;
+    const char *word;
+    const char *instead; /* behind "quern " */
+} hints[] = {
+    {"", "add", "enqueue"},
+    {"", "archive", "task archive"},
+    {"", "cancel", "task cancel"},
+    {"", "delete", "task delete"},
+    {"", "inspect", "task inspect"},
+    {"", "kill", "task cancel"},
+    {"", "list", "task list"},
+    {"", "ls", "task list"},
+    {"", "pause", "queue pause"},
+    {"", "ps", "worker list"},
+    {"", "purge", "task delete --all --queue QUEUE --state STATE"},
+    {"", "push", "enqueue"},
+    {"", "requeue", "task run"},
+    {"", "resume", "queue resume"},
+    {"", "retry", "task run"},
+    {"", "rm", "task delete"},
+    {"", "show", "task inspect"},
+    {"", "status", "stats"},
+    {"", "top", "worker list"},
+    {"queue", "delete", "queue remove"},
+    {"queue", "ls", "queue list"},
+    {"queue", "purge", "task delete --all --queue QUEUE --state STATE"},
+    {"queue", "rm", "queue remove"},
+    {"queue", "show", "queue inspect"},
+    {"queue", "status", "queue inspect"},
+    {"task", "kill", "task cancel"},
+    {"task", "ls", "task list"},
+    {"task", "purge", "task delete --all --queue QUEUE --state STATE"},
+    {"task", "remove", "task delete"},
+    {"task", "requeue", "task run"},
+    {"task", "retry", "task run"},
+    {"task", "rm", "task delete"},
+    {"task", "show", "task inspect"},
+    {"task", "status", "task inspect"},
+    {"worker", "ls", "worker list"},
+    {"worker", "ps", "worker list"},
+    {"worker", "status", "worker list"},
+    {"worker", "top", "worker list"},
+};
+
+const char *qn_hint_find(const char *noun, const char *word)
+{
+    for (size_t i = 0; i < HINT_COUNT; i++) {
+        if (strcmp(hints[i].noun, noun) == 0 && strcmp(hints[i].word, word) == 0) {
+            return hints[i].instead;
+        }
+    }
+    return NULL;
+}

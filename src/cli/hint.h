@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* hint.h - the verb of quern for a word that other programs have. */
+#ifndef QN_CLI_HINT_H
+#define QN_CLI_HINT_H
+
+/* What to type in place of `word` behind `noun` ("": as the first word); NULL: not known. */
+const char *qn_hint_find(const char *noun, const char *word);
+
+#endif
