@@ -44,8 +44,9 @@ static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, q
     struct pair pair = {.tracked = tracked->opened_count + (tracked->socket.fd < 0 ? 1 : 0),
                         .listener = listener->connection.opened_count,
                         .listener_id = listener->listener_id};
-    pair.tell = !listener->polls && (listener->told_by != pair.tracked ||
-                                     (listener->told_of != pair.listener && !QN_BUG(OLD_TRACKER)));
+    pair.tell = !qn_wake_state_polls(&listener->state) &&
+                (listener->redirects_from != pair.tracked ||
+                 (listener->redirects_to != pair.listener && !QN_BUG(OLD_TRACKER)));
     (void)pthread_mutex_unlock(&listener->mutex);
     *ret_pair = pair;
     return status;
@@ -73,8 +74,8 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
             qn_redis_listener_kick(listener); /* it has to poll from now on */
         }
     } else if (answer != NULL && same) {
-        listener->told_by = pair->tracked;
-        listener->told_of = pair->listener;
+        listener->redirects_from = pair->tracked;
+        listener->redirects_to = pair->listener;
     }
     if (same && listener->tracked_fd != tracked->socket.fd) {
         listener->tracked_fd = tracked->socket.fd;
@@ -124,11 +125,11 @@ static quern_status read_answer(const struct qn_redis *self, const struct qn_pip
     return QUERN_OK;
 }
 
-/* From now on we rely on being told. */
-static void note_rest(struct qn_redis_listener *listener, bool at_rest, int64_t next_due_at_ms)
+/* What arm saw: from an empty broker on, only news wakes us. */
+static void note_rest(struct qn_redis_listener *listener, bool armed, int64_t next_due_at_ms)
 {
     (void)pthread_mutex_lock(&listener->mutex);
-    listener->at_rest = at_rest;
+    qn_wake_state_change(&listener->state, armed ? QN_WAKE_ARMED : QN_WAKE_BUSY);
     listener->due_at_ms = next_due_at_ms;
     (void)pthread_mutex_unlock(&listener->mutex);
 }
@@ -161,27 +162,32 @@ static quern_status try_arm(struct qn_redis *self, struct qn_names queues, bool 
 static bool may_pair(struct qn_redis_listener *listener)
 {
     (void)pthread_mutex_lock(&listener->mutex);
-    bool may = !listener->deaf || qn_clock_mono_ns() >= listener->pair_at_mono_ns;
+    bool may = !qn_wake_state_is_unpaired(&listener->state) ||
+               qn_clock_mono_ns() >= listener->pair_at_mono_ns;
     (void)pthread_mutex_unlock(&listener->mutex);
     return may;
 }
 
-/* why: NULL: there is a pair; "": as before. */
-static void note_deaf(struct qn_redis_listener *listener, const char *why)
+static void note_paired(struct qn_redis_listener *listener)
 {
     (void)pthread_mutex_lock(&listener->mutex);
-    if (why == NULL && listener->deaf) {
-        listener->deaf = false;
-        listener->refusal[0] = listener->polls ? listener->refusal[0] : '\0';
-    } else if (why != NULL && why[0] != '\0') {
-        uint64_t spread = PAIR_AFTER_MS_MAX - PAIR_AFTER_MS_MIN;
-        int64_t after_ms = PAIR_AFTER_MS_MIN + (int64_t)qn_random_below(&listener->random, spread);
-        listener->deaf = true;
-        listener->pair_at_mono_ns = qn_clock_mono_ns() + after_ms * INT64_C(1000000);
-        (void)snprintf(listener->refusal, sizeof listener->refusal, "%.*s", QN_REFUSAL_SIZE - 1,
-                       why);
-        qn_redis_listener_kick(listener);
+    bool was_unpaired = qn_wake_state_is_unpaired(&listener->state);
+    qn_wake_state_change(&listener->state, QN_WAKE_PAIRED);
+    if (was_unpaired && !qn_wake_state_polls(&listener->state)) {
+        listener->refusal[0] = '\0';
     }
+    (void)pthread_mutex_unlock(&listener->mutex);
+}
+
+static void note_unpaired(struct qn_redis_listener *listener, const char *why)
+{
+    uint64_t spread = PAIR_AFTER_MS_MAX - PAIR_AFTER_MS_MIN;
+    (void)pthread_mutex_lock(&listener->mutex);
+    int64_t after_ms = PAIR_AFTER_MS_MIN + (int64_t)qn_random_below(&listener->random, spread);
+    qn_wake_state_change(&listener->state, QN_WAKE_UNPAIRED);
+    listener->pair_at_mono_ns = qn_clock_mono_ns() + after_ms * INT64_C(1000000);
+    (void)snprintf(listener->refusal, sizeof listener->refusal, "%.*s", QN_REFUSAL_SIZE - 1, why);
+    qn_redis_listener_kick(listener);
     (void)pthread_mutex_unlock(&listener->mutex);
 }
 
@@ -235,14 +241,16 @@ quern_status qn_redis_arm(struct qn_broker *broker, struct qn_names queues, bool
         status = arm_pair(self, queues, ret_work, ret_next_due_at_ms, &why);
     }
     if (status != QUERN_OK && read_unpaired(self, queues, ret_work, ret_next_due_at_ms)) {
-        note_deaf(&self->listener, why.text);
+        if (tries) {
+            note_unpaired(&self->listener, why.text);
+        }
         return QUERN_OK;
     }
     if (!tries) {
         status = arm_pair(self, queues, ret_work, ret_next_due_at_ms, &why);
     }
     if (status == QUERN_OK) {
-        note_deaf(&self->listener, NULL);
+        note_paired(&self->listener);
         return QUERN_OK;
     }
     return qn_error_set(err, status, "%s", why.text);

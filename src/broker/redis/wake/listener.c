@@ -105,7 +105,7 @@ const char *qn_redis_listener_host(struct qn_redis_listener *listener, struct qn
 void qn_redis_listener_note_refusal(struct qn_redis_listener *listener, const char *command,
                                     const char *words)
 {
-    listener->polls = true;
+    qn_wake_state_change(&listener->state, QN_WAKE_REFUSED);
     if (listener->refusal[0] == '\0') {
         (void)snprintf(listener->refusal, sizeof listener->refusal, "%s: %s", command, words);
     }
@@ -125,7 +125,7 @@ static quern_status set_up(struct qn_redis_listener *listener, int64_t deadline_
         return status;
     }
     listener->listener_id = qn_reply_int(replies[REPLY_ID], 0);
-    listener->polls = false;
+    qn_wake_state_change(&listener->state, QN_WAKE_CONNECTED);
     listener->refusal[0] = '\0';
     if (listener->listener_id == 0) {
         bool said = replies[REPLY_ID]->type == QN_REPLY_ERROR;
@@ -167,9 +167,8 @@ void qn_redis_listener_compare(struct qn_redis_listener *listener, bool work,
     int64_t spread_ms = DUE_SPREAD_MS;
     int64_t known_ms = listener->due_at_ms < now_ms - spread_ms ? INT64_MAX : listener->due_at_ms;
     bool earlier = next_due_at_ms < known_ms - spread_ms;
-    if (listener->at_rest && (work || earlier)) {
-        listener->at_rest = false; /* said once */
-        listener->surprised = true;
+    if (qn_wake_state_is_armed(&listener->state) && (work || earlier)) {
+        qn_wake_state_change(&listener->state, QN_WAKE_MISSED);
         qn_redis_listener_kick(listener);
     }
     (void)pthread_mutex_unlock(&listener->mutex);

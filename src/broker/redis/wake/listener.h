@@ -18,6 +18,7 @@
 #include "base/memory/arena.h"
 #include "base/memory/view.h"
 #include "base/random.h"
+#include "broker/redis/wake/wake_state.h"
 #include "redis/connection.h"
 #include "task/limits.h"
 
@@ -28,20 +29,17 @@ struct qn_redis_listener {
     _Atomic bool interrupted;
     pthread_mutex_t mutex; /* guards the rest, but not while the listener polls */
     struct qn_connection connection;
-    struct qn_arena arena;           /* of what the listener reads */
-    int64_t listener_id;             /* the server's name for it */
-    uint64_t told_by;                /* the tracked connection (opened_count) that was told ... */
-    uint64_t told_of;                /* ... to redirect to this listener (opened_count) */
-    int tracked_fd;                  /* of that connection; -1: its end is of no interest */
-    bool polls;                      /* the server refuses tracking to us */
-    char refusal[QN_REFUSAL_SIZE];   /* why, or why it is deaf; "": nothing is refused */
+    struct qn_arena arena;   /* of what the listener reads */
+    int64_t listener_id;     /* the server's name for it */
+    uint64_t redirects_from; /* the tracked connection (opened_count) that redirects ... */
+    uint64_t redirects_to;   /* ... its news to this listener (opened_count) */
+    int tracked_fd;          /* of that connection; -1: its end is of no interest */
+    struct qn_wake_state state;
+    char refusal[QN_REFUSAL_SIZE];   /* why it polls or has no pair; "": nothing is refused */
     int64_t heard_at_mono_ns;        /* when the listener last said anything */
     bool pinged;                     /* and was asked to since */
-    bool at_rest;                    /* the last arm saw no work: news are all that wakes us */
-    int64_t due_at_ms;               /* what it said of delayed tasks, wall clock */
-    bool surprised;                  /* there is something that the listener was not told of */
-    bool deaf;                       /* no pair can be had: wait fails, its caller has to look */
-    int64_t pair_at_mono_ns;         /* then: when arm tries again */
+    int64_t due_at_ms;               /* of delayed tasks, as the last arm saw them; wall clock */
+    int64_t pair_at_mono_ns;         /* where there is no pair: when arm tries again */
     struct qn_random random;         /* for the pace of polling */
     char host[QN_NAME_SIZE_MAX + 1]; /* of the worker, from its heartbeat; "": unknown */
     char **queues;                   /* the worker's: where a cancelled task is looked for */

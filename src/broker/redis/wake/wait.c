@@ -236,14 +236,14 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
         hear(listener, wakeup);
     }
     int64_t now_mono_ns = qn_clock_mono_ns();
-    if (listener->polls && sleep->look_at_mono_ns == 0) {
+    if (qn_wake_state_polls(&listener->state) && sleep->look_at_mono_ns == 0) {
         uint64_t spread = LOOK_AFTER_MS_MAX - LOOK_AFTER_MS_MIN + 1;
         int64_t after_ms = LOOK_AFTER_MS_MIN + (int64_t)qn_random_below(&listener->random, spread);
         sleep->look_at_mono_ns = now_mono_ns + after_ms * NS_PER_MS;
     }
-    if (listener->surprised ||
+    if (qn_wake_state_has_missed(&listener->state) ||
         (sleep->look_at_mono_ns != 0 && now_mono_ns >= sleep->look_at_mono_ns)) {
-        listener->surprised = false;
+        qn_wake_state_change(&listener->state, QN_WAKE_TAKEN);
         wakeup->work = true;
     }
     if (wakeup->work || listener->cancel_id[0] != '\0' || now_mono_ns >= sleep->until_mono_ns) {
@@ -272,8 +272,9 @@ static quern_status wait_for_news(struct qn_redis_listener *listener, struct sle
     quern_status status = QUERN_OK;
     bool done = false;
     while (status == QUERN_OK && !done) {
-        status = listener->deaf ? qn_error_set(err, QUERN_E_CONNECT, "%s", listener->refusal)
-                                : qn_redis_listener_connect(listener, err);
+        status = qn_wake_state_is_unpaired(&listener->state)
+                     ? qn_error_set(err, QUERN_E_CONNECT, "%s", listener->refusal)
+                     : qn_redis_listener_connect(listener, err);
         done = status != QUERN_OK || wait_once(listener, sleep, wakeup);
     }
     *ret_asked = listener->cancel_id[0] != '\0';
