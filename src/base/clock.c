@@ -14,7 +14,6 @@
 #include "base/text/number.h"
 #include "quern/testing.h"
 
-#define NS_PER_MS INT64_C(1000000)
 #define BOTH_MS 10 /* between two readings of one moment at most */
 #define BOTH_TRIES 10
 #define UNTIL_MS_MAX (INT64_C(366) * 24 * 3600 * 1000)
@@ -50,12 +49,13 @@ int64_t qn_clock_until_wall_ns(const struct quern_clock *clock, int64_t at_ms)
 {
     int64_t left_ms = at_ms - qn_clock_wall_ms(clock);
     if (left_ms > UNTIL_MS_MAX) {
-        return UNTIL_MS_MAX * NS_PER_MS;
+        return UNTIL_MS_MAX * QN_NS_PER_MS;
     }
     if (left_ms < -UNTIL_MS_MAX) {
-        return -UNTIL_MS_MAX * NS_PER_MS;
+        return -UNTIL_MS_MAX * QN_NS_PER_MS;
     }
-    return clock->is_system ? at_ms * NS_PER_MS - read_ns(CLOCK_REALTIME) : left_ms * NS_PER_MS;
+    return clock->is_system ? at_ms * QN_NS_PER_MS - read_ns(CLOCK_REALTIME)
+                            : left_ms * QN_NS_PER_MS;
 }
 
 int64_t qn_clock_wall_in_us(const struct quern_clock *clock, int64_t us)

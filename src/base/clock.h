@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#define QN_NS_PER_MS INT64_C(1000000)
+
 struct quern_clock {
     _Atomic int64_t wall_ms; /* of a turned clock; the system's has is_system */
     _Atomic int64_t boot_ms;

@@ -21,10 +21,10 @@
 #include <poll.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/cond.h"
 #include "base/error.h"
 
-#define NS_PER_MS INT64_C(1000000)
 #define BACKOFF_MS_FIRST 1
 #define BACKOFF_MS_MAX 100
 
@@ -319,7 +319,7 @@ void qn_combine_request(quern_client *client, struct qn_request *request)
     QN_ASSERT(request->count > 0 && request->count <= qn_broker_enqueue_max(client->broker));
     QN_ASSERT(!request->wants_info || request->count == 1);
     qn_cond_init(&request->changed);
-    request->deadline_mono_ns = qn_clock_mono_ns() + client->command_timeout_ms * NS_PER_MS;
+    request->deadline_mono_ns = qn_clock_mono_ns() + client->command_timeout_ms * QN_NS_PER_MS;
 
     pthread_mutex_lock(&client->mutex);
     request->phase = client->led ? QN_REQUEST_WAITING : QN_REQUEST_LEADING;

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "task/limits.h"
 
-#define NS_PER_MS INT64_C(1000000)
 enum { DOUBLINGS_MAX = 5, LOG_EACH_MS = 60000 };
 
 void qn_backoff_group_init(struct qn_backoff_group *group, struct qn_log *log,
@@ -48,7 +47,7 @@ static size_t count_failing(const struct qn_backoff_group *group)
  * an outage may end without a call of theirs: after a minute without a failure it is over. */
 static bool is_new(const struct qn_backoff_group *group, int64_t now_mono_ns)
 {
-    bool is_old = now_mono_ns - group->failed_mono_ns >= LOG_EACH_MS * NS_PER_MS;
+    bool is_old = now_mono_ns - group->failed_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
     return group->since_mono_ns == 0 || (is_old && count_failing(group) == 0);
 }
 
@@ -65,7 +64,7 @@ static struct end end_if_over(struct qn_backoff_group *group)
     if (group->since_mono_ns == 0 || count_failing(group) > 0) {
         return end;
     }
-    end.after_ms = (qn_clock_mono_ns() - group->since_mono_ns) / NS_PER_MS;
+    end.after_ms = (qn_clock_mono_ns() - group->since_mono_ns) / QN_NS_PER_MS;
     end.failures = group->failures;
     group->since_mono_ns = 0;
     group->failures = 0;
@@ -106,7 +105,7 @@ static void back_off(struct qn_backoff *backoff, const quern_error *error, int64
     cap_ms = cap_ms < QN_BACKOFF_MS_MAX ? cap_ms : QN_BACKOFF_MS_MAX;
     int64_t delay_ms = 1 + (int64_t)qn_random_below(&backoff->random, cap_ms);
     backoff->failures++;
-    atomic_store(&backoff->retry_at_mono_ns, now_mono_ns + delay_ms * NS_PER_MS);
+    atomic_store(&backoff->retry_at_mono_ns, now_mono_ns + delay_ms * QN_NS_PER_MS);
     if (atomic_load(&backoff->since_mono_ns) == 0) {
         atomic_store(&backoff->since_mono_ns, now_mono_ns);
     }
@@ -118,12 +117,12 @@ void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
     int64_t now_mono_ns = qn_clock_mono_ns();
     (void)pthread_mutex_lock(&group->mutex);
     bool begins = is_new(group, now_mono_ns);
-    bool logs = begins || now_mono_ns - group->logged_mono_ns >= LOG_EACH_MS * NS_PER_MS;
+    bool logs = begins || now_mono_ns - group->logged_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
     group->since_mono_ns = begins ? now_mono_ns : group->since_mono_ns;
     group->logged_mono_ns = logs ? now_mono_ns : group->logged_mono_ns;
     group->failed_mono_ns = now_mono_ns;
     group->failures = begins ? 1 : group->failures + 1;
-    int64_t since_ms = (now_mono_ns - group->since_mono_ns) / NS_PER_MS;
+    int64_t since_ms = (now_mono_ns - group->since_mono_ns) / QN_NS_PER_MS;
     back_off(backoff, error, now_mono_ns);
     (void)pthread_mutex_unlock(&group->mutex);
     if (begins) { /* without a time: the call that failed may itself have waited long */
@@ -161,7 +160,7 @@ bool qn_backoff_lasts(struct qn_backoff *backoff, quern_status status, int64_t m
     (void)pthread_mutex_lock(&backoff->group->mutex);
     bool lasts = atomic_load(&backoff->since_mono_ns) != 0 && backoff->error.code == status &&
                  backoff->same_count > 2 &&
-                 qn_clock_mono_ns() - backoff->same_since_mono_ns >= ms * NS_PER_MS;
+                 qn_clock_mono_ns() - backoff->same_since_mono_ns >= ms * QN_NS_PER_MS;
     if (lasts && err != NULL) {
         *err = backoff->error;
     }

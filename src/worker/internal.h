@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "broker/broker.h"
 #include "broker/owner.h"
@@ -25,8 +26,6 @@
 #include "worker/run/run_table.h"
 #include "worker/run/shortage.h"
 #include "worker/signals.h"
-
-#define QN_NS_PER_MS INT64_C(1000000)
 
 static inline int64_t qn_earlier(int64_t a, int64_t b)
 {

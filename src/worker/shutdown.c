@@ -124,10 +124,7 @@ static size_t give_up_all(struct quern_worker *worker)
         if (run->phase != QN_RUN_RUNNING) {
             continue;
         }
-        struct qn_verdict verdict;
-        qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
-        qn_verdict_revise(run, &verdict);
-        qn_run_table_fence(&worker->run_table, run, &verdict);
+        qn_verdict_give_up(worker, run);
         count++;
     }
     qn_signals_wake_pump(worker);

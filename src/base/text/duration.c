@@ -14,12 +14,12 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text/number.h"
 
-#define NS_PER_MS INT64_C(1000000)
-#define NS_PER_S (1000 * NS_PER_MS)
-#define DURATION_NS_MAX (QN_DURATION_MS_MAX * NS_PER_MS)
+#define NS_PER_S (1000 * QN_NS_PER_MS)
+#define DURATION_NS_MAX (QN_DURATION_MS_MAX * QN_NS_PER_MS)
 enum { TEXT_SIZE = 64 }; /* of a formatted duration, which needs 32 at most */
 
 static const struct unit {
@@ -30,7 +30,7 @@ static const struct unit {
     {"ns", 1},
     {"us", 1000},
     {"\xc2\xb5s", 1000}, /* the micro sign, as Go prints it */
-    {"ms", NS_PER_MS},
+    {"ms", QN_NS_PER_MS},
     {"s", NS_PER_S},
     {"m", 60 * NS_PER_S},
     {"h", 3600 * NS_PER_S},
@@ -135,7 +135,7 @@ quern_status qn_duration_parse(const char *text, int64_t *ret_ms, quern_error *e
         }
         first = false;
     } while (*at != '\0');
-    *ret_ms = (sum_ns + NS_PER_MS - 1) / NS_PER_MS;
+    *ret_ms = (sum_ns + QN_NS_PER_MS - 1) / QN_NS_PER_MS;
     return QUERN_OK;
 }
 
@@ -274,7 +274,7 @@ static quern_status parse_rfc3339(const char *text, int64_t *ret_at_ms, quern_er
     if (seconds < 0) {
         return qn_error_set(err, QUERN_E_INVALID, "\"%.64s\" is before 1970", text);
     }
-    *ret_at_ms = seconds * 1000 + (fraction_ns(&rest, NS_PER_S) + NS_PER_MS - 1) / NS_PER_MS;
+    *ret_at_ms = seconds * 1000 + (fraction_ns(&rest, NS_PER_S) + QN_NS_PER_MS - 1) / QN_NS_PER_MS;
     return QUERN_OK;
 }
 
@@ -290,7 +290,8 @@ quern_status qn_moment_parse(const char *text, int64_t *ret_at_ms, quern_error *
     if (!read_number(&at, &number) || *at != '\0' || number.whole > seconds_max) {
         return bad_moment(text, err);
     }
-    *ret_at_ms = number.whole * 1000 + (fraction_ns(&number, NS_PER_S) + NS_PER_MS - 1) / NS_PER_MS;
+    *ret_at_ms =
+        number.whole * 1000 + (fraction_ns(&number, NS_PER_S) + QN_NS_PER_MS - 1) / QN_NS_PER_MS;
     return QUERN_OK;
 }
 

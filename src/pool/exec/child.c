@@ -27,7 +27,6 @@
 #include "pool/exec/spawn.h"
 
 enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
-#define NS_PER_MS INT64_C(1000000)
 
 enum { IN, OUT, ERR, CANCEL, PROCESS, FD_COUNT };
 
@@ -128,9 +127,8 @@ static void terminate(struct watch *watch)
 {
     watch->fds[CANCEL].fd = -1; /* the caller's: not closed */
     watch->end->cancelled = true;
-    (void)kill(watch->pid,
-               SIGTERM); /* its guard passes it on; its number stays its own until it is reaped */
-    watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * NS_PER_MS;
+    (void)kill(watch->pid, SIGTERM); /* its guard passes it on; not reaped yet, so it is ours */
+    watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * QN_NS_PER_MS;
 }
 
 static void reap(struct watch *watch)
@@ -140,7 +138,7 @@ static void reap(struct watch *watch)
     close_watched(watch, IN);
     watch->fds[CANCEL].fd = -1;
     (void)kill(-watch->pid, SIGKILL); /* the rest of its group */
-    watch->alarm_mono_ns = qn_clock_mono_ns() + LINGER_MS * NS_PER_MS;
+    watch->alarm_mono_ns = qn_clock_mono_ns() + LINGER_MS * QN_NS_PER_MS;
     int code = 0;
     pid_t got;
     do {
@@ -168,7 +166,7 @@ static int poll_timeout_ms(const struct watch *watch)
     if (left_ns <= 0) {
         return 0;
     }
-    int64_t left_ms = (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+    int64_t left_ms = (left_ns + QN_NS_PER_MS - 1) / QN_NS_PER_MS;
     if (!watch->ended && watch->spec->abandoned != NULL && left_ms > ABANDONED_LOOK_MS) {
         return ABANDONED_LOOK_MS;
     }

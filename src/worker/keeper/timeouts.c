@@ -43,10 +43,7 @@ static int64_t time_left_ms(const struct quern_worker *worker, const struct quer
 /* With mutex held. */
 static void give_up(struct quern_worker *worker, struct quern_run *run, struct given_up *given_up)
 {
-    struct qn_verdict verdict;
-    qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
-    qn_verdict_revise(run, &verdict);
-    qn_run_table_fence(&worker->run_table, run, &verdict);
+    qn_verdict_give_up(worker, run);
     size_t limit = QN_REPLACED_MAX(worker->options.concurrency);
     run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit);
     worker->run_table.stuck_count += run->stuck ? 1 : 0;

@@ -216,3 +216,11 @@ void qn_verdict_revise(const struct quern_run *run, struct qn_verdict *verdict)
         verdict->offered = false; /* the broker holds nothing of it any more */
     }
 }
+
+void qn_verdict_give_up(struct quern_worker *worker, struct quern_run *run)
+{
+    struct qn_verdict verdict;
+    qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
+    qn_verdict_revise(run, &verdict);
+    qn_run_table_fence(&worker->run_table, run, &verdict);
+}

@@ -17,5 +17,8 @@ void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
 /* With mutex held, before it goes into the run table: a lost lease or an early ack may have come
  * while the verdict was made, and change it. */
 void qn_verdict_revise(const struct quern_run *run, struct qn_verdict *verdict);
+/* With mutex held: gives a running run up, with the verdict of its cancellation. It is fenced off.
+ * */
+void qn_verdict_give_up(struct quern_worker *worker, struct quern_run *run);
 
 #endif

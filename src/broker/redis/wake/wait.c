@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #include "base/bug.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
 
-#define NS_PER_MS INT64_C(1000000)
 enum {
     PING_AFTER_MS = 5000, /* of silence */
     PONG_WITHIN_MS = 4000,
@@ -100,15 +100,15 @@ static void hear(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
 static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_ns,
                           struct qn_wakeup *wakeup)
 {
-    int64_t ping_at_ns = listener->heard_at_mono_ns + PING_AFTER_MS * NS_PER_MS;
-    int64_t lost_at_ns = ping_at_ns + PONG_WITHIN_MS * NS_PER_MS;
+    int64_t ping_at_ns = listener->heard_at_mono_ns + PING_AFTER_MS * QN_NS_PER_MS;
+    int64_t lost_at_ns = ping_at_ns + PONG_WITHIN_MS * QN_NS_PER_MS;
     if (listener->pinged && now_mono_ns >= lost_at_ns) {
         qn_connection_close(&listener->connection);
         wakeup->work = true;
     } else if (!listener->pinged && now_mono_ns >= ping_at_ns) {
         listener->pinged = true;
-        listener->heard_at_mono_ns = now_mono_ns - PING_AFTER_MS * NS_PER_MS;
-        lost_at_ns = now_mono_ns + PONG_WITHIN_MS * NS_PER_MS;
+        listener->heard_at_mono_ns = now_mono_ns - PING_AFTER_MS * QN_NS_PER_MS;
+        lost_at_ns = now_mono_ns + PONG_WITHIN_MS * QN_NS_PER_MS;
         /* A full socket means that it does not read: then nothing will be heard, either. */
         wakeup->work = qn_connection_send(&listener->connection, ping, sizeof ping - 1, now_mono_ns,
                                           NULL) != QUERN_OK;
@@ -200,7 +200,7 @@ struct sleep {
 static int timeout_ms(int64_t now_mono_ns, int64_t until_mono_ns)
 {
     int64_t left_ns = until_mono_ns - now_mono_ns;
-    return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+    return left_ns <= 0 ? 0 : (int)((left_ns + QN_NS_PER_MS - 1) / QN_NS_PER_MS);
 }
 
 /* With mutex held, but not while it sleeps. */
@@ -239,7 +239,7 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
     if (qn_wake_state_polls(&listener->state) && sleep->look_at_mono_ns == 0) {
         uint64_t spread = LOOK_AFTER_MS_MAX - LOOK_AFTER_MS_MIN + 1;
         int64_t after_ms = LOOK_AFTER_MS_MIN + (int64_t)qn_random_below(&listener->random, spread);
-        sleep->look_at_mono_ns = now_mono_ns + after_ms * NS_PER_MS;
+        sleep->look_at_mono_ns = now_mono_ns + after_ms * QN_NS_PER_MS;
     }
     if (qn_wake_state_has_missed(&listener->state) ||
         (sleep->look_at_mono_ns != 0 && now_mono_ns >= sleep->look_at_mono_ns)) {
@@ -287,7 +287,7 @@ quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
 {
     struct qn_redis *self = qn_redis_of(broker);
     struct qn_wakeup wakeup = {0};
-    struct sleep sleep = {.until_mono_ns = qn_clock_mono_ns() + timeout_ms * NS_PER_MS};
+    struct sleep sleep = {.until_mono_ns = qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS};
     quern_status status;
     bool asked;
     do {

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "broker/sqlite/file/place.h"
@@ -34,7 +35,6 @@
 #include "broker/sqlite/wake/wait_sql.h"
 #include "broker/sqlite/wake/waiters.h"
 
-#define NS_PER_MS 1000000
 /* What an epoll event says, in its data. */
 enum source { FROM_INTERRUPT, FROM_WAKE, FROM_CONTROL };
 
@@ -365,7 +365,7 @@ static quern_status look_for_changes(struct qn_sqlite *self, bool *ret_changed, 
     *ret_changed = false;
     pthread_mutex_lock(&waiter->mutex);
     bool due = waiter->armed && waiter->armed_version != 0 &&
-               now_ns - waiter->looked_at_ns >= QN_SAFETY_NET_MS * (int64_t)NS_PER_MS;
+               now_ns - waiter->looked_at_ns >= QN_SAFETY_NET_MS * QN_NS_PER_MS;
     int64_t armed_version = waiter->armed_version;
     if (due) {
         waiter->looked_at_ns = now_ns;
@@ -452,11 +452,11 @@ quern_status qn_sqlite_wait(struct qn_broker *broker, int64_t timeout_ms,
     pthread_mutex_lock(&self->waiter.mutex);
     quern_status status = prepare(self, err);
     pthread_mutex_unlock(&self->waiter.mutex);
-    int64_t end_ns = qn_clock_mono_ns() + timeout_ms * NS_PER_MS;
+    int64_t end_ns = qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
     bool ended = false;
     while (status == QUERN_OK && !ended) {
         int64_t left_ns = end_ns - qn_clock_mono_ns();
-        int64_t left_ms = left_ns <= 0 ? 0 : (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+        int64_t left_ms = left_ns <= 0 ? 0 : (left_ns + QN_NS_PER_MS - 1) / QN_NS_PER_MS;
         int slice_ms = left_ms < QN_SAFETY_NET_MS ? (int)left_ms : QN_SAFETY_NET_MS;
         status = sleep_once(self, slice_ms, &wakeup, &ended, err);
         ended = ended || left_ms == 0;
