@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/inspector.hpp - an inspector for C++. See quern/quern.hpp. */
+#ifndef QUERN_INSPECTOR_HPP
+#define QUERN_INSPECTOR_HPP
+
+#include <cstddef>
+
+#include "quern/inspector.h"
+#include "quern/task.hpp"
+
+namespace quern
+{
+
+/* A list of the library: it can be walked with for, and what it shows belongs to it. */
+template <typename List, typename Item, auto Size, auto At, auto Free> class list
+{
+  public:
+    class iterator
+    {
+      public:
+        iterator(const List *list, std::size_t index) noexcept : list_(list), index_(index)
+        {
+        }
+        Item operator*() const noexcept
+        {
+            return at(list_, index_);
+        }
+        iterator &operator++() noexcept
+        {
+            index_++;
+            return *this;
+        }
+        bool operator!=(const iterator &other) const noexcept
+        {
+            return index_ != other.index_;
+        }
+
+      private:
+        const List *list_;
+        std::size_t index_;
+    };
+
+    explicit list(List *take_list = nullptr) noexcept : list_(take_list)
+    {
+    }
+    std::size_t size() const noexcept
+    {
+        return list_ == nullptr ? 0 : Size(list_.get());
+    }
+    Item operator[](std::size_t index) const noexcept
+    {
+        return at(list_.get(), index);
+    }
+    iterator begin() const noexcept
+    {
+        return iterator(list_.get(), 0);
+    }
+    iterator end() const noexcept
+    {
+        return iterator(list_.get(), size());
+    }
+
+  private:
+    static Item at(const List *list, std::size_t index) noexcept
+    {
+        if constexpr (std::is_reference_v<Item>) {
+            return *At(list, index);
+        } else {
+            return Item(At(list, index));
+        }
+    }
+
+    detail::handle<List, Free> list_;
+};
+
+using task_list = list<quern_task_list, task_info_view, quern_task_list_size, quern_task_list_at,
+                       quern_task_list_free>;
+using queue_list = list<quern_queue_list, const quern_queue_info &, quern_queue_list_size,
+                        quern_queue_list_at, quern_queue_list_free>;
+using worker_list = list<quern_worker_list, const quern_worker_info &, quern_worker_list_size,
+                         quern_worker_list_at, quern_worker_list_free>;
+
+class inspector
+{
+  public:
+    explicit inspector(const std::string &url, const quern_inspector_options &options = {})
+    {
+        detail::must([&](quern_error &err) { return open(url, options, *this, err); });
+    }
+    /* The form that does not throw: inspector mine(nullptr); inspector::open(..., mine, err). */
+    explicit inspector(std::nullptr_t) noexcept
+    {
+    }
+    static quern_status open(const std::string &url, const quern_inspector_options &options,
+                             inspector &ret_inspector, quern_error &err) noexcept
+    {
+        quern_inspector *opened = nullptr;
+        quern_status status = quern_inspector_open(url.c_str(), &options, &opened, &err);
+        if (status == QUERN_OK) {
+            ret_inspector.inspector_.reset(opened);
+        }
+        return status;
+    }
+
+    queue_list queues()
+    {
+        queue_list list;
+        detail::must([&](quern_error &err) { return queues(list, err); });
+        return list;
+    }
+    quern_status queues(queue_list &ret_list, quern_error &err) noexcept
+    {
+        quern_queue_list *list = nullptr;
+        quern_status status = quern_inspector_queues(get(), &list, &err);
+        return took(ret_list, list, status);
+    }
+
+    task_list tasks(const quern_task_filter &filter = {})
+    {
+        task_list list;
+        detail::must([&](quern_error &err) { return tasks(filter, list, err); });
+        return list;
+    }
+    quern_status tasks(const quern_task_filter &filter, task_list &ret_list,
+                       quern_error &err) noexcept
+    {
+        quern_task_list *list = nullptr;
+        quern_status status = quern_inspector_tasks(get(), &filter, &list, &err);
+        return took(ret_list, list, status);
+    }
+
+    worker_list workers()
+    {
+        worker_list list;
+        detail::must([&](quern_error &err) { return workers(list, err); });
+        return list;
+    }
+    quern_status workers(worker_list &ret_list, quern_error &err) noexcept
+    {
+        quern_worker_list *list = nullptr;
+        quern_status status = quern_inspector_workers(get(), &list, &err);
+        return took(ret_list, list, status);
+    }
+
+    /* queue "": in whichever it is. */
+    task_info task(const std::string &queue, const std::string &id)
+    {
+        task_info info(nullptr);
+        detail::must([&](quern_error &err) { return task(queue, id, info, err); });
+        return info;
+    }
+    quern_status task(const std::string &queue, const std::string &id, task_info &ret_info,
+                      quern_error &err) noexcept
+    {
+        quern_task_info *info = nullptr;
+        quern_status status =
+            quern_inspector_task(get(), detail::text_or_null(queue), id.c_str(), &info, &err);
+        if (status == QUERN_OK) {
+            ret_info = task_info(info);
+        }
+        return status;
+    }
+
+    void act(quern_action action, const std::string &queue, const std::string &id)
+    {
+        detail::must([&](quern_error &err) { return act(action, queue, id, err); });
+    }
+    quern_status act(quern_action action, const std::string &queue, const std::string &id,
+                     quern_error &err) noexcept
+    {
+        return quern_inspector_act(get(), action, detail::text_or_null(queue), id.c_str(), &err);
+    }
+
+    void pause(const std::string &queue)
+    {
+        detail::must([&](quern_error &err) { return pause(queue, err); });
+    }
+    quern_status pause(const std::string &queue, quern_error &err) noexcept
+    {
+        return quern_inspector_pause(get(), queue.c_str(), &err);
+    }
+    void resume(const std::string &queue)
+    {
+        detail::must([&](quern_error &err) { return resume(queue, err); });
+    }
+    quern_status resume(const std::string &queue, quern_error &err) noexcept
+    {
+        return quern_inspector_resume(get(), queue.c_str(), &err);
+    }
+
+    quern_inspector *get() const noexcept
+    {
+        return inspector_.get();
+    }
+
+  private:
+    template <typename Ours, typename Theirs>
+    static quern_status took(Ours &ret_list, Theirs *list, quern_status status) noexcept
+    {
+        if (status == QUERN_OK) {
+            ret_list = Ours(list);
+        }
+        return status;
+    }
+
+    detail::handle<quern_inspector, quern_inspector_free> inspector_;
+};
+
+} /* namespace quern */
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/mux.hpp - handlers for C++. See quern/quern.hpp. */
+#ifndef QUERN_MUX_HPP
+#define QUERN_MUX_HPP
+
+#include <functional>
+#include <type_traits>
+
+#include "quern/mux.h"
+#include "quern/task.hpp"
+
+namespace quern
+{
+
+/* The task that a handler is given; lives as long as the call. */
+class task_view
+{
+  public:
+    explicit task_view(const quern_task &task) noexcept : task_(&task)
+    {
+    }
+    std::string_view type() const noexcept
+    {
+        return task_->type;
+    }
+    std::string_view payload() const noexcept
+    {
+        return detail::bytes(task_->payload, task_->payload_size);
+    }
+    std::string_view id() const noexcept
+    {
+        return task_->id;
+    }
+    std::string_view queue() const noexcept
+    {
+        return task_->queue;
+    }
+    /* "": there is none of this name. */
+    std::string_view header(std::string_view name) const noexcept
+    {
+        for (std::size_t i = 0; i < task_->header_count; i++) {
+            if (name == task_->headers[i].name) {
+                return task_->headers[i].value == nullptr ? "" : task_->headers[i].value;
+            }
+        }
+        return "";
+    }
+    const quern_task *get() const noexcept
+    {
+        return task_;
+    }
+
+  private:
+    const quern_task *task_;
+};
+
+/* The run of a handler; lives as long as the call. */
+class run
+{
+  public:
+    explicit run(quern_run *from) noexcept : run_(from)
+    {
+    }
+    run(const run &) = delete;
+    run &operator=(const run &) = delete;
+
+    std::int64_t retry_count() const noexcept
+    {
+        return quern_run_retry_count(run_);
+    }
+    std::uint64_t fence() const noexcept
+    {
+        return quern_run_fence(run_);
+    }
+    time_point deadline_at() const noexcept
+    {
+        return detail::moment(quern_run_deadline_at_ms(run_));
+    }
+    bool cancelled() const noexcept
+    {
+        return quern_run_cancelled(run_);
+    }
+    std::string_view cancel_reason() const noexcept
+    {
+        return quern_run_cancel_reason(run_);
+    }
+    void write_result(std::string_view data)
+    {
+        detail::must([&](quern_error &err) { return write_result(data, err); });
+    }
+    quern_status write_result(std::string_view data, quern_error &err) noexcept
+    {
+        return quern_run_write_result(run_, data.data(), data.size(), &err);
+    }
+    /* Does not throw, and its status may be ignored: the run goes on whoever looks. */
+    quern_status write_progress(int percent, const char *note = nullptr) noexcept
+    {
+        return quern_run_write_progress(run_, percent, note, nullptr);
+    }
+    /* `return run.fail(outcome::archive, "no such user");` */
+    outcome fail(outcome how, std::string_view why) noexcept
+    {
+        int size = why.size() < 4096 ? static_cast<int>(why.size()) : 4096;
+        (void)quern_run_fail(run_, QUERN_RETRY, "%.*s", size, why.data());
+        return how;
+    }
+    /* `return run.again_in(5s);` */
+    outcome again_in(milliseconds delay) noexcept
+    {
+        return static_cast<outcome>(quern_run_again_in(run_, delay.count()));
+    }
+    quern_run *get() const noexcept
+    {
+        return run_;
+    }
+
+  private:
+    quern_run *run_;
+};
+
+using handler = std::function<outcome(run &, const task_view &)>;
+/* Calls what it wraps: `return next();` */
+using next = std::function<outcome()>;
+using middleware = std::function<outcome(run &, const task_view &, const next &)>;
+
+class mux
+{
+  public:
+    mux()
+    {
+        detail::must([&](quern_error &err) {
+            quern_mux *made = nullptr;
+            quern_status status = quern_mux_new(&made, &err);
+            mux_.reset(made);
+            return status;
+        });
+    }
+
+    /* call(run &, const task_view &), call(const task_view &), call(run &) or call(), returning an
+     * outcome or nothing. */
+    template <typename Call>
+    mux &handle(const std::string &pattern, Call call, const quern_handler_options &options = {})
+    {
+        detail::must(
+            [&](quern_error &err) { return handle(pattern, std::move(call), options, err); });
+        return *this;
+    }
+    template <typename Call>
+    quern_status handle(const std::string &pattern, Call call, const quern_handler_options &options,
+                        quern_error &err) noexcept
+    {
+        return detail::guard(err, [&] {
+            auto own = std::make_unique<handler>(adapt(std::move(call)));
+            handlers_.reserve(handlers_.size() + 1);
+            quern_status status = quern_mux_handle(mux_.get(), pattern.c_str(), call_handler,
+                                                   own.get(), &options, &err);
+            if (status == QUERN_OK) {
+                handlers_.push_back(std::move(own));
+            }
+            return status;
+        });
+    }
+
+    mux &exec(const std::string &pattern, const std::string &command,
+              const quern_exec_options &options = {})
+    {
+        detail::must([&](quern_error &err) { return exec(pattern, command, options, err); });
+        return *this;
+    }
+    quern_status exec(const std::string &pattern, const std::string &command,
+                      const quern_exec_options &options, quern_error &err) noexcept
+    {
+        return quern_mux_exec(mux_.get(), pattern.c_str(), command.c_str(), &options, &err);
+    }
+
+    mux &use(middleware call)
+    {
+        detail::must([&](quern_error &err) { return use(std::move(call), err); });
+        return *this;
+    }
+    quern_status use(middleware call, quern_error &err) noexcept
+    {
+        return detail::guard(err, [&] {
+            auto own = std::make_unique<middleware>(std::move(call));
+            middlewares_.reserve(middlewares_.size() + 1);
+            quern_status status = quern_mux_use(mux_.get(), call_middleware, own.get(), &err);
+            if (status == QUERN_OK) {
+                middlewares_.push_back(std::move(own));
+            }
+            return status;
+        });
+    }
+
+    mux &not_found(outcome how)
+    {
+        detail::must([&](quern_error &err) { return not_found(how, err); });
+        return *this;
+    }
+    quern_status not_found(outcome how, quern_error &err) noexcept
+    {
+        return quern_mux_not_found(mux_.get(), static_cast<quern_outcome>(how), &err);
+    }
+    quern_mux *get() const noexcept
+    {
+        return mux_.get();
+    }
+
+  private:
+    template <typename Call> static handler adapt(Call call)
+    {
+        if constexpr (std::is_invocable_v<Call &, run &, const task_view &>) {
+            return [call = std::move(call)](run &run, const task_view &task) mutable {
+                return outcome_of([&] { return call(run, task); });
+            };
+        } else if constexpr (std::is_invocable_v<Call &, const task_view &>) {
+            return [call = std::move(call)](quern::run &, const task_view &task) mutable {
+                return outcome_of([&] { return call(task); });
+            };
+        } else if constexpr (std::is_invocable_v<Call &, run &>) {
+            return [call = std::move(call)](quern::run &run, const task_view &) mutable {
+                return outcome_of([&] { return call(run); });
+            };
+        } else {
+            return [call = std::move(call)](quern::run &, const task_view &) mutable {
+                return outcome_of([&] { return call(); });
+            };
+        }
+    }
+    template <typename Call> static outcome outcome_of(Call call)
+    {
+        if constexpr (std::is_void_v<decltype(call())>) {
+            call();
+            return outcome::done;
+        } else {
+            static_assert(std::is_same_v<decltype(call()), outcome>,
+                          "a handler returns quern::outcome or nothing");
+            return call();
+        }
+    }
+
+    /* The edge between C and C++: no exception passes it. */
+    template <typename Call> static quern_outcome caught(quern_run *run, Call call) noexcept
+    {
+        try {
+            return static_cast<quern_outcome>(call());
+        } catch (const std::exception &thrown) {
+            return quern_run_fail(run, QUERN_RETRY, "%s", thrown.what());
+        } catch (...) {
+            return quern_run_fail(run, QUERN_RETRY, "an exception that is no std::exception");
+        }
+    }
+    static quern_outcome call_handler(quern_run *run, const quern_task *task, void *user) noexcept
+    {
+        return caught(run, [&] {
+            quern::run ours(run);
+            return (*static_cast<handler *>(user))(ours, task_view(*task));
+        });
+    }
+    static quern_outcome call_middleware(quern_run *run, const quern_task *task,
+                                         quern_handler inner, void *next_user, void *user) noexcept
+    {
+        return caught(run, [&] {
+            quern::run ours(run);
+            return (*static_cast<middleware *>(user))(ours, task_view(*task), [&] {
+                return static_cast<outcome>(inner(run, task, next_user));
+            });
+        });
+    }
+
+    std::vector<std::unique_ptr<handler>> handlers_; /* what mux_ points to, so freed after it */
+    std::vector<std::unique_ptr<middleware>> middlewares_;
+    detail::handle<quern_mux, quern_mux_free> mux_;
+};
+
+} /* namespace quern */
+
+#endif

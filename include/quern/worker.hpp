@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/worker.hpp - a worker for C++. See quern/quern.hpp. */
+#ifndef QUERN_WORKER_HPP
+#define QUERN_WORKER_HPP
+
+#include <cstddef>
+
+#include "quern/mux.hpp"
+#include "quern/worker.h"
+
+namespace quern
+{
+
+struct queue {
+    std::string name;
+    std::uint32_t weight = 1;
+};
+
+/* See quern_worker_options. Callbacks come from the worker's threads, one at a time; what they
+ * throw is lost. */
+struct worker_options {
+    std::vector<queue> queues{}; /* none: "default" */
+    std::uint32_t concurrency = 0;
+    bool strict_priority = false;
+    bool drain = false;
+    bool no_wait = false;
+    milliseconds shutdown_timeout{0};
+    milliseconds lease{0};
+    milliseconds quarantine_after{0};
+    milliseconds stuck_timeout{0};
+    quern_retry_policy retry{};
+    std::string host{};
+    const quern_clock *clock = nullptr;
+    std::function<void(quern_log_level, std::string_view)> on_log{};
+    std::function<void(const quern_run_report &)> on_run{};
+};
+
+/* Runs the handlers of a mux, which it owns. */
+class worker
+{
+  public:
+    worker(const std::string &url, mux take_mux, worker_options options = {})
+    {
+        detail::must([&](quern_error &err) {
+            return open(url, std::move(take_mux), std::move(options), *this, err);
+        });
+    }
+    /* The form that does not throw: worker mine(nullptr); worker::open(..., mine, err). */
+    explicit worker(std::nullptr_t) noexcept
+    {
+    }
+    worker(worker &&) noexcept = default;
+    worker &operator=(worker &&other) noexcept
+    {
+        if (this != &other) {
+            close();
+            parts_ = std::move(other.parts_);
+            worker_ = std::move(other.worker_);
+        }
+        return *this;
+    }
+    ~worker()
+    {
+        close();
+    }
+
+    static quern_status open(const std::string &url, mux take_mux, worker_options options,
+                             worker &ret_worker, quern_error &err) noexcept
+    {
+        return detail::guard(err, [&] {
+            auto parts = std::make_unique<struct parts>(std::move(take_mux), std::move(options));
+            std::vector<quern_queue> queues;
+            const quern_worker_options c_options = parts->view(queues);
+            quern_worker *opened = nullptr;
+            quern_status status =
+                quern_worker_new(url.c_str(), parts->mux.get(), &c_options, &opened, &err);
+            if (status == QUERN_OK) {
+                ret_worker.close();
+                ret_worker.parts_ = std::move(parts);
+                ret_worker.worker_.reset(opened);
+            }
+            return status;
+        });
+    }
+
+    /* Blocks until stop() or, with drain, until the queues are empty; see quern_worker_run. */
+    void run()
+    {
+        detail::must([&](quern_error &err) { return run(err); });
+    }
+    /* After QUERN_E_TIMEOUT handlers still run: then the worker and what it owns is never freed,
+     * and the process should end. */
+    quern_status run(quern_error &err) noexcept
+    {
+        quern_status status = quern_worker_run(worker_.get(), &err);
+        if (status == QUERN_E_TIMEOUT) {
+            parts_->is_in_use = true;
+        }
+        return status;
+    }
+
+    /* Any thread; async-signal-safe. */
+    void stop() noexcept
+    {
+        quern_worker_stop(worker_.get());
+    }
+    void quiet() noexcept
+    {
+        quern_worker_quiet(worker_.get());
+    }
+    void resume() noexcept
+    {
+        quern_worker_resume(worker_.get());
+    }
+    quern_worker_stats stats() const noexcept
+    {
+        quern_worker_stats stats{};
+        quern_worker_get_stats(worker_.get(), &stats);
+        return stats;
+    }
+    quern_worker *get() const noexcept
+    {
+        return worker_.get();
+    }
+
+  private:
+    /* What the C object points to: at one address, however the worker is moved. */
+    struct parts {
+        parts(quern::mux &&take_mux, worker_options &&take_options)
+            : mux(std::move(take_mux)), options(std::move(take_options))
+        {
+        }
+        quern::mux mux;
+        worker_options options;
+        bool is_in_use = false; /* by handlers that did not end */
+
+        quern_worker_options view(std::vector<quern_queue> &queues)
+        {
+            for (const queue &one : options.queues) {
+                queues.push_back(quern_queue{one.name.c_str(), one.weight, 0});
+            }
+            quern_worker_options out{};
+            out.queues = queues.empty() ? nullptr : queues.data();
+            out.queue_count = queues.size();
+            out.concurrency = options.concurrency;
+            out.strict_priority = options.strict_priority;
+            out.drain = options.drain;
+            out.no_wait = options.no_wait;
+            out.shutdown_timeout_ms = options.shutdown_timeout.count();
+            out.lease_ms = options.lease.count();
+            out.quarantine_after_ms = options.quarantine_after.count();
+            out.stuck_timeout_ms = options.stuck_timeout.count();
+            out.retry = options.retry;
+            out.clock = options.clock;
+            out.host = detail::text_or_null(options.host);
+            out.on_log = options.on_log ? call_log : nullptr;
+            out.on_run = options.on_run ? call_run : nullptr;
+            out.user = this;
+            return out;
+        }
+    };
+
+    static void call_log(quern_log_level level, const char *line, void *user) noexcept
+    {
+        try {
+            static_cast<parts *>(user)->options.on_log(level, line);
+        } catch (...) { /* there is nobody to report it to */
+        }
+    }
+    static void call_run(const quern_run_report *report, void *user) noexcept
+    {
+        try {
+            static_cast<parts *>(user)->options.on_run(*report);
+        } catch (...) { /* there is nobody to report it to */
+        }
+    }
+    void close() noexcept
+    {
+        if (parts_ != nullptr && parts_->is_in_use) {
+            (void)worker_.release();
+            (void)parts_.release();
+        }
+        worker_.reset();
+        parts_.reset();
+    }
+
+    std::unique_ptr<parts> parts_;
+    detail::handle<quern_worker, quern_worker_free> worker_;
+};
+
+} /* namespace quern */
+
+#endif

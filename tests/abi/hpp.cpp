@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* hpp.cpp - what quern.hpp promises, over a real file: test_hpp.sh builds it as C++17 and C++20. */
+#include <quern/quern.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <type_traits>
+
+using namespace std::chrono_literals;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            std::fprintf(stderr, "hpp.cpp:%d: %s\n", __LINE__, #condition);                        \
+            std::exit(1);                                                                          \
+        }                                                                                          \
+    } while (0)
+
+template <typename T>
+constexpr bool is_move_only =
+    std::is_nothrow_move_constructible_v<T> &&std::is_nothrow_move_assignable_v<T> &&
+    !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T>;
+static_assert(is_move_only<quern::client> && is_move_only<quern::inspector>);
+static_assert(is_move_only<quern::worker> && is_move_only<quern::task_info>);
+static_assert(is_move_only<quern::task_list> && !std::is_copy_constructible_v<quern::mux>);
+
+static quern::task task_of(const char *type, std::string_view payload = "")
+{
+    quern::task task;
+    task.type = type;
+    task.payload = payload;
+    return task;
+}
+
+/* The status that a call throws; QUERN_OK: it does not. */
+template <typename Call> static quern_status thrown_by(Call call)
+{
+    try {
+        call();
+    } catch (const quern::error &error) {
+        CHECK(error.what()[0] != '\0');
+        return error.status();
+    }
+    return QUERN_OK;
+}
+
+static void errors_are_thrown_or_returned(const std::string &url)
+{
+    CHECK(thrown_by([] { quern::client client("localhost:6379"); }) == QUERN_E_INVALID);
+    quern_error err{};
+    quern::client client(nullptr);
+    CHECK(quern::client::open("localhost:6379", {}, client, err) == QUERN_E_INVALID);
+    CHECK(err.code == QUERN_E_INVALID && client.get() == nullptr);
+    CHECK(client.enqueue(task_of("t"), nullptr, err) == QUERN_E_INVALID);
+    CHECK(quern::client::open(url, {}, client, err) == QUERN_OK);
+    quern::client moved = std::move(client);
+    CHECK(client.get() == nullptr && moved.get() != nullptr);
+
+    quern::task task = task_of("t");
+    task.id = "twice";
+    task.delay = 1h;
+    quern::task_info info = moved.enqueue(task);
+    CHECK(info.id() == "twice" && info.queue() == "default" && info.payload().empty());
+    CHECK(info.state() == QUERN_TASK_SCHEDULED);
+    CHECK(thrown_by([&] { moved.enqueue(task); }) == QUERN_E_CONFLICT);
+    std::vector<quern_enqueue_result> results;
+    CHECK(moved.enqueue({task_of("a"), task, task_of("")}, results, err) == QUERN_E_CONFLICT);
+    CHECK(results.size() == 3 && results[0].status == QUERN_OK &&
+          results[1].status == QUERN_E_CONFLICT && results[2].status == QUERN_E_INVALID);
+
+    quern::inspector inspector(url);
+    CHECK(thrown_by([&] { inspector.task("", "none"); }) == QUERN_E_NOT_FOUND);
+    CHECK(inspector.task("", "twice").type() == "t");
+    CHECK(inspector.tasks().size() == 2 && inspector.queues().size() == 1);
+    inspector.act(QUERN_ACTION_DELETE, "", "twice");
+    inspector.act(QUERN_ACTION_DELETE, "default", results[0].id);
+    CHECK(inspector.tasks().size() == 0 && inspector.workers().size() == 0);
+
+    quern::mux mux;
+    mux.handle("t", [] {});
+    CHECK(mux.handle(
+              "t", [] {}, {}, err) == QUERN_E_CONFLICT);
+    quern::worker worker(nullptr);
+    CHECK(worker.run(err) == QUERN_E_INVALID);
+    CHECK(quern::worker::open("redis//x", std::move(mux), {}, worker, err) == QUERN_E_INVALID);
+}
+
+static void exceptions_become_retries(const std::string &url)
+{
+    quern::client client(url);
+    for (const char *type : {"throws", "throws:int", "outer"}) {
+        quern::task task = task_of(type);
+        task.retry_max = quern::retry_never;
+        client.enqueue(task);
+    }
+    quern::mux mux;
+    mux.use([](quern::run &, const quern::task_view &task, const quern::next &next) {
+        if (task.type() == "outer") {
+            throw std::runtime_error("of a middleware");
+        }
+        return next();
+    });
+    mux.handle("throws", [] { throw std::runtime_error("100 % what()"); });
+    mux.handle("throws:int", [] { throw 7; });
+    mux.handle("outer", [] {});
+    quern::worker_options options;
+    options.drain = true;
+    options.on_log = [](quern_log_level, std::string_view) { throw 7; };
+    options.on_run = [](const quern_run_report &) { throw std::runtime_error("lost"); };
+    quern::worker worker(url, std::move(mux), std::move(options));
+    worker.run();
+    CHECK(worker.stats().archived == 3);
+    quern_task_filter filter{};
+    filter.state = QUERN_TASK_ARCHIVED;
+    quern::inspector inspector(url);
+    quern::task_list archived = inspector.tasks(filter);
+    CHECK(archived.size() == 3);
+    for (const quern::task_info_view &task : archived) {
+        CHECK(task.error() == (task.type() == "throws" ? "100 % what()"
+                               : task.type() == "outer"
+                                   ? "of a middleware"
+                                   : "an exception that is no std::exception"));
+    }
+}
+
+static void lambdas_keep_what_they_capture(const std::string &url)
+{
+    quern::client client(url);
+    quern::task task = task_of("kept", std::string_view("a\0b", 3));
+    task.headers = {{"lang", "de"}};
+    task.retention = 1h;
+    std::string id(client.enqueue(task).id());
+    std::string log;
+    quern::worker worker(nullptr);
+    {
+        auto seen = std::make_shared<std::string>("seen: "); /* lives in the lambda alone */
+        quern::mux mux;
+        mux.handle("kept", [seen](quern::run &run, const quern::task_view &kept) {
+            CHECK(kept.header("lang") == "de" && kept.header("none").empty());
+            CHECK(kept.payload().size() == 3 && !run.cancelled() && run.fence() > 0);
+            CHECK(run.write_progress(50, "half") == QUERN_OK);
+            run.write_result(*seen + std::string(kept.payload()));
+            return quern::outcome::done;
+        });
+        quern::worker_options options;
+        options.queues = {{"default", 2}, {"other", 1}};
+        options.on_run = [&log, &worker](const quern_run_report &report) {
+            log += report.type;
+            worker.stop();
+        };
+        quern_error err{};
+        CHECK(quern::worker::open(url, std::move(mux), std::move(options), worker, err) ==
+              QUERN_OK);
+    }
+    std::thread thread([&worker] { worker.run(); });
+    thread.join();
+    CHECK(log == "kept");
+    quern::inspector inspector(url);
+    CHECK(inspector.task("default", id).result() == std::string("seen: a\0b", 9));
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 2);
+    errors_are_thrown_or_returned(argv[1]);
+    exceptions_become_retries(argv[1]);
+    lambdas_keep_what_they_capture(argv[1]);
+    return 0;
+}
