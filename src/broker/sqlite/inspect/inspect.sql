@@ -1,5 +1,5 @@
 -- inspect.sql - looking: queues, workers, history, pages of tasks. Read transactions only, except
--- that act.c selects what it acts on by the pieces of pages.
+-- that operate.c selects what it acts on by the pieces of pages.
 
 -- Counts by index: each state stands in exactly one partial index, see schema.sql. BETWEEN, since
 -- beside the condition of the index SQLite makes no use of an equality.

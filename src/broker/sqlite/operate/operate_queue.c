@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* act_queue.c - pauses, resumes and removes queues.
+/* operate_queue.c - pauses, resumes and removes queues.
  *
  * A queue that holds tasks is removed in bounded steps, so that workers of other queues never wait
  * long: it is paused first, so that nothing new starts, then its tasks go by the hundred; the last
@@ -8,7 +8,7 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "broker/sqlite/inspect/inspect.h"
-#include "broker/sqlite/operate/act_sql.h"
+#include "broker/sqlite/operate/operate_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/waiters.h"

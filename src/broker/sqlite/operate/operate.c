@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* act.c - what an operator does to one task or to all that fit a filter.
+/* operate.c - what an operator does to one task or to all that fit a filter.
  *
  * Which action a state allows says task/lifecycle.h; the task is looked at and changed in the same
  * transaction. Sleeping workers are woken after a commit that made a task pending; the worker of a
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "broker/sqlite/inspect/inspect.h"
-#include "broker/sqlite/operate/act_sql.h"
+#include "broker/sqlite/operate/operate_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"

@@ -1,4 +1,4 @@
--- act.sql - what an operator does to tasks and queues.
+-- operate.sql - what an operator does to tasks and queues.
 
 -- Where a task with this id is; ?2 NULL: in any queue.
 -- name: act_find
