@@ -89,6 +89,38 @@ void qn_table_moment(struct qn_table *table, int64_t at_ms)
     qn_table_text(table, text);
 }
 
+/* To two units at most, as "2d3h" or "4m10s": what is far off needs no seconds. */
+static void format_distance(int64_t ms, char *out, size_t out_size)
+{
+    int64_t s = ms / 1000;
+    if (s >= 86400) {
+        s -= s % 3600;
+    } else if (s >= 3600) {
+        s -= s % 60;
+    }
+    qn_duration_format(s * 1000, out, out_size);
+}
+
+void qn_table_relative(struct qn_table *table, int64_t at_ms, int64_t now_ms)
+{
+    char text[48] = "";
+    char distance[32];
+    if (at_ms == 0) {
+        qn_table_text(table, text);
+        return;
+    }
+    bool is_past = at_ms <= now_ms;
+    int64_t ms = is_past ? now_ms - at_ms : at_ms - now_ms;
+    format_distance(ms, distance, sizeof distance);
+    if (ms < 1000) {
+        (void)snprintf(text, sizeof text, "now");
+    } else {
+        (void)snprintf(text, sizeof text, "%s%s%s", is_past ? "" : "in ", distance,
+                       is_past ? " ago" : "");
+    }
+    qn_table_text(table, text);
+}
+
 static void measure(const struct qn_table *table, size_t *widths)
 {
     QN_ASSERT(table->column_count > 0);

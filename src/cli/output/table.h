@@ -30,6 +30,8 @@ void qn_table_bytes(struct qn_table *table, const void *data, size_t size);
 void qn_table_number(struct qn_table *table, uint64_t number);
 void qn_table_duration(struct qn_table *table, int64_t ms);  /* 0 shows as "-" */
 void qn_table_moment(struct qn_table *table, int64_t at_ms); /* to the second; 0 shows as "-" */
+/* "5m ago", "in 1h30m", "now"; 0 shows as "-". */
+void qn_table_relative(struct qn_table *table, int64_t at_ms, int64_t now_ms);
 void qn_table_print(const struct qn_table *table);
 
 #endif

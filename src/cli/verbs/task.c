@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* task.c - `quern task list` and `inspect`, and the table of all task verbs.
+/* task.c - `quern task inspect`, and the table of all task verbs.
  *
- * run, archive, delete and cancel are in task_act.c. A list is one page; whether more follows is
- * said on stderr, so that stdout stays data. */
+ * list is in task_list.c; run, archive, delete and cancel are in task_act.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,132 +15,16 @@
 #include "cli/output/text.h"
 #include "cli/service.h"
 #include "cli/verbs/task_act.h"
+#include "cli/verbs/task_list.h"
 #include "task/limits.h"
 
-#define PAGE_SIZE_DEFAULT 30
-#define PAGE_SIZE_MAX 10000
-
-enum list_option {
-    LIST_QUEUE,
-    LIST_STATE,
-    LIST_TYPE,
-    LIST_TEXT,
-    LIST_SEARCH,
-    LIST_GROUP,
-    LIST_PAGE,
-    LIST_SIZE
-};
-static const struct qn_option list_options[] = {
-    [LIST_QUEUE] = {"queue", "NAME", "only this queue", QN_OPTION_TEXT},
-    [LIST_STATE] = {"state", "STATE", "pending, active, scheduled, retry, archived, ...",
-                    QN_OPTION_TEXT},
-    [LIST_TYPE] = {"type", "TYPE", "exactly this type, or image:* for a prefix", QN_OPTION_TEXT},
-    [LIST_TEXT] = {"text", "TEXT", "with this text in the payload or the last error",
-                   QN_OPTION_TEXT},
-    [LIST_SEARCH] = {"search", "TEXT", "the same as --text", QN_OPTION_TEXT},
-    [LIST_GROUP] = {"group", "NAME", "only this group", QN_OPTION_TEXT},
-    [LIST_PAGE] = {"page", "N", "from 1 on", QN_OPTION_COUNT, .min = 1, .max = INT32_MAX},
-    [LIST_SIZE] = {"size", "N", "tasks on a page (30, at most 10000)", QN_OPTION_COUNT, .min = 1,
-                   .max = PAGE_SIZE_MAX},
-};
-
-enum inspect_option { INSPECT_QUEUE };
+enum inspect_option { INSPECT_QUEUE, INSPECT_PAYLOAD, INSPECT_RESULT };
 static const struct qn_option inspect_options[] = {
     [INSPECT_QUEUE] = {"queue", "NAME", "the queue it is in (default: look in all)",
                        QN_OPTION_TEXT},
+    [INSPECT_PAYLOAD] = {"payload", NULL, "print the payload only, byte by byte", QN_OPTION_FLAG},
+    [INSPECT_RESULT] = {"result", NULL, "print the result only, byte by byte", QN_OPTION_FLAG},
 };
-
-/* --- list ------------------------------------------------------------------------------ */
-
-static void print_list(const quern_task_list *list)
-{
-    static const struct qn_column columns[] = {
-        {"ID"},
-        {"STATE"},
-        {"QUEUE", .flexible = true},
-        {"TYPE", .flexible = true},
-        {"PAYLOAD", .flexible = true},
-        {"ERROR", .flexible = true},
-        {"RETRIED", .right = true},
-        {"AT"},
-    };
-    struct qn_table table;
-    qn_table_init(&table, columns, QN_COUNT_OF(columns));
-    for (size_t i = 0; i < quern_task_list_size(list); i++) {
-        const quern_task_info *info = quern_task_list_at(list, i);
-        char retried[64];
-        (void)snprintf(retried, sizeof retried, "%" PRId64 "/%" PRId64,
-                       quern_task_info_retry_count(info), quern_task_info_retry_max(info));
-        size_t size = 0;
-        const void *payload = quern_task_info_payload(info, &size);
-        qn_table_text(&table, quern_task_info_id(info));
-        qn_table_text(&table, quern_task_state_name(quern_task_info_state(info)));
-        qn_table_text(&table, quern_task_info_queue(info));
-        qn_table_text(&table, quern_task_info_type(info));
-        qn_table_bytes(&table, payload, size);
-        qn_table_text(&table, quern_task_info_error(info));
-        qn_table_text(&table, retried);
-        qn_table_moment(&table, quern_task_info_at_ms(info));
-    }
-    qn_table_print(&table);
-    qn_table_finish(&table);
-}
-
-static json_t *list_json(const quern_task_list *list)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; i < quern_task_list_size(list); i++) {
-        (void)json_array_append_new(array, qn_json_task(quern_task_list_at(list, i)));
-    }
-    return array;
-}
-
-static int read_list_filter(const struct qn_cli *cli, quern_task_filter *filter)
-{
-    const struct qn_args *args = &cli->args;
-    if (qn_args_given(args, LIST_TEXT) && qn_args_given(args, LIST_SEARCH)) {
-        return qn_cli_usage(cli, "--text and --search are the same: give one");
-    }
-    *filter = (quern_task_filter){
-        .queue = qn_args_text(args, LIST_QUEUE),
-        .type = qn_args_text(args, LIST_TYPE),
-        .group = qn_args_text(args, LIST_GROUP),
-        .text = qn_args_given(args, LIST_TEXT) ? qn_args_text(args, LIST_TEXT)
-                                               : qn_args_text(args, LIST_SEARCH),
-        .limit = (uint64_t)qn_args_number(args, LIST_SIZE, PAGE_SIZE_DEFAULT),
-    };
-    filter->offset = (uint64_t)(qn_args_number(args, LIST_PAGE, 1) - 1) * filter->limit;
-    return qn_task_act_read_state(cli, qn_args_text(args, LIST_STATE), &filter->state);
-}
-
-static int run_list(struct qn_cli *cli)
-{
-    quern_task_filter filter = {.limit = PAGE_SIZE_DEFAULT};
-    quern_inspector *inspector = NULL;
-    int exit_code = read_list_filter(cli, &filter);
-    if (exit_code == QN_EXIT_OK) {
-        exit_code = qn_cli_open_inspector(cli, false, &inspector);
-    }
-    if (exit_code != QN_EXIT_OK) {
-        return exit_code;
-    }
-    quern_error err;
-    quern_task_list *list = NULL;
-    if (quern_inspector_tasks(inspector, &filter, &list, &err) != QUERN_OK) {
-        exit_code = qn_cli_fail(cli, &err);
-    } else if (cli->json) {
-        exit_code = qn_json_print(list_json(list));
-    } else {
-        print_list(list);
-        if (quern_task_list_size(list) == filter.limit) {
-            qn_cli_message(cli, "the page is full; there may be more: --page %" PRId64,
-                           qn_args_number(&cli->args, LIST_PAGE, 1) + 1);
-        }
-    }
-    quern_task_list_free(list);
-    quern_inspector_free(inspector);
-    return exit_code;
-}
 
 /* --- inspect --------------------------------------------------------------------------- */
 
@@ -249,9 +132,31 @@ static int show_task(const struct qn_cli *cli, quern_inspector *inspector,
     return QN_EXIT_OK;
 }
 
+/* The bytes as they are stored, for other programs: nothing is added, not even a line end. */
+static int print_bytes(const struct qn_cli *cli, const quern_task_info *info)
+{
+    bool is_result = qn_args_given(&cli->args, INSPECT_RESULT);
+    size_t size = 0;
+    const void *data =
+        is_result ? quern_task_info_result(info, &size) : quern_task_info_payload(info, &size);
+    if (is_result && data == NULL) {
+        qn_cli_message(cli, "task %s has no result", quern_task_info_id(info));
+        return QN_EXIT_FAILURE;
+    }
+    if (size > 0) {
+        (void)fwrite(data, 1, size, stdout); /* a failure shows at the end, in qn_terminal_finish */
+    }
+    return QN_EXIT_OK;
+}
+
 static int run_inspect(struct qn_cli *cli)
 {
     quern_inspector *inspector = NULL;
+    bool payload = qn_args_given(&cli->args, INSPECT_PAYLOAD);
+    bool result = qn_args_given(&cli->args, INSPECT_RESULT);
+    if (payload + result + cli->json > 1) {
+        return qn_cli_usage(cli, "--payload, --result and --json exclude each other");
+    }
     int exit_code = qn_cli_open_inspector(cli, false, &inspector);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
@@ -261,6 +166,8 @@ static int run_inspect(struct qn_cli *cli)
     if (quern_inspector_task(inspector, qn_args_text(&cli->args, INSPECT_QUEUE),
                              qn_args_operand(&cli->args, 0), &info, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
+    } else if (payload || result) {
+        exit_code = print_bytes(cli, info);
     } else {
         exit_code = show_task(cli, inspector, info);
     }
@@ -283,10 +190,10 @@ static const struct qn_verb verbs[] = {
      .operands = "",
      .summary = "list tasks: one page of those that match all options",
      .about = "AT is when it is due, was archived, or is removed.",
-     .example = "  quern task list --queue default --state archived --text timeout",
-     .options = list_options,
-     .option_count = QN_COUNT_OF(list_options),
-     .run = run_list},
+     .example = "  quern task list --state retry --state archived --since 1h --text timeout",
+     .options = qn_task_list_options,
+     .option_count = QN_TASK_LIST_OPTION_COUNT,
+     .run = qn_task_list_run},
     {.name = "inspect",
      .operands = "ID",
      .summary = "show everything about one task",

@@ -5,12 +5,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 
-static void print_workers(const quern_worker_list *list)
+enum list_option { LIST_UTC };
+static const struct qn_option list_options[] = {
+    [LIST_UTC] = {"utc", NULL, "moments in UTC in place of elapsed times", QN_OPTION_FLAG},
+};
+
+static void add_moment(const struct qn_cli *cli, struct qn_table *table, int64_t at_ms)
+{
+    if (qn_args_given(&cli->args, LIST_UTC)) {
+        qn_table_moment(table, at_ms);
+    } else {
+        qn_table_relative(table, at_ms, qn_clock_wall_ms(qn_clock_system()));
+    }
+}
+
+static void print_workers(const struct qn_cli *cli, const quern_worker_list *list)
 {
     static const struct qn_column columns[] = {
         {"WORKER", .flexible = true},
@@ -39,14 +54,14 @@ static void print_workers(const quern_worker_list *list)
         qn_table_text(&table, worker->status);
         qn_table_text(&table, runs);
         qn_table_text(&table, worker->queues);
-        qn_table_moment(&table, worker->started_at_ms);
-        qn_table_moment(&table, worker->heartbeat_at_ms);
+        add_moment(cli, &table, worker->started_at_ms);
+        add_moment(cli, &table, worker->heartbeat_at_ms);
     }
     qn_table_print(&table);
     qn_table_finish(&table);
 }
 
-static void print_runs(const quern_worker_list *list)
+static void print_runs(const struct qn_cli *cli, const quern_worker_list *list)
 {
     static const struct qn_column columns[] = {
         {"RUNS NOW"}, {"TYPE", .flexible = true},   {"QUEUE", .flexible = true}, {"STARTED"},
@@ -61,8 +76,8 @@ static void print_runs(const quern_worker_list *list)
             qn_table_text(&table, run->task_id);
             qn_table_text(&table, run->task_type);
             qn_table_text(&table, run->queue);
-            qn_table_moment(&table, run->started_at_ms);
-            qn_table_moment(&table, run->deadline_at_ms);
+            add_moment(cli, &table, run->started_at_ms);
+            add_moment(cli, &table, run->deadline_at_ms);
             qn_table_text(&table, worker->id);
         }
     }
@@ -139,8 +154,8 @@ static int run_list(struct qn_cli *cli)
         }
         exit_code = qn_json_print(array);
     } else {
-        print_workers(list);
-        print_runs(list);
+        print_workers(cli, list);
+        print_runs(cli, list);
     }
     quern_worker_list_free(list);
     quern_inspector_free(inspector);
@@ -151,7 +166,10 @@ static const struct qn_verb verbs[] = {{
     .name = "list",
     .operands = "",
     .summary = "list the workers, their queues and what they run now",
+    .about = "STARTED says how long ago, UNTIL how much time a run has left.",
     .example = "  quern worker list",
+    .options = list_options,
+    .option_count = QN_COUNT_OF(list_options),
     .run = run_list,
 }};
 const struct qn_noun qn_noun_worker = {"worker", "list the workers and what they run", verbs,

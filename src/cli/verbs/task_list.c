@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/* task_list.c - `quern task list`: one page of the tasks that match.
+ *
+ * The broker filters and cuts the page out, unless --since, --sort or a second --state is given:
+ * then up to GATHER_MAX tasks that match the other options are read, and the page is cut out here.
+ * How many there are in all is reported on stderr, so that stdout stays data. */
+#include "cli/verbs/task_list.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory/alloc.h"
+#include "base/text/duration.h"
+#include "cli/memory.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
+#include "cli/verbs/task_act.h"
+
+#define PAGE_SIZE_DEFAULT 30
+#define PAGE_SIZE_MAX 10000
+#define GATHER_PAGE_SIZE 1000
+#define GATHER_MAX 10000 /* with their payloads they are in memory at once */
+#define GATHER_LISTS_MAX (GATHER_MAX / GATHER_PAGE_SIZE + QUERN_TASK_STATE_COUNT)
+
+enum option {
+    OPTION_QUEUE,
+    OPTION_STATE,
+    OPTION_TYPE,
+    OPTION_TEXT,
+    OPTION_SEARCH,
+    OPTION_GROUP,
+    OPTION_SINCE,
+    OPTION_SORT,
+    OPTION_PAGE,
+    OPTION_SIZE,
+    OPTION_LIMIT,
+    OPTION_UTC
+};
+const struct qn_option qn_task_list_options[QN_TASK_LIST_OPTION_COUNT] = {
+    [OPTION_QUEUE] = {"queue", "NAME", "only this queue", QN_OPTION_TEXT},
+    [OPTION_STATE] = {"state", "STATE", "pending, active, retry, ...; may be given again",
+                      QN_OPTION_TEXT, .repeats = true},
+    [OPTION_TYPE] = {"type", "TYPE", "exactly this type, or image:* for a prefix", QN_OPTION_TEXT},
+    [OPTION_TEXT] = {"text", "TEXT", "with this text in the payload or the last error",
+                     QN_OPTION_TEXT},
+    [OPTION_SEARCH] = {"search", "TEXT", "the same as --text", QN_OPTION_TEXT},
+    [OPTION_GROUP] = {"group", "NAME", "only this group", QN_OPTION_TEXT},
+    [OPTION_SINCE] = {"since", "WHEN", "only what happened since: 1h30m, or a moment",
+                      QN_OPTION_TEXT},
+    [OPTION_SORT] = {"sort", "KEY", "by at, enqueued, changed (newest first) or type",
+                     QN_OPTION_TEXT},
+    [OPTION_PAGE] = {"page", "N", "from 1 on", QN_OPTION_COUNT, .min = 1, .max = INT32_MAX},
+    [OPTION_SIZE] = {"size", "N", "tasks on a page (30, at most 10000)", QN_OPTION_COUNT, .min = 1,
+                     .max = PAGE_SIZE_MAX},
+    [OPTION_LIMIT] = {"limit", "N", "the same as --size", QN_OPTION_COUNT, .min = 1,
+                      .max = PAGE_SIZE_MAX},
+    [OPTION_UTC] = {"utc", NULL, "moments in UTC, not how long ago", QN_OPTION_FLAG},
+};
+
+typedef int compare_tasks(const void *left, const void *right);
+
+struct listing {
+    const struct qn_cli *cli;
+    quern_inspector *inspector;
+    quern_task_filter filter; /* offset and limit are those of the page */
+    int32_t states[QUERN_TASK_STATE_COUNT];
+    size_t state_count; /* 0: all */
+    int64_t since_ms;   /* 0: always */
+    compare_tasks *compare;
+    quern_task_list *lists[GATHER_LISTS_MAX]; /* own the tasks */
+    size_t list_count;
+    const quern_task_info **tasks; /* that match */
+    size_t task_count;
+    size_t read_count; /* before --since */
+    bool is_cut;       /* more match than were read */
+};
+
+/* --- Order ------------------------------------------------------------------------------- */
+
+static const quern_task_info *task_at(const void *element)
+{
+    return *(const quern_task_info *const *)element;
+}
+
+static int64_t later(int64_t left_ms, int64_t right_ms)
+{
+    return left_ms > right_ms ? left_ms : right_ms;
+}
+
+/* The last thing that happened to it and is known. */
+static int64_t changed_at_ms(const quern_task_info *info)
+{
+    int64_t at_ms =
+        later(quern_task_info_enqueued_at_ms(info), quern_task_info_started_at_ms(info));
+    at_ms = later(at_ms, quern_task_info_failed_at_ms(info));
+    at_ms = later(at_ms, quern_task_info_completed_at_ms(info));
+    bool is_archived = quern_task_info_state(info) == QUERN_TASK_ARCHIVED;
+    return is_archived ? later(at_ms, quern_task_info_at_ms(info)) : at_ms;
+}
+
+static int compare_numbers(int64_t left, int64_t right)
+{
+    return (left > right) - (left < right);
+}
+
+static int compare_at(const void *left, const void *right)
+{
+    return compare_numbers(quern_task_info_at_ms(task_at(left)),
+                           quern_task_info_at_ms(task_at(right)));
+}
+
+static int compare_enqueued(const void *left, const void *right)
+{
+    return compare_numbers(quern_task_info_enqueued_at_ms(task_at(right)),
+                           quern_task_info_enqueued_at_ms(task_at(left)));
+}
+
+static int compare_changed(const void *left, const void *right)
+{
+    return compare_numbers(changed_at_ms(task_at(right)), changed_at_ms(task_at(left)));
+}
+
+static int compare_type(const void *left, const void *right)
+{
+    return strcmp(quern_task_info_type(task_at(left)), quern_task_info_type(task_at(right)));
+}
+
+static const struct {
+    const char *name;
+    compare_tasks *compare;
+} sort_keys[] = {
+    {"at", compare_at},
+    {"enqueued", compare_enqueued},
+    {"changed", compare_changed},
+    {"type", compare_type},
+};
+
+/* --- The command line -------------------------------------------------------------------- */
+
+static int read_sort(struct listing *listing, const char *name)
+{
+    for (size_t i = 0; name != NULL && i < QN_COUNT_OF(sort_keys); i++) {
+        if (strcmp(sort_keys[i].name, name) == 0) {
+            listing->compare = sort_keys[i].compare;
+            return QN_EXIT_OK;
+        }
+    }
+    return name == NULL ? QN_EXIT_OK
+                        : qn_cli_usage(listing->cli,
+                                       "--sort: '%s' is not at, enqueued, changed or type", name);
+}
+
+static int read_since(struct listing *listing, const char *text)
+{
+    quern_error err;
+    int64_t ms = 0;
+    if (text == NULL) {
+        return QN_EXIT_OK;
+    }
+    if (qn_duration_parse(text, &ms, NULL) == QUERN_OK) {
+        listing->since_ms = qn_clock_wall_ms(qn_clock_system()) - ms;
+        return QN_EXIT_OK;
+    }
+    if (qn_moment_parse(text, &listing->since_ms, &err) != QUERN_OK) {
+        return qn_cli_usage(listing->cli, "--since: '%s' is neither a duration nor a moment", text);
+    }
+    return QN_EXIT_OK;
+}
+
+static int read_states(struct listing *listing)
+{
+    const char *name = NULL;
+    for (size_t i = 0; (name = qn_args_repeat(&listing->cli->args, OPTION_STATE, i)) != NULL; i++) {
+        int32_t state = 0;
+        int exit_code = qn_task_act_read_state(listing->cli, name, &state);
+        if (exit_code != QN_EXIT_OK) {
+            return exit_code;
+        }
+        bool twice = false;
+        for (size_t j = 0; j < listing->state_count; j++) {
+            twice = twice || listing->states[j] == state;
+        }
+        if (!twice) {
+            listing->states[listing->state_count++] = state;
+        }
+    }
+    return QN_EXIT_OK;
+}
+
+static int read_options(struct listing *listing)
+{
+    const struct qn_args *args = &listing->cli->args;
+    if (qn_args_given(args, OPTION_TEXT) && qn_args_given(args, OPTION_SEARCH)) {
+        return qn_cli_usage(listing->cli, "--text and --search are the same: give one");
+    }
+    if (qn_args_given(args, OPTION_SIZE) && qn_args_given(args, OPTION_LIMIT)) {
+        return qn_cli_usage(listing->cli, "--size and --limit are the same: give one");
+    }
+    int64_t limit = qn_args_number(args, OPTION_LIMIT, PAGE_SIZE_DEFAULT);
+    listing->filter = (quern_task_filter){
+        .queue = qn_args_text(args, OPTION_QUEUE),
+        .type = qn_args_text(args, OPTION_TYPE),
+        .group = qn_args_text(args, OPTION_GROUP),
+        .text = qn_args_given(args, OPTION_TEXT) ? qn_args_text(args, OPTION_TEXT)
+                                                 : qn_args_text(args, OPTION_SEARCH),
+        .limit = (uint64_t)qn_args_number(args, OPTION_SIZE, limit),
+    };
+    quern_task_filter *filter = &listing->filter;
+    filter->offset = (uint64_t)(qn_args_number(args, OPTION_PAGE, 1) - 1) * filter->limit;
+    int exit_code = read_states(listing);
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = read_since(listing, qn_args_text(args, OPTION_SINCE));
+    }
+    return exit_code == QN_EXIT_OK ? read_sort(listing, qn_args_text(args, OPTION_SORT))
+                                   : exit_code;
+}
+
+/* --- Reading ----------------------------------------------------------------------------- */
+
+/* Reads one page of the broker and keeps what --since lets through. */
+static int read_page(struct listing *listing, const quern_task_filter *filter, size_t *ret_size)
+{
+    quern_error err;
+    quern_task_list *list = NULL;
+    if (quern_inspector_tasks(listing->inspector, filter, &list, &err) != QUERN_OK) {
+        return qn_cli_fail(listing->cli, &err);
+    }
+    listing->lists[listing->list_count++] = list;
+    *ret_size = quern_task_list_size(list);
+    listing->read_count += *ret_size;
+    listing->tasks = qn_memory_must(
+        qn_realloc(listing->tasks, (listing->task_count + *ret_size + 1) * sizeof(void *)));
+    for (size_t i = 0; i < *ret_size; i++) {
+        const quern_task_info *info = quern_task_list_at(list, i);
+        if (changed_at_ms(info) >= listing->since_ms) {
+            listing->tasks[listing->task_count++] = info;
+        }
+    }
+    return QN_EXIT_OK;
+}
+
+/* All that match, up to GATHER_MAX, in order. */
+static int gather(struct listing *listing)
+{
+    quern_task_filter filter = listing->filter;
+    filter.limit = GATHER_PAGE_SIZE;
+    size_t passes = listing->state_count > 0 ? listing->state_count : 1;
+    for (size_t i = 0; i < passes && !listing->is_cut; i++) {
+        filter.state = listing->state_count > 0 ? listing->states[i] : 0;
+        filter.offset = 0;
+        for (size_t size = GATHER_PAGE_SIZE; size == GATHER_PAGE_SIZE && !listing->is_cut;) {
+            int exit_code = read_page(listing, &filter, &size);
+            if (exit_code != QN_EXIT_OK) {
+                return exit_code;
+            }
+            filter.offset += size;
+            listing->is_cut = listing->read_count >= GATHER_MAX;
+        }
+    }
+    if (listing->compare != NULL && listing->task_count > 1) {
+        qsort(listing->tasks, listing->task_count, sizeof(void *), listing->compare);
+    }
+    return QN_EXIT_OK;
+}
+
+/* How many match, where the counts of the queues say it; false: they do not. */
+static bool count_all(const struct listing *listing, uint64_t *ret_total)
+{
+    const quern_task_filter *filter = &listing->filter;
+    quern_queue_list *list = NULL;
+    uint64_t total = 0;
+    if (filter->type != NULL || filter->group != NULL || filter->text != NULL ||
+        quern_inspector_queues(listing->inspector, &list, NULL) != QUERN_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        const quern_queue_info *queue = quern_queue_list_at(list, i);
+        if (filter->queue == NULL || strcmp(filter->queue, queue->name) == 0) {
+            total += filter->state == 0 ? queue->size : queue->counts[filter->state];
+        }
+    }
+    quern_queue_list_free(list);
+    *ret_total = total;
+    return true;
+}
+
+/* --- Printing ---------------------------------------------------------------------------- */
+
+static void print_table(const struct qn_cli *cli, const quern_task_info *const *tasks, size_t count)
+{
+    static const struct qn_column columns[] = {
+        {"ID"},
+        {"STATE"},
+        {"QUEUE", .flexible = true},
+        {"TYPE", .flexible = true},
+        {"PAYLOAD", .flexible = true},
+        {"ERROR", .flexible = true},
+        {"RETRIED", .right = true},
+        {"AT"},
+    };
+    int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
+    struct qn_table table;
+    qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    for (size_t i = 0; i < count; i++) {
+        const quern_task_info *info = tasks[i];
+        char retried[64];
+        (void)snprintf(retried, sizeof retried, "%" PRId64 "/%" PRId64,
+                       quern_task_info_retry_count(info), quern_task_info_retry_max(info));
+        size_t size = 0;
+        const void *payload = quern_task_info_payload(info, &size);
+        qn_table_text(&table, quern_task_info_id(info));
+        qn_table_text(&table, quern_task_state_name(quern_task_info_state(info)));
+        qn_table_text(&table, quern_task_info_queue(info));
+        qn_table_text(&table, quern_task_info_type(info));
+        qn_table_bytes(&table, payload, size);
+        qn_table_text(&table, quern_task_info_error(info));
+        qn_table_text(&table, retried);
+        if (qn_args_given(&cli->args, OPTION_UTC)) {
+            qn_table_moment(&table, quern_task_info_at_ms(info));
+        } else {
+            qn_table_relative(&table, quern_task_info_at_ms(info), now_ms);
+        }
+    }
+    qn_table_print(&table);
+    qn_table_finish(&table);
+}
+
+static int print_json(const quern_task_info *const *tasks, size_t count)
+{
+    json_t *array = qn_memory_must(json_array());
+    for (size_t i = 0; i < count; i++) {
+        (void)json_array_append_new(array, qn_json_task(tasks[i]));
+    }
+    return qn_json_print(array);
+}
+
+/* "12 tasks", or which part of them the page is. */
+static void report_total(const struct listing *listing, size_t shown, bool known, uint64_t total)
+{
+    const struct qn_cli *cli = listing->cli;
+    uint64_t first = listing->filter.offset + (shown > 0 ? 1 : 0);
+    uint64_t last = listing->filter.offset + shown;
+    int64_t next = qn_args_number(&cli->args, OPTION_PAGE, 1) + 1;
+    if (known && total <= last && listing->filter.offset == 0) {
+        qn_cli_message(cli, "%zu %s", shown, shown == 1 ? "task" : "tasks");
+    } else if (known && total <= last) {
+        qn_cli_message(cli, "tasks %" PRIu64 " to %" PRIu64 " of %" PRIu64, first, last, last);
+    } else if (known) {
+        qn_cli_message(cli,
+                       "tasks %" PRIu64 " to %" PRIu64 " of %" PRIu64 "; more: --page %" PRId64,
+                       first, last, total, next);
+    } else {
+        qn_cli_message(cli,
+                       "tasks %" PRIu64 " to %" PRIu64
+                       "; the page is full; there may be more: --page %" PRId64,
+                       first, last, next);
+    }
+    if (listing->is_cut) {
+        qn_cli_message(cli,
+                       "only the first %zu that match were read; narrow it down by --queue,"
+                       " --state or --type",
+                       listing->read_count);
+    }
+}
+
+static int print_page(const struct listing *listing, bool gathered)
+{
+    const quern_task_filter *filter = &listing->filter;
+    uint64_t total = listing->task_count;
+    size_t skipped = 0;
+    size_t shown = listing->task_count;
+    if (gathered) {
+        skipped = filter->offset < total ? (size_t)filter->offset : listing->task_count;
+        shown -= skipped;
+        shown = shown > filter->limit ? (size_t)filter->limit : shown;
+    }
+    const quern_task_info *const *tasks = listing->tasks == NULL ? NULL : listing->tasks + skipped;
+    if (listing->cli->json) {
+        return print_json(tasks, shown);
+    }
+    bool known = gathered;
+    if (!gathered) {
+        total = filter->offset + shown;
+        known = shown < filter->limit && (shown > 0 || filter->offset == 0);
+        known = known || count_all(listing, &total);
+    }
+    print_table(listing->cli, tasks, shown);
+    report_total(listing, shown, known, total);
+    return QN_EXIT_OK;
+}
+
+static int list_tasks(struct listing *listing)
+{
+    bool gathered = listing->since_ms != 0 || listing->compare != NULL || listing->state_count > 1;
+    size_t size = 0;
+    listing->filter.state = listing->state_count == 1 ? listing->states[0] : 0;
+    int exit_code = gathered ? gather(listing) : read_page(listing, &listing->filter, &size);
+    return exit_code == QN_EXIT_OK ? print_page(listing, gathered) : exit_code;
+}
+
+int qn_task_list_run(struct qn_cli *cli)
+{
+    struct listing *listing = qn_memory_must(qn_alloc_zero(1, sizeof *listing));
+    listing->cli = cli;
+    int exit_code = read_options(listing);
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = qn_cli_open_inspector(cli, false, &listing->inspector);
+    }
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = list_tasks(listing);
+    }
+    for (size_t i = 0; i < listing->list_count; i++) {
+        quern_task_list_free(listing->lists[i]);
+    }
+    qn_free(listing->tasks);
+    quern_inspector_free(listing->inspector);
+    qn_free(listing);
+    return exit_code;
+}
