@@ -1,4 +1,4 @@
-# What is installed: headers, both libraries, the program with its completion, all pages, and how
+# What is installed: headers, both libraries, the program with its completions, all pages, and how
 # others find them (pkg-config and CMake). tests/package builds a program against the result in each
 # way.
 include(CMakePackageConfigHelpers)
@@ -12,6 +12,10 @@ endif()
 if(TARGET quern_completion)
     install(FILES ${QUERN_GENERATED_DIR}/quern.bash
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME quern)
+    install(FILES ${QUERN_GENERATED_DIR}/quern.zsh
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _quern)
+    install(FILES ${QUERN_GENERATED_DIR}/quern.fish
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 install(DIRECTORY include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 file(GLOB QUERN_MAN_PAGES CONFIGURE_DEPENDS man/*.1)

@@ -3,6 +3,7 @@
 """Help, versions, completion, and what is said to words that are not known."""
 
 import re
+import shutil
 import subprocess
 
 import lib_cli
@@ -125,7 +126,7 @@ class HelpTest(CliTest):
             (["queue", "pause"], "QUEUE"),
             (["queue", "history", "q", "--days", "91"], "--days"),
             (["stats", "--json=yes"], "takes no value"),
-            (["completion", "fish"], "fish"),
+            (["completion", "csh"], "csh"),
         ]
         for args, text in cases:
             with self.subTest(args=args):
@@ -160,6 +161,18 @@ class HelpTest(CliTest):
         self.assertIn("pause", offers("queue pau", 2))
         self.assertIn("--header", offers("enqueue t --hea", 3))
         self.assertIn("--state", offers("--broker x task list --sta", 5))
+        self.assertEqual(offers("task list --state pe", 4), ["pending"])
+
+    def test_other_completions_offer_the_same(self):
+        for shell, words in (("zsh", ("#compdef quern", "'pause:", "'--header:", "list=(pending ")),
+                             ("fish", ("-a pause ", "-l header -r", "-l state -xa 'pending "))):
+            with self.subTest(shell=shell):
+                script = self.ok("completion", shell)
+                for word in words:
+                    self.assertIn(word, script)
+                if shutil.which(shell) is not None:
+                    subprocess.run([shell, "-n", self.write(shell, script)], check=True,
+                                   timeout=30)
 
 
 if __name__ == "__main__":

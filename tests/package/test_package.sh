@@ -34,6 +34,9 @@ bash -euc '. "$1"; complete -p quern >&2
     COMP_WORDS=(quern enq) COMP_CWORD=1; _quern; [[ ${COMPREPLY[*]} == enqueue ]]' \
     - "$prefix/share/bash-completion/completions/quern" 2>"$work/log" ||
     fail "bash completion: $(cat "$work/log")"
+for file in zsh/site-functions/_quern fish/vendor_completions.d/quern.fish; do
+    grep -q enqueue "$prefix/share/$file" || fail "$file: not as it should be"
+done
 
 # runs NAME - the program does its task, on a database of its own.
 runs()
