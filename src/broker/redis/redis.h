@@ -72,7 +72,7 @@ qn_close_fn qn_redis_close;
 
 /* Adds the server's limit to an error that says that its memory is full; no pipeline is under way.
  * */
-void qn_redis_explain_full(struct qn_redis *self, quern_error *err);
+void qn_redis_full_explain(struct qn_redis *self, quern_error *err);
 
 /* --- The operations, each in the file of its name ---------------------------------------- */
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "broker/redis/doctor/suspect.h"
-#include "broker/redis/page_bound.h"
+#include "broker/redis/inspect/page_bound.h"
 #include "broker/redis/schema/keys.h"
 
 #include "base/memory/vec.h"

@@ -10,7 +10,7 @@
 #ifndef QN_BROKER_REDIS_INSPECT_INSPECT_H
 #define QN_BROKER_REDIS_INSPECT_INSPECT_H
 
-#include "broker/redis/page_bound.h"
+#include "broker/redis/inspect/page_bound.h"
 #include "broker/redis/redis.h"
 
 #define QN_INSPECT_BATCH 128 /* tasks read in one pipeline, if their messages are not too large */

@@ -23,7 +23,7 @@
 #include "task/task.h"
 
 #include "base/memory/vec.h"
-#include "broker/redis/upkeep/runs_lua.h"
+#include "broker/redis/inspect/runs_lua.h"
 
 #define SERVERS_MAX 4096
 #define PAGE_SIZE 256

@@ -309,7 +309,7 @@ quern_status qn_redis_enqueue(struct qn_broker *broker, const struct qn_enqueue 
     }
     qn_pipeline_end(&batch.pipeline);
     if (status == QUERN_E_FULL) {
-        qn_redis_explain_full(qn_redis_of(broker), err);
+        qn_redis_full_explain(qn_redis_of(broker), err);
     }
     return status;
 }

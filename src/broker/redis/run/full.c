@@ -44,7 +44,7 @@ static uint64_t ask_limit(struct qn_redis *self)
     return limit;
 }
 
-void qn_redis_explain_full(struct qn_redis *self, quern_error *err)
+void qn_redis_full_explain(struct qn_redis *self, quern_error *err)
 {
     if (err == NULL || err->code != QUERN_E_FULL || strstr(err->text, "(OOM)") == NULL) {
         return;

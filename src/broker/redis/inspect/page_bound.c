@@ -3,7 +3,7 @@
  *
  * Pages may be empty (a sparse hash table), items may come twice (while it grows), so the bound is
  * generous: it is for servers that never come to an end. */
-#include "broker/redis/page_bound.h"
+#include "broker/redis/inspect/page_bound.h"
 
 #include "base/error.h"
 #include "broker/redis/schema/keys.h"

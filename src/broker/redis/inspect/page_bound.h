@@ -10,8 +10,8 @@
  *
  * A walk that has become long asks how much there is, and ends with QUERN_E_BROKER where it has
  * read many times that. Short ones cost nothing. */
-#ifndef QN_BROKER_REDIS_PAGE_BOUND_H
-#define QN_BROKER_REDIS_PAGE_BOUND_H
+#ifndef QN_BROKER_REDIS_INSPECT_PAGE_BOUND_H
+#define QN_BROKER_REDIS_INSPECT_PAGE_BOUND_H
 
 #include <stdint.h>
 
