@@ -100,6 +100,7 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     self->endpoint.peer.patience_ms = &self->base.command_timeout_ms;
     self->base.opener_pid = getpid();
     init_channels(self);
+    qn_redis_served_init(&self->served);
     status = qn_redis_listener_init(&self->listener, &self->endpoint, err);
     if (status == QUERN_OK) {
         status = ask_something(self, err);
@@ -112,6 +113,7 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
 
 fail_channels:
     qn_redis_listener_finish(&self->listener);
+    qn_redis_served_finish(&self->served);
     finish_channels(self);
 fail:
     qn_endpoint_finish(&self->endpoint);
@@ -126,6 +128,7 @@ void qn_redis_close(struct qn_broker *broker)
         return;
     }
     qn_redis_listener_finish(&self->listener);
+    qn_redis_served_finish(&self->served);
     finish_channels(self);
     qn_recover_free_cursors(self->recovery_cursors);
     qn_endpoint_finish(&self->endpoint);

@@ -18,6 +18,7 @@
 #include "broker/ops.h"
 #include "broker/redis/upkeep/recover.h"
 #include "broker/redis/wake/listener.h"
+#include "broker/redis/wake/served.h"
 #include "redis/pipeline.h"
 #include "task/limits.h"
 
@@ -44,6 +45,7 @@ struct qn_redis {
     struct qn_endpoint endpoint; /* where and as whom to connect; never changes after open */
     struct qn_channel channels[QN_CHANNEL_COUNT];
     struct qn_redis_listener listener;
+    struct qn_redis_served served;
     uint64_t
         extend_known_by; /* the connection (opened_count) that has had the script; by its channel */
     struct qn_clock_jump prune_clock;            /* guarded by the mutex of the keeper's channel */

@@ -249,8 +249,8 @@ static void note_served(struct qn_redis *self, const struct qn_heartbeat *heartb
     for (size_t i = 0; i < heartbeat->queue_count; i++) {
         names[i] = heartbeat->queue_shares[i].name;
     }
-    qn_redis_listener_serve(&self->listener, (struct qn_names){names, heartbeat->queue_count});
-    qn_redis_listener_note_host(&self->listener, heartbeat->host);
+    qn_redis_served_note_queues(&self->served, (struct qn_names){names, heartbeat->queue_count});
+    qn_redis_served_note_host(&self->served, heartbeat->host);
 }
 
 quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *heartbeat,

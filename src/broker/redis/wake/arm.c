@@ -102,7 +102,7 @@ static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline, const
     for (size_t i = 0; i < queues.count * KEY_COUNT; i++) {
         qn_keys_add(pipeline, queues.items[i / KEY_COUNT], keys[i % KEY_COUNT]);
     }
-    qn_pipeline_text(pipeline, qn_redis_listener_host(&self->listener, pipeline->arena));
+    qn_pipeline_text(pipeline, qn_redis_served_host(&self->served, pipeline->arena));
 }
 
 /* To the script, which is the last command. */
@@ -234,7 +234,7 @@ quern_status qn_redis_arm(struct qn_broker *broker, struct qn_names queues, bool
 {
     struct qn_redis *self = qn_redis_of(broker);
     quern_error why = {0};
-    qn_redis_listener_serve(&self->listener, queues);
+    qn_redis_served_note_queues(&self->served, queues);
     bool tries = may_pair(&self->listener);
     quern_status status = QUERN_E_CONNECT;
     if (tries) {

@@ -38,68 +38,14 @@ quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
                               endpoint->peer.address);
 }
 
-static void free_queues(char **queues, size_t count)
-{
-    for (size_t i = 0; queues != NULL && i < count; i++) {
-        qn_free(queues[i]);
-    }
-    qn_free(queues);
-}
-
 void qn_redis_listener_finish(struct qn_redis_listener *listener)
 {
     qn_connection_close(&listener->connection);
     qn_arena_finish(&listener->arena);
-    free_queues(listener->queues, listener->queue_count);
     if (listener->interrupt_fd >= 0) {
         (void)close(listener->interrupt_fd);
     }
     (void)pthread_mutex_destroy(&listener->mutex);
-}
-
-static bool is_served(const struct qn_redis_listener *listener, struct qn_names queues)
-{
-    bool same = queues.count == listener->queue_count;
-    for (size_t i = 0; same && i < queues.count; i++) {
-        same = strcmp(queues.items[i], listener->queues[i]) == 0;
-    }
-    return same;
-}
-
-void qn_redis_listener_serve(struct qn_redis_listener *listener, struct qn_names queues)
-{
-    (void)pthread_mutex_lock(&listener->mutex);
-    if (queues.count > 0 && !is_served(listener, queues)) {
-        char **copy = qn_alloc_zero(queues.count, sizeof *copy);
-        bool whole = copy != NULL;
-        for (size_t i = 0; whole && i < queues.count; i++) {
-            copy[i] = qn_strdup(queues.items[i]);
-            whole = copy[i] != NULL;
-        }
-        if (whole) {
-            free_queues(listener->queues, listener->queue_count);
-            listener->queues = copy;
-            listener->queue_count = queues.count;
-        } else {
-            free_queues(copy, queues.count);
-        }
-    }
-    (void)pthread_mutex_unlock(&listener->mutex);
-}
-
-void qn_redis_listener_note_host(struct qn_redis_listener *listener, const char *host)
-{
-    (void)pthread_mutex_lock(&listener->mutex);
-    (void)snprintf(listener->host, sizeof listener->host, "%s", host);
-    (void)pthread_mutex_unlock(&listener->mutex);
-}
-
-const char *qn_redis_listener_host(struct qn_redis_listener *listener, struct qn_arena *arena)
-{
-    (void)pthread_mutex_lock(&listener->mutex);
-    const char *host = qn_arena_strdup(arena, listener->host);
-    (void)pthread_mutex_unlock(&listener->mutex);
-    return host;
 }
 
 void qn_redis_listener_note_refusal(struct qn_redis_listener *listener, const char *command,

@@ -16,7 +16,6 @@
 #include <stdatomic.h>
 
 #include "base/memory/arena.h"
-#include "base/memory/view.h"
 #include "base/random.h"
 #include "broker/redis/wake/wake_state.h"
 #include "redis/connection.h"
@@ -35,29 +34,20 @@ struct qn_redis_listener {
     uint64_t redirects_to;   /* ... its news to this listener (opened_count) */
     int tracked_fd;          /* of that connection; -1: its end is of no interest */
     struct qn_wake_state state;
-    char refusal[QN_REFUSAL_SIZE];   /* why it polls or has no pair; "": nothing is refused */
-    int64_t heard_at_mono_ns;        /* when the listener last said anything */
-    bool pinged;                     /* and was asked to since */
-    int64_t due_at_ms;               /* of delayed tasks, as the last arm saw them; wall clock */
-    int64_t pair_at_mono_ns;         /* where there is no pair: when arm tries again */
-    struct qn_random random;         /* for the pace of polling */
-    char host[QN_NAME_SIZE_MAX + 1]; /* of the worker, from its heartbeat; "": unknown */
-    char **queues;                   /* the worker's: where a cancelled task is looked for */
-    size_t queue_count;
+    char refusal[QN_REFUSAL_SIZE]; /* why it polls or has no pair; "": nothing is refused */
+    int64_t heard_at_mono_ns;      /* when the listener last said anything */
+    bool pinged;                   /* and was asked to since */
+    int64_t due_at_ms;             /* of delayed tasks, as the last arm saw them; wall clock */
+    int64_t pair_at_mono_ns;       /* where there is no pair: when arm tries again */
+    struct qn_random random;       /* for the pace of polling */
     char cancel_id[QN_NAME_SIZE_MAX + 1]; /* asked for, and not yet dealt with; "": none */
-    size_t cancel_from;                   /* the queues before this one were dealt with */
+    size_t cancel_from;                   /* the served queues before this one were dealt with */
 };
 
 QUERN_NODISCARD quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
                                                     const struct qn_endpoint *endpoint,
                                                     quern_error *err);
 void qn_redis_listener_finish(struct qn_redis_listener *listener);
-/* The queues that the worker serves. When memory is out those before stay. */
-void qn_redis_listener_serve(struct qn_redis_listener *listener, struct qn_names queues);
-/* The host of the worker: whose brakes arm looks at. */
-void qn_redis_listener_note_host(struct qn_redis_listener *listener, const char *host);
-/* A copy of it; NULL when memory is out. */
-const char *qn_redis_listener_host(struct qn_redis_listener *listener, struct qn_arena *arena);
 /* With mutex held: connects and subscribes the listener unless it is connected. */
 QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener *listener,
                                                        quern_error *err);

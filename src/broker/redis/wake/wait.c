@@ -118,23 +118,32 @@ static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_n
 
 /* --- Cancellations ------------------------------------------------------------------ */
 
-/* Asks for state and wish of this id in the queues from *ret_from on. */
+/* What is looked up: in these queues, from this one on. */
+struct lookup {
+    char id[QN_NAME_SIZE_MAX + 1];
+    size_t from;
+    struct qn_names queues; /* in the arena of the pipeline */
+};
+
+/* Asks for state and wish of the id in each of the queues. */
 static quern_status ask_queues(struct qn_redis *self, struct qn_pipeline *pipeline,
-                               size_t *ret_from, char *id, quern_error *err)
+                               struct lookup *lookup, quern_error *err)
 {
     struct qn_redis_listener *listener = &self->listener;
-    char suffix[QN_NAME_SIZE_MAX + 3];
     (void)pthread_mutex_lock(&listener->mutex);
-    (void)stpcpy(id, listener->cancel_id);
-    (void)snprintf(suffix, sizeof suffix, "t:%s", id);
-    *ret_from = listener->cancel_from;
-    for (size_t i = listener->cancel_from; i < listener->queue_count; i++) {
+    (void)stpcpy(lookup->id, listener->cancel_id);
+    lookup->from = listener->cancel_from;
+    (void)pthread_mutex_unlock(&listener->mutex);
+    lookup->queues = qn_redis_served_queues(&self->served, pipeline->arena);
+    if (lookup->queues.items == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = lookup->from; i < lookup->queues.count; i++) {
         qn_pipeline_command(pipeline, "HMGET");
-        qn_keys_add(pipeline, listener->queues[i], suffix);
+        qn_keys_add_task(pipeline, lookup->queues.items[i], lookup->id, strlen(lookup->id));
         qn_pipeline_text(pipeline, "state");
         qn_pipeline_text(pipeline, "quern_cancel");
     }
-    (void)pthread_mutex_unlock(&listener->mutex);
     return qn_pipeline_run(pipeline, err);
 }
 
@@ -156,20 +165,21 @@ static size_t find_running(const struct qn_pipeline *pipeline, enum qn_cancel *r
 /* The first queue where it runs becomes the wake-up, and the next wait asks the queues behind it.
  * The cancellation is done with when none of them is left. */
 static void end_cancellation(struct qn_redis_listener *listener, const struct qn_pipeline *pipeline,
-                             size_t from, const char *id, struct qn_wakeup *wakeup)
+                             const struct lookup *lookup, struct qn_wakeup *wakeup)
 {
     enum qn_cancel cancel = QN_CANCEL_NONE;
     size_t running = find_running(pipeline, &cancel);
-    (void)pthread_mutex_lock(&listener->mutex);
-    size_t queue = from + running;
-    bool is_known = queue < listener->queue_count; /* arm may have changed them meanwhile */
-    if (cancel != QN_CANCEL_NONE && is_known) {
+    size_t queue = lookup->from + running;
+    if (cancel != QN_CANCEL_NONE) {
         wakeup->cancel = cancel;
-        (void)snprintf(wakeup->queue, sizeof wakeup->queue, "%s", listener->queues[queue]);
-        (void)snprintf(wakeup->id, sizeof wakeup->id, "%s", id);
+        (void)snprintf(wakeup->queue, sizeof wakeup->queue, "%s", lookup->queues.items[queue]);
+        (void)snprintf(wakeup->id, sizeof wakeup->id, "%s", lookup->id);
+    }
+    (void)pthread_mutex_lock(&listener->mutex);
+    if (cancel != QN_CANCEL_NONE) {
         listener->cancel_from = queue + 1;
     }
-    if (!is_known || running + 1 >= pipeline->command_count) {
+    if (running + 1 >= pipeline->command_count) {
         listener->cancel_id[0] = '\0';
     }
     (void)pthread_mutex_unlock(&listener->mutex);
@@ -179,12 +189,11 @@ static quern_status look_up_cancellation(struct qn_redis *self, struct qn_wakeup
                                          quern_error *err)
 {
     struct qn_pipeline pipeline;
-    size_t from = 0;
-    char id[QN_NAME_SIZE_MAX + 1];
+    struct lookup lookup;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_READS);
-    quern_status status = ask_queues(self, &pipeline, &from, id, err);
+    quern_status status = ask_queues(self, &pipeline, &lookup, err);
     if (status == QUERN_OK) {
-        end_cancellation(&self->listener, &pipeline, from, id, wakeup);
+        end_cancellation(&self->listener, &pipeline, &lookup, wakeup);
     }
     qn_pipeline_end(&pipeline);
     return status;
