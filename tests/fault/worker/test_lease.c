@@ -297,7 +297,7 @@ static void an_early_ack_of_an_overtaken_run_is_refused(void **state)
     rig_free(rig);
 }
 
-/* A worker without threads that holds one run, which waits in its books. */
+/* A worker without threads that holds one run, which waits in its run table. */
 static struct quern_run *hold_run(struct rig *rig, quern_worker **ret_worker)
 {
     quern_error error = {0};
