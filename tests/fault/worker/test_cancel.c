@@ -281,11 +281,11 @@ static void a_command_is_terminated_at_its_timeout_and_keeps_what_it_said(void *
     quern_error error = {0};
     assert_ok(quern_mux_exec(rig->mux, "sh", "echo row 7 of 9 >&2; exec sleep 1000", NULL, &error),
               error);
-    rig_put_task(rig, &(quern_task){.id = "a", .type = "sh", .timeout_ms = 300});
+    rig_put_task(rig, &(quern_task){.id = "a", .type = "sh", .timeout_ms = 900});
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     rig_wait_state(rig, "a", QUERN_TASK_RETRY);
-    expect_error(rig, "a", "timeout of 300ms: killed by signal 15 (SIGTERM): row 7 of 9");
+    expect_error(rig, "a", "timeout of 900ms: killed by signal 15 (SIGTERM): row 7 of 9");
     rig_stop(&worker);
     rig_free(rig);
 }
