@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* test_connection.c - to which servers a connection is made, as whom, and which are refused. */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib_session.h"
+#include "lib_wire.h"
+
+static struct test_redis server;
+static struct wire wire;
+
+static int start(void **state)
+{
+    (void)state;
+    test_redis_start(&server, &(struct test_redis_options){.tcp = true, .append = true});
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    test_redis_stop(&server);
+    return 0;
+}
+
+static void a_server_that_accepts_and_never_answers_is_left(void **state)
+{
+    (void)state;
+    wire_start(&wire, NULL);
+    quern_error err = {0};
+    struct session session;
+    session_init(&session, wire.url, 100, "");
+    int64_t begun_ms = test_now_ms();
+    assert_int_equal(session_ask(&session, &err), QUERN_E_TIMEOUT);
+    assert_in_range(test_now_ms() - begun_ms, 90, 5000);
+    assert_non_null(strstr(err.text, "connected, but no answer within 100 ms"));
+    session_finish(&session);
+    wire_stop(&wire);
+}
+
+static void who_may_not_is_told_why(void **state)
+{
+    (void)state;
+    quern_error err = {0};
+    char secret[TEST_DIR_SIZE + 64];
+    (void)test_redis_do(&server, "ACL SETUSER able on >s3cret ~* &* +@all");
+    (void)test_redis_do(&server, "ACL SETUSER mute on >s3cret ~s:* -@all +hello");
+    (void)test_redis_do(&server, "ACL SETUSER lame on >s3cret ~s:* +@all -incr");
+    (void)snprintf(secret, sizeof secret, "redis-socket://able:s3cret@%s", server.socket_path);
+    assert_ok(session_try(secret, "", &err), err);
+    assert_ok(session_try(secret, "?db=15", &err), err);
+    assert_int_equal(session_try(secret, "?db=16", &err), QUERN_E_BROKER);
+    assert_non_null(strstr(err.text, "SELECT: ERR DB index is out of range"));
+    (void)snprintf(secret, sizeof secret, "redis-socket://able:wr0ng@%s", server.socket_path);
+    assert_int_equal(session_try(secret, "", &err), QUERN_E_DENIED);
+    assert_non_null(strstr(err.text, "login refused, user or password is wrong (WRONGPASS)"));
+    assert_null(strstr(err.text, "wr0ng"));
+    (void)snprintf(secret, sizeof secret, "redis-socket://mute:s3cret@%s", server.socket_path);
+    assert_int_equal(session_try(secret, "", &err), QUERN_E_BROKER);
+    assert_non_null(strstr(err.text, "EXISTS: NOPERM"));
+    assert_non_null(strstr(err.text, "docs/protocol/redis.md"));
+    (void)snprintf(secret, sizeof secret, "redis-socket://lame:s3cret@%s", server.socket_path);
+    struct session session;
+    session_init(&session, secret, 10000, "");
+    assert_int_equal(session_bump_once(&session, &err), QUERN_E_BROKER);
+    assert_non_null(strstr(err.text, "bump: INCR: "));
+    assert_non_null(strstr(err.text, "docs/protocol/redis.md"));
+    session_finish(&session);
+    (void)test_redis_do(&server, "CONFIG SET requirepass s3cret");
+    assert_int_equal(session_try(server.url, "", &err), QUERN_E_DENIED);
+    assert_non_null(strstr(err.text, "login refused, the server wants a password (NOAUTH)"));
+    (void)test_redis_do(&server, "CONFIG SET requirepass %s", "");
+}
+
+#define HELLO(version, mode) "*4\r\n$7\r\nversion\r\n+" version "\r\n$4\r\nmode\r\n+" mode "\r\n"
+
+static void servers_of_another_kind_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *said;
+        quern_status status;
+        const char *words;
+    } cases[] = {
+        {HELLO("6.0.20", "standalone"), QUERN_E_UNSUPPORTED, "version 6.0.20: wants Redis 6.2"},
+        {HELLO("7.2.4", "cluster"), QUERN_E_UNSUPPORTED, "cluster mode"},
+        {HELLO("7.2.4", "sentinel"), QUERN_E_UNSUPPORTED, "sentinel mode"},
+        {"-ERR unknown command 'HELLO', with args beginning with: '2' 's3cret'\r\n",
+         QUERN_E_UNSUPPORTED, "too old"},
+        {"-ERR what is s3cret?\r\n", QUERN_E_DENIED, "have the password in them"},
+        {"+OK\r\n", QUERN_E_BROKER, "answered what it should not: HELLO"},
+        {"*-1\r\n", QUERN_E_BROKER, "answered what it should not: HELLO"},
+        {HELLO("", ""), QUERN_E_BROKER, "answered what it should not: HELLO"},
+        {"HTTP/1.1 400 Bad Request\r\n\r\n", QUERN_E_BROKER, "this does not speak Redis"},
+        {"*100000000\r\n*100000000\r\n", QUERN_E_BROKER, "a reply larger than"},
+    };
+    char url[TEST_DIR_SIZE + 64];
+    wire_start(&wire, NULL);
+    (void)snprintf(url, sizeof url, "redis-socket://:s3cret@%s/wire", wire.dir);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_error err = {0};
+        wire.canned = cases[i].said;
+        quern_status status = session_try(url, "", &err);
+        if (status != cases[i].status || strstr(err.text, cases[i].words) == NULL) {
+            fail_msg("%s: %s", cases[i].said, err.text);
+        }
+        assert_null(strstr(err.text, "s3cret"));
+    }
+    wire_stop(&wire);
+}
+
+static void each_way_to_a_server_works(void **state)
+{
+    (void)state;
+    char url[128];
+    quern_error err = {0};
+    /* Names with several addresses, of which one answers. */
+    (void)snprintf(url, sizeof url, "redis://localhost:%d", server.port);
+    assert_ok(session_try(url, "", &err), err);
+    (void)test_redis_do(&server, "CONFIG SET bind %s", "127.0.0.1 ::1");
+    assert_ok(session_try(server.url, "", &err), err);
+    assert_ok(session_try(server.tcp_url, "/1", &err), err);
+    (void)snprintf(url, sizeof url, "redis://[::1]:%d/2", server.port);
+    assert_ok(session_try(url, "", &err), err);
+    (void)snprintf(url, sizeof url, "redis://localhost:%d", server.port);
+    assert_ok(session_try(url, "", &err), err);
+    assert_int_equal(session_try("redis://127.0.0.1:1", "", &err), QUERN_E_CONNECT);
+    assert_string_equal(err.text, "redis://127.0.0.1:1/0: Connection refused");
+    assert_int_equal(session_try("redis://no-such-host.invalid", "", &err), QUERN_E_CONNECT);
+    assert_non_null(strstr(err.text, "redis://no-such-host.invalid:6379/0: "));
+    assert_int_equal(session_try("redis-socket:///nowhere/r.sock", "", &err), QUERN_E_CONNECT);
+    assert_non_null(strstr(err.text, "No such file"));
+}
+
+static int tcp_option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t size = sizeof value;
+    assert_int_equal(getsockopt(fd, level, name, &value, &size), 0);
+    return value;
+}
+
+static void connections_notice_a_peer_that_is_gone(void **state)
+{
+    (void)state;
+    struct session session;
+    session_init(&session, server.tcp_url, 10000, "");
+    quern_error err = {0};
+    assert_ok(session_ask(&session, &err), err);
+    int fd = session.channel.connection.socket.fd;
+    assert_int_equal(tcp_option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 1, 60);
+    assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 1000, 60000);
+    assert_int_equal(tcp_option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+    assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    assert_true((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+    session_finish(&session);
+}
+
+/* Else a client of a server far away would use a CPU all the time that it waits. */
+static void a_slow_server_is_soon_waited_for_asleep(void **state)
+{
+    (void)state;
+    quern_error err = {0};
+    struct session session;
+    session_init(&session, server.url, 5000, "");
+    assert_ok(session_ask(&session, &err), err);
+    struct qn_connection *connection = &session.channel.connection;
+    connection->socket.in_vain_count = 0;
+    for (uint32_t turn = 0; turn < 6; turn++) {
+        struct qn_pipeline pipeline;
+        qn_pipeline_begin(&pipeline, &session.channel, QN_PIPELINE_READS);
+        qn_pipeline_command(&pipeline, "BLPOP");
+        qn_pipeline_text(&pipeline, "nothing");
+        qn_pipeline_text(&pipeline, "0.01");
+        assert_ok(qn_pipeline_run(&pipeline, &err), err);
+        qn_pipeline_end(&pipeline);
+        assert_int_equal(connection->socket.in_vain_count, turn + 1);
+    }
+    session_finish(&session);
+}
+
+static void connections_have_names(void **state)
+{
+    (void)state;
+    quern_error err = {0};
+    struct session sessions[3];
+    static const char *const roles[] = {"", "one", "unused"};
+    for (size_t i = 0; i < TEST_COUNT(sessions); i++) {
+        session_init(&sessions[i], server.url, 10000, roles[i]);
+    }
+    assert_ok(session_ask(&sessions[0], &err), err);
+    assert_ok(session_ask(&sessions[1], &err), err);
+    const char *list = test_redis_do(&server, "CLIENT LIST");
+    assert_non_null(strstr(list, "name=quern "));
+    assert_non_null(strstr(list, "name=quern-one "));
+    assert_null(strstr(list, "name=quern-unused"));
+    for (size_t i = 0; i < TEST_COUNT(sessions); i++) {
+        session_finish(&sessions[i]);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_server_that_accepts_and_never_answers_is_left),
+    cmocka_unit_test_setup_teardown(who_may_not_is_told_why, start, stop),
+    cmocka_unit_test(servers_of_another_kind_are_refused_by_name),
+    cmocka_unit_test_setup_teardown(each_way_to_a_server_works, start, stop),
+    cmocka_unit_test_setup_teardown(connections_notice_a_peer_that_is_gone, start, stop),
+    cmocka_unit_test_setup_teardown(a_slow_server_is_soon_waited_for_asleep, start, stop),
+    cmocka_unit_test_setup_teardown(connections_have_names, start, stop),
+};
+TEST_MAIN(tests)
