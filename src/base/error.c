@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 
 /* For clang-tidy these are macros: see error.h. */
 #undef qn_error_set

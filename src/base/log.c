@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/text/duration.h"
 #include "base/text/str.h"
+#include "base/text/utf8.h"
 
 #define LINE_SIZE_MAX 4096
 #define VALUE_SIZE_MAX 1024
@@ -73,7 +74,7 @@ static size_t escape(const char *at, char out[8])
         (void)snprintf(out, 8, "\\%s", letter);
     } else if (code == '"' || code == '\\') {
         (void)snprintf(out, 8, "\\%c", (char)code);
-    } else if (qn_code_is_unsafe(code)) {
+    } else if (qn_utf8_is_unsafe(code)) {
         (void)snprintf(out, 8, "\\u%04x", (unsigned)code);
     }
     return size > 0 ? size : 1;

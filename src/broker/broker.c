@@ -17,6 +17,7 @@
 #include "broker/sqlite/sqlite.h"
 #include "broker/url_advice.h"
 #include "task/limits.h"
+#include "task/name.h"
 
 quern_status qn_broker_open(const char *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err)
@@ -54,7 +55,7 @@ static bool is_server(const char *url)
 
 quern_status qn_broker_check_queue(const char *url, const char *name, quern_error *err)
 {
-    return is_server(url) ? qn_served_name_check(name, err) : qn_queue_name_check(name, err);
+    return is_server(url) ? qn_name_check_served(name, err) : qn_name_check_queue(name, err);
 }
 
 bool qn_broker_may_come(const char *url, quern_status status)

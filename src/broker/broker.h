@@ -33,7 +33,7 @@
 #include "base/log.h"
 #include "base/memory/slab.h"
 #include "base/memory/view.h"
-#include "task/deaths.h"
+#include "task/isolation.h"
 #include "task/task.h"
 
 struct qn_broker;
@@ -55,7 +55,7 @@ QUERN_NODISCARD quern_status qn_broker_open(const char *url,
                                             const struct qn_broker_options *options,
                                             struct qn_broker **ret_broker, quern_error *err);
 /* Whether a worker can serve a queue of this name there. Where Go programs enqueue, too, these are
- * all names that they can make (qn_served_name_check), else ours (qn_queue_name_check). Opens
+ * all names that they can make (qn_name_check_served), else ours (qn_name_check_queue). Opens
  * nothing. */
 QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *name,
                                                    quern_error *err);

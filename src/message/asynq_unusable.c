@@ -6,7 +6,7 @@
  * new message; so nothing is lost, and asynq's Inspector lists it like any other. */
 #include <string.h>
 
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "message/asynq_wire.h"
 
 static bool is_text(ProtobufCBinaryData bytes)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "message/asynq_lenient.h"
 
 #define GO_ZERO_TIME_SECONDS INT64_C(-62135596800) /* 0001-01-01, Go's "never" */

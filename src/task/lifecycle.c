@@ -79,23 +79,23 @@ static bool is_state(quern_task_state state)
     return (int)state >= 1 && (int)state < STATE_COUNT;
 }
 
-bool qn_state_may_become(quern_task_state from, quern_task_state to)
+bool qn_lifecycle_may_become(quern_task_state from, quern_task_state to)
 {
     return is_state(from) && is_state(to) && (states[from].next & TO(to)) != 0;
 }
 
-bool qn_state_may_delete(quern_task_state from)
+bool qn_lifecycle_may_delete(quern_task_state from)
 {
     return is_state(from) && (states[from].next & DELETED) != 0;
 }
 
-bool qn_state_allows(quern_task_state state, quern_action action)
+bool qn_lifecycle_allows(quern_task_state state, quern_action action)
 {
     bool is_action = (int)action >= QUERN_ACTION_RUN && (int)action <= QUERN_ACTION_CANCEL_ARCHIVE;
     return is_state(state) && is_action && (states[state].actions & MAY(action)) != 0;
 }
 
-quern_task_state qn_state_parse(const char *name)
+quern_task_state qn_lifecycle_parse(const char *name)
 {
     for (int i = 1; i < STATE_COUNT; i++) {
         if (strcmp(states[i].name, name) == 0) {

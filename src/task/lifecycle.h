@@ -23,11 +23,11 @@
 #include "quern/inspector.h"
 #include "quern/task.h"
 
-bool qn_state_may_become(quern_task_state from, quern_task_state to);
-bool qn_state_may_delete(quern_task_state from);
+bool qn_lifecycle_may_become(quern_task_state from, quern_task_state to);
+bool qn_lifecycle_may_delete(quern_task_state from);
 /* Whether an operator may do this to a task in that state. */
-bool qn_state_allows(quern_task_state state, quern_action action);
+bool qn_lifecycle_allows(quern_task_state state, quern_action action);
 /* 0 when the name is no state. */
-quern_task_state qn_state_parse(const char *name);
+quern_task_state qn_lifecycle_parse(const char *name);
 
 #endif

@@ -13,15 +13,15 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "base/text/number.h"
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "message/asynq.h"
 #include "message/unique_key.h"
 #include "task/limits.h"
+#include "task/name.h"
 #include "task/retry.h"
 
 #define RETRY_MAX_DEFAULT 25
 #define UNIQUE_MS_MIN 1000
-#define SHOWN_NAME_MAX 40
 
 /* A preparation under way. */
 struct preparation {
@@ -31,106 +31,6 @@ struct preparation {
     struct qn_task task;
     quern_error *err;
 };
-
-/* The start of a name in printable ASCII and valid UTF-8: other bytes as \xNN. */
-static const char *show_name(const char *name, char out[4 * SHOWN_NAME_MAX + 4])
-{
-    static const char digits[] = "0123456789abcdef";
-    size_t size = strlen(name);
-    bool valid = qn_utf8_valid(name, size) && !qn_str_has_control(name) && !qn_str_has_bidi(name);
-    char *at = out;
-    if (valid && size <= SHOWN_NAME_MAX) {
-        memcpy(out, name, size + 1);
-        return out;
-    }
-    for (size_t i = 0; i < size && i < SHOWN_NAME_MAX; i++) {
-        unsigned char c = (unsigned char)name[i];
-        if (c >= 0x20 && c < 0x7f) {
-            *at++ = name[i];
-            continue;
-        }
-        *at++ = '\\';
-        *at++ = 'x';
-        *at++ = digits[c >> 4];
-        *at++ = digits[c & 0xf];
-    }
-    memcpy(at, size > SHOWN_NAME_MAX ? "..." : "", size > SHOWN_NAME_MAX ? 4 : 1);
-    return out;
-}
-
-quern_status qn_name_check(const char *what, const char *name, quern_error *err)
-{
-    if (name == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "%s is missing", what);
-    }
-    char shown[4 * SHOWN_NAME_MAX + 4];
-    size_t size = strlen(name);
-    if (size == 0) {
-        return qn_error_set(err, QUERN_E_INVALID, "%s must not be empty", what);
-    }
-    if (size > QN_NAME_SIZE_MAX) {
-        return qn_error_set(err, QUERN_E_INVALID, "%s \"%s\" has %zu bytes, at most %d are allowed",
-                            what, show_name(name, shown), size, QN_NAME_SIZE_MAX);
-    }
-    if (qn_str_is_plain(name)) {
-        return QUERN_OK; /* as nearly all are */
-    }
-    if (!qn_utf8_valid(name, size)) {
-        return qn_error_set(err, QUERN_E_INVALID, "%s \"%s\" is not valid UTF-8", what,
-                            show_name(name, shown));
-    }
-    if (qn_str_blank(name)) {
-        return qn_error_set(err, QUERN_E_INVALID, "%s must not be blank", what);
-    }
-    if (qn_str_has_control(name)) {
-        return qn_error_set(err, QUERN_E_INVALID, "%s \"%s\" has control characters", what,
-                            show_name(name, shown));
-    }
-    return QUERN_OK;
-}
-
-quern_status qn_queue_name_check(const char *name, quern_error *err)
-{
-    quern_status status = qn_name_check("queue", name, err);
-    if (status == QUERN_OK && strpbrk(name, "{}") != NULL) {
-        char shown[4 * SHOWN_NAME_MAX + 4];
-        return qn_error_set(err, QUERN_E_INVALID, "queue \"%s\" must not contain { or }",
-                            show_name(name, shown));
-    }
-    return status;
-}
-
-/* What is enqueued here is held to more than what others stored and we must serve. */
-static quern_status check_new_name(const struct preparation *p, const char *what, const char *name)
-{
-    quern_status status = qn_name_check(what, name, p->err);
-    if (status == QUERN_OK && qn_str_has_bidi(name) && !QN_BUG(MARKS_IN_NAMES)) {
-        char shown[4 * SHOWN_NAME_MAX + 4];
-        return qn_error_set(p->err, QUERN_E_INVALID,
-                            "%s \"%s\" has marks that turn the direction of text", what,
-                            show_name(name, shown));
-    }
-    return status;
-}
-
-bool qn_queue_name_is_odd(const char *name)
-{
-    return strpbrk(name, ",*") != NULL;
-}
-
-quern_status qn_served_name_check(const char *name, quern_error *err)
-{
-    char shown[4 * SHOWN_NAME_MAX + 4];
-    size_t size = strlen(name);
-    if (qn_str_blank(name)) {
-        return qn_error_set(err, QUERN_E_INVALID, "queue must not be blank");
-    }
-    if (size > QN_SERVED_NAME_SIZE_MAX || !qn_utf8_valid(name, size)) {
-        return qn_error_set(err, QUERN_E_INVALID, "queue \"%s\" is not UTF-8 of at most %d bytes",
-                            show_name(name, shown), QN_SERVED_NAME_SIZE_MAX);
-    }
-    return QUERN_OK;
-}
 
 static quern_status refuse_number(struct preparation *p, const char *field, const char *rule,
                                   int64_t given)
@@ -144,19 +44,19 @@ static quern_status prepare_names(struct preparation *p, struct qn_id_source *id
     p->task.type = in->type;
     p->task.queue = in->queue == NULL ? "default" : in->queue;
     p->task.group = in->group;
-    quern_status status = check_new_name(p, "type", in->type);
+    quern_status status = qn_name_check_new("type", in->type, p->err);
     if (status == QUERN_OK) {
-        status = qn_queue_name_check(p->task.queue, p->err);
+        status = qn_name_check_queue(p->task.queue, p->err);
     }
     if (status == QUERN_OK) {
-        status = check_new_name(p, "queue", p->task.queue);
+        status = qn_name_check_new("queue", p->task.queue, p->err);
     }
     if (status == QUERN_OK && in->group != NULL) {
-        status = check_new_name(p, "group", in->group);
+        status = qn_name_check_new("group", in->group, p->err);
     }
     if (status == QUERN_OK && in->id != NULL) {
         p->task.id = in->id;
-        return check_new_name(p, "id", in->id);
+        return qn_name_check_new("id", in->id, p->err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -276,12 +176,12 @@ static quern_status check_header(const struct preparation *p, size_t index)
     if (header->name == NULL || header->name[0] == '\0') {
         return qn_error_set(p->err, QUERN_E_INVALID, "header %zu has no name", index);
     }
-    quern_status status = check_new_name(p, "header name", header->name);
+    quern_status status = qn_name_check_new("header name", header->name, p->err);
     if (status != QUERN_OK) {
         return status;
     }
-    char shown[4 * SHOWN_NAME_MAX + 4];
-    const char *name = show_name(header->name, shown);
+    char shown[QN_NAME_SHOWN_SIZE];
+    const char *name = qn_name_show(header->name, shown);
     size_t value_size = header->value == NULL ? 0 : strlen(header->value);
     if (value_size > QN_HEADER_VALUE_SIZE_MAX) {
         return qn_error_set(p->err, QUERN_E_INVALID,

@@ -40,16 +40,6 @@ QUERN_NODISCARD quern_status qn_task_prepare(const quern_task *in, int64_t now_w
                                              struct qn_arena *arena, struct qn_task *ret_task,
                                              quern_error *err);
 
-/* The rules for names, each with a text that says what is wrong: `what` is "queue", "type", ... */
-QUERN_NODISCARD quern_status qn_name_check(const char *what, const char *name, quern_error *err);
-/* As qn_name_check, and no { }, which would break the hash tag of a Redis key. */
-QUERN_NODISCARD quern_status qn_queue_name_check(const char *name, quern_error *err);
-/* Whether it reads like a list or a pattern of names; it may be a name all the same. */
-bool qn_queue_name_is_odd(const char *name);
-/* For a queue that others have made by rules of their own (asynq's: any text that is not blank),
- * and that a worker is to serve: valid UTF-8, at most QN_SERVED_NAME_SIZE_MAX bytes. */
-QUERN_NODISCARD quern_status qn_served_name_check(const char *name, quern_error *err);
-
 /* asynq's rule for the end of one attempt: the earlier of start + timeout and the deadline. 0: it
  * has neither, so never. (A message that a Go client wrote without both means 30 minutes, which its
  * reader fills in; here 0 is what QUERN_TIMEOUT_NEVER became.) */

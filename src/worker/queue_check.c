@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "broker/inspect.h"
-#include "task/task.h"
+#include "task/name.h"
 #include "worker/internal.h"
 
 /* Reads the history of the queue because that is the cheapest way to see that it exists: a listing
@@ -32,7 +32,7 @@ quern_status qn_queue_check_names(struct quern_worker *worker, quern_error *err)
     worker->queues_known = looked == QUERN_OK;
     for (size_t i = 0; i < worker->queue_count; i++) {
         const char *name = worker->queue_names[i];
-        if (!qn_queue_name_is_odd(name) || worker->queue_found[i]) {
+        if (!qn_name_is_odd(name) || worker->queue_found[i]) {
             continue;
         }
         if (looked != QUERN_OK) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "cli/cli.h"
 #include "cli/output/field.h"
 #include "cli/output/json.h"

@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* Borrowed; not NUL-terminated unless the owner says so. */
 struct qn_str {
@@ -13,16 +12,6 @@ struct qn_str {
     size_t size;
 };
 
-bool qn_utf8_valid(const char *data, size_t size);
-/* Copies text to `out` (size >= 1), replacing invalid sequences by U+FFFD and cutting it at a
- * character; always terminates. Returns the length written. */
-size_t qn_utf8_sanitize(const char *data, size_t size, char *out, size_t out_size);
-/* Decodes the character at the start of a text that has not ended. Returns its size; 0: it is not
- * UTF-8. */
-size_t qn_utf8_at(const char *text, uint32_t *ret_code);
-/* A character that must not reach a line or a terminal as it is: C0, DEL, C1, a separator of lines
- * or paragraphs, a mark of direction. */
-bool qn_code_is_unsafe(uint32_t code);
 bool qn_str_blank(const char *text); /* empty, or white space only (ASCII and Unicode) */
 /* Nothing but visible ASCII. */
 bool qn_str_is_plain(const char *text);

@@ -13,6 +13,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/buf.h"
 #include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "cli/memory.h"
 
 #define HEX_BYTES_MAX 16
@@ -59,7 +60,7 @@ static quern_status append_safe(struct qn_buf *out, const char *data, size_t siz
         if (length == 0) {
             status = qn_buf_printf(out, "\\x%02x", (unsigned char)data[at]);
             length = 1;
-        } else if (qn_code_is_unsafe(point)) {
+        } else if (qn_utf8_is_unsafe(point)) {
             status = append_escape(out, point);
         } else {
             status = qn_buf_append(out, data + at, length);

@@ -64,7 +64,7 @@ int qn_task_act_read_state(const struct qn_cli *cli, const char *name, int32_t *
         *ret_state = 0;
         return QN_EXIT_OK;
     }
-    quern_task_state state = qn_state_parse(name);
+    quern_task_state state = qn_lifecycle_parse(name);
     if (state != 0) {
         *ret_state = (int32_t)state;
         return QN_EXIT_OK;

@@ -20,7 +20,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/buf.h"
 #include "base/text/duration.h"
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
 #include "cli/output/logfmt.h"
@@ -127,7 +127,7 @@ static void add_json_text(struct qn_buf *out, const char *text)
     while (*text != '\0') {
         uint32_t code = 0;
         size_t size = qn_utf8_at(text, &code);
-        quern_status status = size > 0 && qn_code_is_unsafe(code)
+        quern_status status = size > 0 && qn_utf8_is_unsafe(code)
                                   ? qn_buf_printf(out, "\\u%04x", (unsigned)code)
                                   : qn_buf_append(out, text, size > 0 ? size : 1);
         if (status != QUERN_OK) {

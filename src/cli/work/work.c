@@ -26,6 +26,7 @@
 #include "cli/work/signal.h"
 #include "quern/worker.h"
 #include "task/limits.h"
+#include "task/name.h"
 
 enum option {
     OPTION_EXEC,
@@ -150,7 +151,7 @@ static int check_queues(const struct work *work, const char *url)
     bool makes = qn_cli_will_make_file(url);
     for (size_t i = 0; i < work->queue_count; i++) {
         quern_error err;
-        if (makes && qn_queue_name_is_odd(work->queues[i].name)) {
+        if (makes && qn_name_is_odd(work->queues[i].name)) {
             return refuse_odd_name(work, work->queues[i].name);
         }
         quern_status status = qn_broker_check_queue(url, work->queues[i].name, &err);
@@ -277,7 +278,7 @@ static int check_odd_names(const struct work *work, const quern_queue_list *list
 {
     for (size_t i = 0; i < work->queue_count; i++) {
         const char *name = work->queues[i].name;
-        if (qn_queue_name_is_odd(name) && !is_listed(list, name)) {
+        if (qn_name_is_odd(name) && !is_listed(list, name)) {
             return refuse_odd_name(work, name);
         }
     }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "task/isolation.h"
 #include "worker/internal.h"
 #include "worker/run/report.h"
 

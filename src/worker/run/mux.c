@@ -18,8 +18,8 @@
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
 #include "task/limits.h"
+#include "task/name.h"
 #include "task/retry.h"
-#include "task/task.h"
 
 enum { ENTRIES_MAX = 65536, MIDDLEWARES_MAX = 64 };
 

@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/text/number.h"
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "task/limits.h"
 
 /* What the handler is given: qn_task has 0 for "none" where quern_task has it for "default". */

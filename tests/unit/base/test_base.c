@@ -10,7 +10,7 @@
 #include "base/memory/sized.h"
 #include "base/random.h"
 #include "base/text/number.h"
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "lib_test.h"
 #include "quern/testing.h"
 #include "quern/version.h"

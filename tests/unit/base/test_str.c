@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/utf8.h"
 #include "lib_test.h"
 
 static void only_rfc_3629_is_valid_utf8(void **state)

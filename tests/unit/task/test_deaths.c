@@ -3,6 +3,8 @@
 #include "task/deaths.h"
 
 #include "lib_test.h"
+#include "task/brake.h"
+#include "task/isolation.h"
 
 #define NOW_MS INT64_C(1800000000000)
 #define HOUR_MS (3600 * INT64_C(1000))

@@ -27,10 +27,10 @@ static void moves_between_states_are_those_of_the_drawing(void **state)
     };
     for (size_t from = 0; from < TEST_COUNT(all_states); from++) {
         for (size_t to = 0; to < TEST_COUNT(all_states); to++) {
-            bool may = qn_state_may_become(all_states[from], all_states[to]);
+            bool may = qn_lifecycle_may_become(all_states[from], all_states[to]);
             assert_int_equal(may, moves[from][to] != '.');
         }
-        assert_true(qn_state_may_delete(all_states[from]));
+        assert_true(qn_lifecycle_may_delete(all_states[from]));
     }
 }
 
@@ -49,11 +49,11 @@ static void operators_may_do_what_the_inspector_says(void **state)
     };
     for (size_t i = 0; i < TEST_COUNT(all_states); i++) {
         for (int action = QUERN_ACTION_RUN; action <= QUERN_ACTION_CANCEL_ARCHIVE; action++) {
-            bool may = qn_state_allows(all_states[i], (quern_action)action);
+            bool may = qn_lifecycle_allows(all_states[i], (quern_action)action);
             assert_int_equal(may, actions[i][action - 1] != '.');
         }
-        assert_false(qn_state_allows(all_states[i], (quern_action)0));
-        assert_false(qn_state_allows(all_states[i], (quern_action)6));
+        assert_false(qn_lifecycle_allows(all_states[i], (quern_action)0));
+        assert_false(qn_lifecycle_allows(all_states[i], (quern_action)6));
     }
 }
 
@@ -63,10 +63,10 @@ static void numbers_that_are_no_state_may_nothing(void **state)
     static const int numbers[] = {-1, 0, 8, 31, 32, 1000};
     for (size_t i = 0; i < TEST_COUNT(numbers); i++) {
         quern_task_state none = (quern_task_state)numbers[i];
-        assert_false(qn_state_may_become(none, QUERN_TASK_PENDING));
-        assert_false(qn_state_may_become(QUERN_TASK_PENDING, none));
-        assert_false(qn_state_may_delete(none));
-        assert_false(qn_state_allows(none, QUERN_ACTION_RUN));
+        assert_false(qn_lifecycle_may_become(none, QUERN_TASK_PENDING));
+        assert_false(qn_lifecycle_may_become(QUERN_TASK_PENDING, none));
+        assert_false(qn_lifecycle_may_delete(none));
+        assert_false(qn_lifecycle_allows(none, QUERN_ACTION_RUN));
         assert_null(quern_task_state_name(none));
     }
 }
@@ -78,11 +78,11 @@ static void states_are_spelled_as_asynq_does_and_read_back(void **state)
                                         "archived", "completed", "aggregating"};
     for (size_t i = 0; i < TEST_COUNT(all_states); i++) {
         assert_string_equal(quern_task_state_name(all_states[i]), names[i]);
-        assert_int_equal(qn_state_parse(names[i]), all_states[i]);
+        assert_int_equal(qn_lifecycle_parse(names[i]), all_states[i]);
         assert_int_equal(all_states[i], i + 1); /* asynq's numbers */
     }
-    assert_int_equal(qn_state_parse("Active"), 0);
-    assert_int_equal(qn_state_parse(""), 0);
+    assert_int_equal(qn_lifecycle_parse("Active"), 0);
+    assert_int_equal(qn_lifecycle_parse(""), 0);
 }
 
 static void every_cause_has_a_name_of_its_own(void **state)

@@ -6,8 +6,10 @@
 
 #include "base/text/number.h"
 #include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "lib_test.h"
 #include "task/limits.h"
+#include "task/name.h"
 
 #define NOW_MS INT64_C(1700000000000)
 #define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -156,7 +158,7 @@ static void names_with_marks_of_direction_are_refused(void **state)
     struct desk *desk = *state;
     assert_int_equal(prepare(desk, &fine), QUERN_OK);
     /* What others stored is served: the rule for names that exist already is the weaker one. */
-    assert_int_equal(qn_queue_name_check("a\xe2\x80\xae", NULL), QUERN_OK);
+    assert_int_equal(qn_name_check_queue("a\xe2\x80\xae", NULL), QUERN_OK);
 }
 
 static void headers_that_break_a_rule_are_refused(void **state)
@@ -337,13 +339,13 @@ static void retry_policy_of_the_task_has_its_defaults(void **state)
 static void names_are_shown_whole_when_they_can_be(void **state)
 {
     struct desk *desk = *state;
-    assert_int_equal(qn_queue_name_check("gr\xc3\xbc\xc3\x9f"
+    assert_int_equal(qn_name_check_queue("gr\xc3\xbc\xc3\x9f"
                                          "e{",
                                          &desk->err),
                      QUERN_E_INVALID);
     assert_string_equal(desk->err.text, "queue \"gr\xc3\xbc\xc3\x9f"
                                         "e{\" must not contain { or }");
-    assert_ok(qn_queue_name_check("gr\xc3\xbc\xc3\x9f"
+    assert_ok(qn_name_check_queue("gr\xc3\xbc\xc3\x9f"
                                   "e",
                                   &desk->err),
               desk->err);

@@ -56,7 +56,7 @@ static const struct qn_reply *reply_at(const struct qn_pipeline *pipeline, size_
 static struct found take_queue(const struct qn_pipeline *pipeline, size_t first)
 {
     const struct qn_reply *hash = reply_at(pipeline, first + HASH);
-    struct found found = {.state = qn_state_parse(qn_reply_text(qn_reply_at(hash, 0))),
+    struct found found = {.state = qn_lifecycle_parse(qn_reply_text(qn_reply_at(hash, 0))),
                           .group = qn_reply_text(qn_reply_at(hash, 1))};
     found.hash = found.state != (quern_task_state)0;
     found.found = found.hash;

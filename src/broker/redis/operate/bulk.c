@@ -198,7 +198,7 @@ quern_status qn_redis_operate_all(struct qn_broker *broker, const struct qn_bulk
     const quern_task_filter *filter = bulk->filter;
     quern_task_state state = (quern_task_state)filter->state;
     QN_ASSERT(bulk->limit <= QN_BULK_MAX && filter->queue != NULL);
-    if (!qn_state_allows(state, bulk->action)) {
+    if (!qn_lifecycle_allows(state, bulk->action)) {
         const char *name = quern_task_state_name(state);
         return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s",
                             qn_operate_verb(bulk->action), name == NULL ? "in no state" : name);

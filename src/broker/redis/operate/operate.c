@@ -106,7 +106,7 @@ static quern_status refuse_operation(quern_action action, const char *queue, con
                             qn_operate_verb(action), id);
     }
     bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
-    if (cancels && strcmp(why, "active") != 0 && qn_state_parse(why) != 0) {
+    if (cancels && strcmp(why, "active") != 0 && qn_lifecycle_parse(why) != 0) {
         return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is not running (state: %s)",
                             qn_operate_verb(action), id, why);
     }

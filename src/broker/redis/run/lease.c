@@ -20,6 +20,7 @@
 #include "broker/redis/schema/task_fields.h"
 
 #include "broker/redis/run/lease_lua.h"
+#include "task/isolation.h"
 
 #define SINCE_SIZE 19 /* digits of a since_ns in the reply */
 

@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/bug.h"
 #include "base/error.h"
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/run/exchange.h"
 #include "broker/redis/schema/keys.h"

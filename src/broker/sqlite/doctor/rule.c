@@ -17,6 +17,7 @@
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
+#include "task/name.h"
 
 #define COUNT_MAX INT64_C(1000000000000) /* deaths, probes, ms of a life */
 #define FOUND_MAX 1000                   /* findings of one rule in one look */

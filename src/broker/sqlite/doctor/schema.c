@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "broker/sqlite/doctor/doctor.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/schema/trust.h"

@@ -99,13 +99,13 @@ static quern_status apply(struct qn_conn *conn, quern_action action, const struc
 {
     switch (action) {
     case QUERN_ACTION_RUN:
-        QN_ASSERT(qn_state_may_become(target->state, QUERN_TASK_PENDING));
+        QN_ASSERT(qn_lifecycle_may_become(target->state, QUERN_TASK_PENDING));
         return do_run(conn, target, now_ms, err);
     case QUERN_ACTION_ARCHIVE:
-        QN_ASSERT(qn_state_may_become(target->state, QUERN_TASK_ARCHIVED));
+        QN_ASSERT(qn_lifecycle_may_become(target->state, QUERN_TASK_ARCHIVED));
         return set_number(conn, sql_act_archive, target->seq, now_ms, err);
     case QUERN_ACTION_DELETE:
-        QN_ASSERT(qn_state_may_delete(target->state));
+        QN_ASSERT(qn_lifecycle_may_delete(target->state));
         return do_delete(conn, target, unique_key, err);
     case QUERN_ACTION_CANCEL_RETRY:
     case QUERN_ACTION_CANCEL_ARCHIVE:
@@ -140,7 +140,7 @@ static quern_status act_on(struct qn_conn *conn, quern_action action, struct tar
         (void)snprintf(target->id, sizeof target->id, "%s", qn_query_column_text(&query, 1));
         target->state = (quern_task_state)sqlite3_column_int64(query.statement, 2);
         unique_key = (const char *)sqlite3_column_text(query.statement, 3);
-        status = qn_state_allows(target->state, action)
+        status = qn_lifecycle_allows(target->state, action)
                      ? apply(conn, action, target, unique_key, now_ms, err)
                      : refuse(action, target, err);
     }
@@ -328,7 +328,7 @@ quern_status qn_sqlite_operate_all(struct qn_broker *broker, const struct qn_bul
 {
     quern_task_state state = (quern_task_state)bulk->filter->state;
     QN_ASSERT(bulk->limit <= QN_BULK_MAX && bulk->filter->queue != NULL);
-    if (!qn_state_allows(state, bulk->action)) {
+    if (!qn_lifecycle_allows(state, bulk->action)) {
         const char *name = quern_task_state_name(state);
         return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s",
                             verb_of(bulk->action), name == NULL ? "in no state" : name);

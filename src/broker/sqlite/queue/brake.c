@@ -10,6 +10,7 @@
 #include "broker/sqlite/queue/brake_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
+#include "task/brake.h"
 
 void qn_brake_columns(const struct qn_query *query, int first, struct qn_brake *ret_brake)
 {

@@ -5,6 +5,7 @@
 
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/query.h"
+#include "task/brake.h"
 
 /* From five columns of the present row, in the order of the struct. */
 void qn_brake_columns(const struct qn_query *query, int first, struct qn_brake *ret_brake);

@@ -11,6 +11,7 @@
 #include "base/bug.h"
 #include "broker/sqlite/queue/deaths_sql.h"
 #include "broker/sqlite/store/query.h"
+#include "task/deaths.h"
 
 #define TEXT_SIZE (QN_ERROR_TEXT_SIZE_MAX + 100)
 

@@ -4,6 +4,7 @@
 #define QN_BROKER_SQLITE_QUEUE_DEATHS_H
 
 #include "broker/sqlite/queue/queue_counters.h"
+#include "task/deaths.h"
 
 /* A run whose process died, or whose lease is over. */
 struct qn_end {

@@ -16,6 +16,7 @@
 #include "broker/sqlite/queue/queue_counters_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
+#include "task/brake.h"
 
 #define MS_PER_DAY (24 * 3600 * INT64_C(1000))
 

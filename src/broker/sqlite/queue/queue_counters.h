@@ -6,6 +6,7 @@
 #define QN_BROKER_SQLITE_QUEUE_QUEUE_COUNTERS_H
 
 #include "broker/sqlite/sqlite.h"
+#include "task/brake.h"
 
 enum qn_solo_state { QN_SOLO_FREE = 0, QN_SOLO_OURS, QN_SOLO_OTHERS };
 

@@ -21,6 +21,8 @@
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/wait_sql.h"
 #include "broker/sqlite/wake/waiters.h"
+#include "task/brake.h"
+#include "task/isolation.h"
 
 /* The answer as it is remembered. */
 struct packed {

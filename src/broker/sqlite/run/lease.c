@@ -14,6 +14,7 @@
 #include "broker/sqlite/run/lease_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
+#include "task/brake.h"
 #include "task/choice.h"
 
 /* Takes up to `want` runs of one queue. Short means that it has no more to give, or that taking

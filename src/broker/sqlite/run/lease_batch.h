@@ -5,6 +5,7 @@
 #define QN_BROKER_SQLITE_RUN_LEASE_BATCH_H
 
 #include "broker/sqlite/run/exchange.h"
+#include "task/isolation.h"
 
 /* A level says how much company a task may have: how often it is charged, at most
  * QN_ALONE_CHARGES. */

@@ -14,6 +14,8 @@
 #include "broker/sqlite/run/outcome_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
+#include "task/brake.h"
+#include "task/deaths.h"
 
 static quern_status token_of(struct qn_queue_counters *counters, const struct qn_outcome *outcome,
                              int64_t *ret_token, quern_error *err)

@@ -15,6 +15,8 @@
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
 #include "broker/sqlite/store/query.h"
+#include "task/brake.h"
+#include "task/isolation.h"
 
 static bool may_start(const struct qn_lease_batch *batch)
 {

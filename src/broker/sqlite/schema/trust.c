@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/memory/arena.h"
 #include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/schema/schema_sql.h"
 #include "broker/sqlite/store/open_sql.h"

@@ -33,6 +33,8 @@
 #include "broker/sqlite/upkeep/worker_death.h"
 #include "broker/sqlite/upkeep/worker_fate.h"
 #include "broker/sqlite/wake/waiters.h"
+#include "task/brake.h"
+#include "task/deaths.h"
 
 #define LEASE_VOID 1 /* quern_task.lease_until */
 

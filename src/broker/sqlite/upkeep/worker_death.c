@@ -9,6 +9,7 @@
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/upkeep/worker_death_sql.h"
+#include "task/brake.h"
 
 /* The probe that it ran goes behind, wherever its task is put in the end. */
 static quern_status move_probe(struct qn_queue_counters *counters, int64_t worker_no,
