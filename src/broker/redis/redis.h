@@ -66,7 +66,7 @@ static inline void qn_redis_begin(struct qn_pipeline *pipeline, struct qn_redis 
 }
 
 /* url: parsed, with one of the schemes "redis" and "redis-socket". Connects once, so that what is
- * wrong with the URL, the password or the server is told here. */
+ * wrong with the URL, the password or the server is reported here. */
 QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
                                            const struct qn_broker_options *options,
                                            struct qn_broker **ret_broker, quern_error *err);

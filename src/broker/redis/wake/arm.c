@@ -3,12 +3,12 @@
  *
  * Each key that is read wakes the listener once when it changes, whoever changes it, Go's clients
  * and scripts included. One write carries the order to redirect, where the pair is new, and the
- * script that reads. In RESP2 nobody is told that the other end of a redirection is gone. So it is
- * checked afterwards that both connections are still the ones they were before; a listener that
- * dies later is noticed by wait, and is news, too.
+ * script that reads. In RESP2 the server does not report that the other end of a redirection is
+ * gone. So arm checks afterwards that both connections are still the ones they were before. If the
+ * listener dies later, wait notices, and that is news, too.
  *
- * Where the pair cannot be had while the pump has a connection (the server has no room for more
- * clients, say), that reads, nothing wakes us, and wait fails to tell so. */
+ * If the pair cannot be had while the pump has a connection (the server has no room for more
+ * clients, for example), the pump's connection reads, nothing wakes us, and wait fails. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ struct pair {
     uint64_t tracked; /* opened_count of each */
     uint64_t listener;
     int64_t listener_id;
-    bool tell; /* the tracked connection has to be told of the listener first */
+    bool redirect; /* the tracked connection has to be redirected to the listener first */
 };
 
 static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, quern_error *err)
@@ -44,9 +44,9 @@ static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, q
     struct pair pair = {.tracked = tracked->opened_count + (tracked->socket.fd < 0 ? 1 : 0),
                         .listener = listener->connection.opened_count,
                         .listener_id = listener->listener_id};
-    pair.tell = !qn_wake_state_polls(&listener->state) &&
-                (listener->redirects_from != pair.tracked ||
-                 (listener->redirects_to != pair.listener && !QN_BUG(OLD_TRACKER)));
+    pair.redirect = !qn_wake_state_polls(&listener->state) &&
+                    (listener->redirects_from != pair.tracked ||
+                     (listener->redirects_to != pair.listener && !QN_BUG(OLD_TRACKER)));
     (void)pthread_mutex_unlock(&listener->mutex);
     *ret_pair = pair;
     return status;
@@ -64,7 +64,7 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
                 listener->connection.opened_count == pair->listener;
     if (answer != NULL && answer->type == QN_REPLY_ERROR) {
         if (strstr(answer->data, "does not exist") != NULL) {
-            /* The listener is gone, and we hear of it here first. */
+            /* The listener is gone, and this answer is the first sign of it. */
             same = false;
             if (listener->connection.opened_count == pair->listener) {
                 qn_connection_close(&listener->connection);
@@ -88,7 +88,7 @@ static bool settle_pair(struct qn_redis *self, const struct pair *pair,
 static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline, const struct pair *pair,
                       struct qn_names queues)
 {
-    if (pair->tell) {
+    if (pair->redirect) {
         qn_pipeline_command(pipeline, "CLIENT");
         qn_pipeline_text(pipeline, "TRACKING");
         qn_pipeline_text(pipeline, "ON");
@@ -147,7 +147,7 @@ static quern_status try_arm(struct qn_redis *self, struct qn_names queues, bool 
         status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {
-        *ret_armed = settle_pair(self, &pair, pair.tell ? pipeline.commands[0].reply : NULL);
+        *ret_armed = settle_pair(self, &pair, pair.redirect ? pipeline.commands[0].reply : NULL);
         status = read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, err);
     }
     if (status == QUERN_OK) {
@@ -195,7 +195,7 @@ static void note_unpaired(struct qn_redis_listener *listener, const char *why)
 static bool read_unpaired(struct qn_redis *self, struct qn_names queues, bool *ret_work,
                           int64_t *ret_next_due_at_ms)
 {
-    static const struct pair none = {.tell = false};
+    static const struct pair none = {.redirect = false};
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
     const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* listener.c - opening, closing and describing what hears of news; arm.c and wait.c use it.
+/* listener.c - opens, closes and describes the connection that receives news; for arm.c and wait.c.
  *
- * A new listener subscribes before arm tells the tracked connection of it, and arm reads after
- * that: so there is no moment in which news could get lost. Without the channel of invalidations
- * the worker polls; without the channel of cancellations it hears of them when it extends. */
+ * A new listener subscribes before arm redirects the tracked connection to it, and arm reads
+ * after that: so there is no moment in which news could get lost. Without the channel of
+ * invalidations the worker polls; without the channel of cancellations it learns of them when it
+ * extends. */
 #include "broker/redis/wake/listener.h"
 
 #include <stdio.h>
@@ -99,7 +100,7 @@ quern_status qn_redis_listener_connect(struct qn_redis_listener *listener, quern
         status = set_up(listener, deadline_mono_ns, err);
     }
     qn_arena_reset(&listener->arena);
-    listener->heard_at_mono_ns = qn_clock_mono_ns();
+    listener->received_at_mono_ns = qn_clock_mono_ns();
     listener->pinged = false;
     qn_redis_listener_kick(listener);
     return status;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* listener.h - how a worker hears of news: a pair of connections that are one unit.
+/* listener.h - how a worker receives news: a pair of connections that are one unit.
  *
- * Arm reads the keys on the channel TRACKED, whose invalidations the server redirects to the
- * listener, which is also subscribed to the channel of cancellations. The tracked connection is
- * told the listener's id; a new connection on either side makes that void, and the next arm says it
- * again before it reads. Where the server refuses tracking, wait says "look" from time to time
- * instead. Where it has no room for the pair, arm reads by the connection of the pump, and wait
+ * Arm reads the keys on the channel TRACKED. The server redirects its invalidations to the
+ * listener, which is also subscribed to the channel of cancellations. The redirection names the
+ * listener's id; a new connection on either side ends it, and the next arm orders it again before
+ * it reads. If the server refuses tracking, wait returns from time to time instead, to have the
+ * queues read. If it has no room for the pair, arm reads by the connection of the pump, and wait
  * fails.
  *
  * Locks: a channel's, then this one's. */
@@ -35,7 +35,7 @@ struct qn_redis_listener {
     int tracked_fd;          /* of that connection; -1: its end is of no interest */
     struct qn_wake_state state;
     char refusal[QN_REFUSAL_SIZE]; /* why it polls or has no pair; "": nothing is refused */
-    int64_t heard_at_mono_ns;      /* when the listener last said anything */
+    int64_t received_at_mono_ns;   /* when the listener last received anything */
     bool pinged;                   /* and was asked to since */
     int64_t due_at_ms;             /* of delayed tasks, as the last arm saw them; wall clock */
     int64_t pair_at_mono_ns;       /* where there is no pair: when arm tries again */
@@ -54,8 +54,8 @@ QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener 
 /* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
 void qn_redis_listener_note_refusal(struct qn_redis_listener *listener, const char *command,
                                     const char *words);
-/* What is there, as somebody has seen it who asked: wakes the listener if the last arm knew less,
- * and nobody told of it since. Both moments by the wall clock. */
+/* What a poll found: wakes the listener if the last arm saw less, and no news came since. Both
+ * moments by the wall clock. */
 void qn_redis_listener_compare(struct qn_redis_listener *listener, bool work,
                                int64_t next_due_at_ms, int64_t now_ms);
 /* Makes a wait under way look at the listener again. Async-signal-safe. */

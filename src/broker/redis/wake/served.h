@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* served.h - what the worker of this broker serves, as it said last when it armed or reported. */
+/* served.h - what the worker of this broker serves, as it last armed or reported it. */
 #ifndef QN_BROKER_REDIS_WAKE_SERVED_H
 #define QN_BROKER_REDIS_WAKE_SERVED_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* wait.c - the listener's sleep: until a key of arm's changes, somebody cancels, or we are told.
+/* wait.c - the listener's sleep: until a key of arm's changes, a task is cancelled, or wait is
+ * interrupted.
  *
  * One poll over the listener, the tracked connection (of which only the end is of interest) and an
  * eventfd. The end of either connection counts as news: arm makes a new pair. An idle listener is
@@ -7,7 +8,7 @@
  *
  * A cancellation is a bare task id, as Go sends it. In which queue it is, and what is to become of
  * the task (quern_cancel; nothing there: a retry, as with Go), is looked up among the queues that
- * this worker serves. The empty id is ours: it says "look" to all (wake). */
+ * this worker serves. The empty id is ours: it asks all workers to read their queues (wake). */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ enum {
 };
 static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 
-/* --- Hearing ------------------------------------------------------------------------ */
+/* --- Receiving ---------------------------------------------------------------------- */
 
 /* With mutex held. */
 static void take_cancellation(struct qn_redis_listener *listener, const struct qn_reply *id,
@@ -52,7 +53,7 @@ static bool is_news_of(const struct qn_reply *keys, const char *end)
            memcmp(key->data + key->size - size, end, size) == 0;
 }
 
-/* What a planted fault does not hear of, because it was not armed. */
+/* What a planted fault misses, because it was not armed. */
 static bool is_missed(const struct qn_reply *keys)
 {
     return (QN_BUG(PAUSE_NOT_ARMED) && is_news_of(keys, ":paused")) ||
@@ -74,7 +75,7 @@ static void take_message(struct qn_redis_listener *listener, const struct qn_rep
 }
 
 /* With mutex held: takes in what has come, up to a cancellation. */
-static void hear(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
+static void receive(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
 {
     struct qn_reply *reply = NULL;
     int left = NEWS_MAX;
@@ -88,28 +89,28 @@ static void hear(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
         if (reply == NULL) {
             break;
         }
-        listener->heard_at_mono_ns = qn_clock_mono_ns();
+        listener->received_at_mono_ns = qn_clock_mono_ns();
         listener->pinged = false;
         take_message(listener, reply, wakeup);
         qn_arena_reset(&listener->arena);
     } while (listener->cancel_id[0] == '\0' && --left > 0);
 }
 
-/* With mutex held: asks a silent listener whether it is there, and gives it up if it does not say
- * so. Returns when to look again. */
+/* With mutex held: pings a silent listener, and gives it up if it does not answer. Returns when to
+ * look again. */
 static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_ns,
                           struct qn_wakeup *wakeup)
 {
-    int64_t ping_at_ns = listener->heard_at_mono_ns + PING_AFTER_MS * QN_NS_PER_MS;
+    int64_t ping_at_ns = listener->received_at_mono_ns + PING_AFTER_MS * QN_NS_PER_MS;
     int64_t lost_at_ns = ping_at_ns + PONG_WITHIN_MS * QN_NS_PER_MS;
     if (listener->pinged && now_mono_ns >= lost_at_ns) {
         qn_connection_close(&listener->connection);
         wakeup->work = true;
     } else if (!listener->pinged && now_mono_ns >= ping_at_ns) {
         listener->pinged = true;
-        listener->heard_at_mono_ns = now_mono_ns - PING_AFTER_MS * QN_NS_PER_MS;
+        listener->received_at_mono_ns = now_mono_ns - PING_AFTER_MS * QN_NS_PER_MS;
         lost_at_ns = now_mono_ns + PONG_WITHIN_MS * QN_NS_PER_MS;
-        /* A full socket means that it does not read: then nothing will be heard, either. */
+        /* A full socket means that it does not read: then nothing will come, either. */
         wakeup->work = qn_connection_send(&listener->connection, ping, sizeof ping - 1, now_mono_ns,
                                           NULL) != QUERN_OK;
     }
@@ -229,7 +230,7 @@ static void rest(struct qn_redis_listener *listener, int64_t until_mono_ns,
     }
     (void)pthread_mutex_lock(&listener->mutex);
     if (ready > 0 && fds[2].revents != 0 && listener->tracked_fd == fds[2].fd) {
-        listener->tracked_fd = -1; /* said once */
+        listener->tracked_fd = -1; /* reported once */
         wakeup->work = true;
     }
 }
@@ -242,7 +243,7 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
         return true;
     }
     if (listener->cancel_id[0] == '\0') {
-        hear(listener, wakeup);
+        receive(listener, wakeup);
     }
     int64_t now_mono_ns = qn_clock_mono_ns();
     if (qn_wake_state_polls(&listener->state) && sleep->look_at_mono_ns == 0) {
@@ -271,7 +272,7 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
     return wakeup->work;
 }
 
-/* Until there is something to say or the time is up. *ret_asked: a cancellation has to be looked
+/* Until there is something to return or the time is up. *ret_asked: a cancellation has to be looked
  * up.
  */
 static quern_status wait_for_news(struct qn_redis_listener *listener, struct sleep *sleep,
