@@ -97,7 +97,7 @@ static quern_status read_leases_over(struct qn_check *check, quern_error *err)
     struct qn_conn *conn = NULL;
     quern_status status = qn_transaction_read_begin(check->self, &conn, err);
     if (status == QUERN_OK) {
-        status = qn_sqlite_leases_over(check->self, conn, &check->leases_over_ms, err);
+        status = qn_sqlite_inspect_leases_over(check->self, conn, &check->leases_over_ms, err);
         qn_transaction_read_end(check->self);
     }
     return status;
@@ -113,9 +113,9 @@ quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
                              .now_ms = qn_clock_wall_ms(broker->clock)};
     bool safe = false;
     bool rows = false;
-    quern_status status = qn_check_integrity(&check, !repair, &safe, &rows, err);
+    quern_status status = qn_doctor_integrity(&check, !repair, &safe, &rows, err);
     if (status == QUERN_OK) {
-        status = qn_check_schema(&check, err);
+        status = qn_doctor_schema(&check, err);
     }
     if (status == QUERN_OK) {
         status = read_leases_over(&check, err);
@@ -130,16 +130,16 @@ quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
     check.shift_ms = check.leases_over_ms == INT64_MAX ? 0 : shift_ms;
     check.repair = repair && safe;
     for (size_t i = 0; status == QUERN_OK && i < sizeof rules / sizeof rules[0]; i++) {
-        status = qn_check_rule(&check, &rules[i], err);
+        status = qn_doctor_rule(&check, &rules[i], err);
     }
     if (status == QUERN_OK && check.repair) {
         qn_waiters_wake(check.self); /* what was mended may be work */
     }
     if (status == QUERN_OK && repair && rows) {
-        status = qn_check_integrity(&check, true, &safe, &rows, err);
+        status = qn_doctor_integrity(&check, true, &safe, &rows, err);
     }
     if (status == QUERN_OK) {
-        qn_check_notes(&check);
+        qn_doctor_notes(&check);
     }
     qn_served_finish(&check.served);
     return status;

@@ -30,7 +30,7 @@ struct qn_check {
     void *user;
     int64_t now_ms;
     int64_t shift_ms;       /* qn_delay_clock_shift_ms; 0 also while the data are of another boot */
-    int64_t leases_over_ms; /* boot clock; see qn_sqlite_leases_over */
+    int64_t leases_over_ms; /* boot clock; see qn_sqlite_inspect_leases_over */
 };
 
 struct qn_rule {
@@ -45,16 +45,16 @@ struct qn_rule {
 
 /* Finds what breaks the rule, mends it if asked to and possible, and reports it, never inside a
  * transaction. */
-QUERN_NODISCARD quern_status qn_check_rule(struct qn_check *check, const struct qn_rule *rule,
-                                           quern_error *err);
+QUERN_NODISCARD quern_status qn_doctor_rule(struct qn_check *check, const struct qn_rule *rule,
+                                            quern_error *err);
 
 /* Whether the file is whole. *ret_safe: nothing is damaged but rows that break a constraint of
  * ours, which the rules mend. Those are reported only with report_rows. */
-QUERN_NODISCARD quern_status qn_check_integrity(struct qn_check *check, bool report_rows,
-                                                bool *ret_safe, bool *ret_rows, quern_error *err);
+QUERN_NODISCARD quern_status qn_doctor_integrity(struct qn_check *check, bool report_rows,
+                                                 bool *ret_safe, bool *ret_rows, quern_error *err);
 /* What is missing of our tables and indexes, and what others have put on them. */
-QUERN_NODISCARD quern_status qn_check_schema(struct qn_check *check, quern_error *err);
+QUERN_NODISCARD quern_status qn_doctor_schema(struct qn_check *check, quern_error *err);
 /* What is worth knowing about the file and the directory beside it. */
-void qn_check_notes(struct qn_check *check);
+void qn_doctor_notes(struct qn_check *check);
 
 #endif

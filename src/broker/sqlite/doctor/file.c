@@ -66,8 +66,8 @@ static quern_status read_damages(struct qn_conn *conn, struct qn_arena *arena,
     return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
-quern_status qn_check_integrity(struct qn_check *check, bool report_rows, bool *ret_safe,
-                                bool *ret_rows, quern_error *err)
+quern_status qn_doctor_integrity(struct qn_check *check, bool report_rows, bool *ret_safe,
+                                 bool *ret_rows, quern_error *err)
 {
     const char *texts[DAMAGES_MAX];
     size_t count = 0;
@@ -172,12 +172,12 @@ static void warn_of_group(const struct qn_check *check)
     }
 }
 
-void qn_check_notes(struct qn_check *check)
+void qn_doctor_notes(struct qn_check *check)
 {
     warn_of_group(check);
     note_leftovers(check);
     note_wal(check);
     char text[TEXT_SIZE];
-    (void)snprintf(text, sizeof text, "durability %s", qn_sqlite_durability(check->self));
+    (void)snprintf(text, sizeof text, "durability %s", qn_sqlite_inspect_durability(check->self));
     tell(check, "note", QN_SEVERITY_NOTE, text, false);
 }

@@ -264,7 +264,7 @@ static void report_more(const struct qn_check *check, const struct qn_rule *rule
     check->on_finding(&finding, check->user);
 }
 
-quern_status qn_check_rule(struct qn_check *check, const struct qn_rule *rule, quern_error *err)
+quern_status qn_doctor_rule(struct qn_check *check, const struct qn_rule *rule, quern_error *err)
 {
     struct look look = {0};
     look.items = qn_alloc_zero(FOUND_MAX, sizeof *look.items);

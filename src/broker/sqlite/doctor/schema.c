@@ -50,7 +50,7 @@ static void report_foreign(const struct qn_check *check, const struct qn_schema_
     }
 }
 
-quern_status qn_check_schema(struct qn_check *check, quern_error *err)
+quern_status qn_doctor_schema(struct qn_check *check, quern_error *err)
 {
     struct qn_arena arena = {0};
     struct qn_conn *conn = NULL;

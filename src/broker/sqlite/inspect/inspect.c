@@ -27,8 +27,8 @@
 
 /* Where several hosts share a file (unsafe_fs), each has a boot of its own, and only its own clock.
  */
-quern_status qn_sqlite_leases_over(struct qn_sqlite *self, struct qn_conn *conn,
-                                   int64_t *ret_boot_ms, quern_error *err)
+quern_status qn_sqlite_inspect_leases_over(struct qn_sqlite *self, struct qn_conn *conn,
+                                           int64_t *ret_boot_ms, quern_error *err)
 {
     char boot_id[QN_BOOT_ID_SIZE];
     bool same = true;
@@ -222,7 +222,7 @@ quern_status qn_sqlite_server_info(struct qn_broker *broker,
     on_fact("broker", "sqlite", user);
     on_fact("version", QUERN_VERSION, user);
     on_fact("path", self->path, user);
-    on_fact("durability", qn_sqlite_durability(self), user);
+    on_fact("durability", qn_sqlite_inspect_durability(self), user);
     char warning[WARNING_SIZE];
     if (qn_sqlite_place_warning(self, warning, sizeof warning)) {
         on_fact("warning", warning, user);
@@ -235,7 +235,7 @@ quern_status qn_sqlite_server_info(struct qn_broker *broker,
     return QUERN_OK;
 }
 
-const char *qn_sqlite_durability(const struct qn_sqlite *self)
+const char *qn_sqlite_inspect_durability(const struct qn_sqlite *self)
 {
     return self->full_sync
                ? "D2: survives power loss"

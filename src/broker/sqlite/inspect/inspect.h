@@ -27,10 +27,11 @@ QUERN_NODISCARD quern_status qn_sqlite_page_count(struct qn_conn *conn, const st
 
 /* The moment on the boot clock up to which leases are over; INT64_MAX when they were measured on
  * another boot of the kernel, so that all are. */
-QUERN_NODISCARD quern_status qn_sqlite_leases_over(struct qn_sqlite *self, struct qn_conn *conn,
-                                                   int64_t *ret_boot_ms, quern_error *err);
+QUERN_NODISCARD quern_status qn_sqlite_inspect_leases_over(struct qn_sqlite *self,
+                                                           struct qn_conn *conn,
+                                                           int64_t *ret_boot_ms, quern_error *err);
 
 /* The durability class, in words. */
-const char *qn_sqlite_durability(const struct qn_sqlite *self);
+const char *qn_sqlite_inspect_durability(const struct qn_sqlite *self);
 
 #endif

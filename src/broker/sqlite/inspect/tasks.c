@@ -223,7 +223,7 @@ quern_status qn_sqlite_tasks(struct qn_broker *broker, const quern_task_filter *
     }
     quern_status status = qn_transaction_read_begin(self, &listing.conn, err);
     if (status == QUERN_OK) {
-        status = qn_sqlite_leases_over(self, listing.conn, &listing.leases_over_ms, err);
+        status = qn_sqlite_inspect_leases_over(self, listing.conn, &listing.leases_over_ms, err);
         if (status == QUERN_OK) {
             status = list_queues(&listing, err);
         }
