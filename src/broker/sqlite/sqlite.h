@@ -108,7 +108,7 @@ quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_opt
 qn_close_fn qn_sqlite_close;
 qn_enqueue_fn qn_sqlite_enqueue;
 qn_enqueue_in_fn qn_sqlite_enqueue_in;
-qn_wake_fn qn_sqlite_wake_all;
+qn_wake_fn qn_sqlite_wake;
 qn_exchange_fn qn_sqlite_exchange;
 qn_extend_fn qn_sqlite_extend;
 qn_write_result_fn qn_sqlite_write_result;

@@ -12,6 +12,7 @@
 #include "broker/sqlite/queue/solo_sql.h"
 #include "broker/sqlite/run/lease_sql.h"
 #include "broker/sqlite/store/tables_sql.h"
+#include "broker/sqlite/upkeep/drained_sql.h"
 #include "broker/sqlite/upkeep/forward_sql.h"
 #include "broker/sqlite/upkeep/heartbeat_sql.h"
 #include "broker/sqlite/upkeep/prune_sql.h"

@@ -5,22 +5,21 @@
 #include <string.h>
 
 #include "base/error.h"
-
-enum severity { SEVERITY_NOTE = 0, SEVERITY_WARNING = 1, SEVERITY_VIOLATED = 2 };
+#include "broker/inspect.h"
 
 struct qn_kept_finding {
     struct qn_kept_finding *next;
     quern_finding finding;
 };
 
-static enum severity severity_of(const char *invariant)
+static enum qn_severity severity_of(const char *invariant)
 {
     if (strcmp(invariant, "note") == 0) {
-        return SEVERITY_NOTE;
+        return QN_SEVERITY_NOTE;
     }
     bool warns = strcmp(invariant, "I8") == 0 || strcmp(invariant, "server") == 0 ||
                  strcmp(invariant, "lock") == 0;
-    return warns ? SEVERITY_WARNING : SEVERITY_VIOLATED;
+    return warns ? QN_SEVERITY_WARNING : QN_SEVERITY_VIOLATED;
 }
 
 /* False: memory is out. */

@@ -20,21 +20,21 @@
 
 #define UPKEEP_STEP 100
 
-static quern_status recover(struct qn_check *check, const char *queue, size_t *ret_done,
+static quern_status recover(struct qn_sqlite_doctor *doctor, const char *queue, size_t *ret_done,
                             quern_error *err)
 {
     size_t step = UPKEEP_STEP;
     quern_status status = QUERN_OK;
     *ret_done = 0;
     while (status == QUERN_OK && step == UPKEEP_STEP) {
-        status = qn_sqlite_recover(&check->self->base, (struct qn_upkeep){{&queue, 1}, UPKEEP_STEP},
-                                   NULL, &step, err);
+        status = qn_sqlite_recover(&doctor->self->base,
+                                   (struct qn_upkeep){{&queue, 1}, UPKEEP_STEP}, NULL, &step, err);
         *ret_done += status == QUERN_OK ? step : 0;
     }
     return status;
 }
 
-static quern_status forward(struct qn_check *check, const char *queue, size_t *ret_done,
+static quern_status forward(struct qn_sqlite_doctor *doctor, const char *queue, size_t *ret_done,
                             quern_error *err)
 {
     size_t step = UPKEEP_STEP;
@@ -42,21 +42,22 @@ static quern_status forward(struct qn_check *check, const char *queue, size_t *r
     quern_status status = QUERN_OK;
     *ret_done = 0;
     while (status == QUERN_OK && step == UPKEEP_STEP) {
-        status = qn_sqlite_forward(&check->self->base, (struct qn_upkeep){{&queue, 1}, UPKEEP_STEP},
-                                   &step, &next_due_at_ms, err);
+        status =
+            qn_sqlite_forward(&doctor->self->base, (struct qn_upkeep){{&queue, 1}, UPKEEP_STEP},
+                              &step, &next_due_at_ms, err);
         *ret_done += status == QUERN_OK ? step : 0;
     }
     return status;
 }
 
-static quern_status redate(struct qn_check *check, const char *queue, size_t *ret_done,
+static quern_status redate(struct qn_sqlite_doctor *doctor, const char *queue, size_t *ret_done,
                            quern_error *err)
 {
     (void)queue; /* of all queues */
     bool more = true;
     quern_status status = QUERN_OK;
     while (status == QUERN_OK && more) {
-        status = qn_sqlite_redate(check->self, &more, err);
+        status = qn_sqlite_redate(doctor->self, &more, err);
     }
     *ret_done = status == QUERN_OK ? 1 : 0;
     return status;
@@ -92,13 +93,13 @@ static const struct qn_rule rules[] = {
     {"note", QN_SEVERITY_NOTE, sql_find_other_tables, NULL, NULL},
 };
 
-static quern_status read_leases_over(struct qn_check *check, quern_error *err)
+static quern_status read_leases_over(struct qn_sqlite_doctor *doctor, quern_error *err)
 {
     struct qn_conn *conn = NULL;
-    quern_status status = qn_transaction_read_begin(check->self, &conn, err);
+    quern_status status = qn_transaction_read_begin(doctor->self, &conn, err);
     if (status == QUERN_OK) {
-        status = qn_sqlite_inspect_leases_over(check->self, conn, &check->leases_over_ms, err);
-        qn_transaction_read_end(check->self);
+        status = qn_sqlite_tasks_leases_over(doctor->self, conn, &doctor->leases_over_ms, err);
+        qn_transaction_read_end(doctor->self);
     }
     return status;
 }
@@ -107,40 +108,40 @@ quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
                               void (*on_finding)(const quern_finding *finding, void *user),
                               void *user, quern_error *err)
 {
-    struct qn_check check = {.self = qn_sqlite_of(broker),
-                             .on_finding = on_finding,
-                             .user = user,
-                             .now_ms = qn_clock_wall_ms(broker->clock)};
+    struct qn_sqlite_doctor doctor = {.self = qn_sqlite_of(broker),
+                                      .on_finding = on_finding,
+                                      .user = user,
+                                      .now_ms = qn_clock_wall_ms(broker->clock)};
     bool safe = false;
     bool rows = false;
-    quern_status status = qn_doctor_integrity(&check, !repair, &safe, &rows, err);
+    quern_status status = qn_sqlite_integrity_check(&doctor, !repair, &safe, &rows, err);
     if (status == QUERN_OK) {
-        status = qn_doctor_schema(&check, err);
+        status = qn_sqlite_schema_compare(&doctor, err);
     }
     if (status == QUERN_OK) {
-        status = read_leases_over(&check, err);
+        status = read_leases_over(&doctor, err);
     }
     if (status == QUERN_OK) {
         /* Where they cannot be read, the rules that concern them tell nothing. */
-        status = qn_served_read(&check.served, check.self, NULL) == QUERN_E_NOMEM
+        status = qn_served_read(&doctor.served, doctor.self, NULL) == QUERN_E_NOMEM
                      ? qn_error_nomem(err)
                      : QUERN_OK;
     }
-    int64_t shift_ms = qn_delay_clock_shift_ms(check.self, &check.now_ms);
-    check.shift_ms = check.leases_over_ms == INT64_MAX ? 0 : shift_ms;
-    check.repair = repair && safe;
+    int64_t shift_ms = qn_delay_clock_shift_ms(doctor.self, &doctor.now_ms);
+    doctor.shift_ms = doctor.leases_over_ms == INT64_MAX ? 0 : shift_ms;
+    doctor.repair = repair && safe;
     for (size_t i = 0; status == QUERN_OK && i < sizeof rules / sizeof rules[0]; i++) {
-        status = qn_doctor_rule(&check, &rules[i], err);
+        status = qn_sqlite_rule_check(&doctor, &rules[i], err);
     }
-    if (status == QUERN_OK && check.repair) {
-        qn_waiters_wake(check.self); /* what was mended may be work */
+    if (status == QUERN_OK && doctor.repair) {
+        qn_waiters_wake(doctor.self); /* what was mended may be work */
     }
     if (status == QUERN_OK && repair && rows) {
-        status = qn_doctor_integrity(&check, true, &safe, &rows, err);
+        status = qn_sqlite_integrity_check(&doctor, true, &safe, &rows, err);
     }
     if (status == QUERN_OK) {
-        qn_doctor_notes(&check);
+        qn_sqlite_integrity_notes(&doctor);
     }
-    qn_served_finish(&check.served);
+    qn_served_finish(&doctor.served);
     return status;
 }

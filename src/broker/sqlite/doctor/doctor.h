@@ -6,8 +6,6 @@
 #include "base/memory/arena.h"
 #include "broker/sqlite/sqlite.h"
 
-enum qn_severity { QN_SEVERITY_NOTE = 0, QN_SEVERITY_WARNING = 1, QN_SEVERITY_VIOLATED = 2 };
-
 /* The queues that living workers serve, sorted. */
 struct qn_served {
     struct qn_arena arena;
@@ -22,7 +20,7 @@ QUERN_NODISCARD quern_status qn_served_read(struct qn_served *served, struct qn_
 bool qn_served_has(const struct qn_served *served, const char *queue);
 void qn_served_finish(struct qn_served *served);
 
-struct qn_check {
+struct qn_sqlite_doctor {
     struct qn_sqlite *self;
     struct qn_served served;
     bool repair;
@@ -30,7 +28,7 @@ struct qn_check {
     void *user;
     int64_t now_ms;
     int64_t shift_ms;       /* qn_delay_clock_shift_ms; 0 also while the data are of another boot */
-    int64_t leases_over_ms; /* boot clock; see qn_sqlite_inspect_leases_over */
+    int64_t leases_over_ms; /* boot clock; see qn_sqlite_tasks_leases_over */
 };
 
 struct qn_rule {
@@ -39,22 +37,24 @@ struct qn_rule {
     const char *find; /* SQL; see doctor.sql */
     const char *mend; /* SQL; NULL: cannot be mended, or by upkeep */
     /* Upkeep of one queue that mends it; NULL: none. Returns how much it did. */
-    quern_status (*upkeep)(struct qn_check *check, const char *queue, size_t *ret_done,
+    quern_status (*upkeep)(struct qn_sqlite_doctor *doctor, const char *queue, size_t *ret_done,
                            quern_error *err);
 };
 
 /* Finds what breaks the rule, mends it if asked to and possible, and reports it, never inside a
  * transaction. */
-QUERN_NODISCARD quern_status qn_doctor_rule(struct qn_check *check, const struct qn_rule *rule,
-                                            quern_error *err);
+QUERN_NODISCARD quern_status qn_sqlite_rule_check(struct qn_sqlite_doctor *doctor,
+                                                  const struct qn_rule *rule, quern_error *err);
 
 /* Whether the file is whole. *ret_safe: nothing is damaged but rows that break a constraint of
  * ours, which the rules mend. Those are reported only with report_rows. */
-QUERN_NODISCARD quern_status qn_doctor_integrity(struct qn_check *check, bool report_rows,
-                                                 bool *ret_safe, bool *ret_rows, quern_error *err);
+QUERN_NODISCARD quern_status qn_sqlite_integrity_check(struct qn_sqlite_doctor *doctor,
+                                                       bool report_rows, bool *ret_safe,
+                                                       bool *ret_rows, quern_error *err);
 /* What is missing of our tables and indexes, and what others have put on them. */
-QUERN_NODISCARD quern_status qn_doctor_schema(struct qn_check *check, quern_error *err);
+QUERN_NODISCARD quern_status qn_sqlite_schema_compare(struct qn_sqlite_doctor *doctor,
+                                                      quern_error *err);
 /* What is worth knowing about the file and the directory beside it. */
-void qn_doctor_notes(struct qn_check *check);
+void qn_sqlite_integrity_notes(struct qn_sqlite_doctor *doctor);
 
 #endif

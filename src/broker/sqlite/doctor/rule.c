@@ -47,22 +47,22 @@ static const char *argument_text(sqlite3_value *value)
     return text == NULL ? "" : (const char *)text;
 }
 
-static void tell_any_worker(sqlite3_context *context, int count, sqlite3_value **values)
+static void find_any_worker(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
     (void)values;
-    const struct qn_check *check = sqlite3_user_data(context);
-    sqlite3_result_int(context, check->served.any);
+    const struct qn_sqlite_doctor *doctor = sqlite3_user_data(context);
+    sqlite3_result_int(context, doctor->served.any);
 }
 
-static void tell_queue_served(sqlite3_context *context, int count, sqlite3_value **values)
+static void find_queue_served(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
-    const struct qn_check *check = sqlite3_user_data(context);
-    sqlite3_result_int(context, qn_served_has(&check->served, argument_text(values[0])));
+    const struct qn_sqlite_doctor *doctor = sqlite3_user_data(context);
+    sqlite3_result_int(context, qn_served_has(&doctor->served, argument_text(values[0])));
 }
 
-static void tell_name_sound(sqlite3_context *context, int count, sqlite3_value **values)
+static void check_name(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
     const char *name = argument_text(values[0]);
@@ -70,7 +70,7 @@ static void tell_name_sound(sqlite3_context *context, int count, sqlite3_value *
     sqlite3_result_int(context, whole && qn_name_check("name", name, NULL) == QUERN_OK);
 }
 
-static void tell_headers_whole(sqlite3_context *context, int count, sqlite3_value **values)
+static void check_headers(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
     const void *blob = sqlite3_value_blob(values[0]);
@@ -83,20 +83,21 @@ static const struct function {
     int argument_count;
     void (*call)(sqlite3_context *context, int count, sqlite3_value **values);
 } functions[] = {
-    {"quern_any_worker", 0, tell_any_worker},
-    {"quern_queue_served", 1, tell_queue_served},
-    {"quern_name_sound", 1, tell_name_sound},
-    {"quern_headers_whole", 1, tell_headers_whole},
+    {"quern_any_worker", 0, find_any_worker},
+    {"quern_queue_served", 1, find_queue_served},
+    {"quern_name_sound", 1, check_name},
+    {"quern_headers_whole", 1, check_headers},
 };
 
-/* check NULL takes them away again: they point to the check, which ends before the connection. */
-static quern_status set_functions(struct qn_conn *conn, struct qn_check *check, quern_error *err)
+/* doctor NULL takes them away again: they point to the doctor, which ends before the connection. */
+static quern_status set_functions(struct qn_conn *conn, struct qn_sqlite_doctor *doctor,
+                                  quern_error *err)
 {
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         const struct function *function = &functions[i];
         int code = sqlite3_create_function_v2(
             conn->db, function->name, function->argument_count, SQLITE_UTF8 | SQLITE_DIRECTONLY,
-            check, check == NULL ? NULL : function->call, NULL, NULL, NULL);
+            doctor, doctor == NULL ? NULL : function->call, NULL, NULL, NULL);
         if (code != SQLITE_OK) {
             return qn_conn_fail(conn, sqlite3_extended_errcode(conn->db), err);
         }
@@ -127,12 +128,12 @@ static void bind_known(struct qn_query *query, const int64_t *values, int count)
     }
 }
 
-static quern_status find_rows(struct qn_check *check, struct qn_conn *conn, const char *sql,
-                              struct look *look, quern_error *err)
+static quern_status find_rows(struct qn_sqlite_doctor *doctor, struct qn_conn *conn,
+                              const char *sql, struct look *look, quern_error *err)
 {
     const int64_t values[] = {
-        check->now_ms, check->leases_over_ms, QN_SQLITE_SCHEMA_VERSION, QN_ARCHIVE_SIZE_MAX,
-        COUNT_MAX,     check->shift_ms};
+        doctor->now_ms, doctor->leases_over_ms, QN_SQLITE_SCHEMA_VERSION, QN_ARCHIVE_SIZE_MAX,
+        COUNT_MAX,      doctor->shift_ms};
     struct qn_query query = qn_query_start_once(conn, sql);
     bind_known(&query, values, (int)(sizeof values / sizeof values[0]));
     bool memory = true;
@@ -145,35 +146,35 @@ static quern_status find_rows(struct qn_check *check, struct qn_conn *conn, cons
     return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
-static quern_status find(struct qn_check *check, const char *sql, struct look *look,
+static quern_status find(struct qn_sqlite_doctor *doctor, const char *sql, struct look *look,
                          quern_error *err)
 {
     struct qn_conn *conn = NULL;
-    quern_status status = qn_transaction_read_begin(check->self, &conn, err);
+    quern_status status = qn_transaction_read_begin(doctor->self, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     qn_conn_limit(conn, 0); /* a look at all tasks */
     qn_arena_reset(&look->arena);
     look->count = 0;
-    status = set_functions(conn, check, err);
+    status = set_functions(conn, doctor, err);
     if (status == QUERN_OK) {
-        status = find_rows(check, conn, sql, look, err);
+        status = find_rows(doctor, conn, sql, look, err);
     }
     if (set_functions(conn, NULL, NULL) != QUERN_OK && status == QUERN_OK) {
         status = qn_error_nomem(err); /* the only reason there is */
     }
-    qn_transaction_read_end(check->self);
+    qn_transaction_read_end(doctor->self);
     return status;
 }
 
 /* --- Mending ------------------------------------------------------------------------------------
  */
 
-static quern_status mend_row(struct qn_check *check, struct qn_conn *conn, const char *sql,
+static quern_status mend_row(struct qn_sqlite_doctor *doctor, struct qn_conn *conn, const char *sql,
                              struct found *found, quern_error *err)
 {
-    const int64_t values[] = {check->now_ms, check->leases_over_ms};
+    const int64_t values[] = {doctor->now_ms, doctor->leases_over_ms};
     struct qn_query query = qn_query_start_once(conn, sql);
     int wanted = sqlite3_bind_parameter_count(query.statement);
     QN_ASSERT(wanted <= 4);
@@ -191,22 +192,22 @@ static quern_status mend_row(struct qn_check *check, struct qn_conn *conn, const
 }
 
 /* One transaction's worth from the first on. */
-static quern_status mend_step(struct qn_check *check, const char *sql, struct look *look,
+static quern_status mend_step(struct qn_sqlite_doctor *doctor, const char *sql, struct look *look,
                               size_t first, quern_error *err)
 {
     size_t end = look->count - first > MEND_STEP ? first + MEND_STEP : look->count;
     struct qn_conn *conn = NULL;
-    quern_status status = qn_transaction_begin(check->self, false, &conn, err);
+    quern_status status = qn_transaction_begin(doctor->self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     for (size_t i = first; status == QUERN_OK && i < end; i++) {
-        status = mend_row(check, conn, sql, &look->items[i], err);
+        status = mend_row(doctor, conn, sql, &look->items[i], err);
     }
     if (status == QUERN_OK) {
-        status = qn_transaction_commit(check->self, err);
+        status = qn_transaction_commit(doctor->self, err);
     } else {
-        qn_transaction_rollback(check->self);
+        qn_transaction_rollback(doctor->self);
     }
     for (size_t i = first; status != QUERN_OK && i < end; i++) {
         look->items[i].repaired = false;
@@ -214,18 +215,18 @@ static quern_status mend_step(struct qn_check *check, const char *sql, struct lo
     return status;
 }
 
-static quern_status mend(struct qn_check *check, const struct qn_rule *rule, struct look *look,
-                         quern_error *err)
+static quern_status mend(struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
+                         struct look *look, quern_error *err)
 {
     quern_status status = QUERN_OK;
     if (rule->mend != NULL) {
         for (size_t i = 0; status == QUERN_OK && i < look->count; i += MEND_STEP) {
-            status = mend_step(check, rule->mend, look, i, err);
+            status = mend_step(doctor, rule->mend, look, i, err);
         }
     } else if (rule->upkeep != NULL) {
         for (size_t i = 0; status == QUERN_OK && i < look->count; i++) {
             size_t done = 0;
-            status = rule->upkeep(check, look->items[i].queue, &done, err);
+            status = rule->upkeep(doctor, look->items[i].queue, &done, err);
             look->items[i].repaired = status == QUERN_OK && done > 0;
         }
     }
@@ -236,7 +237,7 @@ static quern_status mend(struct qn_check *check, const struct qn_rule *rule, str
  */
 
 /* Returns whether anything was repaired. */
-static bool report(const struct qn_check *check, const struct qn_rule *rule,
+static bool report(const struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
                    const struct look *look)
 {
     bool repaired = false;
@@ -248,23 +249,24 @@ static bool report(const struct qn_check *check, const struct qn_rule *rule,
                                        .text = found->text,
                                        .severity = (int32_t)rule->severity,
                                        .repaired = found->repaired};
-        check->on_finding(&finding, check->user);
+        doctor->on_finding(&finding, doctor->user);
         repaired = repaired || found->repaired;
     }
     return repaired;
 }
 
-static void report_more(const struct qn_check *check, const struct qn_rule *rule)
+static void report_more(const struct qn_sqlite_doctor *doctor, const struct qn_rule *rule)
 {
     const quern_finding finding = {.invariant = rule->invariant,
                                    .queue = "",
                                    .id = "",
                                    .text = "there are more of the same kind",
                                    .severity = (int32_t)rule->severity};
-    check->on_finding(&finding, check->user);
+    doctor->on_finding(&finding, doctor->user);
 }
 
-quern_status qn_doctor_rule(struct qn_check *check, const struct qn_rule *rule, quern_error *err)
+quern_status qn_sqlite_rule_check(struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
+                                  quern_error *err)
 {
     struct look look = {0};
     look.items = qn_alloc_zero(FOUND_MAX, sizeof *look.items);
@@ -274,14 +276,14 @@ quern_status qn_doctor_rule(struct qn_check *check, const struct qn_rule *rule, 
     quern_status status = QUERN_OK;
     bool again = true;
     while (status == QUERN_OK && again) {
-        status = find(check, rule->find, &look, err);
-        if (status == QUERN_OK && check->repair) {
-            status = mend(check, rule, &look, err);
+        status = find(doctor, rule->find, &look, err);
+        if (status == QUERN_OK && doctor->repair) {
+            status = mend(doctor, rule, &look, err);
         }
-        bool repaired = report(check, rule, &look);
+        bool repaired = report(doctor, rule, &look);
         again = look.more && repaired;
         if (status == QUERN_OK && look.more && !again) {
-            report_more(check, rule);
+            report_more(doctor, rule);
         }
     }
     qn_arena_finish(&look.arena);

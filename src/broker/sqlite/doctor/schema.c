@@ -16,8 +16,9 @@
 #define FOREIGN_TEXT_SIZE 400
 #define NAME_SHOWN_MAX 80
 
-static void report(const struct qn_check *check, const char *invariant, enum qn_severity severity,
-                   const struct qn_schema_object *object, const char *words)
+static void report(const struct qn_sqlite_doctor *doctor, const char *invariant,
+                   enum qn_severity severity, const struct qn_schema_object *object,
+                   const char *words)
 {
     char name[NAME_SHOWN_MAX + 1];
     char table[NAME_SHOWN_MAX + 1];
@@ -29,28 +30,30 @@ static void report(const struct qn_check *check, const char *invariant, enum qn_
                    on_table ? " on " : "", on_table ? table : "", words);
     const quern_finding finding = {
         .invariant = invariant, .queue = "", .id = "", .text = text, .severity = (int32_t)severity};
-    check->on_finding(&finding, check->user);
+    doctor->on_finding(&finding, doctor->user);
 }
 
-static void report_foreign(const struct qn_check *check, const struct qn_schema_object *object)
+static void report_foreign(const struct qn_sqlite_doctor *doctor,
+                           const struct qn_schema_object *object)
 {
     if (strcmp(object->type, "trigger") == 0) {
-        report(check, "I9", QN_SEVERITY_WARNING, object,
+        report(doctor, "I9", QN_SEVERITY_WARNING, object,
                "is not quern's: it runs when other programs write, not when quern does");
     } else if (strcmp(object->type, "view") == 0) {
-        report(check, "note", QN_SEVERITY_NOTE, object, "is not quern's; quern does not use it");
+        report(doctor, "note", QN_SEVERITY_NOTE, object, "is not quern's; quern does not use it");
     } else if (object->unique) {
-        report(check, "I9", QN_SEVERITY_WARNING, object,
+        report(doctor, "I9", QN_SEVERITY_WARNING, object,
                "is not quern's: it may refuse what quern writes");
     } else if (strcmp(object->type, "index") == 0) {
-        report(check, "note", QN_SEVERITY_NOTE, object, "is not quern's; it costs each write time");
+        report(doctor, "note", QN_SEVERITY_NOTE, object,
+               "is not quern's; it costs each write time");
     } else {
-        report(check, "I9", QN_SEVERITY_WARNING, object,
+        report(doctor, "I9", QN_SEVERITY_WARNING, object,
                "is not quern's, and names with quern_ are kept for it");
     }
 }
 
-quern_status qn_doctor_schema(struct qn_check *check, quern_error *err)
+quern_status qn_sqlite_schema_compare(struct qn_sqlite_doctor *doctor, quern_error *err)
 {
     struct qn_arena arena = {0};
     struct qn_conn *conn = NULL;
@@ -59,25 +62,25 @@ quern_status qn_doctor_schema(struct qn_check *check, quern_error *err)
     quern_status status =
         qn_sqlite_trust_read_expected(QN_SQLITE_SCHEMA_VERSION, &arena, &wanted, err);
     if (status == QUERN_OK) {
-        status = qn_transaction_read_begin(check->self, &conn, err);
+        status = qn_transaction_read_begin(doctor->self, &conn, err);
     }
     if (status == QUERN_OK) {
         status = qn_sqlite_trust_read(conn, &arena, &objects, err);
-        qn_transaction_read_end(check->self);
+        qn_transaction_read_end(doctor->self);
     }
     for (const struct qn_schema_object *at = wanted; status == QUERN_OK && at != NULL;
          at = at->next) {
         const struct qn_schema_object *found = qn_sqlite_trust_find(objects, at);
         if (found == NULL) {
-            report(check, "I9", QN_SEVERITY_VIOLATED, at, "is missing");
+            report(doctor, "I9", QN_SEVERITY_VIOLATED, at, "is missing");
         } else if (strcmp(found->text, at->text) != 0) { /* since the file was opened */
-            report(check, "I9", QN_SEVERITY_VIOLATED, at, "is not as quern made it any more");
+            report(doctor, "I9", QN_SEVERITY_VIOLATED, at, "is not as quern made it any more");
         }
     }
     for (const struct qn_schema_object *at = objects; status == QUERN_OK && at != NULL;
          at = at->next) {
         if (at->text[0] != '\0' && qn_sqlite_trust_find(wanted, at) == NULL) {
-            report_foreign(check, at);
+            report_foreign(doctor, at);
         }
     }
     qn_arena_finish(&arena);

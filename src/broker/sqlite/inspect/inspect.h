@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* inspect.h - what looking at tasks and acting on them share: the selection of tasks.
+/* inspect.h - what inspecting tasks and acting on them share: the selection of tasks.
  *
  * A page is a part of the tasks of one state of one queue, in an order; only row numbers are
  * selected, the rows themselves are read one by one, so a page never holds payloads. */
@@ -7,6 +7,7 @@
 #define QN_BROKER_SQLITE_INSPECT_INSPECT_H
 
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/store/query.h"
 
 struct qn_page {
     const quern_task_filter *filter; /* its queue, state, offset and limit are not used */
@@ -26,12 +27,19 @@ QUERN_NODISCARD quern_status qn_sqlite_page_count(struct qn_conn *conn, const st
                                                   quern_error *err);
 
 /* The moment on the boot clock up to which leases are over; INT64_MAX when they were measured on
- * another boot of the kernel, so that all are. */
-QUERN_NODISCARD quern_status qn_sqlite_inspect_leases_over(struct qn_sqlite *self,
-                                                           struct qn_conn *conn,
-                                                           int64_t *ret_boot_ms, quern_error *err);
+ * another boot of the kernel, so that all are (tasks.c). */
+QUERN_NODISCARD quern_status qn_sqlite_tasks_leases_over(struct qn_sqlite *self,
+                                                         struct qn_conn *conn, int64_t *ret_boot_ms,
+                                                         quern_error *err);
 
-/* The durability class, in words. */
-const char *qn_sqlite_inspect_durability(const struct qn_sqlite *self);
+/* The durability class, in words (server_info.c). */
+const char *qn_sqlite_server_info_durability(const struct qn_sqlite *self);
+
+/* A count of rows; 0 for a negative one, which is damage. */
+static inline uint64_t qn_sqlite_inspect_count(const struct qn_query *query, int column)
+{
+    int64_t count = sqlite3_column_int64(query->statement, column);
+    return count < 0 ? 0 : (uint64_t)count;
+}
 
 #endif

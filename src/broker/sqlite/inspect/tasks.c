@@ -5,9 +5,12 @@
  * state of each queue. Segments before the page are only counted, mostly in an index; from those
  * that it touches the row numbers are selected, and each row is read and handed on by itself, so
  * memory is that of one task. All in one read transaction: the page is one moment of the file. */
+#include <string.h>
+
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/text/number.h"
+#include "broker/owner.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/run/headers.h"
@@ -27,6 +30,25 @@ struct listing {
     void *user;
     bool stopped;
 };
+
+/* Where several hosts share a file (unsafe_fs), each has a boot of its own, and only its own clock.
+ */
+quern_status qn_sqlite_tasks_leases_over(struct qn_sqlite *self, struct qn_conn *conn,
+                                         int64_t *ret_boot_ms, quern_error *err)
+{
+    char boot_id[QN_BOOT_ID_SIZE];
+    bool same = true;
+    struct qn_query query = qn_query_start(conn, sql_boot);
+    if (qn_query_row(&query) && !self->unsafe_fs && qn_owner_boot_id(boot_id)) {
+        const char *stored = qn_query_column_text(&query, 0);
+        same = stored[0] == '\0' || strcmp(stored, boot_id) == 0;
+    }
+    quern_status status = qn_query_finish(&query, err);
+    if (status == QUERN_OK) {
+        *ret_boot_ms = same ? qn_clock_boot_ms(self->base.clock) : INT64_MAX;
+    }
+    return status;
+}
 
 static const char *column_text_or_null(const struct qn_query *query, int column)
 {
@@ -223,7 +245,7 @@ quern_status qn_sqlite_tasks(struct qn_broker *broker, const quern_task_filter *
     }
     quern_status status = qn_transaction_read_begin(self, &listing.conn, err);
     if (status == QUERN_OK) {
-        status = qn_sqlite_inspect_leases_over(self, listing.conn, &listing.leases_over_ms, err);
+        status = qn_sqlite_tasks_leases_over(self, listing.conn, &listing.leases_over_ms, err);
         if (status == QUERN_OK) {
             status = list_queues(&listing, err);
         }

@@ -1,29 +1,29 @@
 -- operate.sql - what an operator does to tasks and queues.
 
 -- Where a task with this id is; ?2 NULL: in any queue.
--- name: act_find
+-- name: operate_find
 SELECT t.seq, q.name FROM quern_queue AS q
     CROSS JOIN quern_task AS t INDEXED BY quern_task_id ON t.queue = q.no AND t.id = ?1
 WHERE ?2 IS NULL OR q.name = ?2 ORDER BY q.name;
 
--- name: act_read
+-- name: operate_read
 SELECT queue, id, state, unique_key FROM quern_task WHERE seq = ?1;
 
 -- To the tail of pending, as a task that nothing has happened to yet. The token stays, but with
 -- this cause no late outcome of an earlier run can take the task.
--- name: act_run
+-- name: operate_run
 UPDATE quern_task SET state = 2, place = ?2, at_ms = 0, due_at_ms = ?3, due_boot_ms = 0, cause = 7,
     crash_count = 0, lone = 0, life_ms = 0, crashed_at_ms = 0, died_at_ms = 0, completed_at_ms = 0,
     progress = -1, progress_note = NULL
 WHERE seq = ?1;
 
--- name: act_archive
+-- name: operate_archive
 UPDATE quern_task SET state = 5, at_ms = ?2 WHERE seq = ?1;
 
--- name: act_delete
+-- name: operate_delete
 DELETE FROM quern_task WHERE seq = ?1;
 
--- name: act_cancel
+-- name: operate_cancel
 UPDATE quern_task SET cancel = max(cancel, ?2) WHERE seq = ?1;
 
 -- name: archive_count

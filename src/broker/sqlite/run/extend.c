@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* extend.c - what a worker writes about its runs while they run: longer leases, results, progress.
+/* extend.c - longer leases for runs that go on.
  *
- * Everything is tied to the token; a lease that was lost is told as such and nothing is changed.
- * Extension passes all other writers of this process, since a late one costs a second run. It also
- * brings the cancellations, so that none is lost when its datagram is. */
+ * Everything is tied to the token; of a lease that was lost nothing is changed, and the worker
+ * learns it. Extension passes all other writers of this process, since a late one costs a second
+ * run. It also brings the cancellations, so that none is lost when its datagram is. */
 #include "base/bug.h"
-#include "base/error.h"
 #include "broker/sqlite/run/extend_sql.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/query.h"
@@ -51,54 +50,4 @@ quern_status qn_sqlite_extend(struct qn_broker *broker, struct qn_extension *ext
         return status;
     }
     return qn_transaction_commit(self, err);
-}
-
-/* Ends the transaction of a write that is nothing when the lease is lost. */
-static quern_status finish_write(struct qn_sqlite *self, struct qn_query *query,
-                                 const struct qn_leased *run, quern_error *err)
-{
-    int64_t changes = 0;
-    quern_status status = qn_query_run(query, &changes, err);
-    if (status == QUERN_OK && changes == 0) {
-        status = qn_error_set(err, QUERN_E_STALE, "the lease of task %s is lost", run->task.id);
-    }
-    if (status != QUERN_OK) {
-        qn_transaction_rollback(self);
-        return status;
-    }
-    return qn_transaction_commit(self, err);
-}
-
-quern_status qn_sqlite_write_result(struct qn_broker *broker, const struct qn_leased *run,
-                                    struct qn_bytes result, quern_error *err)
-{
-    struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct qn_conn *conn = NULL;
-    quern_status status = qn_transaction_begin(self, false, &conn, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    struct qn_query query = qn_query_start(conn, sql_write_result);
-    qn_query_int(&query, run->row);
-    qn_query_int(&query, (int64_t)run->token);
-    qn_query_blob(&query, result.data != NULL ? result.data : "",
-                  result.size); /* an empty result is not none */
-    return finish_write(self, &query, run, err);
-}
-
-quern_status qn_sqlite_write_progress(struct qn_broker *broker, const struct qn_leased *run,
-                                      int32_t percent, const char *note, quern_error *err)
-{
-    struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct qn_conn *conn = NULL;
-    quern_status status = qn_transaction_begin(self, false, &conn, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    struct qn_query query = qn_query_start(conn, sql_write_progress);
-    qn_query_int(&query, run->row);
-    qn_query_int(&query, (int64_t)run->token);
-    qn_query_int(&query, percent);
-    qn_query_text(&query, note);
-    return finish_write(self, &query, run, err);
 }

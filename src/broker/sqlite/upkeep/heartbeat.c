@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* heartbeat.c - the worker's record, and whether its queues are drained.
+/* heartbeat.c - the worker's record.
  *
  * The first heartbeat inserts the record and makes the queues that do not exist yet, the following
  * ones update it. A record that was removed (its worker seemed gone, but was only stopped) comes
@@ -117,33 +117,6 @@ quern_status qn_sqlite_deregister(struct qn_broker *broker, const char *worker_i
     status = qn_transaction_commit(self, err);
     if (status == QUERN_OK && voided > 0) {
         qn_waiters_wake(self);
-    }
-    return status;
-}
-
-quern_status qn_sqlite_drained(struct qn_broker *broker, struct qn_names queues, bool *ret_drained,
-                               quern_error *err)
-{
-    struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct qn_conn *conn = NULL;
-    quern_status status = qn_transaction_read_begin(self, &conn, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    bool busy = false;
-    for (size_t i = 0; status == QUERN_OK && !busy && i < queues.count; i++) {
-        int64_t no = 0;
-        status = qn_tables_queue_no(conn, queues.items[i], false, &no, err);
-        if (status == QUERN_OK && no != 0) {
-            struct qn_query query = qn_query_start(conn, sql_queue_busy);
-            qn_query_int(&query, no);
-            busy = qn_query_row(&query) && sqlite3_column_int(query.statement, 0) != 0;
-            status = qn_query_finish(&query, err);
-        }
-    }
-    qn_transaction_read_end(self);
-    if (status == QUERN_OK) {
-        *ret_drained = !busy;
     }
     return status;
 }

@@ -1,4 +1,4 @@
--- heartbeat.sql - the worker's record, and what --drain asks.
+-- heartbeat.sql - the worker's record.
 
 -- Whoever writes this is alive, whatever was noted of its death.
 -- name: worker_update
@@ -18,10 +18,3 @@ WHERE state = 1 AND worker = (SELECT no FROM quern_worker WHERE id = ?1);
 
 -- name: worker_delete
 DELETE FROM quern_worker WHERE id = ?1;
-
--- The plus sign: see recover.sql.
--- name: queue_busy
-SELECT EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0)
-    OR EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count > 0)
-    OR EXISTS (SELECT 1 FROM quern_task WHERE +queue = ?1 AND state = 1)
-    OR EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state IN (3, 4));

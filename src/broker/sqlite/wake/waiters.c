@@ -163,7 +163,7 @@ void qn_waiters_wake(struct qn_sqlite *self)
     send_all(self, "w", "w", 1);
 }
 
-void qn_sqlite_wake_all(struct qn_broker *broker)
+void qn_sqlite_wake(struct qn_broker *broker)
 {
     qn_waiters_wake(qn_sqlite_of(broker));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* file.c - checks the file and what lies beside it: pages, WAL, sockets, durability.
+/* integrity.c - checks the file and what lies beside it: pages, WAL, sockets, durability.
  *
  * SQLite's quick_check reads every page, also those of other tables. What it says about rows of our
  * tables that break a constraint is the business of the rules; everything else is damage of the
@@ -26,8 +26,8 @@
 #define DAMAGES_MAX 100 /* as in check_integrity */
 #define TEXT_SIZE 400
 
-static void tell(const struct qn_check *check, const char *invariant, enum qn_severity severity,
-                 const char *text, bool repaired)
+static void report(const struct qn_sqlite_doctor *doctor, const char *invariant,
+                   enum qn_severity severity, const char *text, bool repaired)
 {
     const quern_finding finding = {.invariant = invariant,
                                    .queue = "",
@@ -35,7 +35,7 @@ static void tell(const struct qn_check *check, const char *invariant, enum qn_se
                                    .text = text,
                                    .severity = (int32_t)severity,
                                    .repaired = repaired};
-    check->on_finding(&finding, check->user);
+    doctor->on_finding(&finding, doctor->user);
 }
 
 /* --- The pages ----------------------------------------------------------------------------------
@@ -66,20 +66,20 @@ static quern_status read_damages(struct qn_conn *conn, struct qn_arena *arena,
     return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
-quern_status qn_doctor_integrity(struct qn_check *check, bool report_rows, bool *ret_safe,
-                                 bool *ret_rows, quern_error *err)
+quern_status qn_sqlite_integrity_check(struct qn_sqlite_doctor *doctor, bool report_rows,
+                                       bool *ret_safe, bool *ret_rows, quern_error *err)
 {
     const char *texts[DAMAGES_MAX];
     size_t count = 0;
     struct qn_arena arena = {0};
     struct qn_conn *conn = NULL;
-    quern_status status = qn_transaction_read_begin(check->self, &conn, err);
+    quern_status status = qn_transaction_read_begin(doctor->self, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     qn_conn_limit(conn, 0); /* it reads every page */
     status = read_damages(conn, &arena, texts, &count, err);
-    qn_transaction_read_end(check->self);
+    qn_transaction_read_end(doctor->self);
     *ret_safe = status == QUERN_OK;
     *ret_rows = false;
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
@@ -87,7 +87,7 @@ quern_status qn_doctor_integrity(struct qn_check *check, bool report_rows, bool 
         *ret_rows = *ret_rows || row;
         *ret_safe = *ret_safe && row;
         if (!row || report_rows) {
-            tell(check, "I9", QN_SEVERITY_VIOLATED, texts[i], false);
+            report(doctor, "I9", QN_SEVERITY_VIOLATED, texts[i], false);
         }
     }
     qn_arena_finish(&arena);
@@ -134,50 +134,51 @@ static size_t count_leftovers(const struct qn_sqlite *self)
     return count;
 }
 
-static void note_leftovers(struct qn_check *check)
+static void note_leftovers(struct qn_sqlite_doctor *doctor)
 {
-    size_t count = count_leftovers(check->self);
+    size_t count = count_leftovers(doctor->self);
     if (count == 0) {
         return;
     }
-    if (check->repair) {
-        qn_waiters_wake(check->self); /* removes those that refuse */
+    if (doctor->repair) {
+        qn_waiters_wake(doctor->self); /* removes those that refuse */
     }
     char text[TEXT_SIZE];
     (void)snprintf(text, sizeof text, "%zu %s in the directory", count,
                    count == 1 ? "socket of a worker that died lies"
                               : "sockets of workers that died lie");
-    tell(check, "note", QN_SEVERITY_NOTE, text,
-         check->repair && count_leftovers(check->self) < count);
+    report(doctor, "note", QN_SEVERITY_NOTE, text,
+           doctor->repair && count_leftovers(doctor->self) < count);
 }
 
-static void note_wal(struct qn_check *check)
+static void note_wal(struct qn_sqlite_doctor *doctor)
 {
     struct stat info;
-    if (stat(check->self->wal_path, &info) != 0 || info.st_size <= WAL_SIZE_MAX) {
+    if (stat(doctor->self->wal_path, &info) != 0 || info.st_size <= WAL_SIZE_MAX) {
         return;
     }
     char text[TEXT_SIZE];
     (void)snprintf(text, sizeof text,
                    "the write-ahead log holds %lld MB: a long reader keeps it from being emptied",
                    (long long)(info.st_size >> 20));
-    tell(check, "note", QN_SEVERITY_NOTE, text, false);
+    report(doctor, "note", QN_SEVERITY_NOTE, text, false);
 }
 
-static void warn_of_group(const struct qn_check *check)
+static void warn_of_group(const struct qn_sqlite_doctor *doctor)
 {
     char text[TEXT_SIZE];
-    if (qn_sqlite_place_warning(check->self, text, sizeof text)) {
-        tell(check, "place", QN_SEVERITY_WARNING, text, false);
+    if (qn_sqlite_place_warning(doctor->self, text, sizeof text)) {
+        report(doctor, "place", QN_SEVERITY_WARNING, text, false);
     }
 }
 
-void qn_doctor_notes(struct qn_check *check)
+void qn_sqlite_integrity_notes(struct qn_sqlite_doctor *doctor)
 {
-    warn_of_group(check);
-    note_leftovers(check);
-    note_wal(check);
+    warn_of_group(doctor);
+    note_leftovers(doctor);
+    note_wal(doctor);
     char text[TEXT_SIZE];
-    (void)snprintf(text, sizeof text, "durability %s", qn_sqlite_inspect_durability(check->self));
-    tell(check, "note", QN_SEVERITY_NOTE, text, false);
+    (void)snprintf(text, sizeof text, "durability %s",
+                   qn_sqlite_server_info_durability(doctor->self));
+    report(doctor, "note", QN_SEVERITY_NOTE, text, false);
 }

@@ -1,93 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* operate_queue.c - pauses, resumes and removes queues.
+/* remove_queue.c - removes queues.
  *
- * A queue that holds tasks is removed in bounded steps, so that workers of other queues never wait
+ * A queue that holds tasks goes in bounded steps, so that workers of other queues never wait
  * long: it is paused first, so that nothing new starts, then its tasks go by the hundred; the last
  * step takes the remaining ones, its locks, its days and its row in one transaction. If a step
  * fails, the queue stays paused with what is left. */
-#include "base/bug.h"
 #include "base/error.h"
-#include "broker/sqlite/inspect/inspect.h"
+#include "broker/sqlite/operate/operate.h"
 #include "broker/sqlite/operate/operate_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
-#include "broker/sqlite/wake/waiters.h"
 
 #define STEP_MAX 500
-
-struct queue_row {
-    int64_t no;
-    int64_t paused_at_ms;
-};
-
-static quern_status read_queue(struct qn_conn *conn, const char *name, struct queue_row *ret_row,
-                               quern_error *err)
-{
-    struct qn_query query = qn_query_start(conn, sql_queue_read);
-    qn_query_text(&query, name);
-    bool found = qn_query_row(&query);
-    struct queue_row row = {0};
-    if (found) {
-        row.no = sqlite3_column_int64(query.statement, 0);
-        row.paused_at_ms = sqlite3_column_int64(query.statement, 1);
-    }
-    quern_status status = qn_query_finish(&query, err);
-    if (status == QUERN_OK && !found) {
-        return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", name);
-    }
-    if (status == QUERN_OK) {
-        *ret_row = row;
-    }
-    return status;
-}
-
-static quern_status write_pause(struct qn_conn *conn, int64_t queue_no, int64_t paused_at_ms,
-                                quern_error *err)
-{
-    struct qn_query query = qn_query_start(conn, sql_queue_pause);
-    qn_query_int(&query, queue_no);
-    qn_query_int(&query, paused_at_ms);
-    return qn_query_run(&query, NULL, err);
-}
-
-static quern_status change_pause(struct qn_conn *conn, const char *queue, bool pause,
-                                 int64_t now_ms, quern_error *err)
-{
-    struct queue_row row;
-    quern_status status = read_queue(conn, queue, &row, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    if ((row.paused_at_ms != 0) == pause) {
-        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" is %s", queue,
-                            pause ? "paused already" : "not paused");
-    }
-    return write_pause(conn, row.no, pause ? now_ms : 0, err);
-}
-
-quern_status qn_sqlite_pause(struct qn_broker *broker, const char *queue, bool pause,
-                             quern_error *err)
-{
-    struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct qn_conn *conn = NULL;
-    quern_status status = qn_transaction_begin(self, false, &conn, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    status = change_pause(conn, queue, pause, qn_clock_wall_ms(broker->clock), err);
-    if (status != QUERN_OK) {
-        qn_transaction_rollback(self);
-        return status;
-    }
-    status = qn_transaction_commit(self, err);
-    /* A pause is told, too: a worker may hold runs that it has not started. */
-    if (status == QUERN_OK && (pause || !QN_BUG(PAUSE_NOT_ARMED))) {
-        qn_waiters_wake(self);
-    }
-    return status;
-}
-
-/* --- Removing ------------------------------------------------------------------------------ */
 
 static quern_status count_rows(struct qn_conn *conn, const char *sql, int64_t queue_no,
                                const int64_t *limit, int64_t *ret_count, quern_error *err)
@@ -168,14 +92,14 @@ static quern_status check_removable(struct qn_conn *conn, const char *queue, int
 static quern_status remove_step(struct qn_conn *conn, const char *queue, bool force, int64_t now_ms,
                                 bool *ret_done, quern_error *err)
 {
-    struct queue_row row;
+    struct qn_queue_row row;
     int64_t count = 0;
-    quern_status status = read_queue(conn, queue, &row, err);
+    quern_status status = qn_sqlite_pause_read(conn, queue, &row, err);
     if (status == QUERN_OK) {
         status = check_removable(conn, queue, row.no, force, &count, err);
     }
     if (status == QUERN_OK && count > STEP_MAX && row.paused_at_ms == 0) {
-        status = write_pause(conn, row.no, now_ms, err);
+        status = qn_sqlite_pause_write(conn, row.no, now_ms, err);
     }
     if (status == QUERN_OK && count > 0) {
         status = delete_tasks(conn, row.no, err);

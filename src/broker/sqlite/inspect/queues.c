@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* queues.c - what the queues hold.
+ *
+ * One read transaction on the reading connection, so what it shows is one moment, and no writer
+ * waits for it. Counts come from the partial indexes of the schema. */
+#include "broker/sqlite/inspect/inspect.h"
+#include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/store/query.h"
+#include "broker/sqlite/store/transaction.h"
+
+#define DAY_MS (24 * 3600 * INT64_C(1000))
+
+struct queue_look {
+    struct qn_conn *conn;
+    int64_t now_ms;
+};
+
+static quern_status read_latency(const struct queue_look *look, int64_t queue_no,
+                                 int64_t *ret_latency_ms, quern_error *err)
+{
+    struct qn_query query = qn_query_start(look->conn, sql_pending_since);
+    qn_query_int(&query, queue_no);
+    int64_t latency_ms = 0;
+    while (qn_query_row(&query)) {
+        int64_t waited_ms = look->now_ms - qn_query_column_moment_ms(query.statement, 0);
+        latency_ms = waited_ms > latency_ms ? waited_ms : latency_ms;
+    }
+    quern_status status = qn_query_finish(&query, err);
+    if (status == QUERN_OK) {
+        *ret_latency_ms = latency_ms;
+    }
+    return status;
+}
+
+static void read_queue(const struct qn_query *query, quern_queue_info *info)
+{
+    info->name = qn_query_column_text(query, 1);
+    info->paused_at_ms = qn_query_column_moment_ms(query->statement, 2);
+    info->processed_total = qn_sqlite_inspect_count(query, 3);
+    info->failed_total = qn_sqlite_inspect_count(query, 4);
+    info->trimmed_total = qn_sqlite_inspect_count(query, 5);
+    for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
+        info->counts[state] = qn_sqlite_inspect_count(query, 5 + state);
+        info->size += info->counts[state];
+    }
+    info->group_count = qn_sqlite_inspect_count(query, 13);
+    info->processed_today = qn_sqlite_inspect_count(query, 14);
+    info->failed_today = qn_sqlite_inspect_count(query, 15);
+    info->braked_hosts = (uint32_t)sqlite3_column_int(query->statement, 16);
+    info->probe_at_ms = qn_query_column_sane(query, 17);
+    info->memory_bytes = -1;
+}
+
+quern_status qn_sqlite_queues(struct qn_broker *broker,
+                              bool (*on_queue)(const quern_queue_info *queue, void *user),
+                              void *user, quern_error *err)
+{
+    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct queue_look look = {.now_ms = qn_clock_wall_ms(broker->clock)};
+    quern_status status = qn_transaction_read_begin(self, &look.conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_query query = qn_query_start(look.conn, sql_queues);
+    qn_query_int(&query, look.now_ms / DAY_MS);
+    qn_query_int(&query, QN_BRAKE_DEATHS);
+    bool go_on = true;
+    while (status == QUERN_OK && go_on && qn_query_row(&query)) {
+        quern_queue_info info = {0};
+        read_queue(&query, &info);
+        status =
+            read_latency(&look, sqlite3_column_int64(query.statement, 0), &info.latency_ms, err);
+        go_on = status == QUERN_OK && on_queue(&info, user);
+    }
+    quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);
+    qn_transaction_read_end(self);
+    return status == QUERN_OK ? finished : status;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* operate.h - what the files of this room share: acting on one row, and the row of a queue. */
+#ifndef QN_BROKER_SQLITE_OPERATE_OPERATE_H
+#define QN_BROKER_SQLITE_OPERATE_OPERATE_H
+
+#include "broker/sqlite/sqlite.h"
+
+struct qn_operate_target {
+    int64_t seq; /* in; the rest is read */
+    int64_t queue_no;
+    quern_task_state state;
+    char id[QN_NAME_SIZE_MAX + 1];
+};
+/* Does it to one row, if its state allows it. */
+QUERN_NODISCARD quern_status qn_sqlite_operate_on(struct qn_conn *conn, quern_action action,
+                                                  struct qn_operate_target *target, int64_t now_ms,
+                                                  quern_error *err);
+/* The mark that the action leaves on a task that runs. */
+enum qn_cancel qn_sqlite_operate_cancel(quern_action action);
+/* "run", "archive", "delete", "cancel" */
+const char *qn_sqlite_operate_verb(quern_action action);
+
+struct qn_queue_row {
+    int64_t no;
+    int64_t paused_at_ms; /* 0: not paused */
+};
+/* QUERN_E_NOT_FOUND when there is no such queue (pause.c). */
+QUERN_NODISCARD quern_status qn_sqlite_pause_read(struct qn_conn *conn, const char *name,
+                                                  struct qn_queue_row *ret_row, quern_error *err);
+QUERN_NODISCARD quern_status qn_sqlite_pause_write(struct qn_conn *conn, int64_t queue_no,
+                                                   int64_t paused_at_ms, quern_error *err);
+
+#endif

@@ -1,0 +1,8 @@
+-- drained.sql - what --drain asks.
+
+-- The plus sign: see recover.sql.
+-- name: queue_busy
+SELECT EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0)
+    OR EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count > 0)
+    OR EXISTS (SELECT 1 FROM quern_task WHERE +queue = ?1 AND state = 1)
+    OR EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND state IN (3, 4));
