@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &progress.start);
     const quern_worker_options options = {
         .drain = 1, .on_run = progress.total > 0 ? on_run : NULL, .user = &progress};
-    const quern_handler_options patience = {.retry = {QUERN_RETRY_FIXED, .base_ms = 300}};
+    const quern_handler_options patience = {.retry = QUERN_BACKOFF_FIXED(300)};
     quern_mux *mux = NULL;
     quern_worker *worker = NULL;
     quern_error err = {QUERN_E_INVALID, "usage: checksum BROKER [TOTAL]"};

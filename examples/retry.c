@@ -41,7 +41,7 @@ static bool run_all(const char *url, quern_client *client, quern_mux *mux, quern
 {
     const quern_task tasks[] = {
         /* The policy can be the task's, the handler's or the worker's; the task's goes first. */
-        {.type = "flaky", .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 200}},
+        {.type = "flaky", .retry = QUERN_BACKOFF_FIXED(200)},
         {.type = "broken", .id = "letter-7"},
         {.type = "patient"},
     };

@@ -4,6 +4,7 @@
 
 #include "base/text/number.h"
 #include "task/limits.h"
+#include "task/retry.h"
 
 #define ROOM 8
 #define HOST "host-a"
@@ -29,7 +30,7 @@ static void note_task(struct test_round *round, const struct qn_task *task)
     note(round, "retention_ms", task->retention_ms, QN_DURATION_MS_MAX);
     note(round, "retry.base_ms", task->retry.base_ms, QN_DURATION_MS_MAX);
     note(round, "retry.cap_ms", task->retry.cap_ms, QN_DURATION_MS_MAX);
-    note(round, "retry.kind", task->retry.kind, QUERN_RETRY_EXPONENTIAL);
+    note(round, "retry.kind", task->retry.kind, QN_BACKOFF_EXPONENTIAL);
     note(round, "retry_max", task->retry_max, INT32_MAX);
     note_moment(round, "deadline_at_ms", task->deadline_at_ms);
     note_moment(round, "process_at_ms", task->process_at_ms);

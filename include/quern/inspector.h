@@ -194,13 +194,20 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_broker(
     quern_inspector *inspector, void (*on_fact)(const char *name, const char *text, void *user),
     void *user, quern_error *err);
 
+/* A newer library may report others. */
+typedef enum quern_severity {
+    QUERN_SEVERITY_NOTE = 0,
+    QUERN_SEVERITY_WARNING = 1,
+    QUERN_SEVERITY_VIOLATED = 2 /* an invariant does not hold */
+} quern_severity;
+
 typedef struct quern_finding {
     const char *invariant; /* e.g. "I3" of docs/internals/invariants.md */
     const char *queue;     /* "": the whole broker */
     const char *id;        /* "": no single task */
     const char *text;      /* what is wrong */
-    int32_t severity;      /* 0: note, 1: warning, 2: violated */
-    int32_t repaired;      /* 1: it was mended by this call */
+    quern_severity severity;
+    int32_t repaired; /* 1: it was mended by this call */
 } quern_finding;
 /* Checks the invariants on the live data and reports each finding; with repair mends what can be
  * mended without losing a task. Findings are borrowed for the call. Errors: broker errors; what

@@ -26,21 +26,29 @@ extern "C" {
 #define QUERN_RETRY_NEVER (-1)   /* quern_task.retry_max: one attempt, then the archive */
 #define QUERN_TIMEOUT_NEVER (-1) /* quern_task.timeout_ms: no limit at all */
 
-/* How long a failed task waits for its next attempt. */
-typedef enum quern_retry_kind {
-    QUERN_RETRY_DEFAULT = 0,    /* what the handler says, else what the worker says, else asynq's */
-    QUERN_RETRY_ASYNQ = 1,      /* n^4 + 15 + random(0..29) * (n + 1) seconds, n = retries so far */
-    QUERN_RETRY_FIXED = 2,      /* always base_ms */
-    QUERN_RETRY_EXPONENTIAL = 3 /* random(0 .. min(cap_ms, base_ms * 2^n)): full jitter */
-} quern_retry_kind;
-
+/* How long a failed task waits for its next attempt: one of the QUERN_BACKOFF_* below. They are
+ * initialisers, `.retry = QUERN_BACKOFF_FIXED(500)`, and no values, so that a handler cannot return
+ * one where an outcome is meant. */
 typedef struct quern_retry_policy {
-    int32_t kind;     /* a quern_retry_kind */
+    int32_t kind;     /* set by the initialisers */
     int32_t reserved; /* 0 */
-    int64_t base_ms;  /* fixed and exponential: at least 1; 0: 1 s; for the others 0 */
-    int64_t cap_ms;   /* exponential: at least base_ms; 0: 1 h; for the others 0 */
+    int64_t base_ms;
+    int64_t cap_ms;
 } quern_retry_policy;
 
+/* clang-format off */
+/* What the handler was registered with, else what the worker was, else asynq's. All zero. */
+#define QUERN_BACKOFF_DEFAULT {0, 0, 0, 0}
+/* n^4 + 15 + random(0..29) * (n + 1) seconds, n = retries so far. */
+#define QUERN_BACKOFF_ASYNQ {1, 0, 0, 0}
+/* Always base_ms; 0: 1 s. */
+#define QUERN_BACKOFF_FIXED(base_ms) {2, 0, (base_ms), 0}
+/* random(0 .. min(cap_ms, base_ms * 2^n)): full jitter. base_ms: 0: 1 s; cap_ms: 0: 1 h, else at
+ * least base_ms. */
+#define QUERN_BACKOFF_EXPONENTIAL(base_ms, cap_ms) {3, 0, (base_ms), (cap_ms)}
+/* clang-format on */
+
+/* Arrays of it are yours, so it never grows. */
 typedef struct quern_header {
     const char *name;  /* a name, as said at quern_task */
     const char *value; /* valid UTF-8, at most 8 KiB; NULL means empty */
@@ -51,7 +59,8 @@ typedef struct quern_header {
  * one name could look like another. */
 typedef struct quern_task {
     const char *type;       /* e.g. "email:welcome"; a name, as said above */
-    const void *payload;    /* opaque to the library; may be NULL when payload_size is 0 */
+    const void *payload;    /* opaque to the library; may be NULL when payload_size is 0; a handler
+                             * gets it with a NUL behind it, and never NULL */
     size_t payload_size;    /* at most 32 MiB unless the client's options say otherwise */
     const char *id;         /* NULL: a new UUIDv7; else a name, unique in its queue */
     const char *queue;      /* NULL: "default"; a name without { } */
@@ -107,8 +116,9 @@ QUERN_API const char *quern_task_info_id(const quern_task_info *info);
 QUERN_API const char *quern_task_info_queue(const quern_task_info *info);
 QUERN_API const char *quern_task_info_type(const quern_task_info *info);
 QUERN_API quern_task_state quern_task_info_state(const quern_task_info *info);
+/* With a NUL behind it; never NULL. */
 QUERN_API const void *quern_task_info_payload(const quern_task_info *info, size_t *ret_size);
-/* NULL and size 0 when no result was written. */
+/* With a NUL behind it; NULL and size 0 when no result was written. */
 QUERN_API const void *quern_task_info_result(const quern_task_info *info, size_t *ret_size);
 QUERN_API size_t quern_task_info_header_count(const quern_task_info *info);
 QUERN_API const quern_header *quern_task_info_headers(const quern_task_info *info);

@@ -43,6 +43,7 @@ QUERN_NODISCARD static inline quern_status quern_test_run_handler(
     const quern_test_run_options *options, quern_test_run **ret_run, quern_error *err);
 QUERN_API quern_outcome quern_test_run_outcome(const quern_test_run *run);
 QUERN_API const char *quern_test_run_error(const quern_test_run *run); /* "": none */
+/* With a NUL behind it; NULL and size 0 when none was written. */
 QUERN_API const void *quern_test_run_result(const quern_test_run *run, size_t *ret_size);
 QUERN_API int64_t quern_test_run_again_in_ms(const quern_test_run *run); /* -1: not said */
 QUERN_API int32_t quern_test_run_progress(const quern_test_run *run);    /* -1: not said */

@@ -15,6 +15,7 @@ extern "C" {
 typedef struct quern_worker quern_worker;
 struct quern_clock;
 
+/* Arrays of it are yours, so it never grows but into what is reserved. */
 typedef struct quern_queue {
     const char *name;  /* "a,b" and "*" are refused unless there is a queue of exactly that name */
     uint32_t weight;   /* share of starts, 1 to 10000; 0: 1; under strict_priority the rank */

@@ -26,7 +26,21 @@ size_t qn_block_task_size(const struct qn_task *task)
 {
     return headers_size(task) + qn_block_text_size(task->id) + qn_block_text_size(task->queue) +
            qn_block_text_size(task->type) + qn_block_text_size(task->unique_key) +
-           qn_block_text_size(task->group) + task->payload_size;
+           qn_block_text_size(task->group) + qn_block_bytes_size(task->payload, task->payload_size);
+}
+
+size_t qn_block_bytes_size(const void *data, size_t size)
+{
+    return data == NULL ? 0 : size + 1;
+}
+
+const void *qn_block_put_bytes(char **at, const void *data, size_t size)
+{
+    const void *copy = qn_block_put(at, data, size);
+    if (copy != NULL) {
+        *(*at)++ = '\0';
+    }
+    return copy;
 }
 
 const void *qn_block_put(char **at, const void *data, size_t size)
@@ -69,5 +83,5 @@ void qn_block_put_task(char **at, struct qn_task *task)
     task->type = qn_block_put_text(at, task->type);
     task->unique_key = qn_block_put_text(at, task->unique_key);
     task->group = qn_block_put_text(at, task->group);
-    task->payload = qn_block_put(at, task->payload, task->payload_size);
+    task->payload = qn_block_put_bytes(at, task->payload, task->payload_size);
 }

@@ -65,9 +65,6 @@ typedef quern_status qn_remove_queue_fn(struct qn_broker *broker, const char *qu
                                         quern_error *err);
 QUERN_NODISCARD qn_remove_queue_fn qn_broker_remove_queue;
 
-/* How bad a finding is, as quern_finding.severity gives it. */
-enum qn_severity { QN_SEVERITY_NOTE = 0, QN_SEVERITY_WARNING = 1, QN_SEVERITY_VIOLATED = 2 };
-
 /* Reports each broken invariant, and mends what can be mended where `repair` is set. */
 typedef quern_status qn_doctor_fn(struct qn_broker *broker, bool repair,
                                   void (*on_finding)(const quern_finding *finding, void *user),

@@ -10,7 +10,8 @@
 
 quern_task_info *qn_task_info_copy(const struct quern_task_info *info)
 {
-    size_t size = sizeof *info + qn_block_task_size(&info->task) + info->result_size +
+    size_t size = sizeof *info + qn_block_task_size(&info->task) +
+                  qn_block_bytes_size(info->result, info->result_size) +
                   qn_block_text_size(info->error) + qn_block_text_size(info->worker) +
                   qn_block_text_size(info->progress_note);
     struct quern_task_info *copy = qn_alloc(size + 1); /* empty blocks at the end lie inside */
@@ -23,7 +24,7 @@ quern_task_info *qn_task_info_copy(const struct quern_task_info *info)
     copy->error = qn_block_put_text(&at, info->error);
     copy->worker = qn_block_put_text(&at, info->worker);
     copy->progress_note = qn_block_put_text(&at, info->progress_note);
-    copy->result = qn_block_put(&at, info->result, info->result_size);
+    copy->result = qn_block_put_bytes(&at, info->result, info->result_size);
     QN_ASSERT(at == (char *)copy + size);
     return copy;
 }
@@ -63,7 +64,8 @@ static const void *bytes(const void *data, size_t size, size_t *ret_size)
 
 const void *quern_task_info_payload(const quern_task_info *info, size_t *ret_size)
 {
-    return bytes(info->task.payload, info->task.payload_size, ret_size);
+    const void *payload = info->task.payload;
+    return bytes(payload == NULL ? "" : payload, info->task.payload_size, ret_size);
 }
 
 const void *quern_task_info_result(const quern_task_info *info, size_t *ret_size)

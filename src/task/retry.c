@@ -44,14 +44,14 @@ int64_t qn_retry_delay_ms(const quern_retry_policy *policy, int64_t retry_count,
         retry_count = 0;
     }
     quern_retry_policy whole = qn_retry_policy_resolve(policy, NULL, NULL);
-    switch ((quern_retry_kind)whole.kind) {
-    case QUERN_RETRY_ASYNQ:
+    switch ((enum qn_backoff_kind)whole.kind) {
+    case QN_BACKOFF_ASYNQ:
         return asynq_delay_ms(retry_count, random);
-    case QUERN_RETRY_FIXED:
+    case QN_BACKOFF_FIXED:
         return whole.base_ms;
-    case QUERN_RETRY_EXPONENTIAL:
+    case QN_BACKOFF_EXPONENTIAL:
         return exponential_delay_ms(&whole, retry_count, random);
-    case QUERN_RETRY_DEFAULT:
+    case QN_BACKOFF_DEFAULT:
         break;
     }
     QN_ASSERT(!"a retry policy of unknown kind");
@@ -60,9 +60,9 @@ int64_t qn_retry_delay_ms(const quern_retry_policy *policy, int64_t retry_count,
 
 static quern_status check_kind(const quern_retry_policy *policy, quern_error *err)
 {
-    switch ((quern_retry_kind)policy->kind) {
-    case QUERN_RETRY_DEFAULT:
-    case QUERN_RETRY_ASYNQ:
+    switch ((enum qn_backoff_kind)policy->kind) {
+    case QN_BACKOFF_DEFAULT:
+    case QN_BACKOFF_ASYNQ:
         if (policy->base_ms != 0 || policy->cap_ms != 0) {
             return qn_error_set(err, QUERN_E_INVALID,
                                 "retry: base_ms and cap_ms are for the kinds fixed and "
@@ -70,13 +70,13 @@ static quern_status check_kind(const quern_retry_policy *policy, quern_error *er
                                 policy->kind);
         }
         return QUERN_OK;
-    case QUERN_RETRY_FIXED:
+    case QN_BACKOFF_FIXED:
         if (policy->cap_ms != 0) {
             return qn_error_set(err, QUERN_E_INVALID,
                                 "retry: cap_ms is for the kind exponential only");
         }
         return QUERN_OK;
-    case QUERN_RETRY_EXPONENTIAL:
+    case QN_BACKOFF_EXPONENTIAL:
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_INVALID, "retry: kind %" PRId32 " is unknown", policy->kind);
@@ -103,7 +103,7 @@ quern_status qn_retry_policy_check(const quern_retry_policy *policy, quern_error
         }
     }
     quern_retry_policy whole = qn_retry_policy_resolve(policy, NULL, NULL);
-    if (whole.kind == QUERN_RETRY_EXPONENTIAL && whole.cap_ms < whole.base_ms) {
+    if (whole.kind == QN_BACKOFF_EXPONENTIAL && whole.cap_ms < whole.base_ms) {
         return qn_error_set(err, QUERN_E_INVALID,
                             "retry: cap_ms (%" PRId64 ") must not be below base_ms (%" PRId64 ")",
                             whole.cap_ms, whole.base_ms);
@@ -113,14 +113,14 @@ quern_status qn_retry_policy_check(const quern_retry_policy *policy, quern_error
 
 static bool says_something(const quern_retry_policy *policy)
 {
-    return policy != NULL && policy->kind != QUERN_RETRY_DEFAULT;
+    return policy != NULL && policy->kind != QN_BACKOFF_DEFAULT;
 }
 
 quern_retry_policy qn_retry_policy_resolve(const quern_retry_policy *task,
                                            const quern_retry_policy *handler,
                                            const quern_retry_policy *worker)
 {
-    quern_retry_policy policy = {.kind = QUERN_RETRY_ASYNQ};
+    quern_retry_policy policy = {.kind = QN_BACKOFF_ASYNQ};
     if (says_something(task)) {
         policy = *task;
     } else if (says_something(handler)) {
@@ -128,11 +128,11 @@ quern_retry_policy qn_retry_policy_resolve(const quern_retry_policy *task,
     } else if (says_something(worker)) {
         policy = *worker;
     }
-    bool has_base = policy.kind == QUERN_RETRY_FIXED || policy.kind == QUERN_RETRY_EXPONENTIAL;
+    bool has_base = policy.kind == QN_BACKOFF_FIXED || policy.kind == QN_BACKOFF_EXPONENTIAL;
     if (has_base && policy.base_ms == 0) {
         policy.base_ms = DEFAULT_BASE_MS;
     }
-    if (policy.kind == QUERN_RETRY_EXPONENTIAL && policy.cap_ms == 0) {
+    if (policy.kind == QN_BACKOFF_EXPONENTIAL && policy.cap_ms == 0) {
         policy.cap_ms = DEFAULT_CAP_MS;
     }
     return policy;

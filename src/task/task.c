@@ -109,7 +109,7 @@ static quern_status prepare_attempts(struct preparation *p)
         p->task.timeout_ms = QN_ASYNQ_TIMEOUT_MS;
     }
     quern_status status = qn_retry_policy_check(&in->retry, p->err);
-    if (status == QUERN_OK && in->retry.kind != QUERN_RETRY_DEFAULT) {
+    if (status == QUERN_OK && in->retry.kind != QN_BACKOFF_DEFAULT) {
         p->task.retry = qn_retry_policy_resolve(&in->retry, NULL, NULL);
     }
     return status;

@@ -30,13 +30,14 @@ static quern_status keep_result(struct quern_run *run, const void *data, size_t 
                                 quern_error *err)
 {
     quern_test_run *test = run->owner;
-    void *copy = qn_alloc(size + 1); /* never NULL for a result of no bytes */
+    char *copy = qn_alloc(size + 1); /* with a NUL behind it */
     if (copy == NULL) {
         return qn_error_nomem(err);
     }
     if (size > 0) {
         memcpy(copy, data, size);
     }
+    copy[size] = '\0';
     qn_free(test->result);
     test->result = copy;
     test->result_size = size;

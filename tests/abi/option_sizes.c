@@ -39,6 +39,6 @@ SIZE(quern_task_state, 4);
 SIZE(quern_cause, 4);
 SIZE(quern_action, 4);
 SIZE(quern_ack, 4);
-SIZE(quern_retry_kind, 4);
 SIZE(quern_log_level, 4);
+SIZE(quern_severity, 4);
 #endif

@@ -31,4 +31,25 @@ if [ -n "$CXX" ]; then
         compile "$CXX" c++ "$standard" $headers
     done
 fi
+
+# A backoff is an initialiser: returned as an outcome, it does not compile.
+misuse()
+{
+    for backoff in DEFAULT ASYNQ "FIXED(500)" "EXPONENTIAL(500, 0)"; do
+        text="static quern_retry_policy policy = QUERN_BACKOFF_$backoff;
+            int used(void); int used(void) { return policy.kind; }"
+        wrong="quern_outcome handler(void); quern_outcome handler(void)
+            { return QUERN_BACKOFF_$backoff; }"
+        printf '#include "quern/quern.h"\n%s\n' "$text" |
+            "$@" -Wall -Wextra -Werror -fsyntax-only -I"$QUERN_SOURCE/include" -
+        if printf '#include "quern/quern.h"\n%s\n' "$wrong" |
+            "$@" -fsyntax-only -I"$QUERN_SOURCE/include" - 2>/dev/null; then
+            echo "FAILED: QUERN_BACKOFF_$backoff compiles as an outcome: $*" >&2
+            exit 1
+        fi
+    done
+}
+
+misuse "$CC" -x c -std=c11
+[ -z "$CXX" ] || misuse "$CXX" -x c++ -std=c++17
 $CC -std=c11 -fsyntax-only -I"$QUERN_SOURCE/include" "$QUERN_SOURCE/tests/abi/option_sizes.c"

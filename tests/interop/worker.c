@@ -195,7 +195,7 @@ int main(int argc, char **argv)
         .user = &place,
     };
     if (retry_ms >= 0) {
-        options.retry = (quern_retry_policy){.kind = QUERN_RETRY_FIXED, .base_ms = retry_ms};
+        options.retry = (quern_retry_policy)QUERN_BACKOFF_FIXED(retry_ms);
     }
     quern_error err;
     quern_mux *mux = NULL;

@@ -33,10 +33,10 @@ struct findings {
     size_t repaired;
 };
 
-static const char *severity_name(int32_t severity)
+static const char *severity_name(quern_severity severity)
 {
     static const char *const names[] = {"note", "warning", "violated"};
-    return severity >= 0 && (size_t)severity < QN_COUNT_OF(names) ? names[severity] : "unknown";
+    return (size_t)severity < QN_COUNT_OF(names) ? names[severity] : "unknown";
 }
 
 static void set_text(json_t *object, const char *name, const char *text)
@@ -56,16 +56,21 @@ static void add_finding(const quern_finding *finding, void *user)
     (void)json_object_set_new(object, "repaired", json_boolean(finding->repaired != 0));
     (void)json_array_append_new(findings->list, object);
     findings->repaired += finding->repaired != 0 ? 1 : 0;
-    findings->open += finding->severity == 2 && finding->repaired == 0 ? 1 : 0;
-    findings->warnings += finding->severity == 1 && finding->repaired == 0 ? 1 : 0;
+    findings->open +=
+        finding->severity == QUERN_SEVERITY_VIOLATED && finding->repaired == 0 ? 1 : 0;
+    findings->warnings +=
+        finding->severity == QUERN_SEVERITY_WARNING && finding->repaired == 0 ? 1 : 0;
 }
 
 /* --- Whether somebody serves what waits -------------------------------------------------- */
 
 static void warn(struct findings *findings, const char *queue, const char *text)
 {
-    const quern_finding finding = {
-        .invariant = "service", .queue = queue, .id = "", .text = text, .severity = 1};
+    const quern_finding finding = {.invariant = "service",
+                                   .queue = queue,
+                                   .id = "",
+                                   .text = text,
+                                   .severity = QUERN_SEVERITY_WARNING};
     add_finding(&finding, findings);
 }
 

@@ -27,7 +27,7 @@ static quern_task make_view(const struct qn_task *task)
 {
     return (quern_task){
         .type = task->type,
-        .payload = task->payload,
+        .payload = task->payload == NULL ? "" : task->payload,
         .payload_size = task->payload_size,
         .id = task->id,
         .queue = task->queue,

@@ -45,7 +45,7 @@ static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_ru
     if (run->again_in_ms >= 0) {
         return run->again_in_ms;
     }
-    if (leased->task.retry.kind == QUERN_RETRY_DEFAULT && entry != NULL &&
+    if (leased->task.retry.kind == QN_BACKOFF_DEFAULT && entry != NULL &&
         entry->options.retry_delay_ms != NULL) {
         int64_t delay_ms =
             entry->options.retry_delay_ms(leased->retry_count, &run->view, entry->user);

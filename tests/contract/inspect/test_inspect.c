@@ -240,6 +240,28 @@ static void page_without_limit_has_thirty_tasks(struct contract *c)
     quern_inspector_free(inspector);
 }
 
+static void payload_and_result_have_a_nul_behind_them(struct contract *c)
+{
+    contract_enqueue(
+        c, &(quern_task){
+               .type = "t", .id = "a", .payload = QUERN_TEXT("abc"), .retention_ms = MINUTE_MS});
+    quern_error err = {0};
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    assert_string_equal(run->task.payload, "abc");
+    assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"\0r", 2}, &err), err);
+    quern_inspector *inspector = inspect(c);
+    quern_task_info *info = NULL;
+    assert_ok(quern_inspector_task(inspector, "default", "a", &info, &err), err);
+    size_t size = 0;
+    assert_string_equal(quern_task_info_payload(info, &size), "abc");
+    assert_int_equal(size, 3);
+    assert_memory_equal(quern_task_info_result(info, &size), "\0r\0", 3);
+    assert_int_equal(size, 2);
+    quern_task_info_free(info);
+    quern_inspector_free(inspector);
+    qn_leased_free(run);
+}
+
 static void task_shows_all_that_was_enqueued(struct contract *c)
 {
     const quern_header headers[] = {{"trace", "42"}, {"empty", NULL}};
@@ -329,6 +351,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(archived_and_completed_are_listed_newest_first),
     CONTRACT_TEST(filters_narrow_and_combine),
     CONTRACT_TEST(page_without_limit_has_thirty_tasks),
+    CONTRACT_TEST(payload_and_result_have_a_nul_behind_them),
     CONTRACT_TEST(task_shows_all_that_was_enqueued),
     CONTRACT_TEST(task_is_looked_for_in_all_queues_unless_it_is_in_several),
     CONTRACT_TEST(active_task_shows_its_worker_until_its_lease_is_over),

@@ -5,36 +5,35 @@
 #include <string.h>
 
 #include "base/memory/arena.h"
+#include "task/retry.h"
 
 static void enqueued_task_keeps_every_field(struct contract *c)
 {
     const quern_header headers[] = {{.name = "trace", .value = "a1"},
                                     {.name = "empty", .value = ""}};
-    contract_enqueue(
-        c,
-        &(quern_task){.type = "mail:welcome",
-                      .payload = "hello",
-                      .payload_size = 5,
-                      .id = "id-1",
-                      .queue = "other",
-                      .retry_max = 7,
-                      .timeout_ms = 1500,
-                      .deadline_at_ms = CONTRACT_NOW_MS + 90500,
-                      .retention_ms = 2500,
-                      .headers = headers,
-                      .header_count = 2,
-                      .retry = {.kind = QUERN_RETRY_EXPONENTIAL, .base_ms = 250, .cap_ms = 4750}});
+    contract_enqueue(c, &(quern_task){.type = "mail:welcome",
+                                      .payload = "hello",
+                                      .payload_size = 5,
+                                      .id = "id-1",
+                                      .queue = "other",
+                                      .retry_max = 7,
+                                      .timeout_ms = 1500,
+                                      .deadline_at_ms = CONTRACT_NOW_MS + 90500,
+                                      .retention_ms = 2500,
+                                      .headers = headers,
+                                      .header_count = 2,
+                                      .retry = QUERN_BACKOFF_EXPONENTIAL(250, 4750)});
     struct qn_leased *run = contract_take_id(c, "other", "id-1");
     const struct qn_task *task = &run->task;
     assert_string_equal(task->type, "mail:welcome");
     assert_string_equal(task->queue, "other");
     assert_int_equal(task->payload_size, 5);
-    assert_memory_equal(task->payload, "hello", 5);
+    assert_string_equal(task->payload, "hello"); /* a NUL is behind it */
     assert_int_equal(task->retry_max, 7);
     assert_int_equal(task->timeout_ms, 1500);
     assert_int_equal(task->deadline_at_ms, CONTRACT_NOW_MS + 90500);
     assert_int_equal(task->retention_ms, 2500);
-    assert_int_equal(task->retry.kind, QUERN_RETRY_EXPONENTIAL);
+    assert_int_equal(task->retry.kind, QN_BACKOFF_EXPONENTIAL);
     assert_int_equal(task->retry.base_ms, 250);
     assert_int_equal(task->retry.cap_ms, 4750);
     assert_int_equal(task->header_count, 2);

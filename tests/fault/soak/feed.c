@@ -25,7 +25,7 @@ static bool put_batch(quern_client *client, size_t first)
                                 .payload = numbers[i],
                                 .payload_size = strlen(numbers[i]),
                                 .retention_ms = KEPT_MS,
-                                .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1500},
+                                .retry = QUERN_BACKOFF_FIXED(1500),
                                 .delay_ms = number % 10 == 2 ? 1 + (int64_t)(number % 3000) : 0};
     }
     quern_status status = quern_client_enqueue_batch(client, tasks, BATCH, results, &err);

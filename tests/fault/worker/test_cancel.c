@@ -2,13 +2,14 @@
 /* test_cancel.c - runs that end before their time: timeout, deadline, operators, and
  * handlers that do not listen. */
 #include "lib_worker.h"
+#include "task/retry.h"
 
 #include <poll.h>
 #include <string.h>
 
 #define RETRY_SOON                                                                                 \
     {                                                                                              \
-        .kind = QUERN_RETRY_FIXED, .base_ms = 3600000                                              \
+        .kind = QN_BACKOFF_FIXED, .base_ms = 3600000                                               \
     }
 
 static void expect_error(struct rig *rig, const char *id, const char *error)
@@ -41,7 +42,7 @@ static void a_run_over_its_deadline_is_cancelled_and_then_archived(void **state)
                                     .payload = "wait",
                                     .payload_size = 4,
                                     .deadline_at_ms = rig->clock.wall_ms + 1000,
-                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1}});
+                                    .retry = QUERN_BACKOFF_FIXED(1)});
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     rig_wait_starts(rig, 1);

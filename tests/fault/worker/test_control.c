@@ -10,7 +10,7 @@ static void put_deaf(struct rig *rig, const char *id)
                                     .payload = "hold",
                                     .payload_size = 4,
                                     .timeout_ms = 30,
-                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 3600000}});
+                                    .retry = QUERN_BACKOFF_FIXED(3600000)});
 }
 
 static bool note_stuck(const quern_worker_info *worker, void *user)

@@ -185,7 +185,7 @@ static void a_retry_that_was_stored_while_the_clock_was_ahead_comes_in_time(void
     rig_put_task(rig, &(quern_task){.id = "a",
                                     .payload = "retry",
                                     .payload_size = 5,
-                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 60000}});
+                                    .retry = QUERN_BACKOFF_FIXED(60000)});
     struct rig_worker worker;
     quern_clock_jump(&rig->clock, 3600000);
     rig_start(rig, &worker, NULL);
@@ -205,7 +205,7 @@ static void a_timeout_follows_the_time_that_passes(void **state)
                                     .payload = "wait",
                                     .payload_size = 4,
                                     .timeout_ms = 10000,
-                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 3600000}});
+                                    .retry = QUERN_BACKOFF_FIXED(3600000)});
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     rig_wait_starts(rig, 1);
@@ -302,7 +302,7 @@ static struct quern_run *hold_run(struct rig *rig, quern_worker **ret_worker)
 {
     quern_error error = {0};
     const quern_worker_options options = {.clock = &rig->clock,
-                                          .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 60000}};
+                                          .retry = QUERN_BACKOFF_FIXED(60000)};
     assert_ok(quern_worker_new(rig->url, rig->mux, &options, ret_worker, &error), error);
     quern_worker *worker = *ret_worker;
     assert_ok(qn_upkeep_heartbeat(worker, &error), error);

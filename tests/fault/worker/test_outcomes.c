@@ -66,7 +66,7 @@ static void tasks_without_attempts_left_are_archived(void **state)
                                     .payload = "retry",
                                     .payload_size = 5,
                                     .retry_max = 1,
-                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 1}});
+                                    .retry = QUERN_BACKOFF_FIXED(1)});
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     rig_wait_state(rig, "once", QUERN_TASK_ARCHIVED);
@@ -153,20 +153,18 @@ static void the_task_then_the_handler_then_the_worker_says_the_retry_delay(void 
     (void)state;
     struct rig *rig = rig_new(true);
     quern_error error = {0};
-    quern_handler_options fixed = {.retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 20000}};
+    quern_handler_options fixed = {.retry = QUERN_BACKOFF_FIXED(20000)};
     quern_handler_options asked = {.retry_delay_ms = say_two_hours};
     assert_ok(quern_mux_handle(rig->mux, "fixed", say_no, NULL, &fixed, &error), error);
     assert_ok(quern_mux_handle(rig->mux, "asked", say_no, NULL, &asked, &error), error);
     rig_put_task(rig, &(quern_task){.id = "fixed", .type = "fixed"});
     rig_put_task(rig, &(quern_task){.id = "asked", .type = "asked"});
-    rig_put_task(rig, &(quern_task){.id = "own",
-                                    .type = "asked",
-                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 5000}});
+    rig_put_task(rig,
+                 &(quern_task){.id = "own", .type = "asked", .retry = QUERN_BACKOFF_FIXED(5000)});
     rig_put(rig, "worker", "retry");
     struct rig_worker worker;
     rig_start(rig, &worker,
-              &(quern_worker_options){.concurrency = 1,
-                                      .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 70000}});
+              &(quern_worker_options){.concurrency = 1, .retry = QUERN_BACKOFF_FIXED(70000)});
     assert_int_equal(delay_ms(rig, "fixed"), 20000);
     assert_int_equal(delay_ms(rig, "asked"), 7200000);
     assert_int_equal(delay_ms(rig, "own"), 5000);

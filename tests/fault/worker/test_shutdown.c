@@ -18,7 +18,7 @@ static void a_draining_worker_ends_when_its_queues_are_empty(void **state)
                                     .payload = "retry",
                                     .payload_size = 5,
                                     .retry_max = 1,
-                                    .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = 10}});
+                                    .retry = QUERN_BACKOFF_FIXED(10)});
     struct rig_worker worker;
     rig_start(rig, &worker, &(quern_worker_options){.concurrency = 4, .drain = 1});
     assert_int_equal(rig_join(&worker), QUERN_OK);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/memory/alloc.h"
+#include "task/retry.h"
 
 static void every_option_is_stored_and_read_back(void **state)
 {
@@ -27,7 +28,7 @@ static void every_option_is_stored_and_read_back(void **state)
         .retention_ms = 86400000,
         .headers = headers,
         .header_count = 2,
-        .retry = {.kind = QUERN_RETRY_EXPONENTIAL, .base_ms = 200, .cap_ms = 5000},
+        .retry = QUERN_BACKOFF_EXPONENTIAL(200, 5000),
     };
     quern_error err = {0};
     assert_ok(quern_client_enqueue(t->client, &task, NULL, &err), err);
@@ -52,7 +53,7 @@ static void every_option_is_stored_and_read_back(void **state)
     assert_string_equal(stored[trace].value, "abc");
     assert_string_equal(stored[1 - trace].name, "empty");
     assert_string_equal(stored[1 - trace].value, "");
-    assert_int_equal(info->task.retry.kind, QUERN_RETRY_EXPONENTIAL);
+    assert_int_equal(info->task.retry.kind, QN_BACKOFF_EXPONENTIAL);
     assert_int_equal(info->task.retry.base_ms, 200);
     assert_int_equal(info->task.retry.cap_ms, 5000);
     quern_task_info_free(info);
@@ -173,9 +174,8 @@ static const struct {
     {"header", {.type = "t", .header_count = 1}},
     {"header", {.type = "t", .headers = nameless, .header_count = 65}},
     {"retry", {.type = "t", .retry = {.kind = 99}}},
-    {"retry", {.type = "t", .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = -1}}},
-    {"retry",
-     {.type = "t", .retry = {.kind = QUERN_RETRY_EXPONENTIAL, .base_ms = 100, .cap_ms = 10}}},
+    {"retry", {.type = "t", .retry = QUERN_BACKOFF_FIXED(-1)}},
+    {"retry", {.type = "t", .retry = QUERN_BACKOFF_EXPONENTIAL(100, 10)}},
 };
 
 static void every_validation_error_names_its_field(void **state)
@@ -285,7 +285,7 @@ static void a_task_of_an_older_header_gets_defaults_for_the_rest(void **state)
               err);
     quern_task_info *info = client_find(t, NULL, "x");
     assert_non_null(info);
-    assert_int_equal(info->task.retry.kind, QUERN_RETRY_DEFAULT);
+    assert_int_equal(info->task.retry.kind, QN_BACKOFF_DEFAULT);
     quern_task_info_free(info);
 }
 

@@ -8,6 +8,7 @@
 
 #include "lib_hex.h"
 #include "lib_test.h"
+#include "task/retry.h"
 
 static struct qn_arena arena;
 static quern_error err;
@@ -88,7 +89,7 @@ static void what_the_message_cannot_say_is_in_the_field(void **state)
     tasks[0].timeout_ms = 1500;
     tasks[1].retention_ms = 1;
     tasks[2].deadline_at_ms = 1800000000000; /* whole, but the lease script wants to see it */
-    tasks[3].retry.kind = QUERN_RETRY_FIXED;
+    tasks[3].retry.kind = QN_BACKOFF_FIXED;
     tasks[4].state = QUERN_TASK_SCHEDULED;
     tasks[5].state = QUERN_TASK_AGGREGATING;
     for (size_t i = 0; i < TEST_COUNT(tasks); i++) {
@@ -102,8 +103,7 @@ static void largest_numbers_fit_a_field(void **state)
     struct qn_task task = plain;
     char text[QN_FIELD_SIZE];
     task.timeout_ms = task.deadline_at_ms = task.retention_ms = INT64_MAX;
-    task.retry = (quern_retry_policy){
-        .kind = QUERN_RETRY_EXPONENTIAL, .base_ms = INT64_MAX, .cap_ms = INT64_MAX};
+    task.retry = (quern_retry_policy)QUERN_BACKOFF_EXPONENTIAL(INT64_MAX, INT64_MAX);
     size_t size = qn_task_fields_opts_write(&task, text);
     assert_true(size > 0 && size < QN_FIELD_SIZE - 32);
     assert_int_equal(size, strlen(text));
@@ -147,7 +147,7 @@ static void damaged_rows_are_zeros_not_errors(void **state)
     }
     struct qn_task_fields_opts opts;
     qn_task_fields_opts_read("1 2 3 4 77 6 7", 14, &opts);
-    assert_int_equal(opts.retry.kind, QUERN_RETRY_DEFAULT);
+    assert_int_equal(opts.retry.kind, QN_BACKOFF_DEFAULT);
     assert_int_equal(opts.retry.cap_ms, 7);
 }
 
@@ -163,8 +163,7 @@ static void task_survives_the_round_trip(void **state)
     task.timeout_ms = 1500;
     task.deadline_at_ms = 1800000000001;
     task.retention_ms = 999;
-    task.retry =
-        (quern_retry_policy){.kind = QUERN_RETRY_EXPONENTIAL, .base_ms = 250, .cap_ms = 4750};
+    task.retry = (quern_retry_policy)QUERN_BACKOFF_EXPONENTIAL(250, 4750);
     task.unique_key = "asynq:{default}:unique:t:";
     task.group = "g";
     task.headers = headers;
@@ -197,7 +196,7 @@ static void no_time_out_survives_and_go_never_sees_its_end(void **state)
     assert_true(message.timeout_ms > QN_DURATION_MS_MAX);
     assert_true(message.timeout_ms / 1000 <= INT64_MAX / 1000000000); /* Go's durations are ns */
     assert_int_equal(through_redis(&task).timeout_ms, 0);
-    task.retry.kind = QUERN_RETRY_FIXED; /* with the field */
+    task.retry.kind = QN_BACKOFF_FIXED; /* with the field */
     assert_int_equal(through_redis(&task).timeout_ms, 0);
 }
 

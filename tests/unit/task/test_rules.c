@@ -130,15 +130,15 @@ static void asynqs_delays_are_exact(void **state)
 {
     (void)state;
     static const struct bounds cases[] = {
-        {{QUERN_RETRY_ASYNQ, 0, 0, 0}, 0, 15000, 44000},
-        {{QUERN_RETRY_ASYNQ, 0, 0, 0}, 1, 16000, 74000},
-        {{QUERN_RETRY_ASYNQ, 0, 0, 0}, 5, 640000, 814000},
-        {{QUERN_RETRY_ASYNQ, 0, 0, 0}, 10, 10015000, 10334000},
-        {{QUERN_RETRY_ASYNQ, 0, 0, 0}, 24, 331791000, 332516000},
-        {{QUERN_RETRY_ASYNQ, 0, 0, 0}, -3, 15000, 44000},
-        {{QUERN_RETRY_ASYNQ, 0, 0, 0}, 1000, QN_DURATION_MS_MAX, QN_DURATION_MS_MAX},
-        {{QUERN_RETRY_ASYNQ, 0, 0, 0}, INT64_MAX, QN_DURATION_MS_MAX, QN_DURATION_MS_MAX},
-        {{QUERN_RETRY_DEFAULT, 0, 0, 0}, 0, 15000, 44000},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 0}, 0, 15000, 44000},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 0}, 1, 16000, 74000},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 0}, 5, 640000, 814000},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 0}, 10, 10015000, 10334000},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 0}, 24, 331791000, 332516000},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 0}, -3, 15000, 44000},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 0}, 1000, QN_DURATION_MS_MAX, QN_DURATION_MS_MAX},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 0}, INT64_MAX, QN_DURATION_MS_MAX, QN_DURATION_MS_MAX},
+        {{QN_BACKOFF_DEFAULT, 0, 0, 0}, 0, 15000, 44000},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         assert_bounds(&cases[i], true);
@@ -154,9 +154,9 @@ static void fixed_delays_are_fixed(void **state)
 {
     (void)state;
     static const struct bounds cases[] = {
-        {{QUERN_RETRY_FIXED, 0, 0, 0}, 0, 1000, 1000},
-        {{QUERN_RETRY_FIXED, 0, 1, 0}, 9, 1, 1},
-        {{QUERN_RETRY_FIXED, 0, 250, 0}, INT64_MAX, 250, 250},
+        {{QN_BACKOFF_FIXED, 0, 0, 0}, 0, 1000, 1000},
+        {{QN_BACKOFF_FIXED, 0, 1, 0}, 9, 1, 1},
+        {{QN_BACKOFF_FIXED, 0, 250, 0}, INT64_MAX, 250, 250},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         assert_bounds(&cases[i], true);
@@ -167,19 +167,19 @@ static void exponential_delays_have_full_jitter_and_a_cap(void **state)
 {
     (void)state;
     static const struct bounds small[] = {
-        {{QUERN_RETRY_EXPONENTIAL, 0, 10, 1000}, 0, 0, 10},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 10, 1000}, 1, 0, 20},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 10, 1000}, 4, 0, 160},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 10, 100}, 4, 0, 100},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 1, 3}, 1, 0, 2},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 7, 7}, 60, 0, 7},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 10, 1000}, 0, 0, 10},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 10, 1000}, 1, 0, 20},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 10, 1000}, 4, 0, 160},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 10, 100}, 4, 0, 100},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 1, 3}, 1, 0, 2},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 7, 7}, 60, 0, 7},
     };
     static const struct bounds large[] = {
-        {{QUERN_RETRY_EXPONENTIAL, 0, 0, 0}, 0, 0, 1000},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 0, 0}, 11, 0, 2048000},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 0, 0}, 12, 0, 3600000},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 0, 0}, INT64_MAX, 0, 3600000},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 1, QN_DURATION_MS_MAX}, 10000, 0, QN_DURATION_MS_MAX},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 0, 0}, 0, 0, 1000},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 0, 0}, 11, 0, 2048000},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 0, 0}, 12, 0, 3600000},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 0, 0}, INT64_MAX, 0, 3600000},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 1, QN_DURATION_MS_MAX}, 10000, 0, QN_DURATION_MS_MAX},
     };
     for (size_t i = 0; i < TEST_COUNT(small); i++) {
         assert_bounds(&small[i], true);
@@ -192,7 +192,7 @@ static void exponential_delays_have_full_jitter_and_a_cap(void **state)
 static void jitter_is_spread_over_the_whole_range(void **state)
 {
     (void)state;
-    const quern_retry_policy policy = {.kind = QUERN_RETRY_EXPONENTIAL, .base_ms = 1000};
+    const quern_retry_policy policy = {.kind = QN_BACKOFF_EXPONENTIAL, .base_ms = 1000};
     struct qn_random random;
     size_t counts[4] = {0};
     qn_random_init_seed(&random, 4);
@@ -214,17 +214,17 @@ static void wrong_policies_are_refused(void **state)
     } cases[] = {
         {{4, 0, 0, 0}, "kind 4 is unknown"},
         {{-1, 0, 0, 0}, "kind -1 is unknown"},
-        {{QUERN_RETRY_FIXED, 1, 0, 0}, "reserved"},
-        {{QUERN_RETRY_FIXED, 0, -1, 0}, "base_ms must be from 0 to 100 years, not -1"},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 5, -7}, "cap_ms must be from 0 to 100 years, not -7"},
-        {{QUERN_RETRY_FIXED, 0, QN_DURATION_MS_MAX + 1, 0}, "base_ms must be"},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 1, INT64_MAX}, "cap_ms must be"},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 10, 9}, "cap_ms (9) must not be below base_ms (10)"},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 0, 999}, "cap_ms (999) must not be below base_ms (1000)"},
-        {{QUERN_RETRY_EXPONENTIAL, 0, 3600001, 0}, "cap_ms (3600000) must not be below"},
-        {{QUERN_RETRY_FIXED, 0, 5, 5}, "cap_ms is for the kind exponential"},
-        {{QUERN_RETRY_DEFAULT, 0, 5, 0}, "base_ms and cap_ms are for"},
-        {{QUERN_RETRY_ASYNQ, 0, 0, 5}, "base_ms and cap_ms are for"},
+        {{QN_BACKOFF_FIXED, 1, 0, 0}, "reserved"},
+        {{QN_BACKOFF_FIXED, 0, -1, 0}, "base_ms must be from 0 to 100 years, not -1"},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 5, -7}, "cap_ms must be from 0 to 100 years, not -7"},
+        {{QN_BACKOFF_FIXED, 0, QN_DURATION_MS_MAX + 1, 0}, "base_ms must be"},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 1, INT64_MAX}, "cap_ms must be"},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 10, 9}, "cap_ms (9) must not be below base_ms (10)"},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 0, 999}, "cap_ms (999) must not be below base_ms (1000)"},
+        {{QN_BACKOFF_EXPONENTIAL, 0, 3600001, 0}, "cap_ms (3600000) must not be below"},
+        {{QN_BACKOFF_FIXED, 0, 5, 5}, "cap_ms is for the kind exponential"},
+        {{QN_BACKOFF_DEFAULT, 0, 5, 0}, "base_ms and cap_ms are for"},
+        {{QN_BACKOFF_ASYNQ, 0, 0, 5}, "base_ms and cap_ms are for"},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
@@ -245,19 +245,19 @@ static void first_policy_that_says_something_wins(void **state)
 {
     (void)state;
     const quern_retry_policy silent = {0};
-    const quern_retry_policy fixed = {.kind = QUERN_RETRY_FIXED};
-    const quern_retry_policy growing = {.kind = QUERN_RETRY_EXPONENTIAL, .base_ms = 5};
+    const quern_retry_policy fixed = {.kind = QN_BACKOFF_FIXED};
+    const quern_retry_policy growing = {.kind = QN_BACKOFF_EXPONENTIAL, .base_ms = 5};
     quern_retry_policy got = qn_retry_policy_resolve(&silent, &fixed, &growing);
-    assert_int_equal(got.kind, QUERN_RETRY_FIXED);
+    assert_int_equal(got.kind, QN_BACKOFF_FIXED);
     assert_int_equal(got.base_ms, 1000);
     got = qn_retry_policy_resolve(&growing, &fixed, &silent);
-    assert_int_equal(got.kind, QUERN_RETRY_EXPONENTIAL);
+    assert_int_equal(got.kind, QN_BACKOFF_EXPONENTIAL);
     assert_int_equal(got.base_ms, 5);
     assert_int_equal(got.cap_ms, 3600000);
     got = qn_retry_policy_resolve(&silent, NULL, &fixed);
-    assert_int_equal(got.kind, QUERN_RETRY_FIXED);
+    assert_int_equal(got.kind, QN_BACKOFF_FIXED);
     got = qn_retry_policy_resolve(NULL, &silent, NULL);
-    assert_int_equal(got.kind, QUERN_RETRY_ASYNQ);
+    assert_int_equal(got.kind, QN_BACKOFF_ASYNQ);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -10,6 +10,7 @@
 #include "lib_test.h"
 #include "task/limits.h"
 #include "task/name.h"
+#include "task/retry.h"
 
 #define NOW_MS INT64_C(1700000000000)
 #define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -132,7 +133,7 @@ static void numbers_that_break_a_rule_are_refused(void **state)
         {{.type = "t", .retention_ms = -1}, "retention_ms must be from 0 to 100 years, not -1"},
         {{.type = "t", .retention_ms = INT64_MAX}, "retention_ms must be"},
         {{.type = "t", .retry = {.kind = 9}}, "retry: kind 9 is unknown"},
-        {{.type = "t", .retry = {.kind = QUERN_RETRY_FIXED, .base_ms = -1}}, "retry: base_ms must"},
+        {{.type = "t", .retry = QUERN_BACKOFF_FIXED(-1)}, "retry: base_ms must"},
     };
     assert_refused(*state, cases, TEST_COUNT(cases));
 }
@@ -210,7 +211,7 @@ static void zeroes_become_the_defaults(void **state)
     assert_int_equal(strlen(task->id), 36);
     assert_null(task->payload);
     assert_int_equal(task->retry_max, 25);
-    assert_int_equal(task->retry.kind, QUERN_RETRY_DEFAULT);
+    assert_int_equal(task->retry.kind, QN_BACKOFF_DEFAULT);
     assert_int_equal(task->timeout_ms, 1800000);
     assert_int_equal(task->deadline_at_ms, 0);
     assert_int_equal(task->process_at_ms, 0);
@@ -329,9 +330,9 @@ static void lock_lives_until_after_the_task_is_due(void **state)
 static void retry_policy_of_the_task_has_its_defaults(void **state)
 {
     struct desk *desk = *state;
-    const quern_task in = {.type = "t", .retry = {.kind = QUERN_RETRY_EXPONENTIAL}};
+    const quern_task in = {.type = "t", .retry = {.kind = QN_BACKOFF_EXPONENTIAL}};
     assert_ok(prepare(desk, &in), desk->err);
-    assert_int_equal(desk->task.retry.kind, QUERN_RETRY_EXPONENTIAL);
+    assert_int_equal(desk->task.retry.kind, QN_BACKOFF_EXPONENTIAL);
     assert_int_equal(desk->task.retry.base_ms, 1000);
     assert_int_equal(desk->task.retry.cap_ms, 3600000);
 }

@@ -12,14 +12,14 @@ struct qn_kept_finding {
     quern_finding finding;
 };
 
-static enum qn_severity severity_of(const char *invariant)
+static quern_severity severity_of(const char *invariant)
 {
     if (strcmp(invariant, "note") == 0) {
-        return QN_SEVERITY_NOTE;
+        return QUERN_SEVERITY_NOTE;
     }
     bool warns = strcmp(invariant, "I8") == 0 || strcmp(invariant, "server") == 0 ||
                  strcmp(invariant, "lock") == 0;
-    return warns ? QN_SEVERITY_WARNING : QN_SEVERITY_VIOLATED;
+    return warns ? QUERN_SEVERITY_WARNING : QUERN_SEVERITY_VIOLATED;
 }
 
 /* False: memory is out. */
@@ -38,7 +38,7 @@ quern_status qn_redis_findings_keep(struct qn_redis_findings *findings,
     }
     *kept = (struct qn_kept_finding){.finding = *finding};
     quern_finding *copy = &kept->finding;
-    copy->severity = (int32_t)severity_of(finding->invariant);
+    copy->severity = severity_of(finding->invariant);
     if (!copy_text(&findings->arena, &copy->invariant) ||
         !copy_text(&findings->arena, &copy->queue) || !copy_text(&findings->arena, &copy->id) ||
         !copy_text(&findings->arena, &copy->text)) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text/number.h"
+#include "task/retry.h"
 
 /* --- Rows of decimals --------------------------------------------------------------- */
 
@@ -41,7 +42,7 @@ size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_S
 {
     bool is_exact = task->timeout_ms % 1000 == 0 && task->retention_ms % 1000 == 0;
     if (task->state == QUERN_TASK_PENDING && is_exact && task->deadline_at_ms == 0 &&
-        task->retry.kind == QUERN_RETRY_DEFAULT) {
+        task->retry.kind == QN_BACKOFF_DEFAULT) {
         return 0;
     }
     int size = snprintf(out, QN_FIELD_SIZE, "%lld %lld %lld %d %lld %lld",
@@ -59,8 +60,8 @@ void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fiel
     ret_opts->deadline_at_ms = next_moment_ms(&row);
     ret_opts->retention_ms = next_duration_ms(&row);
     int64_t kind = next_number(&row, INT32_MAX);
-    bool is_kind = kind <= QUERN_RETRY_EXPONENTIAL;
-    ret_opts->retry = (quern_retry_policy){.kind = is_kind ? (int32_t)kind : QUERN_RETRY_DEFAULT};
+    bool is_kind = kind <= QN_BACKOFF_EXPONENTIAL;
+    ret_opts->retry = (quern_retry_policy){.kind = is_kind ? (int32_t)kind : QN_BACKOFF_DEFAULT};
     ret_opts->retry.base_ms = next_duration_ms(&row);
     ret_opts->retry.cap_ms = next_duration_ms(&row);
 }

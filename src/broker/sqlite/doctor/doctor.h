@@ -33,7 +33,7 @@ struct qn_sqlite_doctor {
 
 struct qn_rule {
     const char *invariant;
-    enum qn_severity severity;
+    quern_severity severity;
     const char *find; /* SQL; see doctor.sql */
     const char *mend; /* SQL; NULL: cannot be mended, or by upkeep */
     /* Upkeep of one queue that mends it; NULL: none. Returns how much it did. */

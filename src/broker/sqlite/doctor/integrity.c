@@ -27,13 +27,13 @@
 #define TEXT_SIZE 400
 
 static void report(const struct qn_sqlite_doctor *doctor, const char *invariant,
-                   enum qn_severity severity, const char *text, bool repaired)
+                   quern_severity severity, const char *text, bool repaired)
 {
     const quern_finding finding = {.invariant = invariant,
                                    .queue = "",
                                    .id = "",
                                    .text = text,
-                                   .severity = (int32_t)severity,
+                                   .severity = severity,
                                    .repaired = repaired};
     doctor->on_finding(&finding, doctor->user);
 }
@@ -87,7 +87,7 @@ quern_status qn_sqlite_integrity_check(struct qn_sqlite_doctor *doctor, bool rep
         *ret_rows = *ret_rows || row;
         *ret_safe = *ret_safe && row;
         if (!row || report_rows) {
-            report(doctor, "I9", QN_SEVERITY_VIOLATED, texts[i], false);
+            report(doctor, "I9", QUERN_SEVERITY_VIOLATED, texts[i], false);
         }
     }
     qn_arena_finish(&arena);
@@ -147,7 +147,7 @@ static void note_leftovers(struct qn_sqlite_doctor *doctor)
     (void)snprintf(text, sizeof text, "%zu %s in the directory", count,
                    count == 1 ? "socket of a worker that died lies"
                               : "sockets of workers that died lie");
-    report(doctor, "note", QN_SEVERITY_NOTE, text,
+    report(doctor, "note", QUERN_SEVERITY_NOTE, text,
            doctor->repair && count_leftovers(doctor->self) < count);
 }
 
@@ -161,14 +161,14 @@ static void note_wal(struct qn_sqlite_doctor *doctor)
     (void)snprintf(text, sizeof text,
                    "the write-ahead log holds %lld MB: a long reader keeps it from being emptied",
                    (long long)(info.st_size >> 20));
-    report(doctor, "note", QN_SEVERITY_NOTE, text, false);
+    report(doctor, "note", QUERN_SEVERITY_NOTE, text, false);
 }
 
 static void warn_of_group(const struct qn_sqlite_doctor *doctor)
 {
     char text[TEXT_SIZE];
     if (qn_sqlite_place_warning(doctor->self, text, sizeof text)) {
-        report(doctor, "place", QN_SEVERITY_WARNING, text, false);
+        report(doctor, "place", QUERN_SEVERITY_WARNING, text, false);
     }
 }
 
@@ -180,5 +180,5 @@ void qn_sqlite_integrity_notes(struct qn_sqlite_doctor *doctor)
     char text[TEXT_SIZE];
     (void)snprintf(text, sizeof text, "durability %s",
                    qn_sqlite_server_info_durability(doctor->self));
-    report(doctor, "note", QN_SEVERITY_NOTE, text, false);
+    report(doctor, "note", QUERN_SEVERITY_NOTE, text, false);
 }

@@ -247,7 +247,7 @@ static bool report(const struct qn_sqlite_doctor *doctor, const struct qn_rule *
                                        .queue = found->queue,
                                        .id = found->id,
                                        .text = found->text,
-                                       .severity = (int32_t)rule->severity,
+                                       .severity = rule->severity,
                                        .repaired = found->repaired};
         doctor->on_finding(&finding, doctor->user);
         repaired = repaired || found->repaired;
@@ -261,7 +261,7 @@ static void report_more(const struct qn_sqlite_doctor *doctor, const struct qn_r
                                    .queue = "",
                                    .id = "",
                                    .text = "there are more of the same kind",
-                                   .severity = (int32_t)rule->severity};
+                                   .severity = rule->severity};
     doctor->on_finding(&finding, doctor->user);
 }
 

@@ -17,7 +17,7 @@
 #define NAME_SHOWN_MAX 80
 
 static void report(const struct qn_sqlite_doctor *doctor, const char *invariant,
-                   enum qn_severity severity, const struct qn_schema_object *object,
+                   quern_severity severity, const struct qn_schema_object *object,
                    const char *words)
 {
     char name[NAME_SHOWN_MAX + 1];
@@ -25,11 +25,11 @@ static void report(const struct qn_sqlite_doctor *doctor, const char *invariant,
     char text[FOREIGN_TEXT_SIZE];
     (void)qn_utf8_sanitize(object->name, strlen(object->name), name, sizeof name);
     (void)qn_utf8_sanitize(object->table, strlen(object->table), table, sizeof table);
-    bool on_table = severity != QN_SEVERITY_VIOLATED && strcmp(name, table) != 0;
+    bool on_table = severity != QUERN_SEVERITY_VIOLATED && strcmp(name, table) != 0;
     (void)snprintf(text, sizeof text, "the %s %s%s%s %s", object->type, name,
                    on_table ? " on " : "", on_table ? table : "", words);
     const quern_finding finding = {
-        .invariant = invariant, .queue = "", .id = "", .text = text, .severity = (int32_t)severity};
+        .invariant = invariant, .queue = "", .id = "", .text = text, .severity = severity};
     doctor->on_finding(&finding, doctor->user);
 }
 
@@ -37,18 +37,19 @@ static void report_foreign(const struct qn_sqlite_doctor *doctor,
                            const struct qn_schema_object *object)
 {
     if (strcmp(object->type, "trigger") == 0) {
-        report(doctor, "I9", QN_SEVERITY_WARNING, object,
+        report(doctor, "I9", QUERN_SEVERITY_WARNING, object,
                "is not quern's: it runs when other programs write, not when quern does");
     } else if (strcmp(object->type, "view") == 0) {
-        report(doctor, "note", QN_SEVERITY_NOTE, object, "is not quern's; quern does not use it");
+        report(doctor, "note", QUERN_SEVERITY_NOTE, object,
+               "is not quern's; quern does not use it");
     } else if (object->unique) {
-        report(doctor, "I9", QN_SEVERITY_WARNING, object,
+        report(doctor, "I9", QUERN_SEVERITY_WARNING, object,
                "is not quern's: it may refuse what quern writes");
     } else if (strcmp(object->type, "index") == 0) {
-        report(doctor, "note", QN_SEVERITY_NOTE, object,
+        report(doctor, "note", QUERN_SEVERITY_NOTE, object,
                "is not quern's; it costs each write time");
     } else {
-        report(doctor, "I9", QN_SEVERITY_WARNING, object,
+        report(doctor, "I9", QUERN_SEVERITY_WARNING, object,
                "is not quern's, and names with quern_ are kept for it");
     }
 }
@@ -72,9 +73,9 @@ quern_status qn_sqlite_schema_compare(struct qn_sqlite_doctor *doctor, quern_err
          at = at->next) {
         const struct qn_schema_object *found = qn_sqlite_trust_find(objects, at);
         if (found == NULL) {
-            report(doctor, "I9", QN_SEVERITY_VIOLATED, at, "is missing");
+            report(doctor, "I9", QUERN_SEVERITY_VIOLATED, at, "is missing");
         } else if (strcmp(found->text, at->text) != 0) { /* since the file was opened */
-            report(doctor, "I9", QN_SEVERITY_VIOLATED, at, "is not as quern made it any more");
+            report(doctor, "I9", QUERN_SEVERITY_VIOLATED, at, "is not as quern made it any more");
         }
     }
     for (const struct qn_schema_object *at = objects; status == QUERN_OK && at != NULL;

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/text/number.h"
+#include "task/retry.h"
 
 #define SANE_MAX (INT64_C(1) << 53)
 
@@ -160,8 +161,8 @@ int64_t qn_query_column_count(sqlite3_stmt *row, int column)
 quern_retry_policy qn_query_column_retry(sqlite3_stmt *row, int first_column)
 {
     int64_t kind = sqlite3_column_int64(row, first_column);
-    bool is_known = kind >= QUERN_RETRY_DEFAULT && kind <= QUERN_RETRY_EXPONENTIAL;
-    return (quern_retry_policy){.kind = is_known ? (int32_t)kind : QUERN_RETRY_DEFAULT,
+    bool is_known = kind >= QN_BACKOFF_DEFAULT && kind <= QN_BACKOFF_EXPONENTIAL;
+    return (quern_retry_policy){.kind = is_known ? (int32_t)kind : QN_BACKOFF_DEFAULT,
                                 .base_ms = qn_query_column_duration_ms(row, first_column + 1),
                                 .cap_ms = qn_query_column_duration_ms(row, first_column + 2)};
 }
