@@ -194,6 +194,11 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_broker(
     quern_inspector *inspector, void (*on_fact)(const char *name, const char *text, void *user),
     void *user, quern_error *err);
 
+/* Copies everything that is stored into a new file at `path`, as of one moment, while the queues go
+ * on. QUERN_E_CONFLICT: there is such a file. QUERN_E_UNSUPPORTED: the broker is no file. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_backup(quern_inspector *inspector,
+                                                              const char *path, quern_error *err);
+
 /* A newer library may report others. */
 typedef enum quern_severity {
     QUERN_SEVERITY_NOTE = 0,

@@ -283,6 +283,17 @@ quern_status qn_broker_server_info(struct qn_broker *broker,
     return status != QUERN_OK ? status : broker->ops->server_info(broker, on_fact, user, err);
 }
 
+quern_status qn_broker_backup(struct qn_broker *broker, const char *path, quern_error *err)
+{
+    quern_status status = qn_broker_check_fork(broker, err);
+    if (status == QUERN_OK && broker->ops->backup == NULL) {
+        status = qn_error_set(err, QUERN_E_UNSUPPORTED,
+                              "a %s broker is no file: back it up with the tools of its server",
+                              broker->ops->scheme);
+    }
+    return status != QUERN_OK ? status : broker->ops->backup(broker, path, err);
+}
+
 quern_status qn_broker_operate(struct qn_broker *broker, quern_action action, const char *queue,
                                const char *id, quern_error *err)
 {

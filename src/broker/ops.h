@@ -39,6 +39,7 @@ struct qn_broker_ops {
     qn_workers_fn *workers;
     qn_history_fn *history;
     qn_server_info_fn *server_info;
+    qn_backup_fn *backup; /* NULL: it is no file */
     qn_operate_fn *operate;
     qn_operate_all_fn *operate_all;
     qn_pause_fn *pause;

@@ -107,6 +107,18 @@ quern_status quern_inspector_remove_queue(quern_inspector *inspector, const char
                               : status;
 }
 
+quern_status quern_inspector_backup(quern_inspector *inspector, const char *path, quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (path == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "path: must not be NULL");
+    }
+    return qn_broker_backup(inspector->broker, path, err);
+}
+
 quern_status quern_inspector_history(quern_inspector *inspector, const char *queue, size_t days,
                                      quern_day *ret_days, quern_error *err)
 {

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, PATIENCE_S, EXIT_FAILURE, EXIT_USAGE, only
+from lib_cli import CliTest, PATIENCE_S, EXIT_BROKER, EXIT_FAILURE, EXIT_USAGE, only
 
 
 class QueueTest(CliTest):
@@ -315,6 +315,28 @@ class DbTest(CliTest):
         db = sqlite3.connect(name)
         self.assertEqual(db.execute("SELECT name FROM person").fetchall(), [("ann",)])
         db.close()
+
+    @only("sqlite")
+    def test_backup_is_a_copy_of_one_moment_with_its_tasks(self):
+        self.enqueue("t", "x" * 100000, "--id", "a")
+        copy = self.path("copy.db")
+        self.ok("db", "backup", copy)
+        self.enqueue("t", "--id", "b")
+        self.assertEqual([task["id"] for task in self.json("task", "list", "--broker", copy)],
+                         ["a"])
+        self.assertEqual(os.stat(copy).st_mode & 0o777, 0o600)
+        self.ok("doctor", "--broker", copy)
+        self.assertIn("exists", self.fails(EXIT_FAILURE, "db", "backup", copy))
+        self.fails(EXIT_BROKER, "db", "backup", self.path("missing/copy.db"))
+        self.assertEqual(os.path.realpath(self.json("db", "path")["path"]), self.ok("db", "path"))
+        self.assertEqual(self.ok("db", "path", "--broker", copy), os.path.realpath(copy))
+
+    @only("redis")
+    def test_redis_has_no_path_and_backs_itself_up(self):
+        self.enqueue("t")
+        self.assertIn("no file", self.fails(EXIT_FAILURE, "db", "path"))
+        self.assertIn("tools of its server",
+                      self.fails(EXIT_FAILURE, "db", "backup", self.path("copy.db")))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ static const struct qn_broker_ops ops = {
     .workers = qn_sqlite_workers,
     .history = qn_sqlite_history,
     .server_info = qn_sqlite_server_info,
+    .backup = qn_sqlite_backup,
     .operate = qn_sqlite_operate,
     .operate_all = qn_sqlite_operate_all,
     .pause = qn_sqlite_pause,

@@ -129,6 +129,7 @@ qn_tasks_fn qn_sqlite_tasks;
 qn_workers_fn qn_sqlite_workers;
 qn_history_fn qn_sqlite_history;
 qn_server_info_fn qn_sqlite_server_info;
+qn_backup_fn qn_sqlite_backup;
 qn_operate_fn qn_sqlite_operate;
 qn_operate_all_fn qn_sqlite_operate_all;
 qn_pause_fn qn_sqlite_pause;

@@ -116,6 +116,7 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("queue", quern_inspector_resume(t->inspector, NULL, &err));
     REFUSES("queue", quern_inspector_remove_queue(t->inspector, NULL, false, &err));
     REFUSES("ret_days", quern_inspector_history(t->inspector, "q", 1, NULL, &err));
+    REFUSES("path", quern_inspector_backup(t->inspector, NULL, &err));
     REFUSES("inspector", quern_inspector_tasks(NULL, NULL, &tasks, &err));
     REFUSES("ret_list", quern_inspector_tasks(t->inspector, NULL, NULL, &err));
     REFUSES("id", quern_inspector_task(t->inspector, NULL, NULL, &info, &err));
