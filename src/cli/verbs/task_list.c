@@ -251,14 +251,15 @@ static int gather(struct listing *listing)
     for (size_t i = 0; i < passes && !listing->is_cut; i++) {
         filter.state = listing->state_count > 0 ? listing->states[i] : 0;
         filter.offset = 0;
-        for (size_t size = GATHER_PAGE_SIZE; size == GATHER_PAGE_SIZE && !listing->is_cut;) {
+        size_t size = 0;
+        do {
             int exit_code = read_page(listing, &filter, &size);
             if (exit_code != QN_EXIT_OK) {
                 return exit_code;
             }
             filter.offset += size;
             listing->is_cut = listing->read_count >= GATHER_MAX;
-        }
+        } while (size == GATHER_PAGE_SIZE && !listing->is_cut);
     }
     if (listing->compare != NULL && listing->task_count > 1) {
         qsort(listing->tasks, listing->task_count, sizeof(void *), listing->compare);
@@ -377,7 +378,7 @@ static int print_page(const struct listing *listing, bool gathered)
         shown -= skipped;
         shown = shown > filter->limit ? (size_t)filter->limit : shown;
     }
-    const quern_task_info *const *tasks = listing->tasks == NULL ? NULL : listing->tasks + skipped;
+    const quern_task_info *const *tasks = listing->tasks + skipped;
     if (listing->cli->json) {
         return print_json(tasks, shown);
     }
