@@ -3,7 +3,8 @@
  *
  * quern_test_run_handler calls a handler once, as a worker would, with a run that is made up: no
  * broker, no thread, no file. For what happens between runs, give client, inspector and worker one
- * quern_clock, and turn it: an hour of waiting takes no time. Usage: testing [BROKER]. */
+ * quern_clock, and turn it: an hour of waiting takes no time. The broker is in the memory of this
+ * program unless another one is named. Usage: testing [BROKER]. */
 #include <quern/quern.h>
 #include <quern/testing.h>
 #include <stdio.h>
@@ -84,7 +85,7 @@ static bool test_delay(const char *url, quern_clock *clock, quern_error *err)
 
 int main(int argc, char **argv)
 {
-    const char *url = argc > 1 ? argv[1] : "testing.db";
+    const char *url = argc > 1 ? argv[1] : "memory:";
     quern_clock *clock = NULL;
     quern_error err = {.text = "a handler did not do what it should"};
     bool ok = quern_clock_new(START_MS, &clock, &err) == QUERN_OK && test_alone(&err) &&

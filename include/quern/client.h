@@ -24,10 +24,11 @@ typedef struct quern_client_options {
 } quern_client_options;
 
 /* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", made if it is not there;
- * or "redis://[user[:password]@]host[:port][/db]", "redis-socket:///path". A text that means
- * something else ("localhost:6379", ":memory:", "file:...") is QUERN_E_INVALID, with the right way
- * to write it. options may be NULL. On success *ret_client is the caller's, to be freed with
- * quern_client_free. Errors: QUERN_E_INVALID, QUERN_E_STATE (a file that holds somebody else's
+ * or "redis://[user[:password]@]host[:port][/db]", "redis-socket:///path"; or for tests "memory:"
+ * and "memory:NAME", which all in this process share and the last who closes it frees. A text that
+ * means something else ("localhost:6379", ":memory:", "file:...") is QUERN_E_INVALID, with the
+ * right way to write it. options may be NULL. On success *ret_client is the caller's, to be freed
+ * with quern_client_free. Errors: QUERN_E_INVALID, QUERN_E_STATE (a file that holds somebody else's
  * tables, see quern_inspector_options), broker errors. */
 QUERN_NODISCARD static inline quern_status quern_client_open(const char *url,
                                                              const quern_client_options *options,

@@ -20,7 +20,8 @@ extern "C" {
  * rolled back with it. `db` is used only during the call, by this thread. After COMMIT call
  * quern_client_wake(client). results may be NULL. Errors as quern_client_enqueue_batch, and
  * QUERN_E_STATE when `db` is
- * not in a transaction, QUERN_E_INVALID: another file, QUERN_E_UNSUPPORTED: a client of Redis.
+ * not in a transaction, QUERN_E_INVALID: another file, QUERN_E_UNSUPPORTED: a client of Redis or of
+ * "memory:".
  * quern's own connections run no triggers and views of the file; yours keeps your settings, so a
  * trigger that somebody has put on a quern_* table runs here (`quern doctor` names it). */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue_tx(

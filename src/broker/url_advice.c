@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/text/str.h"
+#include "broker/sqlite/store/memory.h"
 
 #define SHOWN_SIZE 128
 
@@ -67,7 +68,7 @@ static quern_status refuse_memory(quern_error *err)
 {
     return qn_error_set(err, QUERN_E_INVALID,
                         "broker \":memory:\": tasks in the memory of one process cannot be "
-                        "shared or survive it: name a file, for a test a temporary one");
+                        "shared or survive it: name a file (tests of a program write memory:)");
 }
 
 static quern_status check_path(const char *text, quern_error *err)
@@ -125,8 +126,12 @@ quern_status qn_url_advice(const struct qn_url *url, quern_error *err)
         {"unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
         {"redis+unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
         {"file", QUERN_E_INVALID, "write the path alone or sqlite:///path/file.db"},
+        {"memory", QUERN_E_INVALID, "write memory: or memory:NAME"},
         {"sqlite3", QUERN_E_INVALID, "write sqlite:///path/file.db"},
     };
+    if (url->scheme[0] == '\0' && qn_memory_is_url(url->path)) {
+        return QUERN_OK;
+    }
     if (url->scheme[0] == '\0') {
         return check_path(url->path, err);
     }

@@ -15,6 +15,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/secret.h"
 #include "base/text/buf.h"
+#include "base/text/str.h"
 #include "base/text/url.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
@@ -58,13 +59,24 @@ static int default_path(struct qn_cli *cli)
     return QN_EXIT_OK;
 }
 
+/* A command would be alone with tasks in its own memory. */
+static int check_shared(const struct qn_cli *cli, const char *url)
+{
+    if (!qn_str_starts_with(url, "memory:")) {
+        return QN_EXIT_OK;
+    }
+    qn_cli_message(cli, "broker memory: is for tests within one program, no other process sees its "
+                        "tasks: name a file");
+    return QN_EXIT_CONFIG;
+}
+
 int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
 {
     const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
     const char *env = getenv("QUERN_BROKER");
     if (given != NULL) {
         *ret_url = given;
-        return QN_EXIT_OK;
+        return check_shared(cli, given);
     }
     bool is_default = env == NULL || env[0] == '\0';
     int exit_code = QN_EXIT_OK;
@@ -77,6 +89,7 @@ int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
     }
     if (exit_code == QN_EXIT_OK) {
         *ret_url = cli->broker_url;
+        exit_code = check_shared(cli, cli->broker_url);
     }
     return exit_code;
 }

@@ -143,6 +143,7 @@ static void free_parts(struct qn_sqlite *self)
     qn_free(self->path);
     qn_free(self->wal_path);
     qn_free(self->wake_path);
+    qn_memory_close(self->memory);
     qn_free(self);
 }
 
@@ -196,6 +197,32 @@ static quern_status open_file(struct qn_sqlite *self, const struct qn_url *url,
     return status == QUERN_OK ? qn_sqlite_presence_note(self, err) : status;
 }
 
+/* Nobody else can use the database before it has its tables. */
+static quern_status open_memory(struct qn_sqlite *self, const struct qn_url *url, quern_error *err)
+{
+    quern_status status = qn_memory_open(url->path, &self->memory, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    self->path = qn_strdup(url->path);
+    if (self->path == NULL) {
+        return qn_error_nomem(err);
+    }
+    status = qn_sqlite_open_writer(self, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (!qn_writer_lock_take(&self->memory->lock, false, self->base.command_timeout_ms)) {
+        return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it",
+                            self->path);
+    }
+    qn_conn_limit(&self->writer, QN_TRANSACTION_WRITE_MS_MAX);
+    status = qn_sqlite_schema_prepare(&self->writer, true, false,
+                                      qn_clock_wall_ms(self->base.clock), err);
+    qn_writer_lock_release(&self->memory->lock);
+    return status;
+}
+
 quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err)
 {
@@ -209,7 +236,9 @@ quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_opt
         options->command_timeout_ms > 0 ? options->command_timeout_ms : COMMAND_TIMEOUT_MS;
     self->base.opener_pid = getpid();
     init_parts(self);
-    quern_status status = open_file(self, url, options, err);
+    bool in_memory = url->scheme[0] == '\0' && qn_memory_is_url(url->path);
+    quern_status status =
+        in_memory ? open_memory(self, url, err) : open_file(self, url, options, err);
     if (status == QUERN_OK) {
         status = qn_wait_open(self, err);
     }

@@ -17,6 +17,7 @@
 #include "broker/ops.h"
 #include "broker/sqlite/file/presence.h"
 #include "broker/sqlite/store/conn.h"
+#include "broker/sqlite/store/memory.h"
 #include "broker/sqlite/store/sync.h"
 #include "broker/sqlite/store/writer_lock.h"
 #include "task/limits.h"
@@ -38,6 +39,9 @@ struct qn_waiter {
     int wake_fd;
     int control_fd;
     char id[QN_WAITER_ID_SIZE]; /* names the sockets and the lock file */
+    int wake_send_fd;           /* in memory: the other ends of the two */
+    int control_send_fd;
+    struct qn_waiter *next; /* in memory: in the list of the database, guarded by its mutex */
 };
 
 /* Who waits on this file: the directory of sockets, remembered while it does not change
@@ -74,8 +78,9 @@ struct qn_heartbeat_ages {
 
 struct qn_sqlite {
     struct qn_broker base;
-    char *path; /* absolute, symbolic links resolved */
-    char *wal_path;
+    struct qn_memory *memory; /* NULL: a file */
+    char *path;               /* absolute, symbolic links resolved; in memory its URL */
+    char *wal_path;           /* NULL in memory, as wake_path */
     struct qn_presence presence;
     char *wake_path; /* the directory of sockets */
     bool full_sync;

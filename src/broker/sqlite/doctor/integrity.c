@@ -174,9 +174,11 @@ static void warn_of_group(const struct qn_sqlite_doctor *doctor)
 
 void qn_sqlite_integrity_notes(struct qn_sqlite_doctor *doctor)
 {
-    warn_of_group(doctor);
-    note_leftovers(doctor);
-    note_wal(doctor);
+    if (doctor->self->memory == NULL) {
+        warn_of_group(doctor);
+        note_leftovers(doctor);
+        note_wal(doctor);
+    }
     char text[TEXT_SIZE];
     (void)snprintf(text, sizeof text, "durability %s",
                    qn_sqlite_server_info_durability(doctor->self));

@@ -117,6 +117,9 @@ bool qn_sqlite_place_warning(const struct qn_sqlite *self, char *out, size_t out
     struct stat info;
     struct stat directory;
     char path[PATH_MAX];
+    if (self->memory != NULL) {
+        return false;
+    }
     (void)snprintf(path, sizeof path, "%s", self->path);
     char *slash = strrchr(path, '/');
     slash[slash == path ? 1 : 0] = '\0';

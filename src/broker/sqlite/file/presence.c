@@ -63,7 +63,7 @@ void qn_sqlite_presence_forget_beside(struct qn_sqlite *self)
 
 void qn_sqlite_presence_note_beside(struct qn_sqlite *self)
 {
-    if (self->presence.beside_known) {
+    if (self->presence.beside_known || self->memory != NULL) {
         return;
     }
     self->presence.beside_known = true;
@@ -80,6 +80,9 @@ bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err)
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_presence *presence = &self->presence;
     struct stat now;
+    if (self->memory != NULL) {
+        return false;
+    }
     if (has_moved(self, "", presence->file, &now, err)) {
         return true;
     }

@@ -70,8 +70,10 @@ quern_status qn_sqlite_server_info(struct qn_broker *broker,
     if (qn_sqlite_place_warning(self, warning, sizeof warning)) {
         on_fact("warning", warning, user);
     }
-    report_number(&sink, "size", file_size(self->path));
-    report_number(&sink, "wal_size", file_size(self->wal_path));
+    if (self->memory == NULL) {
+        report_number(&sink, "size", file_size(self->path));
+        report_number(&sink, "wal_size", file_size(self->wal_path));
+    }
     on_fact("journal_mode", journal, user);
     on_fact("sqlite_version", sqlite3_libversion(), user);
     report_number(&sink, "schema_version", QN_SQLITE_SCHEMA_VERSION);
@@ -80,6 +82,9 @@ quern_status qn_sqlite_server_info(struct qn_broker *broker,
 
 const char *qn_sqlite_server_info_durability(const struct qn_sqlite *self)
 {
+    if (self->memory != NULL) {
+        return "D0: in memory, lost when nobody in the process has it open";
+    }
     return self->full_sync
                ? "D2: survives power loss"
                : "D1: survives kill -9; up to 2 s of acknowledged tasks lost on power loss";

@@ -270,6 +270,11 @@ quern_status qn_sqlite_enqueue(struct qn_broker *broker, const struct qn_enqueue
 /* Whether the caller's connection is in a transaction on our file. */
 static quern_status check_caller(const struct qn_sqlite *self, sqlite3 *db, quern_error *err)
 {
+    if (self->memory != NULL) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "the client's broker is in memory: a transaction of another connection "
+                            "needs a file");
+    }
     const char *name = sqlite3_db_filename(db, "main");
     struct stat ours;
     struct stat theirs;

@@ -94,13 +94,13 @@ static int distrust(struct qn_conn *conn)
                : code;
 }
 
-quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags, int64_t busy_max_ms,
-                          quern_error *err)
+/* vfs: NULL for SQLite's usual one. */
+static quern_status open_database(struct qn_conn *conn, const char *name, int flags,
+                                  const char *vfs, quern_error *err)
 {
-    *conn = (struct qn_conn){.path = path, .busy_max_ms = busy_max_ms};
     qn_random_init(&conn->jitter);
     int code =
-        sqlite3_open_v2(path, &conn->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+        sqlite3_open_v2(name, &conn->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, vfs);
     if (code == SQLITE_OK) {
         (void)sqlite3_busy_handler(conn->db, wait_for_lock, conn);
         code = distrust(conn);
@@ -111,6 +111,20 @@ quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags, int
         return status;
     }
     return QUERN_OK;
+}
+
+quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags, int64_t busy_max_ms,
+                          quern_error *err)
+{
+    *conn = (struct qn_conn){.path = path, .busy_max_ms = busy_max_ms};
+    return open_database(conn, path, flags, NULL, err);
+}
+
+quern_status qn_conn_open_memory(struct qn_conn *conn, const char *name, const char *url,
+                                 int64_t busy_max_ms, quern_error *err)
+{
+    *conn = (struct qn_conn){.path = url, .busy_max_ms = busy_max_ms};
+    return open_database(conn, name, SQLITE_OPEN_READWRITE, "memdb", err);
 }
 
 static void forget_statements(struct qn_conn *conn)

@@ -37,6 +37,11 @@ struct qn_conn {
  * it run, nor functions that its schema calls. */
 QUERN_NODISCARD quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags,
                                           int64_t busy_max_ms, quern_error *err);
+/* The same for a database in the memory of this process: each connection with this name, which
+ * begins with '/', is to the same one. url: for the texts of errors; borrowed. */
+QUERN_NODISCARD quern_status qn_conn_open_memory(struct qn_conn *conn, const char *name,
+                                                 const char *url, int64_t busy_max_ms,
+                                                 quern_error *err);
 /* Statements that still run so long from now are given up (QUERN_E_TIMEOUT); 0: never. While the
  * connection's broker is in a hurry that is a second at most. */
 void qn_conn_limit(struct qn_conn *conn, int64_t timeout_ms);

@@ -10,10 +10,17 @@
 #include "broker/sqlite/store/open_sql.h"
 #include "broker/sqlite/store/sync.h"
 
+static quern_status open_conn(const struct qn_sqlite *self, struct qn_conn *conn, quern_error *err)
+{
+    int64_t timeout_ms = self->base.command_timeout_ms;
+    return self->memory != NULL
+               ? qn_conn_open_memory(conn, self->memory->vfs_name, self->path, timeout_ms, err)
+               : qn_conn_open(conn, self->path, SQLITE_OPEN_READWRITE, timeout_ms, err);
+}
+
 quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
 {
-    quern_status status = qn_conn_open(&self->writer, self->path, SQLITE_OPEN_READWRITE,
-                                       self->base.command_timeout_ms, err);
+    quern_status status = open_conn(self, &self->writer, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -35,8 +42,7 @@ quern_status qn_sqlite_open_writer(struct qn_sqlite *self, quern_error *err)
 
 quern_status qn_sqlite_open_reader(struct qn_sqlite *self, quern_error *err)
 {
-    quern_status status = qn_conn_open(&self->reader, self->path, SQLITE_OPEN_READWRITE,
-                                       self->base.command_timeout_ms, err);
+    quern_status status = open_conn(self, &self->reader, err);
     if (status != QUERN_OK) {
         return status;
     }

@@ -5,7 +5,7 @@
  * at checkpoints. A thread of the broker object, started by its first commit, calls fdatasync on
  * the WAL within a second of each commit, and closing does it once more. It lives here, and not in
  * the worker's keeper, because a program that only enqueues keeps the same promise. With sync=full
- * SQLite syncs every commit and there is no thread.
+ * SQLite syncs every commit and there is no thread; nor is there one for a database in memory.
  *
  * The same thread moves the WAL into the database (a checkpoint), through a connection of its own,
  * each WAL_STEP_PAGES. SQLite would do that inside a commit, where everybody waits for two syncs;
@@ -164,7 +164,7 @@ static int note_length(void *user, sqlite3 *db, const char *name, int pages)
 
 void qn_sync_watch(struct qn_sqlite *self)
 {
-    if (!self->full_sync) {
+    if (!self->full_sync && self->memory == NULL) {
         (void)sqlite3_wal_hook(self->writer.db, note_length, self);
     }
 }
@@ -190,7 +190,7 @@ static bool start_thread(struct qn_sqlite *self)
 void qn_sync_note(struct qn_sqlite *self)
 {
     struct qn_syncer *syncer = &self->syncer;
-    if (self->full_sync) {
+    if (self->full_sync || self->memory != NULL) {
         return;
     }
     pthread_mutex_lock(&syncer->mutex);

@@ -45,6 +45,36 @@ static quern_status check_place(struct qn_sqlite *self, quern_error *err)
     return QUERN_OK;
 }
 
+/* In memory all objects of the process have one. */
+static struct qn_writer_lock *lock_of(struct qn_sqlite *self)
+{
+    return self->memory != NULL ? &self->memory->lock : &self->writer_lock;
+}
+
+static quern_status take_lock(struct qn_sqlite *self, bool urgent, quern_error *err)
+{
+    if (qn_writer_lock_take(lock_of(self), urgent, self->base.command_timeout_ms)) {
+        return QUERN_OK;
+    }
+    return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it",
+                        self->path);
+}
+
+/* A reader of a file goes beside the writer, one in memory instead of it
+ * (docs/internals/memory.md).
+ */
+static quern_status take_read_lock(struct qn_sqlite *self, quern_error *err)
+{
+    return self->memory != NULL ? take_lock(self, false, err) : QUERN_OK;
+}
+
+static void release_read_lock(struct qn_sqlite *self)
+{
+    if (self->memory != NULL) {
+        qn_writer_lock_release(lock_of(self));
+    }
+}
+
 /* Somebody kept the lock for long. Nobody could prolong a lease meanwhile, so all may look as if
  * they were over: recovery gives those who live a moment for that. Where locks are slow all the
  * time, only now and then. */
@@ -63,11 +93,11 @@ quern_status qn_transaction_begin(struct qn_sqlite *self, bool urgent, struct qn
                                   quern_error *err)
 {
     int64_t asked_mono_ns = qn_clock_mono_ns();
-    if (!qn_writer_lock_take(&self->writer_lock, urgent, self->base.command_timeout_ms)) {
-        return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it",
-                            self->path);
+    quern_status status = take_lock(self, urgent, err);
+    if (status != QUERN_OK) {
+        return status;
     }
-    quern_status status = check_place(self, err);
+    status = check_place(self, err);
     if (status == QUERN_OK && self->writer.reopen) {
         qn_conn_close(&self->writer);
         status = qn_sqlite_open_writer(self, err);
@@ -81,7 +111,7 @@ quern_status qn_transaction_begin(struct qn_sqlite *self, bool urgent, struct qn
         qn_conn_limit(&self->writer, QN_TRANSACTION_WRITE_MS_MAX);
     }
     if (status != QUERN_OK) {
-        qn_writer_lock_release(&self->writer_lock);
+        qn_writer_lock_release(lock_of(self));
         return status;
     }
     qn_sqlite_presence_note_beside(self);
@@ -122,21 +152,25 @@ quern_status qn_transaction_commit(struct qn_sqlite *self, quern_error *err)
     if (status != QUERN_OK) {
         roll_back(&self->writer);
     }
-    qn_writer_lock_release(&self->writer_lock);
+    qn_writer_lock_release(lock_of(self));
     return status;
 }
 
 void qn_transaction_rollback(struct qn_sqlite *self)
 {
     roll_back(&self->writer);
-    qn_writer_lock_release(&self->writer_lock);
+    qn_writer_lock_release(lock_of(self));
 }
 
 quern_status qn_transaction_read_begin(struct qn_sqlite *self, struct qn_conn **ret_conn,
                                        quern_error *err)
 {
     pthread_mutex_lock(&self->read_mutex);
-    quern_status status = QUERN_OK;
+    quern_status status = take_read_lock(self, err);
+    if (status != QUERN_OK) {
+        pthread_mutex_unlock(&self->read_mutex);
+        return status;
+    }
     if (self->reader.reopen) {
         qn_conn_close(&self->reader);
         self->reader.reopen = false;
@@ -150,6 +184,7 @@ quern_status qn_transaction_read_begin(struct qn_sqlite *self, struct qn_conn **
         status = qn_query_run(&query, NULL, err);
     }
     if (status != QUERN_OK) {
+        release_read_lock(self);
         pthread_mutex_unlock(&self->read_mutex);
         return status;
     }
@@ -160,5 +195,6 @@ quern_status qn_transaction_read_begin(struct qn_sqlite *self, struct qn_conn **
 void qn_transaction_read_end(struct qn_sqlite *self)
 {
     roll_back(&self->reader);
+    release_read_lock(self);
     pthread_mutex_unlock(&self->read_mutex);
 }

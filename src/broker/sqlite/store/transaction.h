@@ -3,7 +3,8 @@
  *
  * There is one writing connection, so that what the threads of a process write is one row of
  * transactions; the writer lock before it lets urgent callers (lease extension) go first. Reading
- * is on a second connection, so that a long look never holds up the pump. */
+ * is on a second connection, so that a long look never holds up the pump; but in memory the two
+ * take turns (docs/internals/memory.md). */
 #ifndef QN_BROKER_SQLITE_STORE_TRANSACTION_H
 #define QN_BROKER_SQLITE_STORE_TRANSACTION_H
 

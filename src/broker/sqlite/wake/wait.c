@@ -53,8 +53,10 @@ static void remove_name(struct qn_waiter *waiter, const char *kind)
     (void)unlinkat(waiter->dir_fd, name, 0);
 }
 
-static void close_waiter(struct qn_waiter *waiter)
+static void close_waiter(struct qn_sqlite *self)
 {
+    struct qn_waiter *waiter = &self->waiter;
+    qn_waiters_leave(self);
     if (waiter->dir_fd >= 0 && waiter->lock_fd >= 0) {
         remove_name(waiter, "w");
         remove_name(waiter, "c");
@@ -62,6 +64,8 @@ static void close_waiter(struct qn_waiter *waiter)
     }
     close_fd(&waiter->wake_fd);
     close_fd(&waiter->control_fd);
+    close_fd(&waiter->wake_send_fd);
+    close_fd(&waiter->control_send_fd);
     close_fd(&waiter->lock_fd);
     close_fd(&waiter->epoll_fd);
     close_fd(&waiter->dir_fd);
@@ -78,6 +82,8 @@ void qn_wait_init(struct qn_waiter *waiter)
     waiter->lock_fd = -1;
     waiter->wake_fd = -1;
     waiter->control_fd = -1;
+    waiter->wake_send_fd = -1;
+    waiter->control_send_fd = -1;
 }
 
 quern_status qn_wait_open(struct qn_sqlite *self, quern_error *err)
@@ -91,7 +97,7 @@ quern_status qn_wait_open(struct qn_sqlite *self, quern_error *err)
 
 void qn_wait_close(struct qn_sqlite *self)
 {
-    close_waiter(&self->waiter);
+    close_waiter(self);
 }
 
 void qn_wait_finish(struct qn_waiter *waiter)
@@ -182,13 +188,21 @@ static bool watch(struct qn_waiter *waiter, int fd, uint32_t events, enum source
     return epoll_ctl(waiter->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+static bool make_sockets(struct qn_sqlite *self)
+{
+    struct qn_waiter *waiter = &self->waiter;
+    if (self->memory != NULL) {
+        return qn_waiters_join(self);
+    }
+    return open_directory(self) && make_lock(waiter) &&
+           make_socket(self, "c", &waiter->control_fd) && make_socket(self, "w", &waiter->wake_fd);
+}
+
 static bool make_waiter(struct qn_sqlite *self)
 {
     struct qn_waiter *waiter = &self->waiter;
     waiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    return waiter->epoll_fd >= 0 && open_directory(self) && make_lock(waiter) &&
-           make_socket(self, "c", &waiter->control_fd) &&
-           make_socket(self, "w", &waiter->wake_fd) &&
+    return waiter->epoll_fd >= 0 && make_sockets(self) &&
            watch(waiter, waiter->interrupt_fd, EPOLLIN, FROM_INTERRUPT) &&
            watch(waiter, waiter->control_fd, EPOLLIN, FROM_CONTROL) &&
            watch(waiter, waiter->wake_fd, EPOLLONESHOT, FROM_WAKE);
@@ -211,13 +225,13 @@ static quern_status prepare(struct qn_sqlite *self, quern_error *err)
     }
     if (!make_waiter(self)) {
         int reason = errno;
-        close_waiter(&self->waiter);
-        bool is_foreign = reason == EACCES || reason == EPERM;
+        close_waiter(self);
+        bool is_foreign = self->memory == NULL && (reason == EACCES || reason == EPERM);
         if (self->trust_owner && is_foreign && make_deaf(&self->waiter)) {
             self->waiter.ready = true;
             return QUERN_OK;
         }
-        close_waiter(&self->waiter);
+        close_waiter(self);
         if (is_foreign) {
             return qn_error_set(err, QUERN_E_CONNECT,
                                 "sqlite: no socket in %s: it belongs to another user, or others "
@@ -225,7 +239,8 @@ static quern_status prepare(struct qn_sqlite *self, quern_error *err)
                                 self->wake_path, qn_sqlite_place_shown(self->path));
         }
         return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: cannot make a socket in %s: %s",
-                            self->path, self->wake_path, strerror(reason));
+                            self->path, self->memory != NULL ? "memory" : self->wake_path,
+                            strerror(reason));
     }
     self->waiter.ready = true;
     return QUERN_OK;
@@ -393,11 +408,11 @@ static quern_status renew(struct qn_sqlite *self, bool *ret_renewed, quern_error
     quern_status status = QUERN_OK;
     pthread_mutex_lock(&waiter->mutex);
     (void)snprintf(name, sizeof name, "%s.w", waiter->id);
-    *ret_renewed = !waiter->deaf &&
+    *ret_renewed = waiter->dir_fd >= 0 &&
                    fstatat(waiter->dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
                    errno == ENOENT;
     if (*ret_renewed) {
-        close_waiter(waiter);
+        close_waiter(self);
         status = prepare(self, err);
     }
     pthread_mutex_unlock(&waiter->mutex);

@@ -5,7 +5,9 @@
  * lists the directory once and then only looks whether it has changed; it never makes anything
  * there. A socket that refuses belongs to a process that died, if its lock file can be locked:
  * then the three are removed. A full socket belongs to one that has not looked yet: it will. What
- * cannot be sent is no error, since every waiter looks for itself each second. */
+ * cannot be sent is no error, since every waiter looks for itself each second.
+ *
+ * In memory each waiter has two pairs of sockets instead, and stands in a list. */
 #include "broker/sqlite/wake/waiters.h"
 
 #include <dirent.h>
@@ -139,7 +141,61 @@ static void remove_stale(struct qn_waiters *waiters, const char *id)
     waiters->changed_at_ns = -1;
 }
 
-static void send_all(struct qn_sqlite *self, const char *kind, const void *data, size_t size)
+static bool make_pair(int *ret_fd, int *ret_send_fd)
+{
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0) {
+        return false;
+    }
+    *ret_fd = fds[0];
+    *ret_send_fd = fds[1];
+    return true;
+}
+
+bool qn_waiters_join(struct qn_sqlite *self)
+{
+    struct qn_memory *memory = self->memory;
+    struct qn_waiter *waiter = &self->waiter;
+    if (!make_pair(&waiter->control_fd, &waiter->control_send_fd) ||
+        !make_pair(&waiter->wake_fd, &waiter->wake_send_fd)) {
+        return false;
+    }
+    pthread_mutex_lock(&memory->waiters_mutex);
+    waiter->next = memory->waiters;
+    memory->waiters = waiter;
+    pthread_mutex_unlock(&memory->waiters_mutex);
+    return true;
+}
+
+void qn_waiters_leave(struct qn_sqlite *self)
+{
+    struct qn_memory *memory = self->memory;
+    if (memory == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&memory->waiters_mutex);
+    struct qn_waiter **link = &memory->waiters;
+    while (*link != NULL && *link != &self->waiter) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = self->waiter.next;
+    }
+    pthread_mutex_unlock(&memory->waiters_mutex);
+}
+
+static void send_in_memory(struct qn_memory *memory, const char *kind, const void *data,
+                           size_t size)
+{
+    pthread_mutex_lock(&memory->waiters_mutex);
+    for (const struct qn_waiter *at = memory->waiters; at != NULL; at = at->next) {
+        int fd = kind[0] == 'w' ? at->wake_send_fd : at->control_send_fd;
+        (void)send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL); /* a full one will look */
+    }
+    pthread_mutex_unlock(&memory->waiters_mutex);
+}
+
+static void send_to_files(struct qn_sqlite *self, const char *kind, const void *data, size_t size)
 {
     struct qn_waiters *waiters = &self->waiters;
     pthread_mutex_lock(&waiters->mutex);
@@ -156,6 +212,15 @@ static void send_all(struct qn_sqlite *self, const char *kind, const void *data,
         }
     }
     pthread_mutex_unlock(&waiters->mutex);
+}
+
+static void send_all(struct qn_sqlite *self, const char *kind, const void *data, size_t size)
+{
+    if (self->memory != NULL) {
+        send_in_memory(self->memory, kind, data, size);
+    } else {
+        send_to_files(self, kind, data, size);
+    }
 }
 
 void qn_waiters_wake(struct qn_sqlite *self)

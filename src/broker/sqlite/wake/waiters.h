@@ -11,6 +11,11 @@
 
 void qn_waiters_init(struct qn_waiters *waiters);
 void qn_waiters_finish(struct qn_waiters *waiters);
+/* In memory only: makes the sockets of self's waiter and enters it in the list of the database;
+ * false with errno set when there are none to be had. */
+QUERN_NODISCARD bool qn_waiters_join(struct qn_sqlite *self);
+/* Takes it out of the list if it is there. */
+void qn_waiters_leave(struct qn_sqlite *self);
 /* Wakes all workers that wait on this file. Call it after the commit, never inside a transaction.
  */
 void qn_waiters_wake(struct qn_sqlite *self);
