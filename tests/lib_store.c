@@ -40,6 +40,10 @@ void test_store_open_at(struct test_store *store, const char *broker, int64_t wa
 {
     *store = (struct test_store){.broker = broker, .wall_ms = wall_ms};
     test_dir_make(store->dir);
+    if (test_store_is(store, "memory")) {
+        (void)snprintf(store->url, sizeof store->url, "memory:");
+        return;
+    }
     if (test_store_is(store, "sqlite")) {
         (void)snprintf(store->url, sizeof store->url, "sqlite://%s/tasks.db", store->dir);
         return;

@@ -11,7 +11,7 @@
 #include "lib_test.h"
 
 struct test_store {
-    const char *broker;      /* "sqlite" or "redis" */
+    const char *broker;      /* "sqlite" or "redis"; in contract tests also "memory" */
     char dir[TEST_DIR_SIZE]; /* for what the test likes to put there */
     char url[256];
     int64_t wall_ms; /* of the broker's own clock, if it is turned; else 0 */

@@ -25,6 +25,7 @@ struct contract;
 struct contract_maker {
     const char *name; /* of the broker, as in lib_store.h */
     bool has_clock;   /* its time is its own, not the worker's */
+    bool is_private;  /* other processes cannot open it */
     /* The caller's own transaction for enqueue_in; NULL where the broker has none. */
     void *(*begin)(struct contract *c);
     void (*end)(void *tx, bool commit);
@@ -36,6 +37,7 @@ struct contract {
     char url[256];
     struct quern_clock clock;
     struct qn_broker *broker;
+    struct qn_broker *keeper; /* where data end with the last who closes them; unused */
     struct qn_id_source ids;
     uint64_t session;
     uint64_t sequence;
@@ -53,6 +55,7 @@ struct contract_test {
     const char *name;
     void (*run)(struct contract *c);
     const char *only; /* the one broker it is about; NULL: all */
+    bool spawns;      /* other processes use the broker, too: not where that is private */
 };
 #define CONTRACT_TEST(function)                                                                    \
     {                                                                                              \
@@ -61,6 +64,10 @@ struct contract_test {
 #define CONTRACT_TEST_ONLY(broker, function)                                                       \
     {                                                                                              \
         .name = #function, .run = (function), .only = (broker)                                     \
+    }
+#define CONTRACT_TEST_SPAWNS(function)                                                             \
+    {                                                                                              \
+        .name = #function, .run = (function), .spawns = true                                       \
     }
 int contract_main(int argc, char **argv, const struct contract_test *tests, size_t count,
                   const struct test_role *roles, size_t role_count);

@@ -194,7 +194,7 @@ static void facts_name_the_broker_and_its_durability(struct contract *c)
     assert_ok(quern_inspector_broker(inspector, keep_fact, facts, &err), err);
     assert_non_null(strstr(facts, "broker="));
     assert_non_null(strstr(facts, "version=0."));
-    assert_non_null(strstr(facts, "durability=D1: "));
+    assert_non_null(strstr(facts, c->maker->is_private ? "durability=D0: " : "durability=D1: "));
     assert_int_equal(quern_inspector_broker(inspector, NULL, NULL, &err), QUERN_E_INVALID);
     quern_inspector_free(inspector);
 }

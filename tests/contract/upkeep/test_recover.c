@@ -459,7 +459,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(recovered_tasks_return_to_their_old_places),
     CONTRACT_TEST(recovery_is_bounded_by_its_limit),
     CONTRACT_TEST(recovery_touches_only_the_queues_it_is_given),
-    CONTRACT_TEST(tasks_of_a_dead_worker_return_before_their_lease_ends),
+    CONTRACT_TEST_SPAWNS(tasks_of_a_dead_worker_return_before_their_lease_ends),
     CONTRACT_TEST(deaths_that_were_shared_convict_nobody),
     CONTRACT_TEST(lone_deaths_of_workers_make_poison),
     CONTRACT_TEST(death_is_shared_however_many_calls_its_leases_take),
@@ -469,7 +469,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(end_of_a_leaving_worker_charges_nobody),
     CONTRACT_TEST(task_without_attempts_left_is_archived_whatever_ended_its_run),
     CONTRACT_TEST(probe_of_a_dead_worker_goes_behind),
-    CONTRACT_TEST(leases_of_a_living_worker_are_left_alone),
+    CONTRACT_TEST_SPAWNS(leases_of_a_living_worker_are_left_alone),
     CONTRACT_TEST(worker_that_left_in_peace_leaves_no_lease),
 };
 

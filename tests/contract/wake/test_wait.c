@@ -395,7 +395,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(wake_wakes),
     CONTRACT_TEST(interrupt_ends_a_wait),
     CONTRACT_TEST(interrupt_before_the_wait_is_not_lost),
-    CONTRACT_TEST(enqueue_by_another_process_wakes),
+    CONTRACT_TEST_SPAWNS(enqueue_by_another_process_wakes),
     CONTRACT_TEST(transactional_enqueue_is_found_without_a_wake),
     CONTRACT_TEST(transactional_enqueue_and_wake_wakes),
 };
