@@ -122,13 +122,16 @@ QUERN_API const void *quern_task_info_payload(const quern_task_info *info, size_
 QUERN_API const void *quern_task_info_result(const quern_task_info *info, size_t *ret_size);
 QUERN_API size_t quern_task_info_header_count(const quern_task_info *info);
 QUERN_API const quern_header *quern_task_info_headers(const quern_task_info *info);
-QUERN_API int64_t quern_task_info_retry_max(const quern_task_info *info); /* 0: none */
+/* As quern_task has it, so that a copied info enqueues the same task: QUERN_RETRY_NEVER: none;
+ * never 0, as a stored task has its defaults filled in. So it is for the timeout below. */
+QUERN_API int64_t quern_task_info_retry_max(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_retry_count(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_crash_count(const quern_task_info *info);
 /* The text of the last failure; "" when there was none. */
 QUERN_API const char *quern_task_info_error(const quern_task_info *info);
-QUERN_API int64_t quern_task_info_failed_at_ms(const quern_task_info *info);   /* 0: never */
-QUERN_API int64_t quern_task_info_timeout_ms(const quern_task_info *info);     /* 0: none */
+QUERN_API int64_t quern_task_info_failed_at_ms(const quern_task_info *info); /* 0: never */
+QUERN_API int64_t
+quern_task_info_timeout_ms(const quern_task_info *info); /* QUERN_TIMEOUT_NEVER: none */
 QUERN_API int64_t quern_task_info_deadline_at_ms(const quern_task_info *info); /* 0: none */
 QUERN_API int64_t quern_task_info_retention_ms(const quern_task_info *info);   /* 0: none */
 QUERN_API const char *quern_task_info_group(const quern_task_info *info);      /* "": none */

@@ -83,9 +83,10 @@ const quern_header *quern_task_info_headers(const quern_task_info *info)
     return info->task.headers;
 }
 
+/* struct qn_task has 0 for "none" where quern_task has it for "default". */
 int64_t quern_task_info_retry_max(const quern_task_info *info)
 {
-    return info->task.retry_max;
+    return info->task.retry_max == 0 ? QUERN_RETRY_NEVER : info->task.retry_max;
 }
 
 int64_t quern_task_info_retry_count(const quern_task_info *info)
@@ -110,7 +111,7 @@ int64_t quern_task_info_failed_at_ms(const quern_task_info *info)
 
 int64_t quern_task_info_timeout_ms(const quern_task_info *info)
 {
-    return info->task.timeout_ms;
+    return info->task.timeout_ms == 0 ? QUERN_TIMEOUT_NEVER : info->task.timeout_ms;
 }
 
 int64_t quern_task_info_deadline_at_ms(const quern_task_info *info)

@@ -44,7 +44,7 @@ static void print_times(const quern_task_info *info)
     qn_field_moment("failed at", quern_task_info_failed_at_ms(info));
     qn_field_moment("completed at", quern_task_info_completed_at_ms(info));
     qn_field_moment("deadline", quern_task_info_deadline_at_ms(info));
-    qn_field_duration("timeout", quern_task_info_timeout_ms(info));
+    qn_field_limit("timeout", quern_task_info_timeout_ms(info));
     qn_field_duration("retention", quern_task_info_retention_ms(info));
 }
 
@@ -59,7 +59,8 @@ static void print_runs(const quern_task_info *info)
 {
     char retried[96];
     (void)snprintf(retried, sizeof retried, "%" PRId64 " of %" PRId64,
-                   quern_task_info_retry_count(info), quern_task_info_retry_max(info));
+                   quern_task_info_retry_count(info),
+                   qn_field_or_0(quern_task_info_retry_max(info)));
     qn_field_text("retried", retried);
     if (quern_task_info_crash_count(info) > 0) {
         qn_field_number("crashes", quern_task_info_crash_count(info));

@@ -15,6 +15,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
 #include "cli/memory.h"
+#include "cli/output/field.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/verbs/task_act.h"
@@ -309,7 +310,8 @@ static void print_table(const struct qn_cli *cli, const quern_task_info *const *
         const quern_task_info *info = tasks[i];
         char retried[64];
         (void)snprintf(retried, sizeof retried, "%" PRId64 "/%" PRId64,
-                       quern_task_info_retry_count(info), quern_task_info_retry_max(info));
+                       quern_task_info_retry_count(info),
+                       qn_field_or_0(quern_task_info_retry_max(info)));
         size_t size = 0;
         const void *payload = quern_task_info_payload(info, &size);
         qn_table_text(&table, quern_task_info_id(info));

@@ -302,6 +302,57 @@ static void task_shows_all_that_was_enqueued(struct contract *c)
     quern_inspector_free(inspector);
 }
 
+/* As an operator's program would put it back. */
+static void enqueue_copy(struct contract *c, const quern_task_info *info, const char *id)
+{
+    contract_enqueue(c, &(quern_task){.type = quern_task_info_type(info),
+                                      .id = id,
+                                      .retry_max = quern_task_info_retry_max(info),
+                                      .timeout_ms = quern_task_info_timeout_ms(info),
+                                      .deadline_at_ms = quern_task_info_deadline_at_ms(info),
+                                      .retention_ms = quern_task_info_retention_ms(info)});
+}
+
+static void copied_info_enqueues_the_same_task(struct contract *c)
+{
+    const int64_t deadline_at_ms = CONTRACT_NOW_MS + MINUTE_MS;
+    const struct {
+        quern_task given;
+        int64_t retry_max;
+        int64_t timeout_ms;
+    } rows[] = {
+        {{.id = "all"}, 25, 30 * MINUTE_MS},
+        {{.id = "some", .retry_max = 7, .timeout_ms = 1500}, 7, 1500},
+        {{.id = "none", .retry_max = QUERN_RETRY_NEVER, .timeout_ms = QUERN_TIMEOUT_NEVER},
+         QUERN_RETRY_NEVER,
+         QUERN_TIMEOUT_NEVER},
+        {{.id = "late", .deadline_at_ms = deadline_at_ms}, 25, QUERN_TIMEOUT_NEVER},
+    };
+    quern_inspector *inspector = inspect(c);
+    for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+        quern_task given = rows[i].given;
+        given.type = "t";
+        contract_enqueue(c, &given);
+        const char *id = given.id;
+        for (int copies = 0; copies < 2; copies++) {
+            quern_task_info *info = NULL;
+            quern_error err = {0};
+            assert_ok(quern_inspector_task(inspector, NULL, id, &info, &err), err);
+            assert_int_equal(quern_task_info_retry_max(info), rows[i].retry_max);
+            assert_int_equal(quern_task_info_timeout_ms(info), rows[i].timeout_ms);
+            assert_int_equal(quern_task_info_deadline_at_ms(info), given.deadline_at_ms);
+            id = "copy";
+            if (copies == 0) {
+                enqueue_copy(c, info, id);
+            }
+            quern_task_info_free(info);
+        }
+        quern_error err = {0};
+        assert_ok(quern_inspector_act(inspector, QUERN_ACTION_DELETE, NULL, id, &err), err);
+    }
+    quern_inspector_free(inspector);
+}
+
 static void task_is_looked_for_in_all_queues_unless_it_is_in_several(struct contract *c)
 {
     contract_put(c, "default", "one");
@@ -353,6 +404,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(page_without_limit_has_thirty_tasks),
     CONTRACT_TEST(payload_and_result_have_a_nul_behind_them),
     CONTRACT_TEST(task_shows_all_that_was_enqueued),
+    CONTRACT_TEST(copied_info_enqueues_the_same_task),
     CONTRACT_TEST(task_is_looked_for_in_all_queues_unless_it_is_in_several),
     CONTRACT_TEST(active_task_shows_its_worker_until_its_lease_is_over),
 };

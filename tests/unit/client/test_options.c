@@ -115,8 +115,8 @@ static void constants_turn_retries_and_timeout_off(void **state)
     assert_ok(quern_client_enqueue(t->client, &task, NULL, &err), err);
     quern_task_info *info = client_find(t, NULL, "x");
     assert_non_null(info);
-    assert_int_equal(quern_task_info_retry_max(info), 0);
-    assert_int_equal(quern_task_info_timeout_ms(info), 0);
+    assert_int_equal(quern_task_info_retry_max(info), QUERN_RETRY_NEVER);
+    assert_int_equal(quern_task_info_timeout_ms(info), QUERN_TIMEOUT_NEVER);
     quern_task_info_free(info);
 }
 
