@@ -135,9 +135,14 @@ quern_task_info_timeout_ms(const quern_task_info *info); /* QUERN_TIMEOUT_NEVER:
 QUERN_API int64_t quern_task_info_deadline_at_ms(const quern_task_info *info); /* 0: none */
 QUERN_API int64_t quern_task_info_retention_ms(const quern_task_info *info);   /* 0: none */
 QUERN_API const char *quern_task_info_group(const quern_task_info *info);      /* "": none */
-/* scheduled and retry: when it is due; completed: when it is removed; archived: when it was
- * archived; aggregating: when it was added; else 0. */
-QUERN_API int64_t quern_task_info_at_ms(const quern_task_info *info);
+/* When it is due: of scheduled tasks and of those that wait for a retry; 0: of others. */
+QUERN_API int64_t quern_task_info_due_at_ms(const quern_task_info *info);
+/* When it was archived; 0: it is not archived. */
+QUERN_API int64_t quern_task_info_archived_at_ms(const quern_task_info *info);
+/* When a completed task is removed; 0: it is not completed. */
+QUERN_API int64_t quern_task_info_expires_at_ms(const quern_task_info *info);
+/* When it was added to its group; 0: it is not aggregating. */
+QUERN_API int64_t quern_task_info_grouped_at_ms(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_enqueued_at_ms(const quern_task_info *info);  /* 0: unknown */
 QUERN_API int64_t quern_task_info_started_at_ms(const quern_task_info *info);   /* active; else 0 */
 QUERN_API int64_t quern_task_info_completed_at_ms(const quern_task_info *info); /* 0: not yet */

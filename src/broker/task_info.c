@@ -129,9 +129,30 @@ const char *quern_task_info_group(const quern_task_info *info)
     return text_of(info->task.group);
 }
 
-int64_t quern_task_info_at_ms(const quern_task_info *info)
+static int64_t at_ms_in(const quern_task_info *info, quern_task_state state)
 {
-    return info->at_ms;
+    return info->task.state == state ? info->at_ms : 0;
+}
+
+int64_t quern_task_info_due_at_ms(const quern_task_info *info)
+{
+    int64_t retry_at_ms = at_ms_in(info, QUERN_TASK_RETRY);
+    return retry_at_ms != 0 ? retry_at_ms : at_ms_in(info, QUERN_TASK_SCHEDULED);
+}
+
+int64_t quern_task_info_archived_at_ms(const quern_task_info *info)
+{
+    return at_ms_in(info, QUERN_TASK_ARCHIVED);
+}
+
+int64_t quern_task_info_expires_at_ms(const quern_task_info *info)
+{
+    return at_ms_in(info, QUERN_TASK_COMPLETED);
+}
+
+int64_t quern_task_info_grouped_at_ms(const quern_task_info *info)
+{
+    return at_ms_in(info, QUERN_TASK_AGGREGATING);
 }
 
 int64_t quern_task_info_enqueued_at_ms(const quern_task_info *info)

@@ -19,7 +19,7 @@ struct quern_task_info {
     int64_t crash_count;
     const char *error; /* "" when none */
     int64_t failed_at_ms;
-    int64_t at_ms;
+    int64_t at_ms; /* by which its state is ordered, see the accessors of it; 0: none */
     int64_t enqueued_at_ms;
     int64_t started_at_ms;
     int64_t completed_at_ms;

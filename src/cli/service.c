@@ -327,7 +327,7 @@ static bool why_active(const struct qn_service *service, const quern_task_info *
 
 static bool why_later(const quern_task_info *info, struct qn_reason *reason)
 {
-    int64_t at_ms = quern_task_info_at_ms(info);
+    int64_t at_ms = quern_task_info_due_at_ms(info);
     char at[64];
     if (at_ms <= qn_clock_wall_ms(qn_clock_system())) {
         return false;

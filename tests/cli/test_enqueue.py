@@ -42,7 +42,7 @@ class EnqueueTest(CliTest):
         self.assertEqual(task["deadline_at_ms"], 4922899200000)
         self.assertEqual(task["headers"], {"a": "1", "b": "x=y"})
         self.assertEqual(task["state"], "scheduled")
-        self.assertGreaterEqual(task["at_ms"], now_ms + 5400000 - 1000)
+        self.assertGreaterEqual(task["due_at_ms"], now_ms + 5400000 - 1000)
 
     def test_retry_0_means_none_and_timeout_0_means_no_limit(self):
         task = self.task(self.enqueue("t", "--retry", "0", "--timeout", "0"))
@@ -129,7 +129,7 @@ class ImportTest(CliTest):
         self.ok("enqueue", "--from", "-", stdin=self.lines(
             {"type": "t", "id": "b", "process_at": 4922899200.25},
             {"type": "t", "id": "c", "group": "g"}))
-        self.assertEqual(self.task("b")["at_ms"], 4922899200250)
+        self.assertEqual(self.task("b")["due_at_ms"], 4922899200250)
         self.assertEqual(self.task("c")["state"], "aggregating")
 
     def test_payload_that_is_no_string_is_stored_as_its_compact_json(self):

@@ -54,10 +54,14 @@ class GoTaskTest(InspectTest):
     def test_moments_are_those_of_the_scores(self):
         self.put_all_states()
         tasks = {task["id"]: task for task in self.json("task", "list")}
-        self.assertEqual([tasks[name]["at_ms"] and tasks[name]["at_ms"] // 1000 - self.now
-                          for name in ("pending", "active", "scheduled", "retry", "archived",
-                                       "completed", "grouped")],
-                         [None, None, 100, 200, -50, 300, -5])
+        moments = {name: {key: task[key] // 1000 - self.now
+                          for key in ("due_at_ms", "archived_at_ms", "expires_at_ms",
+                                      "grouped_at_ms") if task[key] is not None}
+                   for name, task in tasks.items()}
+        self.assertEqual(moments, {
+            "pending": {}, "active": {}, "scheduled": {"due_at_ms": 100},
+            "retry": {"due_at_ms": 200}, "archived": {"archived_at_ms": -50},
+            "completed": {"expires_at_ms": 300}, "grouped": {"grouped_at_ms": -5}})
         self.assertEqual(tasks["pending"]["enqueued_at_ms"], (self.now - 10) * 1000)
         self.assertEqual(tasks["completed"]["completed_at_ms"], (self.now - 10) * 1000)
         self.assertEqual(tasks["retry"]["failed_at_ms"], self.now * 1000)

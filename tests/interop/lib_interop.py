@@ -46,7 +46,7 @@ def assert_same_task(case, ours, theirs, pending_at=True):
     moments = [("failed_at_ms", "last_failed_at_ns"), ("deadline_at_ms", "deadline_ns"),
                ("completed_at_ms", "completed_at_ns")]
     if theirs["state"] in ("scheduled", "retry"):
-        moments.append(("at_ms", "next_process_at_ns"))
+        moments.append(("due_at_ms", "next_process_at_ns"))
     for our_name, their_name in moments:
         mine, other = ours[our_name] or 0, theirs[their_name] // 1000000
         case.assertLess(abs(mine - other), 1000, f"{name}: {our_name}: {mine} and {other}")

@@ -116,7 +116,7 @@ class OptionTest(ClientTest):
         self.assertEqual((info["timeout_ms"], info["retention_ms"]), (2000, 3000))
         ours = self.inspect(info)
         self.assertEqual((ours["timeout_ms"], ours["retention_ms"]), (1500, 2001))
-        self.assertEqual(info["next_process_at_ns"] // 10**9, -(-ours["at_ms"] // 1000))
+        self.assertEqual(info["next_process_at_ns"] // 10**9, -(-ours["due_at_ms"] // 1000))
 
     def test_a_message_without_any_limit_means_thirty_minutes_if_go_wrote_it(self):
         info = self.go_enqueue(timeout_ms=500, type="hold")
@@ -309,7 +309,7 @@ class Runs(ClientTest):
             ours, theirs = self.assert_both_see(info)
             self.assertEqual(unb64(theirs["result"]), payload)
             self.assertLess(abs(theirs["completed_at_ns"] / 1e9 - time.time()), 30)
-            self.assertLess(abs(ours["at_ms"] - ours["completed_at_ms"] - HOUR_MS), 2000)
+            self.assertLess(abs(ours["due_at_ms"] - ours["completed_at_ms"] - HOUR_MS), 2000)
         self.stop(worker)
         self.assert_clean()
 

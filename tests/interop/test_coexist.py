@@ -222,7 +222,7 @@ class DelayTest(InteropTest):
         began_ms = time.time() * 1000
         info = self.enqueue("ok", b"", "--id", "x", "--in", "1234ms")
         score = int(self.redis.do("ZSCORE", "asynq:{default}:scheduled", "x"))
-        self.assertEqual(score, -(-info["at_ms"] // 1000))
+        self.assertEqual(score, -(-info["due_at_ms"] // 1000))
         self.until_state("gone", "x")
         [start] = self.read_book("start")
         self.assertGreaterEqual(start["at_ns"] / 1e6, began_ms + 1234)

@@ -75,7 +75,10 @@ static void set_numbers(json_t *object, const quern_task_info *info)
     set(object, "crash_count", json_integer(quern_task_info_crash_count(info)));
     set(object, "timeout_ms", json_integer(qn_field_or_0(quern_task_info_timeout_ms(info))));
     set(object, "retention_ms", json_integer(quern_task_info_retention_ms(info)));
-    set(object, "at_ms", qn_json_moment(quern_task_info_at_ms(info)));
+    set(object, "due_at_ms", qn_json_moment(quern_task_info_due_at_ms(info)));
+    set(object, "archived_at_ms", qn_json_moment(quern_task_info_archived_at_ms(info)));
+    set(object, "expires_at_ms", qn_json_moment(quern_task_info_expires_at_ms(info)));
+    set(object, "grouped_at_ms", qn_json_moment(quern_task_info_grouped_at_ms(info)));
     set(object, "enqueued_at_ms", qn_json_moment(quern_task_info_enqueued_at_ms(info)));
     set(object, "started_at_ms", qn_json_moment(quern_task_info_started_at_ms(info)));
     set(object, "failed_at_ms", qn_json_moment(quern_task_info_failed_at_ms(info)));

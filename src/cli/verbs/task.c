@@ -30,16 +30,11 @@ static const struct qn_option inspect_options[] = {
 
 static void print_times(const quern_task_info *info)
 {
-    static const char *const at_names[] = {
-        [QUERN_TASK_SCHEDULED] = "due at",       [QUERN_TASK_RETRY] = "due at",
-        [QUERN_TASK_ARCHIVED] = "archived at",   [QUERN_TASK_COMPLETED] = "kept until",
-        [QUERN_TASK_AGGREGATING] = "grouped at",
-    };
-    size_t state = (size_t)quern_task_info_state(info);
     qn_field_moment("enqueued at", quern_task_info_enqueued_at_ms(info));
-    if (state < QN_COUNT_OF(at_names) && at_names[state] != NULL) {
-        qn_field_moment(at_names[state], quern_task_info_at_ms(info));
-    }
+    qn_field_moment("due at", quern_task_info_due_at_ms(info));
+    qn_field_moment("archived at", quern_task_info_archived_at_ms(info));
+    qn_field_moment("kept until", quern_task_info_expires_at_ms(info));
+    qn_field_moment("grouped at", quern_task_info_grouped_at_ms(info));
     qn_field_moment("started at", quern_task_info_started_at_ms(info));
     qn_field_moment("failed at", quern_task_info_failed_at_ms(info));
     qn_field_moment("completed at", quern_task_info_completed_at_ms(info));

@@ -98,8 +98,15 @@ static int64_t changed_at_ms(const quern_task_info *info)
         later(quern_task_info_enqueued_at_ms(info), quern_task_info_started_at_ms(info));
     at_ms = later(at_ms, quern_task_info_failed_at_ms(info));
     at_ms = later(at_ms, quern_task_info_completed_at_ms(info));
-    bool is_archived = quern_task_info_state(info) == QUERN_TASK_ARCHIVED;
-    return is_archived ? later(at_ms, quern_task_info_at_ms(info)) : at_ms;
+    return later(at_ms, quern_task_info_archived_at_ms(info));
+}
+
+/* The moment by which its state is ordered: each state has at most one of them. */
+static int64_t dated_at_ms(const quern_task_info *info)
+{
+    int64_t at_ms = later(quern_task_info_due_at_ms(info), quern_task_info_archived_at_ms(info));
+    at_ms = later(at_ms, quern_task_info_expires_at_ms(info));
+    return later(at_ms, quern_task_info_grouped_at_ms(info));
 }
 
 static int compare_numbers(int64_t left, int64_t right)
@@ -109,8 +116,7 @@ static int compare_numbers(int64_t left, int64_t right)
 
 static int compare_at(const void *left, const void *right)
 {
-    return compare_numbers(quern_task_info_at_ms(task_at(left)),
-                           quern_task_info_at_ms(task_at(right)));
+    return compare_numbers(dated_at_ms(task_at(left)), dated_at_ms(task_at(right)));
 }
 
 static int compare_enqueued(const void *left, const void *right)
@@ -322,9 +328,9 @@ static void print_table(const struct qn_cli *cli, const quern_task_info *const *
         qn_table_text(&table, quern_task_info_error(info));
         qn_table_text(&table, retried);
         if (qn_args_given(&cli->args, OPTION_UTC)) {
-            qn_table_moment(&table, quern_task_info_at_ms(info));
+            qn_table_moment(&table, dated_at_ms(info));
         } else {
-            qn_table_relative(&table, quern_task_info_at_ms(info), now_ms);
+            qn_table_relative(&table, dated_at_ms(info), now_ms);
         }
     }
     qn_table_print(&table);

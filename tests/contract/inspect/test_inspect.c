@@ -294,7 +294,7 @@ static void task_shows_all_that_was_enqueued(struct contract *c)
     assert_int_equal(quern_task_info_deadline_at_ms(info), CONTRACT_NOW_MS + MINUTE_MS);
     assert_int_equal(quern_task_info_retention_ms(info), MINUTE_MS);
     assert_int_equal(quern_task_info_enqueued_at_ms(info), CONTRACT_NOW_MS);
-    assert_int_equal(quern_task_info_at_ms(info), 0);
+    assert_int_equal(quern_task_info_due_at_ms(info), 0);
     assert_int_equal(quern_task_info_progress(info), -1);
     assert_int_equal(quern_task_info_fence(info), 0);
     assert_int_equal(quern_task_info_cause(info), QUERN_CAUSE_NONE);

@@ -321,7 +321,8 @@ static void show_stuck(const struct soak *soak)
         for (size_t j = 0; j < quern_task_list_size(list); j++) {
             const quern_task_info *info = quern_task_list_at(list, j);
             print_error("task %s is in state %d, at %lld, retried %lld, crashed %lld: %s\n",
-                        quern_task_info_id(info), states[i], (long long)quern_task_info_at_ms(info),
+                        quern_task_info_id(info), states[i],
+                        (long long)quern_task_info_due_at_ms(info),
                         (long long)quern_task_info_retry_count(info),
                         (long long)quern_task_info_crash_count(info), quern_task_info_error(info));
         }

@@ -96,7 +96,7 @@ static void archived_dropped_and_snoozed_tasks_go_where_they_should(void **state
     quern_task_info_free(info);
     info = rig_see(rig, "snooze");
     assert_int_equal(quern_task_info_retry_count(info), 0);
-    assert_true(quern_task_info_at_ms(info) >
+    assert_true(quern_task_info_due_at_ms(info) >
                 qn_clock_wall_ms(qn_clock_system()) + INT64_C(3500000));
     quern_task_info_free(info);
     rig_wait_reports(rig, 3);
@@ -143,7 +143,7 @@ static int64_t delay_ms(struct rig *rig, const char *id)
 {
     rig_wait_state(rig, id, QUERN_TASK_RETRY);
     quern_task_info *info = rig_see(rig, id);
-    int64_t at_ms = quern_task_info_at_ms(info);
+    int64_t at_ms = quern_task_info_due_at_ms(info);
     quern_task_info_free(info);
     return at_ms - qn_clock_wall_ms(&rig->clock);
 }

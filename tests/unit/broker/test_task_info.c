@@ -90,6 +90,30 @@ static void snapshot_outlives_what_it_was_made_of(void **state)
     quern_task_info_free(info);
 }
 
+static void moment_of_a_state_is_shown_under_its_own_name(void **state)
+{
+    (void)state;
+    const struct {
+        quern_task_state state;
+        int64_t moments[4]; /* due, archived, expires, grouped */
+    } rows[] = {
+        {QUERN_TASK_PENDING, {0}},
+        {QUERN_TASK_ACTIVE, {0}},
+        {QUERN_TASK_SCHEDULED, {12}},
+        {QUERN_TASK_RETRY, {12}},
+        {QUERN_TASK_ARCHIVED, {0, 12}},
+        {QUERN_TASK_COMPLETED, {0, 0, 12}},
+        {QUERN_TASK_AGGREGATING, {0, 0, 0, 12}},
+    };
+    for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+        const struct quern_task_info info = {.task.state = rows[i].state, .at_ms = 12};
+        assert_int_equal(quern_task_info_due_at_ms(&info), rows[i].moments[0]);
+        assert_int_equal(quern_task_info_archived_at_ms(&info), rows[i].moments[1]);
+        assert_int_equal(quern_task_info_expires_at_ms(&info), rows[i].moments[2]);
+        assert_int_equal(quern_task_info_grouped_at_ms(&info), rows[i].moments[3]);
+    }
+}
+
 static void each_accessor_reads_its_own_field(void **state)
 {
     (void)state;
@@ -103,7 +127,10 @@ static void each_accessor_reads_its_own_field(void **state)
     assert_int_equal(quern_task_info_timeout_ms(info), 1000);
     assert_int_equal(quern_task_info_deadline_at_ms(info), 2000);
     assert_int_equal(quern_task_info_retention_ms(info), 3000);
-    assert_int_equal(quern_task_info_at_ms(info), 12);
+    assert_int_equal(quern_task_info_due_at_ms(info), 12);
+    assert_int_equal(quern_task_info_archived_at_ms(info), 0);
+    assert_int_equal(quern_task_info_expires_at_ms(info), 0);
+    assert_int_equal(quern_task_info_grouped_at_ms(info), 0);
     assert_int_equal(quern_task_info_enqueued_at_ms(info), 13);
     assert_int_equal(quern_task_info_started_at_ms(info), 14);
     assert_int_equal(quern_task_info_completed_at_ms(info), 15);
@@ -148,6 +175,7 @@ static void empty_result_is_not_a_missing_one(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(snapshot_outlives_what_it_was_made_of),
+    cmocka_unit_test(moment_of_a_state_is_shown_under_its_own_name),
     cmocka_unit_test(each_accessor_reads_its_own_field),
     cmocka_unit_test(missing_texts_read_as_empty),
     cmocka_unit_test(empty_result_is_not_a_missing_one),

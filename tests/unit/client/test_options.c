@@ -40,7 +40,7 @@ static void every_option_is_stored_and_read_back(void **state)
     assert_memory_equal(quern_task_info_payload(info, &size), "a\0b", 3);
     assert_int_equal(size, 3);
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_SCHEDULED);
-    assert_int_equal(quern_task_info_at_ms(info), CLIENT_NOW_MS + 1500);
+    assert_int_equal(quern_task_info_due_at_ms(info), CLIENT_NOW_MS + 1500);
     assert_int_equal(quern_task_info_retry_max(info), 7);
     assert_int_equal(quern_task_info_timeout_ms(info), 2500);
     assert_int_equal(quern_task_info_deadline_at_ms(info), CLIENT_NOW_MS + 3600000);
@@ -95,8 +95,8 @@ static void returned_info_says_what_was_stored(void **state)
     assert_string_equal(quern_task_info_queue(returned), "q");
     assert_string_equal(quern_task_info_type(returned), quern_task_info_type(info));
     assert_int_equal(quern_task_info_state(returned), quern_task_info_state(info));
-    assert_int_equal(quern_task_info_at_ms(returned), CLIENT_NOW_MS + 9);
-    assert_int_equal(quern_task_info_at_ms(info), CLIENT_NOW_MS + 9);
+    assert_int_equal(quern_task_info_due_at_ms(returned), CLIENT_NOW_MS + 9);
+    assert_int_equal(quern_task_info_due_at_ms(info), CLIENT_NOW_MS + 9);
     assert_int_equal(quern_task_info_enqueued_at_ms(returned),
                      quern_task_info_enqueued_at_ms(info));
     assert_int_equal(quern_task_info_retry_max(returned), quern_task_info_retry_max(info));
@@ -130,7 +130,7 @@ static void a_task_with_a_group_is_stored_as_aggregating(void **state)
     assert_non_null(info);
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_AGGREGATING);
     assert_string_equal(quern_task_info_group(info), "user 7");
-    assert_int_equal(quern_task_info_at_ms(info), CLIENT_NOW_MS);
+    assert_int_equal(quern_task_info_grouped_at_ms(info), CLIENT_NOW_MS);
     quern_task_info_free(info);
 }
 
