@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     progress.step = isatty(STDERR_FILENO) ? 50 : progress.total / 4 + 1;
     clock_gettime(CLOCK_MONOTONIC, &progress.start);
     const quern_worker_options options = {
-        .drain = 1, .on_run = progress.total > 0 ? on_run : NULL, .user = &progress};
+        .drain = true, .on_run = progress.total > 0 ? on_run : NULL, .user = &progress};
     const quern_handler_options patience = {.retry = QUERN_BACKOFF_FIXED(300)};
     quern_mux *mux = NULL;
     quern_worker *worker = NULL;

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 {
     const char *url = argc > 1 ? argv[1] : "hello.db"; /* a file is a broker */
     const quern_task task = {.type = "hello", .payload = QUERN_TEXT("world")};
-    const quern_worker_options options = {.drain = 1}; /* stop when the queue is empty */
+    const quern_worker_options options = {.drain = true}; /* stop when the queue is empty */
     quern_client *client = NULL;
     quern_mux *mux = NULL;
     quern_worker *worker = NULL;

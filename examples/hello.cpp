@@ -64,7 +64,7 @@ void work(const char *url, std::string *greeting)
     check(quern_mux_handle(mux.get(), "hello", hello, greeting, nullptr, &err), err);
 
     quern_worker_options options{};
-    options.drain = 1; /* stop when the queue is empty */
+    options.drain = true; /* stop when the queue is empty */
     quern_worker *raw_worker = nullptr;
     check(quern_worker_new(url, mux.get(), &options, &raw_worker, &err), err);
     Handle<quern_worker> worker(raw_worker);

@@ -24,7 +24,7 @@ static quern_outcome square(quern_run *run, const quern_task *task, void *user)
 
 static bool work(const char *url, quern_error *err)
 {
-    const quern_worker_options options = {.drain = 1};
+    const quern_worker_options options = {.drain = true};
     quern_mux *mux = NULL;
     quern_worker *worker = NULL;
     bool ok = quern_mux_new(&mux, err) == QUERN_OK &&

@@ -46,7 +46,7 @@ static bool run_all(const char *url, quern_client *client, quern_mux *mux, quern
         {.type = "patient"},
     };
     int calls = 0;
-    const quern_worker_options options = {.concurrency = 1, .drain = 1};
+    const quern_worker_options options = {.concurrency = 1, .drain = true};
     quern_worker *worker = NULL;
     bool ok = quern_client_enqueue_batch(client, tasks, 3, NULL, err) == QUERN_OK &&
               quern_mux_handle(mux, "flaky", flaky, NULL, NULL, err) == QUERN_OK &&

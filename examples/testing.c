@@ -41,7 +41,7 @@ static bool test_alone(quern_error *err)
 /* Runs what is due by the clock. The worker ends by itself, since it must not wait for the rest. */
 static bool run_due(const char *url, const quern_clock *clock, int *sent, quern_error *err)
 {
-    const quern_worker_options options = {.drain = 1, .clock = clock};
+    const quern_worker_options options = {.drain = true, .clock = clock};
     quern_mux *mux = NULL;
     quern_worker *worker = NULL;
     bool ok = quern_mux_new(&mux, err) == QUERN_OK &&

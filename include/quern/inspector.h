@@ -19,8 +19,9 @@ struct quern_clock;
 typedef struct quern_inspector_options {
     int64_t connect_timeout_ms;      /* 0: 5 s */
     int64_t command_timeout_ms;      /* 0: 10 s */
-    int32_t create;                  /* 1: make the broker's file if it does not exist */
-    int32_t init;                    /* 1: add our tables to a file that has others, see db init */
+    bool create;                     /* make the broker's file if it does not exist */
+    bool init;                       /* add our tables to a file that has others, see db init */
+    uint8_t reserved[6];             /* 0 */
     const struct quern_clock *clock; /* NULL: the system's */
 } quern_inspector_options;
 
@@ -35,12 +36,12 @@ QUERN_API void quern_inspector_free(quern_inspector *inspector);
 
 /* --- Queues ------------------------------------------------------------------------- */
 
-#define QUERN_TASK_STATE_COUNT 8 /* index by quern_task_state; 0 is not used */
+#define QUERN_TASK_STATE_COUNT 8 /* a quern_task_state is less; 0 is none */
+#define QUERN_TASK_STATE_ROOM 16 /* no release will have more */
 
 typedef struct quern_queue_info {
-    const char *name; /* belongs to the list */
-    uint64_t counts[QUERN_TASK_STATE_COUNT];
-    uint64_t size;            /* the sum of counts */
+    const char *name;         /* belongs to the list */
+    uint64_t size;            /* of all states */
     uint64_t processed_today; /* UTC day; successes and failures */
     uint64_t failed_today;
     uint64_t processed_total;
@@ -54,6 +55,8 @@ typedef struct quern_queue_info {
     uint32_t braked_hosts;
     uint32_t reserved;
     int64_t probe_at_ms; /* of these hosts, when the first may try the next task; 0: none */
+    /* How many tasks are in each quern_task_state; 0 where there is no such state yet. */
+    uint64_t counts[QUERN_TASK_STATE_ROOM];
 } quern_queue_info;
 
 typedef struct quern_queue_list quern_queue_list;
@@ -157,23 +160,36 @@ typedef struct quern_worker_run_info {
     int64_t deadline_at_ms; /* 0: none */
 } quern_worker_run_info;
 
+/* A newer library may report others. */
+typedef enum quern_worker_status {
+    QUERN_WORKER_UNKNOWN = 0,
+    QUERN_WORKER_ACTIVE = 1,
+    QUERN_WORKER_QUIET = 2,    /* it fetches nothing, see quern_worker_quiet */
+    QUERN_WORKER_DRAINING = 3, /* it stops */
+    QUERN_WORKER_BRAKED = 4,   /* after deaths in a row it runs one task of a queue at a time */
+    QUERN_WORKER_STUCK = 5     /* all its slots are held by handlers that hang */
+} quern_worker_status;
+
+/* "unknown", "active", "quiet", ...; a static string; NULL for a number that is no status. */
+QUERN_API const char *quern_worker_status_name(quern_worker_status status);
+
 typedef struct quern_worker_info {
     const char *id;
     const char *host;
-    const char *status; /* "active", "quiet", "draining", "braked", "stuck" */
     const char *queues; /* "critical=6 default=3" */
     int64_t pid;
     int64_t started_at_ms;
     int64_t heartbeat_at_ms;
+    quern_worker_status status;
     uint32_t concurrency;
-    uint32_t strict_priority;
     size_t run_count;
     const quern_worker_run_info *runs;
     /* The patterns of the types that it serves, one a line, "*" for all; NULL: not known (a Go
      * server, or a worker with very many). */
     const char *types;
     uint32_t hung; /* handlers that ignore their cancellation and still hold a thread */
-    uint32_t reserved;
+    bool strict_priority;
+    uint8_t reserved[3];
 } quern_worker_info;
 
 typedef struct quern_worker_list quern_worker_list;
@@ -212,7 +228,8 @@ typedef struct quern_finding {
     const char *id;        /* "": no single task */
     const char *text;      /* what is wrong */
     quern_severity severity;
-    int32_t repaired; /* 1: it was mended by this call */
+    bool repaired; /* it was mended by this call */
+    uint8_t reserved[3];
 } quern_finding;
 /* Checks the invariants on the live data and reports each finding; with repair mends what can be
  * mended without losing a task. Findings are borrowed for the call. Errors: broker errors; what

@@ -36,8 +36,8 @@ typedef struct quern_exec_options {
     size_t stdout_size_max; /* kept as result when the task has retention; 0: 1 MiB */
     size_t stderr_size_max; /* the last bytes kept for the error text; 0: 4 KiB */
     int64_t kill_after_ms;  /* from SIGTERM to SIGKILL of its process group; 0: 5 s */
-    uint32_t log_stderr;    /* 1: the worker logs stderr of a command that succeeded, too */
-    uint32_t reserved;      /* 0 */
+    bool log_stderr;        /* the worker logs stderr of a command that succeeded, too */
+    uint8_t reserved[7];    /* 0 */
 } quern_exec_options;
 
 /* An empty mux, for the caller to free. Errors: QUERN_E_NOMEM. */

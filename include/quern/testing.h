@@ -32,8 +32,9 @@ typedef struct quern_test_run_options {
     int64_t crash_count;
     uint64_t fence;         /* 0: 1 */
     int64_t deadline_at_ms; /* 0: none */
-    int32_t cancelled;      /* 1: the run is cancelled from the start */
     int32_t cause;          /* a quern_cause */
+    bool cancelled;         /* the run is cancelled from the start */
+    uint8_t reserved[3];    /* 0 */
 } quern_test_run_options;
 /* Calls `handler` once on this thread, as a worker would, with `task` filled in by the same rules
  * as at enqueue. *ret_run shows what it did; the caller frees it. options may be NULL. Errors:

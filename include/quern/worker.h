@@ -36,18 +36,21 @@ typedef struct quern_run_report {
     const char *type;
     const char *error; /* "": none */
     int32_t outcome;   /* a quern_outcome */
-    int32_t applied;   /* 0: the broker refused it as stale */
-    int64_t run_ns;    /* how long the handler ran */
+    bool applied;      /* false: the broker refused it as stale */
+    uint8_t reserved[3];
+    int64_t run_ns; /* how long the handler ran */
 } quern_run_report;
 
 typedef struct quern_worker_options {
     const quern_queue *queues; /* NULL: "default" with weight 1 */
     size_t queue_count;
     uint32_t concurrency;            /* runs at a time, 1 to 4096; 0: one per CPU */
-    uint32_t strict_priority;        /* 1: a lower weight only when all higher queues are empty */
-    uint32_t drain;                  /* 1: stop by itself when its queues hold nothing that is due,
+    bool strict_priority;            /* a lower weight only when all higher queues are empty */
+    bool drain;                      /* stop by itself when its queues hold nothing that is due,
                                       * scheduled or being run */
-    uint32_t reserved;               /* 0 */
+    bool no_wait;                    /* a broker that is not there or busy at the start is an
+                                      * error */
+    uint8_t reserved;                /* 0 */
     int64_t shutdown_timeout_ms;     /* how long runs may finish; what is left goes back to its
                                       * queue; 0: 8 s; -1: until they have finished */
     int64_t lease_ms;                /* 0: 30 s; at least 1 s */
@@ -67,8 +70,6 @@ typedef struct quern_worker_options {
                                * cancellation until run ends, with QUERN_E_TIMEOUT (QUERN_E_STATE if
                                * they have ended at last), so that the process is started again; 0:
                                * 1 minute; -1: it never ends by that */
-    uint32_t no_wait;         /* 1: a broker that is not there or busy at the start is an error */
-    uint32_t reserved2;       /* 0 */
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
@@ -116,8 +117,8 @@ typedef struct quern_worker_stats {
     uint64_t lost_leases;
     uint32_t running;
     uint32_t quarantined; /* handlers that ignore their cancellation and still hold a thread */
-    uint32_t ready; /* 0: starting, draining, quiet, stuck, or braked after crashes in a row */
-    uint32_t reserved;
+    bool ready; /* false: starting, draining, quiet, stuck, or braked after crashes in a row */
+    uint8_t reserved[7];
 } quern_worker_stats;
 /* A consistent snapshot. Any thread. Neither may be NULL. */
 static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats);

@@ -155,7 +155,7 @@ int qn_cli_open_inspector(struct qn_cli *cli, bool create, quern_inspector **ret
         return exit_code;
     }
     quern_error err;
-    quern_inspector_options options = {.create = create ? 1 : 0};
+    quern_inspector_options options = {.create = create};
     if (quern_inspector_open(url, &options, ret_inspector, &err) != QUERN_OK) {
         return qn_cli_open_failed(cli, &err);
     }

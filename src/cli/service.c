@@ -149,15 +149,21 @@ static bool memory_is_full(const struct qn_service *service, struct qn_reason *r
 
 /* --- Queues and their workers ----------------------------------------------------------- */
 
+const char *qn_service_status_name(quern_worker_status status)
+{
+    const char *name = quern_worker_status_name(status);
+    return name == NULL ? "unknown" : name; /* of a newer library */
+}
+
 /* What the live workers of a queue are. */
 struct census {
     size_t all;
-    size_t takers;      /* take the type */
-    size_t able;        /* of these, fetch tasks */
-    size_t free_slots;  /* of these */
-    uint64_t hung;      /* handlers of these that ignore their cancellation */
-    const char *status; /* of one that does not fetch */
-    int64_t pid;        /* of that one */
+    size_t takers;              /* take the type */
+    size_t able;                /* of these, fetch tasks */
+    size_t free_slots;          /* of these */
+    uint64_t hung;              /* handlers of these that ignore their cancellation */
+    quern_worker_status status; /* of one that does not fetch */
+    int64_t pid;                /* of that one */
     const char *host;
 };
 
@@ -185,7 +191,7 @@ static struct census count_workers(const struct qn_service *service, const char 
             continue;
         }
         census.takers++;
-        if (strcmp(worker->status, "active") == 0 || strcmp(worker->status, "braked") == 0) {
+        if (worker->status == QUERN_WORKER_ACTIVE || worker->status == QUERN_WORKER_BRAKED) {
             census.able++;
             census.free_slots += count_free(worker);
             census.hung += worker->hung;
@@ -203,12 +209,12 @@ static void describe_unable(const struct census *census, struct qn_reason *reaso
     (void)snprintf(reason->because, sizeof reason->because,
                    "no worker that serves it takes tasks now: the one on %.100s, process %" PRId64
                    ", is %.40s",
-                   census->host, census->pid, census->status);
-    if (strcmp(census->status, "stuck") == 0) {
+                   census->host, census->pid, qn_service_status_name(census->status));
+    if (census->status == QUERN_WORKER_STUCK) {
         (void)snprintf(reason->advice, sizeof reason->advice,
                        "its handlers hang: restart that process, and let its handlers look at their"
                        " cancellation");
-    } else if (strcmp(census->status, "quiet") == 0) {
+    } else if (census->status == QUERN_WORKER_QUIET) {
         (void)snprintf(reason->advice, sizeof reason->advice,
                        "let it take tasks again: kill -CONT %" PRId64 ", or start another worker",
                        census->pid);

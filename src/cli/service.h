@@ -22,6 +22,8 @@ void qn_service_finish(struct qn_service *service);
 /* The live workers, to be freed by the caller; NULL: they could not be read. */
 quern_worker_list *qn_service_workers(quern_inspector *inspector);
 
+/* Never NULL. */
+const char *qn_service_status_name(quern_worker_status status);
 bool qn_service_worker_serves(const quern_worker_info *worker, const char *queue);
 /* Of the type, as far as it is known. */
 bool qn_service_worker_takes(const quern_worker_info *worker, const char *type);

@@ -19,8 +19,8 @@ static quern_status check_options(const quern_inspector_options *options, quern_
     if (options->connect_timeout_ms < 0 || options->command_timeout_ms < 0) {
         return qn_error_set(err, QUERN_E_INVALID, "inspector: a timeout is negative");
     }
-    if ((options->create | options->init | 1) != 1) {
-        return qn_error_set(err, QUERN_E_INVALID, "inspector: create and init are 0 or 1");
+    if (!qn_sized_zero(options->reserved, sizeof options->reserved)) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: reserved is not 0");
     }
     return QUERN_OK;
 }
@@ -49,8 +49,8 @@ quern_status quern_inspector_open_sized(const char *url, const quern_inspector_o
     const struct qn_broker_options broker_options = {.clock = ours.clock,
                                                      .connect_timeout_ms = ours.connect_timeout_ms,
                                                      .command_timeout_ms = ours.command_timeout_ms,
-                                                     .create = ours.create != 0,
-                                                     .init = ours.init != 0};
+                                                     .create = ours.create,
+                                                     .init = ours.init};
     status = qn_broker_open(url, &broker_options, &inspector->broker, err);
     if (status != QUERN_OK) {
         qn_free(inspector);

@@ -68,13 +68,12 @@ static bool copy_worker(struct qn_arena *arena, const quern_worker_info *worker,
     *copy = *worker;
     copy->id = qn_arena_strdup(arena, worker->id);
     copy->host = qn_arena_strdup(arena, worker->host);
-    copy->status = qn_arena_strdup(arena, worker->status);
     char *queues = qn_arena_strdup(arena, worker->queues);
     copy->queues = queues;
     if (queues != NULL) {
         split_served(queues, copy);
     }
-    return copy->id != NULL && copy->host != NULL && copy->status != NULL && copy->queues != NULL &&
+    return copy->id != NULL && copy->host != NULL && copy->queues != NULL &&
            copy_runs(arena, worker, copy);
 }
 

@@ -47,7 +47,7 @@ void qn_begin_forget_url(struct quern_worker *worker)
 quern_status qn_begin_open(struct quern_worker *worker, const char *url, quern_error *err)
 {
     quern_status status = open_broker(worker, url, err);
-    if (status == QUERN_OK || worker->options.no_wait != 0 || !qn_broker_may_come(url, status)) {
+    if (status == QUERN_OK || worker->options.no_wait || !qn_broker_may_come(url, status)) {
         return status;
     }
     qn_broker_close(worker->broker); /* the queues could not be listed */
@@ -92,7 +92,7 @@ quern_status qn_begin_wait(struct quern_worker *worker, bool *ret_stopped, quern
     qn_backoff_init(&backoff, &worker->backoffs);
     quern_status status = attempt(worker, &waits, &error);
     *ret_stopped = false;
-    if (waits && worker->options.no_wait != 0) {
+    if (waits && worker->options.no_wait) {
         waits = false;
         /* QUERN_E_TIMEOUT would mean that handlers still run. */
         bool is_there = status == QUERN_E_FULL || status == QUERN_E_BUSY;

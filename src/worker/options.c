@@ -45,11 +45,8 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
         return qn_error_set(err, QUERN_E_INVALID, "concurrency is %u, not 1 to %d",
                             options->concurrency, QN_CONCURRENCY_MAX);
     }
-    if (options->strict_priority > 1 || options->drain > 1 || options->no_wait > 1 ||
-        options->reserved != 0 || options->reserved2 != 0) {
-        return qn_error_set(err, QUERN_E_INVALID,
-                            "worker options: strict_priority, drain and no_wait are 0 or 1, "
-                            "reserved and reserved2 are 0");
+    if (options->reserved != 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "worker options: reserved is not 0");
     }
     if (options->shutdown_timeout_ms < -1 || options->shutdown_timeout_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "shutdown_timeout_ms is %lld",
@@ -166,7 +163,7 @@ static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
             return qn_error_nomem(err);
         }
     }
-    if (options->strict_priority != 0) {
+    if (options->strict_priority) {
         sort_by_rank(ours, worker->queue_count);
     }
     for (size_t i = 0; i < worker->queue_count; i++) {

@@ -151,7 +151,7 @@ quern_status quern_test_run_handler_sized(quern_handler handler, const quern_tas
     }
     test->progress = -1;
     run->deadline_at_ms = own_options.deadline_at_ms;
-    if (own_options.cancelled != 0) {
+    if (own_options.cancelled) {
         qn_run_cancel(run, QN_REASON_OPERATOR_RETRY);
     }
     status = call_handler(run, handler, user, err);

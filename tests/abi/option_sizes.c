@@ -21,14 +21,14 @@ SIZE(quern_handler_options, 40);
 SIZE(quern_header, 16);
 SIZE(quern_inspector_options, 32);
 SIZE(quern_queue, 16);
-SIZE(quern_queue_info, 168);
+SIZE(quern_queue_info, 232);
 SIZE(quern_retry_policy, 24);
 SIZE(quern_run_report, 48);
 SIZE(quern_task, 144);
 SIZE(quern_task_filter, 64);
 SIZE(quern_test_run_options, 40);
-SIZE(quern_worker_info, 96);
-SIZE(quern_worker_options, 136);
+SIZE(quern_worker_info, 88);
+SIZE(quern_worker_options, 120);
 SIZE(quern_worker_run_info, 40);
 SIZE(quern_worker_stats, 96);
 
@@ -41,4 +41,5 @@ SIZE(quern_action, 4);
 SIZE(quern_ack, 4);
 SIZE(quern_log_level, 4);
 SIZE(quern_severity, 4);
+SIZE(quern_worker_status, 4);
 #endif

@@ -325,7 +325,7 @@ static quern_status run_worker(const struct place *place)
 {
     const quern_queue queue = {.name = "default", .weight = 1};
     const quern_worker_options options = {
-        .queues = &queue, .queue_count = 1, .concurrency = 2, .drain = 1, .lease_ms = 1000};
+        .queues = &queue, .queue_count = 1, .concurrency = 2, .drain = true, .lease_ms = 1000};
     quern_mux *mux = NULL;
     quern_worker *worker = NULL;
     quern_status status = quern_mux_new(&mux, NULL);

@@ -38,7 +38,7 @@ static quern_status work(const char *url, int *greetings, quern_error *err)
 {
     quern_worker_options options;
     memset(&options, 0, sizeof options);
-    options.drain = 1;
+    options.drain = true;
     quern_worker *worker = NULL;
     quern_mux *mux = NULL;
     quern_status status = quern_mux_new(&mux, err);

@@ -6,7 +6,9 @@
 #ifndef QN_BASE_MEMORY_SIZED_H
 #define QN_BASE_MEMORY_SIZED_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "quern/status.h"
 
@@ -14,5 +16,7 @@
  * `name` in the text when it asks for what this version does not know. */
 QUERN_NODISCARD quern_status qn_sized_copy(void *ours, size_t ours_size, const void *theirs,
                                            size_t theirs_size, const char *name, quern_error *err);
+/* Whether `size` reserved bytes are 0, as they must be. */
+bool qn_sized_zero(const uint8_t *bytes, size_t size);
 
 #endif

@@ -114,7 +114,7 @@ static int remove_queues(struct qn_cli *cli, const char *url, uint32_t count)
 {
     quern_inspector *inspector = NULL;
     quern_error error;
-    const quern_inspector_options options = {.create = 1};
+    const quern_inspector_options options = {.create = true};
     quern_status status = quern_inspector_open(url, &options, &inspector, &error);
     if (status != QUERN_OK) {
         return qn_cli_open_failed(cli, &error);

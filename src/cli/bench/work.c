@@ -32,7 +32,7 @@ void qn_bench_board_free(struct qn_bench_board *board)
 static void on_run(const quern_run_report *report, void *user)
 {
     struct work *work = user;
-    if (report->outcome != QUERN_DONE || report->applied == 0) {
+    if (report->outcome != QUERN_DONE || !report->applied) {
         return;
     }
     if (atomic_fetch_add(&work->board->done, 1) + 1 == work->wanted) {

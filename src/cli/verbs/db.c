@@ -88,12 +88,12 @@ static int run_backup(struct qn_cli *cli)
 
 static int run_init(struct qn_cli *cli)
 {
-    return open_and_print(cli, &(quern_inspector_options){.create = 1, .init = 1});
+    return open_and_print(cli, &(quern_inspector_options){.create = true, .init = true});
 }
 
 static int run_info(struct qn_cli *cli)
 {
-    return open_and_print(cli, &(quern_inspector_options){.create = 0});
+    return open_and_print(cli, &(quern_inspector_options){.create = false});
 }
 
 static const struct qn_verb verbs[] = {

@@ -79,7 +79,7 @@ static void check_workers(const struct qn_service *service, struct findings *fin
     for (size_t i = 0; i < quern_worker_list_size(service->workers); i++) {
         const quern_worker_info *worker = quern_worker_list_at(service->workers, i);
         char text[512];
-        bool stuck = strcmp(worker->status, "stuck") == 0;
+        bool stuck = worker->status == QUERN_WORKER_STUCK;
         if (worker->hung > 0) {
             (void)snprintf(text, sizeof text,
                            "%" PRIu32 " %s of the worker on %.200s, process %" PRId64 ", %s; %s",

@@ -10,6 +10,7 @@
 #include "cli/memory.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
+#include "cli/service.h"
 
 enum list_option { LIST_UTC };
 static const struct qn_option list_options[] = {
@@ -51,7 +52,7 @@ static void print_workers(const struct qn_cli *cli, const quern_worker_list *lis
         qn_table_text(&table, worker->id);
         qn_table_text(&table, worker->host);
         qn_table_number(&table, (uint64_t)worker->pid);
-        qn_table_text(&table, worker->status);
+        qn_table_text(&table, qn_service_status_name(worker->status));
         qn_table_text(&table, runs);
         qn_table_text(&table, worker->queues);
         add_moment(cli, &table, worker->started_at_ms);
@@ -126,12 +127,12 @@ static json_t *worker_json(const quern_worker_info *worker)
         "{s:I,s:o,s:o,s:I,s:b,s:o}", "pid", (json_int_t)worker->pid, "started_at_ms",
         qn_json_moment(worker->started_at_ms), "heartbeat_at_ms",
         qn_json_moment(worker->heartbeat_at_ms), "concurrency", (json_int_t)worker->concurrency,
-        "strict", worker->strict_priority != 0, "runs", runs));
+        "strict", worker->strict_priority, "runs", runs));
     (void)json_object_set_new(object, "hang", json_integer(worker->hung));
     (void)json_object_set_new(object, "types", types_json(worker->types));
     set_text(object, "id", worker->id);
     set_text(object, "host", worker->host);
-    set_text(object, "status", worker->status);
+    set_text(object, "status", qn_service_status_name(worker->status));
     set_text(object, "queues", worker->queues);
     return object;
 }

@@ -31,7 +31,7 @@ static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *sign
 {
     struct qn_random random;
     quern_error err;
-    const quern_inspector_options options = {.create = 1};
+    const quern_inspector_options options = {.create = true};
     uint64_t nap_ms = NAP_MS_MIN;
     qn_random_init(&random);
     while (nap(signals, nap_ms / 2 + qn_random_below(&random, nap_ms))) {
@@ -53,7 +53,7 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
 {
     const char *url = NULL;
     quern_error err;
-    const quern_inspector_options options = {.create = 1};
+    const quern_inspector_options options = {.create = true};
     int exit_code = qn_cli_broker_url(cli, true, &url);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;

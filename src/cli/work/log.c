@@ -233,7 +233,7 @@ void qn_work_log_run(const quern_run_report *report, void *user)
     }
     /* Runs that failed or were refused are in the worker's own log. */
     bool logged =
-        report->outcome == QUERN_RETRY || report->outcome == QUERN_ARCHIVE || report->applied == 0;
+        report->outcome == QUERN_RETRY || report->outcome == QUERN_ARCHIVE || !report->applied;
     if (log->verbose && !logged) {
         QN_LOG(&log->lines, QUERN_LOG_DEBUG, "run ended",
                QN_LOG_TEXT("outcome", outcome_name(report)), QN_LOG_TEXT("queue", report->queue),

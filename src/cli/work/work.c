@@ -176,8 +176,8 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     quern_error err;
     int exit_code = QN_EXIT_OK;
     size_t size = strlen(pattern);
-    const quern_exec_options exec_options = {
-        .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR) ? 1 : 0};
+    const quern_exec_options exec_options = {.log_stderr =
+                                                 qn_args_given(&cli->args, OPTION_LOG_STDERR)};
     if (quern_mux_exec(mux, pattern, equals + 1, &exec_options, &err) != QUERN_OK) {
         exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
     } else if (size > 1 && pattern[size - 1] == '*') {
@@ -357,12 +357,12 @@ static quern_worker_options worker_options(struct work *work)
         .queues = work->queues,
         .queue_count = work->queue_count,
         .concurrency = work->concurrency,
-        .strict_priority = work->strict ? 1 : 0,
-        .drain = work->drain ? 1 : 0,
+        .strict_priority = work->strict,
+        .drain = work->drain,
         .host = qn_args_text(args, OPTION_HOST),
         .shutdown_timeout_ms = shutdown_ms,
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
-        .no_wait = qn_args_given(args, OPTION_NO_WAIT) ? 1 : 0,
+        .no_wait = qn_args_given(args, OPTION_NO_WAIT),
         .on_log = qn_work_log_line,
         .on_run = qn_work_log_run,
         .user = &work->log,

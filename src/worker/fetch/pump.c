@@ -50,8 +50,8 @@ quern_status qn_pump_init(struct quern_worker *worker, quern_error *err)
     for (size_t i = 0; i < worker->queue_count; i++) {
         weights[i] = worker->options.queues[i].weight;
     }
-    qn_choice_init(&pump->choice, weights, worker->queue_count,
-                   worker->options.strict_priority != 0, &worker->random);
+    qn_choice_init(&pump->choice, weights, worker->queue_count, worker->options.strict_priority,
+                   &worker->random);
     qn_prefetch_init(&pump->prefetch, worker->options.concurrency);
     qn_unknown_init(&pump->unknown);
     qn_backoff_init(&pump->backoff, &worker->backoffs);
@@ -269,7 +269,7 @@ static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct sleep_
     (void)pthread_mutex_lock(&worker->mutex);
     uint32_t free_slots;
     bool has_room = qn_request_room(worker, &worker->pump.first, now_mono_ns, &free_slots) > 0;
-    bool drains = worker->options.drain != 0 && worker->state == QN_WORKER_RUNNING &&
+    bool drains = worker->options.drain && worker->state == QN_WORKER_RUNNING &&
                   worker->run_table.held_count == 0;
     (void)pthread_mutex_unlock(&worker->mutex);
     if (has_room && arm(worker, now_mono_ns)) {

@@ -305,7 +305,7 @@ void qn_request_build(struct quern_worker *worker, struct qn_exchange_request *r
         .lease_ms = worker->options.lease_ms,
         .queues = request->queues,
         .queue_count = worker->queue_count,
-        .strict = worker->options.strict_priority != 0,
+        .strict = worker->options.strict_priority,
         .on_unusable = qn_report_unusable,
         .user = worker,
     };

@@ -124,7 +124,7 @@ quern_status qn_upkeep_heartbeat(struct quern_worker *worker, quern_error *err)
         .pid = worker->opener_pid,
         .started_at_ms = worker->started_at_ms,
         .concurrency = worker->options.concurrency,
-        .strict = worker->options.strict_priority != 0,
+        .strict = worker->options.strict_priority,
         .queue_shares = worker->queue_shares,
         .queue_count = worker->queue_count,
         .runs = list.runs,

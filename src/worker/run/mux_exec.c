@@ -191,7 +191,7 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
         return not_started(run, error.text);
     }
     quern_outcome outcome = outcome_of(run, task, &end);
-    if (outcome == QUERN_DONE && command->options.log_stderr != 0) {
+    if (outcome == QUERN_DONE && command->options.log_stderr) {
         keep_stderr(run, &end);
     }
     qn_child_end_finish(&end);
@@ -219,8 +219,8 @@ static quern_status fill_options(quern_exec_options *options, quern_error *err)
     if (options->kill_after_ms < 0 || options->kill_after_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "kill_after_ms is negative or over 100 years");
     }
-    if (options->log_stderr > 1 || options->reserved != 0) {
-        return qn_error_set(err, QUERN_E_INVALID, "exec options: log_stderr is 0 or 1");
+    if (!qn_sized_zero(options->reserved, sizeof options->reserved)) {
+        return qn_error_set(err, QUERN_E_INVALID, "exec options: reserved is not 0");
     }
     if (options->stdout_size_max == 0) {
         options->stdout_size_max = STDOUT_SIZE_MAX;

@@ -88,7 +88,7 @@ static quern_outcome handle(quern_run *run, const quern_task *task, void *user)
 static void on_run(const quern_run_report *report, void *user)
 {
     struct state *state = user;
-    if (report->outcome == QUERN_DONE && report->applied != 0 && ++state->done == state->wanted) {
+    if (report->outcome == QUERN_DONE && report->applied && ++state->done == state->wanted) {
         driver_print_seconds(state->begin_ns);
         quern_worker_stop(state->worker);
     }

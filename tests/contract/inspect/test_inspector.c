@@ -62,10 +62,10 @@ static void worker_shows_the_runs_it_has_started(struct contract *c)
     const quern_worker_info *worker = quern_worker_list_at(list, 0);
     assert_string_equal(worker->id, CONTRACT_WORKER);
     assert_string_equal(worker->host, CONTRACT_HOST);
-    assert_string_equal(worker->status, "active");
+    assert_int_equal(worker->status, QUERN_WORKER_ACTIVE);
     assert_string_equal(worker->queues, "default=1 other=1");
     assert_int_equal(worker->concurrency, 4);
-    assert_int_equal(worker->strict_priority, 0);
+    assert_false(worker->strict_priority);
     assert_int_equal(worker->started_at_ms, CONTRACT_NOW_MS);
     assert_int_equal(worker->heartbeat_at_ms, CONTRACT_NOW_MS);
     assert_int_equal(worker->run_count, 1);
@@ -78,6 +78,39 @@ static void worker_shows_the_runs_it_has_started(struct contract *c)
     quern_inspector_free(inspector);
     qn_leased_free(started);
     qn_leased_free(fetched);
+}
+
+static void worker_shows_its_status(struct contract *c)
+{
+    const char *const texts[] = {"active", "quiet", "draining", "braked", "stuck", "resting"};
+    const quern_worker_status wanted[] = {QUERN_WORKER_ACTIVE, QUERN_WORKER_QUIET,
+                                          QUERN_WORKER_DRAINING, QUERN_WORKER_BRAKED,
+                                          QUERN_WORKER_STUCK, QUERN_WORKER_UNKNOWN};
+    char self[QN_OWNER_SIZE];
+    quern_error err = {0};
+    assert_ok(qn_owner_self(self, &err), err);
+    quern_inspector *inspector = inspect(c);
+    for (size_t i = 0; i < TEST_COUNT(texts); i++) {
+        struct qn_heartbeat heartbeat = {.worker_id = CONTRACT_WORKER,
+                                         .owner = self,
+                                         .host = "host",
+                                         .status = texts[i],
+                                         .queues = "default=1",
+                                         .pid = 5,
+                                         .started_at_ms = CONTRACT_NOW_MS,
+                                         .concurrency = 1};
+        assert_ok(qn_broker_heartbeat(c->broker, &heartbeat, &err), err);
+        quern_worker_list *list = NULL;
+        assert_ok(quern_inspector_workers(inspector, &list, &err), err);
+        assert_int_equal(quern_worker_list_size(list), 1);
+        quern_worker_status status = quern_worker_list_at(list, 0)->status;
+        assert_int_equal(status, wanted[i]);
+        const char *name = status == QUERN_WORKER_UNKNOWN ? "unknown" : texts[i];
+        assert_string_equal(quern_worker_status_name(status), name);
+        quern_worker_list_free(list);
+    }
+    assert_null(quern_worker_status_name((quern_worker_status)99));
+    quern_inspector_free(inspector);
 }
 
 static void run_without_a_timeout_shows_no_deadline(struct contract *c)
@@ -209,8 +242,9 @@ static void opening_makes_nothing_unless_asked_to(struct contract *c)
     assert_null(inspector);
     assert_int_equal(quern_inspector_open(url, &(quern_inspector_options){0}, &inspector, &err),
                      QUERN_E_NOT_FOUND);
-    assert_ok(quern_inspector_open(url, &(quern_inspector_options){.create = 1}, &inspector, &err),
-              err);
+    assert_ok(
+        quern_inspector_open(url, &(quern_inspector_options){.create = true}, &inspector, &err),
+        err);
     quern_inspector_free(inspector);
     assert_ok(quern_inspector_open(url, NULL, &inspector, &err), err);
     quern_inspector_free(inspector);
@@ -293,6 +327,7 @@ static void threads_share_an_inspector(struct contract *c)
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST(worker_shows_the_runs_it_has_started),
+    CONTRACT_TEST(worker_shows_its_status),
     CONTRACT_TEST(run_without_a_timeout_shows_no_deadline),
     CONTRACT_TEST(each_of_many_workers_shows_its_own_runs),
     CONTRACT_TEST(worker_whose_process_is_gone_is_not_shown),

@@ -120,7 +120,7 @@ static void a_killed_client_leaves_whole_tasks_and_every_acknowledged_one(void *
     qn_random_init_seed(&random, test_seed());
     quern_inspector *inspector = NULL;
     quern_error err = {0};
-    const quern_inspector_options options = {.create = 1};
+    const quern_inspector_options options = {.create = true};
     assert_ok(quern_inspector_open(store.url, &options, &inspector, &err), err);
 
     uint64_t first = 1;

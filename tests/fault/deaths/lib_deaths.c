@@ -410,7 +410,7 @@ struct deaths *deaths_open(unsigned pace)
     deaths->book = open(deaths->site.book, O_RDONLY | O_CLOEXEC);
     assert_true(deaths->book >= 0);
     const quern_client_options client = {.clock = deaths->clock};
-    const quern_inspector_options inspector = {.clock = deaths->clock, .create = 1};
+    const quern_inspector_options inspector = {.clock = deaths->clock, .create = true};
     assert_ok(quern_client_open(deaths->site.url, &client, &deaths->client, &err), err);
     assert_ok(quern_inspector_open(deaths->site.url, &inspector, &deaths->inspector, &err), err);
     return deaths;

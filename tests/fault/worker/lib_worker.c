@@ -151,7 +151,7 @@ static void on_run(const quern_run_report *report, void *user)
     struct rig *rig = user;
     pthread_mutex_lock(&rig->mutex);
     rig->report_count++;
-    rig->stale_count += report->applied == 0 ? 1 : 0;
+    rig->stale_count += report->applied ? 0 : 1;
     pthread_cond_broadcast(&rig->change);
     pthread_mutex_unlock(&rig->mutex);
 }
@@ -454,7 +454,7 @@ quern_worker_stats rig_stats(struct rig_worker *worker)
 
 static bool is_unready(void *user)
 {
-    return rig_stats(user).ready == 0;
+    return !rig_stats(user).ready;
 }
 
 void rig_wait_unready(struct rig_worker *worker)

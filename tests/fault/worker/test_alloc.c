@@ -21,7 +21,7 @@ static quern_outcome handle(quern_run *run, const quern_task *task, void *user)
 /* Drains the queue with one failing allocation; only "out of memory" may come of it. */
 static bool drain(struct rig *rig, long n)
 {
-    const quern_worker_options options = {.concurrency = 2, .drain = 1};
+    const quern_worker_options options = {.concurrency = 2, .drain = true};
     quern_worker *worker = NULL;
     quern_error error = {0};
     atomic_store(&test_alloc_until_failure, n);

@@ -68,7 +68,7 @@ static void a_worker_that_must_not_wait_says_that_its_broker_is_busy(void **stat
     struct rig *rig = rig_new(false);
     quern_worker *worker = NULL;
     quern_error error = {0};
-    const quern_worker_options options = {.lease_ms = 1000, .no_wait = 1};
+    const quern_worker_options options = {.lease_ms = 1000, .no_wait = true};
     assert_ok(quern_worker_new(rig->url, rig->mux, &options, &worker, &error), error);
     test_store_block(&rig->store);
     /* A file is there, and locked; of a server that does not answer that is not known. */

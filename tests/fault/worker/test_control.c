@@ -16,7 +16,7 @@ static void put_deaf(struct rig *rig, const char *id)
 static bool note_stuck(const quern_worker_info *worker, void *user)
 {
     bool *stuck = user;
-    *stuck = strcmp(worker->status, "stuck") == 0 && strstr(worker->queues, "\x1f"
+    *stuck = worker->status == QUERN_WORKER_STUCK && strstr(worker->queues, "\x1f"
                                                                             "3") != NULL;
     return false;
 }
@@ -65,14 +65,14 @@ static void a_worker_without_a_slot_is_not_ready_and_goes_on_when_a_handler_retu
     (void)state;
     struct rig_worker worker;
     struct rig *rig = stuck_rig(&worker, -1);
-    assert_int_equal(rig_stats(&worker).ready, 0);
+    assert_false(rig_stats(&worker).ready);
     assert_int_equal(rig_stats(&worker).quarantined, 3);
     assert_true(test_until(is_shown_stuck, rig));
     rig_open_gate(rig);
     rig_wait_log(rig, "worker is no longer stuck");
     rig_put(rig, "next", "archive");
     rig_wait_state(rig, "next", QUERN_TASK_ARCHIVED);
-    assert_int_equal(rig_stats(&worker).ready, 1);
+    assert_true(rig_stats(&worker).ready);
     rig_stop(&worker);
     rig_free(rig);
 }
@@ -87,7 +87,7 @@ static void a_quiet_worker_says_so_and_takes_tasks_again_when_resumed(void **sta
     quern_worker_quiet(worker.worker);
     rig_wait_log(rig, "worker is quiet, it takes no more tasks");
     rig_put(rig, "a", "archive");
-    assert_int_equal(rig_stats(&worker).ready, 0);
+    assert_false(rig_stats(&worker).ready);
     assert_int_equal(rig_state(rig, "a"), QUERN_TASK_PENDING);
     quern_worker_resume(worker.worker);
     rig_wait_state(rig, "a", QUERN_TASK_ARCHIVED);

@@ -59,8 +59,8 @@ static void strict_priority_empties_the_higher_queue_first(void **state)
               &(quern_worker_options){.queues = queues,
                                       .queue_count = TEST_COUNT(queues),
                                       .concurrency = 1,
-                                      .strict_priority = 1,
-                                      .drain = 1});
+                                      .strict_priority = true,
+                                      .drain = true});
     assert_int_equal(rig_join(&worker), QUERN_OK);
     assert_int_equal(rig->start_count, 2 * TASKS);
     for (size_t i = 0; i < 2 * TASKS; i++) {

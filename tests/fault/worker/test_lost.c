@@ -211,7 +211,7 @@ static void a_worker_that_must_not_wait_says_that_its_disk_is_full(void **state)
     struct rig *rig = open_rig();
     quern_worker *worker = NULL;
     quern_error error = {0};
-    const quern_worker_options options = {.no_wait = 1};
+    const quern_worker_options options = {.no_wait = true};
     assert_ok(quern_worker_new(rig->url, rig->mux, &options, &worker, &error), error);
     atomic_store(&disk_full, true);
     spared = false;

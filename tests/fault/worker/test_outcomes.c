@@ -201,7 +201,7 @@ static void two_workers_on_one_file_run_each_task_once(void **state)
     enum { TASKS = 2000 };
     struct rig *rig = rig_new(false);
     rig_put_many(rig, NULL, "n", TASKS);
-    const quern_worker_options options = {.concurrency = 8, .drain = 1};
+    const quern_worker_options options = {.concurrency = 8, .drain = true};
     struct rig_worker workers[2];
     rig_start(rig, &workers[0], &options);
     rig_start(rig, &workers[1], &options);

@@ -20,7 +20,7 @@ static void a_draining_worker_ends_when_its_queues_are_empty(void **state)
                                     .retry_max = 1,
                                     .retry = QUERN_BACKOFF_FIXED(10)});
     struct rig_worker worker;
-    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 4, .drain = 1});
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 4, .drain = true});
     assert_int_equal(rig_join(&worker), QUERN_OK);
     assert_int_equal(rig->start_count, 303);
     assert_int_equal(rig_queue(rig, "default").size, 1); /* the archived one */
@@ -36,7 +36,7 @@ static void a_draining_worker_says_what_it_waits_for(void **state)
                                     .payload_size = 4,
                                     .delay_ms = 3600 * INT64_C(1000)});
     struct rig_worker worker;
-    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .drain = 1});
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .drain = true});
     rig_wait_log(rig, "not drained yet\" queue=default pending=0 active=0 scheduled=1 retry=0");
     rig_stop(&worker);
     assert_int_equal(rig_state(rig, "later"), QUERN_TASK_SCHEDULED);
@@ -164,7 +164,7 @@ static void a_quiet_worker_fetches_nothing_more(void **state)
     rig_start(rig, &worker, NULL);
     rig_wait_starts(rig, 1);
     quern_worker_quiet(worker.worker);
-    assert_int_equal(rig_stats(&worker).ready, 0);
+    assert_false(rig_stats(&worker).ready);
     wait_for_the_end_of_this_turn(&worker);
     rig_put(rig, "b", "done");
     rig_open_gate(rig);
@@ -260,7 +260,6 @@ static void bad_options_are_refused_with_a_text(void **state)
         {.retry = {.kind = 9}},
         {.queues = &list, .queue_count = 1},
         {.reserved = 1},
-        {.drain = 2},
     };
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         quern_worker *worker = NULL;

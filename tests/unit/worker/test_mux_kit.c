@@ -67,7 +67,7 @@ static void a_run_can_be_cancelled_from_the_start(void **state)
     quern_test_run *run = NULL;
     const quern_task task = {
         .type = "t", .retry_max = QUERN_RETRY_NEVER, .timeout_ms = QUERN_TIMEOUT_NEVER};
-    const quern_test_run_options options = {.cancelled = 1};
+    const quern_test_run_options options = {.cancelled = true};
     assert_ok(quern_test_run_handler(expects_cancel, &task, NULL, &options, &run, &error), error);
     assert_int_equal(quern_test_run_outcome(run), QUERN_DONE);
     assert_string_equal(quern_test_run_error(run), "");

@@ -19,6 +19,7 @@
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 #include "broker/redis/schema/worker_record.h"
+#include "broker/worker_status.h"
 #include "message/asynq.h"
 #include "task/task.h"
 
@@ -367,13 +368,14 @@ static quern_status report_server(struct listing *listing, const struct qn_reply
     quern_worker_info info = {
         .id = server.id,
         .host = server.host,
-        .status = strcmp(server.status, "stopped") == 0 ? "quiet" : server.status,
+        .status = strcmp(server.status, "stopped") == 0 ? QUERN_WORKER_QUIET
+                                                        : qn_worker_status_read(server.status),
         .queues = write_queues(arena, &server),
         .pid = server.pid,
         .started_at_ms = qn_moment_ms_of(qn_asynq_time_ms(server.started_at)),
         .heartbeat_at_ms = qn_moment_ms_of((expires_s - QN_SERVER_TTL_S) * 1000),
         .concurrency = server.concurrency > 0 ? (uint32_t)server.concurrency : 0,
-        .strict_priority = server.strict ? 1 : 0,
+        .strict_priority = server.strict,
     };
     status = info.queues == NULL ? qn_error_nomem(err) : read_go_runs(arena, runs, &info, err);
     if (status == QUERN_OK) {

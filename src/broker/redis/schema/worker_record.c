@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text/number.h"
+#include "broker/worker_status.h"
 
 #define LINE_COUNT 9 /* before the names of queues */
 
@@ -89,7 +90,7 @@ quern_status qn_worker_record_read(struct qn_arena *arena, const char *id,
         .queue_count = queue_count,
         .info = {.id = id,
                  .host = lines[3],
-                 .status = lines[1],
+                 .status = qn_worker_status_read(lines[1]),
                  .queues = lines[8],
                  .pid = read_number(lines[4], INT64_MAX),
                  .started_at_ms = read_number(lines[5], QN_MOMENT_MS_MAX),

@@ -14,6 +14,7 @@
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
+#include "broker/worker_status.h"
 
 #define WORKER_COLUMN 6 /* of worker_runs */
 
@@ -73,10 +74,10 @@ static void read_worker(const struct qn_query *query, quern_worker_info *info)
     info->id = qn_query_column_text(query, 1);
     info->host = qn_query_column_text(query, 3);
     info->pid = sqlite3_column_int64(query->statement, 4);
-    info->status = qn_query_column_text(query, 5);
+    info->status = qn_worker_status_read(qn_query_column_text(query, 5));
     info->queues = qn_query_column_text(query, 6);
     info->concurrency = (uint32_t)qn_query_column_count(query->statement, 7);
-    info->strict_priority = sqlite3_column_int64(query->statement, 8) != 0 ? 1 : 0;
+    info->strict_priority = sqlite3_column_int64(query->statement, 8) != 0;
     info->started_at_ms = qn_query_column_moment_ms(query->statement, 9);
     info->heartbeat_at_ms = qn_query_column_moment_ms(query->statement, 10);
 }
