@@ -2,7 +2,8 @@
 /* results.c - a handler leaves a result, and somebody else reads it.
  *
  * A finished task is deleted, unless it has retention_ms: then it stays that long, with its
- * result. The id that enqueue returns finds it again. Usage: results [BROKER]. */
+ * result. quern_client_wait returns it then; the worker may as well be another process. Usage:
+ * results [BROKER]. */
 #include <quern/quern.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +37,10 @@ static bool work(const char *url, quern_error *err)
     return ok;
 }
 
-static bool show(const char *url, const char *id, quern_error *err)
+static bool show(quern_client *client, const char *id, quern_error *err)
 {
-    quern_inspector *inspector = NULL;
     quern_task_info *info = NULL;
-    bool ok = quern_inspector_open(url, NULL, &inspector, err) == QUERN_OK &&
-              quern_inspector_task(inspector, "default", id, &info, err) == QUERN_OK;
+    bool ok = quern_client_wait(client, id, 10 * 1000, &info, err) == QUERN_OK;
     if (ok) {
         size_t size = 0;
         const char *result = quern_task_info_result(info, &size);
@@ -49,7 +48,6 @@ static bool show(const char *url, const char *id, quern_error *err)
                result == NULL ? "" : result);
     }
     quern_task_info_free(info);
-    quern_inspector_free(inspector);
     return ok;
 }
 
@@ -63,7 +61,7 @@ int main(int argc, char **argv)
     quern_error err;
     bool ok = quern_client_open(url, NULL, &client, &err) == QUERN_OK &&
               quern_client_enqueue(client, &task, &stored, &err) == QUERN_OK && work(url, &err) &&
-              show(url, quern_task_info_id(stored), &err);
+              show(client, quern_task_info_id(stored), &err);
     if (!ok) {
         fprintf(stderr, "results: %s\n", err.text);
     }

@@ -39,9 +39,11 @@ QUERN_NODISCARD static inline quern_status quern_client_open(const char *url,
 QUERN_API void quern_client_free(quern_client *client);
 
 /* Stores one task, whole or not at all. ret_info: NULL, or gets what was stored, for the caller to
- * free. Errors: QUERN_E_INVALID (the text names the field), QUERN_E_DUPLICATE, QUERN_E_CONFLICT,
- * broker errors. A lost reply is asked for again until command_timeout_ms is over: then
- * QUERN_E_UNKNOWN, with the id in err. */
+ * free. Errors: QUERN_E_INVALID (the text names the field), QUERN_E_DUPLICATE (an equal task holds
+ * the unique lock), QUERN_E_CONFLICT (there is a task with this id), broker errors. With these two
+ * errors, and no other, ret_info gets the task that is there, for the caller to free, too, unless
+ * it is gone by then: so set *ret_info to NULL before. A lost reply is asked for again until
+ * command_timeout_ms is over: then QUERN_E_UNKNOWN, with the id in err. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue(quern_client *client,
                                                                 const quern_task *task,
                                                                 quern_task_info **ret_info,
@@ -66,6 +68,24 @@ QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_clie
                                                                       size_t count,
                                                                       quern_enqueue_result *results,
                                                                       quern_error *err);
+
+/* The task as it is now, for the caller to free. queue NULL: look in all queues. Errors:
+ * QUERN_E_NOT_FOUND (no such task; a task that is done is deleted unless it has retention_ms),
+ * QUERN_E_STATE (it is in several queues), broker errors. */
+QUERN_NODISCARD QUERN_API quern_status quern_client_find(quern_client *client, const char *queue,
+                                                         const char *id, quern_task_info **ret_info,
+                                                         quern_error *err);
+
+/* Blocks until the task is completed or archived, and returns it with its result or its error, for
+ * the caller to free: quern_task_info_state says which. Give the task retention_ms, else it is
+ * deleted when it is done. It is looked for in all queues. timeout_ms: 0 looks once;
+ * QUERN_TIMEOUT_NEVER waits as long as it takes. It asks the broker after 1 ms, 2 ms and so on up
+ * to each 50 ms; a broker that is away for a while is waited for. Errors as quern_client_find (the
+ * text of QUERN_E_NOT_FOUND says whether it was there at first), and QUERN_E_TIMEOUT: not over. */
+QUERN_NODISCARD QUERN_API quern_status quern_client_wait(quern_client *client, const char *id,
+                                                         int64_t timeout_ms,
+                                                         quern_task_info **ret_info,
+                                                         quern_error *err);
 
 /* Wakes sleeping workers of this broker. Needed only after the COMMIT of a transaction that used
  * quern_client_enqueue_tx (see quern/sqlite.h); without it they look by themselves each second. A

@@ -39,7 +39,7 @@ class client
         detail::must([&](quern_error &err) { return enqueue(task, &stored, err); });
         return stored;
     }
-    /* ret_info may be nullptr. */
+    /* ret_info may be nullptr. A duplicate and a conflict give it the task that is there. */
     quern_status enqueue(const task &task, task_info *ret_info, quern_error &err) noexcept
     {
         return detail::guard(err, [&] {
@@ -48,7 +48,7 @@ class client
             quern_task_info *info = nullptr;
             quern_status status = quern_client_enqueue(client_.get(), &in,
                                                        ret_info == nullptr ? nullptr : &info, &err);
-            if (status == QUERN_OK && ret_info != nullptr) {
+            if (info != nullptr && ret_info != nullptr) {
                 *ret_info = task_info(info);
             }
             return status;
@@ -77,6 +77,43 @@ class client
             return quern_client_enqueue_batch(client_.get(), in.data(), in.size(),
                                               ret_results.data(), &err);
         });
+    }
+
+    /* queue "": in whichever it is. */
+    quern_status find(const std::string &queue, const std::string &id, task_info &ret_info,
+                      quern_error &err) noexcept
+    {
+        quern_task_info *info = nullptr;
+        quern_status status =
+            quern_client_find(get(), detail::text_or_null(queue), id.c_str(), &info, &err);
+        if (status == QUERN_OK) {
+            ret_info = task_info(info);
+        }
+        return status;
+    }
+    task_info find(const std::string &queue, const std::string &id)
+    {
+        task_info info(nullptr);
+        detail::must([&](quern_error &err) { return find(queue, id, info, err); });
+        return info;
+    }
+
+    /* Until the task is completed or archived; `never`: as long as it takes. */
+    quern_status wait(const std::string &id, milliseconds timeout, task_info &ret_info,
+                      quern_error &err) noexcept
+    {
+        quern_task_info *info = nullptr;
+        quern_status status = quern_client_wait(get(), id.c_str(), timeout.count(), &info, &err);
+        if (status == QUERN_OK) {
+            ret_info = task_info(info);
+        }
+        return status;
+    }
+    task_info wait(const std::string &id, milliseconds timeout)
+    {
+        task_info info(nullptr);
+        detail::must([&](quern_error &err) { return wait(id, timeout, info, err); });
+        return info;
     }
 
     void wake() noexcept

@@ -3,7 +3,7 @@
  *
  * Conventions of all headers
  *   Errors     Every call that can fail returns quern_status; QUERN_OK is 0. `err` may be NULL.
- *              ret_ arguments are written on success only.
+ *              ret_ arguments are written on success only, unless a comment says otherwise.
  *   NULL       Pointers must not be NULL unless a comment says so. Functions that return
  *              quern_status check that (QUERN_E_INVALID, and the text names the argument);
  *              accessors of objects that you were given do not.
@@ -21,8 +21,8 @@
  *   Ownership  _new and _open give you an object, _free takes it back; _free(NULL) does nothing.
  *              const char * results belong to the object they were read from.
  *   Threads    Said at each type. The library has no global state, prints nothing (but for the
- *              warnings of a worker without on_log), reads no environment and sets no signal
- *              handler. After fork() the child opens objects of its own.
+ *              warnings of a worker without on_log, and quern_log_stderr), reads no environment
+ *              and sets no signal handler. After fork() the child opens objects of its own.
  *   Times      Durations are *_ms; moments are *_at_ms, milliseconds since the Unix epoch.
  */
 #ifndef QUERN_QUERN_H

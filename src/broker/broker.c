@@ -275,6 +275,13 @@ quern_status qn_broker_history(struct qn_broker *broker, const char *queue, size
     return status != QUERN_OK ? status : broker->ops->history(broker, queue, days, ret_days, err);
 }
 
+quern_status qn_broker_lock_holder(struct qn_broker *broker, const char *unique_key, char *ret_id,
+                                   quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->lock_holder != NULL, "lock_holder", err);
+    return status != QUERN_OK ? status : broker->ops->lock_holder(broker, unique_key, ret_id, err);
+}
+
 quern_status qn_broker_server_info(struct qn_broker *broker,
                                    void (*on_fact)(const char *name, const char *text, void *user),
                                    void *user, quern_error *err)

@@ -32,6 +32,12 @@ typedef quern_status qn_history_fn(struct qn_broker *broker, const char *queue, 
                                    quern_day *ret_days, quern_error *err);
 QUERN_NODISCARD qn_history_fn qn_broker_history;
 
+/* Which task holds the unique lock of this key (see qn_unique_key). ret_id: room for
+ * QN_NAME_SIZE_MAX + 1 bytes. QUERN_E_NOT_FOUND: none. */
+typedef quern_status qn_lock_holder_fn(struct qn_broker *broker, const char *unique_key,
+                                       char *ret_id, quern_error *err);
+QUERN_NODISCARD qn_lock_holder_fn qn_broker_lock_holder;
+
 /* Describes the server or the file in pairs of a name and a text. */
 typedef quern_status qn_server_info_fn(struct qn_broker *broker,
                                        void (*on_fact)(const char *name, const char *text,

@@ -38,6 +38,7 @@ struct qn_broker_ops {
     qn_tasks_fn *tasks;
     qn_workers_fn *workers;
     qn_history_fn *history;
+    qn_lock_holder_fn *lock_holder;
     qn_server_info_fn *server_info;
     qn_backup_fn *backup; /* NULL: it is no file */
     qn_operate_fn *operate;

@@ -14,6 +14,7 @@
 #include "base/memory/sized.h"
 #include "base/text/number.h"
 #include "client/combine.h"
+#include "client/existing.h"
 
 #define COMMAND_TIMEOUT_MS_DEFAULT 10000
 #define CONNECT_TIMEOUT_MS_DEFAULT 5000
@@ -161,9 +162,14 @@ quern_status quern_client_enqueue_sized(quern_client *client, const quern_task *
         .wants_info = ret_info != NULL,
     };
     qn_combine_request(client, &request);
+    quern_status refusal = request.failed ? request.error.code : QUERN_OK;
+    if (ret_info != NULL && (refusal == QUERN_E_DUPLICATE || refusal == QUERN_E_CONFLICT)) {
+        request.info = qn_existing_task(client, &in, &request.error);
+    }
     if (request.failed) {
         status = qn_error_set(err, request.error.code, "%s", request.error.text);
-    } else if (ret_info != NULL) {
+    }
+    if (ret_info != NULL && (request.info != NULL || status == QUERN_OK)) {
         *ret_info = request.info;
     }
 

@@ -5,6 +5,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
 #include "base/memory/vec.h"
+#include "broker/find.h"
 #include "inspect/inspector.h"
 
 #define LIMIT_MAX 10000
@@ -105,22 +106,6 @@ void quern_task_list_free(quern_task_list *list)
     }
 }
 
-static quern_status take_only(quern_task_list *list, const char *id, quern_task_info **ret_info,
-                              quern_error *err)
-{
-    if (list->count == 0) {
-        return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s", id);
-    }
-    if (list->count > 1) {
-        return qn_error_set(
-            err, QUERN_E_STATE, "task %s is in several queues, %s and %s among them: say which", id,
-            quern_task_info_queue(list->items[0]), quern_task_info_queue(list->items[1]));
-    }
-    *ret_info = list->items[0];
-    list->count = 0;
-    return QUERN_OK;
-}
-
 quern_status quern_inspector_task(quern_inspector *inspector, const char *queue, const char *id,
                                   quern_task_info **ret_info, quern_error *err)
 {
@@ -129,15 +114,5 @@ quern_status quern_inspector_task(quern_inspector *inspector, const char *queue,
         status = qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
                               id == NULL ? "id" : "ret_info");
     }
-    if (status != QUERN_OK) {
-        return status;
-    }
-    const quern_task_filter filter = {.queue = queue, .id = id, .limit = 2};
-    quern_task_list *list = NULL;
-    status = read_list(inspector, &filter, &list, err);
-    if (status == QUERN_OK) {
-        status = take_only(list, id, ret_info, err);
-        quern_task_list_free(list);
-    }
-    return status;
+    return status == QUERN_OK ? qn_find_task(inspector->broker, queue, id, ret_info, err) : status;
 }

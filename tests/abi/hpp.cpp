@@ -74,6 +74,13 @@ static void errors_are_thrown_or_returned(const std::string &url)
     CHECK(thrown_by([&] { inspector.task("", "none"); }) == QUERN_E_NOT_FOUND);
     CHECK(inspector.task("", "twice").type() == "t");
     CHECK(inspector.tasks().size() == 2 && inspector.queues().size() == 1);
+    quern::task again = task_of("u");
+    again.id = "twice";
+    quern::task_info there(nullptr);
+    CHECK(moved.enqueue(again, &there, err) == QUERN_E_CONFLICT && there.type() == "t");
+    CHECK(moved.find("default", "twice").id() == "twice");
+    CHECK(moved.find("other", "twice", there, err) == QUERN_E_NOT_FOUND);
+    CHECK(moved.wait("twice", 1ms, there, err) == QUERN_E_TIMEOUT);
     inspector.act(QUERN_ACTION_DELETE, "", "twice");
     inspector.act(QUERN_ACTION_DELETE, "default", results[0].id);
     CHECK(inspector.tasks().size() == 0 && inspector.workers().size() == 0);
@@ -83,7 +90,7 @@ static void errors_are_thrown_or_returned(const std::string &url)
     CHECK(mux.handle(
               "t", [] {}, {}, err) == QUERN_E_CONFLICT);
     quern::worker worker(nullptr);
-    CHECK(worker.run(err) == QUERN_E_INVALID);
+    CHECK(worker.run(err) == QUERN_E_INVALID && worker.run_until_signal(err) == QUERN_E_INVALID);
     CHECK(quern::worker::open("redis//x", std::move(mux), {}, worker, err) == QUERN_E_INVALID);
 }
 

@@ -38,6 +38,7 @@ static const struct qn_broker_ops ops = {
     .queues = qn_redis_queues,
     .tasks = qn_redis_tasks,
     .history = qn_redis_history,
+    .lock_holder = qn_redis_lock_holder,
     .server_info = qn_redis_server_info,
     .operate = qn_redis_operate,
     .operate_all = qn_redis_operate_all,

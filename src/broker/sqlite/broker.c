@@ -52,6 +52,7 @@ static const struct qn_broker_ops ops = {
     .tasks = qn_sqlite_tasks,
     .workers = qn_sqlite_workers,
     .history = qn_sqlite_history,
+    .lock_holder = qn_sqlite_lock_holder,
     .server_info = qn_sqlite_server_info,
     .backup = qn_sqlite_backup,
     .operate = qn_sqlite_operate,

@@ -83,9 +83,9 @@ static void worker_shows_the_runs_it_has_started(struct contract *c)
 static void worker_shows_its_status(struct contract *c)
 {
     const char *const texts[] = {"active", "quiet", "draining", "braked", "stuck", "resting"};
-    const quern_worker_status wanted[] = {QUERN_WORKER_ACTIVE, QUERN_WORKER_QUIET,
+    const quern_worker_status wanted[] = {QUERN_WORKER_ACTIVE,   QUERN_WORKER_QUIET,
                                           QUERN_WORKER_DRAINING, QUERN_WORKER_BRAKED,
-                                          QUERN_WORKER_STUCK, QUERN_WORKER_UNKNOWN};
+                                          QUERN_WORKER_STUCK,    QUERN_WORKER_UNKNOWN};
     char self[QN_OWNER_SIZE];
     quern_error err = {0};
     assert_ok(qn_owner_self(self, &err), err);

@@ -278,8 +278,8 @@ static bool see(const quern_worker_info *worker, void *user)
     size_t used = strlen(seen->text);
     seen->count++;
     (void)snprintf(seen->text + used, sizeof seen->text - used, "%s %s %s %lld %lld %zu%s%s\n",
-                   worker->id, quern_worker_status_name(worker->status), worker->queues, (long long)worker->pid,
-                   (long long)worker->heartbeat_at_ms, worker->run_count,
+                   worker->id, quern_worker_status_name(worker->status), worker->queues,
+                   (long long)worker->pid, (long long)worker->heartbeat_at_ms, worker->run_count,
                    worker->run_count > 0 ? " " : "",
                    worker->run_count > 0 ? worker->runs[0].task_id : "");
     return true;

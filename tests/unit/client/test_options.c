@@ -228,7 +228,10 @@ static void a_second_task_with_the_same_id_is_a_conflict(void **state)
     assert_ok(quern_client_enqueue(t->client, &task, NULL, &err), err);
     task.type = "b";
     assert_int_equal(quern_client_enqueue(t->client, &task, &info, &err), QUERN_E_CONFLICT);
-    assert_null(info);
+    assert_non_null(info);
+    assert_string_equal(quern_task_info_id(info), "order 5");
+    assert_string_equal(quern_task_info_type(info), "a");
+    quern_task_info_free(info);
     assert_non_null(strstr(err.text, "order 5"));
     task.queue = "another"; /* an id is unique in its queue only */
     assert_ok(quern_client_enqueue(t->client, &task, NULL, &err), err);

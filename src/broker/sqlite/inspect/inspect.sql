@@ -142,3 +142,6 @@ SELECT count(*) FROM (
 
 -- name: page_count_close
 LIMIT ?8)
+
+-- name: lock_holder
+SELECT id FROM quern_lock WHERE key = ?1 AND until_ms > ?2;

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* lock_holder.c - which task holds a unique lock: asynq's key of it has the id as its value. */
+#include <string.h>
+
+#include "base/error.h"
+#include "broker/redis/inspect/inspect.h"
+#include "task/limits.h"
+
+quern_status qn_redis_lock_holder(struct qn_broker *broker, const char *unique_key, char *ret_id,
+                                  quern_error *err)
+{
+    struct qn_pipeline pipeline;
+    const struct qn_reply *reply = NULL;
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_command(&pipeline, "GET");
+    qn_pipeline_text(&pipeline, unique_key);
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
+    if (status == QUERN_OK) {
+        bool fits = reply->type == QN_REPLY_TEXT && reply->size <= QN_NAME_SIZE_MAX;
+        if (fits) {
+            memcpy(ret_id, reply->data, reply->size);
+            ret_id[reply->size] = '\0';
+        } else {
+            status = qn_error_set(err, QUERN_E_NOT_FOUND, "no task holds the lock");
+        }
+    }
+    qn_pipeline_end(&pipeline);
+    return status;
+}
