@@ -2,7 +2,7 @@
 /* quern/worker.h - takes tasks out of queues and runs them.
  *
  * A worker runs once: new, run (blocks), free. Its threads block all signals; it installs no
- * signal handler: call quern_worker_stop from yours. */
+ * signal handler: call quern_worker_stop from yours, or quern_worker_run_until_signal. */
 #ifndef QUERN_WORKER_H
 #define QUERN_WORKER_H
 
@@ -72,6 +72,10 @@ typedef struct quern_worker_options {
                                * 1 minute; -1: it never ends by that */
 } quern_worker_options;
 
+/* For on_log: writes each line but those for debugging to stderr, with its time and level:
+ * ts=2026-11-20T12:00:00.000Z level=info msg="worker starts" ... `user` is not used. Any thread. */
+QUERN_API void quern_log_stderr(quern_log_level level, const char *line, void *user);
+
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
  * outlive the worker. options may be NULL. A broker that is not there or busy (a server that is
  * down or loading, a locked file, a full disk) is no error, unless no_wait is set:
@@ -97,6 +101,15 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
  * thread), QUERN_E_DENIED and QUERN_E_UNSUPPORTED (found out once a server that
  * was away answers). */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
+
+/* The same for a program that has no signal handling of its own: SIGINT and SIGTERM stop the worker
+ * as quern_worker_stop does, the first drains, the second ends that wait. While it runs, both are
+ * blocked in the calling thread and read by one thread of the worker; no handler is installed, and
+ * the mask is as it was afterwards. Call it from a thread that is the only one, or block both
+ * signals in the others: else one of those may get them. Errors as quern_worker_run, QUERN_E_FULL
+ * (no descriptor is free), QUERN_E_NOMEM (no thread). */
+QUERN_NODISCARD QUERN_API quern_status quern_worker_run_until_signal(quern_worker *worker,
+                                                                     quern_error *err);
 
 /* Any thread; async-signal-safe; NULL does nothing. The first call drains: stops fetching, lets
  * runs finish within shutdown_timeout_ms. The second call ends that wait at once. A broker that

@@ -99,6 +99,20 @@ class worker
         return status;
     }
 
+    /* The same until SIGINT or SIGTERM, see quern_worker_run_until_signal. */
+    void run_until_signal()
+    {
+        detail::must([&](quern_error &err) { return run_until_signal(err); });
+    }
+    quern_status run_until_signal(quern_error &err) noexcept
+    {
+        quern_status status = quern_worker_run_until_signal(worker_.get(), &err);
+        if (status == QUERN_E_TIMEOUT) {
+            parts_->is_in_use = true;
+        }
+        return status;
+    }
+
     /* Any thread; async-signal-safe. */
     void stop() noexcept
     {

@@ -170,8 +170,15 @@ void qn_log_write(struct qn_log *log, quern_log_level level, const char *format,
 
 void qn_log_to_stderr(quern_log_level level, const char *line, void *user)
 {
+    if (level >= QUERN_LOG_WARN) {
+        quern_log_stderr(level, line, user);
+    }
+}
+
+void quern_log_stderr(quern_log_level level, const char *line, void *user)
+{
     (void)user;
-    if (level < QUERN_LOG_WARN) {
+    if (level < QUERN_LOG_INFO || line == NULL) {
         return;
     }
     char at[64];

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* until_signal.c - a worker that SIGINT and SIGTERM stop, for programs without a handler.
+ *
+ * Both signals are blocked in the calling thread, so that they wait for whoever reads the
+ * descriptor of them: a thread that calls quern_worker_stop for each. When the worker has ended,
+ * end_fd ends that thread; signals that came too late for it are taken out, because the program
+ * would die of them once the mask is as it was. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "pool/thread.h"
+#include "quern/worker.h"
+
+struct reader {
+    quern_worker *worker;
+    pthread_t thread;
+    int signal_fd;
+    int end_fd;
+};
+
+static bool take_signal(const struct reader *reader)
+{
+    struct signalfd_siginfo info;
+    return read(reader->signal_fd, &info, sizeof info) == (ssize_t)sizeof info;
+}
+
+static void *read_signals(void *user)
+{
+    const struct reader *reader = user;
+    struct pollfd fds[] = {{.fd = reader->signal_fd, .events = POLLIN},
+                           {.fd = reader->end_fd, .events = POLLIN}};
+    while (fds[1].revents == 0) {
+        if (poll(fds, 2, -1) < 0) {
+            fds[1].revents = 0; /* interrupted */
+        } else if (fds[0].revents != 0 && take_signal(reader)) {
+            quern_worker_stop(reader->worker);
+        }
+    }
+    return NULL;
+}
+
+static quern_status start_reader(struct reader *reader, const sigset_t *signals, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    reader->signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (reader->signal_fd == -1) {
+        return qn_error_set(err, QUERN_E_FULL, "signalfd: %s", strerror(errno));
+    }
+    reader->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (reader->end_fd == -1) {
+        status = qn_error_set(err, QUERN_E_FULL, "eventfd: %s", strerror(errno));
+        goto fail_signal_fd;
+    }
+    status = qn_thread_start(&reader->thread, "quern-signals", read_signals, reader, err);
+    if (status != QUERN_OK) {
+        goto fail_end_fd;
+    }
+    return QUERN_OK;
+
+fail_end_fd:
+    (void)close(reader->end_fd);
+fail_signal_fd:
+    (void)close(reader->signal_fd);
+    return status;
+}
+
+static void end_reader(struct reader *reader)
+{
+    (void)eventfd_write(reader->end_fd, 1);
+    (void)pthread_join(reader->thread, NULL);
+    while (take_signal(reader)) {
+    }
+    (void)close(reader->end_fd);
+    (void)close(reader->signal_fd);
+}
+
+quern_status quern_worker_run_until_signal(quern_worker *worker, quern_error *err)
+{
+    if (worker == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "worker: must not be NULL");
+    }
+    sigset_t signals;
+    sigset_t before;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGTERM);
+    struct reader reader = {.worker = worker};
+    (void)pthread_sigmask(SIG_BLOCK, &signals, &before);
+    quern_status status = start_reader(&reader, &signals, err);
+    if (status == QUERN_OK) {
+        status = quern_worker_run(worker, err);
+        end_reader(&reader);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
