@@ -2,14 +2,15 @@
 # libquern exports exactly the symbols of symbols.txt, all of them quern_*, shared or static, and
 # needs no library beyond the ones it is made for.
 #
-# After a deliberate change: nm -D --defined-only build/dev/libquern.so | awk '{print $3}' | sort
+# After a deliberate change: nm -D --defined-only build/dev/libquern.so |
+#     awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort
 set -eu
 here=$QUERN_SOURCE/tests/abi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# A sanitizer adds names of its own.
-nm -D --defined-only "$QUERN_LIBRARY" | awk '{ sub(/@.*/, "", $3); print $3 }' |
+# A sanitizer adds names of its own, and the version of the symbols is a symbol, too.
+nm -D --defined-only "$QUERN_LIBRARY" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
     grep -v -e '^__asan_' -e '^__odr_asan' -e '^__ubsan_' -e '^__tsan_' | sort >"$work/exported"
 if ! diff -u "$here/symbols.txt" "$work/exported"; then
     echo "FAILED: exported symbols differ from tests/abi/symbols.txt (- listed, + exported)" >&2
@@ -35,7 +36,19 @@ if grep -v -e '^libsqlite3\.' -e '^libcrypto\.' -e '^libprotobuf-c\.' -e '^libhi
     echo "FAILED: libquern needs a library that it should not" >&2
     exit 1
 fi
-readelf -d "$QUERN_LIBRARY" | grep -q '(SONAME).*\[libquern\.so\.0\]' || {
-    echo "FAILED: the soname is not libquern.so.0" >&2
+# Before 1.0 the soname and the version of the symbols change with each minor version, then with
+# each major one.
+version=$(sed -n 's/^#define QUERN_VERSION "\(.*\)"/\1/p' "$QUERN_SOURCE/include/quern/version.h")
+soversion=${version%%.*}
+if [ "$soversion" = 0 ]; then
+    soversion=${version%.*}
+fi
+readelf -d "$QUERN_LIBRARY" | grep -qF "(SONAME)" &&
+    readelf -d "$QUERN_LIBRARY" | grep -qF "[libquern.so.$soversion]" || {
+    echo "FAILED: the soname is not libquern.so.$soversion" >&2
     exit 1
 }
+if nm -D --defined-only "$QUERN_LIBRARY" | grep -e ' quern_' | grep -v "@@QUERN_$soversion\$"; then
+    echo "FAILED: a symbol has not the version QUERN_$soversion" >&2
+    exit 1
+fi
