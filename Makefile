@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= $(shell expr $$(nproc) \* 2)
 MINUTES ?= 30
 
-.PHONY: help demo release check check-full soak fuzz bench bench-peers lint format install \
+.PHONY: help demo reference release check check-full soak fuzz bench bench-peers lint format install \
 	uninstall clean
 
 help: ## print this list
@@ -53,6 +53,10 @@ lint: ## clang-tidy, clang-format, layers, lengths, words, Lua and man pages
 format: ## lay out the sources by .clang-format
 	@scripts/bootstrap --lint
 	@scripts/lint --format
+
+reference: ## the C interface as HTML and man pages, made from the headers: build/reference
+	@scripts/bootstrap --tests
+	@scripts/reference build/reference
 
 install: release ## install under PREFIX (/usr/local), below DESTDIR when it is set
 	@DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)'
