@@ -20,9 +20,10 @@
  *   Since      What says no "since" is there since 0.1. See QUERN_VERSION_NUMBER.
  *   Ownership  _new and _open give you an object, _free takes it back; _free(NULL) does nothing.
  *              const char * results belong to the object they were read from.
- *   Threads    Said at each type. The library has no global state, prints nothing (but for the
- *              warnings of a worker without on_log, and quern_log_stderr), reads no environment
- *              and sets no signal handler. After fork() the child opens objects of its own.
+ *   Threads    Said at each type. The library has no global state but the list of open "memory:"
+ *              brokers, prints nothing but the warnings of a worker without on_log (and what
+ *              quern_log_stderr gets), reads no environment and sets no signal handler. After
+ *              fork() the child opens objects of its own.
  *   Times      Durations are *_ms; moments are *_at_ms, milliseconds since the Unix epoch.
  */
 #ifndef QUERN_QUERN_H
