@@ -23,46 +23,48 @@ typedef struct quern_client_options {
     const struct quern_clock *clock; /* NULL: the system's; see quern/testing.h */
 } quern_client_options;
 
-/* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", made if it is not there;
- * or "redis://[user[:password]@]host[:port][/db]", "redis-socket:///path"; or for tests "memory:"
- * and "memory:NAME", which all in this process share and the last who closes it frees. A text that
- * means something else ("localhost:6379", ":memory:", "file:...") is QUERN_E_INVALID, with the
- * right way to write it. options may be NULL. On success *ret_client is the caller's, to be freed
- * with quern_client_free. Errors: QUERN_E_INVALID, QUERN_E_STATE (a file that holds somebody else's
- * tables, see quern_inspector_options), broker errors. */
+/* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", created if it does not
+ * exist; or "redis://[user[:password]@]host[:port][/db]", "redis-socket:///path"; or for tests
+ * "memory:" and "memory:NAME", which all clients, inspectors and workers of this process share and
+ * which the last one to close frees. A text that is none of these ("localhost:6379", ":memory:",
+ * "file:...") is refused with QUERN_E_INVALID, and the error shows the right spelling. options may
+ * be NULL. On success *ret_client is the caller's, to be freed with quern_client_free. Errors:
+ * QUERN_E_INVALID, QUERN_E_STATE (a file with the tables of another program, see
+ * quern_inspector_options), broker errors. */
 QUERN_NODISCARD static inline quern_status quern_client_open(const char *url,
                                                              const quern_client_options *options,
                                                              quern_client **ret_client,
                                                              quern_error *err);
 
-/* Waits for calls of other threads to return, then closes. NULL is fine. */
+/* Waits until the calls of other threads have returned, then closes. NULL is allowed. */
 QUERN_API void quern_client_free(quern_client *client);
 
-/* Stores one task, whole or not at all. ret_info: NULL, or gets what was stored, for the caller to
- * free. Errors: QUERN_E_INVALID (the text names the field), QUERN_E_DUPLICATE (an equal task holds
- * the unique lock), QUERN_E_CONFLICT (there is a task with this id), broker errors. With these two
- * errors, and no other, ret_info gets the task that is there, for the caller to free, too, unless
- * it is gone by then: so set *ret_info to NULL before. A lost reply is asked for again until
- * command_timeout_ms is over: then QUERN_E_UNKNOWN, with the id in err. */
+/* Stores one task, completely or not at all. ret_info may be NULL; else it receives the stored
+ * task, which the caller frees. Errors: QUERN_E_INVALID (the text names the field),
+ * QUERN_E_DUPLICATE (an equal task holds the unique lock), QUERN_E_CONFLICT (a task with this id
+ * exists), broker errors. With QUERN_E_DUPLICATE and QUERN_E_CONFLICT, and no other error, ret_info
+ * receives the existing task, which the caller frees too, unless it is gone by then: so set
+ * *ret_info to NULL before. After a lost reply the request is repeated until command_timeout_ms is
+ * over; then the call fails with QUERN_E_UNKNOWN, with the id in err. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue(quern_client *client,
                                                                 const quern_task *task,
                                                                 quern_task_info **ret_info,
                                                                 quern_error *err);
 
-/* What became of one task of a batch. Arrays of it are yours, so it never grows: what else there is
- * to know of a task, quern_inspector_task says. */
+/* The result for one task of a batch. You own arrays of this struct, so it never grows;
+ * quern_inspector_task returns everything else about a task. */
 typedef struct quern_enqueue_result {
     quern_status status;
-    char id[257]; /* the id of the task, also a generated one; "" if it was invalid */
+    char id[257]; /* the id of the task, given or generated; "" if it was invalid */
 } quern_enqueue_result;
 
-/* Stores `count` tasks, those of a queue in order, in few transactions; each is stored or not for
- * itself.
- * results, which may be NULL, has `count` entries. Returns QUERN_OK when every task was stored,
- * else the first failure, with its position (from 0) in err ("task 17: ..."); the others are stored
- * all the same. Only when the broker itself fails, what comes behind that point (on Redis: behind
- * the 1 024 tasks around it) is not tried: it has the same status, or QUERN_E_TIMEOUT behind a
- * QUERN_E_UNKNOWN. Errors as quern_client_enqueue. tasks may be NULL when count is 0. */
+/* Stores `count` tasks in few transactions; the tasks of one queue keep their order. Each task is
+ * stored or refused on its own. results, which may be NULL, has `count` entries. Returns QUERN_OK
+ * when every task was stored, else the first failure, with its position (from 0) in err ("task 17:
+ * ..."); the other tasks are stored nevertheless. Only when the broker itself fails, the tasks
+ * after that point (on Redis: after the 1 024 tasks around it) are not tried; their status is the
+ * same, or QUERN_E_TIMEOUT after a QUERN_E_UNKNOWN. Errors as quern_client_enqueue. tasks may be
+ * NULL when count is 0. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_client *client,
                                                                       const quern_task *tasks,
                                                                       size_t count,
@@ -88,8 +90,8 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_wait(quern_client *client, c
                                                          quern_error *err);
 
 /* Wakes sleeping workers of this broker. Needed only after the COMMIT of a transaction that used
- * quern_client_enqueue_tx (see quern/sqlite.h); without it they look by themselves each second. A
- * failure costs only that second, so there is no status. NULL does nothing. */
+ * quern_client_enqueue_tx (see quern/sqlite.h); without this call the workers poll once a second. A
+ * failure costs no more than that second, so there is no status. NULL does nothing. */
 QUERN_API void quern_client_wake(quern_client *client);
 
 /* --- How structs grow: see quern/quern.h ------------------------------------------- */

@@ -55,7 +55,7 @@ class client
         });
     }
 
-    /* All of them; the results tell each one's id. Throws the first failure: to know which were
+    /* Stores all of them and returns the id of each. Throws the first failure: to know which were
      * stored, call the other form. */
     std::vector<quern_enqueue_result> enqueue(const std::vector<task> &tasks)
     {

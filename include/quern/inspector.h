@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* quern/inspector.h - looks at queues and repairs them.
+/* quern/inspector.h - lists and changes queues, tasks and workers, and repairs a broker.
  *
- * Any thread may call it. Lists are copies for the caller to free; a long list read from Redis is
- * not a consistent snapshot. Lists and what they hold must not be NULL in accessors; _at returns
- * NULL behind the end. Each function that returns quern_status may return broker errors. */
+ * Any thread may call these functions. Lists are copies, which the caller frees; a long list read
+ * from Redis is not a consistent snapshot. Accessors do not accept NULL for a list or for an
+ * element of it; _at returns NULL for an index past the end. Each function that returns
+ * quern_status may return broker errors. */
 #ifndef QUERN_INSPECTOR_H
 #define QUERN_INSPECTOR_H
 
@@ -26,12 +27,12 @@ typedef struct quern_inspector_options {
 } quern_inspector_options;
 
 /* url as in quern_client_open; options may be NULL. Errors: QUERN_E_NOT_FOUND (no such file, and
- * options do not say create), QUERN_E_STATE (a file that holds somebody else's tables, and options
- * do not say init). */
+ * create is not set), QUERN_E_STATE (a file with the tables of another program, and init is not
+ * set). */
 QUERN_NODISCARD static inline quern_status quern_inspector_open(
     const char *url, const quern_inspector_options *options, quern_inspector **ret_inspector,
     quern_error *err);
-/* After the calls of all threads. NULL is fine. */
+/* Call it after the calls of all other threads have returned. NULL is allowed. */
 QUERN_API void quern_inspector_free(quern_inspector *inspector);
 
 /* --- Queues ------------------------------------------------------------------------- */
@@ -51,11 +52,12 @@ typedef struct quern_queue_info {
     int64_t paused_at_ms;   /* 0: not paused */
     int64_t memory_bytes;   /* -1: not known for this broker */
     uint64_t trimmed_total; /* archived tasks deleted because the archive was full or too old */
-    /* On so many hosts its runs died ten times in a row, and it is run there one task at a time. */
+    /* The number of hosts where its runs died ten times in a row, so that it is run there one task
+     * at a time. */
     uint32_t braked_hosts;
     uint32_t reserved;
-    int64_t probe_at_ms; /* of these hosts, when the first may try the next task; 0: none */
-    /* How many tasks are in each quern_task_state; 0 where there is no such state yet. */
+    int64_t probe_at_ms; /* when the first of these hosts may try the next task; 0: none */
+    /* How many tasks are in each quern_task_state; 0 for states that do not exist yet. */
     uint64_t counts[QUERN_TASK_STATE_ROOM];
 } quern_queue_info;
 
@@ -68,7 +70,7 @@ QUERN_API size_t quern_queue_list_size(const quern_queue_list *list);
 QUERN_API const quern_queue_info *quern_queue_list_at(const quern_queue_list *list, size_t index);
 QUERN_API void quern_queue_list_free(quern_queue_list *list);
 
-/* Stops every start from this queue later than 1 s after the call. QUERN_E_STATE: it is so
+/* From 1 s after the call on, no task of this queue is started. QUERN_E_STATE: it is paused
  * already. QUERN_E_NOT_FOUND: no such queue. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_pause(quern_inspector *inspector,
                                                              const char *queue, quern_error *err);
@@ -81,7 +83,7 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_remove_queue(quern_inspec
                                                                     const char *queue, bool force,
                                                                     quern_error *err);
 
-/* Arrays of it are yours, so it never grows. */
+/* You own arrays of this struct, so it never grows. */
 typedef struct quern_day {
     char date[16]; /* "2026-11-20", UTC */
     uint64_t processed;
@@ -109,8 +111,9 @@ typedef struct quern_task_filter {
 } quern_task_filter;
 
 typedef struct quern_task_list quern_task_list;
-/* A page of tasks; filter NULL: of all. Order: by queue, then state; pending and active: next or
- * oldest first; scheduled and retry: soonest first; archived and completed: newest first. */
+/* A page of the tasks that match filter; NULL matches all. Order: by queue, then state; pending and
+ * active: next or oldest first; scheduled and retry: soonest first; archived and completed: newest
+ * first. */
 QUERN_NODISCARD static inline quern_status quern_inspector_tasks(quern_inspector *inspector,
                                                                  const quern_task_filter *filter,
                                                                  quern_task_list **ret_list,
@@ -134,16 +137,17 @@ typedef enum quern_action {
     QUERN_ACTION_CANCEL_ARCHIVE = 5 /* cancel an active task; it is archived */
 } quern_action;
 
-/* Does it to one task; queue NULL: in whichever queue it is. QUERN_E_NOT_FOUND; QUERN_E_STATE: the
+/* Applies the action to one task; queue NULL: in any queue. QUERN_E_NOT_FOUND; QUERN_E_STATE: the
  * state does not allow it, or queue is NULL and several queues have this id. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_act(quern_inspector *inspector,
                                                            quern_action action, const char *queue,
                                                            const char *id, quern_error *err);
-/* Does it to every task that the filter matches (offset and limit are not used; queue and state
- * must be given), in bounded transactions; *ret_count says to how many, also on failure: others
- * that match may be left then. QUERN_E_STATE: the state does not allow it, or the archive would
- * grow beyond its limit, and its oldest tasks would be deleted. QUERN_E_BUSY: it took twice what
- * there was, and more came meanwhile; the same call goes on with those. */
+/* Applies the action to every task that the filter matches (offset and limit are not used; queue
+ * and state must be given), in bounded transactions. *ret_count is the number of tasks it was
+ * applied to, also on failure, when other matching tasks may be left. QUERN_E_STATE: the state does
+ * not allow it, or the archive would grow beyond its limit, and its oldest tasks would be deleted.
+ * QUERN_E_BUSY: twice the number of tasks that matched at first were handled, and more arrived
+ * meanwhile; the same call continues with those. */
 QUERN_NODISCARD static inline quern_status quern_inspector_act_all(quern_inspector *inspector,
                                                                    quern_action action,
                                                                    const quern_task_filter *filter,
@@ -184,7 +188,7 @@ typedef struct quern_worker_info {
     uint32_t concurrency;
     size_t run_count;
     const quern_worker_run_info *runs;
-    /* The patterns of the types that it serves, one a line, "*" for all; NULL: not known (a Go
+    /* The patterns of the types that it serves, one per line, "*" for all; NULL: not known (a Go
      * server, or a worker with very many). */
     const char *types;
     uint32_t hung; /* handlers that ignore their cancellation and still hold a thread */
@@ -193,7 +197,7 @@ typedef struct quern_worker_info {
 } quern_worker_info;
 
 typedef struct quern_worker_list quern_worker_list;
-/* The workers whose heartbeats are not over. Errors: broker errors. */
+/* The workers whose heartbeats have not expired. Errors: broker errors. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_workers(quern_inspector *inspector,
                                                                quern_worker_list **ret_list,
                                                                quern_error *err);
@@ -210,12 +214,12 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_broker(
     quern_inspector *inspector, void (*on_fact)(const char *name, const char *text, void *user),
     void *user, quern_error *err);
 
-/* Copies everything that is stored into a new file at `path`, as of one moment, while the queues go
- * on. QUERN_E_CONFLICT: there is such a file. QUERN_E_UNSUPPORTED: the broker is no file. */
+/* Copies all data into a new file at `path`: a consistent snapshot, while the queues stay in use.
+ * QUERN_E_CONFLICT: the file exists. QUERN_E_UNSUPPORTED: the broker is not a file. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_backup(quern_inspector *inspector,
                                                               const char *path, quern_error *err);
 
-/* A newer library may report others. */
+/* A newer library may report other values. */
 typedef enum quern_severity {
     QUERN_SEVERITY_NOTE = 0,
     QUERN_SEVERITY_WARNING = 1,
@@ -228,7 +232,7 @@ typedef struct quern_finding {
     const char *id;        /* "": no single task */
     const char *text;      /* what is wrong */
     quern_severity severity;
-    bool repaired; /* it was mended by this call */
+    bool repaired; /* this call repaired it */
     uint8_t reserved[3];
 } quern_finding;
 /* Checks the invariants on the live data and reports each finding; with repair mends what can be

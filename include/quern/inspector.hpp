@@ -11,7 +11,7 @@
 namespace quern
 {
 
-/* A list of the library: it can be walked with for, and what it shows belongs to it. */
+/* A list from the library: a range for `for`. It owns its elements. */
 template <typename List, typename Item, auto Size, auto At, auto Free> class list
 {
   public:
@@ -142,7 +142,7 @@ class inspector
         return took(ret_list, list, status);
     }
 
-    /* queue "": in whichever it is. */
+    /* queue "": in any queue. */
     task_info task(const std::string &queue, const std::string &id)
     {
         task_info info(nullptr);

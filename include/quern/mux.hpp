@@ -12,7 +12,7 @@
 namespace quern
 {
 
-/* The task that a handler is given; lives as long as the call. */
+/* The task that is passed to a handler; valid during the call. */
 class task_view
 {
   public:
@@ -35,7 +35,7 @@ class task_view
     {
         return task_->queue;
     }
-    /* "": there is none of this name. */
+    /* "": there is no header of this name. */
     std::string_view header(std::string_view name) const noexcept
     {
         for (std::size_t i = 0; i < task_->header_count; i++) {
@@ -54,7 +54,7 @@ class task_view
     const quern_task *task_;
 };
 
-/* The run of a handler; lives as long as the call. */
+/* The run of a handler; valid during the call. */
 class run
 {
   public:
@@ -92,7 +92,7 @@ class run
     {
         return quern_run_write_result(run_, data.data(), data.size(), &err);
     }
-    /* Does not throw, and its status may be ignored: the run goes on whoever looks. */
+    /* Does not throw, and its status may be ignored: progress is for display only. */
     quern_status write_progress(int percent, const char *note = nullptr) noexcept
     {
         return quern_run_write_progress(run_, percent, note, nullptr);
@@ -119,7 +119,7 @@ class run
 };
 
 using handler = std::function<outcome(run &, const task_view &)>;
-/* Calls what it wraps: `return next();` */
+/* Calls the wrapped handler: `return next();` */
 using next = std::function<outcome()>;
 using middleware = std::function<outcome(run &, const task_view &, const next &)>;
 
@@ -238,7 +238,7 @@ class mux
         }
     }
 
-    /* The edge between C and C++: no exception passes it. */
+    /* The boundary between C and C++: no exception passes it. */
     template <typename Call> static quern_outcome caught(quern_run *run, Call call) noexcept
     {
         try {
@@ -267,7 +267,7 @@ class mux
         });
     }
 
-    std::vector<std::unique_ptr<handler>> handlers_; /* what mux_ points to, so freed after it */
+    std::vector<std::unique_ptr<handler>> handlers_; /* mux_ points to them: freed after it */
     std::vector<std::unique_ptr<middleware>> middlewares_;
     detail::handle<quern_mux, quern_mux_free> mux_;
 };

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* quern/quern.hpp - the same for C++17 and later: nothing but inline code over the C headers.
+/* quern/quern.hpp - the library for C++17 and later: inline code over the C headers only.
  *
- *   Objects     own what they open, and free it. They can be moved, not copied. get() gives the C
- *               object for what is not here (say, quern_client_enqueue_tx).
+ *   Objects     own what they open, and free it. They can be moved, not copied. get() returns the C
+ *               object, for calls that have no C++ form (such as quern_client_enqueue_tx).
  *   Errors      A call throws quern::error, which has a status and a text. Each has a form that
- *               does not: it takes a quern_error & last and returns the quern_status.
- *   Handlers    are whatever can be called, lambdas with captures too, with (run &, const task_view
- *               &) or with less. They return an outcome, or nothing: done. An exception that leaves
- *               one becomes a retry with what() as its text; none ever crosses C.
+ *               does not throw: it takes a quern_error & last and returns the quern_status.
+ *   Handlers    are any callable objects, lambdas with captures too, that take (run &, const
+ *               task_view &), one of the two, or nothing. They return an outcome, or nothing:
+ *               done. An exception thrown by one becomes a retry with what() as its text; none
+ *               ever passes through C.
  *   Times       are std::chrono's; zero is the default, as in C.
  *
  * Threads and lifetimes are as in the C headers. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* quern/run.h - handlers (your code) and the run they are given.
+/* quern/run.h - handlers (your code) and the run that is passed to them.
  *
- * A run is one attempt of one task. It is valid only during the handler call, never NULL, and
- * accessors do not check it. All functions here
- * may be called from the handler's thread; quern_run_cancelled and quern_run_cancel_fd also from
- * threads that the handler started and joins before it returns. */
+ * A run is one attempt of one task. It is valid only during the call of the handler. It is never
+ * NULL, and accessors do not check it. All functions here may be called from the handler's thread;
+ * quern_run_cancelled and quern_run_cancel_fd also from threads that the handler started and joins
+ * before it returns. */
 #ifndef QUERN_RUN_H
 #define QUERN_RUN_H
 
@@ -24,9 +24,9 @@ typedef enum quern_outcome {
 
 typedef struct quern_run quern_run;
 
-/* Runs one task. `task` and what it points to live until the handler returns; in it delay_ms is 0
- * and process_at_ms is when the task became due. `user` is what was registered. An outcome that
- * is none of the above counts as QUERN_RETRY and is reported as such. */
+/* Runs one task. `task` and everything it points to live until the handler returns; its delay_ms is
+ * 0, and process_at_ms is the moment at which the task became due. `user` is the registered
+ * pointer. Any other outcome than those above counts as QUERN_RETRY and is reported as such. */
 typedef quern_outcome (*quern_handler)(quern_run *run, const quern_task *task, void *user);
 
 QUERN_API const char *quern_run_task_id(const quern_run *run);
@@ -34,39 +34,40 @@ QUERN_API const char *quern_run_queue(const quern_run *run);
 QUERN_API int64_t quern_run_retry_count(const quern_run *run);
 QUERN_API int64_t quern_run_crash_count(const quern_run *run);
 QUERN_API quern_cause quern_run_cause(const quern_run *run);
-/* Grows over all runs of a broker: give it to your own database to refuse a run that was overtaken
- * ("UPDATE ... WHERE fence < ?"). */
+/* Grows over all runs of a broker: store it in your own database, to refuse a run that was
+ * overtaken by a later one ("UPDATE ... WHERE fence < ?"). */
 QUERN_API uint64_t quern_run_fence(const quern_run *run);
 /* When this attempt is cancelled: the earlier of its timeout and the task's deadline; 0: never. */
 QUERN_API int64_t quern_run_deadline_at_ms(const quern_run *run);
 
 /* True once the run should end: timeout, deadline, a lost lease, a cancellation, or shutdown. */
 QUERN_API bool quern_run_cancelled(const quern_run *run);
-/* A descriptor that becomes readable at that moment, for poll(); owned by the run; -1 if none can
- * be had. Never read from it or close it. */
+/* A descriptor for poll() that becomes readable when the run is cancelled; -1 if none can be made.
+ * The run owns it: never read from it or close it. */
 QUERN_API int quern_run_cancel_fd(quern_run *run);
-/* Why: "timeout", "deadline exceeded", "lease lost", "cancelled", "shutdown"; "" while it is not.
- */
+/* Why the run was cancelled: "timeout", "deadline exceeded", "lease lost", "cancelled", "shutdown";
+ * "" if it is not. */
 QUERN_API const char *quern_run_cancel_reason(const quern_run *run);
 
-/* Replaces the task's result. Stored at once, so that it survives a crash of the handler; kept
- * after the run only if the task has retention_ms. data may be NULL when size is 0. Errors:
+/* Replaces the task's result. It is stored at once, so that it survives a crash of the handler, and
+ * kept after the run only if the task has retention_ms. data may be NULL when size is 0. Errors:
  * QUERN_E_INVALID (more than 512 MiB), QUERN_E_STALE (the lease is lost), broker errors. */
 QUERN_NODISCARD QUERN_API quern_status quern_run_write_result(quern_run *run, const void *data,
                                                               size_t size, quern_error *err);
-/* Shows how far the run is: percent 0 to 100 and a note of at most 256 bytes of UTF-8 (NULL: none).
- * Its status may be ignored, as the run goes on whoever looks. Errors: QUERN_E_INVALID,
+/* Reports how far the run is: percent 0 to 100 and a note of at most 256 bytes of UTF-8 (NULL:
+ * none). The status may be ignored: progress is for display only. Errors: QUERN_E_INVALID,
  * QUERN_E_STALE, broker errors. */
 QUERN_API quern_status quern_run_write_progress(quern_run *run, int32_t percent, const char *note,
                                                 quern_error *err);
-/* Records why, for the retry list and the inspector, and returns `outcome`. At most 4 KiB are
- * kept; bytes that are not UTF-8 are replaced. Of a run that was cut short it is kept, too, behind
- * what cut it short: "timeout of 700ms: WHY", "cancelled: WHY". format must not be NULL. */
+/* Records the reason of a failure, for the retry list and the inspector, and returns `outcome`. At
+ * most 4 KiB are kept; bytes that are not UTF-8 are replaced. If the run was cancelled, the cause
+ * stands before the reason: "timeout of 700ms: REASON", "cancelled: REASON". format must not be
+ * NULL. */
 QUERN_API quern_outcome quern_run_fail(quern_run *run, quern_outcome outcome, const char *format,
                                        ...) QUERN_PRINTF(3, 4);
-/* Sets when the task runs again if this run ends with QUERN_SNOOZE or QUERN_RETRY (for a retry in
- * place of the retry policy). Without it a snooze is 1 s. Negative means 0. Returns QUERN_SNOOZE,
- * so that a handler can say `return quern_run_again_in(run, 5000);`. */
+/* Sets when the task runs again if this run ends with QUERN_SNOOZE or QUERN_RETRY (a retry then
+ * ignores the retry policy). Without it a snooze is 1 s. Negative means 0. Returns QUERN_SNOOZE,
+ * for `return quern_run_again_in(run, 5000);`. */
 QUERN_API quern_outcome quern_run_again_in(quern_run *run, int64_t delay_ms);
 
 #ifdef __cplusplus

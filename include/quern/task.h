@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quern/task.h - a task: what a client enqueues, what a handler is given, what an inspector shows.
+/* quern/task.h - a task: a client enqueues it, a handler runs it, an inspector shows it.
  *
  * Zero means the default in every field. Pointers are borrowed until the call returns (in a
  * handler: while it runs). Durations are *_ms, moments are *_at_ms since the Unix epoch. */
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* A string literal as pointer and size, for two fields or two arguments that stand side by side:
+/* A string literal as pointer and size, for two adjacent fields or arguments:
  *     quern_task task = {.type = "greet", .payload = QUERN_TEXT("world")};
  *     quern_run_write_result(run, QUERN_TEXT("done"), &err);
  * The size is without the NUL. In C++ see quern/quern.hpp. */
@@ -27,8 +27,8 @@ extern "C" {
 #define QUERN_TIMEOUT_NEVER (-1) /* quern_task.timeout_ms: no limit at all */
 
 /* How long a failed task waits for its next attempt: one of the QUERN_BACKOFF_* below. They are
- * initialisers, `.retry = QUERN_BACKOFF_FIXED(500)`, and no values, so that a handler cannot return
- * one where an outcome is meant. */
+ * initialisers (`.retry = QUERN_BACKOFF_FIXED(500)`) and not values, so that a handler cannot
+ * return one instead of an outcome. */
 typedef struct quern_retry_policy {
     int32_t kind;     /* set by the initialisers */
     int32_t reserved; /* 0 */
@@ -37,7 +37,7 @@ typedef struct quern_retry_policy {
 } quern_retry_policy;
 
 /* clang-format off */
-/* What the handler was registered with, else what the worker was, else asynq's. All zero. */
+/* The policy of the handler; without one that of the worker, else asynq's. All zero. */
 #define QUERN_BACKOFF_DEFAULT {0, 0, 0, 0}
 /* n^4 + 15 + random(0..29) * (n + 1) seconds, n = retries so far. */
 #define QUERN_BACKOFF_ASYNQ {1, 0, 0, 0}
@@ -48,20 +48,20 @@ typedef struct quern_retry_policy {
 #define QUERN_BACKOFF_EXPONENTIAL(base_ms, cap_ms) {3, 0, (base_ms), (cap_ms)}
 /* clang-format on */
 
-/* Arrays of it are yours, so it never grows. */
+/* You own arrays of this struct, so it never grows. */
 typedef struct quern_header {
-    const char *name;  /* a name, as said at quern_task */
+    const char *name;  /* a name, see quern_task */
     const char *value; /* valid UTF-8, at most 8 KiB; NULL means empty */
 } quern_header;
 
 /* Names (types, queues, ids, groups, names of headers) have 1 to 256 bytes of valid UTF-8, are not
- * blank and hold no control characters and no marks that turn the direction of text, with which
- * one name could look like another. */
+ * blank, and contain no control characters and no marks that change the direction of text, which
+ * could make one name look like another. */
 typedef struct quern_task {
-    const char *type;       /* e.g. "email:welcome"; a name, as said above */
-    const void *payload;    /* opaque to the library; may be NULL when payload_size is 0; a handler
-                             * gets it with a NUL behind it, and never NULL */
-    size_t payload_size;    /* at most 32 MiB unless the client's options say otherwise */
+    const char *type;       /* e.g. "email:welcome"; a name, see above */
+    const void *payload;    /* opaque to the library; may be NULL when payload_size is 0; for a
+                             * handler it is never NULL, and followed by a NUL */
+    size_t payload_size;    /* at most 32 MiB, or payload_size_max of the client */
     const char *id;         /* NULL: a new UUIDv7; else a name, unique in its queue */
     const char *queue;      /* NULL: "default"; a name without { } */
     int64_t retry_max;      /* retries after the first attempt; 0: 25; QUERN_RETRY_NEVER: none */
@@ -78,7 +78,7 @@ typedef struct quern_task {
     quern_retry_policy retry;
 } quern_task;
 
-/* Spelled and numbered as asynq's. */
+/* Names and numbers are those of asynq. */
 typedef enum quern_task_state {
     QUERN_TASK_ACTIVE = 1,
     QUERN_TASK_PENDING = 2,
@@ -89,27 +89,27 @@ typedef enum quern_task_state {
     QUERN_TASK_AGGREGATING = 7
 } quern_task_state;
 
-/* "active", "pending", ...; a static string; NULL for a number that is no state. */
+/* "active", "pending", ...; a static string; NULL for a number that is not a state. */
 QUERN_API const char *quern_task_state_name(quern_task_state state);
 
-/* Why a run happened that was not the first of its task. */
+/* Why a task was run once more. */
 typedef enum quern_cause {
     QUERN_CAUSE_NONE = 0,          /* the first run */
     QUERN_CAUSE_RETRY = 1,         /* the run before it failed */
     QUERN_CAUSE_SNOOZE = 2,        /* the run before it asked for a later moment */
     QUERN_CAUSE_GIVEN_BACK = 3,    /* a worker returned it: drain, pause, or not started in time */
-    QUERN_CAUSE_LEASE_EXPIRED = 4, /* its worker did not prolong the lease */
+    QUERN_CAUSE_LEASE_EXPIRED = 4, /* its worker did not extend the lease */
     QUERN_CAUSE_CHILD_DIED = 5,    /* the process of its handler died */
     QUERN_CAUSE_WORKER_DIED = 6,   /* its worker's process is gone */
-    QUERN_CAUSE_OPERATOR = 7,      /* somebody ran or cancelled it by hand */
+    QUERN_CAUSE_OPERATOR = 7,      /* it was run or cancelled by hand */
     QUERN_CAUSE_BROKER_LOST = 8    /* the broker lost writes; a check repaired the task */
 } quern_cause;
 
-/* "retry", "lease expired", ...; a static string; NULL for a number that is no cause. */
+/* "retry", "lease expired", ...; a static string; NULL for a number that is not a cause. */
 QUERN_API const char *quern_cause_name(quern_cause cause);
 
-/* A snapshot of one stored task. Immutable, so any thread may read it. What its accessors return
- * belongs to it. The accessors do not check `info`, which must not be NULL. */
+/* A snapshot of one stored task. Immutable, so any thread may read it. It owns everything that its
+ * accessors return. They do not check `info`, which must not be NULL. */
 typedef struct quern_task_info quern_task_info;
 
 QUERN_API const char *quern_task_info_id(const quern_task_info *info);
@@ -146,16 +146,16 @@ QUERN_API int64_t quern_task_info_grouped_at_ms(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_enqueued_at_ms(const quern_task_info *info);  /* 0: unknown */
 QUERN_API int64_t quern_task_info_started_at_ms(const quern_task_info *info);   /* active; else 0 */
 QUERN_API int64_t quern_task_info_completed_at_ms(const quern_task_info *info); /* 0: not yet */
-/* The cause of the latest run that was not the first, or of the next one if it waits for it. */
+/* The cause of the latest run after the first, or of the next run while the task waits for it. */
 QUERN_API quern_cause quern_task_info_cause(const quern_task_info *info);
 QUERN_API uint64_t quern_task_info_fence(const quern_task_info *info); /* 0: never leased */
 /* The worker that runs it; "" when it is not active. */
 QUERN_API const char *quern_task_info_worker(const quern_task_info *info);
-/* Active, but its lease is over: it waits for recovery. */
+/* Active, but its lease has expired: it waits for recovery. */
 QUERN_API bool quern_task_info_orphaned(const quern_task_info *info);
 QUERN_API int32_t quern_task_info_progress(const quern_task_info *info); /* percent; -1: none */
 QUERN_API const char *quern_task_info_progress_note(const quern_task_info *info); /* "": none */
-/* Frees what a call handed over as ret_info. NULL is fine. */
+/* Frees an info that a call returned in ret_info. NULL is allowed. */
 QUERN_API void quern_task_info_free(quern_task_info *info);
 
 #ifdef __cplusplus

@@ -62,7 +62,7 @@ template <auto Function> struct freer {
 };
 template <typename Object, auto Function> using handle = std::unique_ptr<Object, freer<Function>>;
 
-/* Runs `call`, which returns a quern_status; what it throws becomes a status. */
+/* Runs `call`, which returns a quern_status; an exception becomes a status. */
 template <typename Call> quern_status guard(quern_error &err, Call &&call) noexcept
 {
     try {
@@ -76,7 +76,7 @@ template <typename Call> quern_status guard(quern_error &err, Call &&call) noexc
     return err.code;
 }
 
-/* Runs `call(err)`, and throws what it reports. */
+/* Runs `call(err)`, and throws the error that it reports. */
 template <typename Call> void must(Call &&call)
 {
     quern_error err{};
@@ -122,7 +122,7 @@ struct task {
     std::vector<std::pair<std::string, std::string>> headers{};
     quern_retry_policy retry{};
 
-    /* As C sees it, for as long as this task and `space` live and do not change. */
+    /* The C struct, valid as long as this task and `space` live and do not change. */
     quern_task view(std::vector<quern_header> &space) const
     {
         space.clear();
@@ -150,7 +150,7 @@ struct task {
     }
 };
 
-/* A stored task that something else owns, a list for example. */
+/* A stored task that another object owns, for example a list. */
 class task_info_view
 {
   public:
@@ -202,7 +202,7 @@ class task_info_view
     const quern_task_info *info_;
 };
 
-/* A stored task that is ours. */
+/* A stored task that this object owns. */
 class task_info : public task_info_view
 {
   public:

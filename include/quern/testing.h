@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quern/testing.h - test your handlers without a broker, and turn the clock.
+/* quern/testing.h - test your handlers without a broker, and control the clock.
  *
  * Part of libquern, but not included by quern.h. */
 #ifndef QUERN_TESTING_H
@@ -11,21 +11,21 @@
 extern "C" {
 #endif
 
-/* A clock that stands still until it is turned. Any thread may turn or read it. It must outlive
- * what was opened with it. */
+/* A clock that stands still until it is advanced. Any thread may advance or read it. It must
+ * outlive every object that was opened with it. */
 typedef struct quern_clock quern_clock;
-/* Both of its times start at at_ms, which is not negative. Errors: QUERN_E_INVALID, QUERN_E_NOMEM.
- * */
+/* The wall clock and the clock of leases start at at_ms, which must not be negative. Errors:
+ * QUERN_E_INVALID, QUERN_E_NOMEM. */
 QUERN_NODISCARD QUERN_API quern_status quern_clock_new(int64_t at_ms, quern_clock **ret_clock,
                                                        quern_error *err);
-/* NULL is fine; so it is below, where it does nothing. */
+/* NULL is allowed here and below, and does nothing. */
 QUERN_API void quern_clock_free(quern_clock *clock);
-/* Moves time forward by so many ms (wall clock and the clock of leases). */
+/* Advances time by `ms` (the wall clock and the clock of leases). */
 QUERN_API void quern_clock_advance(quern_clock *clock, int64_t ms);
-/* Lets the wall clock jump, forwards or backwards, while no time passes. */
+/* Sets the wall clock forward or back by `ms`, while no time passes for leases. */
 QUERN_API void quern_clock_jump(quern_clock *clock, int64_t ms);
 
-/* What a made-up run did. */
+/* The result of a simulated run. */
 typedef struct quern_test_run quern_test_run;
 typedef struct quern_test_run_options {
     int64_t retry_count;
@@ -36,18 +36,18 @@ typedef struct quern_test_run_options {
     bool cancelled;         /* the run is cancelled from the start */
     uint8_t reserved[3];    /* 0 */
 } quern_test_run_options;
-/* Calls `handler` once on this thread, as a worker would, with `task` filled in by the same rules
- * as at enqueue. *ret_run shows what it did; the caller frees it. options may be NULL. Errors:
- * QUERN_E_INVALID (also of a task that could not be enqueued), QUERN_E_NOMEM. */
+/* Calls `handler` once on this thread, as a worker would, with the defaults of `task` filled in as
+ * at enqueue. *ret_run holds what the handler returned and wrote; the caller frees it. options may
+ * be NULL. Errors: QUERN_E_INVALID (also for a task that could not be enqueued), QUERN_E_NOMEM. */
 QUERN_NODISCARD static inline quern_status quern_test_run_handler(
     quern_handler handler, const quern_task *task, void *user,
     const quern_test_run_options *options, quern_test_run **ret_run, quern_error *err);
 QUERN_API quern_outcome quern_test_run_outcome(const quern_test_run *run);
 QUERN_API const char *quern_test_run_error(const quern_test_run *run); /* "": none */
-/* With a NUL behind it; NULL and size 0 when none was written. */
+/* Followed by a NUL; NULL and size 0 when none was written. */
 QUERN_API const void *quern_test_run_result(const quern_test_run *run, size_t *ret_size);
-QUERN_API int64_t quern_test_run_again_in_ms(const quern_test_run *run); /* -1: not said */
-QUERN_API int32_t quern_test_run_progress(const quern_test_run *run);    /* -1: not said */
+QUERN_API int64_t quern_test_run_again_in_ms(const quern_test_run *run); /* -1: not set */
+QUERN_API int32_t quern_test_run_progress(const quern_test_run *run);    /* -1: not set */
 QUERN_API void quern_test_run_free(quern_test_run *run);
 
 /* --- How structs grow: see quern/quern.h ------------------------------------------- */

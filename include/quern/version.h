@@ -17,8 +17,8 @@
 extern "C" {
 #endif
 
-/* The version of the library in use, which may be another than that of the headers: "0.1.0". A
- * static string. */
+/* The version of the library in use, which may differ from that of the headers: "0.1.0". A static
+ * string. */
 QUERN_API const char *quern_version(void);
 /* The same as a number that grows with each version, made as QUERN_VERSION_NUMBER is. */
 QUERN_API int quern_version_number(void);

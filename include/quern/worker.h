@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* quern/worker.h - takes tasks out of queues and runs them.
  *
- * A worker runs once: new, run (blocks), free. Its threads block all signals; it installs no
- * signal handler: call quern_worker_stop from yours, or quern_worker_run_until_signal. */
+ * A worker runs once: new, run (blocks), free. Its threads block all signals, and it installs no
+ * signal handler: call quern_worker_stop from your own, or quern_worker_run_until_signal. */
 #ifndef QUERN_WORKER_H
 #define QUERN_WORKER_H
 
@@ -15,7 +15,7 @@ extern "C" {
 typedef struct quern_worker quern_worker;
 struct quern_clock;
 
-/* Arrays of it are yours, so it never grows but into what is reserved. */
+/* You own arrays of this struct, so it grows only into its reserved fields. */
 typedef struct quern_queue {
     const char *name;  /* "a,b" and "*" are refused unless there is a queue of exactly that name */
     uint32_t weight;   /* share of starts, 1 to 10000; 0: 1; under strict_priority the rank */
@@ -45,31 +45,30 @@ typedef struct quern_worker_options {
     const quern_queue *queues; /* NULL: "default" with weight 1 */
     size_t queue_count;
     uint32_t concurrency;            /* runs at a time, 1 to 4096; 0: one per CPU */
-    bool strict_priority;            /* a lower weight only when all higher queues are empty */
+    bool strict_priority;            /* serve a lower weight only if all higher ones are empty */
     bool drain;                      /* stop by itself when its queues hold nothing that is due,
                                       * scheduled or being run */
-    bool no_wait;                    /* a broker that is not there or busy at the start is an
-                                      * error */
+    bool no_wait;                    /* a broker that is absent or busy at the start is an error */
     uint8_t reserved;                /* 0 */
-    int64_t shutdown_timeout_ms;     /* how long runs may finish; what is left goes back to its
-                                      * queue; 0: 8 s; -1: until they have finished */
+    int64_t shutdown_timeout_ms;     /* how long runs may take to finish; the others are given back
+                                      * to their queues; 0: 8 s; -1: until all have finished */
     int64_t lease_ms;                /* 0: 30 s; at least 1 s */
     int64_t quarantine_after_ms;     /* grace of a handler after its cancellation; 0: 5 s */
-    quern_retry_policy retry;        /* for tasks and handlers that say nothing */
+    quern_retry_policy retry;        /* for tasks and handlers without a policy */
     const struct quern_clock *clock; /* NULL: the system's */
-    /* on_log gets lines of logfmt without time and level: msg="run failed" queue=mail id=...;
-     * without it warnings and errors go to stderr. Callbacks may be NULL, come from the worker's
-     * threads, one at a time, and must not call back into the worker except quern_worker_stop. */
+    /* on_log receives lines of logfmt without time and level: msg="run failed" queue=mail id=...;
+     * without it warnings and errors go to stderr. Callbacks may be NULL. The worker's threads call
+     * them, one at a time. Of the worker's functions they may call only quern_worker_stop. */
     void (*on_log)(quern_log_level level, const char *line, void *user);
     void (*on_run)(const quern_run_report *report, void *user);
     void *user;
     /* The name under which this machine counts deaths of processes: a queue whose runs all die on
      * one host is slowed down there only. NULL: its host name; at most 255 bytes. */
     const char *host;
-    int64_t stuck_timeout_ms; /* how long all slots may be held by handlers that ignore their
-                               * cancellation until run ends, with QUERN_E_TIMEOUT (QUERN_E_STATE if
-                               * they have ended at last), so that the process is started again; 0:
-                               * 1 minute; -1: it never ends by that */
+    int64_t stuck_timeout_ms; /* how long handlers that ignore their cancellation may hold all slots
+                               * before run ends with QUERN_E_TIMEOUT (QUERN_E_STATE if they have
+                               * ended by then), so that the process is started again; 0: 1 minute;
+                               * -1: no limit */
 } quern_worker_options;
 
 /* For on_log: writes each line but those for debugging to stderr, with its time and level:
@@ -77,51 +76,51 @@ typedef struct quern_worker_options {
 QUERN_API void quern_log_stderr(quern_log_level level, const char *line, void *user);
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
- * outlive the worker. options may be NULL. A broker that is not there or busy (a server that is
- * down or loading, a locked file, a full disk) is no error, unless no_wait is set:
- * quern_worker_run waits for it. Errors: QUERN_E_INVALID (the text names the option),
- * QUERN_E_FULL (no descriptor is free), QUERN_E_STATE (a file that holds somebody else's tables),
- * QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_UNSUPPORTED (a version of the broker that is too old or
- * too new); with no_wait all broker errors. */
+ * outlive the worker. options may be NULL. A broker that is absent or busy (a server that is down
+ * or loading, a locked file, a full disk) is not an error, unless no_wait is set: quern_worker_run
+ * waits for it. Errors: QUERN_E_INVALID (the text names the option), QUERN_E_FULL (no descriptor is
+ * free), QUERN_E_STATE (a file with the tables of another program), QUERN_E_CORRUPT,
+ * QUERN_E_DENIED, QUERN_E_UNSUPPORTED (a version of the broker that is too old or too new); with
+ * no_wait all broker errors. */
 QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, const quern_mux *mux,
                                                             const quern_worker_options *options,
                                                             quern_worker **ret_worker,
                                                             quern_error *err);
 
-/* Runs tasks until quern_worker_stop or, with drain, until the queues are empty; or until it was
- * stuck for stuck_timeout_ms. Waits for the broker first, as it does when that goes away later:
- * until it is there, or until quern_worker_stop; with no_wait it returns QUERN_E_CONNECT (a full
- * disk: QUERN_E_FULL, a locked file: QUERN_E_BUSY) instead of waiting at the start. Returns
- * QUERN_OK after a clean stop; QUERN_E_TIMEOUT means one thing only: handlers were still running at
- * the end (after shutdown_timeout_ms), their tasks were given back, their threads still use the
+/* Runs tasks until quern_worker_stop or, with drain, until the queues are empty; or until the
+ * worker was stuck for stuck_timeout_ms. It waits for a broker that is absent, at the start and
+ * later, until that answers or quern_worker_stop is called; with no_wait it returns QUERN_E_CONNECT
+ * (a full disk: QUERN_E_FULL, a locked file: QUERN_E_BUSY) instead of waiting at the start. Returns
+ * QUERN_OK after a clean stop; QUERN_E_TIMEOUT has one meaning only: handlers were still running at
+ * the end (after shutdown_timeout_ms). Their tasks were given back, but their threads still use the
  * worker, so the process should exit and not free it. A file that was removed, replaced or damaged
  * under the worker ends it with QUERN_E_CONNECT or QUERN_E_CORRUPT, so that its supervisor starts
  * it again. Other errors: QUERN_E_STATE (it has run already, or was stuck and its handlers have
- * ended at last), QUERN_E_CLOSED (the child of a fork), QUERN_E_NOMEM (no memory or no
- * thread), QUERN_E_DENIED and QUERN_E_UNSUPPORTED (found out once a server that
- * was away answers). */
+ * ended at last), QUERN_E_CLOSED (the child of a fork), QUERN_E_NOMEM (no memory or no thread),
+ * QUERN_E_DENIED and QUERN_E_UNSUPPORTED (detected when a server that was down answers again). */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
 /* The same for a program that has no signal handling of its own: SIGINT and SIGTERM stop the worker
  * as quern_worker_stop does, the first drains, the second ends that wait. While it runs, both are
  * blocked in the calling thread and read by one thread of the worker; no handler is installed, and
- * the mask is as it was afterwards. Call it from a thread that is the only one, or block both
- * signals in the others: else one of those may get them. Errors as quern_worker_run, QUERN_E_FULL
- * (no descriptor is free), QUERN_E_NOMEM (no thread). */
+ * the signal mask is restored afterwards. Call it while no other thread runs, or block both signals
+ * in the others: else one of those may receive them. Errors as quern_worker_run, QUERN_E_FULL (no
+ * descriptor is free), QUERN_E_NOMEM (no thread). */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run_until_signal(quern_worker *worker,
                                                                      quern_error *err);
 
-/* Any thread; async-signal-safe; NULL does nothing. The first call drains: stops fetching, lets
- * runs finish within shutdown_timeout_ms. The second call ends that wait at once. A broker that
- * does not answer is given 5 s more for outcomes, else about 2 s. */
+/* Any thread; async-signal-safe; NULL does nothing. The first call drains: the worker stops
+ * fetching and lets runs finish within shutdown_timeout_ms. The second call ends that wait at once.
+ * If the broker does not answer, the worker waits 5 s more if outcomes are to be written, else
+ * about 2 s. */
 QUERN_API void quern_worker_stop(quern_worker *worker);
-/* Stops fetching without stopping (SIGTSTP in the CLI). Any thread; async-signal-safe; NULL does
- * nothing. */
+/* Stops fetching; the worker and its runs continue (SIGTSTP in the CLI). Any thread;
+ * async-signal-safe; NULL does nothing. */
 QUERN_API void quern_worker_quiet(quern_worker *worker);
 /* Fetches again after quern_worker_quiet (SIGCONT in the CLI). Any thread; async-signal-safe; NULL
  * does nothing. */
 QUERN_API void quern_worker_resume(quern_worker *worker);
-/* Logs what the worker runs and how its threads stand (SIGUSR1 in the CLI): a line for the worker
+/* Logs the worker's runs and the state of its threads (SIGUSR1 in the CLI): a line for the worker
  * and one for each run. Any thread; async-signal-safe; NULL does nothing. */
 QUERN_API void quern_worker_log_runs(quern_worker *worker);
 
@@ -133,10 +132,10 @@ typedef struct quern_worker_stats {
     bool ready; /* false: starting, draining, quiet, stuck, or braked after crashes in a row */
     uint8_t reserved[7];
 } quern_worker_stats;
-/* A consistent snapshot. Any thread. Neither may be NULL. */
+/* A consistent snapshot. Any thread. Neither argument may be NULL. */
 static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats);
 
-/* After quern_worker_run has returned, or without having run. NULL is fine. */
+/* Call it after quern_worker_run has returned, or if it was never called. NULL is allowed. */
 QUERN_API void quern_worker_free(quern_worker *worker);
 
 /* --- How structs grow: see quern/quern.h ------------------------------------------- */

@@ -16,8 +16,8 @@ struct queue {
     std::uint32_t weight = 1;
 };
 
-/* See quern_worker_options. Callbacks come from the worker's threads, one at a time; what they
- * throw is lost. */
+/* See quern_worker_options. The worker's threads call the callbacks, one at a time; exceptions they
+ * throw are lost. */
 struct worker_options {
     std::vector<queue> queues{}; /* none: "default" */
     std::uint32_t concurrency = 0;
@@ -88,8 +88,8 @@ class worker
     {
         detail::must([&](quern_error &err) { return run(err); });
     }
-    /* After QUERN_E_TIMEOUT handlers still run: then the worker and what it owns is never freed,
-     * and the process should end. */
+    /* After QUERN_E_TIMEOUT handlers still run: then the worker and everything it owns is never
+     * freed, and the process should end. */
     quern_status run(quern_error &err) noexcept
     {
         quern_status status = quern_worker_run(worker_.get(), &err);
@@ -138,7 +138,7 @@ class worker
     }
 
   private:
-    /* What the C object points to: at one address, however the worker is moved. */
+    /* The C object points to this: its address stays the same when the worker is moved. */
     struct parts {
         parts(quern::mux &&take_mux, worker_options &&take_options)
             : mux(std::move(take_mux)), options(std::move(take_options))
