@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* bug.h - planted faults that prove that the tests have teeth.
+/* bug.h - planted faults, which show that the tests detect faults.
  *
  * Built with -DQUERN_SEEDED_BUGS=ON, the environment variable QUERN_SEEDED_BUG chooses one by its
  * number and QN_BUG(NAME) is true for it; in every other build QN_BUG is the constant 0. In a Lua
- * script the line "-- bug NAME: LINE" says what the line above it is then. Each has a named test
- * that fails with it, over each broker that can have it: scripts/check_seeded_bugs shows that. */
+ * script the line "-- bug NAME: LINE" contains the replacement of the line above it. For each there
+ * is a named test that fails with it, over each broker that can have it: scripts/check_seeded_bugs
+ * shows that. */
 #ifndef QN_BASE_BUG_H
 #define QN_BASE_BUG_H
 
@@ -26,7 +27,7 @@ enum qn_bug {
     QN_BUG_REPLAY_IGNORED = 13,      /* a replayed request is executed again */
     /* Redis */
     QN_BUG_WRITE_BEFORE_READ = 14,     /* a script writes before it knows that it can go on */
-    QN_BUG_OLD_TRACKER = 15,           /* arm, reconnected, tells its news to the lost listener */
+    QN_BUG_OLD_TRACKER = 15,           /* arm, reconnected, sends its news to the lost listener */
     QN_BUG_RECONNECT_FORGETS = 16,     /* a request replayed after a reconnect is executed again */
     QN_BUG_GHOST_LEASED = 17,          /* an id without a task is leased */
     QN_BUG_SECOND_SHARES_SESSION = 18, /* both exchanges under way have the same session */
@@ -34,7 +35,8 @@ enum qn_bug {
     QN_BUG_SHARED_IS_LONE = 31,          /* the death of a worker with several runs is a lone one */
     QN_BUG_OK_ELSEWHERE = 32,            /* a run that ended well on another host convicts */
     QN_BUG_BRAKE_EVERYWHERE = 33,        /* the brake of one host holds on all */
-    QN_BUG_SOLO_IN_COMPANY = 34,         /* what must run alone is leased without the solo lock */
+    QN_BUG_SOLO_IN_COMPANY = 34,         /* a task that must run alone is leased without the solo
+                                          * lock */
     QN_BUG_REST_FORGOTTEN = 35,          /* a solo lock that was returned is free at once */
     QN_BUG_CHARGED_NOT_OVERTAKEN = 36,   /* a charged task without room holds up the others */
     QN_BUG_LIVING_OWNER_CHARGED = 37,    /* a lapsed lease of a living worker is a death */
@@ -43,38 +45,40 @@ enum qn_bug {
     QN_BUG_PROBE_NOT_BEHIND = 40,        /* a probe that died goes back to its old place */
     QN_BUG_LEAVING_WORKER_RELEASES = 41, /* a run of a draining worker releases the brake */
     QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
-    /* What a server says */
+    /* Replies of a server */
     QN_BUG_DEADLINE_WHILE_IDLE = 81, /* a deadline is looked at only while nothing comes */
     QN_BUG_LINE_WITHOUT_END = 82,    /* a line may have any length */
     QN_BUG_ARRAY_BELIEVED = 83,      /* an array gets the room that it announces */
     QN_BUG_HEAD_BELIEVED = 84,       /* a malformed head of a lease's answer is taken */
-    QN_BUG_MOMENT_BELIEVED = 85,     /* a moment that somebody planted is not clamped */
+    QN_BUG_MOMENT_BELIEVED = 85,     /* a moment planted by others is not clamped */
     /* Leases, clocks, cancellations */
-    QN_BUG_DELAY_ON_WALL = 46,     /* SQLite: delays end when the wall clock says so */
-    QN_BUG_DATED_IS_DUE = 47,      /* SQLite: what is dated as due is due, whoever dated it */
-    QN_BUG_HEARTBEAT_ON_WALL = 48, /* SQLite: the wall clock says how old a heartbeat is */
-    QN_BUG_LIFE_UNTIL_SEEN = 49,   /* a run lived until somebody saw that it was dead */
-    QN_BUG_EXTENDED_LATE = 45,     /* leases are prolonged when they are over */
+    QN_BUG_DELAY_ON_WALL = 46,     /* SQLite: delays end by the wall clock */
+    QN_BUG_DATED_IS_DUE = 47,      /* SQLite: every task dated as due is due, even if its date came
+                                    * from a wrong clock */
+    QN_BUG_HEARTBEAT_ON_WALL = 48, /* SQLite: the age of a heartbeat goes by the wall clock */
+    QN_BUG_LIFE_UNTIL_SEEN = 49,   /* a run counts as alive until its death was detected */
+    QN_BUG_EXTENDED_LATE = 45,     /* leases are extended only when they have expired */
     QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease is over by our clock is started */
     QN_BUG_FIRST_CANCEL_WINS =
-        44, /* an operator's wish for the archive is not heard after another */
-    /* What is not trusted */
-    QN_BUG_SCHEMA_TRUSTED = 51, /* a file is opened whatever its tables look like */
+        44, /* an operator's request for the archive is ignored after another one */
+    /* Untrusted data */
+    QN_BUG_SCHEMA_TRUSTED = 51, /* a file is opened without a check of its tables */
     QN_BUG_TRIGGERS_RUN = 52,   /* triggers that others put into a file run */
     QN_BUG_PLACE_TRUSTED = 53,  /* a file that others could change is opened */
     QN_BUG_MARKS_IN_NAMES = 54, /* a new name may turn the direction of text */
-    /* What a worker says of itself */
-    QN_BUG_STUCK_UNNOTICED = 61, /* a worker without a slot goes on as if nothing were */
+    /* A worker's report about itself */
+    QN_BUG_STUCK_UNNOTICED = 61, /* a worker without a slot continues as if nothing had happened */
     QN_BUG_LOG_UNESCAPED = 62,   /* values of a log line are written as they are */
     /* Beside Go */
     QN_BUG_UNKNOWN_COUNTED = 71,    /* a task of an unknown type fails instead of being left */
     QN_BUG_DUE_LEFT_BEHIND = 72,    /* an enqueue clears nothing of the index of due moments */
-    QN_BUG_UNUSABLE_AS_IT_IS = 73,  /* what cannot be read is archived as nobody can read it */
+    QN_BUG_UNUSABLE_AS_IT_IS = 73,  /* an unreadable message is archived in a form that no program
+                                     * can read */
     QN_BUG_LOCK_OF_GO_REMOVED = 74, /* doctor removes locks that end by themselves */
     /* Dead workers on Redis */
     QN_BUG_PAGE_NOT_SOUGHT = 75,   /* a page begins where it would if no run had ended */
     QN_BUG_FORGOTTEN_AT_ONCE = 76, /* the record of a dead worker goes with its last lease */
-    QN_BUG_LOCK_UNKNOWN_KEPT = 77, /* a solo lock is kept that its owner never heard of */
+    QN_BUG_LOCK_UNKNOWN_KEPT = 77, /* a solo lock is kept although its owner never received it */
     QN_BUG_LOCK_OF_GONE_KEPT = 78  /* the same where its owner has no record any more */
 };
 

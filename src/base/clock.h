@@ -21,13 +21,13 @@ const struct quern_clock *qn_clock_system(void);
 void qn_clock_init(struct quern_clock *clock, int64_t wall_ms, int64_t boot_ms);
 int64_t qn_clock_wall_ms(const struct quern_clock *clock);
 int64_t qn_clock_boot_ms(const struct quern_clock *clock);
-/* Both at one moment: neither a thread that stood still between the two, nor a wall clock that was
- * set meanwhile, makes their difference wrong for those who read them at two. */
+/* Both clocks at one moment. If they were read separately, a thread that stood still between the
+ * two reads, or a wall clock that was set then, would make their difference wrong. */
 void qn_clock_both_ms(const struct quern_clock *clock, int64_t *ret_wall_ms, int64_t *ret_boot_ms);
 /* How long until this moment of the wall clock, exact to the system's resolution; cut to a year. */
 int64_t qn_clock_until_wall_ns(const struct quern_clock *clock, int64_t at_ms);
 /* The moment that comes in this many us, in ms: rounded up, but for less than a quarter of one. So
- * what a server's answer says a little late does not become a whole millisecond. */
+ * a reply that arrives slightly late does not cost a whole millisecond. */
 int64_t qn_clock_wall_in_us(const struct quern_clock *clock, int64_t us);
 /* Real time for measuring durations, never turned: CLOCK_MONOTONIC in ns. */
 int64_t qn_clock_mono_ns(void);

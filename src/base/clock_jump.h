@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* clock_jump.h - has somebody set a clock that shows the time of day?
+/* clock_jump.h - detects that a clock with the time of day was set.
  *
- * Whoever watches one compares it with our clock since boot, which nobody sets: the difference of
+ * The watched clock is compared with our clock since boot, which cannot be set: the difference of
  * the two, the offset, stays the same until one of them is set. */
 #ifndef QN_BASE_CLOCK_JUMP_H
 #define QN_BASE_CLOCK_JUMP_H
@@ -24,7 +24,7 @@ void qn_clock_jump_note(struct qn_clock_jump *jump, int64_t boot_ms, int64_t sho
 /* The same, but only a jump ahead counts, and the offset follows the clock at each look. */
 void qn_clock_jump_note_ahead(struct qn_clock_jump *jump, int64_t boot_ms, int64_t shown_ms,
                               int64_t jump_ms);
-/* It has jumped less than so long ago. */
+/* It has jumped less than this long ago. */
 bool qn_clock_jump_is_recent(const struct qn_clock_jump *jump, int64_t boot_ms, int64_t within_ms);
 
 #endif

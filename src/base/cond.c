@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cond.c - conditions on the clock that never jumps. On Linux none of these calls can fail for want
- * of something: what is asserted here is that they were called right. */
+/* cond.c - conditions on the clock that never jumps. On Linux none of these calls can fail for lack
+ * of a resource: the assertions here check that they were called correctly. */
 #include "base/cond.h"
 
 #include <errno.h>

@@ -9,8 +9,8 @@
 
 /* Ended by pthread_cond_destroy. */
 void qn_cond_init(pthread_cond_t *cond);
-/* As pthread_cond_wait, with the mutex held, but no longer than until that moment; false when it
- * has passed. Returns early without cause, too: look at what is waited for again. */
+/* As pthread_cond_wait, with the mutex held, but at most until that moment; false when it has
+ * passed. It may also return early without a reason: check the condition again. */
 bool qn_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_mono_ns);
 
 #endif

@@ -2,8 +2,8 @@
 /* error.c - filling the caller's quern_error.
  *
  * Texts are built beside the caller's struct and then copied, because arguments often point into it
- * ("open %s: %s", path, err->text). What does not fit is cut at a character; bytes that are not
- * UTF-8 are replaced, so that every text can be printed, logged and put into JSON. */
+ * ("open %s: %s", path, err->text). A text that does not fit is cut at a character; bytes that are
+ * not UTF-8 are replaced, so that every text can be printed, logged and put into JSON. */
 #include "base/error.h"
 
 #include <stdarg.h>

@@ -14,7 +14,7 @@ void qn_error_prefix(quern_error *err, const char *format, ...) QUERN_PRINTF(2, 
 /* "out of memory". */
 quern_status qn_error_nomem(quern_error *err);
 
-/* What clang-tidy cannot see from another file: the status that comes back. */
+/* For clang-tidy, which cannot see from another file which status is returned. */
 #ifdef __clang_analyzer__
 #define qn_error_set(err, status, ...) ((void)(qn_error_set)(err, status, __VA_ARGS__), (status))
 #define qn_error_nomem(err) ((void)(qn_error_nomem)(err), QUERN_E_NOMEM)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* log.c - lines of logfmt for the sink of an object.
  *
- * A line is built on the stack of the caller and given to the sink under the mutex, because the
- * promise to the user is one call at a time. A value is cut at VALUE_SIZE_MAX; a field that has no
- * room is left out, and "cut=1" says so. Logging can not fail. */
+ * A line is built on the caller's stack and passed to the sink under the mutex, because users are
+ * promised one call at a time. A value is cut at VALUE_SIZE_MAX; a field that has no room is left
+ * out, and "cut=1" is added. Logging can not fail. */
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -98,7 +98,7 @@ static void put_escaped(struct line *line, const char *text)
     }
 }
 
-/* What no reader can take for anything but a text: so no blanks of other scripts either. */
+/* Every reader must take the value for a text: so no blanks of other scripts, either. */
 static bool is_plain(const char *text)
 {
     return qn_str_is_plain(text) && strpbrk(text, "\"\\=") == NULL &&

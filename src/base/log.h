@@ -3,9 +3,9 @@
  *
  *     msg="run failed" queue=mail type=mail:welcome id=01a2 error="exit code 3\nno such host"
  *
- * A value is quoted and escaped where it must be, so that no text that somebody stored can forge a
- * field or a line. A number is never quoted, a text that looks like one always. Without a sink the
- * line is dropped. The sink is called by one thread at a time. */
+ * A value is quoted and escaped where necessary, so that no stored text can forge a field or a
+ * line. A number is never quoted, a text that looks like one always. Without a sink the line is
+ * dropped. The sink is called by one thread at a time. */
 #ifndef QN_BASE_LOG_H
 #define QN_BASE_LOG_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* batch.c - many tasks with one call.
  *
- * The tasks are cut into requests that the broker takes at once and go through the same meeting
- * point as single tasks (combine.c), one after the other, so their order is kept. A task that is
- * not valid or is refused concerns only itself. When the broker itself fails, the rest is not
- * tried: it would fail too, each request after its own time-out, and what came later must not be
- * stored before what came earlier. */
+ * The tasks are cut into requests that the broker takes at once; these go through the same queue of
+ * callers as single tasks (combine.c), one after the other, so their order is kept. A task that is
+ * invalid or refused does not affect the others. When the broker itself fails, the rest is not
+ * tried: it would fail too, each request after its own timeout, and later tasks must not be stored
+ * before earlier ones. */
 #include "client/combine.h"
 
 #include "base/error.h"

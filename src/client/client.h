@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* client.h - the inside of a client: what its files share. */
+/* client.h - the private parts of a client that its files share. */
 #ifndef QN_CLIENT_CLIENT_H
 #define QN_CLIENT_CLIENT_H
 
@@ -30,7 +30,7 @@ struct quern_client {
     pthread_mutex_t mutex;
     pthread_cond_t idle;    /* calls is 0 */
     size_t calls;           /* threads inside; guarded by mutex */
-    bool led;               /* somebody stores, or was told to; guarded by mutex */
+    bool led;               /* a thread stores, or was made the leader; guarded by mutex */
     struct qn_list waiting; /* of struct qn_request, FIFO; guarded by mutex */
 
     pthread_mutex_t ids_mutex;
@@ -39,7 +39,7 @@ struct quern_client {
     /* Only the leader touches these. */
     struct qn_stamp stamp;
     struct qn_random random;
-    struct qn_arena arena; /* of what is being stored: the tasks and the arrays below */
+    struct qn_arena arena; /* of the batch being stored: the tasks and the arrays below */
     size_t prepared_count;
     struct qn_task *prepared;
     struct qn_origin *origins;

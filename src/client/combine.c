@@ -2,20 +2,19 @@
 /* combine.c - concurrent callers share one transaction.
  *
  * A transaction costs far more than a task in it. So every caller puts its request in a list, and
- * the first one leads: it takes from the list what fits into one batch, prepares and stores it
- * without the lock, and writes what became of it into each request. What arrives meanwhile is the
- * next batch; no timer holds anybody up. Leadership passes to the head of the list after each
- * batch, so the list is FIFO and no caller works for others longer than for itself.
+ * the first one leads: it takes as many requests from the list as fit into one batch, prepares and
+ * stores them without the lock, and writes the results into each request. Requests that arrive
+ * meanwhile are the next batch; no timer delays any caller. Leadership passes to the head of the
+ * list after each batch, so the list is FIFO and no caller works for others longer than for itself.
  *
  * The broker decides how much fits (qn_broker_enqueue_max); on Redis it is several scripts.
  *
- * A lost reply (QUERN_E_UNKNOWN), a locked file (QUERN_E_BUSY) and a server that is not there
+ * A lost reply (QUERN_E_UNKNOWN), a locked file (QUERN_E_BUSY) and a server that is absent
  * (QUERN_E_CONNECT, while it restarts) are tried again with the same stamp until the leader's
  * deadline, which is the earliest of the batch; the stamp makes that harmless. When a batch of
- * several callers is refused as a whole, each request is tried once more by itself, so that a
- * caller sees no failure that another one's task has caused. A caller whose time is up before any
- * leader took its request leaves the list: nothing of it was stored.
- */
+ * several callers is refused as a whole, each request is tried once more on its own, so that no
+ * caller sees a failure caused by the task of another. A caller whose time is up before any leader
+ * took its request leaves the list: nothing of it was stored. */
 #include "client/combine.h"
 
 #include <poll.h>
@@ -42,7 +41,8 @@ static void note_failure(struct qn_request *request, size_t index, const quern_e
     }
 }
 
-/* Makes what ret_info will be, before anything is stored: out of memory must change nothing. */
+/* Makes the struct for ret_info before anything is stored: running out of memory must change
+ * nothing. */
 static quern_status make_info(const quern_client *client, const struct qn_task *task,
                               struct qn_request *request, quern_error *err)
 {
@@ -240,8 +240,8 @@ static void store_one_by_one(quern_client *client, struct qn_list *batch, int64_
     }
 }
 
-/* With the mutex held: moves what fits into one transaction from the list to `batch`. The first
- * request always fits. */
+/* With the mutex held: moves the requests that fit into one transaction from the list to `batch`.
+ * The first request always fits. */
 static void take_batch(quern_client *client, struct qn_list *batch)
 {
     size_t count = 0;

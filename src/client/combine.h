@@ -5,8 +5,8 @@
 
 #include "client/client.h"
 
-/* Stores the request, together with those of other threads. Blocks until request->failed and the
- * rest of its outputs say what became of it. */
+/* Stores the request, together with those of other threads. Blocks until request->failed and its
+ * other outputs are set. */
 void qn_combine_request(quern_client *client, struct qn_request *request);
 
 #endif

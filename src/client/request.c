@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* request.c - the parts of a request that every way of storing tasks shares.
+/* request.c - the parts of a request that all functions for storing tasks share.
  *
- * A caller's struct is checked and copied into an arena, and what became of it is written to the
- * caller's result and error. Nothing here touches the broker. */
+ * A caller's struct is checked and copied into an arena, and the result is written to the caller's
+ * result and error. Nothing here calls the broker. */
 #include "client/request.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* request.h - the tasks that one call wants stored, and what became of them. */
+/* request.h - the tasks that one call stores, and the results. */
 #ifndef QN_CLIENT_REQUEST_H
 #define QN_CLIENT_REQUEST_H
 
@@ -17,7 +17,7 @@ enum qn_request_phase {
     QN_REQUEST_DONE
 };
 
-/* What one calling thread wants stored: at most qn_broker_enqueue_max tasks and, unless it is a
+/* The tasks that one calling thread stores: at most qn_broker_enqueue_max tasks and, unless it is a
  * single task, at most QN_BATCH_BYTES_MAX of payload, so that a request is never split. It lives
  * on the stack of its thread, which blocks until the phase is done. */
 struct qn_request {
@@ -25,12 +25,12 @@ struct qn_request {
     pthread_cond_t changed;      /* the phase is leading or done */
     enum qn_request_phase phase; /* guarded by the client's mutex */
     int64_t deadline_mono_ns;    /* real time: a turned clock must not hang it */
-    /* What to store: `count` structs of task_size bytes each, as the caller wrote them. */
+    /* The input: `count` structs of task_size bytes each, as the caller wrote them. */
     const void *tasks;
     size_t task_size;
     size_t count;
     size_t payload_bytes;
-    /* What became of it; written by the leader, read after done. */
+    /* The output; written by the leader, read after done. */
     quern_enqueue_result *results; /* NULL, or `count` of them */
     bool wants_info;               /* of the only task */
     quern_task_info *info;         /* the only task as it was stored; owned by the caller then */

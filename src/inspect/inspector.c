@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* inspector.c - opens an inspector and passes steering on to the broker.
+/* inspector.c - opens an inspector and forwards operations to the broker.
  *
- * Arguments are checked here, so that a broker sees only sound ones. What is listed (queues, tasks,
- * workers) is copied into lists by the files of those names. */
+ * Arguments are checked here, so that a broker receives only valid ones. Queues, tasks and workers
+ * are copied into lists by the files of those names. */
 #include "inspect/inspector.h"
 
 #include <string.h>
@@ -209,8 +209,8 @@ static bool note_stock(const quern_queue_info *queue, void *user)
 }
 
 /* Where tasks come as fast as they are taken (archived ones that fail again as soon as they are
- * made pending), this would never end: it takes twice what there is, and says that there is more.
- */
+ * made pending), this would never end: it handles twice the number of tasks that matched at first,
+ * and reports that there are more. */
 static quern_status act_on_all(quern_inspector *inspector, quern_action action,
                                const quern_task_filter *filter, uint64_t *count, quern_error *err)
 {

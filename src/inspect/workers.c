@@ -44,7 +44,7 @@ static bool copy_runs(struct qn_arena *arena, const quern_worker_info *worker,
     return copied;
 }
 
-/* Takes what is behind the queues of a heartbeat off its copy. */
+/* Cuts off the text after the queues in the copy of a heartbeat. */
 static void split_served(char *queues, quern_worker_info *copy)
 {
     char *hung = strchr(queues, QN_HEARTBEAT_SEPARATOR);

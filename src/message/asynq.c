@@ -14,13 +14,13 @@
 
 #define SECONDS_MAX (INT64_MAX / 1000)
 
-/* Whole seconds, never shorter than what was asked for. */
+/* Whole seconds, never shorter than the requested time. */
 static int64_t seconds_up(int64_t ms)
 {
     return ms / 1000 + (ms % 1000 > 0 ? 1 : 0);
 }
 
-/* Seconds of any size may come; what is beyond all ms is as good as for ever. */
+/* Seconds of any size may occur; beyond the range of milliseconds they mean for ever. */
 static int64_t ms_of(int64_t seconds)
 {
     if (seconds > SECONDS_MAX) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* asynq.h - the five messages that asynq keeps in a broker, as plain structs.
  *
- * Everything that comes out lives in the arena; decoding copies the bytes it is given. NULL texts
- * are written as "", and what is read is never NULL but ends with a NUL. Texts must be valid UTF-8,
- * because Go refuses a message with one that is not: QUERN_E_INVALID when writing; only the text of
- * an error is cleaned instead. Bytes that are no such message: QUERN_E_CORRUPT.
+ * All output lives in the arena; decoding copies its input. NULL texts are written as ""; texts
+ * that are read are never NULL and end with a NUL. Texts must be valid UTF-8, because Go refuses a
+ * message with one that is not: QUERN_E_INVALID when writing; only the text of an error is cleaned
+ * instead. Bytes that are not such a message: QUERN_E_CORRUPT.
  *
  * If you add a field: asynq.proto, the struct here, both directions in asynq*.c, a golden test,
  * docs/protocol/asynq.md. */
@@ -88,7 +88,7 @@ struct qn_asynq_unusable {
     const char *why;
 };
 /* The type of a task whose message even Go cannot read; then the payload is that message. */
-/* What asynq gives a message with neither timeout nor deadline; our default is the same. */
+/* asynq's value for a message with neither timeout nor deadline; our default is the same. */
 #define QN_ASYNQ_TIMEOUT_MS (30 * 60 * INT64_C(1000))
 #define QN_UNREADABLE_TYPE "quern:unreadable"
 /* Whether Go reads it, and as the message of this task. False, too, when memory is out. */
@@ -105,7 +105,7 @@ struct qn_asynq_queue {
     int32_t weight;
 };
 
-/* What we call a worker. */
+/* We call it a worker. */
 struct qn_asynq_server {
     const char *host;
     int32_t pid;
@@ -125,7 +125,7 @@ QUERN_NODISCARD quern_status qn_asynq_server_decode(struct qn_arena *arena, cons
                                                     size_t size, struct qn_asynq_server *ret_server,
                                                     quern_error *err);
 
-/* What we call a run; asynq's name for it is WorkerInfo. */
+/* We call it a run; asynq's name for it is WorkerInfo. */
 struct qn_asynq_run {
     const char *host;
     int32_t pid;

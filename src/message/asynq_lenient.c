@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* asynq_lenient.c - makes of a message that protobuf-c refuses one that it reads.
+/* asynq_lenient.c - rewrites a message that protobuf-c refuses into one that it accepts.
  *
- * Go's decoder passes over what it does not expect: a group, or a known field with another type on
- * the wire. protobuf-c gives up on both, so a task would be lost for us that every Go worker runs.
- * Only messages that protobuf-c refused come here. The fields that are kept are copied as they are;
- * a message within the message becomes shorter when one of its fields is left out. What Go refuses,
- * too, stays refused: a number or a length that does not end, field 0, a group without its end. */
+ * Go's decoder skips unexpected fields: a group, or a known field with another type on the wire.
+ * protobuf-c fails on both, so a task that every Go worker runs would be lost for us. Only messages
+ * that protobuf-c refused are passed to this file. The fields that are kept are copied as they are;
+ * a message within the message becomes shorter when one of its fields is left out. Messages that Go
+ * refuses, too, stay refused: a number or a length that does not end, field 0, a group without its
+ * end. */
 #include "message/asynq_lenient.h"
 
 #include <string.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* asynq_unusable.c - what the archive holds of tasks that we cannot run, so that Go can show them.
+/* asynq_unusable.c - the archived form of tasks that we cannot run, which Go can show.
  *
- * There are two kinds. Go reads texts with NUL bytes, which are no C strings: such a message stays
- * as it is, and gets an error. What Go refuses, or takes for another task, becomes the payload of a
- * new message; so nothing is lost, and asynq's Inspector lists it like any other. */
+ * There are two kinds. Go reads texts with NUL bytes, which are not C strings: such a message is
+ * kept unchanged, and gets an error. A message that Go refuses, or takes for another task, becomes
+ * the payload of a new message; so nothing is lost, and asynq's Inspector lists it like any
+ * other. */
 #include <string.h>
 
 #include "base/text/utf8.h"

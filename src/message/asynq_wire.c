@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* asynq_wire.c - texts, times and memory of a conversion.
  *
- * protobuf-c allocates from the arena; what it frees simply stays there until the arena is reset.
- * A few bytes can claim many fields, each with a struct of its own, so a message may use only so
- * much memory as its size explains: more of it is as corrupt as bytes that make no sense. */
+ * protobuf-c allocates from the arena; memory that it frees stays there until the arena is reset. A
+ * few bytes can claim many fields, each with a struct of its own, so a message may use only as much
+ * memory as its size justifies: a message that needs more is corrupt, as is one that cannot be
+ * decoded. */
 #include "message/asynq_wire.h"
 
 #include <string.h>
@@ -136,7 +137,7 @@ quern_status qn_wire_pack(struct qn_wire *wire, const ProtobufCMessage *message,
     return QUERN_OK;
 }
 
-/* What one unpacking may still use. */
+/* The memory that one unpacking may still use. */
 struct budget {
     struct qn_arena *arena;
     size_t left;

@@ -13,7 +13,7 @@
 
 struct qn_wire {
     struct qn_arena *arena;
-    const char *message; /* what is converted, for errors: "task", "server", ... */
+    const char *message; /* the kind of message, for errors: "task", "server", ... */
     quern_status status;
     quern_error *err;
     bool cleans; /* texts with NUL bytes are read with a replacement, to be shown */
@@ -31,8 +31,8 @@ Asynq__Timestamp *qn_wire_put_time(struct qn_wire *wire, struct qn_asynq_time ti
 quern_status qn_wire_pack(struct qn_wire *wire, const ProtobufCMessage *message,
                           struct qn_bytes *ret_bytes);
 
-/* Reading. NULL when it failed; else the message lives in the arena and is never freed by itself.
- * Each of its bytes fields has one byte behind it, which qn_wire_get_text sets to NUL. */
+/* Reading. NULL when it failed; else the message lives in the arena and is never freed separately.
+ * Each of its bytes fields is followed by one byte, which qn_wire_get_text sets to NUL. */
 ProtobufCMessage *qn_wire_unpack(struct qn_wire *wire, const ProtobufCMessageDescriptor *descriptor,
                                  const void *data, size_t size);
 const char *qn_wire_get_text(struct qn_wire *wire, const char *field, ProtobufCBinaryData bytes);

@@ -3,8 +3,8 @@
  *
  * A name may have several addresses, some of them dead. They are tried in the order of the
  * resolver, each HEAD_START_MS after the one before while that has not answered, and the first that
- * connects wins (as RFC 8305 says, without its sorting). Of their errors only the first is
- * reported: that is the address the resolver liked best.
+ * connects wins (as in RFC 8305, without its sorting). Of their errors only the first is reported:
+ * it belongs to the address that the resolver prefers.
  *
  * The resolver itself has no deadline but that of /etc/resolv.conf. */
 #include "net/connect.h"
@@ -86,8 +86,8 @@ static void note(struct race *race, int code)
     }
 }
 
-/* Never in the place of a standard stream that the program has closed: what is written there, a log
- * for one, would go to the server. */
+/* Never in the place of a standard stream that the program has closed: output to that stream, for
+ * example a log, would go to the server. */
 static int new_socket(int family)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -213,7 +213,7 @@ static quern_status connect_unix(const struct qn_peer *peer, int64_t deadline_mo
     }
     int code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
     while (code < 0 && errno == EAGAIN) {
-        /* Its backlog is full, and poll does not tell when there is room. */
+        /* Its backlog is full, and poll does not report when there is room. */
         if (qn_peer_sleep_ms(peer, begun_mono_ns, deadline_mono_ns) == 0) {
             (void)close(fd);
             return too_slow(peer, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* peer.c - how long to wait for a peer.
  *
- * Patience may become shorter at any time, so whoever sleeps looks at it every PATIENCE_LOOK_MS. */
+ * Patience may become shorter at any time, so a sleeping thread checks it every
+ * PATIENCE_LOOK_MS. */
 #include "net/peer.h"
 
 #include <stdatomic.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* socket.c - sending and receiving.
  *
- * The socket never blocks; every wait is a poll with a deadline. Only the answer to a short request
- * is looked for again and again at first: it takes the server less time than it takes a sleeper to
- * wake up, and somebody may be waiting for it. A batch takes so long that this would only waste the
- * CPU; so does a server far away, which is found out: after some looks in vain only every 16th
- * request is worth another. After any failure the socket is closed, since what the peer still sends
- * belongs to nobody.
+ * The socket never blocks; every wait is a poll with a deadline. Only for the reply to a short
+ * request the socket is polled in a loop at first: the server needs less time for it than a
+ * sleeping thread needs to wake up, and the caller may be waiting. A batch takes so long that this
+ * would only waste the CPU; so does a server far away, which is detected: after some polls in vain
+ * only every 16th request is polled for. After any failure the socket is closed, since the peer's
+ * further data belongs to no request.
  *
- * Texts of errors: the address, then the kernel's words. */
+ * Texts of errors: the address, then the kernel's text. */
 #include "net/socket.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static bool wait_for(const struct qn_socket *socket, short events, int64_t begun
         int timeout_ms = qn_peer_sleep_ms(socket->peer, begun_mono_ns, deadline_mono_ns);
         int ready = poll(&poller, 1, timeout_ms);
         if (ready > 0 || (ready < 0 && errno != EINTR)) {
-            return true; /* the next call on it reports what is wrong with it */
+            return true; /* the next call on it reports its failure */
         }
         if (timeout_ms == 0) {
             return false;
@@ -164,7 +164,7 @@ quern_status qn_socket_receive(struct qn_socket *socket, struct qn_socket_wait *
     int64_t end_mono_ns = qn_peer_end(socket->peer, wait->begun_mono_ns, wait->deadline_mono_ns);
     wait->late = now_mono_ns >= end_mono_ns && !QN_BUG(DEADLINE_WHILE_IDLE);
     if (wait->attentive) {
-        (void)sched_yield(); /* whoever wants this CPU goes first: it may be the server */
+        (void)sched_yield(); /* other processes get this CPU first: one may be the server */
     } else if (!wait_for(socket, POLLIN, wait->begun_mono_ns, wait->deadline_mono_ns)) {
         return too_slow(socket, err);
     }

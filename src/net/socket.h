@@ -9,8 +9,8 @@
  *     status = qn_socket_receive(&socket, &wait, &size, err);    (until the answer is whole)
  *     qn_socket_close(&socket);
  *
- * It knows no protocol: the caller says when an answer is whole. After a failure the socket is
- * closed. One thread at a time. */
+ * It knows no protocol: the caller decides when an answer is complete. After a failure the socket
+ * is closed. One thread at a time. */
 #ifndef QN_NET_SOCKET_H
 #define QN_NET_SOCKET_H
 
@@ -26,7 +26,7 @@
 struct qn_socket {
     const struct qn_peer *peer;
     int fd;              /* non-blocking; -1: not connected */
-    char *inbox;         /* what the latest receive took in */
+    char *inbox;         /* the bytes of the latest receive */
     int64_t timeout_ms;  /* of the answer that is waited for, for texts; 0: the peer's */
     uint64_t sent_bytes; /* by all sends so far, also by those that failed */
     int64_t attentive_until_mono_ns; /* until when a receive looks without sleeping; 0: it sleeps */
@@ -47,9 +47,9 @@ void qn_socket_close(struct qn_socket *socket);
 /* Either all bytes go out, or it fails. QUERN_E_CONNECT, QUERN_E_TIMEOUT. */
 QUERN_NODISCARD quern_status qn_socket_send(struct qn_socket *socket, const void *data, size_t size,
                                             int64_t deadline_mono_ns, quern_error *err);
-/* Waits for bytes and takes what is there, into the inbox; *ret_size may be 0, then call it again.
- * QUERN_E_CONNECT: the peer has closed, too; QUERN_E_TIMEOUT: the wait is over. Bytes that were
- * there at the end of the wait are still taken, once. */
+/* Waits for bytes and moves the available ones into the inbox; *ret_size may be 0, then call it
+ * again. QUERN_E_CONNECT: the peer has closed, too; QUERN_E_TIMEOUT: the wait is over. Bytes that
+ * were there at the end of the wait are still taken, once. */
 QUERN_NODISCARD quern_status qn_socket_receive(struct qn_socket *socket,
                                                struct qn_socket_wait *wait, size_t *ret_size,
                                                quern_error *err);
@@ -58,7 +58,8 @@ void qn_socket_answered(struct qn_socket *socket, const struct qn_socket_wait *w
 /* As receive, without waiting: *ret_size 0: nothing is there. */
 QUERN_NODISCARD quern_status qn_socket_try_receive(struct qn_socket *socket, size_t *ret_size,
                                                    quern_error *err);
-/* Of an idle socket: has it died, or brought something nobody asked for? Then it must be closed. */
+/* For an idle socket: has it died, or received data that was not requested? Then it must be
+ * closed. */
 bool qn_socket_is_stale(const struct qn_socket *socket);
 
 #endif

@@ -2,7 +2,7 @@
 /* pool.c - a pool of threads: items in, one FIFO, at most `size` threads.
  *
  * Threads are made when items wait and no thread sleeps, and live until the pool stops. At most one
- * wake-up is under way at a time (`waking`): the woken thread clears the mark, takes an item and
+ * wake-up is pending at a time (`waking`): the woken thread clears the mark, takes an item and
  * wakes the next sleeper if more items wait. So items that take no time are all run by the one or
  * two threads that are awake already, while items that block still get a thread each, one wake-up
  * after the other.
@@ -10,8 +10,8 @@
  * A thread whose item does not end can be quarantined: it is no longer counted, another one may be
  * started in its place, and it ends when its item does. Threads are never killed.
  *
- * When the system refuses a thread the pool goes on with those it has; qn_pool_new starts the first
- * one itself, so there is always one. */
+ * When the system refuses a thread the pool continues with the threads it has; qn_pool_new starts
+ * the first one itself, so there is always one. */
 #include "pool/pool.h"
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ struct thread {
     struct qn_list node; /* in pool->threads, or in pool->ended */
     struct qn_pool *pool;
     pthread_t id;
-    struct qn_pool_item *item; /* what it executes; NULL: nothing */
+    struct qn_pool_item *item; /* the item it executes; NULL: none */
     uint64_t item_number; /* grows with each item taken: distinguishes a new item from an old one
                                 * at the same address */
     bool quarantined;
@@ -50,7 +50,7 @@ struct qn_pool {
 
 static void *thread_main(void *argument);
 
-/* With mutex held. Frees what is left of threads that have ended. */
+/* With mutex held. Frees the resources of threads that have ended. */
 static void join_ended(struct qn_pool *pool)
 {
     struct qn_list *node = qn_list_shift(&pool->ended);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* channel.h - one connection with its own lock, and what one pipeline after another needs on it.
+/* channel.h - one connection with its own lock, and the memory of the pipelines that use it in
+ * turn.
  *
  * A channel connects when it is first used. A pipeline holds its lock from begin to end
  * (pipeline.h). */
@@ -15,7 +16,7 @@
 struct qn_channel {
     pthread_mutex_t mutex; /* guards the rest, held for a whole pipeline */
     struct qn_connection connection;
-    struct qn_arena arena; /* of the pipeline: what is sent and what comes back */
+    struct qn_arena arena; /* of the pipeline: requests and replies */
     struct qn_random random;
 };
 

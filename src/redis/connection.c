@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* connection.c - bytes out, replies in.
+/* connection.c - sends bytes, receives replies.
  *
- * The socket waits, the decoder makes replies of what has come. After any failure the connection is
- * closed, since what the server still sends belongs to nobody; the next use opens it again
- * (open.c). */
+ * The socket waits, the decoder makes replies of the received bytes. After any failure the
+ * connection is closed, since the server's further data belongs to no request; the next use opens
+ * it again (open.c). */
 #include "redis/connection.h"
 
 #define RECEIVE_MAX 16 /* of a look without waiting: a server that never pauses must not hold it */
@@ -41,7 +41,7 @@ void qn_connection_limit(struct qn_connection *connection, size_t reply_size_max
     connection->decoder.size_max = reply_size_max;
 }
 
-/* Takes in what the socket has received; *ret_reply: the reply if it is whole now. */
+/* Decodes the bytes that the socket has received; *ret_reply: the reply if it is complete now. */
 static quern_status decode(struct qn_connection *connection, size_t size, struct qn_arena *arena,
                            struct qn_reply **ret_reply, quern_error *err)
 {

@@ -22,7 +22,7 @@ struct qn_connection {
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     struct qn_socket socket;
     struct qn_decoder decoder;
-    uint64_t opened_count; /* grows with each connection: what was sent on an older one is void */
+    uint64_t opened_count; /* grows with each connection: requests sent on an older one are void */
 };
 void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *endpoint);
 void qn_connection_close(struct qn_connection *connection);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* decode.c - hiredis' reader with functions of ours, which put the replies into an arena.
  *
- * What a server sends is not trusted: nesting ends at 8 levels, a line at 64 KiB, a reply at the
+ * Data from a server is not trusted: nesting ends at 8 levels, a line at 64 KiB, a reply at the
  * limit of its kind (reply.h), and so do the structs of its items, which may be larger than
- * they. An array gets room as its items come, whatever it announces. hiredis looks for the end of a
- * line from its start whenever bytes come, so a line without end would cost time by the square of
- * its length, if it were not refused. After an error the reader is of no use; the connection is
- * closed then.
+ * they. An array grows as its items arrive, regardless of the announced size. hiredis searches a
+ * line for its end from the start whenever bytes arrive, so a line without end would take quadratic
+ * time if it were not refused. After an error the reader cannot be used; the connection is closed
+ * then.
  *
  * Works with hiredis 0.14 and 1.x: the later ones have more types of replies, which the server does
- * not send as we speak RESP2 with it, and let arrays nest deeper. Both are refused here. */
+ * not send over RESP2, and let arrays nest deeper. Both are refused here. */
 #include "redis/decode.h"
 
 #include <hiredis/hiredis.h>
@@ -78,7 +78,7 @@ static void *too_large(struct qn_decoder *decoder, size_t limit)
     return NULL;
 }
 
-/* What we did not ask for. */
+/* Types of replies that we did not request. */
 static void *refuse(const redisReadTask *task)
 {
     struct qn_decoder *decoder = task->privdata;
@@ -185,7 +185,7 @@ static redisReplyObjectFunctions functions = {
     .freeObject = free_reply,
 };
 
-/* What was taken in, but not read. */
+/* The bytes that were received, but not decoded. */
 static size_t unread(const struct qn_decoder *decoder)
 {
     return decoder->reader->len - decoder->reader->pos;
@@ -236,7 +236,7 @@ quern_status qn_decode_feed(struct qn_decoder *decoder, const char *data, size_t
     return redisReaderFeed(decoder->reader, data, size) == REDIS_OK ? QUERN_OK : fail(decoder, err);
 }
 
-/* After a look for a reply: whether what has come of it is within the limits. */
+/* After an attempt to decode a reply: whether its received part is within the limits. */
 static bool is_within_limits(struct qn_decoder *decoder, bool whole)
 {
     const struct redisReader *reader = decoder->reader;

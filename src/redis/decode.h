@@ -15,11 +15,11 @@ struct qn_decoder {
     struct redisReader *reader; /* NULL: before init, and after finish */
     const char *address;        /* for texts of errors; borrowed */
     struct qn_arena *arena;
-    size_t size_max;   /* what the replies from now on may have; set by the caller */
+    size_t size_max;   /* the limits of the replies from now on; set by the caller */
     size_t bytes;      /* taken in since it began, also of those behind it */
     size_t items_left; /* that may still be announced by its arrays */
     size_t refused_at; /* the limit that it has passed; 0: none */
-    bool begins;       /* what comes next is the start of a reply */
+    bool begins;       /* the next byte is the start of a reply */
     bool strange;      /* of a type of RESP3, or nested too deep */
     bool nomem;
 };
@@ -31,8 +31,9 @@ void qn_decode_finish(struct qn_decoder *decoder);
 /* Takes in bytes of the server. QUERN_E_BROKER: the reply is larger than allowed. */
 QUERN_NODISCARD quern_status qn_decode_feed(struct qn_decoder *decoder, const char *data,
                                             size_t size, quern_error *err);
-/* The next whole reply, NULL when there is none yet; what is begun lives in the arena, too, so it
- * must be the same arena until the reply is whole. QUERN_E_BROKER: these bytes are no reply. */
+/* The next complete reply, NULL when there is none yet. An incomplete reply lives in the arena,
+ * too, so the arena must be the same until the reply is complete. QUERN_E_BROKER: these bytes are
+ * not a reply. */
 QUERN_NODISCARD quern_status qn_decode_next(struct qn_decoder *decoder, struct qn_arena *arena,
                                             struct qn_reply **ret_reply, quern_error *err);
 

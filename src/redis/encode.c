@@ -3,7 +3,7 @@
  *
  * hiredis could do it, but makes a block of its own for each command and prints each size with
  * sprintf: that was a quarter of what a client does for a task. Here all commands of a pipeline are
- * written to where they are sent from. Nothing can fail, as the caller has made room. */
+ * written directly into the buffer that is sent. Nothing can fail, as the caller has made room. */
 #include "redis/encode.h"
 
 #include <string.h>

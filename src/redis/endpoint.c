@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* endpoint.c - from a URL to what a connection needs to know.
+/* endpoint.c - parses a URL into the parameters of a connection.
  *
  *     redis://[user[:password]@]host[:port][/db]      redis-socket://[user[:password]@]/path[?db=n]
  *
@@ -53,8 +53,8 @@ struct draft {
     char from_file[PASSWORD_SIZE];
 };
 
-/* Why nobody should rely on this file, as ssh judges its own; NULL: it is fine. What root has made
- * readable, such as a mounted secret, is root's business. */
+/* The reason not to trust this file, by the rules of ssh for its own files; NULL: it is fine. A
+ * file that root has made readable, such as a mounted secret, is accepted. */
 static const char *what_is_wrong(const struct stat *info)
 {
     if (!S_ISREG(info->st_mode)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* endpoint.h - where a Redis server is, and as whom to use it; made of a URL. */
+/* endpoint.h - the address of a Redis server and the user for it, parsed from a URL. */
 #ifndef QN_REDIS_ENDPOINT_H
 #define QN_REDIS_ENDPOINT_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* handshake.c - who we are, and who the server is, in one round trip.
+/* handshake.c - login and the server's identity, in one round trip.
  *
- * HELLO brings user, password and the name of the connection, and is answered with version, role
- * and mode; a user without any right may still send it. SELECT follows where another database than
- * 0 is wanted. Both go out in one write. A server that does not know HELLO is older than 6.0.
+ * HELLO sends user, password and the name of the connection, and returns version, role and mode; a
+ * user without any right may still send it. SELECT follows where another database than 0 is wanted.
+ * Both go out in one write. A server that does not know HELLO is older than 6.0.
  *
- * The password goes into one block, which is wiped. A server may put what it was sent into its
- * error, so its words are not repeated when they have the password in them. */
+ * The password goes into one block, which is wiped. A server may quote the request in its error, so
+ * the error is not repeated if it contains the password. */
 #include "redis/handshake.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #define VERSION_MIN 602 /* 6.2 */
 #define NAME_SIZE 64
 #define NUMBER_SIZE 24
-#define FRAME_SIZE 256 /* what the words of the greeting have around them */
+#define FRAME_SIZE 256 /* the bytes around the arguments of the greeting */
 
 /* Writes these words as one command. */
 static void put(char **at, const char **words, size_t count)
@@ -34,7 +34,7 @@ static void put(char **at, const char **words, size_t count)
     qn_encode(at, words, sizes, count);
 }
 
-/* Who we are: the name of the connection, user and password, and which database is wanted. */
+/* The login: the name of the connection, user and password, and the number of the database. */
 static void write_greeting(const struct qn_connection *connection, char **at)
 {
     const struct qn_endpoint *endpoint = connection->endpoint;

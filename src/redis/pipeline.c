@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline.c - commands out in one write, replies back.
+/* pipeline.c - sends commands in one write, receives the replies.
  *
- * What is sent is one block in the channel's arena, made when the pipeline runs. A script goes out
- * as EVALSHA; those that the server does not know (it was restarted, or somebody flushed its
- * scripts) are sent again as EVAL, and only those: what worked is never done twice. So the commands
- * of one run must not need each other's order, unless the first brings its text
+ * The request is one block in the channel's arena, made when the pipeline runs. A script is sent as
+ * EVALSHA; the scripts that the server does not know (it was restarted, or its scripts were
+ * flushed) are sent again as EVAL, and only those: commands that succeeded are never repeated. So
+ * the commands of one run must not depend on their order, unless the first brings its text
  * (qn_pipeline_script_text).
  *
- * A channel that was idle is looked at before it is used: a server that went away meanwhile shows
- * as an end of file, and a new connection is made before anything is sent. So a restart between two
- * operations is not noticed, and "effect unknown" is said only when it is. */
+ * A channel that was idle is checked before it is used: if the server went away meanwhile, the
+ * socket is at its end of file, and a new connection is made before anything is sent. So a restart
+ * between two operations is not noticed, and "effect unknown" is reported only when it is true. */
 #include "redis/pipeline.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_channel *channel,
     *pipeline = (struct qn_pipeline){.channel = channel, .kind = kind, .arena = &channel->arena};
 }
 
-/* Whether replies to what was sent are still to come. */
+/* Whether replies to sent commands are still to come. */
 static bool is_under_way(const struct qn_pipeline *pipeline)
 {
     return pipeline->sent_count > pipeline->read_count;
@@ -44,7 +44,7 @@ void qn_pipeline_end(struct qn_pipeline *pipeline)
 {
     struct qn_channel *channel = pipeline->channel;
     if (is_under_way(pipeline)) {
-        qn_connection_close(&channel->connection); /* nobody waits for what it still has to say */
+        qn_connection_close(&channel->connection); /* no caller waits for its remaining replies */
     }
     qn_arena_reset(&channel->arena);
     pthread_mutex_unlock(&channel->mutex);
@@ -285,7 +285,7 @@ static quern_status open_connection(struct qn_pipeline *pipeline, quern_error *e
     return qn_open_connection(connection, pipeline->deadline_ns, err);
 }
 
-/* Sends what is wanted of the commands from `first` on. */
+/* Sends the selected commands from `first` on. */
 static quern_status write_wanted(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
     size_t size = 0;

@@ -9,11 +9,11 @@
  *     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
  *     qn_pipeline_end(&pipeline);
  *
- * A pipeline keeps its first failure: memory that was out while building, or what went wrong with
- * the connection. From then on nothing is sent, and each run reports that failure. An error reply
- * is no failure of the pipeline, only of its command. Begin takes the lock of the channel and
- * end gives it back; replies live until end. A script that the server does not know (NOSCRIPT) is
- * sent again with its text, without the caller noticing. */
+ * A pipeline keeps its first failure: out of memory while building, or a failure of the connection.
+ * From then on nothing is sent, and each run reports that failure. An error reply is no failure of
+ * the pipeline, only of its command. Begin takes the lock of the channel and end gives it back;
+ * replies live until end. A script that the server does not know (NOSCRIPT) is sent again with its
+ * text, without the caller noticing. */
 #ifndef QN_REDIS_PIPELINE_H
 #define QN_REDIS_PIPELINE_H
 
@@ -26,7 +26,7 @@
 #include "redis/reply.h"
 #include "redis/script.h"
 
-/* What a lost reply means: QN_PIPELINE_READS: nothing was changed (QUERN_E_CONNECT,
+/* The meaning of a lost reply: QN_PIPELINE_READS: nothing was changed (QUERN_E_CONNECT,
  * QUERN_E_TIMEOUT); QN_PIPELINE_WRITES: it may have been (QUERN_E_UNKNOWN). */
 enum qn_pipeline_kind { QN_PIPELINE_READS, QN_PIPELINE_WRITES };
 
@@ -41,7 +41,7 @@ struct qn_pipeline_command {
 struct qn_pipeline {
     struct qn_channel *channel;
     enum qn_pipeline_kind kind;
-    struct qn_arena *arena; /* of the channel: for what lives until end */
+    struct qn_arena *arena; /* of the channel: for data that lives until end */
     quern_status status;    /* its first failure, of building, sending or receiving */
     quern_error error;      /* that of this failure */
     struct qn_pipeline_command *commands;
@@ -50,8 +50,8 @@ struct qn_pipeline {
     size_t sent_count;   /* of the commands, so far */
     size_t read_count;   /* of their replies, by earlier runs */
     int64_t timeout_ms;  /* of a run; 0: the endpoint's */
-    int64_t deadline_ns; /* of the run under way, which begins with what is sent first */
-    bool maybe_done;     /* some of what it sent may have reached the server */
+    int64_t deadline_ns; /* of the present run, which begins with the first write */
+    bool maybe_done;     /* a part of its data may have reached the server */
     const char **args;
     size_t *arg_sizes;
     size_t arg_count;
@@ -62,8 +62,8 @@ void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_channel *channel,
                        enum qn_pipeline_kind kind);
 void qn_pipeline_end(struct qn_pipeline *pipeline);
 
-/* Starts a command; the arguments follow. They are borrowed until run, unless said otherwise. NULL
- * for an argument is memory that was out when it was made in the arena. */
+/* Starts a command; the arguments follow. They are borrowed until run, unless documented otherwise.
+ * NULL for an argument means that there was no memory for it in the arena. */
 void qn_pipeline_command(struct qn_pipeline *pipeline, const char *name);
 void qn_pipeline_script(struct qn_pipeline *pipeline, const struct qn_script *script,
                         size_t key_count);
@@ -71,8 +71,8 @@ void qn_pipeline_script(struct qn_pipeline *pipeline, const struct qn_script *sc
 void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_script *script,
                              size_t key_count);
 /* The limit of the reply to the latest command, one of reply.h. Until it is set:
- * QN_REPLY_BRIEF_MAX for a script, which answers with what we made, QN_REPLY_ROWS_MAX for a
- * command, which answers with what anybody may have put there. */
+ * QN_REPLY_BRIEF_MAX for a script, whose replies we control, QN_REPLY_ROWS_MAX for a command, which
+ * may return data of other programs. */
 void qn_pipeline_limit(struct qn_pipeline *pipeline, size_t reply_size_max);
 /* Memory was out for something else that the pipeline needs. */
 void qn_pipeline_nomem(struct qn_pipeline *pipeline);
@@ -81,10 +81,11 @@ void qn_pipeline_bytes(struct qn_pipeline *pipeline, const void *data, size_t si
 void qn_pipeline_int(struct qn_pipeline *pipeline, int64_t value);   /* copied */
 void qn_pipeline_uint(struct qn_pipeline *pipeline, uint64_t value); /* copied */
 
-/* Sends what was added and reads nothing yet, so that the server works on it while more is made.
- * What it fails with, also unknown effects, is as run says. After a failure: end. */
+/* Sends the added commands and reads nothing yet, so that the server works on them while more are
+ * built. Its failures, also unknown effects, are those of run. After a failure: end. */
 QUERN_NODISCARD quern_status qn_pipeline_send(struct qn_pipeline *pipeline, quern_error *err);
-/* For who fails between send and run: the status, or QUERN_E_UNKNOWN if something was sent. */
+/* For callers that fail between send and run: the status, or QUERN_E_UNKNOWN if something was
+ * sent. */
 quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status status,
                               quern_error *err);
 /* Sends the rest and reads all replies. May be called again after more commands were added: only

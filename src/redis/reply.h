@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many bytes a reply may have, by what was asked; one that is larger is refused while it comes.
- * Memory is only taken for what has come. A line (a status, an error, a number) has 64 KiB at most,
- * an array nests 8 deep. */
+/* How many bytes a reply may have, by the kind of request; a larger one is refused while it
+ * arrives. Memory is only allocated for received bytes. A line (a status, an error, a number) has
+ * 64 KiB at most, an array nests 8 deep. */
 #define QN_REPLY_BRIEF_MAX ((size_t)1 << 20)   /* a status, counts, a result a task, news, INFO */
 #define QN_REPLY_ROWS_MAX ((size_t)64 << 20)   /* ids, names, records: a page or a set of them */
 #define QN_REPLY_TASKS_MAX ((size_t)544 << 20) /* messages: the largest value of Redis and more */
@@ -29,14 +29,15 @@ struct qn_reply {
 const struct qn_reply *qn_reply_at(const struct qn_reply *reply, size_t index);
 /* An integer, or a text that is one (also "12.0"); `otherwise` for everything else. */
 int64_t qn_reply_int(const struct qn_reply *reply, int64_t otherwise);
-uint64_t qn_reply_uint(const struct qn_reply *reply); /* 0 for what is none */
-/* A moment in milliseconds, within what number.h says; 0 for what is none. */
+uint64_t qn_reply_uint(const struct qn_reply *reply); /* 0 for other replies */
+/* A moment in milliseconds, within the range of number.h; 0 for other replies. */
 int64_t qn_reply_moment_ms(const struct qn_reply *reply);
 /* The same in whole seconds, as scores and asynq's moments are; also of a score that is so large
  * that the server writes it with an exponent, or inf. */
 int64_t qn_reply_seconds(const struct qn_reply *reply);
-/* Microseconds from now, within what a duration may be; `otherwise` for what is no integer. */
+/* Microseconds from now, within the range of durations; `otherwise` for other replies than
+ * integers. */
 int64_t qn_reply_span_us(const struct qn_reply *reply, int64_t otherwise);
-const char *qn_reply_text(const struct qn_reply *reply); /* "" for what is no text */
+const char *qn_reply_text(const struct qn_reply *reply); /* "" for other replies than texts */
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* server_error.c - what an error of the server means to us, and how it is reported.
+/* server_error.c - maps errors of the server to a status and a text.
  *
- * An error starts with a code in capitals. Inside of a script Redis 6.2 hides it behind words of
- * its own; 7.0 puts it first and ends with the line of the script. A refusal for want of permission
- * inside of a script has a code of its own in none of them, and does not name the command before
- * 7.2: there it is found by the line.
+ * An error starts with a code in capitals. Inside a script Redis 6.2 puts text of its own before
+ * it; 7.0 puts the code first and the line of the script last. A refusal for lack of permission
+ * inside a script has no code of its own in any of them, and does not name the command before 7.2:
+ * there the line of the script identifies it.
  *
- * Codes that a person can do something about become words, with the code behind them to search for.
- * All others keep the words of the server. */
+ * Codes that a user can act on become a sentence, followed by the code to search for. All others
+ * keep the text of the server. */
 #include "redis/server_error.h"
 
 #include <stdio.h>
@@ -38,8 +38,9 @@ static const char *behind_mark(const char *text)
     return qn_str_starts_with(text, ": ") ? text + 2 : NULL;
 }
 
-/* From the code on. Redis 6.2 says "ERR Error running script (call to f_...): @user_script:3: " and
- * then what the command said; of one that it did not run, "@user_script: 3: -OOM ..." follows. */
+/* From the code on. Redis 6.2 returns "ERR Error running script (call to f_...): @user_script:3: "
+ * followed by the error of the command; for a command that it did not run, "@user_script: 3: -OOM
+ * ..." follows. */
 static const char *at_code(const char *text)
 {
     const char *words = qn_str_starts_with(text, HIDDEN_MARK) ? strstr(text, "): ") : NULL;
@@ -50,8 +51,8 @@ static const char *at_code(const char *text)
     return at[0] == '-' ? at + 1 : at;
 }
 
-/* Whether it is for want of permission; then *words is left at what may not be done. Inside of
- * scripts 6.2 sets no code before these words, 7.0 ERR, and later ones say it in other words. */
+/* Whether permission is lacking; then *words is left at the forbidden command. Inside scripts 6.2
+ * puts no code before this text, 7.0 puts ERR, and later ones use another text. */
 static bool is_prohibition(const char **words)
 {
     if (qn_str_starts_with(*words, "NOPERM ")) {
@@ -67,7 +68,7 @@ static bool is_prohibition(const char **words)
     return false;
 }
 
-/* What a code of the server means to us, and to people. */
+/* The status of a code of the server, and its text for users. */
 struct meaning {
     const char *code;
     quern_status status;
@@ -101,7 +102,7 @@ static const struct meaning *meaning_of(const char *text)
     return NULL;
 }
 
-/* The number of the script's line that the error came from; 0: it does not say. */
+/* The number of the script's line that the error came from; 0: not in the text. */
 static long script_line(const char *text)
 {
     long line = 0;
@@ -152,7 +153,7 @@ quern_status qn_server_error(const char *address, const struct qn_reply *reply, 
         return qn_error_set(err, meaning->status, "%s: %s: %s (%s)", address, where, meaning->words,
                             meaning->code);
     }
-    if (meaning != NULL) { /* it is about the server, whatever was asked */
+    if (meaning != NULL) { /* it is about the server, regardless of the command */
         return qn_error_set(err, meaning->status, "%s: %s (%s)", address, meaning->words,
                             meaning->code);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* server_error.h - what an error reply of the server means to us. */
+/* server_error.h - maps an error reply of the server to a status. */
 #ifndef QN_REDIS_SERVER_ERROR_H
 #define QN_REDIS_SERVER_ERROR_H
 

@@ -5,12 +5,13 @@
  * credit, and lets it pay the sum of the weights; so credits stay within about one turn of each
  * other, and any row of draws has the exact shares, give or take a turn per queue.
  *
- * A draw is a guess: the queue may turn out to have nothing. So once the broker has answered, the
- * draws are taken back, and the queues that do have tasks pay for what was taken, among themselves:
- * their shares are exact even if the same queue takes every slot of the others. A queue that was
- * found dry owes nothing and is owed little: it keeps at most half a turn as its claim, and a dry
- * one that was not asked again grows towards a whole turn. So each dry queue is asked at least
- * about as often as its weight says, and none comes back after a quiet hour to take everything. */
+ * A draw is a guess: the queue may turn out to have nothing. So once the broker has replied, the
+ * draws are taken back, and the queues that do have tasks share the payment for the taken tasks
+ * among themselves: their shares are exact even if the same queue takes every slot of the others. A
+ * queue that was found dry owes nothing and is owed little: it keeps at most half a turn as its
+ * claim, and the claim of a dry queue that was not queried again grows towards a whole turn. So
+ * each dry queue is queried at least about as often as its weight demands, and none takes
+ * everything after a quiet hour. */
 #include "task/choice.h"
 
 #include "base/assert.h"
@@ -101,7 +102,7 @@ static void take_back(struct qn_choice *choice, const uint32_t *quota)
     }
 }
 
-/* What a dry queue may claim after `taken_sum` slots went by. */
+/* The claim of a dry queue after `taken_sum` slots were given to others. */
 static int64_t dry_claim(const struct qn_choice *choice, size_t queue, bool asked,
                          int64_t taken_sum)
 {
@@ -145,7 +146,7 @@ void qn_choice_settle(struct qn_choice *choice, const uint32_t *quota, const uin
         wet_weight += choice->dry[i] ? 0 : choice->weights[i];
     }
     if (taken_sum == 0) {
-        return; /* nobody was overtaken */
+        return; /* no queue was overtaken */
     }
     for (size_t i = 0; i < choice->queue_count; i++) {
         if (choice->dry[i]) {

@@ -2,10 +2,10 @@
 /* choice.h - which queues the free slots of a worker are filled from. No I/O.
  *
  * Weighted: every slot draws a queue with P = weight / sum. The draws follow a smooth weighted
- * round robin that starts at a random point and goes on from exchange to exchange, so the first
- * choice has asynq's probabilities and every window of starts has the exact shares. What a queue
- * could not fill is redrawn among those that filled their quota. Strict: queues in order of weight,
- * each until it is empty. */
+ * round robin that starts at a random point and continues from exchange to exchange, so the first
+ * choice has asynq's probabilities and every window of starts has the exact shares. Slots that a
+ * queue could not fill are redrawn among the queues that filled their quota. Strict: queues in
+ * order of weight, each until it is empty. */
 #ifndef QN_TASK_CHOICE_H
 #define QN_TASK_CHOICE_H
 
@@ -21,7 +21,7 @@ struct qn_choice {
     bool strict;
     uint32_t weights[QN_QUEUES_MAX];
     int64_t credits[QN_QUEUES_MAX]; /* of the smooth round robin; a turn costs weight_sum */
-    bool dry[QN_QUEUES_MAX];        /* found with less than it was asked for, last time */
+    bool dry[QN_QUEUES_MAX];        /* had fewer tasks than requested, last time */
     uint64_t weight_sum;
 };
 
@@ -31,8 +31,8 @@ void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t qu
  * order is not used and every quota is `room`. */
 void qn_choice_draw(struct qn_choice *choice, size_t room, uint16_t *order, uint32_t *quota);
 /* The weights that a broker redraws with, after a draw of `room` slots: those of the queues, moved
- * by what each is owed. So what is left over goes to the queue whose turn it is among those that
- * have tasks, also when it is a single slot. */
+ * by what each is owed. So leftover slots go to the queue whose turn it is among those that have
+ * tasks, even a single slot. */
 void qn_choice_redraw_weights(const struct qn_choice *choice, size_t room, uint32_t *weights);
 /* After the exchange: taken[queue] = how many runs it gave. A slot that was drawn for a queue with
  * nothing to give is handed back, so that the queue keeps a claim for later (of one turn at most),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* deaths.c - the rules of deaths.h.
  *
- * They were simulated before they were written down. A conviction wants a lone death, since of
- * several runs nobody knows which one was it, and a run of the same queue that ended well on the
- * same host since the task's first death, since where nothing ends well the program is broken and
- * not the task. */
+ * They were simulated before they were implemented. A conviction needs a lone death, since with
+ * several runs the guilty one is unknown, and a run of the same queue that ended well on the same
+ * host since the task's first death, since where nothing ends well the program is broken and not
+ * the task. */
 #include "task/deaths.h"
 
 #include "base/bug.h"
@@ -14,8 +14,8 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* What ended well at a moment that is still to come did so before the clock was set back: that
- * proves nothing of today. */
+/* A good end at a moment in the future happened before the clock was set back: it proves nothing
+ * about the present. */
 static bool is_poison(const struct qn_deaths *deaths, const struct qn_death *death)
 {
     return death->is_lone && deaths->charges >= QN_POISON_CHARGES &&
@@ -23,7 +23,7 @@ static bool is_poison(const struct qn_deaths *deaths, const struct qn_death *dea
            death->ok_at_ms <= death->now_ms;
 }
 
-/* Where nobody saw the death for long, no longer than until a heartbeat is missing. */
+/* If the death was detected late, no later than when a heartbeat is missing. */
 static int64_t lived_ms(const struct qn_death *death, int64_t started_at_ms)
 {
     int64_t until_ms = death->now_ms;
@@ -39,7 +39,7 @@ enum qn_death_verdict qn_deaths_charge(struct qn_deaths *deaths, const struct qn
 {
     int64_t started_at_ms =
         death->started_at_ms < death->now_ms ? death->started_at_ms : death->now_ms;
-    /* What ended well before, and seems to be still to come, was before this death. */
+    /* A good end that happened before, but is dated in the future, was before this death. */
     int64_t first_at_ms = death->ok_at_ms > death->now_ms ? death->ok_at_ms : started_at_ms;
     bool is_forgotten =
         deaths->charges > 0 && death->now_ms - deaths->first_at_ms > QN_CHARGE_WINDOW_MS;

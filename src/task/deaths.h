@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* deaths.h - what the death of a process means for the tasks that ran in it.
+/* deaths.h - the consequences of the death of a process for the tasks that ran in it.
  *
  * A death is one event: a worker, a child or a command ended while runs were started in it. Each of
- * them is charged; the death is lone when there was only one. A charged task comes back in ever
- * less company (isolation.h), is archived as poison when lone deaths convict it (conviction), and a
- * queue whose runs all die on one host is slowed down there (brake.h), so that a broken deploy
- * empties no queue into the archive.
+ * them is charged; the death is lone when there was only one. A charged task runs together with
+ * fewer and fewer others (isolation.h), is archived as poison when lone deaths convict it
+ * (conviction), and a queue whose runs all die on one host is slowed down there (brake.h), so that
+ * a broken deploy empties no queue into the archive.
  *
- * Pure: no I/O, no clock. src/broker/redis/lua/lib_deaths.lua says the same in Lua; whoever changes
- * a rule changes both, and the contract suite compares them. */
+ * Pure: no I/O, no clock. src/broker/redis/lua/lib_deaths.lua implements the same rules in Lua:
+ * change both together. The contract suite compares them. */
 #ifndef QN_TASK_DEATHS_H
 #define QN_TASK_DEATHS_H
 
@@ -30,7 +30,7 @@ struct qn_deaths {
 struct qn_death {
     int64_t now_ms;
     int64_t started_at_ms; /* the run */
-    int64_t seen_at_ms;    /* its process last told that it lives; 0: it has died just now */
+    int64_t seen_at_ms;    /* the last sign of life of its process; 0: it has died just now */
     int64_t ok_at_ms;      /* when a run of the queue last ended well on the same host; 0: never */
     bool is_lone;
     bool is_spent; /* the task has no attempts left */
@@ -43,7 +43,8 @@ enum qn_death_verdict {
     QN_DEATH_POISON, /* archived as poison */
 };
 
-/* Charges the task, and says what becomes of it. Charges beyond the window are forgotten first. */
+/* Charges the task, and returns what happens to it. Charges older than the window are forgotten
+ * first. */
 enum qn_death_verdict qn_deaths_charge(struct qn_deaths *deaths, const struct qn_death *death,
                                        int64_t *ret_delay_ms);
 

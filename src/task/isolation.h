@@ -18,7 +18,7 @@ struct qn_isolation {
 
 /* Whether a task that was charged so often must run alone, by the queue's solo lock. */
 bool qn_isolation_is_solo(const struct qn_isolation *isolation, int64_t charges);
-/* How many more runs of tasks charged so often the worker may hold; solo ones not asked here. */
+/* How many more runs of tasks with this many charges the worker may hold; not for solo runs. */
 uint32_t qn_isolation_room(const struct qn_isolation *isolation, int64_t charges);
 /* Counts one more run of such a task. */
 void qn_isolation_add(struct qn_isolation *isolation, int64_t charges);

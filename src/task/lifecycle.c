@@ -13,7 +13,7 @@
 static const struct state {
     const char *name;
     uint32_t next;    /* TO(...) of the states it may become */
-    uint32_t actions; /* MAY(...) of what an operator may do */
+    uint32_t actions; /* MAY(...) for the actions of an operator */
 } states[STATE_COUNT] = {
     [QUERN_TASK_ACTIVE] =
         {

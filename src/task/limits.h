@@ -30,9 +30,9 @@
 #define QN_POISON_LONE 2
 #define QN_CHARGE_WINDOW_MS (72 * 3600 * INT64_C(1000)) /* then charges are forgotten */
 #define QN_CHARGED_WAIT_MS 2000 /* how long a task waits that was charged twice or more */
-#define QN_HEARTBEAT_MS 5000    /* a worker tells so often that it lives */
+#define QN_HEARTBEAT_MS 5000    /* the interval of a worker's heartbeats */
 #define QN_ALONE_CHARGES 4   /* a task charged so often runs alone; before that in less company */
-#define QN_SOLO_MS 60000     /* a worker that has the solo lock and is silent so long has lost it */
+#define QN_SOLO_MS 60000     /* a worker that is silent for this long has lost the solo lock */
 #define QN_SOLO_DEATH_MS 250 /* the queue rests so much longer where a solo run died */
 #define QN_BRAKE_DEATHS 10   /* in a row on one host, with no other end between: a broken deploy */
 #define QN_BRAKE_MS_MIN 1000

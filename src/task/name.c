@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* name.c - the rules for names of tasks, types and queues.
  *
- * A name that is refused is quoted in the error as printable ASCII, so that no name can forge what
- * is printed. */
+ * A name that is refused is quoted in the error as printable ASCII, so that no name can forge
+ * output. */
 #include "task/name.h"
 
 #include <string.h>

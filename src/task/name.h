@@ -12,10 +12,10 @@
 /* A short name as it is; else its start in printable ASCII, other bytes as \xNN. */
 const char *qn_name_show(const char *name, char out[QN_NAME_SHOWN_SIZE]);
 
-/* The rules for names, each with a text that says what is wrong: `what` is "queue", "type", ... */
+/* The rules for names, each with a text that describes the fault: `what` is "queue", "type", ... */
 QUERN_NODISCARD quern_status qn_name_check(const char *what, const char *name, quern_error *err);
-/* For what is enqueued here: as qn_name_check, and no mark that turns the direction of text. What
- * others stored we must serve all the same. */
+/* For tasks that are enqueued here: as qn_name_check, and no mark that changes the direction of
+ * text. Tasks that others stored must be served nevertheless. */
 QUERN_NODISCARD quern_status qn_name_check_new(const char *what, const char *name,
                                                quern_error *err);
 /* As qn_name_check, and no { }, which would break the hash tag of a Redis key. */

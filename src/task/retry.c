@@ -30,7 +30,7 @@ static int64_t exponential_delay_ms(const quern_retry_policy *policy, int64_t re
 {
     int64_t exponent = retry_count > EXPONENT_MAX ? EXPONENT_MAX : retry_count;
     int64_t bound_ms = policy->cap_ms;
-    /* base * 2^n <= cap, asked in a way that cannot overflow. */
+    /* base * 2^n <= cap, computed without overflow. */
     if (policy->base_ms <= policy->cap_ms >> exponent) {
         bound_ms = policy->base_ms << exponent;
     }

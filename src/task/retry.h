@@ -21,7 +21,7 @@ int64_t qn_retry_delay_ms(const quern_retry_policy *policy, int64_t retry_count,
 /* QUERN_E_INVALID: unknown kind, negative times, cap below base. */
 QUERN_NODISCARD quern_status qn_retry_policy_check(const quern_retry_policy *policy,
                                                    quern_error *err);
-/* The first of the three that says something; asynq's if none does. Defaults filled in. */
+/* The first of the three that is set; asynq's if none is. Defaults filled in. */
 quern_retry_policy qn_retry_policy_resolve(const quern_retry_policy *task,
                                            const quern_retry_policy *handler,
                                            const quern_retry_policy *worker);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* task.c - from what a caller wrote to a task that every layer below can trust.
+/* task.c - turns a caller's struct into a task that every layer below can trust.
  *
  * Each group of fields has one function that checks it and fills in its defaults; the first broken
- * rule ends it with QUERN_E_INVALID and a text that names the field, the rule and what was given.
- * Names in such texts are shown cut and with what cannot be printed escaped, because they may hold
- * anything. Nothing is copied but what has to be made: the id, the key, headers without value. */
+ * rule ends it with QUERN_E_INVALID and a text that names the field, the rule and the given value.
+ * Names in such texts are cut, and unprintable bytes escaped, because names may contain anything.
+ * Nothing is copied except generated data: the id, the key, headers without value. */
 #include "task/task.h"
 
 #include <inttypes.h>

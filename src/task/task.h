@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* task.h - the rules for a task: what is valid, what the defaults are. No I/O.
  *
- * quern_task is what a caller wrote; struct qn_task is the same after validation: every default
+ * quern_task is the caller's struct; struct qn_task is the same after validation: every default
  * filled in, every moment absolute. Everything below the client works with qn_task. */
 #ifndef QN_TASK_TASK_H
 #define QN_TASK_TASK_H
@@ -29,7 +29,7 @@ struct qn_task {
     const quern_header *headers;
     size_t header_count;
     quern_task_state state; /* where it is stored: scheduled, aggregating or pending */
-    int64_t delay_ms;       /* process_at_ms is so long from now; 0: it is a moment of the day */
+    int64_t delay_ms;       /* process_at_ms is this long from now; 0: it was given as a moment */
 };
 
 /* Checks `in` and fills `ret_task`, whose strings are borrowed from `in` or live in `arena`. `ids`

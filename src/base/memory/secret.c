@@ -14,7 +14,7 @@
 #include "base/assert.h"
 #include "base/memory/alloc.h"
 
-/* At the start of the first page, before what the caller is given. */
+/* At the start of the first page, before the caller's bytes. */
 struct secret {
     void *block; /* of the heap */
     size_t size; /* of the pages */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* sized.c - reading a caller's options struct of any known size.
  *
- * The common part is copied, what an older caller does not have is zero, and what a newer caller
- * has beyond ours must be zero: else it asks for something that would be ignored silently. */
+ * The common part is copied. Fields that an older caller does not have become zero. Fields of a
+ * newer caller beyond ours must be zero: else it requests something that would be ignored
+ * silently. */
 #include "base/memory/sized.h"
 
 #include <string.h>

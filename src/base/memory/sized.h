@@ -13,7 +13,7 @@
 #include "quern/status.h"
 
 /* Copies the caller's struct (may be NULL: all zero) of theirs_size into ours; QUERN_E_INVALID with
- * `name` in the text when it asks for what this version does not know. */
+ * `name` in the text when it sets a field that this version does not know. */
 QUERN_NODISCARD quern_status qn_sized_copy(void *ours, size_t ours_size, const void *theirs,
                                            size_t theirs_size, const char *name, quern_error *err);
 /* Whether `size` reserved bytes are 0, as they must be. */

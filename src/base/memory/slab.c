@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* slab.c - blocks in chunks that count them.
  *
- * A block knows its chunk. While a slab still makes blocks of a chunk, the chunk's count stands so
- * high that frees cannot end it; the slab takes the excess away when it is done with it. So making
- * a block costs no atomic operation.
+ * A block knows its chunk. While a slab still takes blocks from a chunk, the chunk's count is so
+ * high that frees cannot bring it to zero; the slab subtracts the excess when it has finished with
+ * the chunk. So making a block costs no atomic operation.
  *
  * A block that stays for hours keeps its chunk, CHUNK_SIZE_MAX at most: a run of a worker holds
  * two, one for its lease and one for itself, whatever else was in its batch. The first chunk is
  * small, as a batch may be one run. A larger block than BLOCK_SIZE_MAX would fill chunks badly, and
- * be kept for the sake of small ones: it has a chunk of its own.
+ * small blocks would keep it alive: it has a chunk of its own.
  *
  * AddressSanitizer is told which bytes are a block, so it finds a use after free here as in the
  * heap; a block that is freed twice meets an assertion. */

@@ -19,8 +19,8 @@ struct qn_slab {
     size_t count;                /* of its blocks */
 };
 
-/* A zeroed struct is an empty slab. NULL for `slab`: a block that shares with nobody. The block is
- * aligned for any type; NULL when memory is out. */
+/* A zeroed struct is an empty slab. NULL for `slab`: a block that shares its chunk with no other.
+ * The block is aligned for any type; NULL when out of memory. */
 QUERN_NODISCARD void *qn_slab_alloc(struct qn_slab *slab, size_t size);
 /* No more blocks will be made; those that were stay until they are freed. Leaves an empty slab. */
 void qn_slab_finish(struct qn_slab *slab);

@@ -15,9 +15,9 @@
 
 #include "base/memory/arena.h"
 
-/* The array with room for one more item behind its `count`: the same one while that is less than
- * *capacity. NULL: memory is out, and the array stays as it is. Start with NULL and 0; whoever is
- * done calls qn_free. */
+/* Returns the array with room for one more item after its `count`: the same array while `count` is
+ * less than *capacity. NULL: out of memory, and the array is unchanged. Start with NULL and 0; free
+ * it with qn_free. */
 QUERN_NODISCARD void *qn_vec_grow(void *items, size_t count, size_t *capacity, size_t item_size);
 /* The same in an arena, where the smaller arrays stay behind. */
 QUERN_NODISCARD void *qn_vec_grow_in(struct qn_arena *arena, void *items, size_t count,

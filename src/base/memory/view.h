@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* view.h - what is borrowed, with its size: bytes, and a list of names. Passed by value. */
+/* view.h - borrowed data with its size: bytes, and a list of names. Passed by value. */
 #ifndef QN_BASE_MEMORY_VIEW_H
 #define QN_BASE_MEMORY_VIEW_H
 

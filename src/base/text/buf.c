@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* buf.c - bytes that grow up to a limit.
  *
- * Growth doubles, and the byte behind the data is always NUL. What would pass size_max, or finds no
- * memory, leaves the buffer as it was. */
+ * Growth doubles, and the byte after the data is always NUL. An append that would pass size_max, or
+ * for which there is no memory, leaves the buffer unchanged. */
 #include "base/text/buf.h"
 
 #include <stdint.h>

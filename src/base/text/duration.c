@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* duration.c - durations and moments as people write them.
+/* duration.c - parsing durations and moments.
  *
  * Everything is counted exactly in integers: a duration of 100 years still fits an int64_t in
- * nanoseconds. What is finer than a millisecond is rounded up, so that a duration that was not zero
- * never becomes zero and a moment never comes early. Wrong text is QUERN_E_INVALID and the text of
- * the error quotes it. */
+ * nanoseconds. Fractions of a millisecond are rounded up, so that a nonzero duration never becomes
+ * zero and a moment never comes early. Wrong text is QUERN_E_INVALID and the text of the error
+ * quotes it. */
 #include "base/text/duration.h"
 
 #include <inttypes.h>
@@ -79,7 +79,7 @@ static bool read_number(const char **at, struct number *ret_number)
 static int64_t fraction_ns(const struct number *number, int64_t unit_ns)
 {
     int64_t sum = 0;
-    int64_t digit_ns = unit_ns; /* what the present digit counts */
+    int64_t digit_ns = unit_ns; /* the value of the present digit */
     int64_t lost = 0;           /* anything that was finer than that */
     for (size_t i = 0; i < number->fraction_size; i++) {
         int64_t digit = number->fraction[i] - '0';

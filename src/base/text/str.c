@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* str.c - what we ask of texts: valid UTF-8, not blank, free of control characters
+/* str.c - checks of texts: valid UTF-8, not blank, free of control characters
  * and of marks of direction.
  *
  * Characters are decoded by utf8.c. */
@@ -82,7 +82,7 @@ size_t qn_str_distance(const char *a, const char *b)
     size_t a_size = strlen(a);
     size_t b_size = strlen(b);
     if (a_size > DISTANCE_SIZE_MAX || b_size > DISTANCE_SIZE_MAX) {
-        /* Nobody's verb or flag is that long: as far apart as texts can be. */
+        /* No verb or flag is that long: the texts count as completely different. */
         return a_size > b_size ? a_size : b_size;
     }
     /* Three rows of the usual table: i, i-1 and i-2, which the swap looks at. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* str.h - bytes with their length, and what we ask of texts. */
+/* str.h - bytes with their length, and checks of texts. */
 #ifndef QN_BASE_TEXT_STR_H
 #define QN_BASE_TEXT_STR_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Borrowed; not NUL-terminated unless the owner says so. */
+/* Borrowed; NUL-terminated only where the owner promises it. */
 struct qn_str {
     const char *data;
     size_t size;

@@ -310,8 +310,8 @@ static size_t append(char *out, size_t out_size, size_t used, struct qn_str piec
     return used + size;
 }
 
-/* Hides from the first colon of the authority to the last @ of the text: a password may hold / ? #
- * or @ although it should not, so what may be a part of it is hidden rather than shown. */
+/* Hides from the first colon of the authority to the last @ of the text: a password may contain / ?
+ * # or @ although it should not, so every byte that may be a part of it is hidden. */
 void qn_url_redact(const char *text, char *out, size_t out_size)
 {
     static const struct qn_str stars = {.data = "***", .size = 3};
@@ -328,7 +328,7 @@ void qn_url_redact(const char *text, char *out, size_t out_size)
         text = sign;
     }
     while (*text != '\0') {
-        /* The next parameter that names a secret; what is before it is shown. */
+        /* The next parameter with a secret; the text before it is shown. */
         size_t size = 1 + strcspn(text + 1, "?&");
         const char *value = *text == '?' || *text == '&' ? secret_value(text + 1) : NULL;
         size_t shown_size = value == NULL ? size : (size_t)(value - text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* utf8.c - characters in bytes: valid, made valid, decoded one by one.
  *
- * One decoder serves every question; it takes what RFC 3629 allows and nothing else (no overlong
- * forms, no surrogates, nothing above U+10FFFF). */
+ * One decoder serves every function; it accepts exactly the sequences that RFC 3629 allows (no
+ * overlong forms, no surrogates, nothing above U+10FFFF). */
 #include "base/text/utf8.h"
 
 #include <string.h>
@@ -76,7 +76,7 @@ size_t qn_utf8_sanitize(const char *data, size_t size, char *out, size_t out_siz
         if (length > 0) {
             taken = length;
         }
-        /* A NUL is valid UTF-8, but would end the text for everyone who reads it as a string. */
+        /* A NUL is valid UTF-8, but would end the text for all code that reads it as a string. */
         if (length == 0 || code == 0) {
             from = replacement;
             length = sizeof replacement - 1;

@@ -10,7 +10,7 @@
  * the run is abandoned, because its task may belong to another run by then. When the process has
  * ended, the rest of its group is killed before it is reaped (so no other group can have its
  * number). Pipes that daemons with a session of their own still hold are left after LINGER_MS. When
- * memory runs out while output is read, the output is cut; the run goes on. */
+ * memory runs out while output is read, the output is cut; the run continues. */
 #include "pool/exec/child.h"
 
 #include <errno.h>
@@ -198,7 +198,7 @@ static void watch_child(struct watch *watch)
 {
     while (!watch->ended || watch->fds[OUT].fd >= 0 || watch->fds[ERR].fd >= 0) {
         if (poll(watch->fds, FD_COUNT, poll_timeout_ms(watch)) < 0 && errno != EINTR) {
-            /* Out of kernel memory: poll again, the child goes on all the same. */
+            /* Out of kernel memory: poll again, the child continues nevertheless. */
             continue;
         }
         if (watch->fds[IN].fd >= 0 && watch->fds[IN].revents != 0) {

@@ -5,9 +5,9 @@
  * are only async-signal-safe calls, because another thread may have held any lock at that moment.
  * Signals are blocked across the fork, so that no handler of the program can run in the child.
  *
- * Between us and the shell stands a guard, which leads the process group. A shell forks for its
- * commands, but the kernel sends the signal of our death only to the one process that asked for it.
- * So the guard asks for it, and kills the whole group when we die, even by kill -9. Otherwise it
+ * Between us and the shell there is a guard, which leads the process group. A shell forks for its
+ * commands, but the kernel sends the signal of our death only to the one process that requested it.
+ * So the guard requests it, and kills the whole group when we die, even by kill -9. Otherwise it
  * only waits, and ends as the shell ended. It ignores signals to the group. A SIGTERM that we send
  * to the guard it passes on to the group, and to a shell that left the group: so no SIGTERM arrives
  * before there is a shell.
@@ -150,7 +150,7 @@ static void die_with(pid_t parent, int number)
     }
 }
 
-/* What parent and child share. */
+/* The data that parent and child share. */
 struct plan {
     struct ends ends[FIRST_FREE_FD];
     struct qn_spawn_mark mark;
@@ -251,7 +251,7 @@ _Noreturn static void become_guard(const struct plan *plan, pid_t parent)
     guard_shell(parent, shell);
 }
 
-/* The strings of argv and envp are not changed by execve, whatever its prototype says. */
+/* execve does not change the strings of argv and envp, although its prototype allows that. */
 static pid_t fork_command(const struct plan *given, const char *command, const char **environment)
 {
     union {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* spawn.h - starts a shell command and hands over its ends: what child.c is built on. */
+/* spawn.h - starts a shell command and returns the descriptors of its pipes; used by child.c. */
 #ifndef QN_POOL_EXEC_SPAWN_H
 #define QN_POOL_EXEC_SPAWN_H
 
@@ -8,7 +8,7 @@
 
 #include "quern/status.h"
 
-/* What the guard writes to stderr, followed by errno as an int, when it gets no process for the
+/* The guard writes this to stderr, followed by errno as an int, when it gets no process for the
  * shell. */
 struct qn_spawn_mark {
     uint64_t numbers[2];
