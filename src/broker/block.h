@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* block.h - a task and what hangs on it in one block of memory, so that one free gives back all.
+/* block.h - a task and the data it points to in one block of memory, so that one free releases all.
  *
  * The owner allocates its own struct and behind it the sum of the sizes, then puts the pieces there
  * in any order; arrays that need alignment (the headers) go first. */
@@ -12,7 +12,7 @@ size_t qn_block_text_size(const char *text); /* with its NUL; 0 for NULL */
 size_t qn_block_task_size(const struct qn_task *task);
 /* Copies to *at and moves it on; NULL stays NULL, an empty block that is not NULL stays so. */
 const void *qn_block_put(char **at, const void *data, size_t size);
-/* The same with a NUL behind it, so that what users get of bytes can be read as a string, too. */
+/* The same followed by a NUL, so that users can read the bytes as a string, too. */
 size_t qn_block_bytes_size(const void *data, size_t size);
 const void *qn_block_put_bytes(char **at, const void *data, size_t size);
 const char *qn_block_put_text(char **at, const char *text);

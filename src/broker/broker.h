@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* broker.h - where tasks live: the one interface that every broker implements, as client and
- * worker use it. What shows and steers tasks is in inspect.h.
+/* broker.h - the interface that every broker implements, as client and worker use it. Listing and
+ * changing tasks by hand is in inspect.h.
  *
- * Every operation is synchronous, takes a batch, and says what of it is one transaction. All
- * operations of a broker object are thread-safe. Those of the pump (exchange), the keeper (extend,
- * recover, ...) and the listener (wait) never wait for each other longer than one batch takes, and
- * extend goes first.
+ * Every operation is synchronous, takes a batch, and documents which part of it is one transaction.
+ * All operations of a broker object are thread-safe. Those of the pump (exchange), the keeper
+ * (extend, recover, ...) and the listener (wait) never wait for each other longer than one batch
+ * takes, and extend goes first.
  *
  * The most important one is `exchange`: it takes the outcomes of finished runs and returns up to
  * `room` new ones.
@@ -62,17 +62,17 @@ QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *
 /* Whether opening, which failed with this status, may succeed a moment later: a server is down or
  * loading, a file is locked, a disk is full. */
 bool qn_broker_may_come(const char *url, quern_status status);
-/* Whether its file was removed or replaced while it was in use, which cannot be mended; err says
- * so. Any thread; waits for nothing. */
+/* Whether its file was removed or replaced while it was in use, which cannot be repaired; err has
+ * the reason. Any thread; never blocks. */
 typedef bool qn_is_gone_fn(struct qn_broker *broker, quern_error *err);
 qn_is_gone_fn qn_broker_is_gone;
 bool qn_broker_is_remote(const struct qn_broker *broker);
 /* Whether an operation that failed with this status, and changed nothing, is worth another try a
  * moment later. */
 bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
-/* How long an operation may wait for a lock or a reply; holds for operations under way, too.
- * hurries: somebody waits for this program to begin or end, so nothing takes longer than a second
- * or so. */
+/* How long an operation may wait for a lock or a reply; it applies to running operations, too.
+ * hurries: a user or supervisor waits for this program to start or end, so nothing takes longer
+ * than a second or so. */
 void qn_broker_set_patience(struct qn_broker *broker, int64_t command_timeout_ms, bool hurries);
 /* No operation may be under way. NULL does nothing; an implementation never gets it. */
 typedef void qn_close_fn(struct qn_broker *broker);
@@ -111,7 +111,7 @@ QUERN_NODISCARD qn_enqueue_fn qn_broker_enqueue;
 size_t qn_broker_enqueue_max(const struct qn_broker *broker);
 
 /* The same inside the caller's transaction `tx` (SQLite: a sqlite3 *). QUERN_E_UNSUPPORTED where a
- * broker has none. Wakes nobody. */
+ * broker has none. Wakes no worker. */
 typedef quern_status qn_enqueue_in_fn(struct qn_broker *broker, void *tx,
                                       const struct qn_enqueue *enqueue, quern_error *err);
 QUERN_NODISCARD qn_enqueue_in_fn qn_broker_enqueue_in;
@@ -152,11 +152,11 @@ enum qn_outcome_kind {
     QN_ARCHIVE,   /* archived; processed +1, failed +1; lock kept */
     QN_GIVE_BACK, /* to pending at its old place, before all that came later; nothing counted */
     QN_CRASH,     /* its process died (a child or a command, so alone): charged if `started`, a
-                   * death for the brake of its queue on the worker's host; task/deaths.h says
+                   * death for the brake of its queue on the worker's host; task/deaths.h decides
                    * where the task goes. Not started: as give-back. */
     QN_CANCEL,    /* cancelled by an operator who chose archive: as QN_ARCHIVE */
-    QN_ASIDE,     /* nobody here can run it: to retry at delay_ms, as it was: its cause stays, too;
-                   * nothing counted, no brake is released; lock kept */
+    QN_ASIDE,     /* this worker has no handler for it: to retry at delay_ms, otherwise unchanged,
+                   * its cause included; nothing is counted, no brake is released; lock kept */
     QN_ENDED      /* it was acked early and has ended now: releases a brake, nothing else */
 };
 
@@ -176,7 +176,8 @@ struct qn_outcome {
 enum qn_applied {
     QN_APPLIED = 0,
     QN_STALE,    /* the token is no longer valid: nothing was changed */
-    QN_SALVAGED, /* done: the lease was lost, but nobody had started the task again: counted once */
+    QN_SALVAGED, /* done: the lease was lost, but the task had not been started again: counted
+                  * once */
     QN_ARCHIVED  /* retry or crash: applied, and the task is now in the archive */
 };
 
@@ -199,8 +200,8 @@ enum qn_solo {
     QN_SOLO_ASK, /* take the lock of a queue where a task waits that must be alone, unless the queue
                   * is paused, rests or is braked with no probe due: leases nothing. No such queue:
                   * leases as usual. */
-    QN_SOLO_KEEP, /* prolong the lock; leases nothing */
-    QN_SOLO_RUN,  /* prolong it, and lease the one task (of a braked queue: as its probe), if any */
+    QN_SOLO_KEEP, /* extend the lock; leases nothing */
+    QN_SOLO_RUN,  /* extend it, and lease the one task (of a braked queue: as its probe), if any */
     QN_SOLO_END   /* return it; then leases as usual */
 };
 
@@ -221,7 +222,7 @@ struct qn_exchange {
     size_t start_count;
     const char *worker_id; /* its first heartbeat came before */
     const char *host;      /* as in the heartbeat: whose brakes hold */
-    bool is_leaving;       /* the worker drains: an end releases no brake and charges nobody */
+    bool is_leaving;       /* the worker drains: an end releases no brake and charges no task */
     int64_t lease_ms;
     struct qn_queue_share *queues; /* in and out */
     size_t queue_count;
@@ -273,7 +274,7 @@ enum qn_cancel { QN_CANCEL_NONE = 0, QN_CANCEL_RETRY = 1, QN_CANCEL_ARCHIVE = 2 
 struct qn_extension {
     const struct qn_leased *run;
     bool held;             /* out: false: the lease is lost */
-    enum qn_cancel cancel; /* out: somebody asked to cancel it */
+    enum qn_cancel cancel; /* out: its cancellation was requested */
 };
 /* Prolongs the leases still held to lease_ms from now; the token stays. Goes before everything
  * else, on a channel of its own where there are channels; count 0 only opens that channel. */
@@ -318,13 +319,13 @@ struct qn_recovery_sink {
     void *user;
 };
 /* Ends up to `limit` leases that expired, or whose worker's process is known to be gone (same
- * kernel and pid namespace, see owner.h); leases of Go workers in their grace are passed over. All
- * started runs of a dead worker are charged, as one death for each queue's brake on its host; the
- * charge is a lone one if the worker had started no other run in any queue. Nobody is charged where
- * the worker was draining or quiet, where the host has rebooted, and where the owner of an expired
+ * kernel and pid namespace, see owner.h); leases of Go workers in their grace period are skipped.
+ * All started runs of a dead worker are charged, as one death for each queue's brake on its host;
+ * the charge is a lone one if the worker had started no other run in any queue. No task is charged
+ * if the worker was draining or quiet, if the host has rebooted, or if the owner of an expired
  * lease is alive (its process, or its heartbeat: then the cause is QUERN_CAUSE_LEASE_EXPIRED). A
  * started run whose task has no attempts left is archived, whatever the cause. Frees the solo locks
- * of dead workers. Also mends orphans (active without lease and the like). sink may be NULL. */
+ * of dead workers. Also repairs orphans (active without lease and the like). sink may be NULL. */
 typedef quern_status qn_recover_fn(struct qn_broker *broker, struct qn_upkeep upkeep,
                                    const struct qn_recovery_sink *sink, size_t *ret_recovered,
                                    quern_error *err);
@@ -343,7 +344,7 @@ QUERN_NODISCARD qn_prune_fn qn_broker_prune;
 /* Arms a wake-up for everything that could make work in these queues: a new pending task, the end
  * of a pause, a delayed task due before the next known one. *ret_work says whether there is work
  * after that (then do not sleep), *ret_next_due_at_ms when a delayed task becomes due. A change
- * that sends no message is found within a second all the same, by wait or by recover (which the
+ * that sends no message is found within a second nevertheless, by wait or by recover (which the
  * worker calls each second), and ends wait. */
 typedef quern_status qn_arm_fn(struct qn_broker *broker, struct qn_names queues, bool *ret_work,
                                int64_t *ret_next_due_at_ms, quern_error *err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* inspect.h - the part of a broker's interface that shows and steers what is stored.
+/* inspect.h - the part of a broker's interface that lists and changes stored data.
  *
  * It belongs to broker.h, whose rules and errors hold here, too. A listing is a consistent snapshot
- * where the broker has transactions for reading, and never delays a writer. Callbacks get borrowed
- * data; one that returns false stops the listing. */
+ * where the broker has transactions for reading, and never delays a writer. Callbacks receive
+ * borrowed data; a callback that returns false stops the listing. */
 #ifndef QN_BROKER_INSPECT_H
 #define QN_BROKER_INSPECT_H
 
@@ -76,7 +76,7 @@ typedef quern_status qn_remove_queue_fn(struct qn_broker *broker, const char *qu
                                         quern_error *err);
 QUERN_NODISCARD qn_remove_queue_fn qn_broker_remove_queue;
 
-/* Reports each broken invariant, and mends what can be mended where `repair` is set. */
+/* Reports each broken invariant, and if `repair` is set repairs those that can be repaired. */
 typedef quern_status qn_doctor_fn(struct qn_broker *broker, bool repair,
                                   void (*on_finding)(const quern_finding *finding, void *user),
                                   void *user, quern_error *err);

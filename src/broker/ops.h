@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* ops.h - for those who implement a broker: its operations, and what every broker object has.
+/* ops.h - for implementations of a broker: the table of operations, and the common part of broker
+ * objects.
  *
- * The promise of each operation stands with its type in broker.h and inspect.h. An implementation
+ * The promise of each operation is at its type in broker.h and inspect.h. An implementation
  * declares its functions by these types (`qn_enqueue_fn qn_redis_enqueue;`) and puts them into a
  * table. Only the brokers and broker.c include this file. */
 #ifndef QN_BROKER_OPS_H
@@ -13,7 +14,8 @@
 /* A NULL member answers QUERN_E_UNSUPPORTED. */
 struct qn_broker_ops {
     const char *scheme;
-    bool is_remote;         /* what cannot be reached now may be there a moment later */
+    bool is_remote;         /* a broker that cannot be reached now may be available a moment
+                             * later */
     size_t enqueue_max;     /* 0: QN_BATCH_MAX */
     uint32_t exchanges_max; /* see qn_broker_exchanges_max */
     qn_close_fn *close;
@@ -57,7 +59,7 @@ struct qn_broker {
     int64_t opener_pid;
 };
 
-/* Clears what an exchange sets, before it begins; and frees the runs that it has leased, when it
+/* Clears the outputs of an exchange before it begins, and frees the runs that it has leased when it
  * fails. */
 void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply);
 void qn_exchange_free_runs(struct qn_exchange_reply *reply);

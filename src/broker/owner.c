@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* owner.c - who holds a lease, and whether that process is still there.
+/* owner.c - the owner of a lease, and whether its process still exists.
  *
- * "bootid:pidns:pid:starttime". A process of this kernel and pid namespace is alive if its pid is
- * there with the same start time and is not a zombie; that is read from /proc. When /proc cannot be
- * read, nothing is claimed: the state is unknown, and the lease decides. */
+ * "bootid:pidns:pid:starttime". A process of this kernel and pid namespace is alive if its pid
+ * exists with the same start time and is not a zombie; that is read from /proc. When /proc cannot
+ * be read, the state is unknown, and the lease decides. */
 #include "broker/owner.h"
 
 #include <errno.h>

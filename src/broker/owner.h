@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* owner.h - who holds a lease: "bootid:pidns:pid:starttime", from /proc.
+/* owner.h - the owner of a lease: "bootid:pidns:pid:starttime", from /proc.
  *
  * Only an owner of this kernel (boot id) and this pid namespace can be judged by /proc; all others
- * by their lease. The start time tells a process from a later one with the same pid. */
+ * by their lease. The start time distinguishes a process from a later one with the same pid. */
 #ifndef QN_BROKER_OWNER_H
 #define QN_BROKER_OWNER_H
 
@@ -17,10 +17,10 @@
 enum qn_owner_state { QN_OWNER_UNKNOWN, QN_OWNER_ALIVE, QN_OWNER_DEAD };
 
 QUERN_NODISCARD quern_status qn_owner_self(char out[QN_OWNER_SIZE], quern_error *err);
-/* Malformed text is QN_OWNER_UNKNOWN. Another boot of this machine cannot be told from another
- * machine: QN_OWNER_UNKNOWN. */
+/* Malformed text is QN_OWNER_UNKNOWN. Another boot of this machine cannot be distinguished from
+ * another machine: QN_OWNER_UNKNOWN. */
 enum qn_owner_state qn_owner_judge(const char *owner);
-/* Whether a worker with such a record is alive: as judged or, where nobody can tell, by the age of
+/* Whether a worker with such a record is alive: by its state or, if that is unknown, by the age of
  * its heartbeat. */
 #define QN_HEARTBEAT_MS_MAX 30000
 /* When one of its leases is over, it is dead already after this. */

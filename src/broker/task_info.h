@@ -10,7 +10,7 @@
 #include "quern/inspector.h"
 #include "task/task.h"
 
-/* What quern_task_info is inside. One block. */
+/* The definition of quern_task_info. One block. */
 struct quern_task_info {
     struct qn_task task;
     const void *result;

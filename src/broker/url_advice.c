@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* url_advice.c - broker URLs that almost certainly mean something else than they say.
+/* url_advice.c - refuses broker URLs that are almost certainly mistakes.
  *
  * A text without a scheme is the path of a file, so "localhost:6379" or ":memory:" would make a
- * file of that name: a client stores its tasks there, and no worker ever looks. Such a text is
- * refused with the right way to write it; a file that really has such a name is written ./NAME.
- * Parameters behind a path would be part of the name, too, and make a second, empty database. */
+ * file of that name: a client would store its tasks there, and no worker would ever look. Such a
+ * text is refused, and the error shows the right spelling; a file that really has such a name is
+ * written ./NAME. Parameters behind a path would be part of the name, too, and make a second, empty
+ * database. */
 #include "broker/url_advice.h"
 
 #include <arpa/inet.h>
@@ -41,7 +42,7 @@ static bool is_host_and_port(const char *text)
     return digits > 0 && digits <= 5 && (rest[0] == '\0' || is_parameter(rest));
 }
 
-/* "localhost", "10.0.0.7": nobody names a file so. */
+/* "localhost", "10.0.0.7": unlikely names of a file. */
 static bool is_host(const char *text)
 {
     unsigned char address[sizeof(struct in6_addr)];

@@ -5,8 +5,8 @@
 
 #include "base/text/url.h"
 
-/* QUERN_E_INVALID, QUERN_E_UNSUPPORTED: it means something else than it says; the text tells what
- * to write, and shows no password. A scheme that nobody knows is the caller's business. */
+/* QUERN_E_INVALID, QUERN_E_UNSUPPORTED: it is a likely mistake; the error shows the right spelling,
+ * and no password. Unknown schemes are left to the caller. */
 QUERN_NODISCARD quern_status qn_url_advice(const struct qn_url *url, quern_error *err);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* broker.c - from a URL to a broker object on an SQLite file, and back.
+/* broker.c - opens and closes a broker object on an SQLite file.
  *
  * Opening goes from the outside in: the parameters of the URL, the place (file/), the first bytes
- * and the tables (schema/), the settings of the connection; whatever refuses, nothing was changed.
- * Closing syncs what was committed, removes the sockets of a waiter and closes the connections. In
- * a fork of the process nothing of that may happen, since the file, its locks and the sockets
- * belong to the parent: there the object is left alone. */
+ * and the tables (schema/), the settings of the connection; if one of them refuses, nothing was
+ * changed. Closing syncs all commits, removes the sockets of a waiter and closes the connections.
+ * In the child of a fork none of that may happen, since the file, its locks and the sockets belong
+ * to the parent: there the object is left untouched. */
 #include "broker/sqlite/sqlite.h"
 
 #include <string.h>

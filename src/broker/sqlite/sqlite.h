@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* sqlite.h - what the files of the SQLite broker share: its struct, with its parts that rooms above
- * the store work on.
+/* sqlite.h - shared by the files of the SQLite broker: its struct, with the parts that rooms above
+ * the store use.
  *
  * The rooms, lowest first: file (the path), store (connections, transactions), schema, wake, queue
  * (counters, brakes, solo locks), run, upkeep, inspect, operate, doctor; broker.c is above all.
  * Writing: qn_transaction_begin .. commit or rollback. Reading: qn_transaction_read_begin ..
- * read_end. Waking: qn_waiters_wake after a commit that made work for somebody. */
+ * read_end. Waking: qn_waiters_wake after a commit that made work. */
 #ifndef QN_BROKER_SQLITE_SQLITE_H
 #define QN_BROKER_SQLITE_SQLITE_H
 
@@ -44,7 +44,7 @@ struct qn_waiter {
     struct qn_waiter *next; /* in memory: in the list of the database, guarded by its mutex */
 };
 
-/* Who waits on this file: the directory of sockets, remembered while it does not change
+/* The workers that wait on this file: the directory of sockets, cached while it does not change
  * (wake/waiters.c). */
 struct qn_waiters {
     pthread_mutex_t mutex; /* guards all of it */
@@ -56,7 +56,7 @@ struct qn_waiters {
     size_t capacity;
 };
 
-/* What was seen of a worker on another host (upkeep/heartbeat_age.c). */
+/* An observed heartbeat of a worker on another host (upkeep/heartbeat_age.c). */
 struct qn_heartbeat_age {
     int64_t worker_no;
     int64_t heartbeat_at_ms; /* as the worker wrote it */
@@ -85,7 +85,7 @@ struct qn_sqlite {
     char *wake_path; /* the directory of sockets */
     bool full_sync;
     bool unsafe_fs;
-    bool trust_owner; /* the file and what lies beside it may belong to others */
+    bool trust_owner; /* the file and the files beside it may belong to others */
     struct qn_writer_lock writer_lock;
     struct qn_conn writer; /* used with the writer lock held */
     pthread_mutex_t read_mutex;

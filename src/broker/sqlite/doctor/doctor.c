@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* doctor.c - checks the invariants of docs/internals/invariants.md on the live data.
  *
- * The file itself comes first: where its pages are damaged, nothing is mended, since writing could
- * make it worse. Then come the rules, one after the other, each by itself; what they mend may help
- * the next (a queue that is made again, a task that has an owner again), so order matters. Rows
- * that broke a constraint are looked for once more at the end, when the rules have mended them.
+ * The file itself comes first: if its pages are damaged, nothing is repaired, since writing could
+ * make it worse. Then the rules are checked, one after the other, each on its own. A repair may
+ * help the next rule (a queue that is created again, a task that has an owner again), so the order
+ * matters. Rows that broke a constraint are checked once more at the end, when the rules have
+ * repaired them.
  *
  * If you add a rule: its statements in doctor.sql, a line here, docs/internals/invariants.md, a
  * planted damage in tests/contract/doctor/test_doctor.c. */
@@ -122,7 +123,7 @@ quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
         status = read_leases_over(&doctor, err);
     }
     if (status == QUERN_OK) {
-        /* Where they cannot be read, the rules that concern them tell nothing. */
+        /* If they cannot be read, the rules about them report nothing. */
         status = qn_served_read(&doctor.served, doctor.self, NULL) == QUERN_E_NOMEM
                      ? qn_error_nomem(err)
                      : QUERN_OK;
@@ -134,7 +135,7 @@ quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
         status = qn_sqlite_rule_check(&doctor, &rules[i], err);
     }
     if (status == QUERN_OK && doctor.repair) {
-        qn_waiters_wake(doctor.self); /* what was mended may be work */
+        qn_waiters_wake(doctor.self); /* a repaired task may be work */
     }
     if (status == QUERN_OK && repair && rows) {
         status = qn_sqlite_integrity_check(&doctor, true, &safe, &rows, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* doctor.h - one check of the data: what its files share. */
+/* doctor.h - the shared declarations of the files that check the data. */
 #ifndef QN_BROKER_SQLITE_DOCTOR_DOCTOR_H
 #define QN_BROKER_SQLITE_DOCTOR_DOCTOR_H
 
@@ -12,7 +12,7 @@ struct qn_served {
     const char **names;
     size_t count;
     size_t capacity;
-    const char *last; /* what the last worker serves */
+    const char *last; /* the types that the last worker serves */
     bool any;         /* a worker lives */
 };
 QUERN_NODISCARD quern_status qn_served_read(struct qn_served *served, struct qn_sqlite *self,
@@ -35,26 +35,26 @@ struct qn_rule {
     const char *invariant;
     quern_severity severity;
     const char *find; /* SQL; see doctor.sql */
-    const char *mend; /* SQL; NULL: cannot be mended, or by upkeep */
-    /* Upkeep of one queue that mends it; NULL: none. Returns how much it did. */
+    const char *mend; /* SQL; NULL: cannot be repaired, or is by upkeep */
+    /* Upkeep of one queue that repairs it; NULL: none. Returns how much it did. */
     quern_status (*upkeep)(struct qn_sqlite_doctor *doctor, const char *queue, size_t *ret_done,
                            quern_error *err);
 };
 
-/* Finds what breaks the rule, mends it if asked to and possible, and reports it, never inside a
- * transaction. */
+/* Finds the rows that break the rule, repairs them if requested and possible, and reports them,
+ * never inside a transaction. */
 QUERN_NODISCARD quern_status qn_sqlite_rule_check(struct qn_sqlite_doctor *doctor,
                                                   const struct qn_rule *rule, quern_error *err);
 
-/* Whether the file is whole. *ret_safe: nothing is damaged but rows that break a constraint of
- * ours, which the rules mend. Those are reported only with report_rows. */
+/* Whether the file is whole. *ret_safe: the only damage is rows that break a constraint of ours,
+ * which the rules repair. Those are reported only with report_rows. */
 QUERN_NODISCARD quern_status qn_sqlite_integrity_check(struct qn_sqlite_doctor *doctor,
                                                        bool report_rows, bool *ret_safe,
                                                        bool *ret_rows, quern_error *err);
-/* What is missing of our tables and indexes, and what others have put on them. */
+/* Reports missing tables and indexes of ours, and objects that others have put on them. */
 QUERN_NODISCARD quern_status qn_sqlite_schema_compare(struct qn_sqlite_doctor *doctor,
                                                       quern_error *err);
-/* What is worth knowing about the file and the directory beside it. */
+/* Reports notes about the file and the directory beside it. */
 void qn_sqlite_integrity_notes(struct qn_sqlite_doctor *doctor);
 
 #endif

@@ -1,11 +1,11 @@
--- doctor.sql - what must hold in the data (docs/internals/invariants.md), and how it is mended.
+-- doctor.sql - the invariants of the data (docs/internals/invariants.md), and their repairs.
 --
 -- A "find" gives the rows that break a rule: queue, id, text, and a number and a text that name
--- the row to its "mend". ?1 is now (wall clock), ?2 the moment up to which leases are over (boot
--- clock), ?3 the version of the schema, ?4 the size of a full archive, ?5 a number that nothing can
--- be counted to, ?6 how far the wall clock is ahead of the boot clock. A "mend" is given ?1 the
--- number, ?2 the text, ?3 now, ?4 the moment of leases; it looks at the condition again, since time
--- has passed. No mend deletes a task.
+-- the row to its "mend". ?1 is now (wall clock), ?2 the moment up to which leases have expired
+-- (boot clock), ?3 the version of the schema, ?4 the size of a full archive, ?5 a number that
+-- nothing can be counted to, ?6 how far the wall clock is ahead of the boot clock. The parameters
+-- of a "mend" (a repair) are ?1 the number, ?2 the text, ?3 now, ?4 the moment of leases; it checks
+-- the condition again, since time has passed. No repair deletes a task.
 --
 -- Functions: quern_any_worker() and quern_queue_served(name), by living workers as they were when
 -- the check began; quern_name_sound(name), quern_headers_whole(headers); see rule.c.
@@ -114,7 +114,7 @@ SELECT coalesce(q.name, ''), t.id, 'its headers cannot be read; it runs without 
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.headers IS NOT NULL AND NOT quern_headers_whole(t.headers);
 
--- An active task without an owner: nobody would finish it, and nobody would recover it soon.
+-- An active task without an owner: no worker would finish it, and it would not be recovered soon.
 -- name: find_no_owner
 SELECT coalesce(q.name, ''), t.id,
     CASE WHEN t.lease_until <= 0 THEN 'active without a lease'

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* integrity.c - checks the file and what lies beside it: pages, WAL, sockets, durability.
+/* integrity.c - checks the file and the files beside it: pages, WAL, sockets, durability.
  *
- * SQLite's quick_check reads every page, also those of other tables. What it says about rows of our
- * tables that break a constraint is the business of the rules; everything else is damage of the
- * file, which only a backup or `.recover` of the sqlite3 shell can help. */
+ * SQLite's quick_check reads every page, also those of other tables. Its reports about rows of our
+ * tables that break a constraint are left to the rules; everything else is damage of the file, for
+ * which only a backup or `.recover` of the sqlite3 shell helps. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -97,8 +97,8 @@ quern_status qn_sqlite_integrity_check(struct qn_sqlite_doctor *doctor, bool rep
 /* --- Beside the file
  * ------------------------------------------------------------------------------ */
 
-/* A socket whose lock nobody holds: its process died. The lock is made before the socket, so a
- * waiter that is just coming up is never disturbed by the try. */
+/* A socket whose lock is free: its process died. The lock is made before the socket, so the test
+ * never disturbs a waiter that is just starting. */
 static bool is_leftover(int dir_fd, const char *name)
 {
     const size_t id_size = QN_WAITER_ID_SIZE - 1;

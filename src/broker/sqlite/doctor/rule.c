@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* rule.c - finds the rows that break a rule, and mends them.
+/* rule.c - finds the rows that break a rule, and repairs them.
  *
- * Finding is one read transaction, so even a look at all tasks holds up nobody; what was found is
- * kept and told after it. Mending is in write transactions of at most MEND_STEP rows, and every
- * mend looks at its condition again, since the data has lived on. A finding is reported as repaired
- * only after the commit that changed its row. When a look was full, another follows as long as
- * mending gets on. */
+ * Finding is one read transaction, so even a scan of all tasks delays no writer; the findings are
+ * kept and reported after it. Repairs are made in write transactions of at most MEND_STEP rows, and
+ * each repair checks its condition again, since the data may have changed. A finding is reported as
+ * repaired only after the commit that changed its row. When a scan has reached its limit, another
+ * one follows as long as repairs make progress. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -21,13 +21,13 @@
 
 #define COUNT_MAX INT64_C(1000000000000) /* deaths, probes, ms of a life */
 #define FOUND_MAX 1000                   /* findings of one rule in one look */
-#define MEND_STEP 100                    /* mends in one transaction */
+#define MEND_STEP 100                    /* repairs in one transaction */
 
 struct found {
     const char *queue;
     const char *id;
     const char *text;
-    int64_t number; /* these two name the row to the mend */
+    int64_t number; /* these two name the row to the repair */
     const char *key;
     bool repaired;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* schema.c - what is missing of our tables and indexes, and what others have put on them.
+/* schema.c - reports missing tables and indexes of ours, and objects that others have put on them.
  *
- * The file was compared when it was opened (schema/trust.c), so what differs now has changed since.
- * Objects of others are not used, and are reported by what they can do: a trigger runs when other
+ * The file was compared when it was opened (schema/trust.c), so a difference now was made since.
+ * Objects of others are not used, and are reported by their effect: a trigger runs when other
  * programs write, a unique index may refuse what quern writes, the rest only costs time. */
 #include <stdio.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 
 #include "broker/sqlite/sqlite.h"
 
-/* Resolves self's path, checks directory, owners and file system, makes the file (0600) if asked
- * to. unsafe_fs and trust_owner are set. */
+/* Resolves self's path, checks directory, owners and file system, creates the file (0600) if
+ * requested. unsafe_fs and trust_owner are set. */
 QUERN_NODISCARD quern_status qn_sqlite_file_prepare(struct qn_sqlite *self, const char *path,
                                                     bool create, quern_error *err);
 /* The name of the network file system that `path` is on; NULL: a local one. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* place.c - who could change the file behind our back?
+/* place.c - checks which other users could change the file.
  *
- * Who can write to the file, or put another one in its place, decides what this process runs. So,
- * as ssh does with its own files, a database is refused that belongs to another user, that every
- * user may write to, or that lies below a directory in which every user may rename things (a sticky
- * one such as /tmp is fine). The files that SQLite keeps beside it, and the directory of sockets,
- * are held to the same. Root is no exception: what root leaves beside a user's file would lock that
- * user out, and what a user has put there would run as root. `?trust_owner=1` says that the other
- * users are known; a group that may write is allowed, and said, and so is a directory of somebody
- * else. */
+ * A user who can write to the file, or replace it, decides what this process runs. So, as ssh does
+ * with its own files, a database is refused if it belongs to another user, if every user may write
+ * to it, or if it lies below a directory in which every user may rename files (a sticky one such as
+ * /tmp is fine). The same applies to the files that SQLite keeps beside it, and to the directory of
+ * sockets. Root is no exception: files that root leaves beside a user's file would lock that user
+ * out, and files that a user has put there would run as root. `?trust_owner=1` declares that the
+ * other users are trusted; a group that may write is allowed, and reported, and so is a directory
+ * of another user. */
 #include "broker/sqlite/file/place.h"
 
 #include <limits.h>
@@ -32,7 +32,7 @@ const char *qn_sqlite_place_shown(const char *path)
     return is_long || path[strcspn(path, "%?#")] != '\0' ? "/PATH" : path;
 }
 
-/* Each directory above the path, whose owner is free to rename what is in it. */
+/* Each directory above the path, whose owner may rename its entries. */
 static quern_status check_directories(const char *path, quern_error *err)
 {
     char directory[PATH_MAX];
@@ -55,7 +55,7 @@ static quern_status check_directories(const char *path, quern_error *err)
     return QUERN_OK;
 }
 
-/* The database, or what lies beside it. */
+/* The database, or a file beside it. */
 static quern_status check_file(const char *name, const struct stat *info, const char *path,
                                quern_error *err)
 {
@@ -75,7 +75,7 @@ static quern_status check_file(const char *name, const struct stat *info, const 
     return QUERN_OK;
 }
 
-/* What SQLite keeps beside the file, and may have been put there by somebody else before. */
+/* The files that SQLite keeps beside the database; another user may have created them before. */
 static quern_status check_neighbours(const char *path, bool trust_owner, quern_error *err)
 {
     static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
@@ -85,7 +85,7 @@ static quern_status check_neighbours(const char *path, bool trust_owner, quern_e
     for (size_t i = 0; status == QUERN_OK && i < sizeof suffixes / sizeof suffixes[0]; i++) {
         (void)snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
         if (lstat(name, &info) != 0) {
-            continue; /* it is not there, or SQLite will say why not */
+            continue; /* it does not exist, or SQLite will report the error */
         }
         if (!S_ISREG(info.st_mode)) {
             status = qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: not a regular file", name);

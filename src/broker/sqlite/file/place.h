@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* place.h - who else could change the file, or what lies beside it. */
+/* place.h - checks which other users could change the file, or the files beside it. */
 #ifndef QN_BROKER_SQLITE_FILE_PLACE_H
 #define QN_BROKER_SQLITE_FILE_PLACE_H
 
@@ -12,10 +12,10 @@ QUERN_NODISCARD quern_status qn_sqlite_place_check(const char *path, bool trust_
                                                    quern_error *err);
 /* The path as the text of an error may name it in a URL: "/PATH" for a long or odd one. */
 const char *qn_sqlite_place_shown(const char *path);
-/* True: who may write to the file although it is allowed, in words. */
+/* True: the text names the other users that may write to the file, although that is allowed. */
 bool qn_sqlite_place_warning(const struct qn_sqlite *self, char *out, size_t out_size);
 uid_t qn_sqlite_place_owner(const struct qn_sqlite *self);
-/* Whether sockets in this directory are those of people whom we trust. */
+/* Whether sockets in this directory belong to users that we trust. */
 bool qn_sqlite_place_trusts(const struct qn_sqlite *self, const struct stat *directory);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* presence.c - is the file that this process works on still the one under its name?
+/* presence.c - checks that the file of this process is still the one under its name.
  *
- * SQLite goes on with a file that was removed or replaced, and what is written then is lost. The
- * same holds for the log and its index beside it: other processes would make new ones, and neither
- * side would see what the other writes. All three keep their numbers as long as somebody has the
- * database open. A file that was cut to nothing shows itself only as locked to those who open it
- * anew, so its size is looked at, too. Only by name: closing another descriptor of the file would
- * drop the locks that SQLite has on it. */
+ * SQLite continues with a file that was removed or replaced, and everything written then is lost.
+ * The same applies to the log and its index beside it: other processes would create new ones, and
+ * neither side would see the writes of the other. All three keep their inode numbers as long as a
+ * process has the database open. A file that was truncated to nothing only appears as locked to
+ * processes that open it anew, so its size is checked, too. All checks are by name: closing another
+ * descriptor of the file would drop the locks that SQLite has on it. */
 #include "broker/sqlite/file/presence.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ quern_status qn_sqlite_presence_note(struct qn_sqlite *self, quern_error *err)
     return QUERN_OK;
 }
 
-/* Whether the name stands for no file or for another one than it did; known may be 0 for neither.
+/* Whether the name refers to no file or to another one than before; known may be 0 for neither.
  */
 static bool has_moved(const struct qn_sqlite *self, const char *suffix, ino_t known,
                       struct stat *ret_now, quern_error *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* backup.c - a copy of the file, as of one moment, while others write.
+/* backup.c - a consistent copy of the file, while others write.
  *
- * SQLite copies the pages out of one read transaction, so that neither a writer waits nor the copy
- * begins again when somebody writes. The copy is a new file that only its owner may read; it is
+ * SQLite copies the pages out of one read transaction, so that no writer waits and the copy does
+ * not start again after a write. The copy is a new file that only its owner may read; it is
  * complete on the disk, or removed. */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/transaction.h"
 
-#define COPY_BUSY_MS 1000 /* nobody else knows the new file */
+#define COPY_BUSY_MS 1000 /* no other process uses the new file */
 
 static quern_status make_file(const char *path, quern_error *err)
 {

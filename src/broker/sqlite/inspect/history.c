@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* history.c - what a queue did on the last days. */
+/* history.c - the processed and failed tasks of a queue on the last days. */
 #include <time.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* inspect.h - what inspecting tasks and acting on them share: the selection of tasks.
+/* inspect.h - the selection of tasks, shared by listings and by operations on tasks.
  *
  * A page is a part of the tasks of one state of one queue, in an order; only row numbers are
  * selected, the rows themselves are read one by one, so a page never holds payloads. */

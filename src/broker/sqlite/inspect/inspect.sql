@@ -1,7 +1,7 @@
--- inspect.sql - looking: queues, workers, history, pages of tasks. Read transactions only, except
--- that operate.c selects what it acts on by the pieces of pages.
+-- inspect.sql - listings: queues, workers, history, pages of tasks. Read transactions only, except
+-- that operate.c selects its tasks by the pieces of pages.
 
--- Counts by index: each state stands in exactly one partial index, see schema.sql. BETWEEN, since
+-- Counts by index: each state is in exactly one partial index, see schema.sql. BETWEEN, since
 -- beside the condition of the index SQLite makes no use of an equality.
 -- name: queues
 SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
@@ -22,8 +22,8 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
     (SELECT min(probe_at_ms) FROM quern_host WHERE queue = q.no AND streak >= ?2)
 FROM quern_queue AS q ORDER BY q.name;
 
--- Since when the first of each kind of pending tasks waits: uncharged, or charged so often. Each
--- kind is asked for by itself, since only then it is in order in its index.
+-- Since when the first of each kind of pending tasks waits: uncharged, or by number of charges.
+-- Each kind is queried separately, since only then it is in order in its index.
 -- name: pending_since
 SELECT since FROM (
     SELECT max(due_at_ms, enqueued_at_ms) AS since FROM quern_task

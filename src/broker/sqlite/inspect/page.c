@@ -2,8 +2,8 @@
 /* page.c - selects a part of the tasks of one state of one queue.
  *
  * The statement is put together from the pieces in inspect.sql: which rows (so that the index of
- * that state is used), the filter, the order. Pending tasks stand in two indexes, those with a
- * crash on record apart; SQLite merges them by place. An id is looked up by its own index. */
+ * that state is used), the filter, the order. Pending tasks are in two indexes, those with a
+ * crash on record apart; SQLite merges them by place. Ids have an index of their own. */
 #include <string.h>
 
 #include "base/assert.h"

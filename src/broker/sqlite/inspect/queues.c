@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* queues.c - what the queues hold.
+/* queues.c - the contents of the queues.
  *
- * One read transaction on the reading connection, so what it shows is one moment, and no writer
- * waits for it. Counts come from the partial indexes of the schema. */
+ * One read transaction on the reading connection, so the result is a consistent snapshot, and no
+ * writer waits for it. Counts come from the partial indexes of the schema. */
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/store/query.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* server_info.c - what is worth knowing of the file: durability, size, versions. */
+/* server_info.c - facts about the file: durability, size, versions. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* tasks.c - pages of tasks that fit a filter.
+/* tasks.c - pages of tasks that match a filter.
  *
  * The order is by queue, then by state, so the page is laid over a row of segments, one for each
  * state of each queue. Segments before the page are only counted, mostly in an index; from those
- * that it touches the row numbers are selected, and each row is read and handed on by itself, so
- * memory is that of one task. All in one read transaction: the page is one moment of the file. */
+ * that it touches the row numbers are selected, and each row is read and passed on separately, so
+ * the memory for one task is enough. All in one read transaction: the page is a consistent
+ * snapshot. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* workers.c - the workers whose heartbeats came, and what they run.
+/* workers.c - the workers with recent heartbeats, and their runs.
  *
  * A record stays behind when its worker is killed. It is not shown once its process is known to be
- * gone; where that cannot be told (another kernel or pid namespace), its heartbeat decides. Workers
- * and all runs are read side by side in the same order, so a look takes as long as there are of
- * both. */
+ * gone; where that is unknown (another kernel or pid namespace), its heartbeat decides. Workers and
+ * all runs are read side by side in the same order, so the time is linear in both. */
 #include <string.h>
 
 #include "base/error.h"

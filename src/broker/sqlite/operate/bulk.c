@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bulk.c - what an operator does to all tasks that fit a filter: one bounded transaction a call,
+/* bulk.c - an operation by hand on all tasks that match a filter: one bounded transaction per call,
  * which the caller repeats. */
 #include <string.h>
 
@@ -141,7 +141,7 @@ quern_status qn_sqlite_operate_all(struct qn_broker *broker, const struct qn_bul
     if (status == QUERN_OK) {
         *ret_count = step->count;
         if (step->count == bulk->limit) {
-            qn_conn_give_way(); /* the caller goes on with the rest */
+            qn_conn_give_way(); /* the caller continues with the rest */
         }
     }
     qn_free(step->ids);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* operate.c - what an operator does to one task.
+/* operate.c - an operation by hand on one task.
  *
- * Which action a state allows is said by task/lifecycle.h; the task is read and changed in the same
+ * task/lifecycle.h defines which actions a state allows; the task is read and changed in the same
  * transaction. Sleeping workers are woken after a commit that made a task pending; the worker of a
  * cancelled task gets a datagram, and reads the mark with its next lease extension at the latest.
  * */

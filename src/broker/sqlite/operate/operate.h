@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* operate.h - what the files of this room share: acting on one row, and the row of a queue. */
+/* operate.h - shared by the files of this room: an operation on one row, and the row of a queue. */
 #ifndef QN_BROKER_SQLITE_OPERATE_OPERATE_H
 #define QN_BROKER_SQLITE_OPERATE_OPERATE_H
 

@@ -1,4 +1,4 @@
--- operate.sql - what an operator does to tasks and queues.
+-- operate.sql - operations by hand on tasks and queues.
 
 -- Where a task with this id is; ?2 NULL: in any queue.
 -- name: operate_find

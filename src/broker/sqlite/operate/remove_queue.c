@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* remove_queue.c - removes queues.
  *
- * A queue that holds tasks goes in bounded steps, so that workers of other queues never wait
- * long: it is paused first, so that nothing new starts, then its tasks go by the hundred; the last
- * step takes the remaining ones, its locks, its days and its row in one transaction. If a step
- * fails, the queue stays paused with what is left. */
+ * A queue that holds tasks is removed in bounded steps, so that workers of other queues never wait
+ * long: it is paused first, so that nothing new starts, then its tasks are removed by the hundred;
+ * the last step removes the remaining ones, its locks, its days and its row in one transaction. If
+ * a step fails, the queue stays paused with the remaining tasks. */
 #include "base/error.h"
 #include "broker/sqlite/operate/operate.h"
 #include "broker/sqlite/operate/operate_sql.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* brake.c - keeps the brakes of queues on hosts, and finds their probes.
  *
- * A probe is known by the token of its run. Whether it is still under way says the task: where none
- * is active with that token, the run was given back, lost its lease or was recovered, and the next
- * probe may go. So nobody else needs to know what a probe is. */
+ * A probe is known by the token of its run. The task shows whether the probe still runs: if none is
+ * active with that token, the run was given back, lost its lease or was recovered, and the next
+ * probe may go. So no other file needs to know about probes. */
 #include "broker/sqlite/queue/brake.h"
 
 #include "base/bug.h"

@@ -20,7 +20,7 @@ QUERN_NODISCARD quern_status qn_brake_write(struct qn_conn *conn, int64_t queue_
 QUERN_NODISCARD quern_status qn_brake_probe(struct qn_conn *conn, int64_t queue_no,
                                             const struct qn_brake *brake, int64_t *ret_seq,
                                             quern_error *err);
-/* Puts the task behind all others, whatever it is doing now. */
+/* Puts the task behind all others, in any state. */
 QUERN_NODISCARD quern_status qn_brake_put_behind(struct qn_conn *conn, int64_t seq,
                                                  quern_error *err);
 

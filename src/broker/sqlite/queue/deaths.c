@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* deaths.c - charges a run with the death of its process, and says what becomes of its task.
+/* deaths.c - charges a run with the death of its process, and decides what happens to its task.
  *
  * A run that had not started goes back as if it had never been leased. One that had started and
- * whose task has no attempts left is archived, whoever is charged, since it may have done its
- * work. */
+ * whose task has no attempts left is archived, whether it is charged or not, since it may have done
+ * its work. */
 #include "broker/sqlite/queue/deaths.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #define TEXT_SIZE (QN_ERROR_TEXT_SIZE_MAX + 100)
 
-/* What the row becomes. */
+/* The new values of the row. */
 struct fate {
     struct qn_deaths deaths;
     quern_task_state state;

@@ -11,7 +11,7 @@ struct qn_end {
     int64_t seq;
     uint64_t token;
     bool started;
-    bool is_death; /* false: nobody is charged with it */
+    bool is_death; /* false: no task is charged with it */
     bool is_lone;
     int64_t started_at_ms; /* wall clock */
     int64_t seen_at_ms;    /* the latest heartbeat of its worker; 0: it has died just now */
@@ -24,7 +24,7 @@ struct qn_ended {
     bool charged;
     bool archived; /* as poison, or because it has no attempts left */
 };
-/* Ends it. Whoever calls it tells the brake. */
+/* Ends it. The caller updates the brake. */
 QUERN_NODISCARD quern_status qn_deaths_end(struct qn_queue_counters *counters,
                                            struct qn_counted_queue *queue, const struct qn_end *end,
                                            struct qn_ended *ret_ended, quern_error *err);

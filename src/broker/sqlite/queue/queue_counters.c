@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* queue_counters.c - what one transaction knows and counts of each queue.
+/* queue_counters.c - the state and the counters of each queue in one transaction.
  *
  * Counters are collected per queue and written once at the end of the transaction, with the UTC
  * day of now. The brake of the queue on the host of the exchange is read with the queue, and
- * written only when there is something new in it. */
+ * written only if it has changed. */
 #include "broker/sqlite/queue/queue_counters.h"
 
 #include <string.h>

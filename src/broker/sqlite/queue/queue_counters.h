@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* queue_counters.h - what one transaction knows and counts of each queue, written once at its end.
+/* queue_counters.h - the state and the counters of each queue in one transaction, written once at
+ * its end.
  *
  * Exchange and recover end runs, and both count them here. */
 #ifndef QN_BROKER_SQLITE_QUEUE_QUEUE_COUNTERS_H
@@ -25,7 +26,7 @@ struct qn_counted_queue {
     bool changed; /* has something to be written */
     int64_t processed;
     int64_t failed;
-    struct qn_solo_lock solo; /* whoever changes it writes it, see solo.h */
+    struct qn_solo_lock solo; /* written by the code that changes it, see solo.h */
     struct qn_brake brake;    /* on the host of the counters; all zero without one */
     bool brake_changed;
     int64_t due_at_ms; /* its earliest delayed task; -1: not looked up */
@@ -60,7 +61,7 @@ void qn_queue_counters_release(struct qn_queue_counters *counters, struct qn_cou
 QUERN_NODISCARD quern_status qn_queue_counters_due(struct qn_queue_counters *counters,
                                                    struct qn_counted_queue *queue, int64_t at_ms,
                                                    quern_error *err);
-/* Writes what was counted. */
+/* Writes the counters. */
 QUERN_NODISCARD quern_status qn_queue_counters_write(struct qn_queue_counters *counters,
                                                      quern_error *err);
 

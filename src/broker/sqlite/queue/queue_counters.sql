@@ -1,4 +1,4 @@
--- queue_counters.sql - what is known and counted of each queue.
+-- queue_counters.sql - the state and the counters of each queue.
 
 -- Of the queue, and of its brake on one host (NULL: of none).
 -- name: queue_counters_read
@@ -7,7 +7,7 @@ SELECT q.no, q.paused_at_ms, q.solo_owner, q.solo_since_ms, q.solo_until_ms, q.s
 FROM quern_queue AS q LEFT JOIN quern_host AS h ON h.queue = q.no AND h.host = ?2
 WHERE q.name = ?1;
 
--- A counter that somebody has set to the largest number must not keep runs from ending: beyond it
+-- A counter that was set to the largest number must not keep runs from ending: beyond it
 -- SQLite counts in floating point, which the column refuses. 1 << 62 leaves room to count on.
 -- name: queue_counters_write
 UPDATE quern_queue SET processed = min(processed, 1 << 62) + ?2,

@@ -19,7 +19,7 @@ quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no, uint32_t *ret
     struct qn_query query = qn_query_start(conn, sql_solo_level);
     qn_query_int(&query, queue_no);
     if (qn_query_row(&query)) {
-        /* It is read from an index, in which anything can stand. */
+        /* It is read from an index, which may contain anything. */
         *ret_level = (uint32_t)qn_number_clamp(sqlite3_column_int64(query.statement, 0), 0,
                                                QN_ALONE_CHARGES);
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* solo.h - the solo lock of a queue: who may run a task of it alone (enum qn_solo). */
+/* solo.h - the solo lock of a queue: the right to run a task of it alone (enum qn_solo). */
 #ifndef QN_BROKER_SQLITE_QUEUE_SOLO_H
 #define QN_BROKER_SQLITE_QUEUE_SOLO_H
 
 #include "broker/sqlite/queue/queue_counters.h"
 
-/* What solo_level says of a queue: the charges of its most charged pending task, at most
+/* The value of solo_level of a queue: the charges of its most charged pending task, at most
  * QN_ALONE_CHARGES; 0: none is charged. */
 QUERN_NODISCARD quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no,
                                            uint32_t *ret_level, quern_error *err);

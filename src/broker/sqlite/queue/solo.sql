@@ -16,8 +16,8 @@ UPDATE quern_queue SET solo_until_ms = ?2 + ?3,
         ?2 - (min(max(solo_until_ms, 0), 1 << 61) - ?3))
 WHERE no = ?1;
 
--- All that this worker has; it is held against the queue that a death costs ?3 more. What a clock
--- says that was set (see solo_keep) is not counted; when it goes back later, the rest is over.
+-- Returns all locks of this worker; a death delays the queue by ?3 more. The error of a clock that
+-- was set (see solo_keep) is not counted; when it goes back later, the rest has expired.
 -- name: solo_return
 UPDATE quern_queue SET solo_owner = '', solo_since_ms = ?2, solo_until_ms = 0,
     solo_rest_ms = ?2 + ?3 +

@@ -5,8 +5,8 @@
 
 #include "broker/sqlite/sqlite.h"
 
-/* A delay that ends later than this on the boot clock is not over, whatever its date says. Where it
- * is dated as if, it is dated anew soon. */
+/* A delay that ends later than this on the boot clock has not ended, regardless of its date. If its
+ * date is wrong, it is corrected soon. */
 #define QN_DELAY_CLOCK_TOLERANCE_MS 250
 
 /* How far the wall clock, which is read, is ahead of the boot clock; 0: delays are not kept on that

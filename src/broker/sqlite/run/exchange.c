@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* exchange.c - the heart: outcomes in, runs out, in one transaction.
+/* exchange.c - the central operation: outcomes in, runs out, in one transaction.
  *
- * Was this request answered before? Then the same answer again. Else: apply the outcomes, note
- * which runs have started, do what is asked of solo locks, lease up to `room` runs, write the
- * counters and brakes, remember the answer, commit. A failure before the commit undoes all of it.
+ * If this request was answered before, the same reply is returned. Else: apply the outcomes, note
+ * which runs have started, serve requests for solo locks, lease up to `room` runs, write the
+ * counters and brakes, store the reply, commit. A failure before the commit undoes all of it.
  * Sleeping workers are woken after the commit when a task came back to pending or will be due
  * before all others. */
 #include "broker/sqlite/run/exchange.h"
@@ -78,7 +78,7 @@ static quern_status wait_for_solo(struct qn_queue_counters *counters,
                                   quern_error *err)
 {
     uint32_t level = 0;
-    bool rests = queue->solo.state == QN_SOLO_FREE; /* else its return is news by itself */
+    bool rests = queue->solo.state == QN_SOLO_FREE; /* else its return sends a wake-up of its own */
     int64_t wait_ms = rests ? qn_solo_wait_ms(&queue->solo, counters->now_ms) : 0;
     quern_status status =
         wait_ms > 0 ? qn_solo_level(counters->conn, queue->no, &level, err) : QUERN_OK;
@@ -86,8 +86,8 @@ static quern_status wait_for_solo(struct qn_queue_counters *counters,
     return status;
 }
 
-/* When the next probe may go. Of one that is under way, the end is news by itself. One that is due
- * and was not had may be a task that must be alone. */
+/* When the next probe may go. The end of a running probe sends a wake-up of its own. A probe that
+ * is due but was not leased may be a task that must run alone. */
 static quern_status wait_for_probe(struct qn_queue_counters *counters,
                                    const struct qn_exchange *exchange,
                                    const struct qn_counted_queue *queue, int64_t *ret_wait_ms,
@@ -105,7 +105,7 @@ static quern_status wait_for_probe(struct qn_queue_counters *counters,
                : status;
 }
 
-/* What the caller learns of its queues. */
+/* Fills the part of the reply about the caller's queues. */
 static quern_status describe_queues(struct qn_queue_counters *counters,
                                     struct qn_exchange *exchange, quern_error *err)
 {

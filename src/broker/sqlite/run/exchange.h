@@ -16,7 +16,7 @@ struct qn_lease_terms {
     int64_t first_token; /* out: of the leased runs, which have consecutive tokens */
     uint32_t solo_queue; /* out: as exchange->solo_queue */
 };
-/* Does what is asked of solo locks, and leases up to exchange->room runs into reply->runs
+/* Serves requests for solo locks, and leases up to exchange->room runs into reply->runs
  * (lease.c). On failure it has freed them. */
 QUERN_NODISCARD quern_status qn_lease_take(struct qn_queue_counters *counters,
                                            struct qn_exchange *exchange,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* headers.c - a task's headers as one blob: name NUL value NUL, and so on.
  *
- * Names and values are C strings, so NUL can stand between them; read back, they are used where
- * they lie. A blob that does not end as it should (somebody edited it) holds no headers. */
+ * Names and values are C strings, so NUL can separate them; when read, they are used in place. A
+ * blob with a wrong end (it was edited) counts as no headers. */
 #include "broker/sqlite/run/headers.h"
 
 #include <string.h>

@@ -3,8 +3,8 @@
  *
  * First all runs are picked (pick.c), queue by queue, each queue from where the last reading ended:
  * its quota, then what other queues could not fill (src/task/choice.h). When many tasks were past
- * their deadline, taking ends early, so that the transaction stays short, and the caller is told
- * so. Then the runs, in the order in which the caller gets them, are given their tokens and
+ * their deadline, leasing ends early, so that the transaction stays short, and the reply reports
+ * that. Then the runs, in the order in which the caller gets them, are given their tokens and
  * written. */
 #include <string.h>
 
@@ -87,7 +87,7 @@ static quern_status take_weighted(struct qn_lease_batch *batch, quern_error *err
     }
 }
 
-/* By queue, and within it in the order of taking: what redraws brought is moved to its queue. */
+/* By queue, and within it in the order of leasing: runs from redraws are moved to their queue. */
 static void order_runs(struct qn_lease_batch *batch)
 {
     struct qn_leased *ordered[QN_BATCH_MAX];

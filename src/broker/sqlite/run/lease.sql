@@ -40,7 +40,8 @@ UPDATE quern_task SET state = 1, token = ?2, lease_until = ?3, worker = ?4, star
     started_at_ms = ?6
 WHERE seq = ?1;
 
--- What only damage makes, and a CHECK would refuse, must not keep a queue from giving its tasks.
+-- Values that only damage makes, and that a CHECK would refuse, must not block the tasks of a
+-- queue.
 -- name: lease_mend
 UPDATE quern_task SET cancel = 0, retry_max = max(retry_max, 0),
     retry_count = min(retry_count, max(retry_max, 0))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* lease_batch.h - what the files that take runs for a worker share: lease.c says from which queue,
- * pick.c which task of it, lease_row.c reads it. */
+/* lease_batch.h - shared by the files that lease runs for a worker: lease.c chooses the queue,
+ * pick.c its task, lease_row.c reads the row. */
 #ifndef QN_BROKER_SQLITE_RUN_LEASE_BATCH_H
 #define QN_BROKER_SQLITE_RUN_LEASE_BATCH_H
 
 #include "broker/sqlite/run/exchange.h"
 #include "task/isolation.h"
 
-/* A level says how much company a task may have: how often it is charged, at most
+/* The level of a task limits how many others may run beside it: its charges, at most
  * QN_ALONE_CHARGES. */
 #define QN_LEVELS (QN_ALONE_CHARGES + 1)
 
@@ -80,7 +80,7 @@ QUERN_NODISCARD quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, si
 
 /* --- lease_solo.c ---------------------------------------------------------------------- */
 
-/* Does what is asked. *ret_queue_index: as exchange->solo_queue; *ret_usual: runs are leased as
+/* Serves the request. *ret_queue_index: as exchange->solo_queue; *ret_usual: runs are leased as
  * usual. */
 QUERN_NODISCARD quern_status qn_lease_solo(struct qn_lease_batch *batch, uint32_t *ret_queue_index,
                                            bool *ret_usual, quern_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lease_solo.c - what an exchange asks of the solo locks of its queues (enum qn_solo). */
+/* lease_solo.c - an exchange's requests for the solo locks of its queues (enum qn_solo). */
 #include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/lease_batch.h"
 

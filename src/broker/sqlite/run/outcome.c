@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* outcome.c - applies the outcome of one finished run (enum qn_outcome_kind, broker.h).
  *
- * Each kind is one statement that names row, token and state: where it changes nothing the lease
- * was lost, and the outcome is stale. Only success is worth salvaging then, and only if the task
- * still waits for its next run because of this very lease. What is needed besides (attempts,
- * retention, the lock's key) is in the run as it was leased; nobody may change it while the task is
- * active. */
+ * Each kind is one statement that names row, token and state: if it changes nothing the lease was
+ * lost, and the outcome is stale. Only success is worth salvaging then, and only if the task still
+ * waits for its next run because of this very lease. Other necessary data (attempts, retention, the
+ * lock's key) is in the run as it was leased; it must not be changed while the task is active. */
 #include "base/bug.h"
 #include "base/error.h"
 #include "broker/sqlite/queue/brake.h"
@@ -54,7 +53,7 @@ static quern_status finish(struct qn_query *query, bool *ret_changed, quern_erro
     return status;
 }
 
-/* Counts an end that is no death. One before the start says nothing of the host. */
+/* Counts an end that is not a death. An end before the start is no evidence about the host. */
 static void count(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                   const struct qn_outcome *outcome, bool failed)
 {

@@ -10,7 +10,7 @@ UPDATE quern_task SET state = 6, at_ms = ?3, completed_at_ms = ?4, result = iif(
     progress_note = NULL
 WHERE seq = ?1 AND token = ?2 AND state = 1;
 
--- Nobody has started it since: it waits because its lease expired (4) or its worker seemed dead
+-- It has not been started since: it waits because its lease expired (4) or its worker seemed dead
 -- (6).
 -- name: salvage_delete
 DELETE FROM quern_task WHERE seq = ?1 AND token = ?2 AND state IN (2, 4) AND cause IN (4, 6);
@@ -19,7 +19,7 @@ DELETE FROM quern_task WHERE seq = ?1 AND token = ?2 AND state IN (2, 4) AND cau
 UPDATE quern_task SET state = 6, at_ms = ?3, completed_at_ms = ?4, result = iif(?5, ?6, result)
 WHERE seq = ?1 AND token = ?2 AND state IN (2, 4) AND cause IN (4, 6);
 
--- Its run has spoken: there is nothing left to salvage.
+-- Its run has an outcome: there is nothing left to salvage.
 -- name: outcome_retry
 UPDATE quern_task SET state = 4, token = 0, at_ms = ?3, retry_count = retry_count + ?4, cause = ?5,
     error = coalesce(?6, error), failed_at_ms = iif(?4, ?7, failed_at_ms),
@@ -33,7 +33,7 @@ UPDATE quern_task SET state = 5, at_ms = ?3, error = coalesce(?4, error), failed
     progress_note = NULL
 WHERE seq = ?1 AND token = ?2 AND state = 1;
 
--- Its place stays, and stands before all that came later.
+-- It keeps its place, before all tasks that came later.
 -- name: outcome_give_back
 UPDATE quern_task SET state = 2, cause = ?3,
     lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,

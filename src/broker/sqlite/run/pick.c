@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* pick.c - which pending tasks a queue gives to a worker.
+/* pick.c - chooses the pending tasks of a queue for a worker.
  *
- * Uncharged tasks stand in one index, charged ones in another, by level. The levels that the worker
- * may take from are merged by place; one that it has no room for is left out, so nothing behind it
- * waits. Of charged tasks only the place is read before they are taken, of the others all at once.
- * A task past its deadline goes to the archive instead.
+ * Uncharged tasks are in one index, charged ones in another, by level. The levels that the worker
+ * may take from are merged by place; a level that it has no room for is left out, so no task behind
+ * it waits. For charged tasks only the place is read before they are taken, for the others
+ * everything at once. A task past its deadline goes to the archive instead.
  *
- * A braked queue gives one probe at a time. What must run alone is given only to a worker that has
- * the solo lock, and for that alone. */
+ * A braked queue gives one probe at a time. A task that must run alone is given only to a worker
+ * that has the solo lock, as its only run. */
 #include "base/bug.h"
 #include "base/error.h"
 #include "broker/sqlite/queue/brake.h"
@@ -119,7 +119,7 @@ struct spot {
     int64_t place;
 };
 
-/* What was read of one level. */
+/* The rows read of one level. */
 struct stream {
     struct spot spots[QN_BATCH_MAX];
     size_t count;
@@ -174,8 +174,8 @@ static bool is_open(const struct qn_lease_batch *batch, uint32_t level)
     return level == 0 || room(batch, level) > 0;
 }
 
-/* Of the levels up to `top`, the one whose task comes next; false: none does, or *ret_more: nobody
- * knows. */
+/* The level up to `top` whose task comes next; false: there is none, or, with *ret_more, it is
+ * unknown. */
 static bool find_next(const struct qn_lease_batch *batch, const struct streams *streams,
                       uint32_t top, uint32_t *ret_level, bool *ret_more)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* result.c - what a run leaves while it runs: its result and its progress. Both are written only
- * while the token is valid. */
+/* result.c - data that a run writes while it runs: its result and its progress. Both are written
+ * only while the token is valid. */
 #include "base/error.h"
 #include "broker/sqlite/run/result_sql.h"
 #include "broker/sqlite/sqlite.h"

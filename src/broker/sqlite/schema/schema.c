@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* schema.c - brings the tables of a file to this version, or says why it will not.
+/* schema.c - brings the tables of a file to this version, or reports why it cannot.
  *
  * First come the first bytes: a text file or a file cut short is refused before SQLite takes it for
  * an empty one. They are read through SQLite's own file object, since POSIX drops all locks of a
  * process with any of its descriptors. The version is a row of quern_meta. An empty file gets the
- * tables; a file that has only tables of others is refused unless `quern db init` asks for ours
- * beside them; a newer version is refused, and so are tables that quern did not make so (trust.c).
- * Migrations run in one transaction, after a second look at the version inside it, so that two
+ * tables; a file that has only tables of others is refused unless `quern db init` adds ours to
+ * them; a newer version is refused, and so are tables that differ from quern's (trust.c).
+ * Migrations run in one transaction, after a second check of the version inside it, so that two
  * processes that open a new file together do it once. */
 #include "broker/sqlite/schema/schema.h"
 
@@ -161,7 +161,8 @@ quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool in
         status = qn_conn_exec(conn, "COMMIT", err);
     }
     if (status != QUERN_OK) {
-        (void)sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL); /* the first error is told */
+        (void)sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL); /* the first error is
+                                                                     * reported */
     }
     return status;
 }

@@ -5,7 +5,8 @@
 
 #include "broker/sqlite/store/conn.h"
 
-/* Looks at the first bytes before SQLite does: refuses what is neither a database nor empty. */
+/* Checks the first bytes before SQLite does: refuses a file that is neither a database nor
+ * empty. */
 QUERN_NODISCARD quern_status qn_sqlite_schema_check_file(struct qn_conn *conn, quern_error *err);
 /* Brings the schema to this version. init: also beside the tables of others. */
 QUERN_NODISCARD quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool init,

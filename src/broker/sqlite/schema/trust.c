@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* trust.c - is the schema of a file the one that quern made?
+/* trust.c - checks that the schema of a file is the one that quern makes.
  *
  * A file may come from anywhere, and others may write to it. A table of ours with another text
- * could hold a CHECK that calls functions, a generated column, or simply lack what our statements
- * rely on, so such a file is refused when it is opened. What the schema should be our own
- * statements make in a database in memory (schema_made; of an older version, the migrations), and
- * both are compared without comments, spaces and quotes. Objects of others are their own business,
- * also triggers, views and indexes on our tables: triggers and views are switched off for our
+ * could hold a CHECK that calls functions, a generated column, or simply lack something that our
+ * statements rely on, so such a file is refused when it is opened. Our own statements make the
+ * expected schema in a database in memory (schema_made; for an older version, the migrations), and
+ * both are compared without comments, spaces and quotes. Objects of others are ignored, also
+ * triggers, views and indexes on our tables: triggers and views are switched off for our
  * connections (conn.c), and `quern doctor` names them. */
 #include "broker/sqlite/schema/trust.h"
 
@@ -33,7 +33,7 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) != 0 || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* Where the text goes on behind a comment at `at`; `at` itself: there is none. */
+/* The end of a comment at `at`; `at` itself if there is none. */
 static const char *skip_comment(const char *at)
 {
     if (at[0] == '-' && at[1] == '-') {
@@ -73,7 +73,7 @@ static bool is_plain_name(const char *token, size_t size)
 struct plain {
     char *start;
     char *out;
-    bool gap; /* something was left out before what comes next */
+    bool gap; /* something was left out before the next character */
 };
 
 static void put(struct plain *plain, const char *token, size_t size)

@@ -25,7 +25,7 @@ struct qn_schema_object {
 QUERN_NODISCARD quern_status qn_sqlite_trust_read(struct qn_conn *conn, struct qn_arena *arena,
                                                   struct qn_schema_object **ret_objects,
                                                   quern_error *err);
-/* The same of what our own statements make of this version. */
+/* The same for the schema that our own statements make for this version. */
 QUERN_NODISCARD quern_status qn_sqlite_trust_read_expected(int64_t version, struct qn_arena *arena,
                                                            struct qn_schema_object **ret_objects,
                                                            quern_error *err);

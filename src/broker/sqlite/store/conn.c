@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* conn.c - one connection to the file: opening, waiting for locks, limits of time, errors.
  *
- * Locks of other
- * processes are waited for in short, growing, jittered naps: the usual holder is done within 100
- * us, and SQLite offers no way to be woken. After busy_max_ms the caller is told QUERN_E_BUSY.
- * SQLite's errors become ours in one place, qn_conn_fail, with the path and SQLite's own words. */
+ * The wait for locks of other processes consists of short, growing, jittered sleeps: the usual
+ * holder is done within 100 us, and SQLite offers no wake-up. After busy_max_ms the caller gets
+ * QUERN_E_BUSY. SQLite's errors become ours in one place, qn_conn_fail, with the path and SQLite's
+ * own text. */
 #include "broker/sqlite/store/conn.h"
 
 #include <errno.h>
@@ -162,7 +162,8 @@ quern_status qn_conn_exec(struct qn_conn *conn, const char *sql, quern_error *er
                              : qn_conn_fail(conn, sqlite3_extended_errcode(conn->db), err);
 }
 
-/* Our statements are constant: what they do not find was changed behind our back. */
+/* Our statements are constant: if they do not find a table or column, another program changed
+ * it. */
 static bool is_schema_lost(int code, const char *words)
 {
     return (code & 0xff) == SQLITE_ERROR &&
@@ -225,7 +226,7 @@ quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
     const char *words = conn->db != NULL ? sqlite3_errmsg(conn->db) : sqlite3_errstr(code);
     quern_status status =
         is_schema_lost(code, words) ? QUERN_E_CORRUPT : status_of(code, system_error);
-    conn->reopen = conn->reopen || status == QUERN_E_CORRUPT; /* what it has cached may be wrong */
+    conn->reopen = conn->reopen || status == QUERN_E_CORRUPT; /* its cache may be wrong */
     if (status == QUERN_E_NOMEM) {
         return qn_error_nomem(err);
     }

@@ -33,24 +33,24 @@ struct qn_conn {
     } statements[QN_CONN_STATEMENTS_MAX];
 };
 
-/* flags as for sqlite3_open_v2. What is in the file is not trusted: neither triggers nor views of
- * it run, nor functions that its schema calls. */
+/* flags as for sqlite3_open_v2. The contents of the file are not trusted: neither its triggers and
+ * views run, nor functions that its schema calls. */
 QUERN_NODISCARD quern_status qn_conn_open(struct qn_conn *conn, const char *path, int flags,
                                           int64_t busy_max_ms, quern_error *err);
-/* The same for a database in the memory of this process: each connection with this name, which
- * begins with '/', is to the same one. url: for the texts of errors; borrowed. */
+/* The same for a database in the memory of this process: all connections with this name, which
+ * begins with '/', use the same one. url: for the texts of errors; borrowed. */
 QUERN_NODISCARD quern_status qn_conn_open_memory(struct qn_conn *conn, const char *name,
                                                  const char *url, int64_t busy_max_ms,
                                                  quern_error *err);
-/* Statements that still run so long from now are given up (QUERN_E_TIMEOUT); 0: never. While the
- * connection's broker is in a hurry that is a second at most. */
+/* Statements that still run this long from now are interrupted (QUERN_E_TIMEOUT); 0: never. While
+ * the connection's broker is in a hurry the limit is a second at most. */
 void qn_conn_limit(struct qn_conn *conn, int64_t timeout_ms);
 /* Forgets the statements and closes. A zeroed struct is fine. */
 void qn_conn_close(struct qn_conn *conn);
 /* Between two steps of a long piece of work: long enough for every process that waits for the lock
  * to look once. Without it one that commits and begins again at once shuts the others out. */
 void qn_conn_give_way(void);
-/* Uses a connection of somebody else; qn_conn_return gives it back without our statements. */
+/* Uses a connection of the caller; qn_conn_return gives it back without our statements. */
 void qn_conn_borrow(struct qn_conn *conn, sqlite3 *db, const char *path);
 void qn_conn_return(struct qn_conn *conn);
 /* Runs statements that need no parameters and are run seldom. */

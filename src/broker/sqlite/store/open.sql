@@ -35,8 +35,8 @@ SELECT count(*) FILTER (WHERE name = 'quern_meta'),
        count(*) FILTER (WHERE substr(name, 1, 7) <> 'sqlite_' AND substr(name, 1, 6) <> 'quern_')
 FROM sqlite_master WHERE type = 'table';
 
--- What is ours or on ours, and views that read it. The names of triggers' tables keep the case in
--- which they were written.
+-- Our objects, those on our tables, and views that read our tables. The names of triggers' tables
+-- keep the case in which they were written.
 -- name: our_objects
 SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema
 WHERE substr(lower(name), 1, 6) = 'quern_' OR substr(lower(tbl_name), 1, 6) = 'quern_'

@@ -36,14 +36,14 @@ void qn_query_text(struct qn_query *query, const char *text);
 void qn_query_blob(struct qn_query *query, const void *data, size_t size);
 /* True: there is a row, read it with sqlite3_column_*. */
 bool qn_query_row(struct qn_query *query);
-/* Rewinds the statement, so that others can use it, and says whether all went well. */
+/* Resets the statement, so that others can use it, and returns whether it succeeded. */
 QUERN_NODISCARD quern_status qn_query_finish(struct qn_query *query, quern_error *err);
 /* For statements whose rows do not matter: runs to the end and finishes. ret_changes may be NULL:
  * rows inserted, updated or deleted. */
 QUERN_NODISCARD quern_status qn_query_run(struct qn_query *query, int64_t *ret_changes,
                                           quern_error *err);
-/* A number or a moment that is never negative; 0 for NULL, and for what can only be damage, so that
- * sums of such numbers never overflow. */
+/* A number or a moment that is never negative; 0 for NULL and for values that can only be damage,
+ * so that sums of such numbers never overflow. */
 int64_t qn_query_column_sane(const struct qn_query *query, int column);
 /* The text of a column, "" for NULL; valid until the next row. */
 const char *qn_query_column_text(const struct qn_query *query, int column);

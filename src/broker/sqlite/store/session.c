@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* session.c - what was answered to a request, by its stamp.
+/* session.c - the stored reply to a request, by its stamp.
  *
- * A session keeps its last request only: its caller sends one at a time, and sends it again until
- * it has an answer. The answer is written in the transaction of the request, so there is one
- * exactly when the request has changed something. */
+ * A session keeps its last request only: its caller sends one at a time, and repeats it until it
+ * has a reply. The reply is written in the transaction of the request, so there is one exactly when
+ * the request has changed something. */
 #include "broker/sqlite/store/session.h"
 
 #include <string.h>

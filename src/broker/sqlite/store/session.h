@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* session.h - what was answered to a request, so that one that is sent again changes nothing. */
+/* session.h - the stored reply to a request, so that a repeated request changes nothing. */
 #ifndef QN_BROKER_SQLITE_STORE_SESSION_H
 #define QN_BROKER_SQLITE_STORE_SESSION_H
 
 #include "broker/broker.h"
 #include "broker/sqlite/store/conn.h"
 
-/* What was answered to this request before: *ret_known, and exactly reply_size bytes. */
+/* The earlier reply to this request: *ret_known, and exactly reply_size bytes. */
 QUERN_NODISCARD quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp,
                                                     void *reply, size_t reply_size, bool *ret_known,
                                                     quern_error *err);

@@ -1,4 +1,4 @@
--- session.sql - what was answered to the last request of a session.
+-- session.sql - the reply to the last request of a session.
 
 -- name: session_find
 SELECT sequence, reply FROM quern_session WHERE id = ?1;

@@ -8,7 +8,7 @@
  * SQLite syncs every commit and there is no thread; nor is there one for a database in memory.
  *
  * The same thread moves the WAL into the database (a checkpoint), through a connection of its own,
- * each WAL_STEP_PAGES. SQLite would do that inside a commit, where everybody waits for two syncs;
+ * each WAL_STEP_PAGES. SQLite would do that inside a commit, where all writers wait for two syncs;
  * and with two busy processes it would do it in every commit, because the WAL can begin anew only
  * at a moment when nothing has been written since. So when nearly all is moved, the thread holds
  * writers off for the rest (a restart), for READER_PATIENCE_MS at most if a reader stands in the
@@ -83,8 +83,8 @@ static bool open_checkpointer(struct qn_sqlite *self)
     return status == QUERN_OK;
 }
 
-/* Moves what is in the WAL to the database, unless another process is at it. What goes wrong here
- * shows in the next commit or in the next checkpoint. */
+/* Moves the WAL into the database, unless another process does so. A failure here shows in the next
+ * commit or checkpoint. */
 static void checkpoint(struct qn_sqlite *self, bool is_locked)
 {
     if (!open_checkpointer(self)) {

@@ -2,11 +2,11 @@
 /* transaction.c - transactions of the SQLite broker.
  *
  * A writer first waits for the other threads of this process (writer_lock.c), then with BEGIN
- * IMMEDIATE for other processes, for command_timeout_ms each. Urgent writers (lease
- * extension) pass all that wait. A commit that fails for lack of space has stored nothing; one that
- * fails with an I/O error may have: the caller is told QUERN_E_UNKNOWN, asks again with the same
- * stamp, and the connection is opened afresh before, so that it sees what is really in the file.
- * A file that was removed or replaced meanwhile is refused until the program starts again. */
+ * IMMEDIATE for other processes, for command_timeout_ms each. Urgent writers (lease extension) go
+ * before all others that wait. A commit that fails for lack of space has stored nothing; one that
+ * fails with an I/O error may have: the caller gets QUERN_E_UNKNOWN and repeats the request with
+ * the same stamp; the connection is reopened before that, so that it sees the real contents of the
+ * file. A file that was removed or replaced meanwhile is refused until the program starts again. */
 #include "broker/sqlite/store/transaction.h"
 
 #include <limits.h>
@@ -25,10 +25,10 @@
 #include "broker/sqlite/store/writer_lock.h"
 
 #define LONG_WAIT_NS INT64_C(100000000) /* few transactions of ours take that long */
-#define REST_NS INT64_C(2000000000)     /* who lives prolongs its leases within it */
+#define REST_NS INT64_C(2000000000)     /* a live worker extends its leases within it */
 #define REST_AGAIN_NS INT64_C(10000000000)
 
-/* What is written to a file that no longer has its name is lost with this process. Another file of
+/* Writes to a file that no longer has its name are lost with this process. Another file of
  * that name is not ours either: its counter may give out tokens that this process holds. */
 static quern_status check_place(struct qn_sqlite *self, quern_error *err)
 {
@@ -60,9 +60,8 @@ static quern_status take_lock(struct qn_sqlite *self, bool urgent, quern_error *
                         self->path);
 }
 
-/* A reader of a file goes beside the writer, one in memory instead of it
- * (docs/internals/memory.md).
- */
+/* A reader of a file works beside the writer; a reader of memory excludes it
+ * (docs/internals/memory.md). */
 static quern_status take_read_lock(struct qn_sqlite *self, quern_error *err)
 {
     return self->memory != NULL ? take_lock(self, false, err) : QUERN_OK;
@@ -75,9 +74,9 @@ static void release_read_lock(struct qn_sqlite *self)
     }
 }
 
-/* Somebody kept the lock for long. Nobody could prolong a lease meanwhile, so all may look as if
- * they were over: recovery gives those who live a moment for that. Where locks are slow all the
- * time, only now and then. */
+/* The lock was held elsewhere for long. No lease could be extended meanwhile, so all may seem
+ * expired: recovery gives live workers a moment to extend them. If locks are slow all the time,
+ * only now and then. */
 static void note_wait(struct qn_sqlite *self, int64_t asked_mono_ns, quern_status status)
 {
     int64_t now_mono_ns = qn_clock_mono_ns();
@@ -119,7 +118,7 @@ quern_status qn_transaction_begin(struct qn_sqlite *self, bool urgent, struct qn
     return QUERN_OK;
 }
 
-/* SQLite rolls back by itself after some errors; then there is nothing left to do. */
+/* SQLite rolls back on its own after some errors; then there is nothing left to do. */
 static void roll_back(struct qn_conn *conn)
 {
     qn_conn_limit(conn, 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* transaction.h - writing and reading transactions.
  *
- * There is one writing connection, so that what the threads of a process write is one row of
- * transactions; the writer lock before it lets urgent callers (lease extension) go first. Reading
- * is on a second connection, so that a long look never holds up the pump; but in memory the two
- * take turns (docs/internals/memory.md). */
+ * There is one writing connection, so that the threads of a process write one transaction after the
+ * other; the writer lock before it lets urgent callers (lease extension) go first. Reading is on a
+ * second connection, so that a long listing never delays the pump; in memory, however, the two take
+ * turns (docs/internals/memory.md). */
 #ifndef QN_BROKER_SQLITE_STORE_TRANSACTION_H
 #define QN_BROKER_SQLITE_STORE_TRANSACTION_H
 

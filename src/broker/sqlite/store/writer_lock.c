@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* writer_lock.c - a mutex with two classes of waiters, and with a limit to waiting.
+/* writer_lock.c - a mutex with two classes of waiters and a limit on the waiting time.
  *
- * Whoever is urgent passes all that are not; among equals the kernel chooses. One that gives up
- * wakes the others, since it may have been the one that they let pass. */
+ * Urgent waiters go before all others; among equals the kernel chooses. A waiter that gives up
+ * wakes the others, since they may have waited for it to go first. */
 #include "broker/sqlite/store/writer_lock.h"
 
 #include "base/assert.h"

@@ -20,7 +20,7 @@ struct qn_writer_lock {
 
 void qn_writer_lock_init(struct qn_writer_lock *lock);
 void qn_writer_lock_finish(struct qn_writer_lock *lock);
-/* False: it was not free for so long. Urgent callers pass all that wait. */
+/* False: it was not free within that time. Urgent callers go before all others. */
 QUERN_NODISCARD bool qn_writer_lock_take(struct qn_writer_lock *lock, bool urgent,
                                          int64_t timeout_ms);
 void qn_writer_lock_release(struct qn_writer_lock *lock);

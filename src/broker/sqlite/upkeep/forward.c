@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* forward.c - moves due scheduled and retry tasks to the tail of pending.
  *
- * Delays are first put right where the wall clock was set (redate.c). A look on the reading
- * connection comes first, so that nothing is locked while nothing is due. The
- * tasks are moved in the order of their due times, each with a new place. When the limit was hit,
- * the next due moment that is told lies in the past: call again. */
+ * Delays are first corrected if the wall clock was set (redate.c). A query on the reading
+ * connection comes first, so that nothing is locked while nothing is due. The tasks are moved in
+ * the order of their due times, each with a new place. When the limit was reached, the next due
+ * moment that is returned lies in the past: call again. */
 #include <string.h>
 
 #include "base/bug.h"

@@ -1,7 +1,7 @@
 -- forward.sql - moving due tasks to pending.
 
--- Not a delay that ends after ?5 on the clock of the boot ?4: somebody dated it while the wall
--- clock was behind. Beyond 1 << 62: see redate.sql.
+-- Not a delay that ends after ?5 on the clock of the boot ?4: it was dated while the wall clock was
+-- behind. Beyond 1 << 62: see redate.sql.
 -- name: forward_find
 SELECT seq FROM quern_task WHERE queue = ?1 AND state IN (3, 4) AND at_ms <= ?2
     AND (due_boot_ms <= ?5 OR due_boot_ms > 1 << 62

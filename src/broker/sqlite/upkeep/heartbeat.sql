@@ -1,6 +1,6 @@
 -- heartbeat.sql - the worker's record.
 
--- Whoever writes this is alive, whatever was noted of its death.
+-- The writer of this is alive, even if its death was noted.
 -- name: worker_update
 UPDATE quern_worker SET status = ?2, queues = ?3, concurrency = ?4, strict = ?5,
     heartbeat_at_ms = ?6, died_with = -1
@@ -11,7 +11,7 @@ INSERT INTO quern_worker (no, id, owner, host, pid, status, queues, concurrency,
     started_at_ms, heartbeat_at_ms)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11);
 
--- What it still holds is free for recovery at once: it says that it is gone.
+-- Its remaining leases are free for recovery at once: it reports its own end.
 -- name: worker_void_leases
 UPDATE quern_task SET lease_until = 1
 WHERE state = 1 AND worker = (SELECT no FROM quern_worker WHERE id = ?1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* heartbeat_age.h - for how long the records of workers that nobody here can see have stayed as
- * they are, by our own clock since boot. The moment in a record was written by the clock of another
- * host, and ours may be wrong for a moment, too. */
+/* heartbeat_age.h - for how long the records of workers on other hosts have not changed, by our own
+ * clock since boot. The moment in a record was written by the clock of another host, and ours may
+ * be wrong for a moment, too. */
 #ifndef QN_BROKER_SQLITE_UPKEEP_HEARTBEAT_AGE_H
 #define QN_BROKER_SQLITE_UPKEEP_HEARTBEAT_AGE_H
 
@@ -9,7 +9,7 @@
 
 /* A look at all records begins: those that the look before did not find are forgotten. */
 void qn_heartbeat_age_begin(struct qn_heartbeat_ages *ages);
-/* What is known of the record now, valid until the next call; NULL: memory is out. In a look, the
+/* The entry of the record, valid until the next call; NULL: out of memory. Within one scan the
  * numbers grow. */
 const struct qn_heartbeat_age *qn_heartbeat_age_note(struct qn_heartbeat_ages *ages,
                                                      int64_t worker_no, int64_t heartbeat_at_ms,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* prune.c - removes what was kept long enough, a bounded number of rows at a time.
+/* prune.c - removes expired rows, a bounded number at a time.
  *
  * Completed tasks past their retention; archived tasks that are too old or too many, which are
- * counted as trimmed, since somebody may still have wanted them; locks, days, sessions and
- * brakes past their time. A look on the reading connection comes first, so that usually nothing is
- * locked. A task that goes frees its unique lock, if it still holds one.
+ * counted as trimmed, since they may still have been wanted; locks, days, sessions and brakes past
+ * their time. A query on the reading connection comes first, so that usually nothing is locked. A
+ * task that is removed frees its unique lock, if it still holds one.
  *
- * The archive is for people, who cannot mend what a wrong clock destroyed: for an hour after the
- * wall clock jumped against the clock since boot, nothing is trimmed for its age. Retention, locks
- * and days follow the wall clock as it is. */
+ * The archive is for operators, who cannot restore tasks that a wrong clock destroyed: for an hour
+ * after the wall clock jumped against the clock since boot, nothing is trimmed for its age.
+ * Retention, locks and days follow the wall clock as it is. */
 #include "base/bug.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/query.h"
@@ -26,7 +26,7 @@
 struct pruning {
     struct qn_conn *conn;
     int64_t now_ms;
-    int64_t archived_until_ms; /* what was archived by then is too old */
+    int64_t archived_until_ms; /* tasks archived up to then are too old */
     size_t limit;
     size_t removed;
 };

@@ -1,7 +1,7 @@
--- prune.sql - removing what was kept long enough. Each statement removes at most ?limit rows.
+-- prune.sql - removes expired rows. Each statement removes at most ?limit rows.
 --
 -- "state >= 5" names the index; "likely", and a bound on at_ms, keep SQLite from taking it for the
--- best bound: it would read all that is kept, and sort it.
+-- best bound: it would read and sort all rows.
 
 -- name: prune_peek_queue
 SELECT EXISTS (SELECT 1 FROM quern_task

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* recover.c - returns the tasks of workers that are gone.
  *
- * A look on the reading connection comes first: which workers are dead (their process is gone, see
- * owner.h), is any lease expired? Usually nothing is found, and nothing is locked. Then, in one
+ * A query on the reading connection comes first: which workers are dead (their process is gone, see
+ * owner.h), has any lease expired? Usually nothing is found, and nothing is locked. Then, in one
  * transaction, up to `limit` leases are ended: of dead workers at once, of all others when their
- * lease is over. What had started is charged with the death of its worker (worker_death.c), unless
- * nobody is to blame: the worker was leaving, or it is alive, and only its lease is over.
+ * lease has expired. Runs that had started are charged with the death of their worker
+ * (worker_death.c), unless there was no death: the worker was leaving, or it is alive and only its
+ * lease has expired.
  *
- * Where somebody has kept the lock for long, nobody could prolong a lease: then only those of dead
+ * If a process has held the lock for long, no lease could be extended: then only those of dead
  * workers end, for a moment (note_wait in transaction.c).
  *
  * Leases are on the clock of this boot. After a reboot the first call finds another boot id in
- * quern_meta and voids all that workers of this boot do not hold; nobody is charged with that.
- * Where several hosts share the file, see worker_fate.c. */
+ * quern_meta and voids all leases that workers of this boot do not hold; no task is charged with
+ * that. If several hosts share the file, see worker_fate.c. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -57,7 +58,7 @@ struct recovering {
     bool new_boot;
     char boot_id[QN_BOOT_ID_SIZE];
     int64_t now_boot_ms;
-    struct qn_recovery *report; /* room for `limit`; told after the commit */
+    struct qn_recovery *report; /* room for `limit`; reported after the commit */
     struct lease *leases;       /* the same; read before they are ended */
     size_t limit;
     size_t count;
@@ -164,7 +165,7 @@ static quern_status read_leases(struct recovering *recovering, struct qn_query *
     return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
-/* What is known of the moment and the company in which the run died. */
+/* The moment at which the run died, and the runs beside it, as far as known. */
 static quern_status describe_death(struct recovering *recovering,
                                    const struct qn_counted_queue *queue,
                                    struct qn_worker_fate *worker, struct qn_end *end,
@@ -182,7 +183,7 @@ static quern_status describe_death(struct recovering *recovering,
     return status;
 }
 
-/* worker: who has died; NULL: nobody. */
+/* worker: the one that has died; NULL: none. */
 static quern_status end_lease(struct recovering *recovering, struct qn_counted_queue *queue,
                               const struct lease *lease, quern_cause cause,
                               struct qn_worker_fate *worker, quern_error *err)
@@ -237,8 +238,8 @@ static struct qn_worker_fate *find_worker(const struct recovering *recovering, i
     return NULL;
 }
 
-/* A lease is void after a reboot, or when its worker has withdrawn. Whoever is silent when one of
- * his leases is over is dead. */
+/* A lease is void after a reboot, or when its worker has withdrawn. A worker that is silent when
+ * one of its leases has expired is dead. */
 static quern_status end_if_ours(struct recovering *recovering, struct qn_counted_queue *queue,
                                 const struct lease *lease, quern_error *err)
 {
@@ -252,7 +253,7 @@ static quern_status end_if_ours(struct recovering *recovering, struct qn_counted
     return end_lease(recovering, queue, lease, cause, died ? worker : NULL, err);
 }
 
-/* The leases of a queue that are over, whoever held them; foreign ones are paged past. */
+/* The expired leases of a queue, of all workers; foreign ones are skipped. */
 static quern_status end_expired(struct recovering *recovering, struct qn_counted_queue *queue,
                                 quern_error *err)
 {

@@ -18,8 +18,8 @@ UPDATE quern_task SET lease_until = 1 WHERE state = 1
 -- name: recover_peek
 SELECT 1 FROM quern_task WHERE state = 1 AND lease_until <= ?1 LIMIT 1;
 
--- The plus signs keep SQLite from walking through all tasks of the queue by the index of ids: of
--- what is active there is little, and it stands in an index of its own.
+-- The plus signs keep SQLite from walking through all tasks of the queue by the index of ids:
+-- active tasks are few, and in an index of their own.
 -- name: recover_of_worker
 SELECT seq, token, id, started, worker, lease_until, started_at_ms FROM quern_task
 WHERE state = 1 AND +queue = ?1 AND worker = ?2 LIMIT ?3;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* redate.c - keeps delays (of retries, of tasks enqueued with a delay) on the clock since boot.
  *
- * Everything orders delayed tasks by at_ms, a moment of the wall clock. A delay is stored with its
- * end on the boot clock beside it, so when the wall clock was set meanwhile, at_ms is wrong by as
- * much, and is put right here: by whoever forwards or recovers, so within a second, in batches.
- * What was given as a moment has no end on the boot clock, and follows the wall clock.
+ * Delayed tasks are ordered by at_ms, a moment of the wall clock. A delay is stored together with
+ * its end on the boot clock, so when the wall clock was set meanwhile, at_ms is wrong by as much,
+ * and is corrected here: by forward and recover, so within a second, in batches. A task with a
+ * given moment has no end on the boot clock, and follows the wall clock.
  *
- * To find what is wrong all delayed tasks are looked through, in an index. So that is done when
- * this process saw the clock change, and else as often as it costs little, each second where they
- * are few: another process may have seen the clock ahead for a moment only.
+ * To find wrong dates all delayed tasks are scanned, in an index. So that is done when this process
+ * saw the clock change, and otherwise as often as it is cheap, each second if they are few: another
+ * process may have seen the clock ahead for a moment only.
  *
  * After a reboot, and where several hosts share the file (unsafe_fs=1), only at_ms counts. */
 #include "broker/sqlite/upkeep/redate.h"
@@ -113,7 +113,7 @@ quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more, quern_erro
     }
     status = put_batch_right(self, shift_ms, err);
     if (status == QUERN_OK) {
-        qn_waiters_wake(self); /* whoever sleeps until the next is due must ask again */
+        qn_waiters_wake(self); /* threads that sleep until the next is due must query again */
         status = qn_transaction_read_begin(self, &conn, err);
     }
     if (status == QUERN_OK) {

@@ -1,8 +1,8 @@
--- redate.sql - delays follow the clock since boot, whatever happens to the wall clock.
+-- redate.sql - delays follow the clock since boot, even if the wall clock is set.
 --
 -- at_ms - due_boot_ms is how far the wall clock was ahead of that clock when the row was dated. All
--- of it stands in the index quern_task_due. Beyond 1 << 62 it is no date of ours, and the sum would
--- be none that the column takes: that must not keep others from being put right.
+-- these columns are in the index quern_task_due. A value beyond 1 << 62 is not a date of ours, and
+-- the column would refuse the sum: that must not keep other rows from being corrected.
 
 -- ?1, ?2: between these it is as now.
 -- name: redate_look

@@ -3,7 +3,7 @@
  *
  * Whether a run died alone must be known before the first of its worker's leases is ended, since
  * the others may be ended by later calls, also of other workers for other queues. So it is written
- * into the record of the worker, and the brakes of all its queues are told at once. */
+ * into the record of the worker, and the brakes of all its queues are updated at once. */
 #include "broker/sqlite/upkeep/worker_death.h"
 
 #include "broker/sqlite/queue/brake.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* worker_fate.c - see worker_fate.h.
  *
- * A process of this kernel and pid namespace is looked for in /proc (owner.h); of all others only
- * the record tells: for how long it has stayed as it is (heartbeat_age.h). A file that several
- * hosts share (unsafe_fs=1) has leases on several boot clocks: those of another boot end when that
- * is a minute. Where all of that boot are silent, the host is down, cut off or was rebooted, and
- * nobody is charged: of a worker that died alone, another one on its host knows within a second. */
+ * A process of this kernel and pid namespace is looked up in /proc (owner.h); for all others only
+ * the record counts: for how long it has not changed (heartbeat_age.h). A file that several hosts
+ * share (unsafe_fs=1) has leases on several boot clocks: those of another boot end when that is a
+ * minute. If all workers of that boot are silent, the host is down, cut off or was rebooted, and no
+ * task is charged: the death of a single worker is detected by another one on its host within a
+ * second. */
 #include "broker/sqlite/upkeep/worker_fate.h"
 
 #include <string.h>
@@ -26,9 +27,9 @@ static bool is_foreign(const struct qn_worker_fates *fates, const char *owner)
     return fates->self->unsafe_fs && !qn_owner_same_boot(owner);
 }
 
-/* Of a worker that nobody here can see. Its heartbeat was dated by a wall clock that may have been
- * wrong for a moment, as ours may be now: for how long our own clock since boot has seen no
- * heartbeat counts more. Where several hosts share the file nothing else does. */
+/* For a worker on another host. Its heartbeat was dated by a wall clock that may have been wrong
+ * for a moment, as ours may be now: the time without a heartbeat by our own clock since boot counts
+ * more. If several hosts share the file, only that time counts. */
 static void decide_by_record(const struct qn_worker_fates *fates,
                              const struct qn_heartbeat_age *age, struct qn_worker_fate *worker)
 {

@@ -8,10 +8,10 @@
 #include "broker/sqlite/upkeep/worker_death.h"
 
 enum qn_fate {
-    QN_FATE_KEEP,    /* alive, or only its lease can tell */
+    QN_FATE_KEEP,    /* alive, or only its lease can decide */
     QN_FATE_GONE,    /* its leases end now */
-    QN_FATE_SILENT,  /* nobody can tell, no heartbeat for long: goes once it holds nothing */
-    QN_FATE_FOREIGN, /* its leases are on another clock: nobody can tell yet */
+    QN_FATE_SILENT,  /* unknown, no heartbeat for long: removed once it holds nothing */
+    QN_FATE_FOREIGN, /* its leases are on another clock: not known yet */
 };
 
 struct qn_worker_fate {
@@ -39,7 +39,7 @@ struct qn_worker_fates {
 /* Reads all records and decides about each; between qn_transaction_read_begin and read_end. */
 QUERN_NODISCARD quern_status qn_worker_fate_read_all(struct qn_worker_fates *fates,
                                                      quern_error *err);
-/* Nobody is charged with its end: it was leaving, or its host is silent. */
+/* No task is charged with its end: it was leaving, or its host is silent. */
 bool qn_worker_fate_is_excused(const struct qn_worker_fates *fates,
                                const struct qn_worker_fate *worker);
 

@@ -2,14 +2,14 @@
 /* wait.c - sleeping until there is work, a cancellation or an interruption.
  *
  * The first arm or wait makes a lock file (held with flock for life, so that senders can tell the
- * dead) and two sockets: one for wake-ups, one for cancellations. All waiting is one epoll. The
- * wake-up socket is in it as one-shot: armed for one event, then silent until the next arm, so a
- * busy worker is not disturbed and senders soon find its socket full. Arm empties the socket first
- * and looks into the tables afterwards, so nothing falls between.
+ * dead) and two sockets: one for wake-ups, one for cancellations. All waiting is done in one epoll.
+ * The wake-up socket is in it as one-shot: armed for one event, then silent until the next arm, so
+ * a busy worker is not disturbed and senders soon find its socket full. Arm empties the socket
+ * first and reads the tables afterwards, so no wake-up is missed.
  *
  * Safety net: a sleeper also compares data_version each second, which any commit of others changes;
- * so tasks of a transaction that woke nobody are found. It also looks whether its sockets are still
- * there, and makes new ones if not. */
+ * so tasks of a transaction that sent no wake-up are found. It also checks that its sockets still
+ * exist, and makes new ones if not. */
 #include "broker/sqlite/wake/wait.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@
 #include "broker/sqlite/wake/wait_sql.h"
 #include "broker/sqlite/wake/waiters.h"
 
-/* What an epoll event says, in its data. */
+/* The values in the data of an epoll event. */
 enum source { FROM_INTERRUPT, FROM_WAKE, FROM_CONTROL };
 
 static void close_fd(int *fd)
@@ -106,7 +106,8 @@ void qn_wait_finish(struct qn_waiter *waiter)
     pthread_mutex_destroy(&waiter->mutex);
 }
 
-/* Root makes things for the owner of the file, who must be able to use and remove them. */
+/* Root gives the files it creates to the owner of the database, who must be able to use and remove
+ * them. */
 static bool give_to_owner(const struct qn_sqlite *self, int dir_fd, const char *name)
 {
     uid_t owner = qn_sqlite_place_owner(self);
@@ -120,7 +121,7 @@ static bool open_directory(struct qn_sqlite *self)
     if (!made && errno != EEXIST) {
         return false;
     }
-    if (made && (chmod(self->wake_path, 0700) != 0 || /* whatever the umask */
+    if (made && (chmod(self->wake_path, 0700) != 0 || /* regardless of the umask */
                  !give_to_owner(self, AT_FDCWD, self->wake_path))) {
         return false;
     }
@@ -151,7 +152,7 @@ static bool make_lock(struct qn_waiter *waiter)
            flock(waiter->lock_fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-/* Only we, and the owner of the file, may send to it, whatever the umask. */
+/* Only we and the owner of the file may send to it, regardless of the umask. */
 static bool make_private(const struct qn_sqlite *self, const char *kind)
 {
     char name[QN_WAITER_ID_SIZE + 8];
@@ -208,7 +209,7 @@ static bool make_waiter(struct qn_sqlite *self)
            watch(waiter, waiter->wake_fd, EPOLLONESHOT, FROM_WAKE);
 }
 
-/* A directory of another user, whom we trust with the file: no sockets, only the safety net. */
+/* A directory of another user that we trust with the file: no sockets, only the safety net. */
 static bool make_deaf(struct qn_waiter *waiter)
 {
     waiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -398,8 +399,8 @@ static quern_status look_for_changes(struct qn_sqlite *self, bool *ret_changed, 
     return status;
 }
 
-/* Makes new sockets when somebody has removed ours, since nobody can wake us by them. Only the
- * thread that waits does this: it is the one that uses the descriptors without the mutex. */
+/* Makes new sockets when ours were removed, since no process can wake us through them. Only the
+ * waiting thread does this: it uses the descriptors without the mutex. */
 static quern_status renew(struct qn_sqlite *self, bool *ret_renewed, quern_error *err)
 {
     struct qn_waiter *waiter = &self->waiter;
@@ -419,7 +420,7 @@ static quern_status renew(struct qn_sqlite *self, bool *ret_renewed, quern_error
     return status;
 }
 
-/* Sleeps for one slice. True: *wakeup says what came, also when that is an interruption. */
+/* Sleeps for one slice. True: *wakeup is the reason, also for an interruption. */
 static quern_status sleep_once(struct qn_sqlite *self, int timeout_ms, struct qn_wakeup *wakeup,
                                bool *ret_ended, quern_error *err)
 {

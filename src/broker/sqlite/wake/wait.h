@@ -6,7 +6,7 @@
 #include "broker/sqlite/sqlite.h"
 
 void qn_wait_init(struct qn_waiter *waiter);
-/* Makes what interrupts a wait; the sockets are made by the first one that arms or waits. */
+/* Makes the descriptor that interrupts a wait; the first call of arm or wait makes the sockets. */
 QUERN_NODISCARD quern_status qn_wait_open(struct qn_sqlite *self, quern_error *err);
 /* Removes the sockets. */
 void qn_wait_close(struct qn_sqlite *self);

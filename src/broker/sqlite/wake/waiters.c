@@ -2,12 +2,12 @@
 /* waiters.c - wakes the workers that wait on a file, and sends them cancellations.
  *
  * Each waiter has two datagram sockets and a lock file in the directory beside the file. A sender
- * lists the directory once and then only looks whether it has changed; it never makes anything
- * there. A socket that refuses belongs to a process that died, if its lock file can be locked:
- * then the three are removed. A full socket belongs to one that has not looked yet: it will. What
- * cannot be sent is no error, since every waiter looks for itself each second.
+ * lists the directory once and then only checks whether it has changed; it never creates anything
+ * there. A socket that refuses belongs to a process that died, if its lock file can be locked: then
+ * the three are removed. A full socket belongs to a process that has not read its wake-ups yet: it
+ * will. A failed send is no error, since every waiter polls each second.
  *
- * In memory each waiter has two pairs of sockets instead, and stands in a list. */
+ * In memory each waiter has two pairs of sockets instead, and is an element of a list. */
 #include "broker/sqlite/wake/waiters.h"
 
 #include <dirent.h>
@@ -97,7 +97,7 @@ static void list_directory(struct qn_waiters *waiters, int64_t mtime_ns)
     }
 }
 
-/* Brings the list up to date. False: nobody waits. */
+/* Brings the list up to date. False: no process waits. */
 static bool refresh(struct qn_sqlite *self)
 {
     struct qn_waiters *waiters = &self->waiters;
@@ -123,7 +123,7 @@ static bool refresh(struct qn_sqlite *self)
     return waiters->count > 0 && waiters->send_fd >= 0;
 }
 
-/* Its process died without removing them, if nobody holds its lock. */
+/* Its process died without removing them, if its lock is free. */
 static void remove_stale(struct qn_waiters *waiters, const char *id)
 {
     static const char *const kinds[] = {"w", "c", "lock"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* waiters.h - who waits on this file: the directory of sockets, remembered while it does not
- * change. */
+/* waiters.h - the workers that wait on this file: the directory of sockets, cached while it does
+ * not change. */
 #ifndef QN_BROKER_SQLITE_WAKE_WAITERS_H
 #define QN_BROKER_SQLITE_WAKE_WAITERS_H
 
@@ -23,7 +23,7 @@ void qn_waiters_wake(struct qn_sqlite *self);
  * reads quern_task.cancel. After the commit. */
 void qn_waiters_cancel(struct qn_sqlite *self, const char *queue, const char *id,
                        enum qn_cancel cancel);
-/* "/proc/self/fd/N/ID.kind": an address that is short enough whatever the path of the file is. */
+/* "/proc/self/fd/N/ID.kind": an address that is short enough for any path of the file. */
 void qn_waiters_address(int dir_fd, const char *id, const char *kind,
                         struct sockaddr_un *ret_address);
 
