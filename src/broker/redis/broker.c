@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* broker.c - from a URL to a broker object on a Redis server, and back.
+/* broker.c - opens and closes a broker object on a Redis server.
  *
- * Opening connects one channel and asks one question, so that a wrong password, a server that is
- * too old or still loading, or a user who may not do anything is told here and not by the first
- * task. In a fork of the process closing does nothing: the connections belong to the parent. */
+ * Opening connects one channel and sends one command, so that a wrong password, a server that is
+ * too old or still loading, or a user without permissions is reported here and not with the first
+ * task. In the child of a fork closing does nothing: the connections belong to the parent. */
 #include "broker/redis/redis.h"
 
 #include <unistd.h>
@@ -65,7 +65,7 @@ static void finish_channels(struct qn_redis *self)
     }
 }
 
-/* The channel that is used by all: connects, and asks what any user of ours may ask. */
+/* The channel that all use: connects, and sends a command that every user of ours may send. */
 static quern_status ask_something(struct qn_redis *self, quern_error *err)
 {
     struct qn_pipeline pipeline;

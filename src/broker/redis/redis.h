@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* redis.h - what the files of the Redis broker share: its struct and its channels.
+/* redis.h - shared by the files of the Redis broker: its struct and its channels.
  *
- * A channel is one connection with its own lock, opened when it is first used. PUMP carries what a
- * start waits for, SECOND under load every other exchange, LEASES what keeps leases alive and
- * nothing else, KEEPER the rest of a worker's upkeep, REST everything else, so that no long look
- * and no large result delays the others. TRACKED and the listener are a pair that hears of news
- * (listener.h).
+ * A channel is one connection with its own lock, opened when it is first used. PUMP carries the
+ * requests that a start waits for, SECOND under load every other exchange, LEASES the lease
+ * extensions and nothing else, KEEPER the rest of a worker's upkeep, REST everything else, so that
+ * no long listing and no large result delays the others. TRACKED and the listener are a pair that
+ * receives notifications (listener.h).
  *
  * An operation is one pipeline (pipeline.h) on one channel: scripts and commands sent in one write,
- * all replies read. The scripts are the .lua files beside this one; docs/protocol/redis.md says
- * what they keep where, and is the contract of all files here. */
+ * all replies read. The scripts are the .lua files beside this one; docs/protocol/redis.md
+ * describes their keys, and is the contract of all files here. */
 #ifndef QN_BROKER_REDIS_REDIS_H
 #define QN_BROKER_REDIS_REDIS_H
 
@@ -22,7 +22,8 @@
 #include "redis/pipeline.h"
 #include "task/limits.h"
 
-/* TRACKED is arm's alone: whatever is read on it wakes the worker when it changes (listener.h). */
+/* TRACKED is used by arm only: every key that is read on it wakes the worker when it changes
+ * (listener.h). */
 enum qn_channel_kind {
     QN_CHANNEL_PUMP,
     QN_CHANNEL_SECOND,
@@ -33,7 +34,7 @@ enum qn_channel_kind {
     QN_CHANNEL_COUNT
 };
 
-/* What recover knows of the server's clock. */
+/* The server's clock as seen by recover. */
 struct qn_server_clock {
     struct qn_clock_jump jump;
     int64_t heard_at_mono_ns; /* when the server last answered; 0: never */
@@ -42,7 +43,7 @@ struct qn_server_clock {
 
 struct qn_redis {
     struct qn_broker base;
-    struct qn_endpoint endpoint; /* where and as whom to connect; never changes after open */
+    struct qn_endpoint endpoint; /* address and user of the server; never changes after open */
     struct qn_channel channels[QN_CHANNEL_COUNT];
     struct qn_redis_listener listener;
     struct qn_redis_served served;
@@ -65,15 +66,14 @@ static inline void qn_redis_begin(struct qn_pipeline *pipeline, struct qn_redis 
     qn_pipeline_begin(pipeline, &self->channels[channel], kind);
 }
 
-/* url: parsed, with one of the schemes "redis" and "redis-socket". Connects once, so that what is
- * wrong with the URL, the password or the server is reported here. */
+/* url: parsed, with one of the schemes "redis" and "redis-socket". Connects once, so that faults of
+ * the URL, the password or the server are reported here. */
 QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
                                            const struct qn_broker_options *options,
                                            struct qn_broker **ret_broker, quern_error *err);
 qn_close_fn qn_redis_close;
 
-/* Adds the server's limit to an error that says that its memory is full; no pipeline is under way.
- * */
+/* Adds the server's limit to the error that its memory is full; no pipeline may be open. */
 void qn_redis_full_explain(struct qn_redis *self, quern_error *err);
 
 /* --- The operations, each in the file of its name ---------------------------------------- */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* containers.c - walks through all that the containers of a queue list, page by page, while the
- * queue lives on.
+/* containers.c - walks through all entries of the containers of a queue, page by page, while the
+ * queue stays in use.
  *
- * A first look at each task shows what may be wrong. A task that is in two places is found by the
- * hashes of all ids, and by a second walk for those that come twice. Tasks move meanwhile, so all
- * this is suspicion: each suspect is checked again in one script, in all places at once
- * (suspect.c), and only what that finds is reported. */
+ * A first check of each task finds suspects. A task that is in two places is found by the hashes of
+ * all ids, and by a second walk for those that occur twice. Tasks move meanwhile, so all this is
+ * suspicion: each suspect is checked again in one script, in all places at once (suspect.c), and
+ * only the findings of that script are reported. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@
 #define TWINS_MAX                                                                                  \
     200              /* looked at in one check of a queue, as each look walks through its lists    \
                       */
-#define WALKS_MAX 40 /* of a list while it is mended */
+#define WALKS_MAX 40 /* of a list while it is repaired */
 #define ITEMS_PER_ID 4
 
 struct walk {
@@ -37,7 +37,7 @@ struct walk {
 
 /* --- Walking ---------------------------------------------------------------------------- */
 
-/* The first walk: every id is kept, and what looks wrong is suspect. */
+/* The first walk: every id is kept, and tasks that look wrong become suspects. */
 static bool note_id(struct walk *walk, const struct qn_reply *page, size_t first, bool *ret_wrong)
 {
     struct qn_checked_queue *queue = walk->queue;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* doctor.c - checks the invariants of docs/internals/invariants.md on the live data of a server.
  *
- * First all keys are walked over, to find queues and groups that nobody lists. Then each queue: all
- * that its containers list (containers.c), then the queue as a whole (queue.c). Last come
- * the hashes and locks that no container led to (scan.c), and the server (server.c).
+ * First all keys are scanned, to find queues and groups that are not listed. Then each queue: all
+ * entries of its containers (containers.c), then the queue as a whole (queue.c). Last come the
+ * hashes and locks that no container led to (scan.c), and the server (server.c).
  *
- * Nothing is locked, and no script looks at more than a page, so what the pages say together is
- * suspicion only. What is told, and mended, was seen by one script that looked at everything that
- * matters at once. */
+ * Nothing is locked, and no script reads more than a page, so the pages together give suspicions
+ * only. Every finding that is reported or repaired was confirmed by one script that read everything
+ * relevant at once. */
 #include "broker/redis/doctor/doctor.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "broker/served.h"
 
-/* Notes who lives, and marks the queues that somebody fetches from, a Go server included. This is
- * the one time that a check looks at processes: that takes long where there are many. */
+/* Notes the live workers, and marks the queues that they serve, Go servers included. A check looks
+ * at processes only here, since that takes long if there are many. */
 static bool mark_fetched(const quern_worker_info *worker, void *user)
 {
     struct qn_redis_doctor *doctor = user;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* doctor.h - one check of the data on a server: what its files share. */
+/* doctor.h - the shared declarations of the files that check the data on a server. */
 #ifndef QN_BROKER_REDIS_DOCTOR_DOCTOR_H
 #define QN_BROKER_REDIS_DOCTOR_DOCTOR_H
 
@@ -23,7 +23,7 @@ struct qn_checked_queue {
     struct qn_checked_group *groups;
     size_t group_count;
     struct qn_id_set ids;    /* all that its containers list */
-    struct qn_id_set active; /* what active lists */
+    struct qn_id_set active; /* the entries of active */
     uint64_t token;          /* the largest seen in active */
 };
 
@@ -58,7 +58,7 @@ QUERN_NODISCARD quern_status qn_containers_walk_index(struct qn_redis_doctor *do
 /* The queue as a whole: its counters, groups, workers (queue.c). */
 QUERN_NODISCARD quern_status qn_redis_queue_check(struct qn_redis_doctor *doctor,
                                                   struct qn_checked_queue *queue, quern_error *err);
-/* What endangers tasks, and what is worth knowing (server.c). */
+/* Dangers for tasks, and notes about the server (server.c). */
 QUERN_NODISCARD quern_status qn_redis_server_check(struct qn_redis_doctor *doctor,
                                                    quern_error *err);
 

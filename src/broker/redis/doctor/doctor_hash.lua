@@ -1,4 +1,5 @@
--- doctor_hash.lua - is each of these tasks where its state says? A first look; writes nothing.
+-- doctor_hash.lua - checks that each of these tasks is where its state says. A first check; writes
+-- nothing.
 --
 -- KEYS: prefix of the queue. ARGV: ids.
 -- Reply: for each: "." it is, "p" it says that it is pending, "?" it is not; and then its message

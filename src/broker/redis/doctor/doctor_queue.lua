@@ -1,4 +1,4 @@
--- doctor_queue.lua - what can be said of a queue as a whole, and mended by one write.
+-- doctor_queue.lua - the checks of a queue as a whole, with repairs by one write each.
 --
 -- KEYS: prefix of the queue. ARGV: 1 "1" to mend, 2 the largest token seen in active, without its
 -- last three digits ("0": none), 3 how many groups follow, then their names, then dates, today
@@ -48,7 +48,7 @@ end
 
 -- --- Counters ---
 
--- What is no number within 64 bits begins anew, else nobody could count there.
+-- A counter that is not a number within 64 bits starts again, else counting would fail.
 local function number(name)
     local text = not damaged[name] and redis.call('GET', Q .. name) or '0'
     if string.find(text, '^-?%d+$') and math.abs(tonumber(text)) <= 9223372036854774784 then
@@ -102,9 +102,9 @@ if not string.find(trimmed, '^%d+$') then
     end
 end
 
--- --- What leases and ends of runs go by ---
+-- --- The data for leases and ends of runs ---
 
--- Where garbage stands, the last fence that was given is unknown, but it was before now.
+-- If it is garbage, the last fence that was given is unknown, but it was before now.
 local fence = ask('quern:meta', 'HGET', 'fence')
 local is_fence = string.find(fence, '^%d+$') and tonumber(fence) <= 9e15
 if not damaged['quern:meta'] and (not is_fence or tonumber(fence) < tonumber(ARGV[2])) then
@@ -140,8 +140,9 @@ end
 
 -- --- Groups ---
 
--- A set that somebody aggregates, or did when he died, is named <group>:<its own id>; the tasks in
--- it know their group. Where the set or the group has the wrong type, both are left alone.
+-- A set that is being aggregated, or was when its aggregator died, is named <group>:<its own id>;
+-- the tasks in it know their group. Where the set or the group has the wrong type, both are left
+-- alone.
 local function set_of(name)
     local first = not damaged['g:' .. name] and redis.call('ZRANGE', Q .. 'g:' .. name, 0, 0)[1]
     local group = first and redis.pcall('HGET', Q .. 't:' .. first, 'group')
@@ -211,7 +212,7 @@ if not damaged.groups and not damaged.aggregation_sets then
     end
 end
 
--- --- What is late ---
+-- --- Late tasks ---
 
 local lapsed = 0
 for _, id in ipairs(damaged.lease and {} or redis.call('ZRANGEBYSCORE', Q .. 'lease', '-inf',

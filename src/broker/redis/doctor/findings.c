@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* findings.c - keeps what a step of a check found, and reports it. */
+/* findings.c - keeps the findings of a step of a check, and reports them. */
 #include "broker/redis/doctor/findings.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* queue.c - what a check says of a queue as a whole: its types, counters, groups
- * (doctor_queue.lua), and what is late although a worker of ours serves it. */
+/* queue.c - the checks of a queue as a whole: its types, counters, groups (doctor_queue.lua), and
+ * tasks that are late although a worker of ours serves them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "broker/redis/doctor/doctor_queue_lua.h"
 
 #define UPKEEP_STEP 100
-#define UPKEEP_STEPS_MAX 10000 /* what is left is told by the next check */
+#define UPKEEP_STEPS_MAX 10000 /* the rest is reported by the next check */
 #define TEXT_SIZE 400
 #define FINDING_ITEMS 3
 
@@ -149,7 +149,7 @@ static void count_in_words(int64_t count, const struct words *words, char *text,
     (void)snprintf(text, size, "%lld %s", (long long)count, count == 1 ? words->one : words->more);
 }
 
-/* upkeep: what mends it; NULL: left to a worker. */
+/* upkeep: the function that repairs it; NULL: left to a worker. */
 static quern_status keep_late(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
                               int64_t count, const struct words *words,
                               quern_status (*upkeep)(struct qn_redis_doctor *doctor,
@@ -165,7 +165,7 @@ static quern_status keep_late(struct qn_redis_doctor *doctor, const struct qn_ch
     quern_status status = QUERN_OK;
     if (doctor->repair && upkeep != NULL) {
         status = upkeep(doctor, queue->name, &done, err);
-        status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* told by itself */
+        status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* reported separately */
     }
     if (status == QUERN_OK) {
         count_in_words(count, words, text, sizeof text);

@@ -304,7 +304,7 @@ static quern_status take_keys(struct page *page, const struct qn_reply *keys, qu
     return QUERN_OK;
 }
 
-/* Whether what this hash says of itself has to be looked at. */
+/* Whether the state in this hash has to be checked. */
 static bool is_suspect(const struct qn_checked_queue *queue, const struct key *key,
                        const char *answer)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* server.c - what of the server itself endangers tasks, or is worth knowing. What the user
- * may not ask is left out. */
+/* server.c - reports settings of the server that endanger tasks, and notes about it. Facts that the
+ * user may not read are left out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,8 @@ static void keep(struct checking *checking, const char *invariant, const char *t
     }
 }
 
-/* Whoever can make Lua run (all who may enqueue can) could leave its sandbox before these. */
+/* Before these versions every user that can run Lua (as all that may enqueue) could leave its
+ * sandbox. */
 static bool has_lua_hole(int major, int minor, int patch, bool valkey)
 {
     static const struct fix {
@@ -39,7 +40,7 @@ static bool has_lua_hole(int major, int minor, int patch, bool valkey)
         bool valkey;
     } fixes[] = {{6, 2, 20, false}, {7, 2, 11, false}, {7, 4, 6, false}, {8, 0, 4, false},
                  {8, 2, 2, false},  {7, 2, 11, true},  {8, 0, 6, true},  {8, 1, 4, true}};
-    bool newer = true; /* than all that were mended */
+    bool newer = true; /* than all that were repaired */
     for (size_t i = 0; i < sizeof fixes / sizeof fixes[0]; i++) {
         const struct fix *fix = &fixes[i];
         if (fix->valkey != valkey) {

@@ -5,7 +5,7 @@
 
 #include "broker/redis/doctor/doctor.h"
 
-/* What a first look found; texts live in the arena of the step. */
+/* The result of a first check; texts live in the arena of the step. */
 struct qn_suspect {
     const char *id;
     size_t id_size;
@@ -18,11 +18,10 @@ struct qn_suspect {
     const char *group;          /* that its message names, or "" */
     int64_t known_at_s;         /* when it was archived, or its retention ends; 0: not known */
 };
-/* Reads a message without payload; what is of use goes to the suspect. True: it is as it should
- * be. */
+/* Reads a message without payload; useful parts go to the suspect. True: the message is correct. */
 bool qn_suspect_read(struct qn_redis_doctor *doctor, const char *queue, const char *message,
                      size_t size, struct qn_suspect *suspect);
-/* Looks at each in one script, which mends it if wanted, and keeps the findings. */
+/* Checks each in one script, which repairs it if requested, and keeps the findings. */
 QUERN_NODISCARD quern_status qn_suspect_check_all(struct qn_redis_doctor *doctor, const char *queue,
                                                   const struct qn_suspect *suspects, size_t count,
                                                   quern_error *err);

@@ -13,7 +13,7 @@ bool qn_cursor_order_is_reversed(const struct qn_task_cursor *cursor)
     return ended && !cursor->oldest_first;
 }
 
-/* What says it exactly: the due index for what is to come, quern_past for what is over. */
+/* The exact moment: in the due index for the future, in quern_past for the past. */
 static void ask_moments(struct qn_pipeline *pipeline, const struct qn_task_cursor *cursor,
                         size_t first, size_t count)
 {
@@ -53,7 +53,7 @@ static void set_moment(const struct qn_task_cursor *cursor, struct qn_task_entry
     }
 }
 
-/* Go's completed tasks say it in their messages only. */
+/* Go's completed tasks have it in their messages only. */
 static quern_status set_completed(struct qn_task_cursor *cursor, size_t first, size_t count,
                                   quern_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* filter.c - which tasks fit what an operator asked for. */
+/* filter.c - decides which tasks match the filter of an operator. */
 #include <string.h>
 
 #include "broker/redis/inspect/inspect.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* find.c - where a task with a given id is: its hash is asked, and every zset that may hold it, so
- * that an id whose hash is lost or damaged is found, too. Queues are asked some at a time. */
+/* find.c - finds a task by its id: its hash is read, and every zset that may hold it, so that an id
+ * whose hash is lost or damaged is found, too. Several queues are queried at a time. */
 #include <string.h>
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ static const struct {
 
 struct found {
     bool found;
-    bool hash; /* it has one that says its state */
+    bool hash; /* it has one with its state */
     quern_task_state state;
     int64_t score;
     int64_t due_at_ms;
@@ -101,7 +101,7 @@ struct search {
     bool stopped;
 };
 
-/* Asks some queues; what was found is told after the pipeline, since the listener may begin its
+/* Queries some queues; results are reported after the pipeline, since the callback may begin its
  * own. */
 static quern_status ask_queues(const struct search *search, const char *const *queues, size_t count,
                                struct found *found, quern_error *err)

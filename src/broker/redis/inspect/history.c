@@ -6,7 +6,7 @@
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/schema/keys.h"
 
-/* What time it is there; and whether there is such a queue at all. */
+/* Reads the server's time, and whether the queue exists. */
 static quern_status ask_today(struct qn_redis *self, struct qn_pipeline *pipeline,
                               const char *queue, int64_t *ret_now_ms, quern_error *err)
 {

@@ -59,7 +59,7 @@ struct names {
     size_t capacity;
 };
 
-/* A name with a NUL in it is nobody's who speaks to us: it is left out. */
+/* A name with a NUL in it cannot come from quern or asynq: it is left out. */
 static bool names_add(struct names *names, const struct qn_reply *member)
 {
     if (strlen(qn_reply_text(member)) != member->size) {

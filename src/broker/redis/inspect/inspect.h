@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* inspect.h - what listing tasks and operating on them share: cursors over entries, and the tasks
- * of these entries.
+/* inspect.h - shared by listings of tasks and operations on them: cursors over entries, and the
+ * tasks of these entries.
  *
  * An entry is an id in one state of one queue. A cursor reads entries in blocks, by plain commands
  * that only read: so no listing blocks the server, and a user who may only read can list. Between
@@ -22,7 +22,7 @@ struct qn_task_entry {
     const char *id; /* ends with a NUL, which is not counted; may hold others */
     size_t id_size;
     int64_t score; /* of its zset; 0 in lists */
-    int64_t at_ms; /* what the order is by: when it is due, was archived, was completed */
+    int64_t at_ms; /* the key of the order: when it is due, was archived, was completed */
     uint64_t rank; /* in its list or zset, counted from where reading began */
 };
 
@@ -101,8 +101,9 @@ struct qn_place {
     const char *key; /* the list or zset, without the prefix; NULL: the state's own */
     int64_t now_ms;
 };
-/* Reads the tasks of these entries and hands each on, with its entry. A task that is gone from its
- * place meanwhile is left out; one that cannot be read has no type and says so in its error. */
+/* Reads the tasks of these entries and passes each on, with its entry. A task that has left its
+ * place meanwhile is left out; one that cannot be read has no type, and an error that reports
+ * this. */
 QUERN_NODISCARD quern_status qn_read_task_all(struct qn_redis *self, const struct qn_place *place,
                                               const struct qn_task_entry *entries, size_t count,
                                               bool (*on_info)(const struct qn_task_entry *entry,
@@ -112,7 +113,7 @@ QUERN_NODISCARD quern_status qn_read_task_all(struct qn_redis *self, const struc
 
 /* --- One id, wherever it is: find.c ------------------------------------------------------ */
 
-/* Looks for the id in these queues. on_place is told of each that has it, with its state there;
+/* Searches the id in these queues. on_place is called for each that has it, with its state there;
  * false stops. */
 QUERN_NODISCARD quern_status qn_find_id(
     struct qn_redis *self, const char *const *queues, size_t queue_count, const char *id,

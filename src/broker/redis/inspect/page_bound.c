@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* page_bound.c - weighs what a walk reads against what the server holds.
+/* page_bound.c - compares the number of entries that a walk reads with the number that the server
+ * holds.
  *
  * Pages may be empty (a sparse hash table), items may come twice (while it grows), so the bound is
- * generous: it is for servers that never come to an end. */
+ * generous: it is for servers that never report an end. */
 #include "broker/redis/inspect/page_bound.h"
 
 #include "base/error.h"
@@ -10,8 +11,8 @@
 
 #define PAGE_WEIGHT 500      /* of a page, even an empty one */
 #define ITEM_BYTES 64        /* that weigh as much as an item */
-#define WEIGHT_FREE 500000   /* before the size is asked for */
-#define WEIGHT_PER_ITEM 32   /* of what the server holds */
+#define WEIGHT_FREE 500000   /* before the size is requested */
+#define WEIGHT_PER_ITEM 32   /* of the number that the server holds */
 #define ITEMS_MAX UINT32_MAX /* Redis holds no more in one key */
 
 void qn_page_bound_add(struct qn_page_bound *bound, const struct qn_reply *page)

@@ -2,9 +2,9 @@
 /* queues.c - the numbers of all queues.
  *
  * Three pipelines a queue: its counters and counts; the groups and aggregation sets that it has; a
- * sample of its tasks, from which the memory is reckoned, and the oldest pending one. Plain
- * commands of reading, none of which walks a queue. What each pipeline sees is one moment only
- * within a command, so counts of a busy queue may be off by what moved in between. */
+ * sample of its tasks, from which the memory is estimated, and the oldest pending one. Plain read
+ * commands, none of which walks a queue. Only a single command is a consistent snapshot, so counts
+ * of a busy queue may be off by the tasks that moved in between. */
 #include <string.h>
 
 #include "base/error.h"
@@ -115,8 +115,8 @@ static void take_number(quern_queue_info *info, size_t index, const struct qn_re
     }
 }
 
-/* Of a key of a wrong type, nothing: one damaged queue must not hide the others. Who lists its
- * tasks is told, and the check finds it. */
+/* A key of a wrong type counts as empty: one damaged queue must not hide the others. Listing its
+ * tasks reports it, and so does the doctor. */
 static quern_status reply_or_nothing(const struct qn_pipeline *pipeline, size_t index,
                                      const struct qn_reply **ret_reply, quern_error *err)
 {
@@ -226,7 +226,7 @@ static quern_status read_groups(struct counting *counting, quern_error *err)
 
 /* --- Memory and latency --------------------------------------------------------------------- */
 
-/* A list or zset, and a sample of what is in it. */
+/* A list or zset, and a sample of its entries. */
 struct sample {
     const char *key;
     bool list;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* read_task.c - what a task shows: from its message, from the fields of ours, from its score.
+/* read_task.c - collects the data of a task: from its message, from our own fields, from its score.
  *
- * The message says it in whole seconds; a field of ours says it exactly, and is believed only while
- * both agree, since Go changes the message and does not know our fields. The sizes are asked for
- * first, so that one pipeline never carries more than a few large messages.
+ * The message has whole seconds; a field of ours has the exact time, and is used only while both
+ * agree, since Go changes the message and does not know our fields. The sizes are requested first,
+ * so that one pipeline never carries more than a few large messages.
  *
  * Ids and tasks are read one after the other, so a task may have moved on in between: one whose
- * hash is gone or says another state is looked for again, and left out if its place has lost it.
- * What is still there is shown, with what is wrong with it as its error. */
+ * hash is gone or has another state is searched again, and left out if it is no longer in its
+ * place. One that is still there is shown, with a description of the fault as its error. */
 #include <string.h>
 
 #include "base/error.h"
@@ -29,7 +29,7 @@ struct reading {
     const struct qn_place *place;
     const struct qn_task_entry *entries;
     size_t count;
-    size_t sizes[QN_INSPECT_BATCH]; /* of what makes a task large */
+    size_t sizes[QN_INSPECT_BATCH]; /* of the fields that make a task large */
     bool (*on_info)(const struct qn_task_entry *entry, const quern_task_info *info, void *user);
     void *user;
     bool stopped;
@@ -37,7 +37,7 @@ struct reading {
 
 /* --- One task --------------------------------------------------------------------------- */
 
-/* What is in the hash. */
+/* The contents of the hash. */
 struct hash {
     const struct qn_reply *fields[FIELD_COUNT];
     struct qn_task_fields_opts opts;
@@ -81,7 +81,7 @@ static int64_t hex_value(const char *text, size_t count)
     return value;
 }
 
-/* An id that we made says when; 0 for other ids. */
+/* The moment in an id that we made; 0 for other ids. */
 static int64_t moment_of_id(const struct qn_task_entry *entry)
 {
     if (entry->id_size != 36 || entry->id[8] != '-' || entry->id[13] != '-' ||
@@ -92,7 +92,7 @@ static int64_t moment_of_id(const struct qn_task_entry *entry)
     return high == 0 ? 0 : qn_moment_ms_of(high << 16 | hex_value(entry->id + 9, 4));
 }
 
-/* Where no field says it: since when it waits, if nothing but crashes has happened to it. */
+/* If no field has it: since when it waits, if nothing but crashes has happened to it. */
 static int64_t enqueued_at(const struct hash *hash, const struct qn_task_entry *entry,
                            quern_task_state state)
 {
@@ -147,7 +147,7 @@ static void fill_moments(const struct qn_place *place, const struct qn_task_entr
     }
 }
 
-/* What the run shows. The token is there only if the run is ours. */
+/* The data of the run. The token exists only if the run is ours. */
 static void fill_run(const struct qn_place *place, const struct qn_task_entry *entry,
                      const struct hash *hash, struct quern_task_info *info)
 {
@@ -202,7 +202,7 @@ static void fill(const struct qn_place *place, const struct qn_task_entry *entry
     fill_progress(hash, info);
 }
 
-/* Shows what is left of a task that cannot be read. */
+/* Shows the readable parts of a damaged task. */
 static void fill_damaged(const struct qn_place *place, const struct qn_task_entry *entry,
                          const char *why, struct quern_task_info *info)
 {
@@ -294,7 +294,7 @@ static quern_status read_sizes(struct reading *reading, quern_error *err)
     return status;
 }
 
-/* Is it still where it was found? For tasks whose hash does not say so. */
+/* Whether it is still where it was found, for tasks whose hash does not confirm it. */
 static void ask_place(struct qn_pipeline *pipeline, const struct qn_place *place,
                       const struct qn_task_entry *entry)
 {

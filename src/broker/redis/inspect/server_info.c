@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* server_info.c - what the server is, how much memory it has, and how safe tasks are with it.
+/* server_info.c - the server's version, its memory, and its durability class.
  *
  * All comes from INFO, and from CONFIG GET where the user may (a worker need not): without it the
- * class of durability is the lower one that is possible, and the text says what is not known. */
+ * durability class is the lower one that is possible, and the text names the unknown setting. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,9 +141,9 @@ static void report_version(const struct sink *sink, const struct answers *answer
     }
 }
 
-/* What the server's processor did so far, in seconds: what tasks cost it can be seen from that. Of
- * the thread that runs commands, where the server counts it (7.0): that one is the limit, whatever
- * those for input and output and for the disk do. */
+/* The CPU time of the server so far, in seconds, which shows the cost of tasks. It is that of the
+ * thread that runs commands, if the server counts it (7.0): that thread is the limit, not those for
+ * input and output and for the disk. */
 static void report_cpu(const struct sink *sink, const struct answers *answers)
 {
     char user[VALUE_SIZE];

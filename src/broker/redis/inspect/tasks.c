@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* tasks.c - pages of tasks that fit a filter.
+/* tasks.c - pages of tasks that match a filter.
  *
  * The order is by queue, then by state, so the page is laid over a row of segments, one for each
- * state of each queue (task_cursor.c). Without a filter that looks into tasks, what lies before the
- * page is only counted; with one, the tasks are read and compared here, some at a time, so that the
- * server never works for long. Plain commands of reading only: to look, `+@read` is enough. */
+ * state of each queue (task_cursor.c). Without a filter on the contents of tasks, the tasks before
+ * the page are only counted; with one, the tasks are read and compared here, some at a time, so
+ * that the server never works for long. Plain read commands only: for a listing, `+@read` is
+ * enough. */
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/schema/keys.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* workers.c - the workers whose heartbeats came, and what they run.
+/* workers.c - the workers with recent heartbeats, and their runs.
  *
  * Ours are in asynq:quern:workers. A record stays behind when its worker is killed; it is not shown
- * once its process is known to be gone, and where that cannot be told (another kernel or pid
- * namespace), its heartbeat decides. What they run is read from the tasks themselves, so it is not
- * as old as the heartbeat. Go's servers are in asynq:servers, with the runs that they told of.
+ * once its process is known to be gone, and if that is unknown (another kernel or pid namespace),
+ * its heartbeat decides. Their runs are read from the tasks themselves, so they are not as old as
+ * the heartbeat. Go's servers are in asynq:servers, with the runs that they reported.
  *
- * All is read at slightly different moments; what cannot be read is not shown. Workers and runs are
- * sorted once and found by halving, since both may be thousands. */
+ * All is read at slightly different moments; unreadable records are not shown. Workers and runs are
+ * sorted once and found by binary search, since both may be thousands. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
     return status;
 }
 
-/* --- What our workers run ------------------------------------------------------------- */
+/* --- The runs of our workers ----------------------------------------------------------- */
 
 static quern_status make_room(struct listing *listing, quern_error *err)
 {
@@ -140,7 +140,7 @@ static quern_status read_page(struct listing *listing, const char *queue, size_t
     qn_pipeline_uint(pipeline, PAGE_SIZE);
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK && qn_redis_inspect_forbidden(pipeline, command)) {
-        *ret_count = 0; /* who may read but run no script sees workers without their runs */
+        *ret_count = 0; /* a user that may read but run no script sees workers without their runs */
         return QUERN_OK;
     }
     if (status == QUERN_OK) {

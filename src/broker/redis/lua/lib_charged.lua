@@ -2,8 +2,8 @@
 -- company, and where they are. Expects lib_deaths.lua and what lease.lua has read; begins the table
 -- `rare`, which lib_lease.lua goes on with.
 --
--- Charged tasks stay in pending, where Go sees them. An index finds them: quern:charged:<level>, by
--- their places. A task that Go or an operator took out of pending stays in the index until it is
+-- Charged tasks stay in pending, where Go finds them. An index finds them: quern:charged:<level>,
+-- by their places. A task that Go or an operator took out of pending stays in the index until it is
 -- found stale there and dropped. quern:skip says how many tasks at the head are charged ones that
 -- nobody could take, "count at_s place id" (the greatest of their places, the id of the last of
 -- them), so that a lease begins behind them. It counts for ten seconds, in case somebody put
@@ -68,7 +68,7 @@ local function task_at(prefix, id)
         place = f[6], charges = number_of(string.match(past, '^%d+')), died_ms = number_of(died)}
 end
 
--- Up to `count` of a level, by place, up to a place. What is found stale is dropped later.
+-- Up to `count` of a level, by place, up to a place. Stale entries are dropped later.
 local function of_level(i, level, count, place_max)
     local prefix, tasks = KEYS[i], {}
     local key = prefix .. 'quern:charged:' .. level
@@ -227,7 +227,7 @@ local function index_passed(prefix, passed)
     return greatest
 end
 
--- What the next lease should know of this queue.
+-- Data about this queue for the next lease.
 function rare.close(i, queue)
     local prefix, passed = KEYS[i], queue.passed or {}
     for _, id in ipairs(queue.out or {}) do

@@ -1,8 +1,8 @@
 -- lib_count.lua - asynq's counters: runs that ended and runs that failed, in total and of the day
 -- (UTC). A day's is kept for 90 days from its first run on.
 --
--- Statistics must not keep a run from ending: a counter that holds no number is left as it is, and
--- doctor tells of it. So counting is the one thing that may fail while a script writes.
+-- Statistics must not keep a run from ending: a counter that holds no number is not changed, and
+-- doctor reports it. So counting is the one thing that may fail while a script writes.
 
 local DAY_KEPT_S = @QN_HISTORY_DAYS@ * 86400
 local COUNT_MAX = 9223372036854774784

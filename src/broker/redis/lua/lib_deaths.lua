@@ -1,5 +1,5 @@
--- lib_deaths.lua - what the death of a process means: the rules of src/task/deaths.c in Lua.
--- Whoever changes a rule changes both. Expects now_ms.
+-- lib_deaths.lua - the consequences of the death of a process: the rules of src/task/deaths.c in
+-- Lua. Change both together. Expects now_ms.
 --
 -- The brake of a queue on a host is the field "h:<host>" of quern:meta: "ok_at streak probes
 -- probe_at touched probe_token probe_id"; moments in ms; touched: when it was last written; token
@@ -13,16 +13,16 @@ end
 
 -- --- One task ---
 
--- Charges the task and says what becomes of it: "back", "retry" and after how many ms, "spent" or
--- "poison". death: started_ms, seen_ms (its process last told that it lives; nil: it has died just
--- now), ok_at (on the same host), lone, spent.
+-- Charges the task and returns what happens to it: "back", "retry" and after how many ms, "spent"
+-- or "poison". death: started_ms, seen_ms (the last sign of life of its process; nil: it has died
+-- just now), ok_at (on the same host), lone, spent.
 local function deaths_charge(past, death)
     local started_ms = math.min(death.started_ms, now_ms)
     local until_ms = math.min((death.seen_ms or now_ms) + @QN_HEARTBEAT_MS@, now_ms)
     local lived_ms = math.max(until_ms - started_ms, 0)
     if past.crashes <= 0 or now_ms - past.crashed_ms > @QN_CHARGE_WINDOW_MS@ then
         past.crashes, past.lone, past.life_ms = 0, 0, 0
-        -- What ended well before, and seems to be still to come, was before this death.
+        -- A good end that happened before, but is dated in the future, was before this death.
         past.crashed_ms = death.ok_at > now_ms and death.ok_at or started_ms
     elseif past.crashed_ms > now_ms then -- the clock was set back
         past.crashed_ms = started_ms

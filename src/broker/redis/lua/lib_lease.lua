@@ -142,8 +142,8 @@ local function put_lock(i)
     try('HSET', KEYS[i] .. 'quern:meta', 'solo', solo_text(locks[i]))
 end
 
--- Who asks has no lock by its own books. One that it has all the same was given by an answer that
--- it never got, and would keep all others waiting until it ends.
+-- The worker has no lock by its own records. A lock that it has nevertheless was given in a reply
+-- that it never received, and would keep all others waiting until it ends.
 local function return_forgotten(i)
     local odd = odd_queues and odd_queues[i]
     local lock = odd and odd.charged and lock_of(i)
@@ -208,8 +208,8 @@ local function only(i, begin, task, is_probe)
     return queue
 end
 
--- What is special in reading this queue: nil: nothing, false: it gives nothing, else the queue with
--- the runs that it gives before its list is read.
+-- How this queue is read: nil: as usual, false: it gives nothing, else the queue with the runs that
+-- it gives before its list is read.
 function rare.open(i, begin, want)
     if rare.solo then
         local ready = not is_braked(i) or probe_is_due(i)
@@ -259,7 +259,7 @@ function rare.mark(i, queue, marks, token)
     end
 end
 
--- --- What is said of the queues ---
+-- --- The part of the reply about the queues ---
 
 local function any_solo(i)
     for level = 1, @QN_ALONE_CHARGES@ do

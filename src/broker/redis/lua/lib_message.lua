@@ -16,7 +16,7 @@ local function message_number(bytes, at)
     end
 end
 
--- The payload is the field behind the type; what cannot be understood is left as it is.
+-- The payload is the field after the type; a message that cannot be decoded is not changed.
 local function without_payload(message)
     local at = 1
     if string.byte(message, 1) == @QN_ASYNQ_TAG_TYPE@ then

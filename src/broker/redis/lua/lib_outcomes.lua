@@ -25,7 +25,7 @@ local function fence_of(token)
     return tonumber(string.sub(token, 1, -4))
 end
 
--- The lease of a successful run was lost, but nobody has started the task since: it still carries
+-- The lease of a successful run was lost, but the task has not been started since: it still carries
 -- the token and waits because of the loss. Where it is in pending must be found near the head.
 local function may_be_salvaged(id, state, past)
     local cause = past_read(past).cause
@@ -149,7 +149,7 @@ function ends.x(id, token, first, past, run, place)
     return archived and '3' or '0'
 end
 
--- Applies one that is not plain; what is to be answered.
+-- Applies one that is not plain; returns the reply for it.
 local function apply(kind, id, token, first)
     if kind == 'n' then
         count(0, 0)

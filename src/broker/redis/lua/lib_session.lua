@@ -1,8 +1,8 @@
--- lib_session.lua - lost replies made harmless: what a request answered is kept for ten minutes.
+-- lib_session.lua - makes lost replies harmless: the reply to a request is kept for ten minutes.
 -- The value is "sequence answer". Sequence 0: nothing is kept.
 
 -- The kept answer to this very request, else nil. An older request than the last one is a copy that
--- lingered in a dying connection; nobody waits for its answer any more, and it must do nothing.
+-- lingered in a dying connection; no client waits for its reply any more, and it must do nothing.
 local function session_find(key, sequence)
     -- The answer may be long, and is mostly that of the request before: only its number is read.
     local last = string.match(redis.call('GETRANGE', key, '0', '20'), '^(%d+) ')

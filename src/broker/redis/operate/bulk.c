@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* bulk.c - what an operator does to all tasks that fit a filter.
+/* bulk.c - an operation by hand on all tasks that match a filter.
  *
- * Ids are found here, page by page and oldest first, and handed to the script (operate.lua), which
- * looks at each again before it acts: what moved meanwhile is left alone. Only a filter that looks
- * into tasks makes us read them. When a pass has found something it is followed by another, since
+ * Ids are found here, page by page and oldest first, and passed to the script (operate.lua), which
+ * checks each again before it acts: tasks that moved meanwhile are left alone. Tasks are read only
+ * for a filter on their contents. When a pass has found something it is followed by another, since
  * in a moving queue pages may pass over a task.
  *
  * A script walks from the head of `pending` to each task that it takes out, so a call takes fewer
@@ -28,7 +28,7 @@ struct acting {
     size_t done;
     size_t pass_done; /* in this pass */
     struct qn_task_cursor cursor;
-    struct qn_arena arena; /* what tasks holds */
+    struct qn_arena arena; /* the size of tasks */
     struct qn_operate_task tasks[QN_BULK_MAX];
     uint64_t ranks[QN_BULK_MAX]; /* how far the script will walk for each */
     size_t count;
@@ -85,7 +85,7 @@ static quern_status act_on(struct acting *acting, size_t first, size_t count, qu
     return status;
 }
 
-/* Acts on what has been gathered, in one script, or in more when they lie deep. */
+/* Acts on the gathered tasks, in one script, or in several when they lie deep. */
 static quern_status act(struct acting *acting, quern_error *err)
 {
     bool list = acting->filter->state == QUERN_TASK_PENDING;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* operate.c - what an operator does to one task.
+/* operate.c - an operation by hand on one task.
  *
- * The queue is found first, if it is not given; the script (operate.lua) then decides by what it
- * finds. The unique lock is named by a field of the hash; for grouped tasks of Go by the message
- * only, so the message is read before a task is deleted. To cancel sets a mark and publishes the id
- * in one step: a worker of ours reads the mark with its next extension at the latest; a worker of
- * Go hears the publication or nothing, and always retries. */
+ * The queue is found first, if it is not given; the script (operate.lua) then decides by the state
+ * of the task. The unique lock is named by a field of the hash; for grouped tasks of Go by the
+ * message only, so the message is read before a task is deleted. A cancellation sets a mark and
+ * publishes the id in one step: a worker of ours reads the mark with its next extension at the
+ * latest; a worker of Go receives only the publication, or misses it, and always retries. */
 #include "broker/redis/operate/operate.h"
 
 #include <stdio.h>

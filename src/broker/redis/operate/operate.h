@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* operate.h - what acting on one task and on many share: the script, and what it answers. */
+/* operate.h - shared by operations on one task and on many: the script, and its reply. */
 #ifndef QN_BROKER_REDIS_OPERATE_OPERATE_H
 #define QN_BROKER_REDIS_OPERATE_OPERATE_H
 
@@ -11,7 +11,7 @@ struct qn_operate_task {
     const char *unique_key; /* of its message, whole; "" when there is none or it is not known */
 };
 
-/* Appends the script; state NULL: one task in whatever state. */
+/* Appends the script; state NULL: one task in any state. */
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action, const char *queue,
                     const char *state, const struct qn_operate_task *tasks, size_t count);
 /* "run", "archive", "delete", "cancel" */

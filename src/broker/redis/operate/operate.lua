@@ -1,4 +1,4 @@
--- operate.lua - what an operator does to tasks of one queue: run, archive, delete, cancel.
+-- operate.lua - operations by hand on tasks of one queue: run, archive, delete, cancel.
 --
 -- KEYS: prefix of the queue. ARGV: action ("run", "archive", "delete", "retry" and "stop", which
 -- cancel a run); the state that the tasks must be in, or "" for one task in whatever state; the
@@ -29,7 +29,7 @@ local forbidden = {
     delete = {active = true}
 }
 
--- Redis says OOM to the first write that takes memory; after this one it says no more.
+-- Redis returns OOM for the first write that takes memory; after this one it no longer does.
 redis.call('ZREM', Q .. 'lease', '')
 
 -- Reading with the command of its type what will be written: a key of a wrong type fails here.
@@ -67,7 +67,7 @@ local function is_ghost(id)
     return redis.call('LPOS', Q .. 'pending', id, 'RANK', -1) ~= false
 end
 
--- What forbids it, or nil; fills in what the writes need.
+-- The reason that forbids it, or nil; fills in the data for the writes.
 local function examine(task)
     local kind = redis.call('TYPE', task.key).ok
     local hash = {}

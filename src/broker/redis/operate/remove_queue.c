@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* remove_queue.c - removes a queue with all that is in it, in bounded steps (remove_queue.lua).
+/* remove_queue.c - removes a queue with all its tasks, in bounded steps (remove_queue.lua).
  *
- * The name goes last: a removal that failed half-way leaves a paused queue that can be seen and
- * removed again. A client may enqueue between the last step and the moment the name goes; then the
- * name is put back. What no list names any more stays: hashes that lost their place, and locks of
- * tasks that are gone, which end by themselves (the check finds the former). */
+ * The name is removed last: a removal that failed half-way leaves a paused queue that can be seen
+ * and removed again. A client may enqueue between the last step and the moment the name goes; then
+ * the name is put back. Keys that no list names any more stay: hashes that lost their place (the
+ * doctor finds those), and locks of tasks that are gone, which expire. */
 #include <string.h>
 
 #include "base/error.h"

@@ -37,7 +37,7 @@ if ARGV[1] ~= '1' then
     end
 end
 
--- Redis says OOM to the first write that takes memory; after this one it says no more.
+-- Redis returns OOM for the first write that takes memory; after this one it no longer does.
 redis.call('DEL', Q .. 'quern:due')
 
 local function forget(id)

@@ -2,18 +2,18 @@
 /* enqueue.c - stores tasks: a script for each queue and QN_BATCH_MAX of its tasks (enqueue.lua).
  *
  * Each such part goes out as soon as it is made, and the server works on it while the next one is
- * made; the answers are read at the end. So that each of them can be asked for again, part n of a
- * queue keeps its answer under the number of the session + n. The first of several brings the text
- * of the script: asked for again because the server did not know it, it would come behind the
+ * made; the answers are read at the end. So that each of them can be repeated, part n of a queue
+ * keeps its reply under the number of the session + n. The first of several brings the text of the
+ * script: if it were repeated because the server did not know the script, it would come after the
  * others.
  *
  * Each part is stored at once, but there is no transaction over several: when some are refused
- * (memory is out, a key has the wrong type) the others are stored, and the results tell which.
+ * (out of memory, a key has the wrong type) the others are stored, as the results show.
  * First of all the queues are put on asynq's list of queues, each time: that costs a microsecond a
- * batch, and a queue that somebody else has removed comes back.
+ * batch, and a queue that was removed meanwhile comes back.
  *
- * Nobody is woken from here: the server itself tells workers of changes to their keys (listener.h),
- * so a Go client wakes them, too. */
+ * No worker is woken from here: the server itself notifies workers of changes to their keys
+ * (listener.h), so a Go client wakes them, too. */
 #include "broker/redis/redis.h"
 
 #include <string.h>
@@ -109,7 +109,7 @@ static bool may_have_twins(const struct batch *batch, const struct part *part)
     return false;
 }
 
-/* Nothing but a pending task, whose message says it all? */
+/* Whether it is just a pending task, with everything in its message. */
 static bool is_plain(const struct qn_task *task, char opts[QN_FIELD_SIZE], size_t *ret_opts_size)
 {
     *ret_opts_size = qn_task_fields_opts_write(task, opts);
@@ -133,7 +133,7 @@ static const char *or_empty(const char *text)
     return text == NULL ? "" : text;
 }
 
-/* What the script must know of a task that is more than a pending one. */
+/* The arguments for a task that is more than a pending one. */
 static void add_row(struct qn_pipeline *pipeline, const struct qn_task *task, size_t index)
 {
     char opts[QN_FIELD_SIZE];
@@ -251,7 +251,7 @@ static quern_status take_results(const struct batch *batch, const struct part *p
     return status;
 }
 
-/* Some of it is done, and the rest is not: what that means is known when all is asked for again. */
+/* A part is stored, the rest is not: the result is known when all parts are repeated. */
 static quern_status unsettled(const char *what, quern_error *err)
 {
     qn_error_prefix(err, "%s", what);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* exchange.c - the heart: outcomes in, runs out, in one write.
+/* exchange.c - the central operation: outcomes in, runs out, in one write.
  *
  * The outcome scripts (outcome.c), one a queue, and the lease script (lease.c) go out together;
  * each is atomic, and remembers its answer, so a request whose reply was lost is sent again with
  * the same stamp and takes effect once. Most exchanges end there.
  *
- * When what was leased holds tasks past their deadline or messages that cannot be read, a second
- * write archives the ones, puts the others aside, and leases what is still missing; and so on,
- * until there is no such task any more or there were QN_PRUNE_BATCH_MAX of them. It also marks as
- * started the runs that moved up. Should putting away fail, these tasks keep their lease until it
- * lapses, and come again; the exchange itself is not in danger. */
+ * When the leased tasks include some past their deadline or with unreadable messages, a second
+ * write archives the former, puts the latter aside, and leases as many as are still missing; and so
+ * on, until there is no such task any more or there were QN_PRUNE_BATCH_MAX of them. It also marks
+ * as started the runs that moved up. Should putting away fail, these tasks keep their lease until
+ * it lapses, and come again; the exchange itself is not in danger. */
 #include "broker/redis/run/exchange.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static bool any_took_effect(const struct qn_pipeline *pipeline)
     return false;
 }
 
-/* A failure after which nobody knows what was changed, except who asks again with this stamp. */
+/* A failure after which the changes are unknown until the request is repeated with this stamp. */
 static quern_status in_doubt(quern_status status, quern_error *err)
 {
     if (status == QUERN_E_UNKNOWN) {
@@ -67,7 +67,7 @@ static size_t find_starts(const struct qn_redis_lease_batch *batch, const struct
     return count;
 }
 
-/* Its answers do not matter: whatever is refused keeps its lease until that lapses. */
+/* Its replies do not matter: a refused task keeps its lease until that expires. */
 static quern_status add_cleanup(struct qn_pipeline *pipeline,
                                 const struct qn_redis_lease_batch *batch, quern_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* exchange.h - the two halves of an exchange, outcomes and leases, which go out in one pipeline:
- * first an outcome script per queue that needs one, then the lease script, which also tells of the
- * queues (paused, braked), so it sees what the outcomes have changed. */
+ * first an outcome script per queue that needs one, then the lease script, which also reports on
+ * the queues (paused, braked), so it sees the changes made by the outcomes. */
 #ifndef QN_BROKER_REDIS_RUN_EXCHANGE_H
 #define QN_BROKER_REDIS_RUN_EXCHANGE_H
 
@@ -13,7 +13,7 @@
 /* Where the outcomes of an exchange are in its pipeline. */
 struct qn_outcomes {
     size_t first_command; /* index in the pipeline */
-    size_t command_count; /* scripts appended; 0: there was nothing to tell */
+    size_t command_count; /* scripts appended; 0: there was nothing to send */
     const void *plan;     /* which outcome is where; in the pipeline's arena, outcome.c knows */
 };
 /* Appends one script `outcome` per queue that has outcomes or starts in the exchange; only
@@ -59,7 +59,7 @@ struct qn_redis_lease_batch {
     struct qn_exchange *exchange;
     struct qn_exchange_reply *reply;
     int64_t leased_at_boot_ms;
-    int64_t enough_at_mono_ns; /* no further part is asked for then */
+    int64_t enough_at_mono_ns; /* no further part is requested then */
     char digits[4];            /* of the tokens: three, at random */
     size_t part_count;         /* that have come so far */
     size_t command;            /* index of the latest script in the pipeline */
@@ -67,14 +67,14 @@ struct qn_redis_lease_batch {
     size_t aside_count;        /* late or unreadable, in all parts */
     bool ended_early;          /* the latest part: its size, or many ids without a task */
     struct qn_slab slab;       /* of the runs */
-    /* What this part brought besides; in the pipeline's arena, but the runs are blocks of their
+    /* The other results of this part; in the pipeline's arena, but the runs are blocks of their
      * own. */
     struct qn_outcome *refused;
     size_t refused_count;
     struct qn_unreadable *unreadable;
     size_t unreadable_count;
 };
-/* Appends the script `lease`, for what is still missing. */
+/* Appends the script `lease`, for the runs that are still missing. */
 void qn_redis_lease_ask(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch);
 /* After qn_pipeline_run: adds the runs to the reply, and what is no run to the two lists. Fails
  * without having added any. */

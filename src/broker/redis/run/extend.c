@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* extend.c - prolongs the leases of this worker's runs.
+/* extend.c - extends the leases of this worker's runs.
  *
  * One script for each queue and QN_BATCH_MAX runs, all in one pipeline, on a channel that nothing
  * else uses: a late extension costs a second run. Without a run it only opens the connection. The
@@ -29,8 +29,8 @@ struct prolonging {
     int64_t lease_ms;
 };
 
-/* A new connection may be one to a server that was restarted: to be asked for the text would cost
- * one more answer, which may be late. */
+/* A new connection may be one to a server that was restarted: a request for the text would cost one
+ * more round trip, and the extension may be too late. */
 static bool knows_script(const struct prolonging *prolonging)
 {
     const struct qn_connection *connection = &prolonging->pipeline.channel->connection;

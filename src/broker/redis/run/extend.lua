@@ -1,4 +1,4 @@
--- extend.lua - prolongs the leases of one queue that are still held.
+-- extend.lua - extends the leases of one queue that are still held.
 --
 -- KEYS: prefix of the queue. ARGV: lease in ms, then id and token of each, at most 128.
 -- Reply: for each 0 lost, 1 held, 2 held and to be cancelled (retry), 3 the same (archive).

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* full.c - adds the server's limit to the error that its memory is full.
  *
- * Asked for only when that has happened, as the limit can change at any time. Who may not ask
- * (INFO), or gets no answer, is told without it. */
+ * It is requested only when that has happened, as the limit can change at any time. Without
+ * permission for INFO, or without a reply, the error stays without it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

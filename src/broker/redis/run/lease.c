@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lease.c - the second half of an exchange: asks for runs (lease.lua) and reads what comes.
+/* lease.c - the second half of an exchange: requests runs (lease.lua) and reads the reply.
  *
- * The script cannot read messages. So what turns out here to be past its deadline, or to be no
- * message at all, has been leased already; it is handed out apart from the runs, and the exchange
- * puts it away. Deadlines that are in our own fields the script knows, and gives such tasks beyond
- * the room.
+ * The script cannot read messages. So a task that turns out here to be past its deadline, or
+ * unreadable, has been leased already; it is returned apart from the runs, and the exchange puts it
+ * away. The script does know deadlines in our own fields, and returns such tasks beyond the room.
  *
  * A run is one block: what the reply holds is decoded into the arena of the pipeline and copied. */
 #include "broker/redis/run/exchange.h"
@@ -230,7 +229,7 @@ static quern_status take_found(struct qn_pipeline *pipeline, struct qn_redis_lea
     return status == QUERN_OK ? QUERN_OK : qn_error_nomem(err);
 }
 
-/* What the script packed with cmsgpack: short lists of texts and numbers. */
+/* The data that the script packed with cmsgpack: short lists of texts and numbers. */
 struct packed {
     const unsigned char *at;
     size_t left;
@@ -295,7 +294,7 @@ static char *next_text(struct packed *packed, struct qn_arena *arena, size_t *re
     return text;
 }
 
-/* What is left to read of the reply. */
+/* The unread rest of the reply. */
 struct items {
     const struct qn_reply *reply;
     size_t at;
@@ -306,7 +305,7 @@ static const struct qn_reply *next_item(struct items *items)
     return qn_reply_at(items->reply, items->at++);
 }
 
-/* What the reply says of a run after its message, where it is more than nothing. */
+/* The data of a run after its message in the reply, if there is any. */
 enum { NOT_STARTED = 1, HAS_EXTRA = 2 };
 
 static void read_held(struct items *items, struct found *found, uint64_t *starts_left)
@@ -321,7 +320,7 @@ static void read_held(struct items *items, struct found *found, uint64_t *starts
     *starts_left -= found->started ? 1 : 0;
 }
 
-/* The since_ns that is next in a row of them; 0 for what is none. */
+/* The next since_ns of the list; 0 for an invalid one. */
 static int64_t next_since_ns(const struct qn_reply *row, size_t *at)
 {
     uint64_t value = 0;

@@ -1,4 +1,4 @@
--- lease.lua - takes runs for a worker from all its queues.
+-- lease.lua - leases runs for a worker from all its queues.
 --
 -- KEYS: prefixes of the queues. The session is kept at the first.
 -- ARGV: session, sequence, how many parts of this request came before (-1: perhaps all of it, it is
@@ -133,7 +133,7 @@ if rare and rare.step(kept) then
     return now_text .. rare.head(' 0')
 end
 
--- What our own fields say: whether it is late, its charges, and since when it has been pending.
+-- The data of our own fields: whether it is late, its charges, and since when it has been pending.
 local function look_closer(opts, past, since)
     local match = string.match
     local deadline = opts and match(opts, '^%d+ %d+ ([1-9]%d*)')

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* outcome.c - the first half of an exchange: tells how runs ended, one script per queue.
+/* outcome.c - the first half of an exchange: writes how runs ended, one script per queue.
  *
- * What the script needs to know of a task is in the run as it was leased: nobody may change it
- * while the task is active. So the message is rewritten here, with all that it held when it was
+ * The data of the task for the script is in the run as it was leased: it must not be changed while
+ * the task is active. So the message is rewritten here, with its complete contents when it was
  * read; only moments are left to the script, because they are the server's. */
 #include "base/assert.h"
 #include "base/bug.h"
@@ -115,7 +115,7 @@ static quern_status put_later(struct qn_pipeline *pipeline, const struct qn_outc
     return QUERN_OK;
 }
 
-/* What ended it, in words that Go accepts in a message. */
+/* The reason of the end, as a text that Go accepts in a message. */
 static quern_status put_words(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
                               quern_error *err)
 {
@@ -266,7 +266,7 @@ static quern_status add_queue(struct qn_pipeline *pipeline, const struct qn_exch
     return status;
 }
 
-/* The i-th of all runs that are told of, the outcomes first. */
+/* The i-th of all runs in the request, the outcomes first. */
 static const char *queue_of(const struct qn_exchange *exchange, size_t i)
 {
     return i < exchange->outcome_count ? exchange->outcomes[i].run->task.queue
@@ -337,7 +337,7 @@ quern_status qn_redis_outcome_read(const struct qn_pipeline *pipeline,
     quern_status first = QUERN_OK;
     for (size_t c = 0; c < outcomes->command_count; c++) {
         const struct qn_reply *reply = NULL;
-        quern_error *to = first == QUERN_OK ? err : NULL; /* the first failure is told */
+        quern_error *to = first == QUERN_OK ? err : NULL; /* the first failure is reported */
         quern_status status = qn_pipeline_reply(pipeline, outcomes->first_command + c, &reply, to);
         bool damaged = status == QUERN_E_CORRUPT;
         if (status == QUERN_OK) {
@@ -356,7 +356,7 @@ quern_status qn_redis_outcome_read(const struct qn_pipeline *pipeline,
     return first;
 }
 
-/* --- What cannot be read ------------------------------------------------------------- */
+/* --- Unreadable messages --------------------------------------------------------------- */
 
 quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
                                              const struct qn_exchange *exchange,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* result.c - what a run tells while it runs: its result and its progress. Both are fields of the
- * task, written by one script if the token is still valid. */
+/* result.c - data that a run writes while it runs: its result and its progress. Both are fields of
+ * the task, written by one script if the token is still valid. */
 #include <inttypes.h>
 #include <string.h>
 

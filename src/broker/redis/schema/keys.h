@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* keys.h - the names of keys, as arguments of the commands of a pipeline.
  *
- * docs/protocol/redis.md says what lies where. The scripts get the prefix of a queue and make the
+ * docs/protocol/redis.md describes all keys. The scripts get the prefix of a queue and make the
  * names of all its keys from it. */
 #ifndef QN_BROKER_REDIS_SCHEMA_KEYS_H
 #define QN_BROKER_REDIS_SCHEMA_KEYS_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* task_fields.c - our own fields as text, and asynq's message as a task.
  *
- * The message has whole seconds and no retry policy; what gets lost there is in quern_opts. Reading
- * is forgiving: what is no number is 0, so that a damaged field costs a detail and never a task. */
+ * The message has whole seconds and no retry policy; the lost precision is kept in quern_opts.
+ * Reading is forgiving: a field that is not a number counts as 0, so that a damaged field costs a
+ * detail and never a task. */
 #include "broker/redis/schema/task_fields.h"
 
 #include <stdio.h>
@@ -123,7 +124,7 @@ static int64_t exact(int64_t exact_ms, int64_t message_ms)
     return agrees ? exact_ms : message_ms;
 }
 
-/* Of a message; what is "never" stays that. */
+/* Of a message; "never" stays "never". */
 static int64_t timeout_of(int64_t timeout_ms)
 {
     return timeout_ms == QN_TIMEOUT_NEVER_MS ? timeout_ms : qn_duration_ms_of(timeout_ms);

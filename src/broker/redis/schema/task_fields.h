@@ -14,7 +14,7 @@
 #include "message/asynq.h"
 #include "task/limits.h"
 
-/* quern_opts: what the message cannot say; written at enqueue, never changed. */
+/* quern_opts: options that the message cannot hold; written at enqueue, never changed. */
 struct qn_task_fields_opts {
     int64_t enqueued_at_ms;
     int64_t timeout_ms; /* with deadline_at_ms and retention_ms: exact */
@@ -22,14 +22,14 @@ struct qn_task_fields_opts {
     int64_t retention_ms;
     quern_retry_policy retry;
 };
-/* quern_past: what happened to the task so far; written when a run ends other than by done. */
+/* quern_past: the history of the task; written when a run ends other than by done. */
 struct qn_task_fields_past {
     int64_t crash_count;   /* charges, see task/deaths.h */
     int64_t crashed_at_ms; /* when the first charged run started */
     int64_t failed_at_ms;  /* of the last failure */
     int64_t ended_at_ms;   /* when it came to its present place: archived or completed at */
     int64_t cause;         /* a quern_cause: why the next run will happen */
-    int64_t since_ns;      /* the pending_since that the token of a lapsed run stands for */
+    int64_t since_ns;      /* the pending_since that belongs to the token of an expired run */
     int64_t kept_until_ms; /* completed: the end of its retention */
     int64_t lone;          /* of the charges, those of deaths that it died alone */
     int64_t life_ms;       /* how long it lived at a death, at most */

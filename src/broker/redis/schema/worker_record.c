@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* worker_record.c - what a worker keeps of itself, written and read: lines for listings, words for
- * whoever recovers. */
+/* worker_record.c - writes and reads the records of workers: lines for listings, words for
+ * recovery. */
 #include "broker/redis/schema/worker_record.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 
 /* --- The whole one -------------------------------------------------------------------- */
 
-/* The last lines of the record; NULL when memory is out. A name that Go made may be no line: then
- * what runs in that queue is not listed. */
+/* The last lines of the record; NULL when out of memory. A name that Go made may contain line
+ * breaks: then the runs of that queue are not listed. */
 static const char *queue_lines(struct qn_arena *arena, const struct qn_heartbeat *heartbeat)
 {
     size_t size = 1;

@@ -26,7 +26,7 @@ QUERN_NODISCARD quern_status qn_worker_record_read(struct qn_arena *arena, const
 /* In the arena; NULL when memory is out. */
 const char *qn_worker_record_write(struct qn_arena *arena, const struct qn_heartbeat *heartbeat);
 
-/* The short record, which says to whoever recovers in a queue whether the worker lives. */
+/* The short record, by which recovery of a queue decides whether the worker lives. */
 struct qn_worker_holder {
     int64_t heartbeat_at_ms;
     const char *owner;
@@ -39,7 +39,7 @@ bool qn_worker_record_read_holder(struct qn_arena *arena, const struct qn_reply 
 const char *qn_worker_record_write_holder(struct qn_arena *arena,
                                           const struct qn_heartbeat *heartbeat);
 
-#define QN_SERVER_TTL_S 10 /* of what Go sees of a worker; as asynq */
+#define QN_SERVER_TTL_S 10 /* of the data about a worker for Go; as asynq */
 
 /* The key under which Go finds the worker (set: QN_KEY_SERVERS) or its runs (QN_KEY_WORKERS):
  * "SET:{host:pid:id}", by these three of info. NULL when memory is out. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* drained.c - whether queues hold anything that still has to be run; for --drain.
  *
- * What has the wrong type holds no task: it keeps nobody from ending, and recovery has told of it.
- */
+ * A key of the wrong type holds no task: it does not delay the end of a worker, and recovery has
+ * reported it. */
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
 

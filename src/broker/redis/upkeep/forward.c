@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* forward.c - moves due scheduled and retry tasks to the tail of pending (forward.lua).
  *
- * The script tells how long it is until the next task is due, by the server's clock; here that
+ * The script returns the time until the next task is due, by the server's clock; here that
  * becomes a moment of our own wall clock, so that it does not matter how far the two differ. */
 #include "broker/redis/redis.h"
 
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/upkeep/forward_lua.h"
 
-#define LIMIT_MAX 1000 /* what Lua can unpack, with much to spare */
+#define LIMIT_MAX 1000 /* far less than Lua can unpack */
 
 static int64_t moment_of(const struct qn_broker *broker, const struct qn_reply *remaining_us)
 {

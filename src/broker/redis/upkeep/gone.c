@@ -3,9 +3,9 @@
  *
  * A death is lone where it was exactly one, in all queues of the worker, and each queue is
  * recovered by a script of its own. So the runs are counted while all of them are there, and the
- * number is noted in each queue, by whoever comes first, before any of them ends: who comes later,
- * and counts what is left, finds it noted. Where not everything can be counted two are assumed, as
- * a death that may have been shared convicts nobody. */
+ * number is noted in each queue, by the first worker that recovers it, before any of the runs ends:
+ * a later one, which would count only the rest, finds the note. If not everything can be counted
+ * two are assumed, as a death that may have been shared convicts no task. */
 #include "broker/redis/upkeep/gone.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@
 #define PAGES_MAX 64 /* of one queue; where it takes more two are assumed */
 #define MANY 2       /* more than one: how many more makes no difference */
 
-/* Counts page by page; where the next one begins the one before has said. */
+/* Counts page by page; each page returns the start of the next one. */
 struct counting {
     const char *queue;
     const char *worker_id;
@@ -77,7 +77,7 @@ static quern_status count_queue(struct qn_pipeline *pipeline, const char *queue,
         }
     }
     *count += counting.count;
-    if (status == QUERN_E_CORRUPT) { /* recovery of that queue will say so */
+    if (status == QUERN_E_CORRUPT) { /* recovery of that queue will report it */
         *count = MANY;
         status = QUERN_OK;
     }

@@ -3,9 +3,9 @@
  *
  * A worker reports itself in two ways. As asynq does, for Go's inspector: a ServerInfo, and a
  * WorkerInfo for each of its runs, which live for ten seconds. And by records of our own
- * (worker_record.h): one for our listing, and one in each of its queues, which says to whoever
- * recovers there that this worker lives. All parts are one call of heartbeat.lua; each is whole by
- * itself, and a heartbeat that got through in part is mended by the next one. */
+ * (worker_record.h): one for our listing, and one in each of its queues, which shows to recovery
+ * there that this worker lives. All parts are one call of heartbeat.lua; each is complete on its
+ * own, and a heartbeat that was written in part is completed by the next one. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -18,12 +18,12 @@
 #include "broker/redis/upkeep/deregister_lua.h"
 #include "broker/redis/upkeep/heartbeat_lua.h"
 
-/* Of a run, to people; and of all of them, so that heartbeats stay bounded. Who looks at a payload
- * may want to read it (JSON, ...), so it is shown whole or not at all. */
+/* Of a run, for display; and of all of them, so that heartbeats stay bounded. A payload may be
+ * meant to be read (JSON, ...), so it is shown completely or not at all. */
 #define PAYLOAD_SHOWN_MAX ((size_t)64 << 10)
 #define PAYLOADS_SHOWN_MAX ((size_t)8 << 20)
 
-/* --- What Go sees --------------------------------------------------------------------- */
+/* --- The records for Go ---------------------------------------------------------------- */
 
 /* asynq knows of servers that fetch and such that do not. */
 static const char *asynq_status(const char *status)
@@ -111,7 +111,7 @@ static quern_status encode_runs(struct qn_arena *arena, const struct qn_heartbea
 
 /* --- All of it ------------------------------------------------------------------------ */
 
-/* What of the heartbeat is not sent as it is; lives in the arena of the pipeline. */
+/* The parts of the heartbeat that are converted first; live in the arena of the pipeline. */
 struct parts {
     const struct qn_heartbeat *heartbeat;
     const char *server_key;

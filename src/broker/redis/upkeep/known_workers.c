@@ -24,7 +24,7 @@ static bool is_same_boot(const struct holder *a, const struct holder *b)
            strncmp(a->record.owner, b->record.owner, size) == 0;
 }
 
-/* By host, who was heard last first: so one walk finds who runs on another boot. */
+/* By host, the latest heartbeat first: so one walk finds workers of another boot. */
 static int compare_holders(const void *left, const void *right)
 {
     const struct holder *a = left;
@@ -35,7 +35,7 @@ static int compare_holders(const void *left, const void *right)
     return order != 0 ? order : later;
 }
 
-/* rival: who was heard last on another boot of its host; NULL: nobody. */
+/* rival: the worker with the latest heartbeat from another boot of its host; NULL: none. */
 static char letter_of(const struct holder *holder, const struct holder *rival)
 {
     switch (qn_owner_judge(holder->record.owner)) {
@@ -107,7 +107,8 @@ quern_status qn_known_workers_read(struct qn_pipeline *pipeline, struct qn_names
         if (status == QUERN_OK) {
             status = find_known(pipeline->arena, workers, &known[i], err);
         } else if (status == QUERN_E_CORRUPT) {
-            known[i] = (struct qn_known_workers){0}; /* the script of this queue will say so, too */
+            known[i] = (struct qn_known_workers){0}; /* the script of this queue will report it,
+                                                      * too */
             status = QUERN_OK;
         }
     }

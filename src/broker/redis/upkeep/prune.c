@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* prune.c - removes what was kept long enough, a bounded number of tasks at a time (prune.lua).
+/* prune.c - removes expired tasks, a bounded number at a time (prune.lua).
  *
- * Locks, sessions and the counters of days end by themselves, as keys with a lifetime.
+ * Locks, sessions and the counters of days expire, as keys with a lifetime.
  *
- * The archive is for people, who cannot mend what a wrong clock destroyed. So for an hour after the
- * server's clock jumped against our clock since boot (somebody set it, or another server took
- * over), nothing is trimmed for its age. The script itself tests the clock it trims by. */
+ * The archive is for operators, who cannot restore tasks that a wrong clock destroyed. So for an
+ * hour after the server's clock jumped against our clock since boot (it was set, or another server
+ * took over), nothing is trimmed for its age. The script itself tests the clock it trims by. */
 #include "broker/redis/redis.h"
 
 #include "broker/redis/schema/keys.h"

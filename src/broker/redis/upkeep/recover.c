@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* recover.c - returns the tasks of workers that are gone, and of leases that are over.
+/* recover.c - returns the tasks of workers that are gone, and of expired leases.
  *
  * Only queues where something is active are looked at (poll.c); each of them every ten minutes
  * anyway, for the records of workers that died idle. First the records of the workers of these
  * queues are read, to know whose process is dead (owner.h). Then, queue by queue, a script looks at
  * pages of the leases (recover.lua). Leases that may not be touched yet, those of Go workers in
- * their grace, are paged past: the next call goes on behind them, so that a hundred thousand of
- * them delay ours by some calls, and no script takes long. The record of a dead worker goes after a
- * whole round in which it was known to be dead, and which passed over nothing (lib_pages.lua), and
- * not within seconds (forget.lua).
+ * their grace period, are skipped: the next call continues after them, so that a hundred thousand
+ * of them delay ours by some calls, and no script takes long. The record of a dead worker goes
+ * after a whole round in which it was known to be dead, and which passed over nothing
+ * (lib_pages.lua), and not within seconds (forget.lua).
  *
  * Leases end by the server's clock. When that is set forward, or another server with another clock
- * takes over, all of them seem to be over at once; so for a while after such a jump against our
- * clock since boot none is ended, and those who live prolong theirs by the new clock. */
+ * takes over, all of them seem to have expired at once; so for a while after such a jump against
+ * our clock since boot none is ended, and live workers extend theirs by the new clock. */
 #include "broker/redis/upkeep/recover.h"
 
 #include <string.h>
@@ -27,12 +27,14 @@
 #include "broker/redis/upkeep/recover_lua.h"
 #include "broker/redis/wake/poll.h"
 
-#define PAGE 500           /* leases that one script looks at: about a millisecond */
-#define PAGES_MAX 8        /* of one queue in one call */
-#define CLOCK_JUMP_MS 5000 /* less takes no lease from a worker that prolongs at a third of it */
+#define PAGE 500    /* leases that one script looks at: about a millisecond */
+#define PAGES_MAX 8 /* of one queue in one call */
+#define CLOCK_JUMP_MS                                                                              \
+    5000 /* a smaller jump takes no lease from a worker that extends at a third of
+                            * it */
 #define CLOCK_REST_MS QN_LEASE_MS
 #define LOOK_ANYWAY_MS (600 * INT64_C(1000))
-#define REPLY_HEAD 6 /* what the reply has before the leases that it ended */
+#define REPLY_HEAD 6 /* the items of the reply before the leases that it ended */
 /* Who beats each 5 s and is dead when unheard for 15 s has this much, and as much again to come
  * back. */
 #define SILENCE_NS INT64_C(5000000000)
@@ -42,10 +44,10 @@ struct qn_recovery_cursor {
     struct qn_recovery_cursor *next;
     int64_t looked_at_mono_ns; /* when its workers were last read; 0: never */
     int64_t from;              /* the rank where the next page begins */
-    char *anchors; /* what the page before said of that (lib_pages.lua); NULL: nothing */
+    char *anchors;             /* the text from the page before (lib_pages.lua); NULL: none */
     size_t anchors_size;
     bool is_unsure;     /* this round may have passed over some */
-    uint64_t dead_mark; /* whom this round knew to be dead from its beginning on */
+    uint64_t dead_mark; /* the workers that were known to be dead when this round began */
     char queue[];
 };
 
@@ -53,7 +55,7 @@ struct recovering {
     struct qn_redis *self;
     struct qn_pipeline pipeline;
     size_t left;
-    struct qn_arena arena;      /* of what follows: told when the channel is free again */
+    struct qn_arena arena;      /* of the next step: reported when the channel is free again */
     struct qn_recovery *report; /* room for `limit` */
     size_t count;
 };
@@ -125,8 +127,8 @@ static void put_latest(struct qn_pipeline *pipeline, const struct qn_server_cloc
     }
 }
 
-/* After a silence of the server every worker may be alive and unheard: it is given a moment to
- * prolong its leases, so that none is taken for dead. */
+/* After a silence of the server every worker may be alive without a recent heartbeat: each gets a
+ * moment to extend its leases, so that none is taken for dead. */
 static void note_heard(struct qn_server_clock *clock)
 {
     int64_t now_mono_ns = qn_clock_mono_ns();
@@ -224,7 +226,8 @@ static quern_status look_at_page(struct recovering *recovering, struct qn_recove
     return advance_cursor(cursor, reply, err);
 }
 
-/* They hold no lease any more, and cannot get another one but by what is still on its way. */
+/* They hold no lease any more, and can get another one only by a request that is still in
+ * flight. */
 static quern_status forget_dead(struct qn_pipeline *pipeline, const char *queue,
                                 const struct qn_known_workers *known, quern_error *err)
 {
@@ -309,7 +312,7 @@ static quern_status recover_chosen(struct recovering *recovering, struct qn_name
         quern_error *to = damaged == QUERN_OK ? err : NULL;
         status = recover_queue(recovering, find_cursor(recovering->self, queues.items[i]),
                                &known[i], to);
-        if (status == QUERN_E_CORRUPT) { /* stops no other queue, and is told at the end */
+        if (status == QUERN_E_CORRUPT) { /* stops no other queue, and is reported at the end */
             damaged = status;
             status = QUERN_OK;
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* recover.h - how far recovery has come: it looks at leases in pages, and goes on in the next call
+/* recover.h - how far recovery has come: it reads leases in pages, and continues in the next call
  * where it stopped in this one. */
 #ifndef QN_BROKER_REDIS_UPKEEP_RECOVER_H
 #define QN_BROKER_REDIS_UPKEEP_RECOVER_H

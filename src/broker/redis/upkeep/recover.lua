@@ -52,7 +52,8 @@ local active_size = redis.call('LLEN', Q .. 'active')
 if #dead_ids == 0 and not is_solo_lost and
     redis.call('ZCOUNT', Q .. 'lease', '-inf', now_s + 1) == 0 and
     active_size == redis.call('ZCARD', Q .. 'lease') then
-    -- Others pass over keys of the wrong type, so that other queues do not suffer: told here.
+    -- Other scripts skip keys of the wrong type, so that other queues are not affected: reported
+    -- here.
     redis.call('LLEN', Q .. 'pending')
     for _, key in ipairs({'scheduled', 'retry', 'quern:due'}) do
         redis.call('ZCARD', Q .. key)
@@ -79,7 +80,7 @@ local function is_elsewhere(id, state)
     return type(score) == 'string'
 end
 
--- What is known of a task with a lease.
+-- The data of a task with a lease.
 local function entry_of(id, score)
     local fields = fields_of(id, 'state', 'pending_since', 'quern_run', 'quern_past', 'quern_place')
     local token = fields[2] or nil
@@ -97,7 +98,7 @@ local function entry_of(id, score)
     return entry
 end
 
--- --- Who is charged ---
+-- --- Charges ---
 
 -- Of those whose process we cannot see: silent for longer is dead.
 local SILENT_MS = 3 * @QN_HEARTBEAT_MS@
@@ -154,7 +155,7 @@ local function pay(worker)
         worker.owner, worker.host)
 end
 
--- --- Finding what ends ---
+-- --- Finding the leases to end ---
 
 -- Sorts a page. What leaves `active` is marked by its index, so that all of it is removed by one
 -- walk along the list.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* arm.c - sets the alarm: reads, as the tracked connection, everything that could bring work.
+/* arm.c - arms the wake-up: reads, over the tracked connection, every key that could bring work.
  *
- * Each key that is read wakes the listener once when it changes, whoever changes it, Go's clients
- * and scripts included. One write carries the order to redirect, where the pair is new, and the
- * script that reads. In RESP2 the server does not report that the other end of a redirection is
- * gone. So arm checks afterwards that both connections are still the ones they were before. If the
- * listener dies later, wait notices, and that is news, too.
+ * Each key that is read wakes the listener once when it changes, also when Go's clients or scripts
+ * change it. One write carries the order to redirect, where the pair is new, and the script that
+ * reads. In RESP2 the server does not report that the other end of a redirection is gone. So arm
+ * checks afterwards that both connections are still the ones they were before. If the listener dies
+ * later, wait notices, and that is news, too.
  *
  * If the pair cannot be had while the pump has a connection (the server has no room for more
  * clients, for example), the pump's connection reads, nothing wakes us, and wait fails. */
@@ -24,7 +24,7 @@ enum {
     PAIR_AFTER_MS_MAX = 5000
 };
 
-/* What the pair was when an attempt began. */
+/* The pair when an attempt began. */
 struct pair {
     uint64_t tracked; /* opened_count of each */
     uint64_t listener;
@@ -125,7 +125,7 @@ static quern_status read_answer(const struct qn_redis *self, const struct qn_pip
     return QUERN_OK;
 }
 
-/* What arm saw: from an empty broker on, only news wakes us. */
+/* The result of arm: if the broker was empty, only notifications wake us. */
 static void note_rest(struct qn_redis_listener *listener, bool armed, int64_t next_due_at_ms)
 {
     (void)pthread_mutex_lock(&listener->mutex);

@@ -94,7 +94,7 @@ quern_status qn_redis_listener_connect(struct qn_redis_listener *listener, quern
     }
     int64_t deadline_mono_ns =
         qn_clock_mono_ns() + connection->endpoint->peer.timeout_ms * INT64_C(1000000);
-    qn_arena_reset(&listener->arena); /* what the last one was saying when it ended */
+    qn_arena_reset(&listener->arena); /* the last state of the previous one */
     quern_status status = qn_open_connection(connection, deadline_mono_ns, err);
     if (status == QUERN_OK) {
         status = set_up(listener, deadline_mono_ns, err);
@@ -110,7 +110,8 @@ void qn_redis_listener_compare(struct qn_redis_listener *listener, bool work,
                                int64_t next_due_at_ms, int64_t now_ms)
 {
     (void)pthread_mutex_lock(&listener->mutex);
-    /* Two reckonings of one moment differ by the way of an answer. What was due then is gone. */
+    /* Two computations of one moment differ by the latency of a reply. A task that was due then is
+     * gone. */
     int64_t spread_ms = DUE_SPREAD_MS;
     int64_t known_ms = listener->due_at_ms < now_ms - spread_ms ? INT64_MAX : listener->due_at_ms;
     bool earlier = next_due_at_ms < known_ms - spread_ms;

@@ -40,7 +40,7 @@ struct qn_redis_listener {
     int64_t due_at_ms;             /* of delayed tasks, as the last arm saw them; wall clock */
     int64_t pair_at_mono_ns;       /* where there is no pair: when arm tries again */
     struct qn_random random;       /* for the pace of polling */
-    char cancel_id[QN_NAME_SIZE_MAX + 1]; /* asked for, and not yet dealt with; "": none */
+    char cancel_id[QN_NAME_SIZE_MAX + 1]; /* requested, and not yet handled; "": none */
     size_t cancel_from;                   /* the served queues before this one were dealt with */
 };
 
@@ -51,11 +51,11 @@ void qn_redis_listener_finish(struct qn_redis_listener *listener);
 /* With mutex held: connects and subscribes the listener unless it is connected. */
 QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener *listener,
                                                        quern_error *err);
-/* With mutex held: notes what the server refuses, and that wake-ups cannot come. */
+/* With mutex held: notes the command that the server refuses, and that wake-ups cannot come. */
 void qn_redis_listener_note_refusal(struct qn_redis_listener *listener, const char *command,
                                     const char *words);
-/* What a poll found: wakes the listener if the last arm saw less, and no news came since. Both
- * moments by the wall clock. */
+/* Handles the result of a poll: wakes the listener if the last arm saw less, and no news came
+ * since. Both moments by the wall clock. */
 void qn_redis_listener_compare(struct qn_redis_listener *listener, bool work,
                                int64_t next_due_at_ms, int64_t now_ms);
 /* Makes a wait under way look at the listener again. Async-signal-safe. */

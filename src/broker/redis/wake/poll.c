@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* poll.c - one look at all queues of a worker, by one script (poll.lua).
+/* poll.c - polls all queues of a worker, by one script (poll.lua).
  *
- * It serves two. Recovery need not look where nothing is active, which is everywhere in an idle
- * system. And it is the safety net of the wake-up: what came into the queues without the listener
- * hearing of it, because a message was lost or a clock was turned, is found here, each second. */
+ * It has two purposes. Recovery can skip queues in which nothing is active, which are all queues of
+ * an idle system. And it is the safety net of the wake-up: tasks that came into the queues without
+ * a notification, because a message was lost or a clock was set, are found here, each second. */
 #include "broker/redis/wake/poll.h"
 
 #include "broker/redis/redis.h"

@@ -9,7 +9,7 @@ struct qn_poll {
     const char *const *queues;
     size_t queue_count;
     bool *held;       /* filled: for each queue whether something is active or leased there */
-    int64_t clock_ms; /* filled: what the server's clock showed */
+    int64_t clock_ms; /* filled: the server's clock */
 };
 
 struct qn_redis;

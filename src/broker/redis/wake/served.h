@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* served.h - what the worker of this broker serves, as it last armed or reported it. */
+/* served.h - the queues that the worker of this broker serves, as it last armed or reported
+ * them. */
 #ifndef QN_BROKER_REDIS_WAKE_SERVED_H
 #define QN_BROKER_REDIS_WAKE_SERVED_H
 

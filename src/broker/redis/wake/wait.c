@@ -4,7 +4,7 @@
  *
  * One poll over the listener, the tracked connection (of which only the end is of interest) and an
  * eventfd. The end of either connection counts as news: arm makes a new pair. An idle listener is
- * asked for a sign of life, so that a connection which died silently is found.
+ * pinged, so that a connection which died silently is detected.
  *
  * A cancellation is a bare task id, as Go sends it. In which queue it is, and what is to become of
  * the task (quern_cancel; nothing there: a retry, as with Go), is looked up among the queues that
@@ -53,7 +53,7 @@ static bool is_news_of(const struct qn_reply *keys, const char *end)
            memcmp(key->data + key->size - size, end, size) == 0;
 }
 
-/* What a planted fault misses, because it was not armed. */
+/* The wake-up that a planted fault misses, because it was not armed. */
 static bool is_missed(const struct qn_reply *keys)
 {
     return (QN_BUG(PAUSE_NOT_ARMED) && is_news_of(keys, ":paused")) ||
@@ -74,7 +74,7 @@ static void take_message(struct qn_redis_listener *listener, const struct qn_rep
     }
 }
 
-/* With mutex held: takes in what has come, up to a cancellation. */
+/* With mutex held: reads the received messages, up to a cancellation. */
 static void receive(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
 {
     struct qn_reply *reply = NULL;
@@ -119,7 +119,7 @@ static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_n
 
 /* --- Cancellations ------------------------------------------------------------------ */
 
-/* What is looked up: in these queues, from this one on. */
+/* The lookup: in these queues, from this one on. */
 struct lookup {
     char id[QN_NAME_SIZE_MAX + 1];
     size_t from;
@@ -148,8 +148,8 @@ static quern_status ask_queues(struct qn_redis *self, struct qn_pipeline *pipeli
     return qn_pipeline_run(pipeline, err);
 }
 
-/* The first queue that was asked where the task runs, and what is wished for it there; the number
- * of queues: none. */
+/* The first queried queue in which the task runs, with the requested fate; the number of queues:
+ * none. */
 static size_t find_running(const struct qn_pipeline *pipeline, enum qn_cancel *ret_cancel)
 {
     for (size_t i = 0; i < pipeline->command_count; i++) {
@@ -330,7 +330,7 @@ void qn_redis_wake(struct qn_broker *broker)
     qn_pipeline_command(&pipeline, "PUBLISH");
     qn_pipeline_text(&pipeline, QN_KEY_CANCEL);
     qn_pipeline_text(&pipeline, "");
-    /* What cannot be sent is no error: every worker asks each second (poll.c). */
+    /* A failed send is no error: every worker polls each second (poll.c). */
     quern_status status = qn_pipeline_run(&pipeline, NULL);
     (void)status;
     qn_pipeline_end(&pipeline);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* wake_state.h - by what wait learns of work, and what it has still to return.
+/* wake_state.h - the way in which wait is notified of work, and the results it has still to return.
  *
  *                  refused                          armed (arm saw no work)
  *            NEWS ---------> POLLING           BUSY <------------> ARMED
