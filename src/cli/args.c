@@ -230,7 +230,7 @@ const char *qn_args_next_word(struct qn_args *args)
     return NULL;
 }
 
-/* Help is shown to everyone who asks for it, even behind a word that is wrong. */
+/* Help is shown whenever it is requested, even after a wrong word. */
 static void find_help(struct qn_args *args)
 {
     for (int i = args->position; i < args->argc && strcmp(args->argv[i], "--") != 0; i++) {

@@ -59,7 +59,7 @@ struct qn_args {
     size_t repeat_count;
     const char **operands; /* room for argc of them */
     size_t operand_count;
-    char problem[512]; /* what is wrong with the line, after a function here returned false */
+    char problem[512]; /* the fault of the line, after a function here returned false */
 };
 
 void qn_args_init(struct qn_args *args, int argc, char **argv);
@@ -67,7 +67,7 @@ void qn_args_finish(struct qn_args *args);
 /* Reads global options up to the next word that is none; NULL at the end of the line, or, with
  * args->problem set, at a word that is not understood. */
 QUERN_NODISCARD const char *qn_args_next_word(struct qn_args *args);
-/* Reads the rest of the line by the verb's options. False: args->problem says why. */
+/* Reads the rest of the line by the verb's options. False: args->problem has the reason. */
 QUERN_NODISCARD bool qn_args_parse(struct qn_args *args, const struct qn_option *options,
                                    size_t option_count);
 

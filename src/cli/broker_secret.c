@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* broker_secret.c - where the password of a broker comes from, and that nobody else sees it.
+/* broker_secret.c - reads the password of a broker, and hides it from other users.
  *
- * A URL on the command line can be read by everybody with ps: it is copied, and the password in it
+ * A URL on the command line can be read by all users with ps: it is copied, and the password in it
  * is overwritten with stars at once. Better is a file (?password_file=, read by the library) or a
  * variable of the environment (?password_env=NAME), which is read here, as the library reads none:
  * its value is put into the URL where a password belongs. */
@@ -76,8 +76,7 @@ int qn_cli_url_with_password(const struct qn_cli *cli, const char *url, char **r
     const char *param = find_param(url);
     const char *authority = strstr(url, "://");
     if (param == NULL || authority == NULL || param < authority || strlen(url) > URL_SIZE_MAX) {
-        *ret_url =
-            qn_memory_must(qn_secret_strdup(url)); /* what is wrong with it, the library says */
+        *ret_url = qn_memory_must(qn_secret_strdup(url)); /* the library reports its faults */
         return QN_EXIT_OK;
     }
     authority += 3;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* broker_url.c - which broker a command talks to, and opening it.
+/* broker_url.c - finds the broker of a command, and opens it.
  *
  * Order: --broker, QUERN_BROKER, the default file. The default's directories are made with mode
- * 0700 by commands that enqueue or work, because tasks may hold what is nobody else's business.
- * Failure paths: no home directory and a wrong URL are configuration (78); what cannot be reached
- * or is not there is a broker that is not available (69). */
+ * 0700 by commands that enqueue or work, because tasks may be confidential. Failure paths: no home
+ * directory and a wrong URL are configuration (78); a broker that cannot be reached or does not
+ * exist is not available (69). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cli.h - what all files of the program share: verbs, exit codes, messages.
+/* cli.h - shared by all files of the program: verbs, exit codes, messages.
  *
  * Data goes to stdout, messages to stderr. Every verb prints one JSON document instead of text with
  * --json. To add a verb: write verbs/<noun>.c with its table of options and its struct qn_noun, add
@@ -38,7 +38,8 @@ struct qn_cli {
     char *given_url;  /* a secret.h text; what --broker named, with its password */
     char *broker_url; /* a secret.h text; see qn_cli_broker_url */
     bool json;
-    /* NULL: messages go to stderr as "quern: <where>: text"; else to the one who logs them. */
+    /* NULL: messages go to stderr as "quern: <where>: text"; else to this function, which logs
+     * them. */
     void (*on_message)(quern_log_level level, const char *text, void *user);
     void *message_user;
 };
@@ -82,9 +83,9 @@ extern const struct qn_noun qn_noun_worker;
 
 /* Writes "quern: <where>: text" to stderr; control characters in the text are escaped. */
 void qn_cli_message(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
-/* The same for what endangers tasks, which a log shows as a warning. */
+/* The same for dangers to tasks, which a log shows as a warning. */
 void qn_cli_warn(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
-/* Reports what is wrong with the command line, points at the help, returns QN_EXIT_USAGE. */
+/* Reports the fault of the command line, points at the help, returns QN_EXIT_USAGE. */
 int qn_cli_usage(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* Reports the error, and the ACL that would be enough where a Redis user may not do something. */
 void qn_cli_report_error(const struct qn_cli *cli, const quern_error *err);
@@ -111,7 +112,7 @@ const struct qn_verb *qn_cli_find_verb(const struct qn_noun *noun, const char *n
  * ------------------------------------------ */
 
 /* Hides the password of --broker from ps, and finds the one that its password_env names. Reports
- * what is wrong, returns the exit code. */
+ * its errors, returns the exit code. */
 QUERN_NODISCARD int qn_cli_take_broker_option(struct qn_cli *cli);
 /* A copy of the URL, with the password that its password_env names. */
 QUERN_NODISCARD int qn_cli_url_with_password(const struct qn_cli *cli, const char *url,
@@ -121,12 +122,12 @@ void qn_cli_hide_passwords(const struct qn_cli *cli, const char *line, char *out
 /* --broker, else QUERN_BROKER, else the file under the XDG data directory, whose directories are
  * made when `create`. The text belongs to cli. */
 QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url);
-/* These report what is wrong themselves, and return the exit code. */
+/* These report their errors themselves, and return the exit code. */
 QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client);
 QUERN_NODISCARD int qn_cli_open_inspector(struct qn_cli *cli, bool create,
                                           quern_inspector **ret_inspector);
-/* Whether opening it for work will make a file, and the line that reports it afterwards: a person
- * who named the wrong directory should see it. */
+/* Whether opening it for work will make a file, and the line that reports it afterwards: a user who
+ * named the wrong directory should see it. */
 bool qn_cli_will_make_file(const char *url);
 void qn_cli_report_made(const struct qn_cli *cli, bool made, const char *url);
 /* The exit code for an error of opening: an URL that is wrong is configuration, a file that is not

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* help.c - prints what the tables of verbs and options say.
+/* help.c - prints the help from the tables of verbs and options.
  *
  * Every page fits a terminal of 24 lines and 80 columns and has an example; tests/cli checks it. */
 #include <stdio.h>

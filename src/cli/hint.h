@@ -3,7 +3,7 @@
 #ifndef QN_CLI_HINT_H
 #define QN_CLI_HINT_H
 
-/* What to type in place of `word` behind `noun` ("": as the first word); NULL: not known. */
+/* The correct word in place of `word` after `noun` ("": as the first word); NULL: not known. */
 const char *qn_hint_find(const char *noun, const char *word);
 
 #endif

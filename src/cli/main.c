@@ -24,7 +24,7 @@ static const struct qn_noun *const nouns[] = {
     &qn_noun_bench,   &qn_noun_completion, &qn_noun_help, &qn_noun_version,
 };
 
-/* `names` are the words that are known where `word` stands, behind `noun`. */
+/* `names` are the words that are allowed in place of `word`, after `noun`. */
 static int refuse_verb(const struct qn_cli *cli, const char *noun, const char *word,
                        const char *const *names, size_t count)
 {
@@ -167,7 +167,8 @@ int main(int argc, char **argv)
 {
     occupy_streams();
     (void)setlocale(LC_CTYPE, "C.UTF-8");
-    /* Or each piece of memory is counted under a lock of all threads, and nobody asks. */
+    /* Else SQLite counts each allocation under a lock of all threads, and the counts are not
+     * used. */
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     struct qn_cli cli = {.nouns = nouns, .noun_count = QN_COUNT_OF(nouns)};
     qn_args_init(&cli.args, argc, argv);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* message.c - what the program writes to the person: errors, questions, guesses.
+/* message.c - messages of the program to the user: errors, questions, suggestions.
  *
- * Everything here goes to stderr, as one line that begins with "quern: <verb>: ". Texts may carry
- * what somebody stored (a task's type, a broker's words), so control characters are escaped. */
+ * Everything here goes to stderr, as one line that begins with "quern: <verb>: ". Texts may contain
+ * foreign data (a task's type, a broker's error), so control characters are escaped. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +49,7 @@ void qn_cli_warn(const struct qn_cli *cli, const char *format, ...)
     va_end(list);
 }
 
-/* At the level of what ends the program. */
+/* At the level of errors that end the program. */
 QUERN_PRINTF(2, 3) static void report_fault(const struct qn_cli *cli, const char *format, ...)
 {
     va_list list;
@@ -68,7 +68,7 @@ int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
     (void)vsnprintf(line, sizeof line, format, list);
     va_end(list);
     qn_cli_hide_passwords(cli, line, shown, sizeof shown);
-    if (cli->on_message != NULL) { /* one line of a log, whatever its format */
+    if (cli->on_message != NULL) { /* one line of a log, in any format */
         report_fault(cli, "%s; see: quern %s --help", shown, cli->where);
         return QN_EXIT_USAGE;
     }
@@ -77,7 +77,7 @@ int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
     return QN_EXIT_USAGE;
 }
 
-/* What a user of a Redis server must be allowed: as in docs/protocol/redis.md, which is not
+/* The permissions that a user of a Redis server needs: as in docs/protocol/redis.md, which is not
  * installed (tests/docs/test_acl.sh compares the two). */
 static const char acl_advice[] =
     "ACL SETUSER worker on >secret -@all ~asynq:* resetchannels &asynq:cancel &__redis__:invalidate"

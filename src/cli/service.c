@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* service.c - who serves what, and why a task waits.
+/* service.c - the workers that serve queues and types, and the reason why a task waits.
  *
  * All is judged from one look at queues, workers and server_info. The first reason that applies is
- * told: what stops everything comes first, what stops one task comes last. What cannot be known
- * (the types of a Go server) is taken as served. The table of all reasons is in
+ * reported: reasons that stop everything come first, reasons that stop one task come last. Types
+ * that cannot be known (of a Go server) count as served. The table of all reasons is in
  * docs/guide/waiting.md: if you add one, add it there. */
 #include "cli/service.h"
 
@@ -155,7 +155,7 @@ const char *qn_service_status_name(quern_worker_status status)
     return name == NULL ? "unknown" : name; /* of a newer library */
 }
 
-/* What the live workers of a queue are. */
+/* The states of the live workers of a queue. */
 struct census {
     size_t all;
     size_t takers;              /* take the type */
@@ -266,7 +266,7 @@ static bool is_braked(const quern_queue_info *queue, struct qn_reason *reason)
     return true;
 }
 
-/* What holds up a task whether or not it is due. */
+/* Reasons that delay a task whether or not it is due. */
 static bool is_held_up(const struct qn_service *service, const char *queue, const char *type,
                        struct qn_reason *ret_reason)
 {
@@ -380,7 +380,8 @@ bool qn_service_why_task(const struct qn_service *service, const quern_task_info
         return why_active(service, info, ret_reason);
     case QUERN_TASK_SCHEDULED:
     case QUERN_TASK_RETRY:
-        /* What nobody serves is put aside into retry, again and again: its moment is no reason. */
+        /* Tasks that no worker serves are put aside into retry again and again: their due time is
+         * not the reason. */
         return is_held_up(service, queue, quern_task_info_type(info), ret_reason) ||
                why_later(info, ret_reason) ||
                qn_service_why_queue(service, queue, quern_task_info_type(info), ret_reason);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* service.h - who serves what: why a task waits, what a person can do, and which queues nobody
- * serves. For task inspect, queue list, stats and doctor. */
+/* service.h - why a task waits, how to help it, and which queues no worker serves. For task
+ * inspect, queue list, stats and doctor. */
 #ifndef QN_CLI_SERVICE_H
 #define QN_CLI_SERVICE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* backoff.c - how long to wait between attempts, and what is logged of an outage; see backoff.h.
+/* backoff.c - how long to wait between attempts, and the log lines of an outage; see backoff.h.
  *
  * The end of one backoff clears those of all others, once. Where only some calls fail (a full disk
  * can still be read) these fail again and back off further, so no thread spins. The outage is over
@@ -51,7 +51,7 @@ static bool is_new(const struct qn_backoff_group *group, int64_t now_mono_ns)
     return group->since_mono_ns == 0 || (is_old && count_failing(group) == 0);
 }
 
-/* How an outage ended, for the log; after_ms < 0: it goes on. */
+/* How an outage ended, for the log; after_ms < 0: it continues. */
 struct end {
     int64_t after_ms;
     uint32_t failures;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* control.c - what the thread of quern_worker_run does until the worker is stopped.
+/* control.c - the thread of quern_worker_run until the worker is stopped.
  *
  * It sleeps at wake_fd. When a public function of signals.c wakes it, it logs what changed and lets
  * the other threads act on it. It also watches whether commands can be started again (shortage.c)

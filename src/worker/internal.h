@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* internal.h - the worker itself: what its rooms share. Each room declares its own part beside the
- * functions that use it: fetch/pump.h, keeper/keeper.h, run/run_table.h, signals.h.
+/* internal.h - the worker itself: the part that its rooms share. Each room declares its own part
+ * beside the functions that use it: fetch/pump.h, keeper/keeper.h, run/run_table.h, signals.h.
  *
  * Locks, always taken in this order: pump.step_mutex (its owner is the pump), pump.plan_mutex (the
- * plans of both pumps; free while an exchange is under way), mutex (the run table and all flags),
+ * plans of both pumps; free while an exchange is in flight), mutex (the run table and all flags),
  * then the pool's own. No function of the broker is called with `mutex` held. */
 #ifndef QN_WORKER_INTERNAL_H
 #define QN_WORKER_INTERNAL_H
@@ -59,7 +59,7 @@ struct quern_worker {
     struct qn_backoff_group backoffs;
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
-    _Atomic bool log_runs; /* asked for by quern_worker_log_runs */
+    _Atomic bool log_runs; /* requested by quern_worker_log_runs */
 
     struct qn_pump pump;
     struct qn_keeper keeper;

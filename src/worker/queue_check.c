@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* queue_check.c - whether the queues of a worker are those that its owner meant.
+/* queue_check.c - detects likely mistakes in the queues of a worker.
  *
- * Any text is the name of a queue, and a worker that serves a queue which nobody fills looks idle.
+ * Any text is the name of a queue, and a worker that serves a queue without tasks looks idle.
  * So a name that reads like a list ("a,b") or a pattern ("*") is refused, unless a queue of exactly
  * that name exists. When the worker starts, the log names the queues that do not exist yet. */
 #include "worker/queue_check.h"

@@ -34,7 +34,7 @@ static bool is_settled(const struct quern_worker *worker)
     return worker->run_table.held_count == 0 && !worker->owes;
 }
 
-/* Whoever stopped the worker wants to know what it waits for. */
+/* Shows the user who stopped the worker why it still runs. */
 static void log_left(struct quern_worker *worker, int64_t left_ms)
 {
     (void)pthread_mutex_lock(&worker->mutex);
@@ -75,7 +75,7 @@ static bool wait_for(struct quern_worker *worker, int64_t timeout_ms, struct goa
             now_mono_ns >= end_mono_ns) {
             return reached;
         }
-        qn_control_log_runs(worker); /* a person who waits for the end asks just then */
+        qn_control_log_runs(worker); /* that is when a user who waits for the end wants to know */
         int64_t left_ms = timeout_ms < 0 ? -1 : (end_mono_ns - now_mono_ns) / QN_NS_PER_MS;
         int64_t sleep_ms = left_ms < 0 ? -1 : left_ms + 1;
         if (logs && now_mono_ns >= log_at_mono_ns) {

@@ -3,7 +3,7 @@
  *
  * Each thread sleeps at a condition of its own, with the worker's mutex. The thread that called
  * quern_worker_run sleeps at wake_fd, because signal handlers can write to a descriptor. All other
- * files of the worker stand above this one. */
+ * files of the worker are above this one. */
 #ifndef QN_WORKER_SIGNALS_H
 #define QN_WORKER_SIGNALS_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* testing.c - calls a handler with a made-up run, for the tests of programs that use quern.
+/* testing.c - calls a handler with a simulated run, for the tests of programs that use quern.
  *
  * The task goes through the same rules as at enqueue, the handler gets the same struct as in a
- * worker, and what it writes is kept in the quern_test_run instead of being sent to a broker. */
+ * worker, and its output is kept in the quern_test_run instead of being sent to a broker. */
 #include "quern/testing.h"
 
 #include <string.h>

@@ -262,7 +262,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
             qn_error_set(err, QUERN_E_TIMEOUT,
                          "handlers were still running at the end; their tasks were given back");
     } else if (!ended) {
-        status = QUERN_E_TIMEOUT; /* err says why it ended; its handlers still use it */
+        status = QUERN_E_TIMEOUT; /* err has the reason of its end; its handlers still use it */
         if (err != NULL) {
             err->code = status;
         }

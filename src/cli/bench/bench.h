@@ -25,7 +25,7 @@ struct qn_bench {
     size_t rate;          /* latency: tasks a second; 0: one when all sleep */
     uint32_t concurrency; /* enqueueing threads, or runs at a time; 0: the default */
     uint32_t workers;     /* worker processes */
-    uint32_t queues;      /* the tasks go to so many in turn */
+    uint32_t queues;      /* the number of queues that get the tasks in turn */
     bool standing;        /* drain takes tasks that are there; nothing is removed */
     bool delayed;         /* latency: of delayed tasks, against their due time */
 };
@@ -36,7 +36,7 @@ void qn_bench_queue_name(uint32_t index, char out[QN_BENCH_NAME_SIZE]);
 
 /* --- Load (load.c) ------------------------------------------------------------------ */
 
-/* What task_count tasks took. -1: not measured, or not known for this broker. */
+/* The cost of task_count tasks. -1: not measured, or not known for this broker. */
 struct qn_bench_load {
     int64_t ns;
     int64_t worker_cpu_ns; /* of all workers together, without their start */
@@ -54,7 +54,7 @@ QUERN_NODISCARD quern_status qn_bench_e2e(const struct qn_bench *bench,
 
 /* --- Filling and holding (fill.c) --------------------------------------------------- */
 
-/* Stores count tasks by so many threads, with the batch and payload of the bench. */
+/* Stores count tasks by this many threads, with the batch and payload of the bench. */
 QUERN_NODISCARD quern_status qn_bench_fill(const struct qn_bench *bench, quern_client *client,
                                            size_t count, uint32_t thread_count, quern_error *err);
 
@@ -96,7 +96,7 @@ struct qn_bench_child {
     int hold_fd; /* closed, the child sees the end of its own hold_fd */
 };
 
-/* What a child is given. */
+/* The arguments of a child. */
 struct qn_bench_pipes {
     int to_fd;   /* for qn_bench_child_send */
     int hold_fd; /* its end: the parent wants this one to end */
@@ -117,7 +117,7 @@ QUERN_NODISCARD quern_status qn_bench_child_receive(const struct qn_bench_child 
 QUERN_NODISCARD quern_status qn_bench_child_receive_any(const struct qn_bench_child *children,
                                                         size_t count, int64_t *ret_value,
                                                         quern_error *err);
-/* Lets the child end by itself, and waits for that. */
+/* Waits for the child to end normally. */
 void qn_bench_child_release(struct qn_bench_child *child);
 /* CPU time of the process so far, ns; its anonymous memory, bytes. -1: not known. */
 int64_t qn_bench_child_cpu_ns(const struct qn_bench_child *child);

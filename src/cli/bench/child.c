@@ -69,7 +69,7 @@ void qn_bench_child_send(int to_fd, int64_t value, quern_status status, const qu
         size = write(to_fd, &report, sizeof report);
     } while (size < 0 && errno == EINTR);
     if (size != (ssize_t)sizeof report) {
-        _exit(1); /* nobody listens any more */
+        _exit(1); /* no reader is left */
     }
 }
 
@@ -149,7 +149,7 @@ int64_t qn_bench_child_rss(const struct qn_bench_child *child)
     return kib < 0 ? -1 : kib * 1024;
 }
 
-/* Waits for the end of the process and gives back what it used. */
+/* Waits for the end of the process and returns the resources it used. */
 static void reap(struct qn_bench_child *child)
 {
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR) {

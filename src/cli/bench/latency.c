@@ -8,7 +8,7 @@
  * worker that has to be woken. Delayed tasks are stored beforehand, some ms apart, with due times
  * at no regular distance, so that the worker sleeps between them as well.
  *
- * With a rate, tasks are enqueued at their moments, whatever became of those before; a sample
+ * With a rate, tasks are enqueued at their moments, regardless of those before; a sample
  * counts from the moment its task was to be enqueued, so that a client that falls behind shows.
  * Those that are late go out together. The handler writes the samples to memory that both processes
  * share. */
@@ -50,7 +50,7 @@ struct stamp {
     uint64_t index;
 };
 
-/* What a rated bench shares with its worker. */
+/* The data that a rated bench shares with its worker. */
 struct sheet {
     struct qn_bench_board board;
     atomic_size_t taken;
@@ -105,7 +105,7 @@ static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipe
 
 /* --- This process ---------------------------------------------------------------------------- */
 
-/* Whether the kernel says of each thread of the process that it sleeps. */
+/* Whether all threads of the process sleep, according to the kernel. */
 static bool all_threads_sleep(pid_t pid)
 {
     char path[64];
@@ -196,7 +196,7 @@ static void sleep_until(int64_t moment_ns)
     }
 }
 
-/* Enqueues what is due of tasks that are to come `step_ns` apart. */
+/* Enqueues the due ones of the tasks that are to come `step_ns` apart. */
 static quern_status send_at_rate(const struct qn_bench *bench, quern_client *client,
                                  quern_error *err)
 {
@@ -271,7 +271,7 @@ static quern_status sample(const struct qn_bench *bench, struct sheet *sheet, in
     }
     quern_client_free(client);
     if (status == QUERN_OK) {
-        qn_bench_child_release(&worker); /* it has yet to say how the last run ended */
+        qn_bench_child_release(&worker); /* it has yet to write the outcome of the last run */
     } else {
         qn_bench_child_finish(&worker);
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* load.c - how many tasks a second: enqueue, drain, and both at once.
  *
- * The tasks are all alike and their handler does nothing, so what is measured is quern and its
+ * The tasks are all alike and their handler does nothing, so the figures are those of quern and its
  * broker. The clock runs from the first call to the moment the broker has confirmed the last task;
  * opening and, for a drain, filling the queue are outside. Clients and workers are processes of
- * their own, so that the CPU and memory of each can be told. */
+ * their own, so that the CPU time and memory of each can be measured. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "cli/bench/bench.h"
 #include "quern/inspector.h"
 
-enum { FILL_BATCH = 1000 }; /* of what is not measured */
+enum { FILL_BATCH = 1000 }; /* of values that are not measured */
 
 /* --- The client's process ------------------------------------------------------------------ */
 
@@ -120,7 +120,7 @@ static void note_cpu(const char *name, const char *text, void *user)
     }
 }
 
-/* What the broker's server has used so far; -1: it has none, or does not say. */
+/* The CPU time of the broker's server so far; -1: it has none, or does not report it. */
 static int64_t broker_cpu_ns(const struct qn_bench *bench)
 {
     quern_inspector *inspector = NULL;

@@ -172,7 +172,7 @@ static int enqueue_operands(struct qn_cli *cli, quern_task *task)
     return exit_code;
 }
 
-/* What the table of options cannot say. */
+/* The rules that the table of options cannot express. */
 static int check_options(const struct qn_cli *cli)
 {
     const struct qn_args *args = &cli->args;

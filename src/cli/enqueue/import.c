@@ -3,11 +3,11 @@
  *
  * Happy path: lines are read, checked and collected; each BATCH_MAX of them, or BATCH_BYTES_MAX of
  * payload, are stored at once, so memory is bounded however long the stream is.
- * Failure paths: a bad line is found before anything behind it is read; the lines before it are
- * stored, and the message says how many. Tasks that are there already (same id, or an equal unique
- * task) are counted and the import goes on, so that a broken-off import with ids can be repeated.
- * Any other failure of the broker ends the import, with the number of tasks that were stored, and
- * so do INT and TERM, after the lines that were read have been stored. */
+ * Failure paths: a bad line is found before anything after it is read; the lines before it are
+ * stored, and the message says how many. Tasks that exist already (same id, or an equal unique
+ * task) are counted and the import continues, so that an interrupted import with ids can be
+ * repeated. Any other failure of the broker ends the import, with the number of tasks that were
+ * stored, and so do INT and TERM, after the lines that were read have been stored. */
 #include "cli/enqueue/import.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@
 /* A payload at its limit, each byte written as \u00xx, and the rest of the line. */
 #define LINE_SIZE_MAX (QN_PAYLOAD_SIZE_MAX * 6 + ((size_t)1 << 20))
 
-/* Set by INT and TERM; a signal handler has no other way to say it. */
+/* Set by INT and TERM; a signal handler has no other way to report them. */
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number)
@@ -84,7 +84,7 @@ static const char *noun(uint64_t count)
     return count == 1 ? "task" : "tasks";
 }
 
-/* Counts what became of the batch. Returns the index of the first failure that is not "it is there
+/* Counts the results of the batch. Returns the index of the first failure other than "exists
  * already", or count. */
 static size_t count_results(struct import *import)
 {
@@ -132,7 +132,7 @@ static int store_batch(struct import *import)
     return exit_code;
 }
 
-/* A line that is not right: what came before is stored, then it is named. */
+/* A bad line: the lines before it are stored, then it is reported. */
 static int refuse_line(struct import *import, const char *text)
 {
     uint64_t number = import->lines.line_number;

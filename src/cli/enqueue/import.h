@@ -7,13 +7,13 @@
 
 #include "cli/cli.h"
 
-/* Enqueues a task for each line of the file ("-": stdin); `defaults` fills what a line leaves out.
- * Says what went wrong itself; returns the exit code. */
+/* Enqueues a task for each line of the file ("-": stdin); `defaults` fills the keys that a line
+ * leaves out. Reports its errors itself; returns the exit code. */
 QUERN_NODISCARD int qn_import(struct qn_cli *cli, const char *path, const quern_task *defaults);
 
 /* --- One line (import_line.c) --------------------------------------------------------- */
 
-/* A task and what its pointers point to. */
+/* A task and the data its pointers point to. */
 struct qn_import_line {
     quern_task task;
     json_t *json;          /* the strings */
@@ -22,7 +22,7 @@ struct qn_import_line {
     uint64_t number;       /* of the line, from 1 */
 };
 
-/* QUERN_E_INVALID: the text says what is wrong with the line, without its number. */
+/* QUERN_E_INVALID: the text describes the fault of the line, without its number. */
 QUERN_NODISCARD quern_status qn_import_line_parse(const char *text, size_t size,
                                                   const quern_task *defaults,
                                                   struct qn_import_line *ret_line,

@@ -301,7 +301,7 @@ quern_status qn_import_line_parse(const char *text, size_t size, const quern_tas
     if (!json_is_object(line.json)) {
         status = qn_error_set(err, QUERN_E_INVALID, "not a JSON object");
     }
-    /* What runs when may come from the options, but not one half from each. */
+    /* The moment of the run may come from the options, but not a part from each. */
     if (json_object_get(line.json, "delay") != NULL) {
         line.task.process_at_ms = 0;
     } else if (json_object_get(line.json, "process_at") != NULL) {

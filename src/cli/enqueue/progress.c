@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* progress.c - draws one line on stderr again and again, over itself.
  *
- * Without a terminal it draws nothing, so that logs stay clean. The time left is what the share
- * done so far predicts; it is left out while the whole is not known or nothing is done. */
+ * Without a terminal it draws nothing, so that logs stay clean. The time left is extrapolated from
+ * the share done so far; it is left out while the whole is not known or nothing is done. */
 #include "cli/enqueue/progress.h"
 
 #include <inttypes.h>

@@ -17,7 +17,7 @@ void qn_progress_start(struct qn_progress *progress, const char *unit);
 /* done: units so far. part of whole: how far it is (bytes of a file, tasks of all); whole 0: not
  * known. Draws at most ten times a second. */
 void qn_progress_show(struct qn_progress *progress, uint64_t done, uint64_t part, uint64_t whole);
-/* Wipes the bar, so that the next line of talk starts clean. */
+/* Wipes the bar, so that the next message starts on an empty line. */
 void qn_progress_stop(struct qn_progress *progress);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* logfmt.c - from a line of logfmt back to its fields.
+/* logfmt.c - parses a line of logfmt into its fields.
  *
- * Only lines of our own are read (base/log.c), so what is not as it should be is taken as it is. */
+ * Only lines of our own are read (base/log.c), so a malformed part is kept as it is. */
 #include "cli/output/logfmt.h"
 
 #include <stdlib.h>

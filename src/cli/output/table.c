@@ -89,7 +89,7 @@ void qn_table_moment(struct qn_table *table, int64_t at_ms)
     qn_table_text(table, text);
 }
 
-/* To two units at most, as "2d3h" or "4m10s": what is far off needs no seconds. */
+/* To two units at most, as "2d3h" or "4m10s": distant moments need no seconds. */
 static void format_distance(int64_t ms, char *out, size_t out_size)
 {
     int64_t s = ms / 1000;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* terminal.c - what stdout is, and whether it could be written.
+/* terminal.c - the kind of stdout, and its write errors.
  *
  * Errors of writing show when stdio is flushed at the end (qn_terminal_finish): a full disk is
  * reported, a reader that went away is not. */

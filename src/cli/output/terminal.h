@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* terminal.h - what stdout is, and its end. */
+/* terminal.h - the kind of stdout, and its write errors. */
 #ifndef QN_CLI_OUTPUT_TERMINAL_H
 #define QN_CLI_OUTPUT_TERMINAL_H
 
@@ -9,7 +9,7 @@
 
 bool qn_terminal_colors(FILE *stream);  /* a terminal that is not dumb, and NO_COLOR is not set */
 size_t qn_terminal_width(FILE *stream); /* 0: not a terminal */
-/* Writes out what stdio holds. The exit code, or another one when stdout could not be written. */
+/* Flushes stdio. The exit code, or another one when stdout could not be written. */
 int qn_terminal_finish(const struct qn_cli *cli, int exit_code);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* text.c - makes stored bytes fit for a terminal.
  *
- * A payload, an error or a name is somebody else's text: shown as it is, it could move the cursor,
+ * A payload, an error or a name is foreign data: printed unchanged, it could move the cursor,
  * set colours or turn the reading direction. So everything that is not a printable character
- * becomes an escape, and bytes that are no text at all are shown as a size and their first bytes.
+ * becomes an escape, and bytes that are not text at all are shown as a size and their first bytes.
  */
 #include "cli/output/text.h"
 

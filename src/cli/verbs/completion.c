@@ -22,7 +22,7 @@ static void print_options(const struct qn_verb *verb)
     }
 }
 
-/* One case per verb: what may follow it. */
+/* One case per verb: the words that may follow it. */
 static void print_noun(const struct qn_noun *noun)
 {
     bool single = noun->verb_count == 1 && noun->verbs[0].name[0] == '\0';
@@ -167,7 +167,7 @@ static void print_zsh(const struct qn_cli *cli)
         "if [[ ${funcstack[1]-} == _quern ]]; then _quern \"$@\"; else compdef _quern quern; fi\n");
 }
 
-/* One line: `words` holds the options of `complete` that say when it applies. */
+/* One line: `words` holds the options of `complete` with its condition. */
 static void print_fish_options(const char *words, const struct qn_option *options, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* db.c - `quern db`: init, info, path, backup.
  *
- * Files are made by the first enqueue or work by themselves; init is for a file that holds other
- * tables already, where adding ours must be somebody's wish. */
+ * The first enqueue or work creates a file without init; init is for a file with other tables, to
+ * which ours are added only on request. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* doctor.c - `quern doctor`: checks the invariants on the live data, and mends them.
+/* doctor.c - `quern doctor`: checks the invariants on the live data, and repairs violations.
  *
  * Each finding is printed. Exit code 1 when an invariant is violated and was not repaired, or a
- * worker is stuck; with --strict also for warnings, never for notes. Beside the invariants it looks
- * whether somebody serves what waits. Repairing never deletes a task. */
+ * worker is stuck; with --strict also for warnings, never for notes. Besides the invariants it
+ * checks that workers serve the waiting tasks. A repair never deletes a task. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static void add_finding(const quern_finding *finding, void *user)
         finding->severity == QUERN_SEVERITY_WARNING && finding->repaired == 0 ? 1 : 0;
 }
 
-/* --- Whether somebody serves what waits -------------------------------------------------- */
+/* --- Waiting tasks that no worker serves -------------------------------------------------- */
 
 static void warn(struct findings *findings, const char *queue, const char *text)
 {
@@ -118,7 +118,7 @@ static bool is_first_of_its_type(const quern_task_list *list, size_t index)
     return true;
 }
 
-/* Each type of the first page once; more would only say the same. */
+/* Each type of the first page once; more would only repeat it. */
 static void check_types(quern_inspector *inspector, const struct qn_service *service,
                         const quern_task_filter *filter, struct findings *findings)
 {

@@ -81,7 +81,7 @@ struct by_name {
     size_t printed;    /* pages of text */
 };
 
-/* What a verb does to one queue; reports what is wrong, returns the exit code. */
+/* The action of a verb on one queue; reports its errors, returns the exit code. */
 typedef int act_on_name(struct by_name *by_name, const char *name);
 
 /* Of several queues each is tried, until the broker fails; the exit code is the worst. */
@@ -152,7 +152,7 @@ static int run_inspect(struct qn_cli *cli)
     return for_each_name(cli, inspect);
 }
 
-/* What was done to which queue, on stdout. */
+/* The action and the queue, on stdout. */
 static int report_done(struct by_name *by_name, const char *name, const char *done)
 {
     if (by_name->cli->json) {

@@ -22,7 +22,7 @@ static const quern_task_state states[] = {
     QUERN_TASK_ARCHIVED, QUERN_TASK_COMPLETED, QUERN_TASK_AGGREGATING,
 };
 
-/* A queue that nobody serves should be seen at a glance. */
+/* A queue that no worker serves should be visible at a glance. */
 static const char *workers_text(const quern_worker_list *workers, const char *queue, char out[24])
 {
     size_t count = workers == NULL ? 0 : qn_service_count_workers(workers, queue);
@@ -32,7 +32,7 @@ static const char *workers_text(const quern_worker_list *workers, const char *qu
 
 void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers)
 {
-    /* A terminal of 80 columns leaves out what stands at the right. */
+    /* On a terminal of 80 columns the columns at the right are left out. */
     static const struct qn_column columns[] = {
         {"QUEUE", .flexible = true}, {"STATE"},
         {"WORKERS", .right = true},  {"PENDING", .right = true},

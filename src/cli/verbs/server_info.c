@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* facts.c - collects what the broker reports about itself, in its order; used by stats, db info and
- * doctor. */
+/* server_info.c - collects what the broker reports about itself, in its order; used by stats, db
+ * info and doctor. */
 #include "cli/verbs/server_info.h"
 
 #include <string.h>

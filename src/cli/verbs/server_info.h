@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* facts.h - what a broker reports about itself: version, path, durability, ... */
+/* server_info.h - the facts that a broker reports about itself: version, path, durability, ... */
 #ifndef QN_CLI_VERBS_SERVER_INFO_H
 #define QN_CLI_VERBS_SERVER_INFO_H
 
@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 
-/* Reads it as an object of strings; reports what went wrong itself, returns the exit code. */
+/* Reads it as an object of strings; reports its errors itself, returns the exit code. */
 QUERN_NODISCARD int qn_server_info_read(const struct qn_cli *cli, quern_inspector *inspector,
                                         json_t **ret_info);
 void qn_server_info_print(json_t *server_info);

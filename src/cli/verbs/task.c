@@ -104,7 +104,7 @@ static void print_task(const quern_task_info *info)
     }
 }
 
-/* With why it waits, unless nobody can tell. */
+/* With the reason why it waits, if that is known. */
 static int show_task(const struct qn_cli *cli, quern_inspector *inspector,
                      const quern_task_info *info)
 {

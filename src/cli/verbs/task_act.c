@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* task_act.c - changes tasks by hand.
  *
- * Ids are done at once, one after the other: one that cannot be done (it is not there, its state
- * forbids it) keeps no other one back, a broker that fails ends the row. With --all every task that
- * matches is changed, queue by queue in bounded transactions; before that the person is asked, with
- * the number of tasks, or says --yes. What somebody enqueues between the question and the answer is
- * included: the count is what matched when it was asked, the report says how many it were. */
+ * Ids are done at once, one after the other: one that cannot be changed (it does not exist, its
+ * state forbids it) does not stop the others, a broker that fails does. With --all every task that
+ * matches is changed, queue by queue in bounded transactions; before that the user must confirm the
+ * number of tasks, or give --yes. Tasks that are enqueued between the question and the answer are
+ * included: the question has the number that matched then, the report the number that was
+ * changed. */
 #include "cli/verbs/task_act.h"
 
 #include <inttypes.h>
@@ -49,7 +50,7 @@ const struct qn_option qn_task_act_cancel_options[QN_TASK_CANCEL_OPTION_COUNT] =
 };
 #undef ACT_OPTIONS
 
-/* How an action is asked for and reported. */
+/* The texts for the question and the report of an action. */
 struct action {
     quern_action action;
     const char *ask;  /* "Delete" */
@@ -101,7 +102,7 @@ struct by_id {
     const struct qn_cli *cli;
     quern_inspector *inspector;
     const struct action *action;
-    json_t *tasks; /* with --json: what became of each id; else NULL */
+    json_t *tasks; /* with --json: the result for each id; else NULL */
     uint64_t count;
     int worst; /* exit code */
 };
@@ -263,7 +264,7 @@ static int act_all(const struct qn_cli *cli, quern_inspector *inspector,
 
 /* --- The verbs ------------------------------------------------------------------------- */
 
-/* What the table of options cannot say; fills the filter. */
+/* The rules that the table of options cannot express; fills the filter. */
 static int read_filter(const struct qn_cli *cli, const char *state_default,
                        quern_task_filter *filter)
 {

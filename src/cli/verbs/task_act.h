@@ -15,7 +15,7 @@ int qn_task_act_archive(struct qn_cli *cli);
 int qn_task_act_delete(struct qn_cli *cli);
 int qn_task_act_cancel(struct qn_cli *cli);
 
-/* The state of that name; name NULL: 0, all. Says what is wrong; returns the exit code. */
+/* The state of that name; name NULL: 0, all. Reports its errors; returns the exit code. */
 QUERN_NODISCARD int qn_task_act_read_state(const struct qn_cli *cli, const char *name,
                                            int32_t *ret_state);
 

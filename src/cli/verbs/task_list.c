@@ -274,7 +274,7 @@ static int gather(struct listing *listing)
     return QN_EXIT_OK;
 }
 
-/* How many match, where the counts of the queues say it; false: they do not. */
+/* How many match, if the counts of the queues are enough for that; false: they are not. */
 static bool count_all(const struct listing *listing, uint64_t *ret_total)
 {
     const quern_task_filter *filter = &listing->filter;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* await.c - waits for a broker that is not there yet.
+/* await.c - waits for a broker that is not available yet.
  *
- * A server may come, a locked file be free, a full disk be emptied; what is wrong with a password
- * or a URL stays wrong, and is told at once. While it waits, TERM and its like are taken out of the
- * queue of signals instead of a nap: they end the program also where it is the first process of a
- * container. */
+ * A server may start, a locked file be released, a full disk be cleared; a wrong password or URL
+ * stays wrong, and is reported at once. While it waits, it does not sleep but takes TERM and
+ * similar signals out of the queue of signals: they end the program also where it is the first
+ * process of a container. */
 #include "cli/work/await.h"
 
 #include <signal.h>
@@ -73,7 +73,8 @@ int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector
     sigset_t signals;
     sigset_t before;
     qn_work_signal_ends(&signals);
-    (void)sigprocmask(SIG_BLOCK, &signals, &before); /* who reads the next line may send one */
+    (void)sigprocmask(SIG_BLOCK, &signals, &before); /* a user who reads the next line may send
+                                                      * one */
     qn_cli_message(cli, "%s; waiting for it", err.text);
     exit_code = keep_trying(cli, url, &signals, ret_inspector);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* limit.c - limits of the system that are too low for what a worker is asked to do.
+/* limit.c - limits of the system that are too low for the settings of a worker.
  *
- * The worker lives with them (src/worker/run/shortage.c): it gives runs back and pauses. But who
- * started it should hear at once why it will never reach its concurrency. */
+ * The worker lives with them (src/worker/run/shortage.c): it gives runs back and pauses. But the
+ * user should learn at once why it will never reach its concurrency. */
 #include "cli/work/limit.h"
 
 #include <inttypes.h>
 #include <sys/resource.h>
 
 /* A command: three pipes, its process, its cancellation; while it is started three more. The worker
- * itself: files or connections of its broker, and what its threads wait at. */
+ * itself: files or connections of its broker, and the descriptors that its threads wait at. */
 #define FDS_PER_COMMAND 5
 #define FDS_WHILE_STARTED 3
 #define FDS_OF_WORKER 40

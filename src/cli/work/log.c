@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* log.c - prints what the worker reports, in the format that was asked for.
+/* log.c - prints the worker's log, in the chosen format.
  *
  * The worker calls one at a time, from its own threads; its lines are logfmt (base/log.h). Each
- * line goes out in one write. Stdout is flushed after each run, because whoever reads it wants to
- * see runs as they end; when the reader is gone the lines are lost and the worker goes on, since
+ * line goes out in one write. Stdout is flushed after each run, because its reader wants to see
+ * runs as they end; when the reader is gone the lines are lost and the worker continues, since
  * tasks matter more than their log. */
 #include "cli/work/log.h"
 #include "cli/cli.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* log.h - what a worker says while it works: lines on stderr, finished runs as JSON. */
+/* log.h - the output of a worker: log lines on stderr, finished runs as JSON. */
 #ifndef QN_CLI_WORK_LOG_H
 #define QN_CLI_WORK_LOG_H
 
@@ -27,7 +27,8 @@ QUERN_NODISCARD bool qn_work_log_set_format(struct qn_work_log *log, const char 
 /* Callbacks of the worker; user is a struct qn_work_log. */
 void qn_work_log_line(quern_log_level level, const char *line, void *user);
 void qn_work_log_run(const quern_run_report *report, void *user);
-/* Callback of qn_cli_message: the program's talk as lines of the log, or with "quern: work: ". */
+/* Callback of qn_cli_message: the program's messages as lines of the log, or with "quern: work:
+ * ". */
 void qn_work_log_message(quern_log_level level, const char *text, void *user);
 
 #endif

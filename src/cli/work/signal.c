@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* signal.c - hands signals to the worker.
+/* signal.c - passes signals to the worker.
  *
- * A handler has no argument, so the worker it steers is a static of the program. It is set before
- * the handlers are installed and cleared when it ends; what is called of the worker is
- * async-signal-safe. The handlers of signals that end nothing stay until the process is gone:
+ * A handler has no argument, so the worker it controls is a static of the program. It is set before
+ * the handlers are installed and cleared when it ends; the functions of the worker that are called
+ * are async-signal-safe. The handlers of signals that end nothing stay until the process is gone:
  * without them USR1 would kill it, and TSTP stop it. HUP and QUIT that were ignored when the
  * program was started (nohup) stay ignored. */
 #include "cli/work/signal.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* signal.h - signals steer the worker: TERM, INT, HUP and QUIT stop it, TSTP lets it take no
- * more, CONT take tasks again, USR1 log what it runs. SIGPIPE is ignored: a reader of the log that
+/* signal.h - signals control the worker: TERM, INT, HUP and QUIT stop it, TSTP lets it take no
+ * more, CONT take tasks again, USR1 log its runs. SIGPIPE is ignored: a reader of the log that
  * goes away does not end the worker. */
 #ifndef QN_CLI_WORK_SIGNAL_H
 #define QN_CLI_WORK_SIGNAL_H
@@ -10,7 +10,7 @@
 #include "cli/work/log.h"
 #include "quern/worker.h"
 
-/* From now on HUP does not stop or end; it says that there is nothing to reload. */
+/* From now on HUP does not stop the worker; it logs that there is nothing to reload. */
 void qn_work_signal_reload_on_hup(struct qn_work_log *log);
 void qn_work_signal_reload_end(void); /* before the log is finished */
 /* TSTP, CONT and USR1 do no harm until there is a worker for them. */

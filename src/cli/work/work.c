@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* work.c - `quern work`: a worker whose handlers are shell commands.
  *
- * Happy path: the broker is opened (and made, when it is a file), one line says what is served and
- * how safe it is, the worker runs until a signal or, with --drain, until its queues are empty.
- * Failure paths: what cannot be opened is said before anything runs. Runs that do not end within
- * the shutdown timeout are cancelled and go back to their queues; a command that does not even end
- * then leaves the exit code 1, and the process without freeing what its thread still uses. */
+ * Happy path: the broker is opened (and made, when it is a file), one line names the queues and the
+ * durability, the worker runs until a signal or, with --drain, until its queues are empty. Failure
+ * paths: a broker that cannot be opened is reported before anything runs. Runs that do not end
+ * within the shutdown timeout are cancelled and go back to their queues; a command that does not
+ * even end then leaves the exit code 1, and the process without freeing what its thread still
+ * uses. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -190,7 +191,7 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     return exit_code;
 }
 
-/* What becomes of tasks that no --exec serves. */
+/* The fate of tasks that no --exec serves. */
 static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
 {
     const char *text = qn_args_text(&cli->args, OPTION_UNKNOWN);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* drain.c - logs what a draining worker waits for when it has nothing to do.
+/* drain.c - logs the tasks that a draining worker waits for when it has nothing to do.
  *
  * Its queues may hold tasks that come due tomorrow, that another worker runs, or that must not run
  * because their queue is paused. So it may wait for long, but not in silence: it logs a line per
- * queue after LOG_FIRST_MS of waiting, and again every LOG_AGAIN_MS. Where the broker does not
- * answer it logs nothing, because an outage has its own line. Tasks that no handler here serves
- * come back for ever (see unknown.c): the line has their number and a hint what to do. */
+ * queue after LOG_FIRST_MS of waiting, and again every LOG_AGAIN_MS. If the broker does not answer
+ * it logs nothing, because an outage has its own line. Tasks that no handler here serves come back
+ * for ever (see unknown.c): the line has their number and a hint what to do. */
 #include "worker/fetch/drain.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* drain.h - logs what a draining worker waits for. */
+/* drain.h - logs the tasks that a draining worker waits for. */
 #ifndef QN_WORKER_FETCH_DRAIN_H
 #define QN_WORKER_FETCH_DRAIN_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* listener.c - waits for news from the broker: work, and runs to be cancelled.
+/* listener.c - waits for notifications from the broker: work, and runs to be cancelled.
  *
- * On news of work this very thread does a step of the pump (qn_pump_help). A lost message costs
- * little: the broker looks each second by itself, and cancellations come with the next extension of
+ * When work is reported, this thread itself does a step of the pump (qn_pump_help). A lost message
+ * costs little: the broker polls each second, and cancellations come with the next extension of
  * leases, too. When waiting itself fails, this thread backs off and tries again; meanwhile it makes
  * the pump look at intervals, because the broker may well answer that.
  *

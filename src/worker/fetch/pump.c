@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* pump.c - the loop that moves runs between the broker and the pool.
  *
- * A step: move due tasks, give back what waits too long, exchange. While exchanges bring or take
- * something the next step follows at once. So under load, the runs that finish during one exchange
- * are the batch of the next. When nothing is left to do the wake-up is armed, and the pump sleeps
- * until a run finishes, the broker has news, or a moment comes that it knows of.
+ * A step: move due tasks, give back runs that wait too long, exchange. While exchanges bring or
+ * take something the next step follows at once. So under load, the runs that finish during one
+ * exchange are the batch of the next. When nothing is left to do the wake-up is armed, and the pump
+ * sleeps until a run finishes, the broker has news, or a moment comes that it knows of.
  *
  * News for a sleeping pump reaches the listener first. It then does the step itself, under
- * step_mutex, instead of waking the pump: that saves a change of threads between an enqueue and the
+ * step_mutex, instead of waking the pump: that saves a context switch between an enqueue and the
  * start of its handler. When the broker does not answer, steps do nothing until the backoff is
  * over; finished runs keep their outcome meanwhile.
  *
- * While the second pump (second_pump.c) has an exchange under way, a step waits until that is back
+ * While the second pump (second_pump.c) has an exchange in flight, a step waits until that is back
  * or there is enough for another one, so that batches stay full. A request that the second pump
  * failed to send is sent again here. */
 #include "worker/fetch/pump.h"
@@ -58,7 +58,7 @@ quern_status qn_pump_init(struct quern_worker *worker, quern_error *err)
     qn_backoff_init(&pump->forward_backoff, &worker->backoffs);
     qn_backoff_init(&pump->second_backoff, &worker->backoffs);
     pump->forward_backoff.is_lazy = true;
-    pump->second_backoff.is_lazy = true; /* what it failed to send, the pump sends */
+    pump->second_backoff.is_lazy = true; /* the pump sends the request that it failed to send */
     pump->next_due_at_ms = INT64_MAX;
     worker->look = true;
     quern_status status = qn_request_init(worker, &pump->first, err);
@@ -104,8 +104,8 @@ static void note_call(struct quern_worker *worker, quern_status status, const qu
     }
 }
 
-/* Moves due tasks to pending when one is known to be due, and while busy from time to time. Not
- * where arm has just said when the next one is due, because a start would have to wait for it. */
+/* Moves due tasks to pending when one is known to be due, and while busy from time to time. Not if
+ * arm has just returned when the next one is due, because a start would have to wait for it. */
 static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono_ns)
 {
     struct qn_pump *pump = &worker->pump;
@@ -211,7 +211,7 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
     return false;
 }
 
-/* A worker with the option drain stops by itself once its queues hold nothing more for it. */
+/* A worker with the option drain stops once its queues hold nothing more for it. */
 static void stop_if_drained(struct quern_worker *worker, int64_t now_mono_ns)
 {
     bool drained = false;

@@ -40,7 +40,8 @@ struct qn_pump {
     int64_t no_ahead_until_mono_ns; /* runs had to be given back: do not fetch ahead until then */
     int64_t forwarded_at_mono_ns;   /* when forward was last called */
     int64_t due_known_at_mono_ns;   /* up to when next_due_at_ms was known to be true */
-    int64_t log_at_mono_ns;         /* when to log what a drain waits for; 0: it does not wait */
+    int64_t log_at_mono_ns;         /* when to log the tasks that a drain waits for; 0: it does not
+                                     * wait */
     int64_t next_due_at_ms;         /* wall clock; INT64_MAX: none known */
 };
 

@@ -148,8 +148,9 @@ static size_t size_of(const struct qn_outcome *outcome)
     return outcome->result_size + (is_success ? 0 : outcome->run->raw_size);
 }
 
-/* With mutex held. The broker holds nothing of a run that was acked early. It is told all the same
- * that the run has ended and was no death; a worker that drains does not wait for that. */
+/* With mutex held. The broker holds nothing of a run that was acked early. The end of the run,
+ * which was not a death, is sent to it nevertheless; a worker that drains does not wait for
+ * that. */
 static bool is_reported(const struct quern_worker *worker, const struct quern_run *run)
 {
     bool died = run->verdict.kind == QN_CRASH || run->verdict.kind == QN_GIVE_BACK;
@@ -258,7 +259,7 @@ static struct qn_isolation isolation_of(const struct quern_worker *worker,
     return isolation;
 }
 
-/* With mutex held. What to fetch: as usual, or the one task that must be alone. */
+/* With mutex held. Chooses what to fetch: as usual, or the one task that must be alone. */
 static void add_room(struct quern_worker *worker, struct qn_exchange_request *request,
                      int64_t now_mono_ns)
 {

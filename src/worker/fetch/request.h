@@ -38,7 +38,7 @@ struct qn_exchange_request {
 
 QUERN_NODISCARD quern_status qn_request_init(struct quern_worker *worker,
                                              struct qn_exchange_request *request, quern_error *err);
-/* Frees what it holds, also where init failed or was never called. */
+/* Frees its resources, also if init failed or was never called. */
 void qn_request_finish(struct qn_exchange_request *request);
 /* Fills the next exchange; leaves it closed when there is nothing to send and nothing to fetch. */
 void qn_request_build(struct quern_worker *worker, struct qn_exchange_request *request,

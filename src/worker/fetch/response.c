@@ -118,7 +118,7 @@ static int64_t lease_until_boot_ms(const struct quern_worker *worker,
     return from_boot_ms + worker->options.lease_ms;
 }
 
-/* Makes runs of what was leased, sorted by queue. */
+/* Makes runs of the leased tasks, sorted by queue. */
 static void make_runs(struct quern_worker *worker, const struct qn_exchange_request *request,
                       struct qn_list *queues)
 {
@@ -251,7 +251,7 @@ static void take_runs(struct quern_worker *worker, struct qn_exchange_request *r
     }
 }
 
-/* Whether there may be more to fetch, and what to do when there was less than asked for. */
+/* Whether there may be more to fetch; handles a reply with fewer runs than requested. */
 static void take_shortfall(struct quern_worker *worker, const struct qn_exchange_request *request)
 {
     struct qn_pump *pump = &worker->pump;
@@ -279,7 +279,7 @@ static void take_shortfall(struct quern_worker *worker, const struct qn_exchange
 }
 
 /* A request that has waited since it was built must not fetch when the worker drains meanwhile.
- * From here until mark_answered a shutdown waits for what may be fetched. */
+ * From here until mark_answered a shutdown waits for the runs that may be fetched. */
 static void mark_sent(struct quern_worker *worker, struct qn_exchange_request *request)
 {
     struct qn_pump *pump = &worker->pump;

@@ -2,7 +2,7 @@
 /* solo.c - the state machine of solo.h.
  *
  * While the lock is held nothing else is fetched, and runs that have not started are given back.
- * The lock is a lease: exchanges prolong it, and recovery takes it from a worker that dies. The
+ * The lock is a lease: exchanges extend it, and recovery takes it from a worker that dies. The
  * task gets company again when its run has lived longer than at any of its deaths, so a long run
  * keeps the other slots empty for a moment only. */
 #include "worker/fetch/solo.h"
@@ -43,7 +43,7 @@ static void begin_rest(struct qn_solo_state *solo, int64_t now_mono_ns)
                                    .patience_ms = patience_ms};
 }
 
-/* What to ask of the broker next; QN_SOLO_NONE: nothing yet. */
+/* The next request to the broker; QN_SOLO_NONE: none yet. */
 static enum qn_solo choose_solo(struct quern_worker *worker, bool other_is_open,
                                 int64_t now_mono_ns)
 {

@@ -24,7 +24,7 @@ struct qn_solo_state {
     enum qn_solo_phase phase;
     uint32_t queue;
     int64_t taken_at_mono_ns;
-    int64_t keep_at_mono_ns;    /* when to prolong the lock */
+    int64_t keep_at_mono_ns;    /* when to extend the lock */
     int64_t company_at_mono_ns; /* running: from then on it is not the cause of a death */
     int64_t rest_until_mono_ns; /* idle: ask again then; 0: at once */
     int64_t patience_ms;        /* how long to wait for the other runs to end; 0: not yet known */
@@ -37,7 +37,7 @@ struct qn_exchange_request;
 
 /* Whether runs may be fetched as usual. */
 bool qn_solo_is_idle(const struct qn_solo_state *solo);
-/* Writes into an exchange that is being built what is to be done with the lock. */
+/* Writes the request for the lock into an exchange that is being built. */
 void qn_solo_plan(struct quern_worker *worker, struct qn_exchange_request *request,
                   int64_t now_mono_ns);
 /* Lets an exchange that fetches ask for a lock, if it may. */

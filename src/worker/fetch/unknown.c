@@ -31,7 +31,7 @@ enum {
     BACK_PER_S = 1000,
     SEEN_MAX = 16384, /* 128 KiB; a power of two */
     HOLD_MS = 5,
-    GIVE_BACKS = 4, /* before the first of so many pauses it is given back once more */
+    GIVE_BACKS = 4, /* before the first of this many pauses it is given back once more */
     WARN_AFTER = 3, /* times that no worker took a task */
     WARN_AGAIN_MS = 60000,
     SERVED_TEXT_SIZE = 512
@@ -160,7 +160,7 @@ static void log_type(struct qn_unknown *unknown, struct quern_worker *worker,
     }
 }
 
-/* The error text of a task that never failed: for others an earlier failure says more. */
+/* The error text of a task that never failed: for others an earlier failure is more useful. */
 static void set_reason(struct quern_worker *worker, struct quern_run *run)
 {
     char text[QN_ERROR_TEXT_SIZE_MAX + 1];

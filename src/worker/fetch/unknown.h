@@ -37,7 +37,7 @@ void qn_unknown_init(struct qn_unknown *unknown);
 void qn_unknown_log_served(struct quern_worker *worker);
 void qn_unknown_finish(struct qn_unknown *unknown);
 /* Whether a run that was just leased, and is not in the run table yet, is to be left to others:
- * then its verdict says how. Writes to the log. */
+ * then its verdict is set. Writes to the log. */
 bool qn_unknown_judge(struct qn_unknown *unknown, struct quern_worker *worker,
                       struct quern_run *run, int64_t now_mono_ns);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* data_loss.c - ends a worker whose data is gone for good, so that its supervisor starts it again.
  *
- * A file that was removed or replaced never comes back by itself, and all that is written to it is
- * lost. A database whose exchange fails again and again as damaged is of no use either. The first
- * has to be seen twice in a row (files may be moved just now), the second for two seconds. On a
- * server damaged keys can be mended while the worker runs, so there nothing of this is done. */
+ * A file that was removed or replaced never comes back, and everything written to it is lost. A
+ * database whose exchange fails again and again as damaged is of no use either. The first has to be
+ * seen twice in a row (files may be moved just now), the second for two seconds. On a server
+ * damaged keys can be repaired while the worker runs, so there none of this is done. */
 #include "worker/keeper/data_loss.h"
 
 #include "worker/internal.h"

@@ -11,7 +11,7 @@ struct quern_worker;
 
 /* A timer of the keeper; always QUERN_OK. */
 QUERN_NODISCARD quern_status qn_data_loss_check(struct quern_worker *worker, quern_error *err);
-/* Whether the worker ends for that; err (may be NULL) says why. Any thread. */
+/* Whether the worker ends for that; err (may be NULL) has the reason. Any thread. */
 bool qn_data_loss_found(struct quern_worker *worker, quern_error *err);
 
 #endif

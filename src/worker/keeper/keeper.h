@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* keeper.h - the thread of the timers, and what it remembers between them. */
+/* keeper.h - the thread of the timers, and its state. */
 #ifndef QN_WORKER_KEEPER_KEEPER_H
 #define QN_WORKER_KEEPER_KEEPER_H
 

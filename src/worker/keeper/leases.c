@@ -26,7 +26,7 @@ struct batch {
     struct quern_run *runs[EXTENSIONS_MAX]; /* each with a reference */
     struct qn_extension extensions[EXTENSIONS_MAX];
     size_t count;
-    int64_t until_boot_ms; /* leases that were prolonged hold at least until then */
+    int64_t until_boot_ms; /* leases that were extended hold at least until then */
 };
 
 /* Runs that have not been part of this round. A run that was acked early has no lease. */

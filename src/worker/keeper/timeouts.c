@@ -2,9 +2,9 @@
 /* timeouts.c - ends runs that take too long.
  *
  * First a run is cancelled: its timeout on the boot clock, its deadline on the wall clock. A
- * handler that ignores that for its grace is given up: the run is fenced off with the outcome that
- * the cancellation means, its thread is quarantined and, up to a limit, replaced. What it returns
- * later is ignored. Beyond the limit the worker has one slot less until it returns.
+ * handler that ignores that for its grace period is abandoned: the run is fenced off with the
+ * outcome that the cancellation means, its thread is quarantined and, up to a limit, replaced. Its
+ * later return value is ignored. Beyond the limit the worker has one slot less until it returns.
  *
  * A shutdown measures its own time and is not checked here. */
 #include "worker/keeper/timeouts.h"
@@ -47,7 +47,7 @@ static void give_up(struct quern_worker *worker, struct quern_run *run, struct g
     size_t limit = QN_REPLACED_MAX(worker->options.concurrency);
     run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit);
     worker->run_table.stuck_count += run->stuck ? 1 : 0;
-    worker->heartbeat_due = true; /* the heartbeat says how many hang */
+    worker->heartbeat_due = true; /* the heartbeat reports how many hang */
     qn_signals_wake_main(worker);
     qn_signals_wake_pump(worker);
     run->references++;

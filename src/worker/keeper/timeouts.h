@@ -7,7 +7,7 @@
 
 struct quern_worker;
 
-/* Cancels runs past their time and gives up those that ignore it; returns when to check again. */
+/* Cancels runs past their time and abandons those that ignore it; returns when to check again. */
 int64_t qn_timeouts_check(struct quern_worker *worker, int64_t now_mono_ns);
 
 #endif

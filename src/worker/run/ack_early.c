@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ack_early.c - writes the outcome before the run, for handlers that asked for it.
+/* ack_early.c - writes the outcome before the run, for handlers with QUERN_ACK_EARLY.
  *
  * One exchange with the single outcome done, sent by the pool thread itself. Only a confirmed done
  * lets the handler start: then the broker holds nothing of the run, and a crash or a failure loses
@@ -68,7 +68,7 @@ static enum ack confirm(struct quern_worker *worker, struct quern_run *run)
 bool qn_ack_early_confirm(struct quern_worker *worker, struct quern_run *run)
 {
     (void)pthread_mutex_lock(&worker->early_acks.mutex);
-    /* From here on its lease is not prolonged, and not missed when it is gone. Not before the mutex
+    /* From here on its lease is not extended, and not missed when it is gone. Not before the mutex
      * is held: a thread that waits for it, behind others without an answer, may wait longer than a
      * lease. */
     set_acked(worker, run, true, false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ack_early.h - writes the outcome before the run, for handlers that asked for it. */
+/* ack_early.h - writes the outcome before the run, for handlers with QUERN_ACK_EARLY. */
 #ifndef QN_WORKER_RUN_ACK_EARLY_H
 #define QN_WORKER_RUN_ACK_EARLY_H
 

@@ -2,8 +2,8 @@
 /* execute.c - one run on a pool thread: start it, call its handler, finish it.
  *
  * A run that must not start any more (drain, pause, lost lease, cancelled, past its deadline) is
- * finished here without calling the handler. A run that was given up while its handler ran
- * (QN_RUN_FENCED) has its verdict already: what the handler returns is ignored. */
+ * finished here without calling the handler. A run that was abandoned while its handler ran
+ * (QN_RUN_FENCED) has its verdict already: the handler's return value is ignored. */
 #include "worker/run/execute.h"
 
 #include <stdio.h>

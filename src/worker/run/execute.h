@@ -10,8 +10,8 @@
 extern const struct qn_run_sink qn_execute_sink;
 /* quern_run.item.execute: starts the run, calls its handler, finishes it. */
 void qn_execute_item(struct qn_pool_item *item);
-/* Calls the handler chain of `mux` and fills in outcome, error and the rest. An outcome that is
- * none becomes QUERN_RETRY with an error text that says so. */
+/* Calls the handler chain of `mux` and fills in outcome, error and the rest. An invalid outcome
+ * becomes QUERN_RETRY with an error text that reports this. */
 void qn_execute_handler(struct quern_run *run, const quern_mux *mux);
 
 #endif

@@ -34,7 +34,7 @@ struct quern_mux {
     struct layer *layers; /* outermost first */
     size_t layer_count;
     quern_outcome not_found;
-    bool counts_unknown;  /* not_found was asked for */
+    bool counts_unknown;  /* not_found was set */
     _Atomic int *freezes; /* apart, so that a const mux can be frozen */
 };
 

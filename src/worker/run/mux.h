@@ -14,14 +14,15 @@ struct qn_mux_entry {
     void *user;
     void (*free_user)(void *user); /* NULL: the caller's */
     quern_handler_options options; /* checked */
-    int64_t grace_ms; /* what a cancelled run of it may need at least to end; 0: nothing special */
+    int64_t grace_ms; /* the least time that a cancelled run of it may need to end; 0: nothing
+                       * special */
     bool has_process; /* its code runs in a process of its own */
 };
 
 /* The handler for a type; NULL: not found. Any thread, while frozen. */
 const struct qn_mux_entry *qn_mux_find(const quern_mux *mux, const char *type);
-/* Whether a task of this type is run here: a handler serves it, or its not-found outcome was asked
- * for. Any thread, while frozen. */
+/* Whether a task of this type is run here: a handler serves it, or its not-found outcome was set.
+ * Any thread, while frozen. */
 bool qn_mux_takes(const quern_mux *mux, const char *type);
 /* The patterns in one line, cut where it is full. */
 void qn_mux_describe(const quern_mux *mux, char *out, size_t out_size);

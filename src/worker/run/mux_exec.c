@@ -4,8 +4,8 @@
  * Relies on pool/exec/child.c for the process. Here its end becomes an outcome: the exit code is
  * the verdict, stdout the result of a task that keeps one, the last lines of stderr the error text.
  * Death by a signal that we did not send is a crash of the run, not a failure of the task: the
- * broker charges it as such. A command that cannot be started at all costs its task nothing: see
- * shortage.h. Stdout beyond its limit is dropped; the result and the log say so. */
+ * broker charges it as such. A command that cannot be started at all costs its task no attempt: see
+ * shortage.h. Stdout beyond its limit is dropped; the result and the log report that. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static void set_end_as_error(quern_run *run, const struct qn_child_end *end)
     qn_run_set_error(run, text, length > 0 ? strlen(text) : 0);
 }
 
-/* Marks the end of an incomplete result. Out of memory only the log says that it is cut. */
+/* Marks the end of an incomplete result. When out of memory only the log reports the cut. */
 static void mark_cut(struct qn_child_end *end)
 {
     struct qn_buf *output = &end->output;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* report.c - the end of a run for the outside: the counts, the log, the caller's on_run.
  *
- * Called by the pump once the broker has answered, so that what is reported is what was stored.
+ * Called by the pump once the broker has answered, so that the report matches the stored data.
  * on_run and on_log come one at a time: both are called under the log's mutex. */
 #include "worker/run/report.h"
 
@@ -23,7 +23,7 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
         return;
     }
     stats->salvaged += applied == QN_SALVAGED ? 1 : 0;
-    /* What was acked early is done for the broker, however it ended. */
+    /* A run that was acked early is done for the broker, however it ended. */
     switch (run->acked ? QN_DONE : run->verdict.kind) {
     case QN_DONE:
         stats->done++;
@@ -55,7 +55,7 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
     }
 }
 
-/* What happened, and its level; NULL: nothing worth a line. */
+/* The event, and its level; NULL: not worth a line. */
 static const char *describe(const struct quern_run *run, enum qn_applied applied,
                             quern_log_level *level)
 {

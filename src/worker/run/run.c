@@ -22,7 +22,8 @@
 #include "base/text/utf8.h"
 #include "task/limits.h"
 
-/* What the handler is given: qn_task has 0 for "none" where quern_task has it for "default". */
+/* Makes the struct for the handler: qn_task has 0 for "none" where quern_task has it for
+ * "default". */
 static quern_task make_view(const struct qn_task *task)
 {
     return (quern_task){
@@ -118,7 +119,7 @@ void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason)
 {
     int before = QN_REASON_NONE;
     if (!atomic_compare_exchange_strong(&run->cancel_reason, &before, (int)reason)) {
-        /* It knows that it must end; only what becomes of its task may change. */
+        /* It is cancelled already; only the fate of its task may change. */
         while (reason == QN_REASON_OPERATOR_ARCHIVE && !QN_BUG(FIRST_CANCEL_WINS) &&
                before != QN_REASON_LEASE_LOST &&
                !atomic_compare_exchange_weak(&run->cancel_reason, &before, (int)reason)) {

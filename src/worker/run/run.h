@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* run.h - one attempt of one task inside this process: what quern_run is.
+/* run.h - one attempt of one task inside this process: the definition of quern_run.
  *
  * A run belongs to the worker from its lease until its outcome was applied; while its handler runs,
  * the handler's thread writes the fields marked (h), and any thread may cancel it. */
@@ -14,7 +14,7 @@
 #include "quern/mux.h"
 #include "quern/run.h"
 
-/* Where a run, real or made up for a test, stores what its handler writes. */
+/* Where a run, real or simulated for a test, stores the data that its handler writes. */
 struct qn_run_sink {
     quern_status (*write_result)(struct quern_run *run, const void *data, size_t size,
                                  quern_error *err);
@@ -42,7 +42,7 @@ enum qn_run_phase {
     QN_RUN_FENCED    /* given up while its handler still runs; its thread frees it */
 };
 
-/* What is to become of the task, decided when the handler returned or was given up. Guarded by the
+/* The fate of the task, decided when the handler returned or was abandoned. Guarded by the
  * worker's mutex until the run is finished, then the pump's. */
 struct qn_verdict {
     bool offered; /* false: nothing is sent to the broker (lost lease, acked early) */
@@ -84,16 +84,16 @@ struct quern_run {
     char interruption[QN_INTERRUPTION_SIZE]; /* text of a run that was given up; mutex */
     _Atomic int cancel_reason;               /* an enum qn_cancel_reason, see qn_run_cancel */
     _Atomic int64_t cancelled_at_mono_ns;    /* 0: not yet */
-    _Atomic int cancel_fd;                   /* -1 until asked for */
+    _Atomic int cancel_fd;                   /* -1 until requested */
     _Atomic bool abandoned;                  /* fenced: a command must not go on */
     pthread_mutex_t cancel_mutex;            /* guards making cancel_fd */
-    quern_task view;                         /* what the handler is given */
+    quern_task view;                         /* passed to the handler */
     int64_t again_in_ms;                     /* (h) -1: not set */
     int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
     bool crashed;                            /* (h) the process of its handler died */
     bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
-    char *stderr_text;       /* (h) owned; what a command that succeeded wrote to stderr */
+    char *stderr_text;       /* (h) owned; stderr of a command that succeeded */
     char *error;             /* (h) owned; NULL: none */
     void *result;            /* (h) owned; written with the outcome */
     size_t result_size;

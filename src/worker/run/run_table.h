@@ -33,7 +33,7 @@ void qn_run_table_start(struct qn_run_table *table, struct quern_run *run);
 /* A waiting or running run is over. */
 void qn_run_table_finish(struct qn_run_table *table, struct quern_run *run,
                          const struct qn_verdict *verdict);
-/* A running run is given up: its verdict stands, whatever its handler returns later. */
+/* A running run is abandoned: its verdict is final, regardless of its handler's return value. */
 void qn_run_table_fence(struct qn_run_table *table, struct quern_run *run,
                         const struct qn_verdict *verdict);
 /* The one that finished first, taken off the list of finished ones; NULL: there is none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* verdict.c - from what a handler returned, or why it was stopped, to the outcome for the broker.
+/* verdict.c - maps a handler's return value, or the reason of its cancellation, to an outcome.
  *
  * Not cancelled: the handler's own outcome. Cancelled: an outcome that ends the task (done,
  * dropped, archived) counts all the same; any other is replaced according to the reason of the
@@ -36,8 +36,8 @@ static quern_retry_policy policy_of(const struct quern_worker *worker, const str
                                    &worker->options.retry);
 }
 
-/* What the handler asked for in this run; else its function, where the task has no policy of its
- * own; else the policy. */
+/* The delay that the handler requested in this run; else that of its function, if the task has no
+ * policy of its own; else that of the policy. */
 static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_run *run)
 {
     const struct qn_leased *leased = run->leased;
@@ -114,7 +114,7 @@ static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct qu
     return qn_retry_delay_ms(&policy, run->leased->retry_count, &random);
 }
 
-/* What cut the run short, for the error text; NULL: it has none. */
+/* The cause of the cancellation, for the error text; NULL: it has none. */
 static const char *interruption(const struct quern_run *run, enum qn_cancel_reason reason,
                                 char out[QN_INTERRUPTION_SIZE])
 {
@@ -176,8 +176,8 @@ void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
     *ret_verdict = verdict;
 }
 
-/* The handler has ended: its own error text follows what cut it short. Out of memory only its own
- * text is kept. */
+/* The handler has ended: its own error text follows the cause of the cancellation. Out of memory
+ * only its own text is kept. */
 static void judge_interrupted(struct quern_worker *worker, struct quern_run *run,
                               enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
 {

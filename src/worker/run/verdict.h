@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* verdict.h - what becomes of a task after its run. */
+/* verdict.h - the fate of a task after its run. */
 #ifndef QN_WORKER_RUN_VERDICT_H
 #define QN_WORKER_RUN_VERDICT_H
 
@@ -7,11 +7,11 @@
 
 struct quern_worker;
 
-/* What a handler that returned means. On its thread; may call the user's retry_delay_ms. */
+/* The verdict for a handler that returned. On its thread; may call the user's retry_delay_ms. */
 void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
                       struct qn_verdict *ret_verdict);
-/* What becomes of a run whose handler is given up, or never started: by its cancel reason. With
- * mutex held, but for a run that is to be given back. */
+/* The verdict for a run whose handler is abandoned, or was never started: by its cancel reason.
+ * With mutex held, but for a run that is to be given back. */
 void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
                           enum qn_cancel_reason reason, struct qn_verdict *ret_verdict);
 /* With mutex held, before it goes into the run table: a lost lease or an early ack may have come
