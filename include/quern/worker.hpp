@@ -178,14 +178,14 @@ class worker
     {
         try {
             static_cast<parts *>(user)->options.on_log(level, line);
-        } catch (...) { /* there is nobody to report it to */
+        } catch (...) { /* it cannot be reported */
         }
     }
     static void call_run(const quern_run_report *report, void *user) noexcept
     {
         try {
             static_cast<parts *>(user)->options.on_run(*report);
-        } catch (...) { /* there is nobody to report it to */
+        } catch (...) { /* it cannot be reported */
         }
     }
     void close() noexcept

@@ -225,7 +225,7 @@ static quern_status fail(const struct qn_decoder *decoder, quern_error *err)
                             decoder->refused_at);
     }
     return qn_error_set(err, QUERN_E_BROKER, "%s: this does not speak Redis: %s", address,
-                        decoder->strange ? "a reply of a kind that nobody asked for"
+                        decoder->strange ? "a reply of a kind that was not requested"
                                          : decoder->reader->errstr);
 }
 

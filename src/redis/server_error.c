@@ -80,7 +80,7 @@ static const struct meaning meanings[] = {
     {"MISCONF", QUERN_E_FULL,
      "the server cannot save its data and stores nothing until it can; see its log"},
     {"LOADING", QUERN_E_BUSY, "the server is loading its data"},
-    {"BUSY", QUERN_E_BUSY, "the server is busy with a script of somebody"},
+    {"BUSY", QUERN_E_BUSY, "the server is busy with a script of another client"},
     {"MASTERDOWN", QUERN_E_BUSY, "this is a replica that has lost its master"},
     {"READONLY", QUERN_E_BUSY, "this is a replica, and nothing can be stored here"},
     {"NOREPLICAS", QUERN_E_BUSY, "the server has fewer replicas than it wants for writing"},

@@ -144,8 +144,8 @@ static void check_service(quern_inspector *inspector, struct findings *findings)
     quern_error error = {0};
     if (!qn_service_read(inspector, &service, &error)) {
         char text[sizeof error.text + 64];
-        (void)snprintf(text, sizeof text, "whether somebody serves what waits is not known: %s",
-                       error.text);
+        (void)snprintf(text, sizeof text,
+                       "cannot check whether workers serve the waiting tasks: %s", error.text);
         warn(findings, "", text);
         return;
     }

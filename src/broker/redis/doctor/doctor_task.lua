@@ -3,7 +3,7 @@
 -- KEYS: prefix of the queue. ARGV: 1 id, 2 "1" to mend, 3 its message without payload if that is
 -- wrong (else ""), 4 why, 5 the container in which it was seen or "", 6 the group that its message
 -- names or "", 7 when it was archived, or its retention ends, in seconds ("": not known), 8 what
--- has to be put behind the message to make it right; "": nobody can read it.
+-- has to be put behind the message to make it right; "": it is unreadable.
 -- Reply: for each finding: invariant, text.
 --
 -- A task that is in several places stays where its state says, else where it comes first: active,

@@ -104,7 +104,7 @@ static void check_password(struct checking *checking)
     const struct qn_endpoint *endpoint = &checking->doctor->self->endpoint;
     if (endpoint->password[0] == '\0' && endpoint->peer.host[0] != '\0') {
         keep(checking, is_local(endpoint) ? "note" : "server",
-             "the server asks for no password: whoever reaches it can change tasks");
+             "the server requires no password: every client can change tasks");
     }
 }
 

@@ -2,7 +2,7 @@
 -- Expects Q, the prefix of the queue.
 --
 -- Runs that end together were mostly leased together, so their ids stand together: at the oldest
--- end of the list, the right one, or, where somebody holds older runs, behind a few newer ones or
+-- end of the list, the right one, or, if others hold older runs, behind a few newer ones or
 -- deep in the list. A window at either end is cut off, and what stays of it is put back; deep in
 -- the list each is overwritten, and one walk removes them all. The few that are left are removed by
 -- a walk each.

@@ -5,9 +5,9 @@
 -- Charged tasks stay in pending, where Go finds them. An index finds them: quern:charged:<level>,
 -- by their places. A task that Go or an operator took out of pending stays in the index until it is
 -- found stale there and dropped. quern:skip says how many tasks at the head are charged ones that
--- nobody could take, "count at_s place id" (the greatest of their places, the id of the last of
--- them), so that a lease begins behind them. It counts for ten seconds, in case somebody put
--- another task among them.
+-- no worker could take, "count at_s place id" (the greatest of their places, the id of the last of
+-- them), so that a lease begins behind them. It counts for ten seconds, in case another task was
+-- put among them.
 local STALE_MAX, WINDOW, SKIP_S = 16, 128, 10
 rare = {taken = 0, solo = nil, solo_out = nil, stale = {}}
 

@@ -106,7 +106,7 @@ end
 -- --- The solo lock ---
 
 -- The field "solo" of quern:meta: "since until rest owner": since when it is held (or was
--- returned), until when at most, until when the queue rests, the id of the worker ("": nobody's).
+-- returned), until when at most, until when the queue rests, the id of the worker ("": none).
 local function solo_read(text)
     local since, until_ms, rest, owner = string.match(text or '', '^(%d+) (%d+) (%d+) (.*)$')
     local lock = {since = number_of(since), until_ms = number_of(until_ms),

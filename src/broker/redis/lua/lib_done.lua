@@ -22,8 +22,8 @@ local function count(processed_more, failed_more)
 end
 
 -- Its first command tells whether `lease` has the right type, and is one that Redis allows without
--- memory, so that all which follow are allowed: it comes before all that is written, even if nobody
--- leaves. The caller removes the ids from `active`, since it knows where they are in that list.
+-- memory, so that all which follow are allowed: it comes before all writes, even if no id leaves.
+-- The caller removes the ids from `active`, since it knows where they are in that list.
 local function done_write()
     redis.call('ZREM', Q .. 'lease', leaving[1] or '', unpack(leaving, 2))
     for i = 1, #keys_gone, 1000 do

@@ -1,6 +1,6 @@
--- lib_end.lua - how runs end, alike for outcomes that are told (outcome.lua) and leases that nobody
--- prolonged (recover.lua). Expects Q, the prefix of the queue, lib_done.lua, lib_lock.lua and
--- lib_deaths.lua.
+-- lib_end.lua - the end of runs, the same for reported outcomes (outcome.lua) and for leases that
+-- were not extended (recover.lua). Expects Q, the prefix of the queue, lib_done.lua, lib_lock.lua
+-- and lib_deaths.lua.
 --
 -- First everything is planned, and read with the command of its type what will be written; then
 -- end_write writes it all, and nothing can fail any more.
@@ -264,7 +264,7 @@ local function read_head()
 end
 
 -- What the archive has no room for, the oldest first. Prune keeps it at its size; here it is only
--- kept from growing far beyond that where nobody prunes, since Go's own trimming breaks at 8 000
+-- kept from growing far beyond that if no worker prunes, since Go's own trimming breaks at 8 000
 -- too many. Where the hash says that a task is elsewhere, only the entry goes.
 local function read_surplus()
     local size = redis.call('ZCARD', Q .. 'archived') + #moved.archived / 2
@@ -339,8 +339,8 @@ local function write_lists(taken, merged)
 end
 
 -- The index of charged tasks; where `charged` stands in quern:meta, there is one. It only helps: an
--- index of the wrong type keeps no run from ending. When the head of pending changes nobody knows
--- any more how many of it are charged.
+-- index of the wrong type keeps no run from ending. When the head of pending changes it is no
+-- longer known how many of it are charged.
 local function write_charged(known)
     for level, list in pairs(charged) do
         redis.pcall('ZADD', Q .. 'quern:charged:' .. level, unpack(list))

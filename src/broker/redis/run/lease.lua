@@ -21,11 +21,11 @@
 --
 -- Of each queue `want` tasks are read, from the head on; what a queue could not give is redrawn
 -- among the others (src/task/choice.c). Ids without task are dropped. A charged task
--- that may not run now is passed over (lib_charged.lua); where nobody has noted yet that there are
--- any the part ends before it. A task past its deadline, where our own fields tell it, does not
--- count for the room: the caller archives it.
--- When the messages come to BYTES_MAX the part ends, with the one that passes it.
--- A queue with a key of the wrong type gives nothing, and does not keep the others from giving.
+-- that may not run now is passed over (lib_charged.lua); if it is not noted yet that there are any,
+-- the part ends before it. A task past its deadline, where our own fields tell it, does not count
+-- for the room: the caller archives it. When the messages come to BYTES_MAX the part ends, with the
+-- one that passes it. A queue with a key of the wrong type gives nothing, and does not keep the
+-- others from giving.
 --
 -- An idle worker waits for this with one task, so here what is rare is made when it is needed: each
 -- table, function and conversion of a number costs as much as a part of a command.
@@ -76,8 +76,9 @@ local function is_elsewhere(prefix, id, state)
 end
 
 -- A replay: the same runs, as far as they are still under their tokens. An empty answer is not kept
--- where it is given first: whoever did not get it may as well lease now, and that is kept. Of a
--- request that is sent again it is kept, so that a copy which lingers leases nothing for nobody.
+-- where it is given first: a worker that did not get it may as well lease now, and that is kept. Of
+-- a request that is sent again it is kept, so that a copy which lingers leases nothing for a worker
+-- that is gone.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
 -- A request for the solo lock ("a") is in vain where no queue has charged tasks.
@@ -158,7 +159,7 @@ local function begin(i, prefix)
 end
 
 local late_left, bytes_left = 128, 8388608 -- QN_BATCH_MAX, QN_BATCH_BYTES_MAX
-local unnoted = nil -- a queue with charged tasks of which nobody has noted that there are any
+local unnoted = nil -- a queue with charged tasks of which it is not noted that there are any
 
 -- Looks at tasks at the head of `pending`: `heads[k]` is the one at place `first` - k, so from the
 -- end on. Returns how many may be leased, and the last k that was looked at.

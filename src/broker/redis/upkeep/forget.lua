@@ -1,10 +1,10 @@
--- forget.lua - what becomes of the records of dead workers of whom nothing was left in the queue.
+-- forget.lua - removes the records of dead workers of which nothing was left in the queue.
 --
 -- KEYS: prefix of the queue. ARGV: worker ids. Reply: 1.
 --
--- A request that such a worker had sent may still be on its way, and lease tasks for nobody: for a
--- while its record stays, so that these come back at once. It then says that the worker was
--- leaving: nobody ran them, so nobody is charged.
+-- A request that such a worker had sent may still be in flight, and lease tasks for a worker that
+-- is gone: for a while its record stays, so that these come back at once. It then has the status of
+-- a leaving worker: they were not run, so no task is charged.
 local KEPT_MS = 10000
 local key = KEYS[1] .. 'quern:workers'
 redis.call('ZREM', KEYS[1] .. 'lease', '')

@@ -1,4 +1,4 @@
--- prune.lua - removes from queues what was kept long enough.
+-- prune.lua - removes expired tasks from queues.
 --
 -- KEYS: prefixes of queues. ARGV: 1 how many tasks at most, of all together, 2 the size of a full
 -- archive, 3 the age in seconds at which an archived task goes ("": none goes for its age), 4 what
@@ -46,7 +46,7 @@ local function plan(container, ids, keys)
     return count
 end
 
--- A look at some entries only: what is stale there is rare, and harms nobody.
+-- A look at some entries only: stale ones are rare and harmless.
 local function find_stale()
     local stale = {}
     for _, id in ipairs(redis.call('ZRANDMEMBER', Q .. 'quern:due', 20)) do
@@ -57,7 +57,7 @@ local function find_stale()
     return stale
 end
 
--- Of some brakes those that nobody has touched for 72 h (QN_CHARGE_WINDOW_MS); as HDEL takes them.
+-- Of some brakes those that were not touched for 72 h (QN_CHARGE_WINDOW_MS); as HDEL takes them.
 local function find_brakes()
     local old, hosts = {}, {}
     local rows = redis.call('HRANDFIELD', Q .. 'quern:meta', 20, 'WITHVALUES')

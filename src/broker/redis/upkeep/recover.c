@@ -27,11 +27,9 @@
 #include "broker/redis/upkeep/recover_lua.h"
 #include "broker/redis/wake/poll.h"
 
-#define PAGE 500    /* leases that one script looks at: about a millisecond */
-#define PAGES_MAX 8 /* of one queue in one call */
-#define CLOCK_JUMP_MS                                                                              \
-    5000 /* a smaller jump takes no lease from a worker that extends at a third of
-                            * it */
+#define PAGE 500           /* leases that one script looks at: about a millisecond */
+#define PAGES_MAX 8        /* of one queue in one call */
+#define CLOCK_JUMP_MS 5000 /* live workers survive less: they extend at a third of a lease */
 #define CLOCK_REST_MS QN_LEASE_MS
 #define LOOK_ANYWAY_MS (600 * INT64_C(1000))
 #define REPLY_HEAD 6 /* the items of the reply before the leases that it ended */

@@ -1,5 +1,5 @@
--- recover.lua - ends the leases of one queue that nobody prolonged, and those of dead workers;
--- mends what is in `active` or `lease` and should not be. It looks at a page of `active`.
+-- recover.lua - ends the leases of one queue that were not extended, and those of dead workers;
+-- repairs wrong entries of `active` and `lease`. It looks at a page of `active`.
 --
 -- KEYS: prefix of the queue. ARGV: 1 how many leases may be ended, 2 the size of a page, 3 where it
 -- begins (a rank in `active`, from the oldest on), 4 what the page before said of that
@@ -7,14 +7,14 @@
 -- is over; "": any time), then pairs of a letter and a worker's id:
 --   d  its process is dead: all its leases end
 --   l  its process lives
---   b  its host has rebooted: nobody is charged
+--   b  its host has rebooted: no task is charged
 -- Reply: {where the next page begins, 1 if the end was reached, the clock in ms, ids of workers
--- whose death nobody has noted yet: what is theirs stays until that is done (gone.lua), what to say
+-- whose death is not noted yet: their tasks stay until that is done (gone.lua), what to say
 -- with the next page, 1 if something before this page may have been passed over, then for each
 -- ended lease: id, cause, 1 if it was charged, 1 if it is archived}.
 --
 -- A task with a token was leased by us: its lease is over at the moment in quern_run, or, where
--- that does not fit the score (somebody mended the lease), at the score. One without is a Go
+-- that does not fit the score (the lease was repaired), at the score. One without is a Go
 -- worker's, which may be 30 s late, and ends as asynq's recoverer ends it. Without dead workers
 -- only leases that may be over are looked at. Who is charged: src/task/deaths.h. A record is
 -- "heartbeat_ms status owner host"; once noted, the status is "gone-<started runs>", and "paid-.."

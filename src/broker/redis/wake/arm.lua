@@ -7,10 +7,9 @@
 -- KEYS: for each queue pending, paused, scheduled, retry, quern:due, quern:skip, quern:braked.
 -- ARGV: the worker's host.
 -- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none).
---
--- What is no work: a queue that is braked on this host, and charged tasks that nobody could take
--- (lib_lease.lua); when that changes, with time or with quern:skip and quern:braked, somebody
--- looks. quern:meta is not read, as each lease writes there.
+-- Not counted as work: a queue that is braked on this host, and charged tasks that no worker could
+-- take (lib_lease.lua); when that changes, with time or with quern:skip and quern:braked, a worker
+-- looks again. quern:meta is not read, as each lease writes there.
 --
 -- A queue with keys of the wrong type gives what was read before them, and stops no other; what is
 -- wrong is told by recover.lua.

@@ -1,9 +1,9 @@
--- poll.lua - one look at all queues of a worker: is there anything that could have to be
--- recovered, and is there anything that nobody told of? Writes nothing.
+-- poll.lua - polls all queues of a worker: is there anything to recover, and is there work without
+-- a notification? Writes nothing.
 --
 -- KEYS: prefixes of queues.
 -- Reply: {the clock in ms, 1 if there is work, else 0, microseconds until a delayed task is due (0:
--- now, -1: none), then for each queue 1 if something is active or leased there, or somebody has its
+-- now, -1: none), then for each queue 1 if something is active or leased there, or a worker has its
 -- solo lock, else 0}.
 --
 -- Of a queue with keys of the wrong type it is said that something is active: recover.lua, which

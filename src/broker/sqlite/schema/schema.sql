@@ -138,8 +138,8 @@ CREATE TABLE quern_session (
 
 -- What is known of the deaths of processes (src/task/deaths.h). Of a task: crash_count are its
 -- charges, crashed_at_ms is when the first charged run started. All moments are wall clock. Columns
--- are neither renamed nor dropped, since SQLite refuses that beside a broken view of somebody else:
--- crash_streak and streak_id of quern_queue are not used any more.
+-- are neither renamed nor dropped, since SQLite refuses that beside a broken view of another
+-- program: crash_streak and streak_id of quern_queue are not used any more.
 ALTER TABLE quern_task ADD COLUMN lone INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN life_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN died_at_ms INTEGER NOT NULL DEFAULT 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* heartbeat_age.c - see heartbeat_age.h. Each look makes a new list beside that of the look before;
- * both are in the order of the numbers, so however many records somebody has planted, a look goes
- * along them once.
- */
+ * both are in the order of the numbers, so even with very many planted records, a scan reads them
+ * once. */
 #include "broker/sqlite/upkeep/heartbeat_age.h"
 
 #include "base/memory/alloc.h"
