@@ -29,9 +29,8 @@ else()
     add_compile_options(-fno-strict-overflow)
 endif()
 
-# What is meant for use is hardened, and does not say where it was built: everything but debug
-# builds and those with a sanitizer. Each flag is asked for, since not every one exists on every
-# processor.
+# Builds for use are hardened, and contain no build paths: everything but debug builds and those
+# with a sanitizer. Each flag is tested, since not every one exists on every processor.
 set(hardening_wanted ON)
 if(QUERN_SANITIZE OR (NOT several_kinds AND CMAKE_BUILD_TYPE STREQUAL "Debug"))
     set(hardening_wanted OFF)
@@ -47,7 +46,7 @@ if(QUERN_HARDENING)
             list(APPEND QUERN_HARDENING_FLAGS ${flag})
         endif()
     endforeach()
-    # Glibc's checks of buffer sizes; what the compiler defines by itself gives way.
+    # Glibc's checks of buffer sizes; they replace the compiler's own definition.
     list(APPEND QUERN_HARDENING_FLAGS -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
     # The last one that fits counts. With LTO the linker names folders, too.
     set(folders -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.

@@ -1,4 +1,4 @@
-# What is made at build time: the protobuf messages, and a header for each .sql
+# Files made at build time: the protobuf messages, and a header for each .sql
 # file (its statements) and each .lua file (the script).
 set(QUERN_GENERATED_DIR ${CMAKE_CURRENT_BINARY_DIR}/generated)
 file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/message)
@@ -26,7 +26,7 @@ foreach(sql ${QUERN_SQL})
         DEPENDS src/${sql} scripts/embed_sql VERBATIM)
     list(APPEND QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/${header})
 endforeach()
-# What is in lua/ are parts that others include; all are rebuilt when one of them changes.
+# The files in lua/ are included by others; all are rebuilt when one of them changes.
 file(GLOB_RECURSE QUERN_LUA CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src
     src/broker/redis/*.lua)
 set(QUERN_LUA_PARTS ${QUERN_LUA})

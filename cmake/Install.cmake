@@ -1,4 +1,4 @@
-# What is installed: headers, both libraries, the program with its completions, all pages, and how
+# The installed files: headers, both libraries, the program with its completions, all pages, and how
 # others find them (pkg-config and CMake). tests/package builds a program against the result in each
 # way.
 include(CMakePackageConfigHelpers)
@@ -36,8 +36,8 @@ endforeach()
 list(REMOVE_DUPLICATES private)
 list(FILTER private EXCLUDE REGEX "^-L/usr/lib")
 list(JOIN private " " QUERN_PC_PRIVATE)
-# The folders are relative to the file, so the prefix may be moved; under /usr they are written out,
-# as pkg-config then leaves away what every compiler looks through.
+# The folders are relative to the file, so the prefix may be moved; under /usr they are absolute, as
+# pkg-config then omits the standard search paths.
 file(RELATIVE_PATH QUERN_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 set(QUERN_PC_PREFIX "\${pcfiledir}/${QUERN_PC_UP}")
 configure_file(cmake/quern.pc.in quern.pc @ONLY)

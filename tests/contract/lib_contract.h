@@ -88,7 +88,7 @@ struct contract_worker {
     const char *host;   /* NULL: CONTRACT_HOST */
     const char *status; /* NULL: "active" */
     bool is_dead;       /* its process is known to have ended */
-    bool is_far;        /* nobody here can judge its process */
+    bool is_far;        /* its process cannot be judged here */
 };
 void contract_heartbeat_as(struct qn_broker *broker, const struct contract_worker *worker);
 /* Lets time pass for the broker: wall clock and leases. */
@@ -99,7 +99,7 @@ void contract_jump(struct contract *c, int64_t ms);
 
 /* --- Enqueueing --------------------------------------------------------------------- */
 
-/* What the library makes of the task is stored; the result of that one task. */
+/* Stores the task as the library would; returns the result for that one task. */
 quern_status contract_try(struct contract *c, const quern_task *task);
 void contract_enqueue(struct contract *c, const quern_task *task);
 /* A plain task "t" with this id in this queue. */

@@ -114,7 +114,7 @@ static enum qn_applied apply(struct model *m, size_t index, enum qn_outcome_kind
         task->token = 0;
         return QN_APPLIED;
     case QN_GIVE_BACK:
-    case QN_CRASH: /* not told as started */
+    case QN_CRASH: /* not reported as started */
         task->state = QUERN_TASK_PENDING;
         task->token = 0;
         return QN_APPLIED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_model.h - what a broker should be, in memory and without any thought of speed: the executable
+/* lib_model.h - a model of a broker, in memory and without regard to speed: the executable
  * form of the table of outcomes, against which test_random.c compares a real broker.
  *
  * It knows one worker, which lives and loses leases all the same, so no death is ever charged;
@@ -44,7 +44,7 @@ struct model {
     int64_t boot_ms;
 };
 
-/* What the broker must answer. */
+/* The reply that the broker must give. */
 quern_status model_enqueue(struct model *m, size_t index, const struct model_task *task,
                            int64_t unique_ms);
 /* The task that must be leased next from the queue; SIZE_MAX: none. */

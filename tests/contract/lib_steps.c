@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_steps.c - what contract tests do: enqueue, lease, finish, recover, forward.
+/* lib_steps.c - the steps of contract tests: enqueue, lease, finish, recover, forward.
  *
  * Every call carries a stamp that grows, as the library's own callers send it. */
 #include "lib_contract.h"

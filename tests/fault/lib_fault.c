@@ -112,7 +112,7 @@ static bool is_repeated(const quern_run *run)
     return cause != QUERN_CAUSE_NONE && cause != QUERN_CAUSE_GIVEN_BACK;
 }
 
-/* Holds its run, whatever anybody says, until the test releases it, and then succeeds. Only the
+/* Holds its run, even if it is cancelled, until the test releases it, and then succeeds. Only the
  * first run of a task does so. */
 static quern_outcome run_held(quern_run *run, const quern_task *task, void *user)
 {
@@ -136,10 +136,10 @@ static quern_outcome run_poison(quern_run *run, const quern_task *task, void *us
 
 struct listener {
     quern_worker *worker;
-    int ended_fd; /* readable when the worker has ended by itself */
+    int ended_fd; /* readable when the worker has ended on its own */
 };
 
-/* Stops the worker when the parent says anything or is gone. */
+/* Stops the worker when the parent sends anything or is gone. */
 static void *listen_to_parent(void *argument)
 {
     const struct listener *listener = argument;

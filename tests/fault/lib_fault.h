@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_fault.h - a worker program to be killed, the book in which its handler writes what it does,
- * and the judgement of that book.
+/* lib_fault.h - a worker program to be killed, the book in which its handler records its actions,
+ * and the checks of that book.
  *
  * The book is a file of fixed-size records, written with O_APPEND by the handler itself, so it
- * survives every kill and does not depend on what it shall judge. Tasks are numbered from 0; the
- * number is the payload. */
+ * survives every kill and does not depend on the code that it is to judge. Tasks are numbered from
+ * 0; the number is the payload. */
 #ifndef TESTS_FAULT_LIB_FAULT_H
 #define TESTS_FAULT_LIB_FAULT_H
 
@@ -46,7 +46,7 @@ void fault_enqueue(struct fault_site *site, const char *type, size_t count);
 
 /* The role "worker": argv: URL, book, concurrency, "drain" or "stay", lease. Runs a quern worker
  * that knows the types "steady" (rests up to 3 ms), "poison" (kills its own process) and "held"
- * (its first run lasts until fault_release). It ends when its parent says anything. */
+ * (its first run lasts until fault_release). It ends when its parent sends anything. */
 int fault_worker(int argc, char **argv);
 #define FAULT_ROLES                                                                                \
     {                                                                                              \
@@ -58,7 +58,7 @@ struct test_child fault_spawn_worker(const struct fault_site *site, const char *
                                      const char *mode);
 
 /* For worker programs of other tests: writes a record; the number that is a task's payload; runs a
- * worker with these options (on_log is filled in) until the parent says anything. Exit code. */
+ * worker with these options (on_log is filled in) until the parent sends anything. Exit code. */
 void fault_write(int book, enum fault_kind kind, const quern_run *run, uint64_t task);
 uint64_t fault_number(const quern_task *task);
 int fault_serve(const char *url, const quern_mux *mux, const quern_worker_options *options);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_doctor.c - plants damage by a bare connection and looks at what a check says of it. */
+/* lib_doctor.c - plants damage through a bare connection and runs a check on it. */
 #include "lib_doctor.h"
 
 #include <sqlite3.h>

@@ -9,7 +9,7 @@
 /* Runs SQL on the file with a connection that ignores our constraints, as another program might. */
 void doctor_plant(struct contract *c, const char *sql);
 
-/* What a check said: how many findings of each kind, and a line for each. */
+/* The findings of a check: the number of each kind, and a line for each. */
 struct doctor_report {
     size_t violated;
     size_t warned;

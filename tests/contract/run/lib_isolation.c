@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_isolation.c - charged tasks, and leases of a worker that says what it holds. */
+/* lib_isolation.c - charged tasks, and leases of a worker that reports its runs. */
 #include "lib_isolation.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_isolation.h - charged tasks, and leases of a worker that says what it holds. */
+/* lib_isolation.h - charged tasks, and leases of a worker that reports its runs. */
 #ifndef TEST_CONTRACT_LIB_ISOLATION_H
 #define TEST_CONTRACT_LIB_ISOLATION_H
 

@@ -382,7 +382,7 @@ int64_t deaths_late_ms(const struct deaths *deaths, size_t from, size_t to, unsi
 
 /* --- Beginning and end -------------------------------------------------------------- */
 
-/* What a failed test has left running must not disturb the next. */
+/* Processes left by a failed test must not disturb the next. */
 static void end_last(void)
 {
     for (size_t i = 0; last != NULL && i < last->member_count; i++) {

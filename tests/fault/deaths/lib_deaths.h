@@ -10,7 +10,7 @@
  *   command  is a command that kills itself
  *   deploy   a good one, but kills the worker on a host that is broken (deaths_break)
  *
- * Two hosts on one machine: the workers' gethostname answers as they are told. */
+ * Two hosts on one machine: the workers' gethostname returns a name that the test sets. */
 #ifndef TESTS_FAULT_LIB_DEATHS_H
 #define TESTS_FAULT_LIB_DEATHS_H
 
@@ -68,9 +68,10 @@ void deaths_add(struct deaths *deaths, const struct deaths_member *member);
 void deaths_kill(struct deaths *deaths, size_t member);
 void deaths_break(struct deaths *deaths, const char *host, bool broken);
 
-/* Starts again who has died, reads the book, lets turned time pass. Takes a millisecond. */
+/* Restarts dead workers, reads the book, lets turned time pass. Takes a millisecond. */
 void deaths_step(struct deaths *deaths);
-/* Steps until the condition holds, for at most so many ms of real time; whether it holds. */
+/* Steps until the condition holds, for at most this many ms of real time; returns whether it
+ * holds. */
 bool deaths_until(struct deaths *deaths, bool (*condition)(struct deaths *deaths, void *user),
                   void *user, int64_t within_ms);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_scenario.c - plays a scenario of lib_scenario.h: puts the tasks, starts the workers, and asks
- * for what is promised, step by step. */
+/* lib_scenario.c - plays a scenario of lib_scenario.h: puts the tasks, starts the workers, and
+ * asserts the promises, step by step. */
 #include "lib_scenario.h"
 
 #include "lib_deaths.h"

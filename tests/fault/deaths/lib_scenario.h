@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_scenario.h - tasks that kill what runs them, among good ones: the good ones are done soon,
- * the bad ones are archived as poison once a run of their queue has ended well, and nobody else is.
+ * the bad ones are archived as poison once a run of their queue has ended well, and no other task
+ * is.
  *
- * What is asked is the promise and no rule by which it is kept. */
+ * It asserts the promise, not the rules that keep it. */
 #ifndef TESTS_FAULT_LIB_SCENARIO_H
 #define TESTS_FAULT_LIB_SCENARIO_H
 

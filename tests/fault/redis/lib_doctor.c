@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_doctor.c - a server with a worker's record, tasks in all states, and what a check says
- * of them. */
+/* lib_doctor.c - a server with a worker's record, tasks in all states, and the findings of a
+ * check. */
 #include "lib_doctor.h"
 
 #include <string.h>
@@ -157,7 +157,7 @@ void doctor_end(const char *id, enum qn_outcome_kind kind)
     assert_int_equal(doctor_finish(doctor.broker, run, kind), QN_APPLIED);
 }
 
-/* What was mended still runs. */
+/* Repaired tasks still run. */
 void doctor_assert_runs(const char *id)
 {
     struct qn_leased *run = doctor_lease(doctor.broker);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_queue.h - one queue on a redis-server, through the broker and key by key: for tests of what
- * single calls leave there. */
+/* lib_queue.h - one queue on a redis-server, through the broker and key by key: for tests of the
+ * effects of single calls. */
 #ifndef QN_TEST_LIB_QUEUE_H
 #define QN_TEST_LIB_QUEUE_H
 
@@ -28,7 +28,7 @@ quern_status enqueue(const struct qn_task *task);
 void put(const char *id);
 const char *field(const char *id, const char *name);
 
-/* What one exchange leased; ended by free_lot. */
+/* The runs that one exchange leased; freed by free_lot. */
 struct lot {
     struct qn_leased *runs[QN_BATCH_MAX];
     size_t count;

@@ -38,7 +38,7 @@ static bool write_all(int fd, const char *data, size_t size)
     return true;
 }
 
-/* What the server said. False: the wire ends here. */
+/* Data from the server. False: the wire ends here. */
 static bool carry_back(struct wire *wire, int from_fd, int to_fd, long limit)
 {
     char data[65536];
@@ -65,7 +65,7 @@ static bool carry_back(struct wire *wire, int from_fd, int to_fd, long limit)
     return sent && !(over && kind == WIRE_CUT);
 }
 
-/* What the client sent. False: the wire ends here. */
+/* Data from the client. False: the wire ends here. */
 static bool carry_on(struct wire *wire, int from_fd, int to_fd, long limit)
 {
     char data[65536];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_wire.h - a wire to a Redis server that is exact to the byte: it carries so many bytes of what
- * the server sends (WIRE_CUT_SENT: the client) and then ends or falls silent, or it carries them
- * one by one. A thread of the
- * test program; one connection after the other. Without a server it accepts and never says a word,
- * or what it was told to. */
+/* lib_wire.h - a wire to a Redis server that is exact to the byte: it carries a given number of the
+ * bytes that the server sends (WIRE_CUT_SENT: the client) and then ends or falls silent, or it
+ * carries them one by one. A thread of the test program; one connection after the other. Without a
+ * server it accepts and sends nothing, or a prepared reply. */
 #ifndef TESTS_FAULT_LIB_WIRE_H
 #define TESTS_FAULT_LIB_WIRE_H
 
@@ -18,7 +17,7 @@ struct wire {
     char dir[TEST_DIR_SIZE];
     char url[TEST_DIR_SIZE + 32];
     const char *server_path;    /* NULL: no server */
-    const char *_Atomic canned; /* without a server: what it says when it hears something */
+    const char *_Atomic canned; /* without a server: its reply when it receives something */
     int listen_fd;
     pthread_t thread;
     _Atomic int kind;

@@ -25,7 +25,7 @@ quern_status session_ask(struct session *session, quern_error *err);
 quern_status session_try(const char *prefix, const char *rest, quern_error *err);
 /* One write: a script, a plain command, an error. */
 quern_status session_bump_once(struct session *session, quern_error *err);
-/* Empties the server, and stores what session_bump_once reads. */
+/* Empties the server, and stores the data that session_bump_once reads. */
 void session_prepare(struct test_redis *server);
 /* How often it was bumped. */
 long long session_bumps(struct test_redis *server);
