@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* worker_status.c - the words of a heartbeat and the numbers of the interface.
  *
- * Brokers store the word, so that somebody who looks there can read it, and so that a worker of a
- * newer version may store another one. */
+ * Brokers store the word, so that it can be read there, and so that a worker of a newer version may
+ * store another one. */
 #include "broker/worker_status.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* until_signal.c - a worker that SIGINT and SIGTERM stop, for programs without a handler.
  *
- * Both signals are blocked in the calling thread, so that they wait for whoever reads the
- * descriptor of them: a thread that calls quern_worker_stop for each. When the worker has ended,
- * end_fd ends that thread; signals that came too late for it are taken out, because the program
- * would die of them once the mask is as it was. */
+ * Both signals are blocked in the calling thread, so that they stay pending until a
+ * thread reads them from a descriptor; it calls quern_worker_stop for each. When the worker has
+ * ended, end_fd ends that thread; signals that arrived too late for it are discarded, because they
+ * would kill the program once the mask is restored. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -198,7 +198,7 @@ static quern_status open_file(struct qn_sqlite *self, const struct qn_url *url,
     return status == QUERN_OK ? qn_sqlite_presence_note(self, err) : status;
 }
 
-/* Nobody else can use the database before it has its tables. */
+/* No other object can use the database before it has its tables. */
 static quern_status open_memory(struct qn_sqlite *self, const struct qn_url *url, quern_error *err)
 {
     quern_status status = qn_memory_open(url->path, &self->memory, err);

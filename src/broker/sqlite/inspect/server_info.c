@@ -83,7 +83,7 @@ quern_status qn_sqlite_server_info(struct qn_broker *broker,
 const char *qn_sqlite_server_info_durability(const struct qn_sqlite *self)
 {
     if (self->memory != NULL) {
-        return "D0: in memory, lost when nobody in the process has it open";
+        return "D0: in memory, lost when the process closes it";
     }
     return self->full_sync
                ? "D2: survives power loss"

@@ -19,7 +19,7 @@ struct qn_waiter;
 struct qn_memory {
     struct qn_memory *next;        /* guarded by the lock of the list, as the next two */
     size_t open_count;             /* broker objects */
-    struct qn_conn keeper;         /* does nothing; SQLite frees what nobody has open */
+    struct qn_conn keeper;         /* does nothing; SQLite frees a database without connections */
     struct qn_writer_lock lock;    /* held by each transaction, reading ones too */
     pthread_mutex_t waiters_mutex; /* guards the next one, and sending to those in it */
     struct qn_waiter *waiters;     /* wake/waiters.c */
@@ -30,10 +30,10 @@ struct qn_memory {
 
 /* Whether a broker URL names such a database. */
 bool qn_memory_is_url(const char *url);
-/* The database of this URL, made when nobody in this process has it open. */
+/* The database of this URL, created if this process does not have it open. */
 QUERN_NODISCARD quern_status qn_memory_open(const char *url, struct qn_memory **ret_memory,
                                             quern_error *err);
-/* The last one frees it, with all that is in it. */
+/* The last call frees it, with all that it holds. */
 void qn_memory_close(struct qn_memory *memory);
 
 #endif
