@@ -30,8 +30,8 @@ for name in missing:
 # What a reader should be told stands there: a few promises, one of each kind of comment.
 pages = html.unescape(re.sub(r"<[^>]*>", "", "\n".join(
     path.read_text(encoding="utf-8") for path in (folder / "html").glob("*.html"))))
-for promise in ("Stores one task, whole or not at all.", "retries after the first attempt",
-                "Why a run happened that was not the first", "always base_ms"):
+for promise in ("Stores one task, completely or not at all.", "retries after the first attempt",
+                "Why a task was run once more", "always base_ms"):
     if promise.lower() not in re.sub(r"\s+", " ", pages).lower():
         missing.append(promise)
         print(f"FAILED: the reference does not say: {promise}")
