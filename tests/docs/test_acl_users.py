@@ -3,7 +3,7 @@
 """The Redis users of docs/protocol/redis.md are enough: a real server reads them from an ACL file
 as the page prints them, and a client, a worker, an operator and a reader work as these users.
 
-The server logs what an ACL refuses; only CONFIG GET may be there, which the page says is missing."""
+The server logs what an ACL refuses: only CONFIG GET may be there, which the page leaves out."""
 
 import json
 import pathlib
@@ -74,8 +74,8 @@ class AclTest(QuernTest):
         # An operator.
         for words in (["task", "list"], ["task", "run", "slow"], ["task", "archive", "grouped"],
                       ["task", "delete", "bad"], ["queue", "pause", "other"],
-                      ["queue", "resume", "other"], ["queue", "list"], ["queue", "history", "other"],
-                      ["queue", "inspect", "other"], ["stats"], ["db", "info"],
+                      ["queue", "resume", "other"], ["queue", "history", "other"],
+                      ["queue", "inspect", "other"], ["queue", "list"], ["stats"], ["db", "info"],
                       ["doctor", "--repair"],
                       ["task", "delete", "--all", "--state", "archived", "--yes"],
                       ["queue", "remove", "default", "--force", "--yes"]):

@@ -13,7 +13,7 @@ if [ "${1-}" != inside ]; then
         fi
     done
     echo "skipped: no mount namespace can be made here"
-    exit 0
+    exit 77
 fi
 work=$2
 
