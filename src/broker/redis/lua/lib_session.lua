@@ -1,5 +1,5 @@
--- lib_session.lua - makes lost replies harmless: the reply to a request is kept for ten minutes.
--- The value is "sequence answer". Sequence 0: nothing is kept.
+-- lib_session.lua - makes lost replies harmless: the reply to the last request of a session is
+-- kept for ten minutes. The value is "sequence answer". Sequence 0: nothing is kept.
 
 -- The kept answer to this very request, else nil. An older request than the last one is a copy that
 -- lingered in a dying connection; no client waits for its reply any more, and it must do nothing.

@@ -16,8 +16,9 @@ UPDATE quern_queue SET solo_until_ms = ?2 + ?3,
         ?2 - (min(max(solo_until_ms, 0), 1 << 61) - ?3))
 WHERE no = ?1;
 
--- Returns all locks of this worker; a death delays the queue by ?3 more. The error of a clock that
--- was set (see solo_keep) is not counted; when it goes back later, the rest has expired.
+-- Returns all locks of this worker. Each of the queues then rests for as long as its lock was held,
+-- and for ?3 more. A time in which the clock was set (see solo_keep) is not counted; when the
+-- clock goes back later, the rest counts as over.
 -- name: solo_return
 UPDATE quern_queue SET solo_owner = '', solo_since_ms = ?2, solo_until_ms = 0,
     solo_rest_ms = ?2 + ?3 +

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* exchange.c - the central operation: outcomes in, runs out, in one transaction.
  *
- * If this request was answered before, the same reply is returned. Else: apply the outcomes, note
- * which runs have started, serve requests for solo locks, lease up to `room` runs, write the
- * counters and brakes, store the reply, commit. A failure before the commit undoes all of it.
- * Sleeping workers are woken after the commit when a task came back to pending or will be due
- * before all others. */
+ * If this request was answered before, the same outcomes and runs are returned. Else: apply the
+ * outcomes, note which runs have started, serve requests for solo locks, lease up to `room` runs,
+ * write the counters and brakes, store the reply, commit. A failure before the commit undoes all of
+ * it. Sleeping workers are woken after the commit when a task came back to pending or will be due
+ * before all others; and after a repeated request, as the first may not have got so far. */
 #include "broker/sqlite/run/exchange.h"
 
 #include <string.h>
