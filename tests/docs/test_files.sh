@@ -1,7 +1,8 @@
 #!/bin/sh
 # Every file that the documentation names exists: relative links, and words in backquotes that look
 # like paths of this repository (a folder of ours first, or the name of a source file alone). So
-# do the tests that a recipe names. Patterns of --exec are such as serve something.
+# do the tests that a recipe names, and each quern_ or qn_ name (but for the changelog, which names
+# what is gone). Patterns of --exec are such as serve something.
 set -eu
 cd "$QUERN_SOURCE"
 exec python3 - <<'END'
@@ -23,9 +24,24 @@ def program(path):
     return "_".join([net, *dict.fromkeys(rooms)])
 
 
+def identifiers(paths):
+    """Each public or shared name in these files."""
+    return {name for path in paths if path.is_file()
+            for name in re.findall(r"\b(?:quern|qn|QUERN|QN)_\w*[a-zA-Z0-9]\b",
+                                   path.read_text(encoding="utf-8", errors="replace"))}
+
+
+known = identifiers([*pathlib.Path(".").glob("CMake*"), *(
+    path for folder in ("src", "include", "tests", "scripts", "cmake")
+    for path in pathlib.Path(folder).rglob("*") if "corpus" not in path.parts)])
 programs = {program(path) for path in pathlib.Path("tests").rglob("test_*.c")}
 for document in documents:
     text = document.read_text(encoding="utf-8")
+    for name in sorted(identifiers([document]) - known):
+        checked += 1
+        if document.name != "CHANGELOG.md" and not name.endswith("NAME"):
+            print(f"{document}: there is no {name}")
+            failed += 1
     for number, line in enumerate(text.splitlines(), 1):
         links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", line)
         names = [(document.parent, link) for link in links]
