@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/text/duration.h"
+#include "base/text/plural.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "task/limits.h"
@@ -124,7 +125,7 @@ static bool disk_is_full(const struct qn_service *service, struct qn_reason *rea
         return false;
     }
     (void)snprintf(reason->because, sizeof reason->because,
-                   "the disk of the database is full: %" PRIu64 " KB are free", free_bytes >> 10);
+                   "the disk of the database is full: %" PRIu64 " KB free", free_bytes >> 10);
     (void)snprintf(reason->advice, sizeof reason->advice,
                    "free some space where %.300s is; workers go on by themselves", path);
     return true;
@@ -138,8 +139,8 @@ static bool memory_is_full(const struct qn_service *service, struct qn_reason *r
         return false;
     }
     (void)snprintf(reason->because, sizeof reason->because,
-                   "the memory of Redis is full: %" PRIu64 " of %" PRIu64 " KB are used",
-                   used >> 10, limit >> 10);
+                   "the memory of Redis is full: %" PRIu64 " of %" PRIu64 " KB used", used >> 10,
+                   limit >> 10);
     (void)snprintf(
         reason->advice, sizeof reason->advice,
         "raise maxmemory, or delete completed and archived tasks: quern task delete --all"
@@ -256,9 +257,9 @@ static bool is_braked(const quern_queue_info *queue, struct qn_reason *reason)
         return false;
     }
     (void)snprintf(reason->because, sizeof reason->because,
-                   "run after run of queue %.200s dies on %" PRIu32
-                   " host%s, which try one at a time",
-                   queue->name, queue->braked_hosts, queue->braked_hosts == 1 ? "" : "s");
+                   "run after run of queue %.200s dies on %" PRIu32 " %s one at a time",
+                   queue->name, queue->braked_hosts,
+                   qn_plural(queue->braked_hosts, "host, which tries", "hosts, which try"));
     (void)snprintf(reason->advice, sizeof reason->advice,
                    "see why they die (quern task list --queue %.150s --state retry), mend the"
                    " program, and start its workers again",
@@ -362,7 +363,7 @@ static bool why_busy(const struct qn_service *service, const quern_task_info *in
     }
     (void)snprintf(reason->because, sizeof reason->because,
                    "all slots of the workers of its queue are taken (%zu %s)%s", census.able,
-                   census.able == 1 ? "worker" : "workers", hang);
+                   qn_plural(census.able, "worker", "workers"), hang);
     (void)snprintf(reason->advice, sizeof reason->advice, "%s",
                    census.hung > 0
                        ? "restart the processes with handlers that hang, or start more workers;"

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/text/plural.h"
 #include "worker/internal.h"
 #include "worker/run/stuck.h"
 
@@ -125,10 +126,12 @@ quern_status qn_control_until_stopped(struct quern_worker *worker, quern_error *
         int64_t pause_ms = qn_shortage_watch(worker);
         int64_t wait_ms = qn_stuck_check(worker, &stuck);
         if (wait_ms == 0) {
-            return qn_error_set(err, QUERN_E_STATE,
-                                "stuck: all %u slots were held by handlers that ignore their "
-                                "cancellation (%zu hang); restart the process",
-                                worker->options.concurrency, qn_stuck_hung_count(worker));
+            size_t hung = qn_stuck_hung_count(worker);
+            return qn_error_set(
+                err, QUERN_E_STATE,
+                "stuck: handlers that ignore their cancellation hold all slots (%zu "
+                "%s, concurrency %u); restart the process",
+                hung, qn_plural(hung, "handler", "handlers"), worker->options.concurrency);
         }
         bool pause_first = wait_ms < 0 || (pause_ms >= 0 && pause_ms < wait_ms);
         qn_signals_wait_main(worker, pause_first ? pause_ms : wait_ms);

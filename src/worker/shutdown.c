@@ -13,6 +13,7 @@
 #include "worker/shutdown.h"
 
 #include "base/memory/alloc.h"
+#include "base/text/plural.h"
 #include "worker/control.h"
 #include "worker/internal.h"
 #include "worker/keeper/data_loss.h"
@@ -43,7 +44,7 @@ static void log_left(struct quern_worker *worker, int64_t left_ms)
     if (count == 0) {
         return;
     }
-    const char *runs = count == 1 ? "run" : "runs";
+    const char *runs = qn_plural(count, "run", "runs");
     if (left_ms < 0) {
         qn_log_write(&worker->log, QUERN_LOG_INFO, "%zu %s left, no limit; again to stop now",
                      count, runs);

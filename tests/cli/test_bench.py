@@ -48,6 +48,13 @@ class BenchTest(CliTest):
         self.assertRegex(self.ok("bench", "enqueue", "--tasks", "10"), r"^enqueue: \d+ tasks/s")
         self.assertRegex(self.ok("bench", "latency", "--tasks", "3"), r"^latency: p50 \d+\.\d+ ms")
 
+    def test_nouns_follow_their_number(self):
+        for count, noun in ((1, "task"), (2, "tasks")):
+            shown = self.ok("bench", "enqueue", "--tasks", str(count))
+            self.assertRegex(shown, rf"\({count} {noun} of \d+ bytes in ")
+        self.assertRegex(self.ok("bench", "latency", "--tasks", "1"), r"\(1 sample, min ")
+        self.assertRegex(self.ok("bench", "latency", "--tasks", "2"), r"\(2 samples, min ")
+
     def test_the_users_broker_is_left_alone(self):
         self.enqueue("mine")
         before = self.json("stats")["totals"]

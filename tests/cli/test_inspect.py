@@ -147,6 +147,15 @@ class TaskTest(CliTest):
                          {"done": "deleted", "count": 5})
         self.assertEqual(self.json("stats")["totals"]["size"], 2)
 
+    def test_nouns_follow_their_number(self):
+        self.ok("db", "init")
+        for count, noun in ((0, "tasks"), (1, "task"), (2, "tasks")):
+            self.assertIn(f"{count} {noun}\n", self.quern("task", "list").stderr)
+            if count > 0:
+                self.assertIn(f"holds {count} {noun}: not removed",
+                              self.fails(EXIT_FAILURE, "queue", "remove", "default", "--yes"))
+            self.enqueue("t")
+
     def test_all_without_yes_is_refused_off_a_terminal_with_the_count(self):
         for n in range(3):
             self.enqueue("t", str(n))

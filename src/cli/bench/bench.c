@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/text/plural.h"
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
@@ -191,8 +192,10 @@ static int report_load(const struct qn_cli *cli, const struct qn_bench *bench,
             json_share(load->worker_cpu_ns, bench), "broker_cpu_us",
             json_share(load->broker_cpu_ns, bench), "worker_rss_bytes", rss));
     }
-    printf("%s: %.0f tasks/s (%zu tasks of %zu bytes in %.3f s, enqueued by %zu)\n",
-           cli->verb->name, rate, bench->task_count, bench->payload_size, seconds, bench->batch);
+    printf("%s: %.0f tasks/s (%zu %s of %zu %s in %.3f s, enqueued by %zu)\n", cli->verb->name,
+           rate, bench->task_count, qn_plural(bench->task_count, "task", "tasks"),
+           bench->payload_size, qn_plural(bench->payload_size, "byte", "bytes"), seconds,
+           bench->batch);
     return QN_EXIT_OK;
 }
 
@@ -264,8 +267,8 @@ static int report_latency(const struct qn_cli *cli, const struct qn_bench *bench
                                        "samples", (json_int_t)count, "min_ms", min, "p50_ms", p50,
                                        "p90_ms", p90, "p99_ms", p99, "max_ms", max));
     }
-    printf("%s: p50 %.3f ms, p90 %.3f ms, p99 %.3f ms, max %.3f ms (%zu samples, min %.3f ms)\n",
-           what, p50, p90, p99, max, count, min);
+    printf("%s: p50 %.3f ms, p90 %.3f ms, p99 %.3f ms, max %.3f ms (%zu %s, min %.3f ms)\n", what,
+           p50, p90, p99, max, count, qn_plural(count, "sample", "samples"), min);
     return QN_EXIT_OK;
 }
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/text/plural.h"
 #include "cli/bench/bench.h"
 #include "quern/inspector.h"
 
@@ -224,7 +225,8 @@ static quern_status check_pending(const struct qn_bench *bench, quern_error *err
         }
     }
     if (status == QUERN_OK && pending < bench->task_count) {
-        status = qn_error_set(err, QUERN_E_STATE, "only %" PRIu64 " tasks are pending", pending);
+        status = qn_error_set(err, QUERN_E_STATE, "only %" PRIu64 " %s pending", pending,
+                              qn_plural(pending, "task is", "tasks are"));
     }
     quern_queue_list_free(list);
     quern_inspector_free(inspector);

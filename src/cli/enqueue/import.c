@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/memory/alloc.h"
+#include "base/text/plural.h"
 #include "base/text/str.h"
 #include "cli/enqueue/lines.h"
 #include "cli/enqueue/progress.h"
@@ -81,7 +82,7 @@ static const char *colon(const struct import *import)
 
 static const char *noun(uint64_t count)
 {
-    return count == 1 ? "task" : "tasks";
+    return qn_plural(count, "task", "tasks");
 }
 
 /* Counts the results of the batch. Returns the index of the first failure other than "exists
@@ -223,9 +224,9 @@ static int read_lines(struct import *import)
 
 static void report_skipped(const struct import *import)
 {
-    const char *ids = import->conflicts == 1 ? "id already exists" : "ids already exist";
+    const char *ids = qn_plural(import->conflicts, "id already exists", "ids already exist");
     const char *equal =
-        import->duplicates == 1 ? "equal unique task exists" : "equal unique tasks exist";
+        qn_plural(import->duplicates, "equal unique task exists", "equal unique tasks exist");
     if (import->duplicates == 0 || import->conflicts == 0) {
         qn_cli_message(import->cli, "skipped %" PRIu64 ": %s (first: line %" PRIu64 ")",
                        import->duplicates + import->conflicts,
@@ -280,7 +281,7 @@ static int import_stream(struct qn_cli *cli, int fd, const char *path, const que
         qn_lines_init(&import->lines, fd, LINE_SIZE_MAX);
         import->lines.stop = &interrupted;
         catch_interrupts();
-        qn_progress_start(&import->progress, "tasks");
+        qn_progress_start(&import->progress);
         exit_code = read_lines(import);
         qn_progress_stop(&import->progress);
         exit_code = report_import(import, exit_code);

@@ -10,15 +10,16 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text/plural.h"
 
 #define BAR_WIDTH 24
 #define DRAW_NS INT64_C(100000000)
 #define NS_PER_S INT64_C(1000000000)
 
-void qn_progress_start(struct qn_progress *progress, const char *unit)
+void qn_progress_start(struct qn_progress *progress)
 {
-    *progress = (struct qn_progress){
-        .shown = isatty(STDERR_FILENO) == 1, .unit = unit, .started_ns = qn_clock_mono_ns()};
+    *progress =
+        (struct qn_progress){.shown = isatty(STDERR_FILENO) == 1, .started_ns = qn_clock_mono_ns()};
 }
 
 static void draw_bar(uint64_t part, uint64_t whole)
@@ -44,7 +45,7 @@ void qn_progress_show(struct qn_progress *progress, uint64_t done, uint64_t part
     if (whole > 0) {
         draw_bar(part, whole);
     }
-    (void)fprintf(stderr, "%" PRIu64 " %s", done, progress->unit);
+    (void)fprintf(stderr, "%" PRIu64 " %s", done, qn_plural(done, "task", "tasks"));
     if (elapsed_s > 0 && done > 0) {
         (void)fprintf(stderr, "  %.0f/s", (double)done / elapsed_s);
     }

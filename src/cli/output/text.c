@@ -12,6 +12,7 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/buf.h"
+#include "base/text/plural.h"
 #include "base/text/str.h"
 #include "base/text/utf8.h"
 #include "cli/memory.h"
@@ -104,7 +105,7 @@ char *qn_text_bytes(const void *data, size_t size)
     const unsigned char *bytes = data;
     struct qn_buf out;
     qn_buf_init(&out, SAFE_SIZE_MAX);
-    quern_status status = qn_buf_printf(&out, "%zu bytes:", size);
+    quern_status status = qn_buf_printf(&out, "%zu %s:", size, qn_plural(size, "byte", "bytes"));
     for (size_t i = 0; i < size && i < HEX_BYTES_MAX && status == QUERN_OK; i++) {
         status = qn_buf_printf(&out, " %02x", bytes[i]);
     }

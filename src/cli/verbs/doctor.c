@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/plural.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "cli/output/field.h"
@@ -83,8 +84,8 @@ static void check_workers(const struct qn_service *service, struct findings *fin
         if (worker->hung > 0) {
             (void)snprintf(text, sizeof text,
                            "%" PRIu32 " %s of the worker on %.200s, process %" PRId64 ", %s; %s",
-                           worker->hung, worker->hung == 1 ? "handler" : "handlers", worker->host,
-                           worker->pid, worker->hung == 1 ? "hangs" : "hang",
+                           worker->hung, qn_plural(worker->hung, "handler", "handlers"),
+                           worker->host, worker->pid, qn_plural(worker->hung, "hangs", "hang"),
                            stuck ? "it is stuck, no slot is left: restart it"
                                  : "it goes on with less");
             warn(findings, "", text);
@@ -237,7 +238,8 @@ static void print_text(const struct findings *findings)
         printf("%zu repaired, %zu violated", findings->repaired, findings->open);
     }
     if (findings->warnings > 0) {
-        printf(", %zu %s", findings->warnings, findings->warnings == 1 ? "warning" : "warnings");
+        printf(", %zu %s", findings->warnings,
+               qn_plural(findings->warnings, "warning", "warnings"));
     }
     printf("\n");
 }

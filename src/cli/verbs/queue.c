@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/plural.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "cli/output/field.h"
@@ -210,7 +211,7 @@ static bool confirm_remove(const struct by_name *by_name, const char *name, int 
         yes = true;
     } else {
         yes = qn_cli_confirm(cli, ret_exit, "Remove queue %s with %" PRIu64 " %s?", name,
-                             queue->size, queue->size == 1 ? "task" : "tasks");
+                             queue->size, qn_plural(queue->size, "task", "tasks"));
     }
     quern_queue_list_free(list);
     return yes;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/text/duration.h"
+#include "base/text/plural.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "cli/output/field.h"
@@ -82,8 +83,8 @@ static void print_brake(const quern_queue_info *queue)
         (void)snprintf(when, sizeof when, "in ");
         qn_duration_format(wait_ms, when + strlen(when), sizeof when - strlen(when));
     }
-    (void)snprintf(text, sizeof text, "on %" PRIu32 " host%s, next probe %s", queue->braked_hosts,
-                   queue->braked_hosts == 1 ? "" : "s", when);
+    (void)snprintf(text, sizeof text, "on %" PRIu32 " %s, next probe %s", queue->braked_hosts,
+                   qn_plural(queue->braked_hosts, "host", "hosts"), when);
     qn_field_text("braked", text);
 }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/plural.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
 #include "cli/output/text.h"
@@ -91,7 +92,7 @@ static int report_count(const struct qn_cli *cli, const struct action *action, u
                                        (json_int_t)count, "complete",
                                        complete ? NULL : json_false()));
     }
-    printf("%" PRIu64 " %s %s%s\n", count, count == 1 ? "task" : "tasks", action->done,
+    printf("%" PRIu64 " %s %s%s\n", count, qn_plural(count, "task", "tasks"), action->done,
            complete ? "" : "; others that match are left as they were");
     return QN_EXIT_OK;
 }
@@ -244,7 +245,7 @@ static bool confirm_all(const struct qn_cli *cli, quern_inspector *inspector,
     }
     return qn_cli_confirm(cli, ret_exit, "%s %" PRIu64 " %s %s of %s%s?", action->ask, count,
                           quern_task_state_name((quern_task_state)filter->state),
-                          count == 1 ? "task" : "tasks",
+                          qn_plural(count, "task", "tasks"),
                           filter->queue != NULL ? "queue " : "all queues",
                           filter->queue != NULL ? filter->queue : "");
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
+#include "base/text/plural.h"
 #include "cli/memory.h"
 #include "cli/output/field.h"
 #include "cli/output/json.h"
@@ -354,7 +355,7 @@ static void report_total(const struct listing *listing, size_t shown, bool known
     uint64_t last = listing->filter.offset + shown;
     int64_t next = qn_args_number(&cli->args, OPTION_PAGE, 1) + 1;
     if (known && total <= last && listing->filter.offset == 0) {
-        qn_cli_message(cli, "%zu %s", shown, shown == 1 ? "task" : "tasks");
+        qn_cli_message(cli, "%zu %s", shown, qn_plural(shown, "task", "tasks"));
     } else if (known && total <= last) {
         qn_cli_message(cli, "tasks %" PRIu64 " to %" PRIu64 " of %" PRIu64, first, last, last);
     } else if (known) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text/plural.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
@@ -46,8 +47,8 @@ static void print_workers(const struct qn_cli *cli, const quern_worker_list *lis
         int used =
             snprintf(runs, sizeof runs, "%zu/%" PRIu32, worker->run_count, worker->concurrency);
         if (worker->hung > 0) {
-            (void)snprintf(runs + used, sizeof runs - (size_t)used, ", %" PRIu32 " hang",
-                           worker->hung);
+            (void)snprintf(runs + used, sizeof runs - (size_t)used, ", %" PRIu32 " %s",
+                           worker->hung, qn_plural(worker->hung, "hangs", "hang"));
         }
         qn_table_text(&table, worker->id);
         qn_table_text(&table, worker->host);

@@ -16,6 +16,7 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/buf.h"
+#include "base/text/plural.h"
 #include "base/text/str.h"
 #include "base/text/url.h"
 #include "broker/broker.h"
@@ -259,7 +260,7 @@ static void warn_of_groups(const struct work *work, const quern_queue_list *list
             qn_cli_warn(work->cli,
                         "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
                         " run them by: quern task run --all --state aggregating --queue %s",
-                        queue->name, count, count == 1 ? "task" : "tasks", queue->name);
+                        queue->name, count, qn_plural(count, "task", "tasks"), queue->name);
         }
     }
 }
@@ -298,8 +299,9 @@ static void say_start(const struct work *work, const char *url, const char *dura
             qn_memory_exhausted();
         }
     }
-    qn_cli_message(work->cli, "broker %s, %s queues%s, concurrency %" PRIu32 ", durability %s",
-                   broker, work->strict ? "strict" : "weighted", qn_buf_text(&queues),
+    qn_cli_message(work->cli, "broker %s, %s %s%s, concurrency %" PRIu32 ", durability %s", broker,
+                   work->strict ? "strict" : "weighted",
+                   qn_plural(work->queue_count, "queue", "queues"), qn_buf_text(&queues),
                    work->concurrency, durability);
     qn_buf_finish(&queues);
 }

@@ -16,6 +16,7 @@
 #include "base/memory/arena.h"
 #include "base/memory/sized.h"
 #include "base/text/number.h"
+#include "base/text/plural.h"
 #include "base/text/str.h"
 #include "pool/exec/child.h"
 #include "task/limits.h"
@@ -85,8 +86,9 @@ static void mark_cut(struct qn_child_end *end)
     struct qn_buf *output = &end->output;
     if (end->stdout_dropped > 0) {
         output->size_max += MARK_SIZE;
-        quern_status status = qn_buf_printf(output, "\n[quern: cut here, %llu bytes more]\n",
-                                            (unsigned long long)end->stdout_dropped);
+        quern_status status = qn_buf_printf(output, "\n[quern: cut here, %llu %s more]\n",
+                                            (unsigned long long)end->stdout_dropped,
+                                            qn_plural(end->stdout_dropped, "byte", "bytes"));
         (void)status;
     }
 }

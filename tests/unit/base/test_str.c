@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/plural.h"
 #include "base/text/utf8.h"
 #include "lib_test.h"
 
@@ -169,6 +170,15 @@ static void strdup_copies(void **state)
     qn_free(copy);
 }
 
+static void plural_is_of_all_numbers_but_one(void **state)
+{
+    (void)state;
+    assert_string_equal(qn_plural(0, "task is", "tasks are"), "tasks are");
+    assert_string_equal(qn_plural(1, "task is", "tasks are"), "task is");
+    assert_string_equal(qn_plural(2, "task is", "tasks are"), "tasks are");
+    assert_string_equal(qn_plural(UINT64_MAX, "task is", "tasks are"), "tasks are");
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(only_rfc_3629_is_valid_utf8),
     cmocka_unit_test(sanitize_replaces_each_mistake_once_and_cuts_at_a_character),
@@ -177,6 +187,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(prefixes_are_compared_byte_by_byte),
     cmocka_unit_test(distance_counts_inserts_deletes_replacements_and_swaps),
     cmocka_unit_test(strdup_copies),
+    cmocka_unit_test(plural_is_of_all_numbers_but_one),
 };
 
 TEST_MAIN(tests)

@@ -200,8 +200,9 @@ if not damaged.groups and not damaged.aggregation_sets then
         end
     end
     if #over > 0 then
-        tell('I8', #over .. ' aggregation sets are over, and their tasks not back in their groups',
-            mend)
+        tell('I8', #over .. (#over == 1 and
+            ' aggregation set is over, and its tasks are not back in their group' or
+            ' aggregation sets are over, and their tasks are not back in their groups'), mend)
     end
     for _, entry in ipairs(mend and over or {}) do
         if entry[2] then

@@ -9,6 +9,7 @@
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/schema/keys.h"
 
+#include "base/text/plural.h"
 #include "broker/redis/doctor/doctor_queue_lua.h"
 
 #define UPKEEP_STEP 100
@@ -146,7 +147,8 @@ struct words {
 
 static void count_in_words(int64_t count, const struct words *words, char *text, size_t size)
 {
-    (void)snprintf(text, size, "%lld %s", (long long)count, count == 1 ? words->one : words->more);
+    (void)snprintf(text, size, "%lld %s", (long long)count,
+                   qn_plural((uint64_t)count, words->one, words->more));
 }
 
 /* upkeep: the function that repairs it; NULL: left to a worker. */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "broker/redis/schema/task_fields.h"
 
+#include "base/text/plural.h"
 #include "broker/redis/doctor/doctor_task_lua.h"
 
 static bool blame(struct qn_redis_doctor *doctor, const char *message, size_t size, const char *why,
@@ -60,8 +61,10 @@ bool qn_suspect_read(struct qn_redis_doctor *doctor, const char *queue, const ch
     if (decoded.retry_count > task.retry_max) {
         set_retry_count(suspect, (uint64_t)task.retry_max);
         return blame(doctor, message, size,
-                     qn_arena_printf(&doctor->page, "%lld retries of %lld",
-                                     (long long)decoded.retry_count, (long long)task.retry_max),
+                     qn_arena_printf(&doctor->page, "%lld %s of %lld",
+                                     (long long)decoded.retry_count,
+                                     qn_plural((uint64_t)decoded.retry_count, "retry", "retries"),
+                                     (long long)task.retry_max),
                      suspect);
     }
     return true;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text/plural.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/operate/remove_queue_lua.h"
 #include "broker/redis/schema/keys.h"
@@ -37,12 +38,14 @@ static quern_status refuse_removal(const struct removal *removal, const char *wh
                                    quern_error *err)
 {
     if (strcmp(why, "active") == 0) {
-        return qn_error_set(
-            err, QUERN_E_STATE, "queue \"%s\" has %lld active %s", removal->queue, (long long)count,
-            count == 1 ? "task: wait for it or cancel it" : "tasks: wait for them or cancel them");
+        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" has %lld active %s", removal->queue,
+                            (long long)count,
+                            qn_plural((uint64_t)count, "task: wait for it or cancel it",
+                                      "tasks: wait for them or cancel them"));
     }
     return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %lld %s: not removed",
-                        removal->queue, (long long)count, count == 1 ? "task" : "tasks");
+                        removal->queue, (long long)count,
+                        qn_plural((uint64_t)count, "task", "tasks"));
 }
 
 static quern_status take_step(struct removal *removal, const struct qn_reply *reply,

@@ -168,8 +168,9 @@ WHERE seq = ?1 AND state = 7 AND coalesce(grp, '') = '';
 -- Moments may lie ahead: then the clock was set back meanwhile. By a year it never is.
 -- name: find_wrong_counts
 SELECT coalesce(q.name, ''), t.id,
-    printf('%d retries of %d, %d deaths, %d of them alone, after %d ms', t.retry_count, t.retry_max,
-        t.crash_count, t.lone, t.life_ms),
+    printf('%d %s of %d, %d %s, %d of them alone, after %d ms', t.retry_count,
+        iif(t.retry_count = 1, 'retry', 'retries'), t.retry_max, t.crash_count,
+        iif(t.crash_count = 1, 'death', 'deaths'), t.lone, t.life_ms),
     t.seq, NULL
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.retry_count > t.retry_max OR t.retry_count < 0 OR t.retry_max < 0
@@ -191,8 +192,9 @@ WHERE seq = ?1;
 
 -- name: find_wrong_brake
 SELECT coalesce(q.name, ''), '',
-    printf('its brake on host %s counts %d deaths and %d probes, the next in %d ms', h.host,
-        h.streak, h.probes, h.probe_at_ms - ?1),
+    printf('its brake on host %s counts %d %s and %d %s, the next in %d ms', h.host,
+        h.streak, iif(h.streak = 1, 'death', 'deaths'), h.probes,
+        iif(h.probes = 1, 'probe', 'probes'), h.probe_at_ms - ?1),
     h.queue, h.host
 FROM quern_host AS h LEFT JOIN quern_queue AS q ON q.no = h.queue
 WHERE q.no IS NULL OR h.streak NOT BETWEEN 0 AND ?5 OR h.probes NOT BETWEEN 0 AND ?5

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/text/plural.h"
 #include "base/text/str.h"
 #include "broker/sqlite/doctor/doctor.h"
 #include "broker/sqlite/doctor/doctor_sql.h"
@@ -144,9 +145,9 @@ static void note_leftovers(struct qn_sqlite_doctor *doctor)
         qn_waiters_wake(doctor->self); /* removes those that refuse */
     }
     char text[TEXT_SIZE];
-    (void)snprintf(text, sizeof text, "%zu %s in the directory", count,
-                   count == 1 ? "socket of a worker that died lies"
-                              : "sockets of workers that died lie");
+    (void)snprintf(
+        text, sizeof text, "%zu %s in the directory", count,
+        qn_plural(count, "socket of a worker that died lies", "sockets of workers that died lie"));
     report(doctor, "note", QUERN_SEVERITY_NOTE, text,
            doctor->repair && count_leftovers(doctor->self) < count);
 }

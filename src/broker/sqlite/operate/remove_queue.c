@@ -6,6 +6,7 @@
  * the last step removes the remaining ones, its locks, its days and its row in one transaction. If
  * a step fails, the queue stays paused with the remaining tasks. */
 #include "base/error.h"
+#include "base/text/plural.h"
 #include "broker/sqlite/operate/operate.h"
 #include "broker/sqlite/operate/operate_sql.h"
 #include "broker/sqlite/store/query.h"
@@ -74,15 +75,16 @@ static quern_status check_removable(struct qn_conn *conn, const char *queue, int
         return status;
     }
     if (active > 0) {
-        return qn_error_set(
-            err, QUERN_E_STATE, "queue \"%s\" has %lld active %s", queue, (long long)active,
-            active == 1 ? "task: wait for it or cancel it" : "tasks: wait for them or cancel them");
+        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" has %lld active %s", queue,
+                            (long long)active,
+                            qn_plural((uint64_t)active, "task: wait for it or cancel it",
+                                      "tasks: wait for them or cancel them"));
     }
     if (count > 0 && !force) {
         return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %s%lld %s: not removed", queue,
                             count > STEP_MAX ? "more than " : "",
                             (long long)(count > STEP_MAX ? STEP_MAX : count),
-                            count == 1 ? "task" : "tasks");
+                            qn_plural((uint64_t)count, "task", "tasks"));
     }
     *ret_count = count;
     return QUERN_OK;

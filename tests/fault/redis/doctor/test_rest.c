@@ -63,7 +63,7 @@ static void forgotten_aggregation_sets_are_groups_again(void **state)
                  "g:g:11111111-2222-3333-4444-555555555555");
     doctor_assert_healthy(); /* somebody is at it */
     doctor_turn_to(421000);
-    doctor_assert_mended("I8 default/: 1 aggregation sets are over");
+    doctor_assert_mended("I8 default/: 1 aggregation set is over");
     assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "g:g"), 1);
     assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "aggregation_sets"), 0);
 }
