@@ -309,7 +309,7 @@ class Runs(ClientTest):
             ours, theirs = self.assert_both_see(info)
             self.assertEqual(unb64(theirs["result"]), payload)
             self.assertLess(abs(theirs["completed_at_ns"] / 1e9 - time.time()), 30)
-            self.assertLess(abs(ours["due_at_ms"] - ours["completed_at_ms"] - HOUR_MS), 2000)
+            self.assertLess(abs(ours["expires_at_ms"] - ours["completed_at_ms"] - HOUR_MS), 2000)
         self.stop(worker)
         self.assert_clean()
 
