@@ -104,7 +104,8 @@ QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, qu
  * as quern_worker_stop does, the first drains, the second ends that wait. While it runs, both are
  * blocked in the calling thread and read by one thread of the worker; no handler is installed, and
  * the signal mask is restored afterwards. Call it while no other thread runs, or block both signals
- * in the others: else one of those may receive them. Errors as quern_worker_run, QUERN_E_FULL (no
+ * in the others: else one of those may receive them. Where several threads of a process run workers
+ * this way, each signal stops all of them. Errors as quern_worker_run, QUERN_E_FULL (no
  * descriptor is free), QUERN_E_NOMEM (no thread). */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run_until_signal(quern_worker *worker,
                                                                      quern_error *err);

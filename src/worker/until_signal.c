@@ -4,7 +4,10 @@
  * Both signals are blocked in the calling thread, so that they stay pending until a
  * thread reads them from a descriptor; it calls quern_worker_stop for each. When the worker has
  * ended, end_fd ends that thread; signals that arrived too late for it are discarded, because they
- * would kill the program once the mask is restored. */
+ * would kill the program once the mask is restored.
+ *
+ * A signal to a process can be read only once. Where several workers run, the thread that reads it
+ * stops all of them, so the process keeps a list of them. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,11 +21,48 @@
 #include "quern/worker.h"
 
 struct reader {
+    struct reader *next; /* guarded by list_mutex */
     quern_worker *worker;
     pthread_t thread;
     int signal_fd;
     int end_fd;
 };
+
+static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct reader *list; /* guarded by list_mutex, as the next one */
+static pid_t list_pid;      /* whose list it is: a child of a fork has none of these workers */
+
+static void enter_list(struct reader *reader)
+{
+    pthread_mutex_lock(&list_mutex);
+    if (list_pid != getpid()) {
+        list = NULL;
+        list_pid = getpid();
+    }
+    reader->next = list;
+    list = reader;
+    pthread_mutex_unlock(&list_mutex);
+}
+
+static void leave_list(const struct reader *reader)
+{
+    pthread_mutex_lock(&list_mutex);
+    struct reader **link = &list;
+    while (*link != reader) {
+        link = &(*link)->next;
+    }
+    *link = reader->next;
+    pthread_mutex_unlock(&list_mutex);
+}
+
+static void stop_all(void)
+{
+    pthread_mutex_lock(&list_mutex);
+    for (const struct reader *at = list; at != NULL; at = at->next) {
+        quern_worker_stop(at->worker);
+    }
+    pthread_mutex_unlock(&list_mutex);
+}
 
 static bool take_signal(const struct reader *reader)
 {
@@ -39,7 +79,7 @@ static void *read_signals(void *user)
         if (poll(fds, 2, -1) < 0) {
             fds[1].revents = 0; /* interrupted */
         } else if (fds[0].revents != 0 && take_signal(reader)) {
-            quern_worker_stop(reader->worker);
+            stop_all();
         }
     }
     return NULL;
@@ -57,13 +97,15 @@ static quern_status start_reader(struct reader *reader, const sigset_t *signals,
         status = qn_error_set(err, QUERN_E_FULL, "eventfd: %s", strerror(errno));
         goto fail_signal_fd;
     }
+    enter_list(reader);
     status = qn_thread_start(&reader->thread, "quern-signals", read_signals, reader, err);
     if (status != QUERN_OK) {
-        goto fail_end_fd;
+        goto fail_list;
     }
     return QUERN_OK;
 
-fail_end_fd:
+fail_list:
+    leave_list(reader);
     (void)close(reader->end_fd);
 fail_signal_fd:
     (void)close(reader->signal_fd);
@@ -74,7 +116,9 @@ static void end_reader(struct reader *reader)
 {
     (void)eventfd_write(reader->end_fd, 1);
     (void)pthread_join(reader->thread, NULL);
+    leave_list(reader);
     while (take_signal(reader)) {
+        stop_all(); /* the others cannot read it any more */
     }
     (void)close(reader->end_fd);
     (void)close(reader->signal_fd);

@@ -68,6 +68,82 @@ static void second_signal_ends_the_wait(void **state)
     assert_unblocked();
 }
 
+/* --- Several workers ---------------------------------------------------------------- */
+
+struct runner {
+    pthread_t thread;
+    quern_worker *worker;
+    quern_status status;
+};
+
+static void *run_worker(void *user)
+{
+    struct runner *runner = user;
+    runner->status = quern_worker_run_until_signal(runner->worker, NULL);
+    return NULL;
+}
+
+static bool is_ready(quern_worker *worker)
+{
+    quern_worker_stats stats;
+    quern_worker_get_stats(worker, &stats);
+    return stats.ready;
+}
+
+/* In a program that blocks the signals in each thread, as the header asks for. */
+static void one_signal_stops_all_workers(void **state)
+{
+    (void)state;
+    struct runner runners[3];
+    sigset_t signals;
+    sigset_t before;
+    struct rig *rig = rig_new(false);
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &signals, &before), 0);
+    for (size_t i = 0; i < TEST_COUNT(runners); i++) {
+        quern_error err = {0};
+        assert_ok(quern_worker_new(rig->url, rig->mux, NULL, &runners[i].worker, &err), err);
+        assert_int_equal(pthread_create(&runners[i].thread, NULL, run_worker, &runners[i]), 0);
+    }
+    for (size_t i = 0; i < TEST_COUNT(runners); i++) {
+        while (!is_ready(runners[i].worker)) {
+            (void)poll(NULL, 0, 1);
+        }
+    }
+    assert_int_equal(kill(getpid(), SIGTERM), 0);
+    for (size_t i = 0; i < TEST_COUNT(runners); i++) {
+        assert_int_equal(pthread_join(runners[i].thread, NULL), 0);
+        assert_int_equal(runners[i].status, QUERN_OK);
+        quern_worker_free(runners[i].worker);
+    }
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    assert_unblocked();
+    rig_free(rig);
+}
+
+/* It was blocked by the program and came before the worker did. */
+static void signal_that_waits_already_stops_it(void **state)
+{
+    (void)state;
+    sigset_t signals;
+    sigset_t before;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &signals, &before), 0);
+    assert_int_equal(kill(getpid(), SIGTERM), 0);
+    struct rig *rig = rig_new(false);
+    quern_worker *worker = NULL;
+    quern_error err = {0};
+    sigset_t after;
+    assert_ok(quern_worker_new(rig->url, rig->mux, NULL, &worker, &err), err);
+    assert_ok(quern_worker_run_until_signal(worker, &err), err);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, &after), 0);
+    assert_int_equal(sigismember(&after, SIGTERM), 1); /* as the program had it */
+    quern_worker_free(worker);
+    rig_free(rig);
+}
+
 static void worker_that_is_null_is_refused(void **state)
 {
     (void)state;
@@ -100,6 +176,8 @@ static void log_on_stderr_has_time_and_level(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(first_signal_drains),
     cmocka_unit_test(second_signal_ends_the_wait),
+    cmocka_unit_test(one_signal_stops_all_workers),
+    cmocka_unit_test(signal_that_waits_already_stops_it),
     cmocka_unit_test(worker_that_is_null_is_refused),
     cmocka_unit_test(log_on_stderr_has_time_and_level),
 };
