@@ -72,8 +72,8 @@ QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_clie
                                                                       quern_error *err);
 
 /* The task as it is now, for the caller to free. queue NULL: look in all queues. Errors:
- * QUERN_E_NOT_FOUND (no such task; a task that is done is deleted unless it has retention_ms),
- * QUERN_E_STATE (it is in several queues), broker errors. */
+ * QUERN_E_INVALID, QUERN_E_NOT_FOUND (no such task; a task that is done is deleted unless it has
+ * retention_ms), QUERN_E_STATE (it is in several queues), broker errors. */
 QUERN_NODISCARD QUERN_API quern_status quern_client_find(quern_client *client, const char *queue,
                                                          const char *id, quern_task_info **ret_info,
                                                          quern_error *err);
@@ -81,9 +81,13 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_find(quern_client *client, c
 /* Blocks until the task is completed or archived, and returns it with its result or its error, for
  * the caller to free: quern_task_info_state says which. Give the task retention_ms, else it is
  * deleted when it is done. It is looked for in all queues. timeout_ms: 0 looks once;
- * QUERN_TIMEOUT_NEVER waits as long as it takes. It asks the broker after 1 ms, 2 ms and so on up
- * to each 50 ms; a broker that is away for a while is waited for. Errors as quern_client_find (the
- * text of QUERN_E_NOT_FOUND says whether it was there at first), and QUERN_E_TIMEOUT: not over. */
+ * QUERN_TIMEOUT_NEVER waits as long as it takes. It polls the broker after 1 ms, 2 ms and so on up
+ * to every 50 ms; after one second the pauses grow to 5 % of the time waited, up to one second. It
+ * also waits for a broker that is away; one that does not answer may delay the return by
+ * command_timeout_ms. Errors as quern_client_find (the text of QUERN_E_NOT_FOUND says whether the
+ * task was there at first), and QUERN_E_TIMEOUT: not over (the text says so if the broker was
+ * away).
+ */
 QUERN_NODISCARD QUERN_API quern_status quern_client_wait(quern_client *client, const char *id,
                                                          int64_t timeout_ms,
                                                          quern_task_info **ret_info,

@@ -2,10 +2,11 @@
 /* wait.c - looks a task up, and waits until it is over.
  *
  * No broker announces the end of a single task, so the wait is a poll: at once, then after 1 ms, 2
- * ms, 4 ms and so on up to POLL_MS_MAX, each of which reads one task by its id. Nothing is held
- * meanwhile. Once it was seen, only its queue is read. A task that is over and was not kept cannot
- * be told from one that never was: only if this wait has seen it before does it know better, and
- * says so in the text. A broker that is away for a moment costs some polls, no more. */
+ * ms, 4 ms and so on up to 50 ms. After one second the pauses grow to 5 % of the time waited, up to
+ * one second. Each poll reads one task by its id, and nothing is locked meanwhile. Once the task
+ * was seen, only its queue is read. A task that is over and was not kept cannot be told from one
+ * that never existed, unless this wait has seen it before; then the text of the error says so. A
+ * broker that is away for a moment costs some polls, no more. */
 #include <poll.h>
 #include <stdio.h>
 
@@ -14,7 +15,9 @@
 #include "broker/find.h"
 #include "client/client.h"
 
-#define POLL_MS_MAX 50
+#define PAUSE_MS_SOON 50 /* up to here each pause is twice the one before */
+#define PAUSE_MS_MAX 1000
+#define PAUSE_PART 20 /* of the time waited */
 
 static quern_status enter(quern_client *client, const char *id, quern_task_info **ret_info,
                           quern_error *err)
@@ -44,7 +47,7 @@ struct vigil {
     quern_client *client;
     const char *id;
     char queue[QN_NAME_SIZE_MAX + 1]; /* where it was seen; "" before */
-    quern_error *err;
+    quern_error away;                 /* why the latest look saw nothing; "": it did */
 };
 
 static bool is_over(const quern_task_info *info)
@@ -54,18 +57,21 @@ static bool is_over(const quern_task_info *info)
 }
 
 /* *ret_info stays NULL while there is no end to report. */
-static quern_status look(struct vigil *vigil, quern_task_info **ret_info)
+static quern_status look(struct vigil *vigil, quern_task_info **ret_info, quern_error *err)
 {
     quern_task_info *info = NULL;
     const char *queue = vigil->queue[0] == '\0' ? NULL : vigil->queue;
-    quern_status status = qn_find_task(vigil->client->broker, queue, vigil->id, &info, vigil->err);
+    quern_error *away = &vigil->away;
+    away->text[0] = '\0';
+    quern_status status = qn_find_task(vigil->client->broker, queue, vigil->id, &info, away);
     if (status == QUERN_E_NOT_FOUND && queue != NULL) {
-        return qn_error_set(vigil->err, QUERN_E_NOT_FOUND,
+        return qn_error_set(err, QUERN_E_NOT_FOUND,
                             "task %s is gone: it is done and has no retention, or was deleted",
                             vigil->id);
     }
     if (status != QUERN_OK) {
-        return qn_broker_may_recover(vigil->client->broker, status) ? QUERN_OK : status;
+        bool recovers = qn_broker_may_recover(vigil->client->broker, status);
+        return recovers ? QUERN_OK : qn_error_set(err, status, "%s", away->text);
     }
     (void)snprintf(vigil->queue, sizeof vigil->queue, "%s", quern_task_info_queue(info));
     if (is_over(info)) {
@@ -76,13 +82,22 @@ static quern_status look(struct vigil *vigil, quern_task_info **ret_info)
     return QUERN_OK;
 }
 
-static quern_status watch(struct vigil *vigil, int64_t timeout_ms, quern_task_info **ret_info)
+static int64_t next_pause_ms(int64_t pause_ms, int64_t waited_ms)
+{
+    int64_t soon_ms = pause_ms * 2 < PAUSE_MS_SOON ? pause_ms * 2 : PAUSE_MS_SOON;
+    int64_t part_ms = waited_ms / PAUSE_PART;
+    int64_t next_ms = part_ms > soon_ms ? part_ms : soon_ms;
+    return next_ms < PAUSE_MS_MAX ? next_ms : PAUSE_MS_MAX;
+}
+
+static quern_status watch(struct vigil *vigil, int64_t timeout_ms, quern_task_info **ret_info,
+                          quern_error *err)
 {
     int64_t began_ns = qn_clock_mono_ns();
-    for (int64_t pause_ms = 1;;
-         pause_ms = pause_ms * 2 < POLL_MS_MAX ? pause_ms * 2 : POLL_MS_MAX) {
+    int64_t pause_ms = 1;
+    for (;;) {
         quern_task_info *info = NULL;
-        quern_status status = look(vigil, &info);
+        quern_status status = look(vigil, &info, err);
         if (status != QUERN_OK) {
             return status;
         }
@@ -90,15 +105,16 @@ static quern_status watch(struct vigil *vigil, int64_t timeout_ms, quern_task_in
             *ret_info = info;
             return QUERN_OK;
         }
-        int64_t left_ms = pause_ms;
-        if (timeout_ms >= 0) {
-            left_ms = timeout_ms - (qn_clock_mono_ns() - began_ns) / QN_NS_PER_MS;
-        }
+        int64_t waited_ms = (qn_clock_mono_ns() - began_ns) / QN_NS_PER_MS;
+        int64_t left_ms = timeout_ms < 0 ? pause_ms : timeout_ms - waited_ms;
         if (left_ms <= 0) {
-            return qn_error_set(vigil->err, QUERN_E_TIMEOUT, "task %s is not over after %lld ms",
-                                vigil->id, (long long)timeout_ms);
+            return qn_error_set(
+                err, QUERN_E_TIMEOUT, "task %s is not over after %lld ms%s%s", vigil->id,
+                (long long)timeout_ms,
+                vigil->away.text[0] == '\0' ? "" : "; the broker is away: ", vigil->away.text);
         }
         (void)poll(NULL, 0, (int)(left_ms < pause_ms ? left_ms : pause_ms));
+        pause_ms = next_pause_ms(pause_ms, waited_ms);
     }
 }
 
@@ -109,12 +125,12 @@ quern_status quern_client_wait(quern_client *client, const char *id, int64_t tim
     if (status != QUERN_OK) {
         return status;
     }
-    struct vigil vigil = {.client = client, .id = id, .err = err};
+    struct vigil vigil = {.client = client, .id = id};
     if (timeout_ms < QUERN_TIMEOUT_NEVER || timeout_ms > QN_DURATION_MS_MAX) {
         status = qn_error_set(err, QUERN_E_INVALID, "timeout_ms: must be 0 to 100 years, or %d",
                               QUERN_TIMEOUT_NEVER);
     } else {
-        status = watch(&vigil, timeout_ms, ret_info);
+        status = watch(&vigil, timeout_ms, ret_info, err);
     }
     qn_client_leave(client);
     return status;

@@ -2,8 +2,9 @@
 /* memory.c - the databases that this process has in its memory, by their URLs.
  *
  * Broker objects that open the same URL must find each other, so there is one list for the whole
- * process, which is empty when nothing is open. SQLite's VFS memdb keeps the pages and shares them between connections. A child of a fork
- * leaves the entries of its parent alone, whose connections it must not use, and makes its own. */
+ * process, which is empty when nothing is open. SQLite's VFS memdb keeps the pages and shares them
+ * between connections. A child of a fork leaves the entries of its parent alone, whose connections
+ * it must not use, and makes its own. */
 #include "broker/sqlite/store/memory.h"
 
 #include <stdio.h>
