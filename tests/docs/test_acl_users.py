@@ -44,7 +44,25 @@ class AclTest(QuernTest):
 
     def refused(self):
         entries = [dict(zip(entry[::2], entry[1::2])) for entry in self.redis.do("ACL", "LOG")]
-        return [entry for entry in entries if entry[b"object"] != b"config|get"]
+        return [entry for entry in entries
+                if entry[b"object"] != b"config|get" and entry[b"username"] == b"worker"]
+
+    def check_what_more_rights_show(self):
+        """What the page says of +config|get for workers and of +info +eval +evalsha for readers."""
+        def look(user):
+            stats = self.act(user, "stats")
+            running = json.loads(self.act(user, "--json", "worker", "list"))[0]["runs"]
+            return stats, [run["id"] for run in running]
+
+        self.assertNotIn("appendfsync everysec", look("worker")[0])
+        self.redis.do("ACL", "SETUSER", "worker", "+config|get")
+        self.assertNotIn("may not see", look("worker")[0])
+        self.assertEqual(look("reader")[1], [])
+        self.assertNotIn("memory", look("reader")[0])
+        self.redis.do("ACL", "SETUSER", "reader", "+time", "+info", "+eval", "+evalsha")
+        self.assertEqual(look("reader")[1], ["slow"])
+        self.assertIn("memory", look("reader")[0])
+        self.redis.do("ACL", "SETUSER", "worker", "-config|get")
 
     def test_the_user_of_a_worker_is_enough_for_client_worker_and_operator(self):
         def worker(*words, **options):
@@ -68,7 +86,7 @@ class AclTest(QuernTest):
             return json.loads(worker("--json", "task", "inspect", "slow"))["state"]
 
         self.until(lambda: state() == "active", "the run starts")
-        self.assertEqual(len(json.loads(worker("--json", "worker", "list"))), 1)
+        self.check_what_more_rights_show()
         worker("task", "cancel", "slow", "--then", "archive")
         self.until(lambda: state() == "archived", "the run is cancelled")
         # An operator.
