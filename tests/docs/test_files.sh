@@ -1,8 +1,8 @@
 #!/bin/sh
-# Every file that the documentation names exists: relative links, and words in backquotes that look
-# like paths of this repository (a folder of ours first, or the name of a source file alone). So
-# do the tests that a recipe names, and each quern_ or qn_ name (but for the changelog, which names
-# what is gone). Patterns of --exec are such as serve something.
+# What the documentation names exists: relative links with their anchors; words in backquotes that
+# look like paths of this repository (a folder of ours first, or the name of a source file alone);
+# the tests that a recipe names; and each quern_ or qn_ name (but for the changelog, which names
+# what is gone). A pattern of --exec serves something.
 set -eu
 cd "$QUERN_SOURCE"
 exec python3 - <<'END'
@@ -31,12 +31,24 @@ def identifiers(paths):
                                    path.read_text(encoding="utf-8", errors="replace"))}
 
 
+def anchors(path):
+    """What a link may name in a page: its headings, as GitHub makes links of them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 known = identifiers([*pathlib.Path(".").glob("CMake*"), *(
     path for folder in ("src", "include", "tests", "scripts", "cmake")
     for path in pathlib.Path(folder).rglob("*") if "corpus" not in path.parts)])
 programs = {program(path) for path in pathlib.Path("tests").rglob("test_*.c")}
 for document in documents:
     text = document.read_text(encoding="utf-8")
+    for page, anchor in re.findall(r"\]\(([^)#:]*)#([^)]*)\)", text):
+        checked += 1
+        target = document.parent / page if page else document
+        if not target.is_file() or anchor not in anchors(target):
+            print(f"{document}: there is no {page}#{anchor}")
+            failed += 1
     for name in sorted(identifiers([document]) - known):
         checked += 1
         if document.name != "CHANGELOG.md" and not name.endswith("NAME"):
