@@ -7,7 +7,7 @@ import os
 import shutil
 
 import lib_cli
-from lib_cli import CliTest, EXIT_USAGE
+from lib_cli import CliTest, EXIT_CONFIG, EXIT_USAGE
 
 LOADS = (["enqueue"], ["enqueue", "--batch", "1"],
          ["enqueue", "--batch", "1", "--concurrency", "3"], ["drain"],
@@ -93,6 +93,11 @@ class BenchTest(CliTest):
 
     def test_standing_tasks_need_a_broker(self):
         self.fails(EXIT_USAGE, "bench", "drain", "--standing")
+
+    def test_memory_is_refused_where_processes_must_share_it(self):
+        for verb in ("enqueue", "drain", "e2e", "latency"):
+            self.assertIn("name a file",
+                          self.fails(EXIT_CONFIG, "--broker", "memory:", "bench", verb))
 
     def test_delayed_at_a_rate_is_refused(self):
         self.fails(EXIT_USAGE, "bench", "latency", "--delayed", "--rate", "10")

@@ -132,8 +132,12 @@ static int remove_queues(struct qn_cli *cli, const char *url, uint32_t count)
 
 static int place_open(struct qn_cli *cli, struct place *place, const struct qn_bench *bench)
 {
-    const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
-    if (given != NULL) {
+    if (cli->args.globals[QN_GLOBAL_BROKER].text != NULL) {
+        const char *given = NULL;
+        int exit_code = qn_cli_broker_url(cli, false, &given);
+        if (exit_code != QN_EXIT_OK) {
+            return exit_code;
+        }
         if ((size_t)snprintf(place->url, sizeof place->url, "%s", given) >= sizeof place->url) {
             return qn_cli_usage(cli, "--broker: longer than %zu bytes", sizeof place->url - 1);
         }
