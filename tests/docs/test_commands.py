@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The commands in README.md and docs/guide do what the pages say: each line of their sh blocks is
-run, page by page, by a shell with a home of its own, and ends with 0 unless UNUSUAL says otherwise.
+"""The commands in README.md, docs/guide and the examples of the manual page work: each line of
+their sh blocks is run, page by page, by a shell with a home of its own, and ends with 0 unless
+UNUSUAL says otherwise.
 
-What the pages take for granted is there: the handlers and files that they name, and tasks called
-ID, ID1, ID2 and ID3. `quern work` without --drain is told to stop as soon as it serves."""
+What the pages take for granted is there: the handlers and files that they name, and the tasks ID,
+ID1, ID2 and ID3. `quern work` without --drain is told to stop as soon as it serves."""
 
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
@@ -16,7 +18,8 @@ import unittest
 from lib_quern import PATIENCE_S, QuernTest
 
 SOURCE = pathlib.Path(os.environ["QUERN_SOURCE"])
-PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs/guide").glob("*.md"))]
+PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs/guide").glob("*.md")),
+         SOURCE / "man/quern.1"]
 # What is not run here: the build and the installation (tests/package), and a server elsewhere.
 ELSEWHERE = ("git clone", "make ", "sudo make", "cc ", "export QUERN_BROKER='redis:")
 UNUSUAL = {"quern task run --all": 2,  # asks, and there is no terminal
@@ -24,7 +27,7 @@ UNUSUAL = {"quern task run --all": 2,  # asks, and there is no terminal
 QUERN = """#!/usr/bin/env python3
 import os, signal, subprocess, sys
 words = [os.environ["PROGRAM"], *sys.argv[1:]]
-if sys.argv[1:2] != ["work"] or "--drain" in words or "--help" in words:
+if "work" not in words or "--drain" in words or "--help" in words:
     os.execv(words[0], words)
 with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as worker:
     for line in worker.stderr:
@@ -36,18 +39,25 @@ sys.exit(worker.returncode)
 
 
 def commands(page):
-    """The lines of the sh blocks of a page, each with its number."""
+    """The lines of the sh blocks of a page, each with its number; in the manual those with a $."""
     found = []
     inside = False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-        if line.strip().startswith("```"):
-            inside = not inside and line.strip() == "```sh"
-        elif inside and line.strip() and not line.strip().startswith(ELSEWHERE):
-            found.append((number, line.strip().replace("/backup/", "backup/")))
+        line = line.strip()
+        if line.startswith("```"):
+            inside = not inside and line == "```sh"
+        elif line.startswith("$ "):
+            found.append((number, line[2:]))
+        elif inside and line and not line.startswith(ELSEWHERE):
+            found.append((number, line.replace("/backup/", "backup/")))
+    if not shutil.which("jq"):
+        found = [(number, line) for number, line in found if "jq " not in line]
     return found
 
 
 def expected(line):
+    if "--yes" in line:
+        return 0
     return next((code for words, code in UNUSUAL.items() if line.startswith(words)), 0)
 
 
@@ -60,11 +70,10 @@ class CommandsTest(QuernTest):
         for name in ("bin", "backup"):
             os.mkdir(self.path(name))
         self.executable("bin/quern", QUERN)
-        if not shutil.which("jq"):
-            self.executable("bin/jq", "#!/bin/sh\ncat\n")
-        for name in ("send-mail", "send", "resize"):
+        for name in ("send-mail", "send", "resize", "welcome", "order"):
             self.executable(name, "#!/bin/sh\ncat >/dev/null\n")
-        self.write("picture.json", "{}\n")
+        for name in ("picture.json", "a.jpg", "b.jpg"):
+            self.write(name, "{}\n")
         self.write("tasks.jsonl", '{"type": "a"}\n{"type": "b", "payload": [1]}\n')
         self.env["PROGRAM"] = self.program
         self.env["PATH"] = self.path("bin") + ":" + self.env["PATH"]
@@ -75,10 +84,11 @@ class CommandsTest(QuernTest):
         for page in PAGES:
             name = page.relative_to(SOURCE)
             shutil.rmtree(self.path(".local"), ignore_errors=True)
-            for task in ("ID", "ID1", "ID2", "ID3"):
+            lines = commands(page)
+            text = "\n".join(line for _, line in lines)
+            for task in sorted(set(re.findall(r"\bID\d?", text))):
                 queue = "mail" if task == "ID3" else "media"
                 self.run_quern("enqueue", "t", "--id", task, "--queue", queue)
-            lines = commands(page)
             script = "".join(f"{line}\necho {number} $? >&3\n" for number, line in lines)
             with open(self.path("codes"), "w", encoding="utf-8") as codes:
                 result = subprocess.run(
