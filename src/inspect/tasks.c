@@ -60,6 +60,9 @@ static quern_status check_filter(const quern_task_filter *filter, quern_error *e
     if (filter->state != 0 && quern_task_state_name((quern_task_state)filter->state) == NULL) {
         return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is no state", (int)filter->state);
     }
+    if (filter->reserved != 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: reserved is not 0");
+    }
     if (filter->limit > LIMIT_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "inspector: a page is at most %d tasks",
                             LIMIT_MAX);

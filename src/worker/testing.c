@@ -94,6 +94,9 @@ static quern_status read_arguments(const quern_task *task, size_t task_size,
                                ret_options->deadline_at_ms < 0)) {
         status = qn_error_set(err, QUERN_E_INVALID, "test run options: a number is negative");
     }
+    if (status == QUERN_OK && !qn_sized_zero(ret_options->reserved, sizeof ret_options->reserved)) {
+        status = qn_error_set(err, QUERN_E_INVALID, "test run options: reserved is not 0");
+    }
     if (status == QUERN_OK && quern_cause_name((quern_cause)ret_options->cause) == NULL) {
         status = qn_error_set(err, QUERN_E_INVALID, "test run options: cause %d is none",
                               (int)ret_options->cause);

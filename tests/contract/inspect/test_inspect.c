@@ -235,6 +235,8 @@ static void page_without_limit_has_thirty_tasks(struct contract *c)
     quern_task_list_free(list);
     quern_task_filter filter = {.limit = 10001};
     assert_int_equal(quern_inspector_tasks(inspector, &filter, &list, &err), QUERN_E_INVALID);
+    filter = (quern_task_filter){.reserved = 1};
+    assert_int_equal(quern_inspector_tasks(inspector, &filter, &list, &err), QUERN_E_INVALID);
     filter = (quern_task_filter){.state = 8};
     assert_int_equal(quern_inspector_tasks(inspector, &filter, &list, &err), QUERN_E_INVALID);
     quern_inspector_free(inspector);

@@ -115,6 +115,7 @@ static void bad_tasks_and_options_are_refused(void **state)
     const quern_task blank = {.type = " "};
     const quern_test_run_options cause = {.cause = 99};
     const quern_test_run_options negative = {.retry_count = -1};
+    const quern_test_run_options reserved = {.reserved = {0, 0, 1}};
     assert_int_equal(quern_test_run_handler(misuse, &blank, NULL, NULL, &run, &error),
                      QUERN_E_INVALID);
     assert_int_equal(quern_test_run_handler(NULL, &task, NULL, NULL, &run, &error),
@@ -122,6 +123,8 @@ static void bad_tasks_and_options_are_refused(void **state)
     assert_int_equal(quern_test_run_handler(misuse, &task, NULL, &cause, &run, &error),
                      QUERN_E_INVALID);
     assert_int_equal(quern_test_run_handler(misuse, &task, NULL, &negative, &run, &error),
+                     QUERN_E_INVALID);
+    assert_int_equal(quern_test_run_handler(misuse, &task, NULL, &reserved, &run, &error),
                      QUERN_E_INVALID);
     assert_null(run);
 }
