@@ -35,6 +35,7 @@ struct pair {
     struct bytes in;
     struct peer_rule talking; /* reply NULL: nothing is under way */
     size_t said;
+    const char *late; /* an answer that is still owed; NULL: none */
 };
 
 struct peer {
@@ -168,6 +169,14 @@ static void hang_up(struct pair *pair)
     *pair = (struct pair){.client_fd = -1, .server_fd = -1};
 }
 
+/* Says what is owed since an earlier request. False: the client is gone. */
+static bool say_late(struct pair *pair)
+{
+    const char *late = pair->late;
+    pair->late = NULL;
+    return late == NULL || send_all(pair->client_fd, late, strlen(late));
+}
+
 /* Says the next part of what is under way. False: the client is gone. */
 static bool say_more(struct pair *pair)
 {
@@ -203,14 +212,17 @@ static bool serve(struct peer *peer, struct pair *pair)
         if (size == 0) {
             break;
         }
-        if (find_rule(peer, &pair->in, &rule)) {
+        good = say_late(pair);
+        if (good && find_rule(peer, &pair->in, &rule)) {
             rule.reply_size = rule.reply_size == 0 ? strlen(rule.reply) : rule.reply_size;
             rule.repeat = rule.repeat == 0 ? 1 : rule.repeat;
-            pair->talking = rule;
+            bool is_late = rule.manner == PEER_LATE;
+            pair->late = is_late ? rule.reply : NULL;
+            pair->talking = is_late ? (struct peer_rule){0} : rule;
             pair->said = 0;
             atomic_fetch_add(&peer->answered, 1);
             good = say_more(pair);
-        } else {
+        } else if (good) {
             good = pass_on(pair, size);
         }
         drop(&pair->in, size);

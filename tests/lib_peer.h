@@ -15,6 +15,7 @@ enum peer_manner {
     PEER_ENDLESS, /* the last `repeat` bytes of it again and again, as fast as they are taken */
     PEER_DRIP,    /* the same, but one byte each millisecond */
     PEER_SILENT,
+    PEER_LATE, /* before the answer to the next request of that connection */
 };
 
 struct peer_rule {

@@ -43,7 +43,7 @@ static bool is_under_way(const struct qn_pipeline *pipeline)
 void qn_pipeline_end(struct qn_pipeline *pipeline)
 {
     struct qn_channel *channel = pipeline->channel;
-    if (is_under_way(pipeline)) {
+    if (is_under_way(pipeline) && !QN_BUG(OWED_REPLY_LEFT)) {
         qn_connection_close(&channel->connection); /* no caller waits for its remaining replies */
     }
     qn_arena_reset(&channel->arena);
