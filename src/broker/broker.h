@@ -135,8 +135,6 @@ struct qn_leased {
     quern_cause cause;
     uint16_t queue_index; /* into the exchange's queues */
     bool started;         /* known to the broker as started */
-    const void *raw;      /* the stored message, for brokers that rewrite it */
-    size_t raw_size;
 };
 /* A deep copy in one block of the slab (NULL: of its own); NULL when memory is out. */
 QUERN_NODISCARD struct qn_leased *qn_leased_copy(struct qn_slab *slab,

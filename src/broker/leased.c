@@ -9,7 +9,7 @@
 
 struct qn_leased *qn_leased_copy(struct qn_slab *slab, const struct qn_leased *leased)
 {
-    size_t size = sizeof *leased + qn_block_task_size(&leased->task) + leased->raw_size;
+    size_t size = sizeof *leased + qn_block_task_size(&leased->task);
     struct qn_leased *copy = qn_slab_alloc(slab, size + 1); /* so that empty blocks lie inside */
     if (copy == NULL) {
         return NULL;
@@ -17,7 +17,6 @@ struct qn_leased *qn_leased_copy(struct qn_slab *slab, const struct qn_leased *l
     *copy = *leased;
     char *at = (char *)(copy + 1);
     qn_block_put_task(&at, &copy->task);
-    copy->raw = qn_block_put(&at, leased->raw, leased->raw_size);
     QN_ASSERT(at == (char *)copy + size);
     return copy;
 }

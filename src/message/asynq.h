@@ -20,7 +20,7 @@
 #include "quern/task.h"
 
 /* The bytes before fields of a task as protobuf writes it: 8 times the number in asynq.proto, plus
- * 2 for texts. Of the fields that our scripts read, or write behind the end of a message. */
+ * 2 for texts. Of the fields that our scripts read or write. */
 enum qn_asynq_tag {
     QN_ASYNQ_TAG_TYPE = 10,
     QN_ASYNQ_TAG_PAYLOAD = 18,
@@ -28,7 +28,8 @@ enum qn_asynq_tag {
     QN_ASYNQ_TAG_RETRIED = 48,
     QN_ASYNQ_TAG_ERROR = 58,
     QN_ASYNQ_TAG_FAILED_AT = 88,
-    QN_ASYNQ_TAG_COMPLETED_AT = 104
+    QN_ASYNQ_TAG_COMPLETED_AT = 104,
+    QN_ASYNQ_TAG_HEADER = 122
 };
 
 /* A moment with asynq's precision of nanoseconds. */

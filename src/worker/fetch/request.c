@@ -140,12 +140,12 @@ static void add_unplaced(struct qn_pump *pump, struct qn_exchange_request *reque
     }
 }
 
-/* Bytes that go to the broker with an outcome: of a failed run its whole message is written again.
+/* Bytes that the broker handles for an outcome: of a failed run its whole message is written again.
  */
 static size_t size_of(const struct qn_outcome *outcome)
 {
     bool is_success = outcome->kind == QN_DONE || outcome->kind == QN_DROP;
-    return outcome->result_size + (is_success ? 0 : outcome->run->raw_size);
+    return outcome->result_size + (is_success ? 0 : outcome->run->task.payload_size);
 }
 
 /* With mutex held. The broker holds nothing of a run that was acked early. The end of the run,

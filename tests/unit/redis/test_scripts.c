@@ -51,12 +51,15 @@ static void tags_are_those_of_the_protocol(void **state)
         {"error_msg", QN_ASYNQ_TAG_ERROR},
         {"last_failed_at", QN_ASYNQ_TAG_FAILED_AT},
         {"completed_at", QN_ASYNQ_TAG_COMPLETED_AT},
+        {"headers", QN_ASYNQ_TAG_HEADER},
     };
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {
         const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(
             &asynq__task_message__descriptor, rows[i].field);
         assert_non_null(field);
-        unsigned kind = field->type == PROTOBUF_C_TYPE_BYTES ? 2 : 0;
+        bool is_sized =
+            field->type == PROTOBUF_C_TYPE_BYTES || field->type == PROTOBUF_C_TYPE_MESSAGE;
+        unsigned kind = is_sized ? 2 : 0;
         assert_int_equal(rows[i].tag, field->id << 3 | kind);
     }
 }

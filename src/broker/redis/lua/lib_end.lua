@@ -1,6 +1,6 @@
 -- lib_end.lua - the end of runs, the same for reported outcomes (outcome.lua) and for leases that
--- were not extended (recover.lua). Expects Q, the prefix of the queue, lib_done.lua, lib_lock.lua
--- and lib_deaths.lua.
+-- were not extended (recover.lua). Expects Q, the prefix of the queue, lib_done.lua, lib_lock.lua,
+-- lib_deaths.lua and lib_fields.lua.
 --
 -- First everything is planned, and read with the command of its type what will be written; then
 -- end_write writes it all, and nothing can fail any more.
@@ -20,25 +20,6 @@ local from_pending, from_retry = {}, {}
 
 local function whole_number(number)
     return string.format('%.0f', number)
-end
-
--- Fields that are put at the end of a message win over earlier ones of the same number.
-local function varint(number)
-    local out = ''
-    while number >= 128 do
-        out = out .. string.char(number % 128 + 128)
-        number = math.floor(number / 128)
-    end
-    return out .. string.char(number)
-end
-local function with_failed_at(message)
-    return message .. '\@QN_ASYNQ_TAG_FAILED_AT@' .. varint(now_s)
-end
-local function with_completed_at(message)
-    return message .. '\@QN_ASYNQ_TAG_COMPLETED_AT@' .. varint(now_s)
-end
-local function with_error(message, text)
-    return message .. '\@QN_ASYNQ_TAG_ERROR@' .. varint(#text) .. text
 end
 
 -- quern_past; since is nanoseconds, which no Lua number can hold. kept_ms: see there.
@@ -83,6 +64,10 @@ end
 local function fields_of(id, ...)
     local fields = redis.pcall('HMGET', T .. id, ...)
     return fields.err and {} or fields
+end
+
+local function message_of(id)
+    return fields_of(id, 'msg')[1] or ''
 end
 
 -- --- Planning ---
@@ -166,16 +151,15 @@ local function plan_behind(id, past, since)
     end
 end
 
-local function plan_archive(id, past, message, text)
-    message = with_error(message or fields_of(id, 'msg')[1] or '', text)
+local function plan_archive(id, past, text)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
-    plan_move(id, 'archived', now_s, false, past, with_failed_at(message))
+    plan_move(id, 'archived', now_s, false, past, with_fields(message_of(id), failure(nil, text)))
     processed = processed + 1
     failed = failed + 1
 end
 
 -- Ends a run whose process or lease is no more. `loss`: past, run (as read), place (kept one),
--- token, fence (for its place), started, charged, cause, message (nil: as it is), last (in words),
+-- token, fence (for its place), started, charged, cause, error (nil: none), last (in words),
 -- is_probe; where it is charged what deaths_charge wants. Returns whether it is archived. The token
 -- of a run that may still be alive stays, for the salvage.
 local function plan_loss(id, loss)
@@ -188,18 +172,18 @@ local function plan_loss(id, loss)
         verdict, delay_ms = deaths_charge(past, loss)
     end
     if verdict == 'poison' then
-        plan_archive(id, past, loss.message, string.format(
+        plan_archive(id, past, string.format(
             'poison: %.0f deaths, %.0f of them alone; the last: ', past.crashes, past.lone) ..
             loss.last)
         return true
     elseif verdict == 'spent' then
         -- bug SPENT_RUN_AGAIN: elseif false then
-        plan_archive(id, past, loss.message, 'no attempts left: ' .. loss.last)
+        plan_archive(id, past, 'no attempts left: ' .. loss.last)
         return true
     end
-    if loss.message then
+    if loss.error then
         past.failed_ms = now_ms
-        plan_set(id, 'msg', with_failed_at(loss.message))
+        plan_set(id, 'msg', with_fields(message_of(id), failure(nil, loss.error)))
     end
     if verdict == 'retry' then
         plan_retry(id, now_ms + delay_ms, keeps_token, past)

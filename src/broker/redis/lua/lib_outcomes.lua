@@ -1,7 +1,7 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
--- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua, lib_end.lua,
--- `brake` (of the worker's host) and the set `ended`.
-local words = {u = 1, e = 1, c = 4, r = 4, a = 1, o = 1, g = 1, x = 6, n = 0}
+-- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua,
+-- lib_fields.lua, lib_end.lua, `brake` (of the worker's host) and the set `ended`.
+local words = {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 1, x = 6, n = 0}
 
 local function leave(id)
     leaving[#leaving + 1] = id
@@ -86,42 +86,58 @@ function finishes.e(id, token, first)
 end
 function finishes.c(id, token, first)
     return finish(id, token, ARGV[first], function(past)
-        local message = fields_of(id, 'msg')[1] or ''
         local until_ms = now_ms + tonumber(ARGV[first + 1])
         past.ended_ms, past.since = now_ms, '0'
         if ARGV[first + 2] == '1' then
             plan_set(id, 'result', ARGV[first + 3])
         end
         plan_move(id, 'completed', math.ceil(until_ms / 1000), false, past,
-            with_completed_at(message))
+            message_of(id) .. '\@QN_ASYNQ_TAG_COMPLETED_AT@' .. varint(now_s))
         plan_set(id, 'quern_past', past_text(past, until_ms))
     end, true)
+end
+
+local function error_of(word)
+    return word ~= '' and string.sub(word, 3) or nil
 end
 
 -- The others, for tasks that are alive.
 local ends = {}
 function ends.r(id, _, first, past)
     local counts = ARGV[first + 2] == '1'
-    local message = ARGV[first + 3]
+    local text, changed = error_of(ARGV[first + 4]), nil
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first + 1]), 0, '0'
     if counts then
         past.failed_ms = now_ms
-        message = with_failed_at(message)
+        changed = failure(tonumber(ARGV[first + 3]), text)
+    elseif text then
+        changed = failure(nil, text)
+        changed[@QN_ASYNQ_TAG_FAILED_AT@] = nil
     end
-    plan_retry(id, now_ms + tonumber(ARGV[first]), false, past, message ~= '' and message)
+    plan_retry(id, now_ms + tonumber(ARGV[first]), false, past,
+        changed and with_fields(message_of(id), changed))
     if ARGV[first + 2] ~= '2' then
         count(counts and 1 or 0, counts and 1 or 0)
     end
     return '0'
 end
-function ends.a(id, _, first, past)
+local function archive(id, past, message)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
-    plan_move(id, 'archived', now_s, false, past, with_failed_at(ARGV[first]))
+    plan_move(id, 'archived', now_s, false, past, message)
     count(1, 1)
     return '0'
 end
+function ends.a(id, _, first, past)
+    local changed = failure(nil, error_of(ARGV[first]))
+    return archive(id, past, with_fields(message_of(id), changed))
+end
 function ends.o(...)
     local answer = ends.a(...)
+    any_ended = false
+    return answer
+end
+function ends.m(id, _, first, past)
+    local answer = archive(id, past, with_fields(ARGV[first], failure()))
     any_ended = false
     return answer
 end
@@ -133,7 +149,6 @@ end
 function ends.x(id, token, first, past, run, place)
     local started = ARGV[first + 1] == '1'
     -- bug UNSTARTED_CHARGED: local started = true
-    local message = ARGV[first + 2]
     local charged = started and not is_leaving
     local is_probe = charged and brake.token == token
     if charged then
@@ -141,7 +156,7 @@ function ends.x(id, token, first, past, run, place)
     end
     local archived = plan_loss(id, {past = past, run = run, place = place, token = token,
         fence = fence_of(token), started = started, charged = charged,
-        cause = tonumber(ARGV[first]), message = message ~= '' and message or nil,
+        cause = tonumber(ARGV[first]), error = error_of(ARGV[first + 2]),
         last = ARGV[first + 3], started_ms = now_ms - number_of(ARGV[first + 4]),
         spent = ARGV[first + 5] == '1', lone = true, is_probe = is_probe,
         ok_at = brake.ok_at})

@@ -148,8 +148,6 @@ static quern_status read_run(struct qn_pipeline *pipeline, struct qn_redis_lease
         .life_ms = past.life_ms,
         .queue_index = (uint16_t)found->queue_index,
         .started = found->started,
-        .raw = found->message->data,
-        .raw_size = found->message->size,
     };
     quern_status status =
         qn_task_fields_decode(pipeline->arena, found->message->data, found->message->size,

@@ -2,8 +2,8 @@
 /* outcome.c - the first half of an exchange: writes how runs ended, one script per queue.
  *
  * The data of the task for the script is in the run as it was leased: it must not be changed while
- * the task is active. So the message is rewritten here, with its complete contents when it was
- * read; only moments are left to the script, because they are the server's. */
+ * the task is active. Of its message only the fields that change are sent: the script replaces them
+ * in the stored message. */
 #include "base/assert.h"
 #include "base/bug.h"
 #include "base/error.h"
@@ -35,29 +35,29 @@ static const char *text_or_empty(const char *text)
     return text != NULL ? text : "";
 }
 
-/* The message with one more failure or another error; kept by the pipeline. */
-static quern_status put_message(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
-                                quern_error *err)
+/* As a text that Go accepts in a message; NULL: out of memory. */
+static const char *clean_words(struct qn_arena *arena, const char *words)
 {
-    const struct qn_leased *run = outcome->run;
-    struct qn_asynq_task message;
-    struct qn_bytes bytes;
-    quern_status status =
-        qn_asynq_task_decode(pipeline->arena, run->raw, run->raw_size, &message, err);
-    if (status != QUERN_OK) {
-        return status;
+    size_t size = strlen(words);
+    if (qn_utf8_valid(words, size)) {
+        return words;
     }
-    int64_t more = QN_BUG(RETRY_COUNTED_TWICE) ? 2 : 1;
-    message.retry_count = run->retry_count + (outcome->kind == QN_RETRY ? more : 0);
-    message.error = outcome->error != NULL ? outcome->error : message.error;
-    if (outcome->kind != QN_SNOOZE && outcome->kind != QN_ASIDE) {
-        message.failed_at_ms = 0; /* the script puts it at the end */
+    char *clean = qn_arena_alloc(arena, 3 * size + 1); /* a bad byte becomes three */
+    if (clean != NULL) {
+        (void)qn_utf8_sanitize(words, size, clean, 3 * size + 1);
     }
-    status = qn_asynq_task_encode(pipeline->arena, &message, &bytes, err);
-    if (status == QUERN_OK) {
-        qn_pipeline_bytes(pipeline, bytes.data, bytes.size);
+    return clean;
+}
+
+static void put_error(struct qn_pipeline *pipeline, const char *error)
+{
+    if (error == NULL) {
+        qn_pipeline_text(pipeline, "");
+        return;
     }
-    return status;
+    const char *words = clean_words(pipeline->arena, error);
+    qn_pipeline_text(pipeline,
+                     words == NULL ? NULL : qn_arena_printf(pipeline->arena, "e:%s", words));
 }
 
 static void put_run(struct qn_pipeline *pipeline, const struct qn_leased *run)
@@ -97,8 +97,7 @@ static void put_done(struct qn_pipeline *pipeline, const struct qn_outcome *outc
     }
 }
 
-static quern_status put_later(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
-                              quern_error *err)
+static void put_later(struct qn_pipeline *pipeline, const struct qn_outcome *outcome)
 {
     bool failed = outcome->kind == QN_RETRY;
     bool aside = outcome->kind == QN_ASIDE;
@@ -108,32 +107,8 @@ static quern_status put_later(struct qn_pipeline *pipeline, const struct qn_outc
                               : aside ? outcome->run->cause
                                       : QUERN_CAUSE_SNOOZE);
     qn_pipeline_text(pipeline, failed ? "1" : aside || !outcome->started ? "2" : "0");
-    if (failed || outcome->error != NULL) {
-        return put_message(pipeline, outcome, err);
-    }
-    qn_pipeline_text(pipeline, "");
-    return QUERN_OK;
-}
-
-/* The reason of the end, as a text that Go accepts in a message. */
-static quern_status put_words(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
-                              quern_error *err)
-{
-    const char *words = outcome->error;
-    if (words == NULL) {
-        words = text_or_empty(quern_cause_name(outcome->cause));
-    }
-    size_t size = strlen(words);
-    if (!qn_utf8_valid(words, size)) {
-        char *clean = qn_arena_alloc(pipeline->arena, 3 * size + 1); /* a bad byte becomes three */
-        if (clean == NULL) {
-            return qn_error_nomem(err);
-        }
-        size = qn_utf8_sanitize(words, size, clean, 3 * size + 1);
-        words = clean;
-    }
-    qn_pipeline_bytes(pipeline, words, size);
-    return QUERN_OK;
+    qn_pipeline_int(pipeline, outcome->run->retry_count + (QN_BUG(RETRY_COUNTED_TWICE) ? 2 : 1));
+    put_error(pipeline, outcome->error);
 }
 
 static bool is_spent(const struct qn_leased *run)
@@ -141,24 +116,17 @@ static bool is_spent(const struct qn_leased *run)
     return run->retry_count >= run->task.retry_max;
 }
 
-static quern_status put_crash(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
-                              quern_error *err)
+static void put_crash(struct qn_pipeline *pipeline, const struct qn_outcome *outcome)
 {
-    quern_status status = QUERN_OK;
+    const char *words =
+        outcome->error != NULL ? outcome->error : text_or_empty(quern_cause_name(outcome->cause));
     put_head(pipeline, "x", outcome->run);
     qn_pipeline_int(pipeline, outcome->cause);
     qn_pipeline_text(pipeline, outcome->started ? "1" : "0");
-    if (outcome->error != NULL) {
-        status = put_message(pipeline, outcome, err);
-    } else {
-        qn_pipeline_text(pipeline, "");
-    }
-    if (status == QUERN_OK) {
-        status = put_words(pipeline, outcome, err);
-    }
+    put_error(pipeline, outcome->error);
+    qn_pipeline_text(pipeline, clean_words(pipeline->arena, words));
     qn_pipeline_int(pipeline, outcome->lived_ms < 0 ? 0 : outcome->lived_ms);
     qn_pipeline_text(pipeline, is_spent(outcome->run) ? "1" : "0");
-    return status;
 }
 
 static bool uses_up_attempts(const struct qn_outcome *outcome)
@@ -166,13 +134,11 @@ static bool uses_up_attempts(const struct qn_outcome *outcome)
     return outcome->kind == QN_RETRY && is_spent(outcome->run);
 }
 
-static quern_status put_archive(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
-                                quern_error *err)
+/* No retry follows that would be counted. */
+static void put_archive(struct qn_pipeline *pipeline, const struct qn_outcome *outcome)
 {
-    struct qn_outcome archive = *outcome;
-    archive.kind = QN_ARCHIVE; /* no retry follows that would be counted */
     put_head(pipeline, outcome->started ? "a" : "o", outcome->run);
-    return put_message(pipeline, &archive, err);
+    put_error(pipeline, outcome->error);
 }
 
 static quern_status put_outcome(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
@@ -184,20 +150,27 @@ static quern_status put_outcome(struct qn_pipeline *pipeline, const struct qn_ou
         put_done(pipeline, outcome);
         return QUERN_OK;
     case QN_RETRY:
-        return uses_up_attempts(outcome) ? put_archive(pipeline, outcome, err)
-                                         : put_later(pipeline, outcome, err);
+        if (uses_up_attempts(outcome)) {
+            put_archive(pipeline, outcome);
+        } else {
+            put_later(pipeline, outcome);
+        }
+        return QUERN_OK;
     case QN_SNOOZE:
     case QN_ASIDE:
-        return put_later(pipeline, outcome, err);
+        put_later(pipeline, outcome);
+        return QUERN_OK;
     case QN_ARCHIVE:
     case QN_CANCEL:
-        return put_archive(pipeline, outcome, err);
+        put_archive(pipeline, outcome);
+        return QUERN_OK;
     case QN_GIVE_BACK:
         put_head(pipeline, "g", outcome->run);
         qn_pipeline_int(pipeline, outcome->cause);
         return QUERN_OK;
     case QN_CRASH:
-        return put_crash(pipeline, outcome, err);
+        put_crash(pipeline, outcome);
+        return QUERN_OK;
     case QN_ENDED:
         put_head(pipeline, "n", outcome->run);
         return QUERN_OK;
@@ -383,7 +356,7 @@ quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
         }
         if (status == QUERN_OK) {
             begin_queue(pipeline, &alone, tasks[i].queue, 0, &plan);
-            qn_pipeline_text(pipeline, "o");
+            qn_pipeline_text(pipeline, "m");
             qn_pipeline_bytes(pipeline, tasks[i].id, tasks[i].id_size);
             qn_pipeline_uint(pipeline, tasks[i].token);
             qn_pipeline_bytes(pipeline, bytes.data, bytes.size);

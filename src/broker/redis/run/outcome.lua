@@ -8,18 +8,20 @@
 --   e: dropped; lock
 --   c: completed; lock, retention in ms, 1 if there is a result, the result
 --   r: to retry; delay in ms, cause, 1 if it counts as failed, 2 if it was put aside or had not
---      started, message ("": as it is)
---   a: archived; message
---   o: archived before it had started; message
+--      started, its failures with this one, error
+--   a: archived; error
+--   o: archived before it had started; error
+--   m: the same; the whole message, in place of an unreadable one
 --   g: given back; cause
 --   n: it ended, its task was done before it began: nothing but the brake is concerned
---   x: crashed; cause, 1 if it had started, message ("": as it is), in words, how long it lived in
---      ms, 1 if no attempts are left
+--   x: crashed; cause, 1 if it had started, error, in words, how long it lived in ms, 1 if no
+--      attempts are left
+-- error: what the task keeps of it, behind "e:"; "": nothing new.
 -- Reply: for each outcome, the plain ones first, 0 applied, 1 stale, 2 salvaged, 3 archived. Starts
 -- alone are not kept for a replay: noted twice they are the same.
 --
--- A run is alive if its task is active and carries the token. The messages come without the moment
--- of the failure: that is the server's, and is put at their end.
+-- A run is alive if its task is active and carries the token. The fields of its message that change
+-- are replaced in the stored one.
 --
 -- Mostly all are plain, and alive: that way is short, and what is not needed for it is not even
 -- defined. Whether such a task is active is seen from the list `active`, which is read anyway.
@@ -100,6 +102,7 @@ if lost[1] or not plain_only then
     local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
 -- include: lib_deaths.lua
+-- include: lib_fields.lua
 -- include: lib_end.lua
 -- include: lib_outcomes.lua
     write = end_write

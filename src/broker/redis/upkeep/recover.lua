@@ -31,6 +31,7 @@ redis.call('ZREM', Q .. 'lease', '')
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
 -- include: lib_deaths.lua
+-- include: lib_fields.lua
 -- include: lib_end.lua
 -- include: lib_attempts.lua
 -- include: lib_pages.lua
@@ -238,7 +239,7 @@ end
 -- microseconds are at hand to draw from.
 local function end_of_go(entry)
     local text = 'asynq: task lease expired'
-    local message = fields_of(entry.id, 'msg')[1] or ''
+    local message = message_of(entry.id)
     local retry_max, retried = attempts_of(message)
     entry.past.cause, entry.past.ended_ms, entry.past.since =
         @QUERN_CAUSE_LEASE_EXPIRED@, 0, '0'
@@ -246,16 +247,15 @@ local function end_of_go(entry)
         plan_back(entry.id, entry.place, entry.fence, entry.past,
             time[1] .. string.format('%06d000', time[2]))
     elseif retried >= retry_max then
-        plan_archive(entry.id, entry.past, message, text)
+        plan_archive(entry.id, entry.past, text)
         return true
     else
         local n = math.min(retried, 1000)
         local random = (tonumber(time[2]) + 7 * #leaving) % 30
         local at_s = now_s + n ^ 4 + 15 + random * (n + 1)
-        message = message .. '\@QN_ASYNQ_TAG_RETRIED@' .. varint(retried + 1)
-        message = with_failed_at(with_error(message, text))
         entry.past.failed_ms = now_ms
-        plan_retry(entry.id, at_s * 1000, false, entry.past, message)
+        plan_retry(entry.id, at_s * 1000, false, entry.past,
+            with_fields(message, failure(retried + 1, text)))
         processed, failed = processed + 1, failed + 1
     end
     return false
@@ -266,7 +266,7 @@ local function end_of_ours(entry)
     local charged = worker.runs and entry.started
     local retry_max, retried = 1, 0
     if entry.started then
-        retry_max, retried = attempts_of(fields_of(entry.id, 'msg')[1] or '')
+        retry_max, retried = attempts_of(message_of(entry.id))
     end
     local text = worker.died and 'worker died' or 'lease expired'
     return charged, plan_loss(entry.id, {past = entry.past, run = entry.run, place = entry.place,
