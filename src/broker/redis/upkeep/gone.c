@@ -19,8 +19,9 @@
 #include "broker/redis/upkeep/gone_lua.h"
 
 #define PAGE 500
-#define PAGES_MAX 64 /* of one queue; where it takes more two are assumed */
-#define MANY 2       /* more than one: how many more makes no difference */
+#define PAGES_MAX 64                        /* of one queue; where it takes more two are assumed */
+#define RECORD_SIZE_MAX ((uint64_t)1 << 20) /* far more than 256 names of queues */
+#define MANY 2                              /* more than one: how many more makes no difference */
 
 /* Counts page by page; each page returns the start of the next one. */
 struct counting {
@@ -100,16 +101,28 @@ static quern_status note_queue(struct qn_pipeline *pipeline, const char *queue,
     return status == QUERN_E_CORRUPT ? QUERN_OK : status;
 }
 
+static void ask_field(struct qn_pipeline *pipeline, const char *command, const char *worker_id)
+{
+    qn_pipeline_command(pipeline, command);
+    qn_pipeline_text(pipeline, QN_KEY_RECORDS);
+    qn_pipeline_text(pipeline, worker_id);
+}
+
 /* The record that names all its queues; no queues when there is none. */
 static quern_status read_record(struct qn_pipeline *pipeline, const char *worker_id,
                                 struct qn_worker_record *ret_record, quern_error *err)
 {
     const struct qn_reply *reply = NULL;
     *ret_record = (struct qn_worker_record){0};
-    qn_pipeline_command(pipeline, "HGET");
-    qn_pipeline_text(pipeline, QN_KEY_RECORDS);
-    qn_pipeline_text(pipeline, worker_id);
+    ask_field(pipeline, "HSTRLEN", worker_id);
     quern_status status = qn_pipeline_ask(pipeline, &reply, err);
+    if (status == QUERN_OK && qn_reply_uint(reply) > RECORD_SIZE_MAX) {
+        return QUERN_OK;
+    }
+    if (status == QUERN_OK) {
+        ask_field(pipeline, "HGET", worker_id);
+        status = qn_pipeline_ask(pipeline, &reply, err);
+    }
     if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
         status = qn_worker_record_read(pipeline->arena, worker_id, reply, ret_record, err);
     }

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* test_records.c - records of workers that are many, damaged or too large: each costs itself, and
+ * the tasks of a dead worker come back all the same. */
+#include "lib_contract.h"
+
+#include <string.h>
+
+#include "lib_store.h"
+
+#define Q "asynq:{default}:"
+#define HUGE "73400320" /* 70 MiB, more than a reply with records may have */
+
+static const struct contract_worker dead = {.id = "dead", .is_dead = true};
+
+static struct test_redis *server(void)
+{
+    return test_store_server();
+}
+
+/* Leases the tasks of the queue as a worker whose process is gone; they have started. */
+static void die_with(struct contract *c, size_t count)
+{
+    struct qn_leased *runs[QN_BATCH_MAX];
+    contract_heartbeat_as(c->broker, &dead);
+    assert_int_equal(contract_lease_as(c, &dead, "default", (uint32_t)count, runs), count);
+    for (size_t i = 0; i < count; i++) {
+        qn_leased_free(runs[i]);
+    }
+}
+
+static void plant_huge(const char *key, const char *field)
+{
+    (void)test_redis_do(server(), "EVAL %s 1 %s %s",
+                        "return redis.call('HSET', KEYS[1], ARGV[1], string.rep('x', " HUGE "))",
+                        key, field);
+}
+
+static void huge_record_of_a_queue_costs_itself_only(struct contract *c)
+{
+    contract_put_many(c, "default", "t", 3);
+    die_with(c, 3);
+    plant_huge(Q "quern:workers", "huge");
+    assert_int_equal(contract_recover(c, "default"), 3);
+    assert_int_equal(contract_see(c, "default", "t0000").state, QUERN_TASK_PENDING);
+}
+
+/* Then its queues are unknown, so its death counts as a shared one. */
+static void huge_record_of_a_dead_worker_convicts_no_task(struct contract *c)
+{
+    contract_put(c, "default", "t");
+    for (int i = 0; i < 3; i++) {
+        die_with(c, 1);
+        plant_huge("asynq:quern:workers", "dead");
+        assert_int_equal(contract_recover(c, "default"), 1);
+        contract_advance(c, 10000);
+        (void)contract_forward(c, "default", NULL);
+    }
+    struct contract_view view = contract_see(c, "default", "t");
+    assert_int_not_equal(view.state, QUERN_TASK_ARCHIVED);
+    assert_int_equal(view.crash_count, 3);
+}
+
+static void dead_worker_is_found_among_thousands_of_records(struct contract *c)
+{
+    static const char script[] =
+        "for i = 1, 3000 do redis.call('HSET', KEYS[1], 'w' .. i, i % 3 == 0 and 'damaged' or "
+        "1800000000000 .. ' active 01234567-89ab-cdef-0123-456789abcdef:1:1:1 h') end";
+    contract_put_many(c, "default", "t", 3);
+    die_with(c, 3);
+    (void)test_redis_do(server(), "EVAL %s 1 %s", script, Q "quern:workers");
+    assert_int_equal(contract_recover(c, "default"), 3);
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("redis", huge_record_of_a_queue_costs_itself_only),
+    CONTRACT_TEST_ONLY("redis", huge_record_of_a_dead_worker_convicts_no_task),
+    CONTRACT_TEST_ONLY("redis", dead_worker_is_found_among_thousands_of_records),
+};
+CONTRACT_MAIN(tests)
