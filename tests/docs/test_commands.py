@@ -94,7 +94,7 @@ class CommandsTest(QuernTest):
                 result = subprocess.run(
                     ["bash", "-c", f"exec 3>&{codes.fileno()}\n{script}"], env=self.env,
                     cwd=self.home, pass_fds=[codes.fileno()], stdin=subprocess.DEVNULL,
-                    capture_output=True, timeout=PATIENCE_S, check=False)
+                    capture_output=True, timeout=3 * PATIENCE_S, check=False)
             codes = dict(map(int, pair.split()) for pair in self.read("codes").splitlines())
             for number, line in lines:
                 self.assertEqual(codes.get(number), expected(line),
