@@ -129,6 +129,15 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_task(quern_inspector *ins
                                                             quern_task_info **ret_info,
                                                             quern_error *err);
 
+/* The same, and `id` may be the beginning of a UUID, at least 8 characters: where no task has it as
+ * its id, the one whose id begins so is meant. QUERN_E_STATE: several begin so, and the text names
+ * some. SQLite looks it up in an index, Redis walks through the names of all keys
+ * (QUERN_E_UNSUPPORTED: there are more than a million); a whole id costs nothing more. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_task_short(quern_inspector *inspector,
+                                                                  const char *queue, const char *id,
+                                                                  quern_task_info **ret_info,
+                                                                  quern_error *err);
+
 typedef enum quern_action {
     QUERN_ACTION_RUN = 1,           /* make it pending now; not for active and pending tasks */
     QUERN_ACTION_ARCHIVE = 2,       /* not for active and archived tasks */

@@ -282,6 +282,14 @@ quern_status qn_broker_lock_holder(struct qn_broker *broker, const char *unique_
     return status != QUERN_OK ? status : broker->ops->lock_holder(broker, unique_key, ret_id, err);
 }
 
+quern_status qn_broker_match_id(struct qn_broker *broker, const char *prefix,
+                                bool (*on_id)(const char *queue, const char *id, void *user),
+                                void *user, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->match_id != NULL, "match_id", err);
+    return status != QUERN_OK ? status : broker->ops->match_id(broker, prefix, on_id, user, err);
+}
+
 quern_status qn_broker_server_info(struct qn_broker *broker,
                                    void (*on_fact)(const char *name, const char *text, void *user),
                                    void *user, quern_error *err)

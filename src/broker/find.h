@@ -11,4 +11,10 @@ QUERN_NODISCARD quern_status qn_find_task(struct qn_broker *broker, const char *
                                           const char *id, quern_task_info **ret_info,
                                           quern_error *err);
 
+/* The same, and where there is no such task, the one whose id is a UUID that begins with `id`, at
+ * least QN_ID_SHORT_SIZE_MIN characters. QUERN_E_STATE: several begin so; the text names some. */
+QUERN_NODISCARD quern_status qn_find_short(struct qn_broker *broker, const char *queue,
+                                           const char *id, quern_task_info **ret_info,
+                                           quern_error *err);
+
 #endif

@@ -38,6 +38,14 @@ typedef quern_status qn_lock_holder_fn(struct qn_broker *broker, const char *uni
                                        char *ret_id, quern_error *err);
 QUERN_NODISCARD qn_lock_holder_fn qn_broker_lock_holder;
 
+/* Reports every task whose id is a UUID that begins with `prefix`, which qn_id_uuid_size takes for
+ * the beginning of one; in no order, until on_id returns false. A server may report one twice, and
+ * has to walk through all its keys: QUERN_E_UNSUPPORTED where they are too many. */
+typedef quern_status qn_match_id_fn(struct qn_broker *broker, const char *prefix,
+                                    bool (*on_id)(const char *queue, const char *id, void *user),
+                                    void *user, quern_error *err);
+QUERN_NODISCARD qn_match_id_fn qn_broker_match_id;
+
 /* Describes the server or the file in pairs of a name and a text. */
 typedef quern_status qn_server_info_fn(struct qn_broker *broker,
                                        void (*on_fact)(const char *name, const char *text,

@@ -41,6 +41,7 @@ struct qn_broker_ops {
     qn_workers_fn *workers;
     qn_history_fn *history;
     qn_lock_holder_fn *lock_holder;
+    qn_match_id_fn *match_id;
     qn_server_info_fn *server_info;
     qn_backup_fn *backup; /* NULL: it is no file */
     qn_operate_fn *operate;

@@ -24,7 +24,7 @@
 const struct qn_option qn_args_globals[QN_GLOBAL_COUNT] = {
     [QN_GLOBAL_BROKER] = {"broker", "URL", "where the tasks live (QUERN_BROKER)", QN_OPTION_TEXT},
     [QN_GLOBAL_JSON] = {"json", NULL, "print one JSON document", QN_OPTION_FLAG},
-    [QN_GLOBAL_HELP] = {"help", NULL, "show help for the verb", QN_OPTION_FLAG},
+    [QN_GLOBAL_HELP] = {"help", NULL, "show help for the verb", QN_OPTION_FLAG, .letter = 'h'},
     [QN_GLOBAL_VERSION] = {"version", NULL, "print the version", QN_OPTION_FLAG},
 };
 
@@ -50,12 +50,24 @@ void qn_args_finish(struct qn_args *args)
     qn_free(args->operands);
 }
 
-static const struct qn_option *find_option(const struct qn_option *options, size_t count,
-                                           const char *name, size_t name_size)
+static bool is_name(const char *name, const char *text, size_t size)
 {
+    return name != NULL && strlen(name) == size && memcmp(name, text, size) == 0;
+}
+
+/* The option of a word such as "--name", "--name=value" or "-v". */
+static const struct qn_option *find_option(const struct qn_option *options, size_t count,
+                                           const char *word)
+{
+    bool is_long = strncmp(word, "--", 2) == 0;
+    const char *name = word + strspn(word, "-");
+    size_t size = strcspn(name, "=");
     for (size_t i = 0; i < count; i++) {
-        if (strlen(options[i].name) == name_size && memcmp(options[i].name, name, name_size) == 0) {
-            return &options[i];
+        const struct qn_option *option = &options[i];
+        bool is_letter = size == 1 && name[1] == '\0' && option->letter == name[0];
+        if (is_long ? is_name(option->name, name, size) || is_name(option->alias, name, size)
+                    : is_letter) {
+            return option;
         }
     }
     return NULL;
@@ -170,13 +182,13 @@ static bool take_text(struct qn_args *args, const struct qn_option *option, cons
     return true;
 }
 
-static bool store_value(struct qn_args *args, const struct qn_option *option,
+/* index: of the option in its table. */
+static bool store_value(struct qn_args *args, const struct qn_option *option, size_t index,
                         struct qn_option_value *value, const char *text)
 {
     QN_ASSERT(text != NULL);
     if (option->repeats) {
-        args->repeats[args->repeat_count++] =
-            (struct qn_repeat){.option = (size_t)(option - args->options), .text = text};
+        args->repeats[args->repeat_count++] = (struct qn_repeat){.option = index, .text = text};
     } else if (value->text != NULL && option->kind != QN_OPTION_FLAG) {
         return set_problem(args, "--%s is given twice", option->name);
     }
@@ -188,26 +200,25 @@ static bool store_value(struct qn_args *args, const struct qn_option *option,
 static bool read_option(struct qn_args *args)
 {
     const char *word = args->argv[args->position++];
-    const char *name = strcmp(word, "-h") == 0 ? "help" : word + strspn(word, "-");
     const char *equals = strchr(word, '=');
-    size_t name_size = equals != NULL ? (size_t)(equals - name) : strlen(name);
-    if (strncmp(word, "--", 2) != 0 && strcmp(word, "-h") != 0) {
-        return refuse_unknown(args, word);
-    }
     struct qn_option_value *values = args->globals;
     const struct qn_option *table = qn_args_globals;
-    const struct qn_option *option = find_option(table, QN_GLOBAL_COUNT, name, name_size);
+    const struct qn_option *option = find_option(table, QN_GLOBAL_COUNT, word);
     if (option == NULL && args->options != NULL) {
         values = args->values;
         table = args->options;
-        option = find_option(table, args->option_count, name, name_size);
+        option = find_option(table, args->option_count, word);
     }
     if (option == NULL) {
         return refuse_unknown(args, word);
     }
     const char *text = NULL;
-    return take_text(args, option, equals, &text) &&
-           store_value(args, option, &values[option - table], text);
+    size_t index = (size_t)(option - table);
+    struct qn_option given = *option; /* by the name that messages should have */
+    const char *name = word + strspn(word, "-");
+    given.name = is_name(option->alias, name, strcspn(name, "=")) ? option->alias : option->name;
+    return take_text(args, &given, equals, &text) &&
+           store_value(args, &given, index, &values[index], text);
 }
 
 static bool is_option(const char *word)

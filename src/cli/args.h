@@ -27,7 +27,9 @@ struct qn_option {
     enum qn_option_kind kind;
     bool repeats;
     int64_t min;
-    int64_t max; /* 0: no upper limit */
+    int64_t max;       /* 0: no upper limit */
+    char letter;       /* 'v' for -v; 0: none */
+    const char *alias; /* a shorter name, or one that other programs have; NULL: none */
 };
 
 #define QN_OPTION_MAX 24 /* of one verb: more would not fit the help's screen */

@@ -59,7 +59,12 @@ void qn_help_noun(const struct qn_noun *noun, FILE *out)
 static void print_option(const struct qn_option *option, FILE *out)
 {
     char name[64];
-    (void)snprintf(name, sizeof name, "--%s%s%s", option->name, option->argument != NULL ? " " : "",
+    char letter[8] = "";
+    if (option->letter != '\0') {
+        (void)snprintf(letter, sizeof letter, "-%c, ", option->letter);
+    }
+    (void)snprintf(name, sizeof name, "%s--%s%s%s", letter, option->name,
+                   option->argument != NULL ? " " : "",
                    option->argument != NULL ? option->argument : "");
     (void)fprintf(out, "  %-*s %s\n", NAME_WIDTH, name, option->help);
 }

@@ -109,13 +109,28 @@ void quern_task_list_free(quern_task_list *list)
     }
 }
 
-quern_status quern_inspector_task(quern_inspector *inspector, const char *queue, const char *id,
-                                  quern_task_info **ret_info, quern_error *err)
+static quern_status enter_task(quern_inspector *inspector, const char *id,
+                               quern_task_info **ret_info, quern_error *err)
 {
     quern_status status = qn_inspect_enter(inspector, err);
     if (status == QUERN_OK && (id == NULL || ret_info == NULL)) {
         status = qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
                               id == NULL ? "id" : "ret_info");
     }
+    return status;
+}
+
+quern_status quern_inspector_task(quern_inspector *inspector, const char *queue, const char *id,
+                                  quern_task_info **ret_info, quern_error *err)
+{
+    quern_status status = enter_task(inspector, id, ret_info, err);
     return status == QUERN_OK ? qn_find_task(inspector->broker, queue, id, ret_info, err) : status;
+}
+
+quern_status quern_inspector_task_short(quern_inspector *inspector, const char *queue,
+                                        const char *id, quern_task_info **ret_info,
+                                        quern_error *err)
+{
+    quern_status status = enter_task(inspector, id, ret_info, err);
+    return status == QUERN_OK ? qn_find_short(inspector->broker, queue, id, ret_info, err) : status;
 }

@@ -6,6 +6,8 @@
  * of the clock by a millisecond. So every id of one source is greater than the one before. */
 #include "message/id.h"
 
+#include <stdbool.h>
+
 #include "base/assert.h"
 
 #define COUNTER_MAX 0xfffu
@@ -16,6 +18,11 @@ void qn_id_source_init(struct qn_id_source *source)
 {
     *source = (struct qn_id_source){.last_ms = -1};
     qn_random_init(&source->random);
+}
+
+static bool is_dash_at(size_t at)
+{
+    return at == 8 || at == 13 || at == 18 || at == 23;
 }
 
 static void write_text(const unsigned char bytes[16], char out[QN_ID_TEXT_SIZE])
@@ -58,4 +65,17 @@ void qn_id_next(struct qn_id_source *source, int64_t wall_ms, char out[QN_ID_TEX
         bytes[i] = (unsigned char)(random >> (8 * (i - 8)));
     }
     write_text(bytes, out);
+}
+
+size_t qn_id_uuid_size(const char *text)
+{
+    size_t size = 0;
+    for (; text[size] != '\0'; size++) {
+        bool digit =
+            (text[size] >= '0' && text[size] <= '9') || (text[size] >= 'a' && text[size] <= 'f');
+        if (size >= QN_ID_TEXT_SIZE - 1 || (is_dash_at(size) ? text[size] != '-' : !digit)) {
+            return 0;
+        }
+    }
+    return size;
 }

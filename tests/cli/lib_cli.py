@@ -5,10 +5,14 @@ QUERN_TEST_BROKER says over which broker: "sqlite", the default, is a file in th
 "redis" is a server of this program, which each test finds empty."""
 
 import atexit
+import fcntl
 import json
 import os
+import pty
 import signal
+import struct
 import subprocess
+import termios
 import unittest
 
 import lib_redis
@@ -81,6 +85,24 @@ class CliTest(QuernTest):
                                  stdout=subprocess.PIPE, stderr=log, encoding="utf-8")
         process.log_name = name
         return process
+
+    def on_terminal(self, *args, columns=80, env=None):
+        """Runs the program with a terminal as stdout and stderr; gives what it wrote."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = subprocess.Popen([self.program, *args], stdin=subprocess.DEVNULL, stdout=theirs,
+                                   stderr=theirs, env={**self.env, "TERM": "xterm", **(env or {})})
+        os.close(theirs)
+        text = b""
+        try:
+            while block := os.read(ours, 65536):
+                text += block
+        except OSError:
+            pass  # the other end is closed: it has ended
+        finally:
+            os.close(ours)
+        self.assertEqual(process.wait(timeout=PATIENCE_S), 0, text)
+        return text.decode().replace("\r\n", "\n")
 
     def stop(self, process, number=signal.SIGTERM):
         """Sends the signal, waits for the end, gives the exit code."""

@@ -74,6 +74,17 @@ class EnqueueTest(CliTest):
         self.enqueue("t", "--id", "one")
         self.assertIn("one", self.fails(EXIT_FAILURE, "enqueue", "t", "--id", "one"))
 
+    def test_a_refusal_names_the_task_that_is_there(self):
+        first = self.enqueue("t", "p", "--unique", "1h")
+        self.enqueue("t", "--id", "mine")
+        for args, existing, status in ((["t", "p", "--unique", "1h"], first, "duplicate"),
+                                       (["t", "--id", "mine"], "mine", "conflict")):
+            self.assertIn(existing, self.fails(EXIT_FAILURE, "enqueue", *args))
+            result = self.quern("--json", "enqueue", *args)
+            document = json.loads(result.stdout)
+            self.assertEqual((document["status"], document["existing_id"]), (status, existing))
+            self.assertIn(document["error"], result.stderr)
+
     def test_equal_unique_task_is_refused(self):
         self.enqueue("t", "p", "--unique", "1h")
         self.fails(EXIT_FAILURE, "enqueue", "t", "p", "--unique", "1h")

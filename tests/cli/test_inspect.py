@@ -84,7 +84,7 @@ class QueueTest(CliTest):
         stats = self.json("stats")
         self.assertEqual((stats["totals"]["size"], stats["totals"]["counts"]["pending"]), (2, 2))
         self.assertIn("durability", stats["broker"])
-        self.assertIn("durability:", self.ok("stats"))
+        self.assertIn("durability:", self.ok("stats", "-v"))
 
 
 class TaskTest(CliTest):
@@ -247,6 +247,10 @@ class WorkerTest(CliTest):
         self.assertEqual(listed[0]["runs"][0]["id"], task_id)
         workers = self.ok("worker", "list")
         self.assertIn(task_id, workers)
+        page = self.on_terminal("worker", "list")
+        self.assertIn(f"\n{task_id[:18]}  ", page)
+        self.assertNotIn(task_id, page)
+        self.assertIn("1 worker, 1 run\n", page)
         self.assertRegex(workers, r"(now|s ago)")
         self.assertRegex(workers, r"in (30m|29m[0-9.]+s)")
         self.assertNotIn(" ago", self.ok("worker", "list", "--utc"))

@@ -83,7 +83,7 @@ class ServiceTest(CliTest):
         self.assertIn("--exec 'unknown=COMMAND'", task["what_to_do"])
         self.until(lambda: self.quern("doctor").stdout.count(because) == 1, "the doctor, too")
         served = self.json("worker", "list")[0]
-        self.assertEqual((served["types"], served["hang"]), (["t"], 0))
+        self.assertEqual((served["types"], served["hung"]), (["t"], 0))
 
     def test_quiet_workers_are_said(self):
         worker = self.start_worker()

@@ -2,36 +2,13 @@
 # SPDX-License-Identifier: MIT
 """What a terminal gets and a pipe does not: narrow tables, bold titles, the progress bar."""
 
-import fcntl
-import os
-import pty
-import struct
-import subprocess
-import termios
+import json
 
 import lib_cli
-from lib_cli import CliTest, PATIENCE_S
+from lib_cli import CliTest
 
 
 class TerminalTest(CliTest):
-    def on_terminal(self, *args, columns=80, env=None):
-        """Runs the program with a terminal as stdout and stderr; gives what it wrote."""
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = subprocess.Popen([self.program, *args], stdin=subprocess.DEVNULL, stdout=theirs,
-                                   stderr=theirs, env={**self.env, "TERM": "xterm", **(env or {})})
-        os.close(theirs)
-        text = b""
-        try:
-            while block := os.read(ours, 65536):
-                text += block
-        except OSError:
-            pass  # the other end is closed: it has ended
-        finally:
-            os.close(ours)
-        self.assertEqual(process.wait(timeout=PATIENCE_S), 0, text)
-        return text.decode().replace("\r\n", "\n")
-
     def fill(self):
         for n in range(3):
             self.enqueue("image:resize", "x" * 300, "--queue", f"a-rather-long-name-{n}")
@@ -74,6 +51,49 @@ class TerminalTest(CliTest):
         self.enqueue("t", "\x9b31mü")
         page = self.on_terminal("--json", "task", "list")
         self.assertTrue(page.isascii())
+
+    def test_json_payload_is_laid_out_for_people_only(self):
+        payload = ('{"a": [1,{"b":"\u202ex\\\\\\"}"}],"e":{},"f":[ ],"n":1.10,'
+                   '"big":12345678901234567890}')
+        self.enqueue("t", payload, "--id", "a")
+        page = self.on_terminal("task", "inspect", "a")
+        self.assertIn(f"\n{' ' * 20}\"e\": {{}},\n{' ' * 20}\"f\": [],\n", page)
+        self.assertNotIn("\u202e", page)
+        self.assertIn('"b": "\\u202ex\\\\\\"}"', page)
+        self.assertIn("1.10", page)
+        self.assertIn(payload.replace("\u202e", "\\u202e"), self.ok("task", "inspect", "a"))
+        self.assertEqual(self.quern("task", "inspect", "a", "--payload").stdout, payload)
+        self.assertEqual(self.task("a")["payload"], payload)
+        self.enqueue("t", "{no json", "--id", "b")
+        self.assertIn("payload:          {no json\n", self.on_terminal("task", "inspect", "b"))
+
+    def test_a_deep_payload_is_not_all_indent(self):
+        self.enqueue("t", "[" * 1000 + "1" + "]" * 1000, "--id", "a")
+        self.assertLess(len(self.on_terminal("task", "inspect", "a")), 10_000)
+
+    def test_stats_fit_a_screen(self):
+        self.enqueue("t", "--queue", "busy")
+        self.enqueue("t", "--queue", "busy")
+        page = self.on_terminal("stats", env={"NO_COLOR": "1"})
+        self.assertLess(len(page.splitlines()), 24)
+        self.assertNotIn("durability", page)
+        self.assertIn("durability", self.on_terminal("stats", "-v"))
+        self.assertIn("durability", self.ok("stats", "--verbose"))
+        self.write("in.jsonl", "".join(json.dumps({"type": "t", "queue": f"q{n:02}"}) + "\n"
+                                       for n in range(49)))
+        self.ok("enqueue", "--from", self.path("in.jsonl"))
+        page = self.on_terminal("stats", env={"NO_COLOR": "1"})
+        lines = page.splitlines()
+        self.assertEqual(len(lines), 23)
+        self.assertTrue(lines[1].startswith("busy "), page)
+        self.assertIn("... and 40 smaller queues: quern queue list", page)
+        self.assertRegex(page, r"tasks: +51\n")
+        for line in lines:
+            self.assertLessEqual(len(line), 80)
+        page = self.on_terminal("queue", "list")
+        self.assertEqual(len(page.splitlines()), 52)
+        self.assertIn("50 queues, 51 tasks", page)
+        self.assertIn("q48", self.ok("stats"))
 
     def test_progress_bar_shows_on_a_terminal_only(self):
         name = self.write("in.jsonl", '{"type":"t"}\n' * 20000)

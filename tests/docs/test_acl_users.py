@@ -50,7 +50,7 @@ class AclTest(QuernTest):
     def check_what_more_rights_show(self):
         """What the page says of +config|get for workers and of +info +eval +evalsha for readers."""
         def look(user):
-            stats = self.act(user, "stats")
+            stats = self.act(user, "stats", "-v")
             running = json.loads(self.act(user, "--json", "worker", "list"))[0]["runs"]
             return stats, [run["id"] for run in running]
 

@@ -39,6 +39,7 @@ static const struct qn_broker_ops ops = {
     .tasks = qn_redis_tasks,
     .history = qn_redis_history,
     .lock_holder = qn_redis_lock_holder,
+    .match_id = qn_redis_match_id,
     .server_info = qn_redis_server_info,
     .operate = qn_redis_operate,
     .operate_all = qn_redis_operate_all,

@@ -98,6 +98,7 @@ qn_tasks_fn qn_redis_tasks;
 qn_workers_fn qn_redis_workers;
 qn_history_fn qn_redis_history;
 qn_lock_holder_fn qn_redis_lock_holder;
+qn_match_id_fn qn_redis_match_id;
 qn_server_info_fn qn_redis_server_info;
 qn_operate_fn qn_redis_operate;
 qn_operate_all_fn qn_redis_operate_all;

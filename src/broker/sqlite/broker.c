@@ -53,6 +53,7 @@ static const struct qn_broker_ops ops = {
     .workers = qn_sqlite_workers,
     .history = qn_sqlite_history,
     .lock_holder = qn_sqlite_lock_holder,
+    .match_id = qn_sqlite_match_id,
     .server_info = qn_sqlite_server_info,
     .backup = qn_sqlite_backup,
     .operate = qn_sqlite_operate,

@@ -134,6 +134,7 @@ qn_tasks_fn qn_sqlite_tasks;
 qn_workers_fn qn_sqlite_workers;
 qn_history_fn qn_sqlite_history;
 qn_lock_holder_fn qn_sqlite_lock_holder;
+qn_match_id_fn qn_sqlite_match_id;
 qn_server_info_fn qn_sqlite_server_info;
 qn_backup_fn qn_sqlite_backup;
 qn_operate_fn qn_sqlite_operate;

@@ -18,11 +18,11 @@
 enum option {
     OPTION_QUEUE,
     OPTION_ID,
-    OPTION_RETRY,
+    OPTION_RETRY_MAX,
     OPTION_TIMEOUT,
     OPTION_DEADLINE,
-    OPTION_IN,
-    OPTION_AT,
+    OPTION_DELAY,
+    OPTION_PROCESS_AT,
     OPTION_UNIQUE,
     OPTION_RETENTION,
     OPTION_GROUP,
@@ -33,12 +33,14 @@ enum option {
 static const struct qn_option options[] = {
     [OPTION_QUEUE] = {"queue", "NAME", "into this queue (default: default)", QN_OPTION_TEXT},
     [OPTION_ID] = {"id", "ID", "an id of yours, unique in its queue", QN_OPTION_TEXT},
-    [OPTION_RETRY] = {"retry", "N", "retries after a failure (25); 0: none", QN_OPTION_COUNT,
-                      .min = 0, .max = INT32_MAX},
+    [OPTION_RETRY_MAX] = {"retry-max", "N", "retries after a failure (25; 0: none; also --retry)",
+                          QN_OPTION_COUNT, .min = 0, .max = INT32_MAX, .alias = "retry"},
     [OPTION_TIMEOUT] = {"timeout", "D", "limit of one run (30m); 0: none", QN_OPTION_DURATION},
     [OPTION_DEADLINE] = {"deadline", "T", "not started, and cancelled, after T", QN_OPTION_MOMENT},
-    [OPTION_IN] = {"in", "D", "run it this long from now: 90, 1h30m, 2d", QN_OPTION_DURATION},
-    [OPTION_AT] = {"at", "T", "run it at 2026-11-20T12:00:00Z or @1795000000", QN_OPTION_MOMENT},
+    [OPTION_DELAY] = {"delay", "D", "run it so long from now: 90, 1h30m, 2d (also --in)",
+                      QN_OPTION_DURATION, .alias = "in"},
+    [OPTION_PROCESS_AT] = {"process-at", "T", "at 2026-11-20T12:00:00Z or @1795000000 (also --at)",
+                           QN_OPTION_MOMENT, .alias = "at"},
     [OPTION_UNIQUE] = {"unique", "D", "refuse an equal task for so long", QN_OPTION_DURATION,
                        .min = 1000},
     [OPTION_RETENTION] = {"retention", "D", "keep the finished task and its result",
@@ -97,11 +99,11 @@ static quern_task task_of_options(const struct qn_args *args, const struct heade
     return (quern_task){
         .queue = qn_args_text(args, OPTION_QUEUE),
         .id = qn_args_text(args, OPTION_ID),
-        .retry_max = never_if_zero(args, OPTION_RETRY, QUERN_RETRY_NEVER),
+        .retry_max = never_if_zero(args, OPTION_RETRY_MAX, QUERN_RETRY_NEVER),
         .timeout_ms = never_if_zero(args, OPTION_TIMEOUT, QUERN_TIMEOUT_NEVER),
         .deadline_at_ms = qn_args_number(args, OPTION_DEADLINE, 0),
-        .delay_ms = qn_args_number(args, OPTION_IN, 0),
-        .process_at_ms = qn_args_number(args, OPTION_AT, 0),
+        .delay_ms = qn_args_number(args, OPTION_DELAY, 0),
+        .process_at_ms = qn_args_number(args, OPTION_PROCESS_AT, 0),
         .unique_ms = qn_args_number(args, OPTION_UNIQUE, 0),
         .retention_ms = qn_args_number(args, OPTION_RETENTION, 0),
         .group = qn_args_text(args, OPTION_GROUP),
@@ -129,6 +131,21 @@ static int read_stdin(const struct qn_cli *cli, struct qn_buf *payload)
     return QN_EXIT_OK;
 }
 
+/* The refusal as a document; the line on stderr comes, too. */
+static void print_refusal(const quern_error *err, const quern_task_info *existing)
+{
+    json_t *object = qn_memory_must(
+        json_pack("{s:s}", "status", err->code == QUERN_E_DUPLICATE ? "duplicate" : "conflict"));
+    qn_json_set_bytes(object, "error", err->text, strlen(err->text));
+    if (existing != NULL) {
+        const char *id = quern_task_info_id(existing);
+        qn_json_set_bytes(object, "existing_id", id, strlen(id));
+    } else {
+        (void)json_object_set_new(object, "existing_id", json_null());
+    }
+    (void)qn_json_print(object);
+}
+
 static int enqueue_one(struct qn_cli *cli, const quern_task *task)
 {
     quern_client *client = NULL;
@@ -140,6 +157,9 @@ static int enqueue_one(struct qn_cli *cli, const quern_task *task)
     quern_task_info *info = NULL;
     if (quern_client_enqueue(client, task, &info, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
+        if (cli->json && (err.code == QUERN_E_DUPLICATE || err.code == QUERN_E_CONFLICT)) {
+            print_refusal(&err, info);
+        }
     } else if (cli->json) {
         exit_code = qn_json_print(qn_json_task(info));
     } else {
@@ -187,8 +207,8 @@ static int check_options(const struct qn_cli *cli)
     if (from != NULL && qn_args_given(args, OPTION_ID)) {
         return qn_cli_usage(cli, "--id cannot be given for all lines of --from");
     }
-    if (qn_args_given(args, OPTION_IN) && qn_args_given(args, OPTION_AT)) {
-        return qn_cli_usage(cli, "--in and --at exclude each other");
+    if (qn_args_given(args, OPTION_DELAY) && qn_args_given(args, OPTION_PROCESS_AT)) {
+        return qn_cli_usage(cli, "--delay and --process-at exclude each other");
     }
     return QN_EXIT_OK;
 }
@@ -215,7 +235,7 @@ static const struct qn_verb verbs[] = {{
     .summary = "put a task, or a file of tasks, into a queue",
     .about = "Prints the id. PAYLOAD - reads it from stdin. An empty payload and none at all\n"
              "are not the same for --unique.",
-    .example = "  quern enqueue image:resize '{\"id\":7}' --queue media --in 5m\n"
+    .example = "  quern enqueue image:resize '{\"id\":7}' --queue media --delay 5m\n"
                "  quern enqueue --from tasks.jsonl --queue media",
     .options = options,
     .option_count = QN_COUNT_OF(options),

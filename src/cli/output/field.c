@@ -8,14 +8,14 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
+#include "cli/output/pretty.h"
+#include "cli/output/terminal.h"
 #include "cli/output/text.h"
-
-#define FIELD_NAME_WIDTH 18
 
 static void print_field(const char *name, char *take_text)
 {
     int width = (int)qn_text_width(name) + 1;
-    printf("%s:%*s%s\n", name, width < FIELD_NAME_WIDTH ? FIELD_NAME_WIDTH - width : 1, "",
+    printf("%s:%*s%s\n", name, width < QN_FIELD_NAME_WIDTH ? QN_FIELD_NAME_WIDTH - width : 1, "",
            take_text);
     qn_free(take_text);
 }
@@ -30,9 +30,34 @@ void qn_field_bytes(const char *name, const void *data, size_t size)
     print_field(name, qn_text_bytes(data, size));
 }
 
+void qn_field_document(const char *name, const void *data, size_t size)
+{
+    char *pretty = qn_terminal_width(stdout) > 0 ? qn_pretty_json(data, size) : NULL;
+    if (pretty == NULL) {
+        qn_field_bytes(name, data, size);
+        return;
+    }
+    size_t line_size = strcspn(pretty, "\n");
+    print_field(name, qn_text_safe(pretty, line_size));
+    for (const char *line = pretty + line_size; *line != '\0'; line += line_size) {
+        line_size = strcspn(++line, "\n");
+        char *safe = qn_text_safe(line, line_size);
+        printf("%*s%s\n", QN_FIELD_NAME_WIDTH, "", safe);
+        qn_free(safe);
+    }
+    qn_free(pretty);
+}
+
+void qn_field_size(const char *name, uint64_t bytes)
+{
+    char text[QN_TEXT_SIZE_SIZE];
+    qn_text_of_size(bytes, text);
+    qn_field_text(name, text);
+}
+
 void qn_field_number(const char *name, int64_t number)
 {
-    printf("%s:%*s%" PRId64 "\n", name, FIELD_NAME_WIDTH - (int)strlen(name) - 1, "", number);
+    printf("%s:%*s%" PRId64 "\n", name, QN_FIELD_NAME_WIDTH - (int)strlen(name) - 1, "", number);
 }
 
 void qn_field_duration(const char *name, int64_t ms)

@@ -6,8 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define QN_FIELD_NAME_WIDTH 18
+
 void qn_field_text(const char *name, const char *text);
 void qn_field_bytes(const char *name, const void *data, size_t size);
+/* The same, and on a terminal JSON in lines. */
+void qn_field_document(const char *name, const void *data, size_t size);
+void qn_field_size(const char *name, uint64_t bytes); /* as "1.2 MiB" */
 void qn_field_number(const char *name, int64_t number);
 void qn_field_duration(const char *name, int64_t ms);  /* 0 is left out */
 void qn_field_limit(const char *name, int64_t ms);     /* the same, and "none" if negative */

@@ -2,8 +2,9 @@
 /* table.c - tables for people.
  *
  * A table is built in memory, then printed with columns as wide as their widest cell. On a terminal
- * that is too narrow the flexible columns are cut with an ellipsis, and if that is not enough the
- * last columns are left out; into a pipe only cells of more than CELL_WIDTH_MAX are cut. */
+ * that is too narrow, spare columns are left out, then the flexible ones are cut with an ellipsis,
+ * and at last columns are left out from the right. In a pipe only cells of more than CELL_WIDTH_MAX
+ * columns are cut. */
 #include "cli/output/table.h"
 
 #include <inttypes.h>
@@ -19,6 +20,9 @@
 
 #define GAP 2 /* between columns */
 #define FLEXIBLE_WIDTH_MIN 8
+#define FLEXIBLE_WIDTH_WANTED 32 /* for less than that of one column, a spare one goes */
+#define SPARE_WIDTH_WANTED 16
+#define SPARE_MAX 4
 #define CELL_WIDTH_MAX 512 /* every row is as wide as the widest cell, also in a pipe */
 
 void qn_table_init(struct qn_table *table, const struct qn_column *columns, size_t column_count)
@@ -93,7 +97,9 @@ void qn_table_moment(struct qn_table *table, int64_t at_ms)
 static void format_distance(int64_t ms, char *out, size_t out_size)
 {
     int64_t s = ms / 1000;
-    if (s >= 86400) {
+    if (s >= 10 * 86400) {
+        s -= s % 86400;
+    } else if (s >= 10 * 3600) {
         s -= s % 3600;
     } else if (s >= 3600) {
         s -= s % 60;
@@ -134,15 +140,44 @@ static void measure(const struct qn_table *table, size_t *widths)
     }
 }
 
-/* Narrows the widest flexible column, step by step, until the row fits; when that does not help,
- * hides columns from the right: their width is then 0. */
+/* How wide the columns with at most this `spare` would like to be, a long flexible one not in full.
+ */
+static size_t wanted_width(const struct qn_table *table, const size_t *widths, unsigned spare)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < table->column_count; i++) {
+        const struct qn_column *column = &table->columns[i];
+        size_t most = column->spare > 0 ? SPARE_WIDTH_WANTED : FLEXIBLE_WIDTH_WANTED;
+        if (column->spare <= spare) {
+            total += GAP + (column->flexible && widths[i] > most ? most : widths[i]);
+        }
+    }
+    return total - GAP;
+}
+
+/* A hidden column has the width 0. Returns the width of the others. */
+static size_t hide_spare(const struct qn_table *table, size_t *widths, size_t room)
+{
+    unsigned spare = SPARE_MAX;
+    while (spare > 0 && wanted_width(table, widths, spare) > room) {
+        spare--;
+    }
+    size_t total = 0;
+    for (size_t i = 0; i < table->column_count; i++) {
+        widths[i] = table->columns[i].spare > spare ? 0 : widths[i];
+        total += widths[i] > 0 ? GAP + widths[i] : 0;
+    }
+    return total - GAP;
+}
+
+/* Hides spare columns, then narrows the widest flexible column, step by step, until the row fits;
+ * when that does not help, hides columns from the right. */
 static void narrow(const struct qn_table *table, size_t *widths, size_t room)
 {
-    size_t total = GAP * (table->column_count - 1);
     for (size_t i = 0; i < table->column_count; i++) {
         widths[i] = table->columns[i].whole ? qn_text_width(table->columns[i].title) : widths[i];
-        total += widths[i];
     }
+    size_t total = hide_spare(table, widths, room);
     while (total > room) {
         size_t widest = table->column_count;
         for (size_t i = 0; i < table->column_count; i++) {
@@ -159,7 +194,7 @@ static void narrow(const struct qn_table *table, size_t *widths, size_t room)
     }
     size_t last = table->column_count - 1;
     for (; last > 0 && total > room && !table->columns[last].whole; last--) {
-        total -= widths[last] + GAP;
+        total -= widths[last] > 0 ? widths[last] + GAP : 0;
         widths[last] = 0;
     }
 }
@@ -179,16 +214,17 @@ static void print_cell(const char *text, size_t width, const struct qn_column *c
 /* Prints one row; the last visible cell is not padded. */
 static void print_row(const struct qn_table *table, const size_t *widths, char *const *cells)
 {
-    size_t count = table->column_count;
-    for (size_t i = 0; i < count && widths[i] > 0; i++) {
-        bool last = i + 1 == count || widths[i + 1] == 0;
+    size_t gap = 0;
+    for (size_t i = 0; i < table->column_count; i++) {
+        if (widths[i] == 0) {
+            continue;
+        }
         const char *text = cells != NULL ? cells[i] : table->columns[i].title;
+        printf("%*s", (int)gap, "");
         print_cell(text, widths[i], &table->columns[i]);
         size_t own = qn_text_width(text);
         bool full = table->columns[i].right || own >= widths[i];
-        if (!last) {
-            printf("%*s", (int)(GAP + (full ? 0 : widths[i] - own)), "");
-        }
+        gap = GAP + (full ? 0 : widths[i] - own);
     }
 }
 
@@ -197,7 +233,7 @@ void qn_table_print(const struct qn_table *table)
     size_t count = table->column_count;
     size_t *widths = qn_memory_must(qn_alloc_zero(count, sizeof *widths));
     measure(table, widths);
-    size_t room = qn_terminal_width(stdout);
+    size_t room = table->wide ? 0 : qn_terminal_width(stdout);
     if (room > 0) {
         narrow(table, widths, room);
     }

@@ -19,16 +19,32 @@ bool qn_terminal_colors(FILE *stream)
            term != NULL && strcmp(term, "dumb") != 0;
 }
 
+static bool read_size(FILE *stream, struct winsize *size)
+{
+    *size = (struct winsize){0};
+    if (isatty(fileno(stream)) != 1) {
+        return false;
+    }
+    (void)ioctl(fileno(stream), TIOCGWINSZ, size); /* a failure leaves zeros */
+    return true;
+}
+
 size_t qn_terminal_width(FILE *stream)
 {
     struct winsize size;
-    if (isatty(fileno(stream)) != 1) {
+    if (!read_size(stream, &size)) {
         return 0;
     }
-    if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
-        return 80;
+    return size.ws_col == 0 ? 80 : size.ws_col;
+}
+
+size_t qn_terminal_height(FILE *stream)
+{
+    struct winsize size;
+    if (!read_size(stream, &size)) {
+        return 0;
     }
-    return size.ws_col;
+    return size.ws_row == 0 ? 24 : size.ws_row;
 }
 
 int qn_terminal_finish(const struct qn_cli *cli, int exit_code)

@@ -7,6 +7,7 @@
  */
 #include "cli/output/text.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <wchar.h>
 
@@ -97,15 +98,34 @@ static bool is_text(const char *data, size_t size)
     return true;
 }
 
+void qn_text_of_size(uint64_t bytes, char out[QN_TEXT_SIZE_SIZE])
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t unit = 0;
+    double size = (double)bytes / 1024;
+    while (size >= 999.95 && unit + 1 < sizeof units / sizeof units[0]) {
+        size /= 1024;
+        unit++;
+    }
+    if (bytes < 1024) {
+        (void)snprintf(out, QN_TEXT_SIZE_SIZE, "%u %s", (unsigned)bytes,
+                       qn_plural(bytes, "byte", "bytes"));
+    } else {
+        (void)snprintf(out, QN_TEXT_SIZE_SIZE, "%.1f %s", size, units[unit]);
+    }
+}
+
 char *qn_text_bytes(const void *data, size_t size)
 {
     if (size == 0 || is_text(data, size)) {
         return qn_text_safe(data, size);
     }
     const unsigned char *bytes = data;
+    char size_text[QN_TEXT_SIZE_SIZE];
     struct qn_buf out;
+    qn_text_of_size(size, size_text);
     qn_buf_init(&out, SAFE_SIZE_MAX);
-    quern_status status = qn_buf_printf(&out, "%zu %s:", size, qn_plural(size, "byte", "bytes"));
+    quern_status status = qn_buf_printf(&out, "%s:", size_text);
     for (size_t i = 0; i < size && i < HEX_BYTES_MAX && status == QUERN_OK; i++) {
         status = qn_buf_printf(&out, " %02x", bytes[i]);
     }

@@ -34,7 +34,7 @@ static int open_and_print(struct qn_cli *cli, const quern_inspector_options *opt
     if (exit_code == QN_EXIT_OK && cli->json) {
         exit_code = qn_json_print(json_incref(server_info));
     } else if (exit_code == QN_EXIT_OK) {
-        qn_server_info_print(server_info);
+        qn_server_info_print(server_info, false);
     }
     json_decref(server_info);
     quern_inspector_free(inspector);

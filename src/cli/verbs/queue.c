@@ -33,6 +33,18 @@ static const struct qn_option history_options[] = {
                       .min = 1, .max = HISTORY_DAYS_MAX},
 };
 
+/* On stderr, as `task list` has it: stdout stays data. */
+static void report_total(const struct qn_cli *cli, const quern_queue_list *list)
+{
+    size_t count = quern_queue_list_size(list);
+    uint64_t tasks = 0;
+    for (size_t i = 0; i < count; i++) {
+        tasks += quern_queue_list_at(list, i)->size;
+    }
+    qn_cli_message(cli, "%zu %s, %" PRIu64 " %s", count, qn_plural(count, "queue", "queues"), tasks,
+                   qn_plural(tasks, "task", "tasks"));
+}
+
 static int run_list(struct qn_cli *cli)
 {
     quern_inspector *inspector = NULL;
@@ -50,7 +62,8 @@ static int run_list(struct qn_cli *cli)
         if (cli->json) {
             exit_code = qn_json_print(qn_queue_show_list_json(list, workers));
         } else {
-            qn_queue_show_list_print(list, workers);
+            qn_queue_show_list_print(list, workers, 0);
+            report_total(cli, list);
         }
     }
     quern_worker_list_free(workers);

@@ -5,9 +5,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory/alloc.h"
 #include "base/text/duration.h"
 #include "base/text/plural.h"
 #include "cli/cli.h"
@@ -31,7 +33,35 @@ static const char *workers_text(const quern_worker_list *workers, const char *qu
     return workers == NULL ? "?" : count == 0 ? "none!" : out;
 }
 
-void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers)
+static const quern_queue_info *queue_at(const void *element)
+{
+    return *(const quern_queue_info *const *)element;
+}
+
+static int compare_sizes(const void *left, const void *right)
+{
+    uint64_t a = queue_at(left)->size;
+    uint64_t b = queue_at(right)->size;
+    return a != b ? (a < b) - (a > b) : strcmp(queue_at(left)->name, queue_at(right)->name);
+}
+
+static void add_row(struct qn_table *table, const quern_queue_info *queue,
+                    const quern_worker_list *workers)
+{
+    char text[24];
+    qn_table_text(table, queue->name);
+    qn_table_text(table, queue->paused_at_ms != 0 ? "paused" : "running");
+    qn_table_text(table, workers_text(workers, queue->name, text));
+    for (size_t j = 0; j < QN_COUNT_OF(states); j++) {
+        qn_table_number(table, queue->counts[states[j]]);
+        if (states[j] == QUERN_TASK_PENDING) {
+            qn_table_duration(table, queue->latency_ms);
+        }
+    }
+}
+
+void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers,
+                              size_t lines_max)
 {
     /* On a terminal of 80 columns the columns at the right are left out. */
     static const struct qn_column columns[] = {
@@ -44,20 +74,25 @@ void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_l
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
-    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
-        const quern_queue_info *queue = quern_queue_list_at(list, i);
-        qn_table_text(&table, queue->name);
-        char text[24];
-        qn_table_text(&table, queue->paused_at_ms != 0 ? "paused" : "running");
-        qn_table_text(&table, workers_text(workers, queue->name, text));
-        for (size_t j = 0; j < QN_COUNT_OF(states); j++) {
-            qn_table_number(&table, queue->counts[states[j]]);
-            if (states[j] == QUERN_TASK_PENDING) {
-                qn_table_duration(&table, queue->latency_ms);
-            }
-        }
+    size_t count = quern_queue_list_size(list);
+    size_t shown = count;
+    const quern_queue_info **queues = qn_memory_must(qn_alloc_zero(count + 1, sizeof *queues));
+    for (size_t i = 0; i < count; i++) {
+        queues[i] = quern_queue_list_at(list, i);
+    }
+    if (lines_max > 0 && count + 1 > lines_max) {
+        shown = lines_max > 3 ? lines_max - 2 : 1; /* the titles and the last line take two */
+        qsort(queues, count, sizeof *queues, compare_sizes);
+    }
+    for (size_t i = 0; i < shown; i++) {
+        add_row(&table, queues[i], workers);
     }
     qn_table_print(&table);
+    if (shown < count) {
+        printf("... and %zu smaller %s: quern queue list\n", count - shown,
+               qn_plural(count - shown, "queue", "queues"));
+    }
+    qn_free(queues);
     qn_table_finish(&table);
 }
 
@@ -105,7 +140,7 @@ void qn_queue_show_print(const quern_queue_info *queue, const quern_worker_list 
     qn_field_number("failed", (int64_t)queue->failed_total);
     qn_field_number("trimmed", (int64_t)queue->trimmed_total);
     if (queue->memory_bytes >= 0) {
-        qn_field_number("bytes", queue->memory_bytes);
+        qn_field_size("memory", (uint64_t)queue->memory_bytes);
     }
 }
 

@@ -8,7 +8,9 @@
 #include "quern/inspector.h"
 
 /* workers: NULL where they could not be read. */
-void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers);
+/* lines_max: of all; where there are more queues, the largest. 0: as many as there are. */
+void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers,
+                              size_t lines_max);
 void qn_queue_show_counts_print(uint64_t size, const uint64_t counts[QUERN_TASK_STATE_COUNT]);
 void qn_queue_show_print(const quern_queue_info *queue, const quern_worker_list *workers);
 void qn_queue_show_history_print(const quern_day *days, size_t count);

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* stats.c - `quern stats`: all queues at a glance, the sums, and what the broker reports about
- * itself. */
+/* stats.c - `quern stats`: all queues at a glance, the sums, and the warnings of the broker, on one
+ * screen of a terminal; with -v all queues there, too, and all facts of the broker. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
 #include "cli/output/field.h"
 #include "cli/output/json.h"
+#include "cli/output/terminal.h"
 #include "cli/service.h"
 #include "cli/verbs/queue_show.h"
 #include "cli/verbs/server_info.h"
+
+#define LINES_OF_SUMS 12 /* with a blank line before and the prompt behind */
+
+enum option { OPTION_VERBOSE };
+static const struct qn_option options[] = {
+    [OPTION_VERBOSE] = {"verbose", NULL, "all queues, and what the broker is", QN_OPTION_FLAG,
+                        .letter = 'v'},
+};
 
 struct totals {
     uint64_t counts[QUERN_TASK_STATE_COUNT];
@@ -38,15 +47,28 @@ static struct totals sum_up(const quern_queue_list *list)
     return totals;
 }
 
-static void print_stats(const struct lists *lists, const struct totals *totals, json_t *server_info)
+/* On a terminal the rest of the screen beside sums, warnings and the prompt. 0: no limit. */
+static size_t lines_for_queues(json_t *server_info)
 {
-    qn_queue_show_list_print(lists->queues, lists->workers);
+    size_t height = qn_terminal_height(stdout);
+    size_t used = LINES_OF_SUMS + qn_server_info_warning_lines(server_info);
+    return height == 0 ? 0 : height > used + 4 ? height - used : 4;
+}
+
+static void print_stats(const struct qn_cli *cli, const struct lists *lists,
+                        const struct totals *totals, json_t *server_info)
+{
+    bool verbose = qn_args_given(&cli->args, OPTION_VERBOSE);
+    qn_queue_show_list_print(lists->queues, lists->workers,
+                             verbose ? 0 : lines_for_queues(server_info));
     printf("\n");
     qn_queue_show_counts_print(totals->size, totals->counts);
     qn_field_number("processed today", (int64_t)totals->processed_today);
     qn_field_number("failed today", (int64_t)totals->failed_today);
-    printf("\n");
-    qn_server_info_print(server_info);
+    if (verbose) {
+        printf("\n");
+    }
+    qn_server_info_print(server_info, !verbose);
 }
 
 static json_t *stats_json(const struct lists *lists, const struct totals *totals,
@@ -80,7 +102,7 @@ static int run_stats(struct qn_cli *cli)
         if (cli->json) {
             exit_code = qn_json_print(stats_json(&lists, &totals, server_info));
         } else {
-            print_stats(&lists, &totals, server_info);
+            print_stats(cli, &lists, &totals, server_info);
         }
     }
     json_decref(server_info);
@@ -93,9 +115,11 @@ static int run_stats(struct qn_cli *cli)
 static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
-    .summary = "show all queues, the sums by state and the broker",
+    .summary = "show all queues and the sums by state",
+    .about = "On a terminal as many queues as fit the screen, those with the most tasks.",
     .example = "  quern stats\n  quern stats --json | jq .totals.counts.pending",
+    .options = options,
+    .option_count = QN_COUNT_OF(options),
     .run = run_stats,
 }};
-const struct qn_noun qn_noun_stats = {"stats", "show tasks by state, today's work, the broker",
-                                      verbs, 1};
+const struct qn_noun qn_noun_stats = {"stats", "show tasks by state and today's work", verbs, 1};

@@ -97,10 +97,10 @@ static void print_task(const quern_task_info *info)
         qn_free(safe);
     }
     const void *data = quern_task_info_payload(info, &size);
-    qn_field_bytes("payload", data, size);
+    qn_field_document("payload", data, size);
     data = quern_task_info_result(info, &size);
     if (data != NULL) {
-        qn_field_bytes("result", data, size);
+        qn_field_document("result", data, size);
     }
 }
 
@@ -159,8 +159,8 @@ static int run_inspect(struct qn_cli *cli)
     }
     quern_error err;
     quern_task_info *info = NULL;
-    if (quern_inspector_task(inspector, qn_args_text(&cli->args, INSPECT_QUEUE),
-                             qn_args_operand(&cli->args, 0), &info, &err) != QUERN_OK) {
+    if (quern_inspector_task_short(inspector, qn_args_text(&cli->args, INSPECT_QUEUE),
+                                   qn_args_operand(&cli->args, 0), &info, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else if (payload || result) {
         exit_code = print_bytes(cli, info);
@@ -185,7 +185,8 @@ static const struct qn_verb verbs[] = {
     {.name = "list",
      .operands = "",
      .summary = "list tasks: one page of those that match all options",
-     .about = "AT is when it is due, was archived, or is removed.",
+     .about = "AT is when it is due, was archived, or is removed. On a terminal ids are short,\n"
+              "and all commands take them so.",
      .example = "  quern task list --state retry --state archived --since 1h --text timeout",
      .options = qn_task_list_options,
      .option_count = QN_TASK_LIST_OPTION_COUNT,
@@ -193,6 +194,7 @@ static const struct qn_verb verbs[] = {
     {.name = "inspect",
      .operands = "ID",
      .summary = "show everything about one task",
+     .about = "ID may be short, as `quern task list` shows it: the first 8 characters or more.",
      .example = "  quern task inspect 0199f3a1-7c2e-7d43-8a55-0d6f2e9b1c77",
      .options = inspect_options,
      .option_count = QN_COUNT_OF(inspect_options),

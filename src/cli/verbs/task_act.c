@@ -103,7 +103,8 @@ struct by_id {
     const struct qn_cli *cli;
     quern_inspector *inspector;
     const struct action *action;
-    json_t *tasks; /* with --json: the result for each id; else NULL */
+    json_t *tasks;  /* with --json: the result for each id; else NULL */
+    bool is_single; /* one whole id: only the number of tasks is reported */
     uint64_t count;
     int worst; /* exit code */
 };
@@ -118,30 +119,56 @@ static void note_id(struct by_id *by_id, const char *id, const quern_error *fail
             qn_json_set_bytes(task, "error", failure->text, strlen(failure->text));
         }
         (void)json_array_append_new(by_id->tasks, task);
-    } else if (failure == NULL) {
+    } else if (failure == NULL && !by_id->is_single) {
         char *safe = qn_text_safe(id, strlen(id));
         printf("%s %s\n", safe, by_id->action->done);
         qn_free(safe);
     }
 }
 
+/* As it stands, else as the short id of a task: then *ret_info is that task, for the caller to
+ * free. So a whole id costs one request. */
+static quern_status act_on_task(const struct by_id *by_id, const char *id,
+                                quern_task_info **ret_info, quern_error *err)
+{
+    quern_task_info *info = NULL;
+    quern_action action = by_id->action->action;
+    const char *queue = qn_args_text(&by_id->cli->args, OPTION_QUEUE);
+    quern_status status = quern_inspector_act(by_id->inspector, action, queue, id, err);
+    if (status != QUERN_E_NOT_FOUND) {
+        return status;
+    }
+    quern_error found_err;
+    quern_status found = quern_inspector_task_short(by_id->inspector, queue, id, &info, &found_err);
+    if (found == QUERN_OK) {
+        *ret_info = info;
+        return quern_inspector_act(by_id->inspector, action, quern_task_info_queue(info),
+                                   quern_task_info_id(info), err);
+    }
+    if (found != QUERN_E_NOT_FOUND) {
+        *err = found_err;
+        status = found;
+    }
+    return status;
+}
+
 /* False: the broker failed, and would fail for the next one, too. */
-static bool act_on_id(struct by_id *by_id, const char *id, bool single)
+static bool act_on_id(struct by_id *by_id, const char *id)
 {
     quern_error err;
-    const char *queue = qn_args_text(&by_id->cli->args, OPTION_QUEUE);
-    quern_status status =
-        quern_inspector_act(by_id->inspector, by_id->action->action, queue, id, &err);
-    if (!single) {
-        note_id(by_id, id, status == QUERN_OK ? NULL : &err);
-    }
+    quern_task_info *info = NULL;
+    quern_status status = act_on_task(by_id, id, &info, &err);
+    by_id->is_single = by_id->is_single && info == NULL;
+    note_id(by_id, info != NULL ? quern_task_info_id(info) : id, status == QUERN_OK ? NULL : &err);
+    quern_task_info_free(info);
     if (status == QUERN_OK) {
         by_id->count++;
         return true;
     }
     int exit_code = qn_cli_fail(by_id->cli, &err);
     by_id->worst = exit_code > by_id->worst ? exit_code : by_id->worst;
-    return status == QUERN_E_NOT_FOUND || status == QUERN_E_STATE || status == QUERN_E_INVALID;
+    return status == QUERN_E_NOT_FOUND || status == QUERN_E_STATE || status == QUERN_E_INVALID ||
+           status == QUERN_E_UNSUPPORTED;
 }
 
 static int act_by_id(const struct qn_cli *cli, quern_inspector *inspector,
@@ -149,17 +176,18 @@ static int act_by_id(const struct qn_cli *cli, quern_inspector *inspector,
 {
     struct by_id by_id = {.cli = cli, .inspector = inspector, .action = action};
     size_t count = cli->args.operand_count;
-    if (count == 1) {
-        bool done = act_on_id(&by_id, qn_args_operand(&cli->args, 0), true);
-        return done && by_id.count == 1 ? report_count(cli, action, 1, true) : by_id.worst;
-    }
     by_id.tasks = cli->json ? qn_memory_must(json_array()) : NULL;
+    by_id.is_single = count == 1;
     bool going = true;
     for (size_t i = 0; i < count && going; i++) {
-        going = act_on_id(&by_id, qn_args_operand(&cli->args, i), false);
+        going = act_on_id(&by_id, qn_args_operand(&cli->args, i));
         if (!going && i + 1 < count) {
             qn_cli_message(cli, "%zu more not tried", count - i - 1);
         }
+    }
+    if (by_id.is_single && by_id.count == 1) {
+        json_decref(by_id.tasks);
+        return report_count(cli, action, 1, true);
     }
     if (cli->json) {
         (void)qn_json_print(json_pack("{s:s,s:I,s:o}", "done", action->done, "count",

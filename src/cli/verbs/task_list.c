@@ -3,7 +3,8 @@
  *
  * The broker filters and cuts the page out, unless --since, --sort or a second --state is given:
  * then up to GATHER_MAX tasks that match the other options are read, and the page is cut out here.
- * How many there are in all is reported on stderr, so that stdout stays data. */
+ * How many there are in all is reported on stderr, so that stdout stays data. On a terminal ids are
+ * shortened, unless --wide is given. */
 #include "cli/verbs/task_list.h"
 
 #include <inttypes.h>
@@ -18,7 +19,9 @@
 #include "cli/memory.h"
 #include "cli/output/field.h"
 #include "cli/output/json.h"
+#include "cli/output/short_id.h"
 #include "cli/output/table.h"
+#include "cli/output/terminal.h"
 #include "cli/verbs/task_act.h"
 
 #define PAGE_SIZE_DEFAULT 30
@@ -32,34 +35,31 @@ enum option {
     OPTION_STATE,
     OPTION_TYPE,
     OPTION_TEXT,
-    OPTION_SEARCH,
     OPTION_GROUP,
     OPTION_SINCE,
     OPTION_SORT,
     OPTION_PAGE,
-    OPTION_SIZE,
     OPTION_LIMIT,
-    OPTION_UTC
+    OPTION_UTC,
+    OPTION_WIDE
 };
 const struct qn_option qn_task_list_options[QN_TASK_LIST_OPTION_COUNT] = {
     [OPTION_QUEUE] = {"queue", "NAME", "only this queue", QN_OPTION_TEXT},
     [OPTION_STATE] = {"state", "STATE", "pending, active, retry, ...; may be given again",
                       QN_OPTION_TEXT, .repeats = true},
     [OPTION_TYPE] = {"type", "TYPE", "exactly this type, or image:* for a prefix", QN_OPTION_TEXT},
-    [OPTION_TEXT] = {"text", "TEXT", "with this text in the payload or the last error",
-                     QN_OPTION_TEXT},
-    [OPTION_SEARCH] = {"search", "TEXT", "the same as --text", QN_OPTION_TEXT},
+    [OPTION_TEXT] = {"text", "TEXT", "in the payload or the last error (also --search)",
+                     QN_OPTION_TEXT, .alias = "search"},
     [OPTION_GROUP] = {"group", "NAME", "only this group", QN_OPTION_TEXT},
     [OPTION_SINCE] = {"since", "WHEN", "only what happened since: 1h30m, or a moment",
                       QN_OPTION_TEXT},
     [OPTION_SORT] = {"sort", "KEY", "by at, enqueued, changed (newest first) or type",
                      QN_OPTION_TEXT},
     [OPTION_PAGE] = {"page", "N", "from 1 on", QN_OPTION_COUNT, .min = 1, .max = INT32_MAX},
-    [OPTION_SIZE] = {"size", "N", "tasks on a page (30, at most 10000)", QN_OPTION_COUNT, .min = 1,
-                     .max = PAGE_SIZE_MAX},
-    [OPTION_LIMIT] = {"limit", "N", "the same as --size", QN_OPTION_COUNT, .min = 1,
-                      .max = PAGE_SIZE_MAX},
+    [OPTION_LIMIT] = {"limit", "N", "tasks on a page (30, at most 10000; also --size)",
+                      QN_OPTION_COUNT, .min = 1, .max = PAGE_SIZE_MAX, .alias = "size"},
     [OPTION_UTC] = {"utc", NULL, "moments in UTC, not how long ago", QN_OPTION_FLAG},
+    [OPTION_WIDE] = {"wide", NULL, "whole ids and all columns, also on a terminal", QN_OPTION_FLAG},
 };
 
 typedef int compare_tasks(const void *left, const void *right);
@@ -201,20 +201,12 @@ static int read_states(struct listing *listing)
 static int read_options(struct listing *listing)
 {
     const struct qn_args *args = &listing->cli->args;
-    if (qn_args_given(args, OPTION_TEXT) && qn_args_given(args, OPTION_SEARCH)) {
-        return qn_cli_usage(listing->cli, "--text and --search are the same: give one");
-    }
-    if (qn_args_given(args, OPTION_SIZE) && qn_args_given(args, OPTION_LIMIT)) {
-        return qn_cli_usage(listing->cli, "--size and --limit are the same: give one");
-    }
-    int64_t limit = qn_args_number(args, OPTION_LIMIT, PAGE_SIZE_DEFAULT);
     listing->filter = (quern_task_filter){
         .queue = qn_args_text(args, OPTION_QUEUE),
         .type = qn_args_text(args, OPTION_TYPE),
         .group = qn_args_text(args, OPTION_GROUP),
-        .text = qn_args_given(args, OPTION_TEXT) ? qn_args_text(args, OPTION_TEXT)
-                                                 : qn_args_text(args, OPTION_SEARCH),
-        .limit = (uint64_t)qn_args_number(args, OPTION_SIZE, limit),
+        .text = qn_args_text(args, OPTION_TEXT),
+        .limit = (uint64_t)qn_args_number(args, OPTION_LIMIT, PAGE_SIZE_DEFAULT),
     };
     quern_task_filter *filter = &listing->filter;
     filter->offset = (uint64_t)(qn_args_number(args, OPTION_PAGE, 1) - 1) * filter->limit;
@@ -298,41 +290,68 @@ static bool count_all(const struct listing *listing, uint64_t *ret_total)
 
 /* --- Printing ---------------------------------------------------------------------------- */
 
-static void print_table(const struct qn_cli *cli, const quern_task_info *const *tasks, size_t count)
+/* How many characters of the ids are shown; SIZE_MAX: all. */
+static size_t id_size(const struct qn_cli *cli, const quern_task_info *const *tasks, size_t count,
+                      bool is_all)
 {
-    static const struct qn_column columns[] = {
+    if (qn_args_given(&cli->args, OPTION_WIDE) || qn_terminal_width(stdout) == 0) {
+        return SIZE_MAX;
+    }
+    const char **ids = qn_memory_must(qn_alloc_zero(count + 1, sizeof *ids));
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = quern_task_info_id(tasks[i]);
+    }
+    size_t size = qn_short_id_size(ids, count, is_all);
+    qn_free(ids);
+    return size;
+}
+
+static void add_row(const struct qn_cli *cli, struct qn_table *table, const quern_task_info *info)
+{
+    size_t size = 0;
+    char retried[64];
+    const void *payload = quern_task_info_payload(info, &size);
+    (void)snprintf(retried, sizeof retried, "%" PRId64 "/%" PRId64,
+                   quern_task_info_retry_count(info),
+                   qn_field_or_0(quern_task_info_retry_max(info)));
+    qn_table_text(table, quern_task_state_name(quern_task_info_state(info)));
+    qn_table_text(table, quern_task_info_queue(info));
+    qn_table_text(table, quern_task_info_type(info));
+    qn_table_bytes(table, payload, size);
+    qn_table_text(table, quern_task_info_error(info));
+    qn_table_text(table, retried);
+    if (qn_args_given(&cli->args, OPTION_UTC)) {
+        qn_table_moment(table, dated_at_ms(info));
+    } else {
+        qn_table_relative(table, dated_at_ms(info), qn_clock_wall_ms(qn_clock_system()));
+    }
+}
+
+/* is_all: these are all tasks of the broker. */
+static void print_table(const struct qn_cli *cli, const quern_task_info *const *tasks, size_t count,
+                        bool is_all)
+{
+    /* The same word in each row is the first that a narrow terminal can do without. */
+    bool one_state = qn_args_repeat(&cli->args, OPTION_STATE, 0) != NULL &&
+                     qn_args_repeat(&cli->args, OPTION_STATE, 1) == NULL;
+    bool one_queue = qn_args_given(&cli->args, OPTION_QUEUE);
+    const struct qn_column columns[] = {
         {"ID"},
-        {"STATE"},
-        {"QUEUE", .flexible = true},
+        {"STATE", .spare = one_state ? 3 : 0},
+        {"QUEUE", .flexible = true, .spare = one_queue ? 4 : 0},
         {"TYPE", .flexible = true},
-        {"PAYLOAD", .flexible = true},
+        {"PAYLOAD", .flexible = true, .spare = 2},
         {"ERROR", .flexible = true},
-        {"RETRIED", .right = true},
+        {"RETRIED", .right = true, .spare = 1},
         {"AT"},
     };
-    int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    table.wide = qn_args_given(&cli->args, OPTION_WIDE);
+    size_t size = id_size(cli, tasks, count, is_all);
     for (size_t i = 0; i < count; i++) {
-        const quern_task_info *info = tasks[i];
-        char retried[64];
-        (void)snprintf(retried, sizeof retried, "%" PRId64 "/%" PRId64,
-                       quern_task_info_retry_count(info),
-                       qn_field_or_0(quern_task_info_retry_max(info)));
-        size_t size = 0;
-        const void *payload = quern_task_info_payload(info, &size);
-        qn_table_text(&table, quern_task_info_id(info));
-        qn_table_text(&table, quern_task_state_name(quern_task_info_state(info)));
-        qn_table_text(&table, quern_task_info_queue(info));
-        qn_table_text(&table, quern_task_info_type(info));
-        qn_table_bytes(&table, payload, size);
-        qn_table_text(&table, quern_task_info_error(info));
-        qn_table_text(&table, retried);
-        if (qn_args_given(&cli->args, OPTION_UTC)) {
-            qn_table_moment(&table, dated_at_ms(info));
-        } else {
-            qn_table_relative(&table, dated_at_ms(info), now_ms);
-        }
+        qn_short_id_cell(&table, quern_task_info_id(tasks[i]), size);
+        add_row(cli, &table, tasks[i]);
     }
     qn_table_print(&table);
     qn_table_finish(&table);
@@ -397,7 +416,10 @@ static int print_page(const struct listing *listing, bool gathered)
         known = shown < filter->limit && (shown > 0 || filter->offset == 0);
         known = known || count_all(listing, &total);
     }
-    print_table(listing->cli, tasks, shown);
+    bool is_all = known && shown == total && listing->since_ms == 0 && listing->state_count == 0 &&
+                  filter->queue == NULL && filter->type == NULL && filter->group == NULL &&
+                  filter->text == NULL;
+    print_table(listing->cli, tasks, shown, is_all && !listing->is_cut);
     report_total(listing, shown, known, total);
     return QN_EXIT_OK;
 }

@@ -10,7 +10,9 @@
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
+#include "cli/output/short_id.h"
 #include "cli/output/table.h"
+#include "cli/output/terminal.h"
 #include "cli/service.h"
 
 enum list_option { LIST_UTC };
@@ -75,7 +77,10 @@ static void print_runs(const struct qn_cli *cli, const quern_worker_list *list)
         const quern_worker_info *worker = quern_worker_list_at(list, i);
         for (size_t j = 0; j < worker->run_count; j++) {
             const quern_worker_run_info *run = &worker->runs[j];
-            qn_table_text(&table, run->task_id);
+            const char *id = run->task_id;
+            size_t id_size =
+                qn_terminal_width(stdout) > 0 ? qn_short_id_size(&id, 1, false) : SIZE_MAX;
+            qn_short_id_cell(&table, id, id_size);
             qn_table_text(&table, run->task_type);
             qn_table_text(&table, run->queue);
             add_moment(cli, &table, run->started_at_ms);
@@ -88,6 +93,18 @@ static void print_runs(const struct qn_cli *cli, const quern_worker_list *list)
         qn_table_print(&table);
     }
     qn_table_finish(&table);
+}
+
+/* On stderr, as `task list` has it: stdout stays data. */
+static void report_total(const struct qn_cli *cli, const quern_worker_list *list)
+{
+    size_t count = quern_worker_list_size(list);
+    size_t runs = 0;
+    for (size_t i = 0; i < count; i++) {
+        runs += quern_worker_list_at(list, i)->run_count;
+    }
+    qn_cli_message(cli, "%zu %s, %zu %s", count, qn_plural(count, "worker", "workers"), runs,
+                   qn_plural(runs, "run", "runs"));
 }
 
 static void set_text(json_t *object, const char *name, const char *text)
@@ -128,8 +145,8 @@ static json_t *worker_json(const quern_worker_info *worker)
         "{s:I,s:o,s:o,s:I,s:b,s:o}", "pid", (json_int_t)worker->pid, "started_at_ms",
         qn_json_moment(worker->started_at_ms), "heartbeat_at_ms",
         qn_json_moment(worker->heartbeat_at_ms), "concurrency", (json_int_t)worker->concurrency,
-        "strict", worker->strict_priority, "runs", runs));
-    (void)json_object_set_new(object, "hang", json_integer(worker->hung));
+        "strict_priority", worker->strict_priority, "runs", runs));
+    (void)json_object_set_new(object, "hung", json_integer(worker->hung));
     (void)json_object_set_new(object, "types", types_json(worker->types));
     set_text(object, "id", worker->id);
     set_text(object, "host", worker->host);
@@ -158,6 +175,7 @@ static int run_list(struct qn_cli *cli)
     } else {
         print_workers(cli, list);
         print_runs(cli, list);
+        report_total(cli, list);
     }
     quern_worker_list_free(list);
     quern_inspector_free(inspector);

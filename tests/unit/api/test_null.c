@@ -120,6 +120,7 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("inspector", quern_inspector_tasks(NULL, NULL, &tasks, &err));
     REFUSES("ret_list", quern_inspector_tasks(t->inspector, NULL, NULL, &err));
     REFUSES("id", quern_inspector_task(t->inspector, NULL, NULL, &info, &err));
+    REFUSES("id", quern_inspector_task_short(t->inspector, NULL, NULL, &info, &err));
     REFUSES("ret_info", quern_inspector_task(t->inspector, NULL, "1", NULL, &err));
     REFUSES("id", quern_inspector_act(t->inspector, QUERN_ACTION_RUN, NULL, NULL, &err));
     REFUSES("inspector", quern_inspector_act_all(NULL, QUERN_ACTION_RUN, NULL, NULL, &err));

@@ -106,12 +106,36 @@ static void unique_keys_are_asynqs(void **state)
     qn_arena_finish(&arena);
 }
 
+static void uuids_and_their_beginnings_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t size;
+    } cases[] = {
+        {"0123abcd-4567-7890-abcd-ef0123456789", 36},
+        {"0123abcd-", 9},
+        {"0123abcd", 8},
+        {"0", 1},
+        {"", 0},
+        {"0123abcd4", 0},
+        {"0123abc-", 0},
+        {"0123abcg", 0},
+        {"0123ABCD", 0},
+        {"0123abcd-4567-7890-abcd-ef01234567890", 0},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        assert_int_equal(qn_id_uuid_size(cases[i].text), cases[i].size);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ids_are_uuids_of_version_7),
     cmocka_unit_test(ids_grow_within_a_millisecond_and_when_the_clock_steps_back),
     cmocka_unit_test(ids_survive_clocks_out_of_range),
     cmocka_unit_test(ids_of_two_sources_differ),
     cmocka_unit_test(unique_keys_are_asynqs),
+    cmocka_unit_test(uuids_and_their_beginnings_are_known),
 };
 
 TEST_MAIN(tests)

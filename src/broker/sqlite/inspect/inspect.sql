@@ -54,6 +54,13 @@ ORDER BY w.started_at_ms, w.no, t.started_at_ms, t.seq;
 -- name: queue_names
 SELECT no, name FROM quern_queue WHERE ?1 IS NULL OR name = ?1 ORDER BY name;
 
+-- Tasks whose ids are UUIDs that begin with ?1, found in the index of the ids: g is behind all
+-- digits of a UUID.
+-- name: match_id
+SELECT q.name, t.id FROM quern_queue AS q
+    CROSS JOIN quern_task AS t INDEXED BY quern_task_id ON t.queue = q.no
+WHERE t.id >= ?1 AND t.id < ?1 || 'g' AND length(t.id) = 36;
+
 -- name: boot
 SELECT boot_id FROM quern_meta WHERE one = 1;
 
