@@ -52,6 +52,7 @@ enum qn_bug {
     QN_BUG_HEAD_BELIEVED = 84,       /* a malformed head of a lease's answer is taken */
     QN_BUG_MOMENT_BELIEVED = 85,     /* a moment planted by others is not clamped */
     QN_BUG_OWED_REPLY_LEFT = 86,     /* a connection is reused while a reply is still owed on it */
+    QN_BUG_END_UNREPORTED = 100,     /* the end of a task is no news for clients that wait */
     /* Leases, clocks, cancellations */
     QN_BUG_DELAY_ON_WALL = 46,     /* SQLite: delays end by the wall clock */
     QN_BUG_DATED_IS_DUE = 47,      /* SQLite: every task dated as due is due, even if its date came

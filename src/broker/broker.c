@@ -224,6 +224,21 @@ quern_status qn_broker_wait(struct qn_broker *broker, int64_t timeout_ms,
     return status != QUERN_OK ? status : broker->ops->wait(broker, timeout_ms, ret_wakeup, err);
 }
 
+quern_status qn_broker_watch(struct qn_broker *broker, const char *queue, const char *id,
+                             quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->watch != NULL, "watch", err);
+    return status != QUERN_OK ? status : broker->ops->watch(broker, queue, id, err);
+}
+
+quern_status qn_broker_await(struct qn_broker *broker, int64_t timeout_ms, bool *ret_changed,
+                             quern_error *err)
+{
+    *ret_changed = false;
+    quern_status status = check(broker, broker->ops->await != NULL, "await", err);
+    return status != QUERN_OK ? status : broker->ops->await(broker, timeout_ms, ret_changed, err);
+}
+
 quern_status qn_broker_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *heartbeat,
                                  quern_error *err)
 {

@@ -364,6 +364,22 @@ QUERN_NODISCARD qn_wait_fn qn_broker_wait;
 typedef void qn_interrupt_fn(struct qn_broker *broker);
 qn_interrupt_fn qn_broker_interrupt;
 
+/* --- Waiting for one task ----------------------------------------------------------- */
+
+/* For clients: arms news of the next change of this task, for example of its end. It may come for
+ * other changes, too, and a change may rarely be missed: look at the task after each call, and each
+ * second. Any thread. QUERN_E_UNSUPPORTED: there can be no news here, and the text says why. On a
+ * broker object that watches, arm and wait are not called. */
+typedef quern_status qn_watch_fn(struct qn_broker *broker, const char *queue, const char *id,
+                                 quern_error *err);
+QUERN_NODISCARD qn_watch_fn qn_broker_watch;
+
+/* Blocks until there is news of any watched task (then *ret_changed) or timeout_ms of real time
+ * have passed. News that came before the call counts. One thread at a time. */
+typedef quern_status qn_await_fn(struct qn_broker *broker, int64_t timeout_ms, bool *ret_changed,
+                                 quern_error *err);
+QUERN_NODISCARD qn_await_fn qn_broker_await;
+
 /* --- The worker's record ------------------------------------------------------------ */
 
 /* A run that the worker has started; all borrowed. */

@@ -32,6 +32,8 @@ struct qn_broker_ops {
     qn_arm_fn *arm;
     qn_wait_fn *wait;
     qn_interrupt_fn *interrupt;
+    qn_watch_fn *watch;
+    qn_await_fn *await;
     qn_is_gone_fn *is_gone;
     qn_heartbeat_fn *heartbeat;
     qn_deregister_fn *deregister;

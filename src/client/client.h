@@ -10,6 +10,7 @@
 #include "base/memory/list.h"
 #include "broker/broker.h"
 #include "broker/task_info.h"
+#include "client/news.h"
 #include "client/request.h"
 #include "message/id.h"
 #include "quern/client.h"
@@ -32,6 +33,8 @@ struct quern_client {
     size_t calls;           /* threads inside; guarded by mutex */
     bool led;               /* a thread stores, or was made the leader; guarded by mutex */
     struct qn_list waiting; /* of struct qn_request, FIFO; guarded by mutex */
+
+    struct qn_news news;
 
     pthread_mutex_t ids_mutex;
     struct qn_id_source ids; /* guarded by ids_mutex */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* wait.c - looks a task up, and waits until it is over.
  *
- * No broker announces the end of a single task, so the wait is a poll: at once, then after 1 ms, 2
- * ms, 4 ms and so on up to 50 ms. After one second the pauses grow to 5 % of the time waited, up to
- * one second. Each poll reads one task by its id, and nothing is locked meanwhile. Once the task
- * was seen, only its queue is read. A task that is over and was not kept cannot be told from one
- * that never existed, unless this wait has seen it before; then the text of the error says so. A
- * broker that is away for a moment costs some polls, no more. */
+ * The broker is asked for news of the task (qn_broker_watch), the task is looked at, and the thread
+ * sleeps until there is news, so that the end is seen at once and a wait costs nothing meanwhile.
+ * A look each second makes up for news that were missed. Where there can be no news, the wait is a
+ * poll: after 1 ms, 2 ms, 4 ms and so on up to 50 ms, later after 5 % of the time that it waits
+ * already, up to a second. A broker that is away for a moment costs some of those, no more.
+ *
+ * Once the task was seen, only its queue is read. A task that is over and was not kept cannot be
+ * told from one that never existed, unless this wait has seen it before; then the text of the error
+ * says so. */
 #include <poll.h>
 #include <stdio.h>
 
@@ -15,9 +18,14 @@
 #include "broker/find.h"
 #include "client/client.h"
 
-#define PAUSE_MS_SOON 50 /* up to here each pause is twice the one before */
-#define PAUSE_MS_MAX 1000
-#define PAUSE_PART 20 /* of the time waited */
+enum {
+    PAUSE_MS_SOON = 50, /* up to here each pause of a poll is twice the one before */
+    PAUSE_MS_MAX = 1000,
+    PAUSE_PART = 20, /* of the time waited */
+    LOOK_MS_MAX = 1000,
+    NEWS_AT_ONCE = 8, /* this many news bring a look at once: a task changes a few times */
+    NEWS_PAUSE_MS = 10
+};
 
 static quern_status enter(quern_client *client, const char *id, quern_task_info **ret_info,
                           quern_error *err)
@@ -48,6 +56,9 @@ struct vigil {
     const char *id;
     char queue[QN_NAME_SIZE_MAX + 1]; /* where it was seen; "" before */
     quern_error away;                 /* why the latest look saw nothing; "": it did */
+    bool polls;                       /* there can be no news */
+    int64_t pause_ms;                 /* of a poll, the next one */
+    size_t news_count;
 };
 
 static bool is_over(const quern_task_info *info)
@@ -82,20 +93,52 @@ static quern_status look(struct vigil *vigil, quern_task_info **ret_info, quern_
     return QUERN_OK;
 }
 
-static int64_t next_pause_ms(int64_t pause_ms, int64_t waited_ms)
+/* Whether there will be news of the next change. */
+static bool watch(struct vigil *vigil)
 {
-    int64_t soon_ms = pause_ms * 2 < PAUSE_MS_SOON ? pause_ms * 2 : PAUSE_MS_SOON;
-    int64_t part_ms = waited_ms / PAUSE_PART;
-    int64_t next_ms = part_ms > soon_ms ? part_ms : soon_ms;
-    return next_ms < PAUSE_MS_MAX ? next_ms : PAUSE_MS_MAX;
+    if (vigil->polls || vigil->queue[0] == '\0') {
+        return false;
+    }
+    quern_status status = qn_broker_watch(vigil->client->broker, vigil->queue, vigil->id, NULL);
+    vigil->polls = status == QUERN_E_UNSUPPORTED;
+    return status == QUERN_OK;
 }
 
-static quern_status watch(struct vigil *vigil, int64_t timeout_ms, quern_task_info **ret_info,
-                          quern_error *err)
+static void pause_ms(int64_t ms, int64_t left_ms)
+{
+    (void)poll(NULL, 0, (int)(left_ms < ms ? left_ms : ms));
+}
+
+static void pause_of_poll(struct vigil *vigil, int64_t waited_ms, int64_t left_ms)
+{
+    pause_ms(vigil->pause_ms, left_ms);
+    int64_t part_ms = waited_ms / PAUSE_PART;
+    int64_t soon_ms = vigil->pause_ms * 2 < PAUSE_MS_SOON ? vigil->pause_ms * 2 : PAUSE_MS_SOON;
+    int64_t next_ms = part_ms > soon_ms ? part_ms : soon_ms;
+    vigil->pause_ms = next_ms < PAUSE_MS_MAX ? next_ms : PAUSE_MS_MAX;
+}
+
+/* Until there is more news than `seen`. A task whose handler reports progress all the time is not
+ * looked at each time. */
+static void await_news(struct vigil *vigil, uint64_t seen, int64_t left_ms)
+{
+    if (vigil->news_count >= NEWS_AT_ONCE) {
+        pause_ms(NEWS_PAUSE_MS, left_ms);
+    }
+    int64_t most_ms = left_ms < LOOK_MS_MAX ? left_ms : LOOK_MS_MAX;
+    struct qn_news *news = &vigil->client->news;
+    qn_news_await(news, vigil->client->broker, seen, qn_clock_mono_ns() + most_ms * QN_NS_PER_MS);
+    vigil->news_count += qn_news_count(news) != seen ? 1 : 0;
+}
+
+static quern_status wait_for_end(struct vigil *vigil, int64_t timeout_ms,
+                                 quern_task_info **ret_info, quern_error *err)
 {
     int64_t began_ns = qn_clock_mono_ns();
-    int64_t pause_ms = 1;
+    bool was_seen = false; /* by the look before */
     for (;;) {
+        uint64_t seen = qn_news_count(&vigil->client->news);
+        bool watched = was_seen && watch(vigil);
         quern_task_info *info = NULL;
         quern_status status = look(vigil, &info, err);
         if (status != QUERN_OK) {
@@ -106,15 +149,19 @@ static quern_status watch(struct vigil *vigil, int64_t timeout_ms, quern_task_in
             return QUERN_OK;
         }
         int64_t waited_ms = (qn_clock_mono_ns() - began_ns) / QN_NS_PER_MS;
-        int64_t left_ms = timeout_ms < 0 ? pause_ms : timeout_ms - waited_ms;
+        int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms - waited_ms;
         if (left_ms <= 0) {
             return qn_error_set(
                 err, QUERN_E_TIMEOUT, "task %s is not over after %lld ms%s%s", vigil->id,
                 (long long)timeout_ms,
                 vigil->away.text[0] == '\0' ? "" : "; the broker is away: ", vigil->away.text);
         }
-        (void)poll(NULL, 0, (int)(left_ms < pause_ms ? left_ms : pause_ms));
-        pause_ms = next_pause_ms(pause_ms, waited_ms);
+        if (watched) {
+            await_news(vigil, seen, left_ms);
+        } else if (was_seen || vigil->queue[0] == '\0') {
+            pause_of_poll(vigil, waited_ms, left_ms);
+        }
+        was_seen = vigil->queue[0] != '\0';
     }
 }
 
@@ -125,12 +172,12 @@ quern_status quern_client_wait(quern_client *client, const char *id, int64_t tim
     if (status != QUERN_OK) {
         return status;
     }
-    struct vigil vigil = {.client = client, .id = id};
+    struct vigil vigil = {.client = client, .id = id, .pause_ms = 1};
     if (timeout_ms < QUERN_TIMEOUT_NEVER || timeout_ms > QN_DURATION_MS_MAX) {
         status = qn_error_set(err, QUERN_E_INVALID, "timeout_ms: must be 0 to 100 years, or %d",
                               QUERN_TIMEOUT_NEVER);
     } else {
-        status = watch(&vigil, timeout_ms, ret_info, err);
+        status = wait_for_end(&vigil, timeout_ms, ret_info, err);
     }
     qn_client_leave(client);
     return status;

@@ -22,7 +22,8 @@
 #include "redis/pipeline.h"
 #include "task/limits.h"
 
-/* TRACKED is used by arm only: every key that is read on it wakes the worker when it changes
+/* TRACKED is used by arm and watch only: every key that is read on it wakes the listener when it
+ * changes
  * (listener.h). */
 enum qn_channel_kind {
     QN_CHANNEL_PUMP,
@@ -90,6 +91,8 @@ qn_prune_fn qn_redis_prune;
 qn_arm_fn qn_redis_arm;
 qn_wait_fn qn_redis_wait;
 qn_interrupt_fn qn_redis_interrupt;
+qn_watch_fn qn_redis_watch;
+qn_await_fn qn_redis_await;
 qn_heartbeat_fn qn_redis_heartbeat;
 qn_deregister_fn qn_redis_deregister;
 qn_drained_fn qn_redis_drained;

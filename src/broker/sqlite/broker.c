@@ -23,6 +23,7 @@
 #include "broker/sqlite/upkeep/heartbeat_age.h"
 #include "broker/sqlite/wake/wait.h"
 #include "broker/sqlite/wake/waiters.h"
+#include "broker/sqlite/wake/watch.h"
 
 #define COMMAND_TIMEOUT_MS 10000
 
@@ -43,6 +44,8 @@ static const struct qn_broker_ops ops = {
     .arm = qn_sqlite_arm,
     .wait = qn_sqlite_wait,
     .interrupt = qn_sqlite_interrupt,
+    .watch = qn_sqlite_watch,
+    .await = qn_sqlite_await,
     .is_gone = qn_sqlite_is_gone,
     .wake = qn_sqlite_wake,
     .heartbeat = qn_sqlite_heartbeat,
@@ -128,6 +131,7 @@ static void init_parts(struct qn_sqlite *self)
     qn_writer_lock_init(&self->writer_lock);
     qn_sync_init(&self->syncer);
     qn_wait_init(&self->waiter);
+    qn_watch_init(&self->watcher);
     qn_waiters_init(&self->waiters);
 }
 
@@ -138,6 +142,7 @@ static void free_parts(struct qn_sqlite *self)
     qn_conn_close(&self->writer);
     qn_waiters_finish(&self->waiters);
     qn_wait_finish(&self->waiter);
+    qn_watch_finish(&self->watcher);
     qn_sync_finish(&self->syncer);
     qn_writer_lock_finish(&self->writer_lock);
     pthread_mutex_destroy(&self->read_mutex);
@@ -260,5 +265,6 @@ void qn_sqlite_close(struct qn_broker *broker)
     }
     qn_sync_stop(self);
     qn_wait_close(self);
+    qn_watch_close(self);
     free_parts(self);
 }

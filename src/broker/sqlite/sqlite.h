@@ -5,7 +5,8 @@
  * The rooms, lowest first: file (the path), store (connections, transactions), schema, wake, queue
  * (counters, brakes, solo locks), run, upkeep, inspect, operate, doctor; broker.c is above all.
  * Writing: qn_transaction_begin .. commit or rollback. Reading: qn_transaction_read_begin ..
- * read_end. Waking: qn_waiters_wake after a commit that made work. */
+ * read_end. Waking: qn_waiters_wake after a commit that made work, qn_waiters_report_ends after one
+ * that may have ended tasks. */
 #ifndef QN_BROKER_SQLITE_SQLITE_H
 #define QN_BROKER_SQLITE_SQLITE_H
 
@@ -24,7 +25,14 @@
 
 #define QN_WAITER_ID_SIZE 33 /* 32 hexadecimal digits */
 
-/* The sockets of a broker object that waits (wake/wait.c). */
+/* The names of sockets in the directory beside the file (wake/sockets.c). */
+struct qn_sockets {
+    int dir_fd;
+    int lock_fd;
+    char id[QN_WAITER_ID_SIZE]; /* names the sockets and the lock file */
+};
+
+/* How a broker object waits for work (wake/wait.c). */
 struct qn_waiter {
     pthread_mutex_t mutex; /* guards making and arming them */
     bool ready;
@@ -34,26 +42,37 @@ struct qn_waiter {
     int64_t looked_at_ns;  /* when it was compared last */
     int epoll_fd;
     int interrupt_fd; /* an eventfd, from open to finish, so that interrupt needs no lock */
-    int dir_fd;
-    int lock_fd;
+    struct qn_sockets sockets;
     int wake_fd;
     int control_fd;
-    char id[QN_WAITER_ID_SIZE]; /* names the sockets and the lock file */
-    int wake_send_fd;           /* in memory: the other ends of the two */
-    int control_send_fd;
-    struct qn_waiter *next; /* in memory: in the list of the database, guarded by its mutex */
+    struct qn_memory_socket wake_sender; /* in memory: the other ends of the two */
+    struct qn_memory_socket control_sender;
 };
 
-/* The workers that wait on this file: the directory of sockets, cached while it does not change
+/* How a broker object waits for the end of tasks (wake/watch.c). */
+struct qn_watcher {
+    pthread_mutex_t mutex; /* guards making it */
+    bool ready;
+    struct qn_sockets sockets;
+    int fd;
+    struct qn_memory_socket sender; /* in memory: its other end */
+};
+
+struct qn_waiter_ids {
+    char (*items)[QN_WAITER_ID_SIZE];
+    size_t count;
+    size_t capacity;
+};
+
+/* All that wait on this file: the directory of sockets, cached while it does not change
  * (wake/waiters.c). */
 struct qn_waiters {
     pthread_mutex_t mutex; /* guards all of it */
     int dir_fd;            /* -1: not open; there is no directory before the first waiter */
     int send_fd;           /* an unbound datagram socket; -1 until needed */
     int64_t changed_at_ns; /* mtime of the directory when it was read; -1: read it again */
-    char (*ids)[QN_WAITER_ID_SIZE];
-    size_t count;
-    size_t capacity;
+    struct qn_waiter_ids workers;
+    struct qn_waiter_ids watchers;
 };
 
 /* An observed heartbeat of a worker on another host (upkeep/heartbeat_age.c). */
@@ -98,6 +117,7 @@ struct qn_sqlite {
     _Atomic int64_t redate_at_mono_ns; /* when to look at that again */
     struct qn_syncer syncer;
     struct qn_waiter waiter;
+    struct qn_watcher watcher;
     struct qn_waiters waiters;
 };
 
@@ -124,6 +144,8 @@ qn_prune_fn qn_sqlite_prune;
 qn_arm_fn qn_sqlite_arm;
 qn_wait_fn qn_sqlite_wait;
 qn_interrupt_fn qn_sqlite_interrupt;
+qn_watch_fn qn_sqlite_watch;
+qn_await_fn qn_sqlite_await;
 /* For one thread at a time. err: QUERN_E_CORRUPT for a file that was cut to nothing. */
 qn_is_gone_fn qn_sqlite_is_gone;
 qn_heartbeat_fn qn_sqlite_heartbeat;

@@ -92,7 +92,7 @@ static void sockets_of_the_dead_are_noted_and_removed(struct contract *c)
     assert_int_equal(chdir("/"), 0);
     struct doctor_report report;
     doctor_check(c, false, &report);
-    doctor_assert_line(&report, "note /: 1 socket of a worker that died lies in the directory");
+    doctor_assert_line(&report, "note /: 1 socket of a process that died lies in the directory");
     doctor_check(c, true, &report);
     doctor_check(c, false, &report);
     assert_null(strstr(report.lines, "that died"));

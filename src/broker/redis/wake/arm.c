@@ -3,9 +3,7 @@
  *
  * Each key that is read wakes the listener once when it changes, also when Go's clients or scripts
  * change it. One write carries the order to redirect, where the pair is new, and the script that
- * reads. In RESP2 the server does not report that the other end of a redirection is gone. So arm
- * checks afterwards that both connections are still the ones they were before. If the listener dies
- * later, wait notices, and that is news, too.
+ * reads (pair.c). If the listener dies later, wait notices, and that is news, too.
  *
  * If the pair cannot be had while the pump has a connection (the server has no room for more
  * clients, for example), the pump's connection reads, nothing wakes us, and wait fails. */
@@ -17,84 +15,17 @@
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/wake/arm_lua.h"
+#include "broker/redis/wake/pair.h"
 
 enum {
-    ATTEMPT_MAX = 3,
     PAIR_AFTER_MS_MIN = 2500, /* until it is tried again */
     PAIR_AFTER_MS_MAX = 5000
 };
 
-/* The pair when an attempt began. */
-struct pair {
-    uint64_t tracked; /* opened_count of each */
-    uint64_t listener;
-    int64_t listener_id;
-    bool redirect; /* the tracked connection has to be redirected to the listener first */
-};
-
-static quern_status look_at_pair(struct qn_redis *self, struct pair *ret_pair, quern_error *err)
+static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline,
+                      const struct qn_redis_pair *pair, struct qn_names queues)
 {
-    struct qn_redis_listener *listener = &self->listener;
-    struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
-    if (tracked->socket.fd >= 0 && qn_socket_is_stale(&tracked->socket)) {
-        qn_connection_close(tracked);
-    }
-    (void)pthread_mutex_lock(&listener->mutex);
-    quern_status status = qn_redis_listener_connect(listener, err);
-    struct pair pair = {.tracked = tracked->opened_count + (tracked->socket.fd < 0 ? 1 : 0),
-                        .listener = listener->connection.opened_count,
-                        .listener_id = listener->listener_id};
-    pair.redirect = !qn_wake_state_polls(&listener->state) &&
-                    (listener->redirects_from != pair.tracked ||
-                     (listener->redirects_to != pair.listener && !QN_BUG(OLD_TRACKER)));
-    (void)pthread_mutex_unlock(&listener->mutex);
-    *ret_pair = pair;
-    return status;
-}
-
-/* The answer to the order to redirect; NULL: there was none. True: the pair is one. */
-static bool settle_pair(struct qn_redis *self, const struct pair *pair,
-                        const struct qn_reply *answer)
-{
-    struct qn_redis_listener *listener = &self->listener;
-    const struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
-    (void)pthread_mutex_lock(&listener->mutex);
-    bool same = tracked->socket.fd >= 0 && tracked->opened_count == pair->tracked &&
-                listener->connection.socket.fd >= 0 &&
-                listener->connection.opened_count == pair->listener;
-    if (answer != NULL && answer->type == QN_REPLY_ERROR) {
-        if (strstr(answer->data, "does not exist") != NULL) {
-            /* The listener is gone, and this answer is the first sign of it. */
-            same = false;
-            if (listener->connection.opened_count == pair->listener) {
-                qn_connection_close(&listener->connection);
-            }
-        } else if (same) {
-            qn_redis_listener_note_refusal(listener, "CLIENT TRACKING", answer->data);
-            qn_redis_listener_kick(listener); /* it has to poll from now on */
-        }
-    } else if (answer != NULL && same) {
-        listener->redirects_from = pair->tracked;
-        listener->redirects_to = pair->listener;
-    }
-    if (same && listener->tracked_fd != tracked->socket.fd) {
-        listener->tracked_fd = tracked->socket.fd;
-        qn_redis_listener_kick(listener);
-    }
-    (void)pthread_mutex_unlock(&listener->mutex);
-    return same;
-}
-
-static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline, const struct pair *pair,
-                      struct qn_names queues)
-{
-    if (pair->redirect) {
-        qn_pipeline_command(pipeline, "CLIENT");
-        qn_pipeline_text(pipeline, "TRACKING");
-        qn_pipeline_text(pipeline, "ON");
-        qn_pipeline_text(pipeline, "REDIRECT");
-        qn_pipeline_int(pipeline, pair->listener_id);
-    }
+    qn_redis_pair_redirect(pipeline, pair);
     static const char *const keys[] = {"pending",  "paused",    "scheduled",  "retry",
                                        QN_KEY_DUE, QN_KEY_SKIP, QN_KEY_BRAKED};
     enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
@@ -139,15 +70,15 @@ static quern_status try_arm(struct qn_redis *self, struct qn_names queues, bool 
                             bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    struct pair pair;
+    struct qn_redis_pair pair;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
-    quern_status status = look_at_pair(self, &pair, err);
+    quern_status status = qn_redis_pair_prepare(self, &pair, err);
     if (status == QUERN_OK) {
         build_arm(self, &pipeline, &pair, queues);
         status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {
-        *ret_armed = settle_pair(self, &pair, pair.redirect ? pipeline.commands[0].reply : NULL);
+        *ret_armed = qn_redis_pair_settle(self, &pair, &pipeline);
         status = read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, err);
     }
     if (status == QUERN_OK) {
@@ -195,7 +126,7 @@ static void note_unpaired(struct qn_redis_listener *listener, const char *why)
 static bool read_unpaired(struct qn_redis *self, struct qn_names queues, bool *ret_work,
                           int64_t *ret_next_due_at_ms)
 {
-    static const struct pair none = {.redirect = false};
+    static const struct qn_redis_pair none = {.redirect = false};
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
     const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;
@@ -219,7 +150,8 @@ static quern_status arm_pair(struct qn_redis *self, struct qn_names queues, bool
 {
     bool armed = false;
     quern_status status = QUERN_OK;
-    for (int attempt = 0; status == QUERN_OK && attempt < ATTEMPT_MAX && !armed; attempt++) {
+    for (int attempt = 0; status == QUERN_OK && attempt < QN_PAIR_ATTEMPT_MAX && !armed;
+         attempt++) {
         status = try_arm(self, queues, &armed, ret_work, ret_next_due_at_ms, err);
     }
     if (status == QUERN_OK && !armed) {

@@ -18,10 +18,12 @@
 #include "broker/redis/schema/keys.h"
 #include "redis/open.h"
 
-static const char setup[] = "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"
-                            "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\n" QN_KEY_CANCEL "\r\n"
-                            "*2\r\n$9\r\nSUBSCRIBE\r\n$20\r\n__redis__:invalidate\r\n";
-enum { REPLY_ID, REPLY_CANCEL, REPLY_INVALIDATE, REPLY_COUNT };
+#define SETUP                                                                                      \
+    "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"                                                           \
+    "*2\r\n$9\r\nSUBSCRIBE\r\n$20\r\n__redis__:invalidate\r\n"
+static const char setup[] = SETUP "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\n" QN_KEY_CANCEL "\r\n";
+static const char setup_without_cancellations[] = SETUP;
+enum { REPLY_ID, REPLY_INVALIDATE, REPLY_CANCEL, REPLY_COUNT };
 enum { DUE_SPREAD_MS = 200 };
 
 quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
@@ -62,9 +64,11 @@ static quern_status set_up(struct qn_redis_listener *listener, int64_t deadline_
                            quern_error *err)
 {
     struct qn_reply *replies[REPLY_COUNT] = {NULL};
+    const char *text = listener->no_cancellations ? setup_without_cancellations : setup;
+    size_t reply_count = listener->no_cancellations ? REPLY_CANCEL : REPLY_COUNT;
     quern_status status =
-        qn_connection_send(&listener->connection, setup, sizeof setup - 1, deadline_mono_ns, err);
-    for (size_t i = 0; status == QUERN_OK && i < REPLY_COUNT; i++) {
+        qn_connection_send(&listener->connection, text, strlen(text), deadline_mono_ns, err);
+    for (size_t i = 0; status == QUERN_OK && i < reply_count; i++) {
         status = qn_connection_receive(&listener->connection, &listener->arena, deadline_mono_ns,
                                        &replies[i], err);
     }

@@ -37,6 +37,7 @@ struct qn_redis_listener {
     char refusal[QN_REFUSAL_SIZE]; /* why it polls or has no pair; "": nothing is refused */
     int64_t received_at_mono_ns;   /* when the listener last received anything */
     bool pinged;                   /* and was asked to since */
+    bool no_cancellations;         /* set by watch: they are for workers */
     int64_t due_at_ms;             /* of delayed tasks, as the last arm saw them; wall clock */
     int64_t pair_at_mono_ns;       /* where there is no pair: when arm tries again */
     struct qn_random random;       /* for the pace of polling */

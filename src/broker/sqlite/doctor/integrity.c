@@ -104,7 +104,8 @@ static bool is_leftover(int dir_fd, const char *name)
 {
     const size_t id_size = QN_WAITER_ID_SIZE - 1;
     char lock[QN_WAITER_ID_SIZE + 8];
-    if (strlen(name) != id_size + 2 || strcmp(name + id_size, ".w") != 0) {
+    if (strlen(name) != id_size + 2 ||
+        (strcmp(name + id_size, ".w") != 0 && strcmp(name + id_size, ".e") != 0)) {
         return false;
     }
     (void)snprintf(lock, sizeof lock, "%.*s.lock", (int)id_size, name);
@@ -142,12 +143,13 @@ static void note_leftovers(struct qn_sqlite_doctor *doctor)
         return;
     }
     if (doctor->repair) {
-        qn_waiters_wake(doctor->self); /* removes those that refuse */
+        qn_waiters_wake(doctor->self); /* both remove those that refuse */
+        qn_waiters_report_ends(doctor->self);
     }
     char text[TEXT_SIZE];
-    (void)snprintf(
-        text, sizeof text, "%zu %s in the directory", count,
-        qn_plural(count, "socket of a worker that died lies", "sockets of workers that died lie"));
+    (void)snprintf(text, sizeof text, "%zu %s in the directory", count,
+                   qn_plural(count, "socket of a process that died lies",
+                             "sockets of processes that died lie"));
     report(doctor, "note", QUERN_SEVERITY_NOTE, text,
            doctor->repair && count_leftovers(doctor->self) < count);
 }

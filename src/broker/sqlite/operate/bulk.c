@@ -81,10 +81,12 @@ static quern_status operate_step(struct bulk_step *step, quern_error *err)
     return status;
 }
 
-static void wake_workers(struct qn_sqlite *self, const struct bulk_step *step, const char *queue)
+static void wake(struct qn_sqlite *self, const struct bulk_step *step, const char *queue)
 {
-    if (step->action == QUERN_ACTION_RUN && step->count > 0) {
+    if (step->action == QUERN_ACTION_RUN) {
         qn_waiters_wake(self);
+    } else {
+        qn_waiters_report_ends(self);
     }
     for (size_t i = 0; step->ids != NULL && i < step->count; i++) {
         qn_waiters_cancel(self, queue, step->ids[i], qn_sqlite_operate_cancel(step->action));
@@ -108,7 +110,7 @@ static quern_status operate_all(struct qn_sqlite *self, struct bulk_step *step,
     }
     status = qn_transaction_commit(self, err);
     if (status == QUERN_OK) {
-        wake_workers(self, step, bulk->filter->queue);
+        wake(self, step, bulk->filter->queue);
     }
     return status;
 }

@@ -213,6 +213,8 @@ quern_status qn_sqlite_operate(struct qn_broker *broker, quern_action action, co
     status = qn_transaction_commit(self, err);
     if (status == QUERN_OK && action == QUERN_ACTION_RUN) {
         qn_waiters_wake(self);
+    } else if (status == QUERN_OK) {
+        qn_waiters_report_ends(self);
     }
     if (status == QUERN_OK && qn_sqlite_operate_cancel(action) != QN_CANCEL_NONE) {
         qn_waiters_cancel(self, place.queue, id, qn_sqlite_operate_cancel(action));

@@ -11,6 +11,7 @@
 #include "broker/sqlite/operate/operate_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
+#include "broker/sqlite/wake/waiters.h"
 
 #define STEP_MAX 500
 
@@ -136,5 +137,6 @@ quern_status qn_sqlite_remove_queue(struct qn_broker *broker, const char *queue,
             qn_conn_give_way();
         }
     }
+    qn_waiters_report_ends(self);
     return status;
 }

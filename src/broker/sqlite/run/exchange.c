@@ -226,6 +226,9 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     if (status == QUERN_OK && (counters.wake || known)) {
         qn_waiters_wake(self);
     }
+    if (status == QUERN_OK && (exchange->outcome_count > 0 || known)) {
+        qn_waiters_report_ends(self);
+    }
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);
     } else if (exchange->solo != QN_SOLO_NONE) {

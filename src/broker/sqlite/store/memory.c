@@ -66,7 +66,8 @@ static quern_status make(const char *url, struct qn_memory **ret_memory, quern_e
         return status;
     }
     qn_writer_lock_init(&memory->lock);
-    pthread_mutex_init(&memory->waiters_mutex, NULL);
+    pthread_mutex_init(&memory->sockets_mutex, NULL);
+    qn_list_init(&memory->sockets);
     memory->next = list;
     list = memory;
     *ret_memory = memory;
@@ -110,10 +111,10 @@ void qn_memory_close(struct qn_memory *memory)
     }
     pthread_mutex_unlock(&list_mutex);
     if (is_last) {
-        QN_ASSERT(memory->waiters == NULL);
+        QN_ASSERT(qn_list_empty(&memory->sockets));
         qn_conn_close(&memory->keeper);
         qn_writer_lock_finish(&memory->lock);
-        pthread_mutex_destroy(&memory->waiters_mutex);
+        pthread_mutex_destroy(&memory->sockets_mutex);
         qn_free(memory);
     }
 }

@@ -7,13 +7,19 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/memory/list.h"
 #include "broker/sqlite/store/conn.h"
 #include "broker/sqlite/store/writer_lock.h"
 
 #define QN_MEMORY_SCHEME "memory:"
 #define QN_MEMORY_NAME_MAX 64
 
-struct qn_waiter;
+/* The sending end of a pair of sockets by which a broker object is woken (wake/waiters.c). */
+struct qn_memory_socket {
+    struct qn_list node;
+    char kind; /* 'w', 'c' or 'e', see wake/sockets.h */
+    int fd;    /* -1: none */
+};
 
 /* One database; shared by all broker objects that opened its name. */
 struct qn_memory {
@@ -21,8 +27,8 @@ struct qn_memory {
     size_t open_count;             /* broker objects */
     struct qn_conn keeper;         /* does nothing; SQLite frees a database without connections */
     struct qn_writer_lock lock;    /* held by each transaction, reading ones too */
-    pthread_mutex_t waiters_mutex; /* guards the next one, and sending to those in it */
-    struct qn_waiter *waiters;     /* wake/waiters.c */
+    pthread_mutex_t sockets_mutex; /* guards the next one, and sending to those in it */
+    struct qn_list sockets;        /* of struct qn_memory_socket */
     pid_t opener_pid;              /* constant, as the next two */
     char url[sizeof QN_MEMORY_SCHEME + QN_MEMORY_NAME_MAX];
     char vfs_name[64]; /* SQLite's name of it */

@@ -382,6 +382,9 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, struct qn_upkeep upkeep
         if (recovering.counters.wake) {
             qn_waiters_wake(recovering.self);
         }
+        if (recovering.count > 0) {
+            qn_waiters_report_ends(recovering.self);
+        }
         for (size_t i = 0; sink != NULL && i < recovering.count; i++) {
             sink->on_recovery(&recovering.report[i], sink->user);
         }

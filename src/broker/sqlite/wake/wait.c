@@ -32,43 +32,22 @@
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
+#include "broker/sqlite/wake/sockets.h"
 #include "broker/sqlite/wake/wait_sql.h"
 #include "broker/sqlite/wake/waiters.h"
 
 /* The values in the data of an epoll event. */
 enum source { FROM_INTERRUPT, FROM_WAKE, FROM_CONTROL };
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0) {
-        (void)close(*fd);
-        *fd = -1;
-    }
-}
-
-static void remove_name(struct qn_waiter *waiter, const char *kind)
-{
-    char name[QN_WAITER_ID_SIZE + 8];
-    (void)snprintf(name, sizeof name, "%s.%s", waiter->id, kind);
-    (void)unlinkat(waiter->dir_fd, name, 0);
-}
-
 static void close_waiter(struct qn_sqlite *self)
 {
     struct qn_waiter *waiter = &self->waiter;
-    qn_waiters_leave(self);
-    if (waiter->dir_fd >= 0 && waiter->lock_fd >= 0) {
-        remove_name(waiter, "w");
-        remove_name(waiter, "c");
-        remove_name(waiter, "lock");
-    }
-    close_fd(&waiter->wake_fd);
-    close_fd(&waiter->control_fd);
-    close_fd(&waiter->wake_send_fd);
-    close_fd(&waiter->control_send_fd);
-    close_fd(&waiter->lock_fd);
-    close_fd(&waiter->epoll_fd);
-    close_fd(&waiter->dir_fd);
+    qn_waiters_leave(self->memory, &waiter->wake_sender);
+    qn_waiters_leave(self->memory, &waiter->control_sender);
+    qn_sockets_close(&waiter->sockets);
+    qn_sockets_close_fd(&waiter->wake_fd);
+    qn_sockets_close_fd(&waiter->control_fd);
+    qn_sockets_close_fd(&waiter->epoll_fd);
     waiter->ready = false;
     waiter->deaf = false;
 }
@@ -78,12 +57,11 @@ void qn_wait_init(struct qn_waiter *waiter)
     pthread_mutex_init(&waiter->mutex, NULL);
     waiter->epoll_fd = -1;
     waiter->interrupt_fd = -1;
-    waiter->dir_fd = -1;
-    waiter->lock_fd = -1;
+    qn_sockets_init(&waiter->sockets);
     waiter->wake_fd = -1;
     waiter->control_fd = -1;
-    waiter->wake_send_fd = -1;
-    waiter->control_send_fd = -1;
+    waiter->wake_sender.fd = -1;
+    waiter->control_sender.fd = -1;
 }
 
 quern_status qn_wait_open(struct qn_sqlite *self, quern_error *err)
@@ -102,85 +80,8 @@ void qn_wait_close(struct qn_sqlite *self)
 
 void qn_wait_finish(struct qn_waiter *waiter)
 {
-    close_fd(&waiter->interrupt_fd);
+    qn_sockets_close_fd(&waiter->interrupt_fd);
     pthread_mutex_destroy(&waiter->mutex);
-}
-
-/* Root gives the files it creates to the owner of the database, who must be able to use and remove
- * them. */
-static bool give_to_owner(const struct qn_sqlite *self, int dir_fd, const char *name)
-{
-    uid_t owner = qn_sqlite_place_owner(self);
-    return geteuid() != 0 || owner == 0 ||
-           fchownat(dir_fd, name, owner, (gid_t)-1, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-static bool open_directory(struct qn_sqlite *self)
-{
-    bool made = mkdir(self->wake_path, 0700) == 0;
-    if (!made && errno != EEXIST) {
-        return false;
-    }
-    if (made && (chmod(self->wake_path, 0700) != 0 || /* regardless of the umask */
-                 !give_to_owner(self, AT_FDCWD, self->wake_path))) {
-        return false;
-    }
-    struct stat info;
-    self->waiter.dir_fd = open(self->wake_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (self->waiter.dir_fd < 0 || fstat(self->waiter.dir_fd, &info) != 0) {
-        return false;
-    }
-    if (!qn_sqlite_place_trusts(self, &info)) {
-        errno = EPERM;
-        return false;
-    }
-    return true;
-}
-
-/* Locked before there are sockets, so that no sender takes them for those of a dead process. */
-static bool make_lock(struct qn_waiter *waiter)
-{
-    char name[QN_WAITER_ID_SIZE + 8];
-    struct qn_random random;
-    qn_random_init(&random);
-    (void)snprintf(waiter->id, sizeof waiter->id, "%016" PRIx64 "%016" PRIx64,
-                   qn_random_next(&random), qn_random_next(&random));
-    (void)snprintf(name, sizeof name, "%s.lock", waiter->id);
-    waiter->lock_fd =
-        openat(waiter->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return waiter->lock_fd >= 0 && fchmod(waiter->lock_fd, 0600) == 0 &&
-           flock(waiter->lock_fd, LOCK_EX | LOCK_NB) == 0;
-}
-
-/* Only we and the owner of the file may send to it, regardless of the umask. */
-static bool make_private(const struct qn_sqlite *self, const char *kind)
-{
-    char name[QN_WAITER_ID_SIZE + 8];
-    (void)snprintf(name, sizeof name, "%s.%s", self->waiter.id, kind);
-    return fchmodat(self->waiter.dir_fd, name, 0600, 0) == 0 &&
-           give_to_owner(self, self->waiter.dir_fd, name);
-}
-
-static bool make_socket(const struct qn_sqlite *self, const char *kind, int *ret_fd)
-{
-    const struct qn_waiter *waiter = &self->waiter;
-    struct sockaddr_un address;
-    qn_waiters_address(waiter->dir_fd, waiter->id, kind, &address);
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
-        return false;
-    }
-    /* The mode of the descriptor is that of the name, so there is no moment with a wider one. */
-    if (fchmod(fd, 0600) != 0 ||
-        bind(fd, (const struct sockaddr *)(const void *)&address, sizeof address) != 0 ||
-        !make_private(self, kind)) {
-        int reason = errno;
-        (void)close(fd);
-        errno = reason;
-        return false;
-    }
-    *ret_fd = fd;
-    return true;
 }
 
 static bool watch(struct qn_waiter *waiter, int fd, uint32_t events, enum source source)
@@ -193,10 +94,12 @@ static bool make_sockets(struct qn_sqlite *self)
 {
     struct qn_waiter *waiter = &self->waiter;
     if (self->memory != NULL) {
-        return qn_waiters_join(self);
+        return qn_waiters_join(self->memory, 'c', &waiter->control_fd, &waiter->control_sender) &&
+               qn_waiters_join(self->memory, 'w', &waiter->wake_fd, &waiter->wake_sender);
     }
-    return open_directory(self) && make_lock(waiter) &&
-           make_socket(self, "c", &waiter->control_fd) && make_socket(self, "w", &waiter->wake_fd);
+    return qn_sockets_open(self, &waiter->sockets) &&
+           qn_sockets_make(self, &waiter->sockets, "c", &waiter->control_fd) &&
+           qn_sockets_make(self, &waiter->sockets, "w", &waiter->wake_fd);
 }
 
 static bool make_waiter(struct qn_sqlite *self)
@@ -408,9 +311,9 @@ static quern_status renew(struct qn_sqlite *self, bool *ret_renewed, quern_error
     struct stat info;
     quern_status status = QUERN_OK;
     pthread_mutex_lock(&waiter->mutex);
-    (void)snprintf(name, sizeof name, "%s.w", waiter->id);
-    *ret_renewed = waiter->dir_fd >= 0 &&
-                   fstatat(waiter->dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
+    (void)snprintf(name, sizeof name, "%s.w", waiter->sockets.id);
+    *ret_renewed = waiter->sockets.dir_fd >= 0 &&
+                   fstatat(waiter->sockets.dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
                    errno == ENOENT;
     if (*ret_renewed) {
         close_waiter(self);

@@ -20,22 +20,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bug.h"
 #include "base/memory/alloc.h"
 #include "base/memory/vec.h"
 #include "broker/sqlite/file/place.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/wake/sockets.h"
 
 #define NS_PER_S INT64_C(1000000000)
 /* A listing made this soon after a change may miss another one with the same time stamp. */
 #define SETTLED_AFTER_NS 50000000
-
-void qn_waiters_address(int dir_fd, const char *id, const char *kind,
-                        struct sockaddr_un *ret_address)
-{
-    *ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    (void)snprintf(ret_address->sun_path, sizeof ret_address->sun_path, "/proc/self/fd/%d/%s.%s",
-                   dir_fd, id, kind);
-}
 
 void qn_waiters_init(struct qn_waiters *waiters)
 {
@@ -56,28 +50,38 @@ static void close_directory(struct qn_waiters *waiters)
         waiters->dir_fd = -1;
     }
     waiters->changed_at_ns = -1;
-    waiters->count = 0;
+    waiters->workers.count = 0;
+    waiters->watchers.count = 0;
+}
+
+/* The list for sockets of this kind. */
+static struct qn_waiter_ids *ids_of(struct qn_waiters *waiters, char kind)
+{
+    return kind == 'e' ? &waiters->watchers : &waiters->workers;
 }
 
 static void add_id(struct qn_waiters *waiters, const char *name)
 {
     size_t size = QN_WAITER_ID_SIZE - 1;
-    if (strlen(name) != size + 2 || strcmp(name + size, ".w") != 0) {
-        return; /* not a wake socket */
+    if (strlen(name) != size + 2 ||
+        (strcmp(name + size, ".w") != 0 && strcmp(name + size, ".e") != 0)) {
+        return;
     }
-    void *ids = qn_vec_grow(waiters->ids, waiters->count, &waiters->capacity, QN_WAITER_ID_SIZE);
-    if (ids == NULL) {
-        return; /* it will find its work a second later */
+    struct qn_waiter_ids *ids = ids_of(waiters, name[size + 1]);
+    void *items = qn_vec_grow(ids->items, ids->count, &ids->capacity, QN_WAITER_ID_SIZE);
+    if (items == NULL) {
+        return; /* it will look by itself, a second later */
     }
-    waiters->ids = ids;
-    memcpy(waiters->ids[waiters->count], name, size);
-    waiters->ids[waiters->count][size] = '\0';
-    waiters->count++;
+    ids->items = items;
+    memcpy(ids->items[ids->count], name, size);
+    ids->items[ids->count][size] = '\0';
+    ids->count++;
 }
 
 static void list_directory(struct qn_waiters *waiters, int64_t mtime_ns)
 {
-    waiters->count = 0;
+    waiters->workers.count = 0;
+    waiters->watchers.count = 0;
     waiters->changed_at_ns = -1;
     int fd = openat(waiters->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -97,10 +101,11 @@ static void list_directory(struct qn_waiters *waiters, int64_t mtime_ns)
     }
 }
 
-/* Brings the list up to date. False: no process waits. */
-static bool refresh(struct qn_sqlite *self)
+/* Brings the lists up to date. NULL: no process waits for this kind. */
+static const struct qn_waiter_ids *refresh(struct qn_sqlite *self, char kind)
 {
     struct qn_waiters *waiters = &self->waiters;
+    const struct qn_waiter_ids *ids = ids_of(waiters, kind);
     struct stat info;
     if (waiters->dir_fd >= 0 && (fstat(waiters->dir_fd, &info) != 0 || info.st_nlink == 0)) {
         close_directory(waiters);
@@ -111,29 +116,27 @@ static bool refresh(struct qn_sqlite *self)
         if (waiters->dir_fd < 0 || fstat(waiters->dir_fd, &info) != 0 ||
             !qn_sqlite_place_trusts(self, &info)) {
             close_directory(waiters);
-            return false;
+            return NULL;
         }
     }
     if (waiters->changed_at_ns != ns_of(info.st_mtim)) {
         list_directory(waiters, ns_of(info.st_mtim));
     }
-    if (waiters->count > 0 && waiters->send_fd < 0) {
+    if (ids->count > 0 && waiters->send_fd < 0) {
         waiters->send_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     }
-    return waiters->count > 0 && waiters->send_fd >= 0;
+    return ids->count > 0 && waiters->send_fd >= 0 ? ids : NULL;
 }
 
 /* Its process died without removing them, if its lock is free. */
 static void remove_stale(struct qn_waiters *waiters, const char *id)
 {
-    static const char *const kinds[] = {"w", "c", "lock"};
     char name[QN_WAITER_ID_SIZE + 8];
     (void)snprintf(name, sizeof name, "%s.lock", id);
     int fd = openat(waiters->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     bool dead = fd < 0 ? errno == ENOENT : flock(fd, LOCK_EX | LOCK_NB) == 0;
-    for (size_t i = 0; dead && i < sizeof kinds / sizeof kinds[0]; i++) {
-        (void)snprintf(name, sizeof name, "%s.%s", id, kinds[i]);
-        (void)unlinkat(waiters->dir_fd, name, 0);
+    if (dead) {
+        qn_sockets_remove(waiters->dir_fd, id);
     }
     if (fd >= 0) {
         (void)close(fd);
@@ -141,72 +144,56 @@ static void remove_stale(struct qn_waiters *waiters, const char *id)
     waiters->changed_at_ns = -1;
 }
 
-static bool make_pair(int *ret_fd, int *ret_send_fd)
+bool qn_waiters_join(struct qn_memory *memory, char kind, int *ret_fd,
+                     struct qn_memory_socket *sender)
 {
-    int fds[2];
-    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0) {
+    if (!qn_sockets_make_pair(ret_fd, &sender->fd)) {
         return false;
     }
-    *ret_fd = fds[0];
-    *ret_send_fd = fds[1];
+    sender->kind = kind;
+    pthread_mutex_lock(&memory->sockets_mutex);
+    qn_list_append(&memory->sockets, &sender->node);
+    pthread_mutex_unlock(&memory->sockets_mutex);
     return true;
 }
 
-bool qn_waiters_join(struct qn_sqlite *self)
+void qn_waiters_leave(struct qn_memory *memory, struct qn_memory_socket *sender)
 {
-    struct qn_memory *memory = self->memory;
-    struct qn_waiter *waiter = &self->waiter;
-    if (!make_pair(&waiter->control_fd, &waiter->control_send_fd) ||
-        !make_pair(&waiter->wake_fd, &waiter->wake_send_fd)) {
-        return false;
+    if (sender->fd >= 0) {
+        pthread_mutex_lock(&memory->sockets_mutex);
+        qn_list_remove(&sender->node);
+        pthread_mutex_unlock(&memory->sockets_mutex);
+        qn_sockets_close_fd(&sender->fd);
     }
-    pthread_mutex_lock(&memory->waiters_mutex);
-    waiter->next = memory->waiters;
-    memory->waiters = waiter;
-    pthread_mutex_unlock(&memory->waiters_mutex);
-    return true;
 }
 
-void qn_waiters_leave(struct qn_sqlite *self)
+static void send_in_memory(struct qn_memory *memory, char kind, struct qn_bytes message)
 {
-    struct qn_memory *memory = self->memory;
-    if (memory == NULL) {
-        return;
+    pthread_mutex_lock(&memory->sockets_mutex);
+    for (struct qn_list *at = memory->sockets.next; at != &memory->sockets; at = at->next) {
+        const struct qn_memory_socket *to = QN_CONTAINER_OF(at, struct qn_memory_socket, node);
+        if (to->kind == kind) {
+            /* A full one will look. */
+            (void)send(to->fd, message.data, message.size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        }
     }
-    pthread_mutex_lock(&memory->waiters_mutex);
-    struct qn_waiter **link = &memory->waiters;
-    while (*link != NULL && *link != &self->waiter) {
-        link = &(*link)->next;
-    }
-    if (*link != NULL) {
-        *link = self->waiter.next;
-    }
-    pthread_mutex_unlock(&memory->waiters_mutex);
+    pthread_mutex_unlock(&memory->sockets_mutex);
 }
 
-static void send_in_memory(struct qn_memory *memory, const char *kind, const void *data,
-                           size_t size)
-{
-    pthread_mutex_lock(&memory->waiters_mutex);
-    for (const struct qn_waiter *at = memory->waiters; at != NULL; at = at->next) {
-        int fd = kind[0] == 'w' ? at->wake_send_fd : at->control_send_fd;
-        (void)send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL); /* a full one will look */
-    }
-    pthread_mutex_unlock(&memory->waiters_mutex);
-}
-
-static void send_to_files(struct qn_sqlite *self, const char *kind, const void *data, size_t size)
+static void send_to_files(struct qn_sqlite *self, char kind, struct qn_bytes message)
 {
     struct qn_waiters *waiters = &self->waiters;
+    const char name[] = {kind, '\0'};
     pthread_mutex_lock(&waiters->mutex);
-    size_t count = refresh(self) ? waiters->count : 0;
-    for (size_t i = 0; i < count; i++) {
+    const struct qn_waiter_ids *ids = refresh(self, kind);
+    for (size_t i = 0; ids != NULL && i < ids->count; i++) {
         struct sockaddr_un address;
-        qn_waiters_address(waiters->dir_fd, waiters->ids[i], kind, &address);
-        ssize_t sent = sendto(waiters->send_fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
-                              (const struct sockaddr *)(const void *)&address, sizeof address);
+        qn_sockets_address(waiters->dir_fd, ids->items[i], name, &address);
+        ssize_t sent =
+            sendto(waiters->send_fd, message.data, message.size, MSG_DONTWAIT | MSG_NOSIGNAL,
+                   (const struct sockaddr *)(const void *)&address, sizeof address);
         if (sent < 0 && errno == ECONNREFUSED) {
-            remove_stale(waiters, waiters->ids[i]);
+            remove_stale(waiters, ids->items[i]);
         } else if (sent < 0 && errno == ENOENT) {
             waiters->changed_at_ns = -1;
         }
@@ -214,18 +201,26 @@ static void send_to_files(struct qn_sqlite *self, const char *kind, const void *
     pthread_mutex_unlock(&waiters->mutex);
 }
 
-static void send_all(struct qn_sqlite *self, const char *kind, const void *data, size_t size)
+static void send_all(struct qn_sqlite *self, char kind, const void *data, size_t size)
 {
+    struct qn_bytes message = {data, size};
     if (self->memory != NULL) {
-        send_in_memory(self->memory, kind, data, size);
+        send_in_memory(self->memory, kind, message);
     } else {
-        send_to_files(self, kind, data, size);
+        send_to_files(self, kind, message);
     }
 }
 
 void qn_waiters_wake(struct qn_sqlite *self)
 {
-    send_all(self, "w", "w", 1);
+    send_all(self, 'w', "w", 1);
+}
+
+void qn_waiters_report_ends(struct qn_sqlite *self)
+{
+    if (!QN_BUG(END_UNREPORTED)) {
+        send_all(self, 'e', "e", 1);
+    }
 }
 
 void qn_sqlite_wake(struct qn_broker *broker)
@@ -245,7 +240,7 @@ void qn_waiters_cancel(struct qn_sqlite *self, const char *queue, const char *id
     text[0] = (char)('0' + cancel);
     memcpy(text + 1, queue, queue_size);
     memcpy(text + 1 + queue_size, id, id_size);
-    send_all(self, "c", text, 1 + queue_size + id_size);
+    send_all(self, 'c', text, 1 + queue_size + id_size);
 }
 
 void qn_waiters_finish(struct qn_waiters *waiters)
@@ -255,7 +250,7 @@ void qn_waiters_finish(struct qn_waiters *waiters)
         (void)close(waiters->send_fd);
         waiters->send_fd = -1;
     }
-    qn_free(waiters->ids);
-    waiters->ids = NULL;
+    qn_free(waiters->workers.items);
+    qn_free(waiters->watchers.items);
     pthread_mutex_destroy(&waiters->mutex);
 }
