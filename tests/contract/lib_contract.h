@@ -89,6 +89,7 @@ struct contract_worker {
     const char *status; /* NULL: "active" */
     bool is_dead;       /* its process is known to have ended */
     bool is_far;        /* its process cannot be judged here */
+    bool is_ahead;      /* it fetches ahead: its runs have not started */
 };
 void contract_heartbeat_as(struct qn_broker *broker, const struct contract_worker *worker);
 /* Lets time pass for the broker: wall clock and leases. */

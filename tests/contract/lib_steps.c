@@ -133,7 +133,7 @@ size_t contract_lease_as(struct contract *c, const struct contract_worker *worke
                                    .queues = &share,
                                    .queue_count = 1,
                                    .room = room,
-                                   .start_count_now = room};
+                                   .start_count_now = worker->is_ahead ? 0 : room};
     struct qn_exchange_reply reply = {.runs = runs};
     quern_error err = {0};
     assert_ok(qn_broker_exchange(c->broker, &exchange, &reply, &err), err);

@@ -335,6 +335,22 @@ static void death_of_a_worker_is_one_for_the_brake_of_each_queue(struct contract
     assert_int_equal(c->deaths, 1);
 }
 
+/* What was fetched ahead from another queue says nothing of that queue. */
+static void death_before_the_start_is_none_for_the_brake(struct contract *c)
+{
+    const struct contract_worker ahead = {.id = "dead", .is_dead = true, .is_ahead = true};
+    contract_put(c, "default", "a");
+    contract_put(c, "other", "b");
+    hold(c, &ahead, "default", 1);
+    hold(c, &dead, "other", 1);
+    assert_int_equal(recover(c, 10).charged, 0);
+    assert_int_equal(contract_recover(c, "other"), 1);
+    contract_finish(c, contract_take(c, "default"), QN_GIVE_BACK);
+    assert_int_equal(c->deaths, 0);
+    contract_finish(c, contract_take(c, "other"), QN_GIVE_BACK);
+    assert_int_equal(c->deaths, 1);
+}
+
 static void death_is_counted_on_the_host_of_the_dead(struct contract *c)
 {
     const struct contract_worker elsewhere = {.id = "dead", .host = "host-b", .is_dead = true};
@@ -465,6 +481,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(death_is_shared_however_many_calls_its_leases_take),
     CONTRACT_TEST_ONLY("redis", death_that_a_full_call_met_is_not_forgotten),
     CONTRACT_TEST(death_of_a_worker_is_one_for_the_brake_of_each_queue),
+    CONTRACT_TEST(death_before_the_start_is_none_for_the_brake),
     CONTRACT_TEST(death_is_counted_on_the_host_of_the_dead),
     CONTRACT_TEST(end_of_a_leaving_worker_charges_nobody),
     CONTRACT_TEST(task_without_attempts_left_is_archived_whatever_ended_its_run),

@@ -134,7 +134,8 @@ local function worker_of(id)
     return worker
 end
 
--- The brake of this queue on its host counts the death of a worker once.
+-- The brake of this queue on its host counts the death of a worker once, if it had started a run of
+-- this queue.
 local brakes, gone = {}, {}
 local function brake_of(host)
     if not brakes[host] then
@@ -310,7 +311,7 @@ if at_end and not is_turned then
     find_lost()
 end
 for _, entry in ipairs(over) do
-    if entry.worker.runs and not entry.worker.paid then
+    if entry.worker.runs and entry.started and not entry.worker.paid then
         pay(entry.worker)
     end
 end

@@ -8,9 +8,10 @@ WHERE no = ?1 AND died_with < 0;
 -- name: death_company
 SELECT died_with FROM quern_worker WHERE no = ?1;
 
--- The queues that it had leased runs of: the first one after a number.
+-- The queues that it had started runs of: the first one after a number.
 -- name: death_next_queue
-SELECT min(+queue) FROM quern_task WHERE state = 1 AND worker = ?1 AND +queue > ?2;
+SELECT min(+queue) FROM quern_task
+WHERE state = 1 AND worker = ?1 AND started = 1 AND +queue > ?2;
 
 -- name: death_probe
 SELECT seq FROM quern_task WHERE state = 1 AND worker = ?1 AND token = ?2;
