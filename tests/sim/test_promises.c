@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* test_promises.c - the seven promises, held against one simulated world for each seed.
+ *
+ *   sim_promises                  200 seeds, 10000 with QUERN_TEST_FULL=1
+ *   sim_promises --seed N         one seed, with its trace
+ *   sim_promises --seeds N M      these, without
+ *
+ * A seed that fails ends the program: what its fibers hold cannot be freed. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib_test.h"
+#include "sqlite_memory.h"
+#include "world.h"
+
+enum { SEEDS = 200, SEEDS_FULL = 10000, TRACE_LINES = 40 };
+
+static char last_words[64];
+static size_t last_words_size;
+
+/* An assertion of the library failed: which seed was it? */
+static void report_signal(int number)
+{
+    ssize_t written = write(STDERR_FILENO, last_words, last_words_size);
+    (void)written;
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+}
+
+static void watch_signals(void)
+{
+    static const int numbers[] = {SIGILL, SIGTRAP, SIGABRT};
+    for (size_t i = 0; i < TEST_COUNT(numbers); i++) {
+        (void)signal(numbers[i], report_signal);
+    }
+}
+
+static void run_seed(uint64_t seed, const char *test)
+{
+    int size = snprintf(last_words, sizeof last_words, "in seed %" PRIu64 "\n", seed);
+    last_words_size = (size_t)size;
+    if (sim_world_run(seed)) {
+        return;
+    }
+    if (!sim_tracing) {
+        sim_print_trace(TRACE_LINES);
+    }
+    (void)printf("seed %" PRIu64 ": %s\nreplay it: sim_promises --seed %" PRIu64 "\n", seed,
+                 sim_failure(), seed);
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "[  FAILED  ] %s\n", test);
+    _exit(1);
+}
+
+static void a_seed_replays(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        run_seed(seed, "a_seed_replays");
+        uint64_t hash = sim_trace_hash();
+        run_seed(seed, "a_seed_replays");
+        assert_int_equal(hash, sim_trace_hash());
+    }
+}
+
+static void every_promise_holds_in_every_seed(void **state)
+{
+    (void)state;
+    uint64_t last = test_full() ? SEEDS_FULL : SEEDS;
+    for (uint64_t seed = 1; seed <= last; seed++) {
+        run_seed(seed, "every_promise_holds_in_every_seed");
+    }
+    (void)printf("%" PRIu64 " seeds: %s\n", last, sim_world_summary());
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_promise_holds_in_every_seed),
+        cmocka_unit_test(a_seed_replays),
+    };
+    const struct test_group group = {
+        .name = argv[0], .tests = tests, .test_count = TEST_COUNT(tests)};
+    watch_signals();
+    sim_sqlite_memory_use();
+    if (argc >= 3 && strncmp(argv[1], "--seed", strlen("--seed")) == 0) {
+        uint64_t first = strtoull(argv[2], NULL, 10);
+        uint64_t last = argc > 3 ? strtoull(argv[3], NULL, 10) : first;
+        sim_tracing = argc == 3;
+        for (uint64_t seed = first; seed <= last; seed++) {
+            run_seed(seed, "by hand");
+        }
+        (void)printf("%s\n", sim_world_summary());
+        return 0;
+    }
+    return test_main(argc, argv, &group);
+}
