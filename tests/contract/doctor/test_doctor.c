@@ -4,8 +4,11 @@
  * Each damage is planted with a bare connection that ignores our constraints. Then it must be found
  * under its invariant, repaired, and gone from the next look, with no task lost. Damage of the file
  * itself is in doctor/test_file.c. */
+#include <string.h>
+
 #include "base/text/number.h"
 #include "lib_doctor.h"
+#include "quern/client.h"
 
 #define MINUTE_MS INT64_C(60000)
 #define FOREIGN_OWNER "11111111-2222-3333-4444-555555555555:1:2:3"
@@ -276,6 +279,33 @@ static void counter_that_fell_behind_is_raised(struct contract *c)
     qn_leased_free(run);
 }
 
+/* Near its end, or below 0: what needs a number reports the damage, and the repair gives one. */
+static void counter_that_cannot_count_on_is_set_right(struct contract *c)
+{
+    static const char *const counters[] = {"9223372036854775807", "9223372036854775800",
+                                           "-9223372036854775808", "-1"};
+    const quern_task task = {.type = "t"};
+    quern_client *client = NULL;
+    quern_error err = {0};
+    assert_ok(quern_client_open(c->url, NULL, &client, &err), err);
+    for (size_t i = 0; i < TEST_COUNT(counters); i++) {
+        char sql[100];
+        char finding[100];
+        (void)snprintf(sql, sizeof sql, "UPDATE quern_meta SET counter = %s", counters[i]);
+        (void)snprintf(finding, sizeof finding, "I7 /: the counter is %.8s", counters[i]);
+        doctor_plant(c, sql);
+        quern_status status = QUERN_OK;
+        while (status == QUERN_OK) { /* some numbers may be left */
+            status = quern_client_enqueue(client, &task, NULL, &err);
+        }
+        assert_int_equal(status, QUERN_E_CORRUPT);
+        assert_non_null(strstr(err.text, "the counter in quern_meta is damaged"));
+        doctor_assert_mended(c, finding);
+        assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
+    }
+    quern_client_free(client);
+}
+
 /* --- Locks ----------------------------------------------------------------------------------- */
 
 static void locks_that_guard_no_task_are_removed(struct contract *c)
@@ -384,6 +414,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", days_of_a_missing_queue_are_removed),
     CONTRACT_TEST_ONLY("sqlite", wrong_counters_are_set_right),
     CONTRACT_TEST_ONLY("sqlite", counter_that_fell_behind_is_raised),
+    CONTRACT_TEST_ONLY("sqlite", counter_that_cannot_count_on_is_set_right),
     CONTRACT_TEST_ONLY("sqlite", locks_that_guard_no_task_are_removed),
     CONTRACT_TEST_ONLY("sqlite", lock_past_its_time_is_removed),
     CONTRACT_TEST(lapsed_leases_and_due_tasks_are_moved_where_a_worker_lives),

@@ -66,7 +66,7 @@ static quern_status redate(struct qn_sqlite_doctor *doctor, const char *queue, s
 
 static const struct qn_rule rules[] = {
     {"I9", QUERN_SEVERITY_VIOLATED, sql_find_wrong_version, NULL, NULL},
-    {"I7", QUERN_SEVERITY_VIOLATED, sql_find_counter_behind, sql_mend_counter_behind, NULL},
+    {"I7", QUERN_SEVERITY_VIOLATED, sql_find_wrong_counter, sql_mend_wrong_counter, NULL},
     {"I6", QUERN_SEVERITY_VIOLATED, sql_find_missing_queue, sql_mend_missing_queue, NULL},
     {"I6", QUERN_SEVERITY_VIOLATED, sql_find_stray_day, sql_mend_stray_day, NULL},
     {"I5", QUERN_SEVERITY_VIOLATED, sql_find_wrong_day, sql_mend_wrong_day, NULL},

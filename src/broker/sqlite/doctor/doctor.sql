@@ -20,17 +20,22 @@ SELECT '', '', printf('quern_meta says schema %s, this library has %d',
     coalesce((SELECT schema_version FROM quern_meta WHERE one = 1), 'nothing'), ?3), 0, NULL
 WHERE (SELECT count(*) FROM quern_meta WHERE schema_version = ?3) <> 1;
 
--- The counter hands out places and tokens; behind one of them it would give it a second time.
--- name: find_counter_behind
-SELECT '', '', printf('the counter is %d, but %d was given already', m.counter, n.last), n.last,
-    NULL
+-- The counter hands out places and tokens; behind one of them it would give it a second time. What
+-- lies beyond 2^62 was planted, not counted: such numbers of tasks are left out, as no number would
+-- be left behind them, and the counter itself goes back.
+-- name: find_wrong_counter
+SELECT '', '', printf('the counter is %d, but %d was given last', m.counter, n.last), n.last, NULL
 FROM quern_meta AS m, (
-    SELECT max(coalesce((SELECT max(max(seq, place, token)) FROM quern_task), 0),
-               coalesce((SELECT max(no) FROM quern_worker), 0)) AS last) AS n
-WHERE m.counter < n.last;
+    SELECT max(coalesce((SELECT max(max(seq * (seq <= 4611686018427387904),
+                                        place * (place <= 4611686018427387904),
+                                        token * (token <= 4611686018427387904)))
+                         FROM quern_task), 0),
+               coalesce((SELECT max(no) FROM quern_worker WHERE no <= 4611686018427387904), 0))
+        AS last) AS n
+WHERE m.counter < n.last OR m.counter > 4611686018427387904;
 
--- name: mend_counter_behind
-UPDATE quern_meta SET counter = ?1 WHERE counter < ?1;
+-- name: mend_wrong_counter
+UPDATE quern_meta SET counter = ?1 WHERE counter < ?1 OR counter > 4611686018427387904;
 
 -- --- Queues and their counters ---------------------------------------------------------------
 

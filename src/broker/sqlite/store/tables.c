@@ -34,7 +34,8 @@ quern_status qn_tables_numbers(struct qn_conn *conn, size_t count, int64_t *ret_
     int64_t last = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
     quern_status status = qn_query_finish(&query, err);
     if (status == QUERN_OK && last == 0 && count > 0) {
-        status = qn_error_set(err, QUERN_E_CORRUPT, "sqlite %s: quern_meta has lost its row",
+        status = qn_error_set(err, QUERN_E_CORRUPT,
+                              "sqlite %s: the counter in quern_meta is damaged (see quern doctor)",
                               conn->path);
     }
     if (status == QUERN_OK) {

@@ -6,8 +6,12 @@ SELECT no FROM quern_queue WHERE name = ?1;
 -- name: queue_make
 INSERT INTO quern_queue (name) VALUES (?1) RETURNING no;
 
+-- No row: there is none, or its counter is damaged. The largest number is never given, so that
+-- callers may count one further.
 -- name: numbers
-UPDATE quern_meta SET counter = counter + ?1 WHERE one = 1 RETURNING counter;
+UPDATE quern_meta SET counter = counter + ?1
+WHERE one = 1 AND counter BETWEEN 0 AND 9223372036854775806 - ?1
+RETURNING counter;
 
 -- name: next_due
 SELECT at_ms FROM quern_task WHERE queue = ?1 AND state IN (3, 4) ORDER BY at_ms LIMIT 1;
