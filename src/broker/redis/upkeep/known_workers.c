@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/memory/vec.h"
 #include "base/text/hash.h"
@@ -156,6 +157,7 @@ static bool has_more(const struct scan *scans, size_t count)
 static size_t sort_holders(struct holder *holders, size_t count)
 {
     size_t kept = 0;
+    QN_ASSERT(holders != NULL || count == 0);
     if (count > 1) {
         qsort(holders, count, sizeof holders[0], compare_holders);
     }
@@ -171,8 +173,9 @@ static quern_status find_known(struct qn_arena *arena, struct scan *scan,
                                struct qn_known_workers *ret_known, quern_error *err)
 {
     struct qn_known_workers known = {0};
-    size_t count = sort_holders(scan->holders, scan->count);
     struct holder *holders = scan->holders;
+    size_t count = sort_holders(holders, scan->count);
+    QN_ASSERT(holders != NULL || count == 0);
     known.ids = qn_arena_alloc(arena, (count + 1) * sizeof(const struct qn_reply *));
     known.letters = qn_arena_alloc(arena, count + 1);
     if (known.ids == NULL || known.letters == NULL) {
