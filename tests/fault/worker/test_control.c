@@ -53,7 +53,7 @@ static void a_worker_without_a_slot_ends_with_an_error_after_its_grace(void **st
     struct rig *rig = stuck_rig(&worker, 200);
     assert_int_equal(pthread_join(worker.thread, NULL), 0);
     assert_int_equal(worker.status, QUERN_E_TIMEOUT);
-    assert_non_null(strstr(worker.error.text, "3 hang"));
+    assert_non_null(strstr(worker.error.text, "(3 handlers, concurrency 2)"));
     rig_open_gate(rig);
     rig_wait_empty(rig);
     quern_worker_free(worker.worker);
