@@ -77,7 +77,7 @@ static bool refuse_unknown(struct qn_args *args, const char *word)
 {
     const char *candidates[QN_OPTION_MAX + QN_GLOBAL_COUNT];
     size_t count = 0;
-    for (size_t i = 0; i < args->option_count; i++) {
+    for (size_t i = 0; args->options != NULL && i < args->option_count; i++) {
         candidates[count++] = args->options[i].name;
     }
     for (size_t i = 0; i < QN_GLOBAL_COUNT; i++) {
