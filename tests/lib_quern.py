@@ -10,6 +10,7 @@ import tempfile
 import time
 import unittest
 
+from lib_changes import Changes
 from lib_redis import PATIENCE_S, die_with_parent
 
 FULL = os.environ.get("QUERN_TEST_FULL") == "1"  # the larger counts
@@ -45,15 +46,21 @@ class QuernTest(unittest.TestCase):
                               **options)
 
     def until(self, condition, what, patience_s=PATIENCE_S):
-        """Polls until the condition holds, and gives its value."""
+        """Waits until the condition holds, and gives its value. It is looked at again when a file
+        in the home of the test has changed, when a process has ended, and after a moment."""
         ends = time.monotonic() + patience_s
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() > ends:
-                return self.fail(f"not within {patience_s} s: {what}\n{self.story()}")
-            time.sleep(0.01)
+        changes = Changes(self.home)
+        try:
+            while True:
+                changes.forget()
+                value = condition()
+                if value:
+                    return value
+                if time.monotonic() > ends:
+                    return self.fail(f"not within {patience_s} s: {what}\n{self.story()}")
+                changes.wait(process for process in self.processes if process.poll() is None)
+        finally:
+            changes.close()
 
     def story(self):
         """What a test that failed can say of what happened."""

@@ -14,6 +14,8 @@ import tempfile
 import threading
 import time
 
+from lib_changes import Changes
+
 PATIENCE_S = 60
 LIBC = ctypes.CDLL(None)
 
@@ -93,9 +95,11 @@ class Redis(Connection):
     def __init__(self, *options):
         self.folder = tempfile.mkdtemp(prefix="quern-redis-")
         self.path = os.path.join(self.folder, "r.sock")
+        changes = Changes(self.folder)
         self.process = start_server(self.path, *options)
         deadline = time.monotonic() + PATIENCE_S
         while True:
+            changes.forget()
             try:
                 super().__init__(self.path)
                 break
@@ -103,7 +107,8 @@ class Redis(Connection):
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     self.kill()
                     raise
-                time.sleep(0.005)
+                changes.wait([self.process])
+        changes.close()
 
     def url(self, user="", password=""):
         login = f"{user}:{password}@" if user else ""

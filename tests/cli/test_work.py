@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: MIT
 """quern work: shell commands as handlers, their verdicts, and the end of a worker."""
 
+import contextlib
 import json
 import os
 import resource
 import signal
+import subprocess
 import time
 
 import lib_cli
@@ -339,7 +341,8 @@ class EndTest(CliTest):
         while worker.poll() is None and time.monotonic() < ends:
             for number in (signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT):
                 worker.send_signal(number)
-            time.sleep(0.0005)  # it wants to get on meanwhile
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.wait(0.0005)  # it wants to get on meanwhile
         self.assertEqual(self.end(worker), 0)
 
     def test_tstp_takes_no_more_tasks(self):

@@ -25,6 +25,7 @@ import time
 
 import lib_interop
 from lib_interop import InteropTest, b64
+from lib_changes import Changes
 from lib_quern import FULL
 
 TASKS = 20000 if FULL else 2000
@@ -129,7 +130,9 @@ class FleetTest(InteropTest):
         client.start()
         deadline = time.monotonic() + PATIENCE_S
         ends, next_kill, victims = 0, ENDS_PER_KILL, []
+        changes = Changes(os.path.dirname(self.book))
         while client.is_alive() or self.busy():
+            changes.forget()
             lines = self.tail()
             self.lines += lines
             ends += sum(line["what"] == "end" for line in lines)
@@ -142,7 +145,9 @@ class FleetTest(InteropTest):
                 self.start_worker(name)
             if time.monotonic() > deadline:
                 self.fail(f"tasks are stuck after {ends} runs: {self.story():.20000}")
-            time.sleep(0.005)
+            if not lines:
+                changes.wait(self.fleet.values())
+        changes.close()
         client.join()
         for process in self.fleet.values():
             self.stop(process)
