@@ -94,10 +94,55 @@ int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
     return exit_code;
 }
 
+/* The directory of a database file, when there is none; the caller's. NULL: it is there, or the
+ * broker is no file. */
+static char *missing_directory(const char *url)
+{
+    struct qn_url parsed;
+    if (url == NULL || qn_url_parse(url, &parsed, NULL) != QUERN_OK) {
+        return NULL;
+    }
+    bool is_file = parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0;
+    char *directory = is_file ? qn_memory_must(qn_strdup(parsed.path)) : NULL;
+    qn_url_finish(&parsed);
+    char *slash = directory != NULL ? strrchr(directory, '/') : NULL;
+    if (slash != NULL && slash != directory) {
+        *slash = '\0';
+        if (access(directory, F_OK) != 0 && errno == ENOENT) {
+            return directory;
+        }
+    }
+    qn_free(directory);
+    return NULL;
+}
+
+/* Commands make the directories of the default file, and of no other. */
+static void report_missing_directory(const struct qn_cli *cli, const char *directory,
+                                     const char *text)
+{
+    const char *env = getenv("QUERN_BROKER");
+    bool is_default =
+        cli->args.globals[QN_GLOBAL_BROKER].text == NULL && (env == NULL || env[0] == '\0');
+    if (is_default) {
+        qn_cli_message(cli, "%s (the first enqueue or work makes it)", text);
+    } else {
+        qn_cli_message(cli, "%s (make it first: mkdir -p '%s')", text, directory);
+    }
+}
+
 int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err)
 {
     if (err->code == QUERN_E_NOT_FOUND) {
         qn_cli_message(cli, "%s (the first enqueue or work makes it)", err->text);
+        return QN_EXIT_BROKER;
+    }
+    const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
+    char *missing = err->code == QUERN_E_CONNECT
+                        ? missing_directory(given != NULL ? given : cli->broker_url)
+                        : NULL;
+    if (missing != NULL) {
+        report_missing_directory(cli, missing, err->text);
+        qn_free(missing);
         return QN_EXIT_BROKER;
     }
     qn_cli_report_error(cli, err);

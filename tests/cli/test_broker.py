@@ -76,6 +76,20 @@ class BrokerTest(CliTest):
                 self.assertEqual(self.quern("--broker", name, *args).stderr.count(made), 1)
                 self.assertNotIn("made", self.quern("--broker", name, *args).stderr)
 
+    @only("sqlite")
+    def test_missing_directory_gets_a_hint_as_a_missing_file_does(self):
+        self.assertIn("the first enqueue or work makes it", self.fails(EXIT_BROKER, "stats"))
+        default = {"QUERN_BROKER": ""}
+        error = self.fails(EXIT_BROKER, "stats", env=default)
+        self.assertIn(".local/share/quern", error)
+        self.assertIn("the first enqueue or work makes it", error)
+        for args in ALL:
+            error = self.fails(EXIT_BROKER, "--broker", "no/such/q.db", *args)
+            self.assertIn("make it first: mkdir -p 'no/such'", error)
+        self.assertEqual(os.listdir(self.home), [])
+        self.ok("enqueue", "t", env=default)
+        self.ok("stats", env=default)
+
     def test_option_goes_before_the_environment(self):
         task_id = self.enqueue("t")
         self.ok("task", "inspect", task_id, "--broker", self.broker,

@@ -11,7 +11,8 @@ import subprocess
 import time
 
 import lib_cli
-from lib_cli import CliTest, EXIT_CONFIG, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE, PATIENCE_S
+from lib_cli import (CliTest, EXIT_CONFIG, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE, PATIENCE_S,
+                     only)
 
 
 class EnqueueTest(CliTest):
@@ -69,6 +70,25 @@ class EnqueueTest(CliTest):
     def test_payload_over_the_limit_is_bad_data(self):
         error = self.fails(EXIT_DATA, "enqueue", "t", "-", stdin="x" * (33 << 20))
         self.assertIn("payload", error)
+
+    @only("sqlite")
+    def test_refused_enqueue_makes_no_database(self):
+        self.write("bad.jsonl", "not json\n")
+        self.write("none.jsonl", "")
+        before = sorted(os.listdir(self.home))
+        for code, args in ((EXIT_USAGE, ["t", "--in", "soon"]), (EXIT_DATA, [""]),
+                           (EXIT_USAGE, ["t", "--header", "x"]), (EXIT_DATA, ["t", "--queue", "{"]),
+                           (EXIT_DATA, ["t", "--id", ""]), (EXIT_DATA, ["--from", "bad.jsonl"]),
+                           (EXIT_FAILURE, ["--from", "missing.jsonl"])):
+            with self.subTest(args=args):
+                self.fails(code, "enqueue", *args, env={"QUERN_BROKER": ""})
+                self.fails(code, "enqueue", *args)
+        self.fails(EXIT_DATA, "enqueue", "t", "-", stdin="x" * (33 << 20))
+        self.assertEqual(self.ok("enqueue", "--from", "none.jsonl"), "0 tasks stored")
+        self.assertEqual(sorted(os.listdir(self.home)), before)
+        self.write("bad.jsonl", '{"type":"t"}\nnot json\n')
+        self.fails(EXIT_DATA, "enqueue", "--from", "bad.jsonl")
+        self.assertEqual(self.counts()["pending"], 1)
 
     def test_same_id_is_refused(self):
         self.enqueue("t", "--id", "one")
@@ -199,6 +219,21 @@ class ImportTest(CliTest):
         error = self.fails(65, "enqueue", "--from", name)
         self.assertIn(f"{name}: line 2: not JSON", error)
         self.assertIn("stored 1 task before it", error)
+
+    def test_text_for_a_number_is_named_with_file_line_and_key(self):
+        for key, value, text in (("retry_max", "3", "is not a whole number from 0 on"),
+                                 ("retry_max", True, "is not a whole number from 0 on"),
+                                 ("retry_max", None, "is not a whole number from 0 on"),
+                                 ("delay", True, "is not a duration"),
+                                 ("timeout", "3 apples", "is not a duration"),
+                                 ("retention", [1], "is not a duration"),
+                                 ("process_at", "3", "is not a moment"),
+                                 ("deadline", {}, "is not a moment")):
+            with self.subTest(key=key, value=value):
+                name = self.write("in.jsonl", "\n" + self.lines({"type": "t", key: value}))
+                error = self.fails(EXIT_DATA, "enqueue", "--from", name)
+                self.assertIn(f'{name}: line 2: "{key}"', error)
+                self.assertIn(text, error)
 
     def test_byte_order_mark_at_the_start_is_no_part_of_the_first_line(self):
         mark = "\ufeff"

@@ -7,13 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory/alloc.h"
+#include "base/memory/arena.h"
 #include "base/text/buf.h"
 #include "cli/cli.h"
 #include "cli/enqueue/import.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
+#include "message/id.h"
 #include "task/limits.h"
+#include "task/task.h"
 
 enum option {
     OPTION_QUEUE,
@@ -146,10 +150,28 @@ static void print_refusal(const quern_error *err, const quern_task_info *existin
     (void)qn_json_print(object);
 }
 
+/* By the library's own rules, before anything is opened: a task that is refused makes no database
+ * file. */
+static int check_task(const struct qn_cli *cli, const quern_task *task)
+{
+    quern_error err;
+    struct qn_task prepared;
+    struct qn_id_source ids;
+    struct qn_arena arena = {0};
+    qn_id_source_init(&ids);
+    quern_status status = qn_task_prepare(task, qn_clock_wall_ms(qn_clock_system()),
+                                          QN_PAYLOAD_SIZE_MAX, &ids, &arena, &prepared, &err);
+    qn_arena_finish(&arena);
+    return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(cli, &err);
+}
+
 static int enqueue_one(struct qn_cli *cli, const quern_task *task)
 {
     quern_client *client = NULL;
-    int exit_code = qn_cli_open_client(cli, &client);
+    int exit_code = check_task(cli, task);
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = qn_cli_open_client(cli, &client);
+    }
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }

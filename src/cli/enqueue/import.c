@@ -7,7 +7,8 @@
  * stored, and the message says how many. Tasks that exist already (same id, or an equal unique
  * task) are counted and the import continues, so that an interrupted import with ids can be
  * repeated. Any other failure of the broker ends the import, with the number of tasks that were
- * stored, and so do INT and TERM, after the lines that were read have been stored. */
+ * stored, and so do INT and TERM, after the lines that were read have been stored. A broker that
+ * exists is opened before anything is read; a missing file is made for the first good line. */
 #include "cli/enqueue/import.h"
 
 #include <errno.h>
@@ -149,6 +150,12 @@ static int refuse_line(struct import *import, const char *text)
     return QN_EXIT_DATA;
 }
 
+/* A file of the broker is made for the first line that is right, and for none that is not. */
+static int open_broker(struct import *import)
+{
+    return import->client != NULL ? QN_EXIT_OK : qn_cli_open_client(import->cli, &import->client);
+}
+
 /* Parses the line and checks the task by the library's own rules, before it joins a batch. */
 static int add_line(struct import *import)
 {
@@ -167,6 +174,12 @@ static int add_line(struct import *import)
     if (status != QUERN_OK) {
         qn_import_line_finish(line);
         return refuse_line(import, err.text);
+    }
+    int exit_code = open_broker(import);
+    if (exit_code != QN_EXIT_OK) {
+        qn_progress_stop(&import->progress);
+        qn_import_line_finish(line);
+        return exit_code;
     }
     line->number = import->lines.line_number;
     import->bytes += text->size;
@@ -203,8 +216,9 @@ static int read_lines(struct import *import)
         }
         if (status != QUERN_OK) {
             qn_progress_stop(&import->progress);
-            qn_cli_message(import->cli, "cannot read on: %s (stored %" PRIu64 " %s)",
-                           strerror(errno), import->stored, noun(import->stored));
+            qn_cli_message(import->cli, "%s%scannot read on: %s (stored %" PRIu64 " %s)",
+                           import->path, colon(import), strerror(errno), import->stored,
+                           noun(import->stored));
             return QN_EXIT_FAILURE;
         }
         if (!more) {
@@ -271,12 +285,16 @@ static int import_stream(struct qn_cli *cli, int fd, const char *path, const que
     import->cli = cli;
     import->path = path;
     import->defaults = defaults;
-    int exit_code = qn_cli_open_client(cli, &import->client);
+    struct stat status;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        import->file_size = (uint64_t)status.st_size;
+    }
+    const char *url = NULL;
+    int exit_code = qn_cli_broker_url(cli, false, &url);
+    if (exit_code == QN_EXIT_OK && !qn_cli_will_make_file(url)) {
+        exit_code = open_broker(import);
+    }
     if (exit_code == QN_EXIT_OK) {
-        struct stat status;
-        if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
-            import->file_size = (uint64_t)status.st_size;
-        }
         qn_id_source_init(&import->ids);
         qn_lines_init(&import->lines, fd, LINE_SIZE_MAX);
         import->lines.stop = &interrupted;
