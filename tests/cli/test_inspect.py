@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, PATIENCE_S, EXIT_BROKER, EXIT_FAILURE, EXIT_USAGE, only
+from lib_cli import (BROKER, CliTest, PATIENCE_S, EXIT_BROKER, EXIT_FAILURE, EXIT_USAGE, only)
 
 
 class QueueTest(CliTest):
@@ -84,6 +84,11 @@ class QueueTest(CliTest):
         stats = self.json("stats")
         self.assertEqual((stats["totals"]["size"], stats["totals"]["counts"]["pending"]), (2, 2))
         self.assertIn("durability", stats["broker"])
+        numbers = {"sqlite": ("size", "wal_size", "schema_version"),
+                   "redis": ("db", "clients", "memory_used", "uptime_s", "cpu_s")}[BROKER]
+        for name in numbers:
+            self.assertIsInstance(stats["broker"][name], (int, float), name)
+        self.assertIsInstance(stats["broker"][f"{BROKER}_version"], str)
         self.assertIn("durability:", self.ok("stats", "-v"))
 
 
