@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Help, versions, completion, and what is said to words that are not known."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import lib_cli
 from lib_cli import CliTest, EXIT_USAGE
 
 LINES_MAX, COLUMNS_MAX = 24, 80
+MANUAL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../man/quern.1")
 
 
 class HelpTest(CliTest):
@@ -38,6 +40,44 @@ class HelpTest(CliTest):
             for line in page:
                 self.assertLessEqual(len(line), COLUMNS_MAX, words)
             self.assertTrue(any(line == "Example:" for line in page), words)
+
+    def options(self):
+        """What --help prints: for each verb, as words, its options without the dashes."""
+        return {tuple(words): re.findall(r"^  --([a-z-]+)", self.ok(*words, "--help"), re.M)
+                for words in self.verbs()}
+
+    def test_each_verb_and_option_is_in_the_manual(self):
+        with open(MANUAL, encoding="utf-8") as file:
+            pages = dict(re.findall(r"^\.Ss (\w+)\n(.*?)(?=^\.S[sh] )", file.read(), re.M | re.S))
+        synopsis = set(self.manual("SYNOPSIS").split())
+        missing = []
+        for words, options in self.options().items():
+            self.assertIn(words[0], synopsis)
+            page = pages.get(words[0], "")
+            if len(words) > 1 and not re.search(rf"^\.It Cm {words[1]}\b", page, re.M):
+                missing.append(" ".join(words))
+            missing += [f"{' '.join(words)} --{name}" for name in options
+                        if not re.search(rf"(Fl |, )-{name}\b(?!-)", page)
+                        and name not in ("broker", "json")]
+        self.assertEqual(missing, [])
+
+    def manual(self, section):
+        with open(MANUAL, encoding="utf-8") as file:
+            return re.search(rf"^\.Sh {section}\n(.*?)(?=^\.Sh )", file.read(), re.M | re.S)[1]
+
+    def test_each_verb_and_option_is_in_the_completions(self):
+        forms = {"bash": lambda text, words, name: re.search(
+                     rf"'{' '.join(words)} ?[^']*'\*?\)\n        words='[^']*--{name}( |')", text),
+                 "zsh": lambda text, words, name: re.search(
+                     rf"'{' '.join(words)} ?'\*?\)\n        list=\(.* '--{name}:", text),
+                 "fish": lambda text, words, name: re.search(
+                     rf"from {'; and .* '.join(words)} ?' -l {name} ", text)}
+        for shell, find in forms.items():
+            text, missing = self.ok("completion", shell), []
+            for words, options in self.options().items():
+                missing += [f"{words} --{name}" for name in options
+                            if name not in ("broker", "json") and not find(text, words, name)]
+            self.assertEqual(missing, [], shell)
 
     def test_help_verb_is_the_same_page(self):
         self.assertEqual(self.ok("help", "task", "list"), self.ok("task", "list", "--help"))
@@ -131,6 +171,24 @@ class HelpTest(CliTest):
         for args, text in cases:
             with self.subTest(args=args):
                 self.assertIn(text, self.fails(EXIT_USAGE, *args))
+
+    def test_messages_are_in_plain_english(self):
+        """Those of the table in which they were agreed upon."""
+        self.enqueue("t", "--id", "h1", "--in", "1h")
+        self.write("bad.jsonl", '{"type":"t"}\nbad\n')
+        self.write("same.jsonl", '{"type":"t","id":"new"}\n{"type":"t","id":"h1"}\n')
+        cases = [
+            (["enqueue", "a", "b", "c"], "unexpected argument 'c'"),
+            (["queue", "remove", "default"], "not a terminal: use --yes"),
+            (["enqueue", "--from", "bad.jsonl"], "stored 1 task before it; the rest was not read"),
+            (["enqueue", "--from", "same.jsonl"], "skipped 1: id already exists (first: line 2)"),
+            (["task", "cancel", "h1"],
+             "cannot cancel task h1: it is not running (state: scheduled)"),
+        ]
+        for args, text in cases:
+            with self.subTest(args=args):
+                self.assertIn(text, self.quern(*args).stderr)
+        self.assertIn("queue to serve, with its weight (default 1)", self.ok("work", "--help"))
 
     def test_double_dash_ends_the_options(self):
         task_id = self.enqueue("--queue", "odd", "--", "--type", "--payload")
