@@ -203,7 +203,8 @@ static void keep_up(struct test_round *round)
     (void)!qn_broker_recover(round->broker, (struct qn_upkeep){{queues, 1}, 100}, NULL, &count,
                              &err);
     (void)!qn_broker_prune(round->broker, (struct qn_upkeep){{queues, 1}, 100}, &count, &err);
-    (void)!qn_broker_drained(round->broker, (struct qn_names){queues, 1}, &yes, &err);
+    (void)!qn_broker_drained(round->broker, (struct qn_names){queues, 1}, QN_UNTIL_EMPTY, &yes,
+                             &err);
     status =
         qn_broker_arm(round->broker, (struct qn_names){queues, 1}, &yes, &next_due_at_ms, &err);
     if (status == QUERN_OK && next_due_at_ms != INT64_MAX) {

@@ -49,7 +49,9 @@ typedef struct quern_worker_options {
     bool drain;                      /* stop by itself when its queues hold nothing that is due,
                                       * scheduled or being run */
     bool no_wait;                    /* a broker that is absent or busy at the start is an error */
-    uint8_t reserved;                /* 0 */
+    bool until_idle;                 /* stop by itself when nothing is due now: tasks that are
+                                      * delayed, wait for a retry, are in a paused queue or run
+                                      * elsewhere stay; not together with drain */
     int64_t shutdown_timeout_ms;     /* how long runs may take to finish; the others are given back
                                       * to their queues; 0: 8 s; -1: until all have finished */
     int64_t lease_ms;                /* 0: 30 s; at least 1 s */
@@ -87,8 +89,8 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
                                                             quern_worker **ret_worker,
                                                             quern_error *err);
 
-/* Runs tasks until quern_worker_stop or, with drain, until the queues are empty; or until the
- * worker was stuck for stuck_timeout_ms. It waits for a broker that is absent, at the start and
+/* Runs tasks until quern_worker_stop; with drain until the queues are empty, with until_idle until
+ * nothing is due; or until the worker was stuck for stuck_timeout_ms. It waits for a broker that is absent, at the start and
  * later, until that answers or quern_worker_stop is called; with no_wait it returns QUERN_E_CONNECT
  * (a full disk: QUERN_E_FULL, a locked file: QUERN_E_BUSY) instead of waiting at the start. Returns
  * QUERN_OK after a clean stop; QUERN_E_TIMEOUT has one meaning only: handlers were still running at

@@ -24,6 +24,7 @@ struct worker_options {
     bool strict_priority = false;
     bool drain = false;
     bool no_wait = false;
+    bool until_idle = false;
     milliseconds shutdown_timeout{0};
     milliseconds lease{0};
     milliseconds quarantine_after{0};
@@ -160,6 +161,7 @@ class worker
             out.strict_priority = options.strict_priority;
             out.drain = options.drain;
             out.no_wait = options.no_wait;
+            out.until_idle = options.until_idle;
             out.shutdown_timeout_ms = options.shutdown_timeout.count();
             out.lease_ms = options.lease.count();
             out.quarantine_after_ms = options.quarantine_after.count();

@@ -252,11 +252,12 @@ quern_status qn_broker_deregister(struct qn_broker *broker, const char *worker_i
     return status != QUERN_OK ? status : broker->ops->deregister(broker, worker_id, err);
 }
 
-quern_status qn_broker_drained(struct qn_broker *broker, struct qn_names queues, bool *ret_drained,
-                               quern_error *err)
+quern_status qn_broker_drained(struct qn_broker *broker, struct qn_names queues,
+                               enum qn_until until, bool *ret_drained, quern_error *err)
 {
     quern_status status = check(broker, broker->ops->drained != NULL, "drained", err);
-    return status != QUERN_OK ? status : broker->ops->drained(broker, queues, ret_drained, err);
+    return status != QUERN_OK ? status
+                              : broker->ops->drained(broker, queues, until, ret_drained, err);
 }
 
 quern_status qn_broker_queues(struct qn_broker *broker,

@@ -422,10 +422,13 @@ typedef quern_status qn_deregister_fn(struct qn_broker *broker, const char *work
                                       quern_error *err);
 QUERN_NODISCARD qn_deregister_fn qn_broker_deregister;
 
-/* Whether the queues hold nothing that this worker could still have to run: no task is pending,
- * active (anywhere), scheduled or in retry. For --drain. */
+enum qn_until {
+    QN_UNTIL_EMPTY, /* no task is pending, active (anywhere), scheduled or in retry */
+    QN_UNTIL_IDLE   /* no task is pending but in queues that are paused */
+};
+/* Whether the queues hold nothing that a worker which ends then would still have to run. */
 typedef quern_status qn_drained_fn(struct qn_broker *broker, struct qn_names queues,
-                                   bool *ret_drained, quern_error *err);
+                                   enum qn_until until, bool *ret_drained, quern_error *err);
 QUERN_NODISCARD qn_drained_fn qn_broker_drained;
 
 #endif

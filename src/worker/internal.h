@@ -77,6 +77,7 @@ struct quern_worker {
     bool *queue_braked;           /* the same, on this host */
     bool braked;                  /* all of its queues are */
     bool look;                    /* there may be something to fetch */
+    bool has_recovered;           /* recovery of its queues was tried once */
     bool owes;                    /* there may be leases of ours that are not in the run table */
     bool clearing;                /* nothing starts: a task that must be alone comes next */
     bool heartbeat_due;           /* the status changed */

@@ -45,8 +45,8 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
         return qn_error_set(err, QUERN_E_INVALID, "concurrency is %u, not 1 to %d",
                             options->concurrency, QN_CONCURRENCY_MAX);
     }
-    if (options->reserved != 0) {
-        return qn_error_set(err, QUERN_E_INVALID, "worker options: reserved is not 0");
+    if (options->drain && options->until_idle) {
+        return qn_error_set(err, QUERN_E_INVALID, "drain and until_idle exclude each other");
     }
     if (options->shutdown_timeout_ms < -1 || options->shutdown_timeout_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "shutdown_timeout_ms is %lld",

@@ -263,7 +263,8 @@ static void do_deregister(struct rig *rig)
 static void do_drained(struct rig *rig)
 {
     bool drained = false;
-    rig->status = qn_broker_drained(rig->broker, (struct qn_names){queues, 2}, &drained, &rig->err);
+    rig->status = qn_broker_drained(rig->broker, (struct qn_names){queues, 2}, QN_UNTIL_EMPTY,
+                                    &drained, &rig->err);
 }
 
 /* --- Looking ------------------------------------------------------------------------ */

@@ -211,13 +211,31 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
     return false;
 }
 
-/* A worker with the option drain stops once its queues hold nothing more for it. */
+/* Whether a worker that stops when nothing is due has to go on all the same: tasks of workers that
+ * died may be pending in a moment, and delayed ones may be due that nobody has moved yet. */
+static bool expects_tasks(struct quern_worker *worker)
+{
+    const struct qn_pump *pump = &worker->pump;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool has_recovered = worker->has_recovered;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return !has_recovered || !pump->armed || pump->second.open ||
+           pump->next_due_at_ms <= qn_clock_wall_ms(worker->clock);
+}
+
+/* A worker with the option drain stops once its queues hold nothing more for it, one with
+ * until_idle once nothing is due. */
 static void stop_if_drained(struct quern_worker *worker, int64_t now_mono_ns)
 {
     bool drained = false;
     quern_error error = {0};
+    bool is_idle = worker->options.until_idle;
+    if (is_idle && expects_tasks(worker)) {
+        return;
+    }
     quern_status status =
-        qn_broker_drained(worker->broker, qn_worker_names(worker), &drained, &error);
+        qn_broker_drained(worker->broker, qn_worker_names(worker),
+                          is_idle ? QN_UNTIL_IDLE : QN_UNTIL_EMPTY, &drained, &error);
     note_call(worker, status, &error);
     if (status == QUERN_OK && drained && atomic_load(&worker->stops) == 0) {
         quern_worker_stop(worker);
@@ -269,8 +287,8 @@ static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct sleep_
     (void)pthread_mutex_lock(&worker->mutex);
     uint32_t free_slots;
     bool has_room = qn_request_room(worker, &worker->pump.first, now_mono_ns, &free_slots) > 0;
-    bool drains = worker->options.drain && worker->state == QN_WORKER_RUNNING &&
-                  worker->run_table.held_count == 0;
+    bool drains = (worker->options.drain || worker->options.until_idle) &&
+                  worker->state == QN_WORKER_RUNNING && worker->run_table.held_count == 0;
     (void)pthread_mutex_unlock(&worker->mutex);
     if (has_room && arm(worker, now_mono_ns)) {
         return true;

@@ -161,6 +161,16 @@ static void wake_pump(struct quern_worker *worker)
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
+static void note_recovered(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    if (!worker->has_recovered && worker->options.until_idle) {
+        qn_signals_wake_pump(worker); /* it may have waited for this alone */
+    }
+    worker->has_recovered = true;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
 /* Where the data of some queues is damaged, the others are recovered all the same. */
 quern_status qn_upkeep_recover(struct quern_worker *worker, quern_error *err)
 {
@@ -180,6 +190,7 @@ quern_status qn_upkeep_recover(struct quern_worker *worker, quern_error *err)
             return status;
         }
     }
+    note_recovered(worker);
     return status;
 }
 

@@ -218,10 +218,14 @@ static void damaged_queue_lets_the_others_be_drained(struct contract *c)
         bool drained = false;
         quern_error err = {0};
         (void)test_redis_do(server(), "SET " Q "%s x", keys[i]);
-        assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
+        assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, QN_UNTIL_EMPTY,
+                                    &drained, &err),
+                  err);
         assert_true(drained);
         contract_put(c, "other", "a");
-        assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, &drained, &err), err);
+        assert_ok(qn_broker_drained(c->broker, (struct qn_names){queues, 2}, QN_UNTIL_EMPTY,
+                                    &drained, &err),
+                  err);
         assert_false(drained);
         contract_finish(c, contract_take_id(c, "other", "a"), QN_DONE);
         (void)test_redis_do(server(), "DEL " Q "%s", keys[i]);
