@@ -90,16 +90,17 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
                                                             quern_error *err);
 
 /* Runs tasks until quern_worker_stop; with drain until the queues are empty, with until_idle until
- * nothing is due; or until the worker was stuck for stuck_timeout_ms. It waits for a broker that is absent, at the start and
- * later, until that answers or quern_worker_stop is called; with no_wait it returns QUERN_E_CONNECT
- * (a full disk: QUERN_E_FULL, a locked file: QUERN_E_BUSY) instead of waiting at the start. Returns
- * QUERN_OK after a clean stop; QUERN_E_TIMEOUT has one meaning only: handlers were still running at
- * the end (after shutdown_timeout_ms). Their tasks were given back, but their threads still use the
- * worker, so the process should exit and not free it. A file that was removed, replaced or damaged
- * under the worker ends it with QUERN_E_CONNECT or QUERN_E_CORRUPT, so that its supervisor starts
- * it again. Other errors: QUERN_E_STATE (it has run already, or was stuck and its handlers have
- * ended at last), QUERN_E_CLOSED (the child of a fork), QUERN_E_NOMEM (no memory or no thread),
- * QUERN_E_DENIED and QUERN_E_UNSUPPORTED (detected when a server that was down answers again). */
+ * nothing is due; or until the worker was stuck for stuck_timeout_ms. It waits for a broker that is
+ * absent, at the start and later, until that answers or quern_worker_stop is called; with no_wait
+ * it returns QUERN_E_CONNECT (a full disk: QUERN_E_FULL, a locked file: QUERN_E_BUSY) instead of
+ * waiting at the start. Returns QUERN_OK after a clean stop; QUERN_E_TIMEOUT has one meaning only:
+ * handlers were still running at the end (after shutdown_timeout_ms). Their tasks were given back,
+ * but their threads still use the worker, so the process should exit and not free it. A file that
+ * was removed, replaced or damaged under the worker ends it with QUERN_E_CONNECT or
+ * QUERN_E_CORRUPT, so that its supervisor starts it again. Other errors: QUERN_E_STATE (it has run
+ * already, or was stuck and its handlers have ended at last), QUERN_E_CLOSED (the child of a fork),
+ * QUERN_E_NOMEM (no memory or no thread), QUERN_E_DENIED and QUERN_E_UNSUPPORTED (detected when a
+ * server that was down answers again). */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
 /* The same for a program that has no signal handling of its own: SIGINT and SIGTERM stop the worker

@@ -89,7 +89,7 @@ class HelpTest(CliTest):
 
     def test_main_help_names_every_exit_code(self):
         page = self.ok("--help")
-        for code in ("0", "1", "2", "65", "69", "75", "77", "78"):
+        for code in ("0", "1", "2", "3", "65", "69", "75", "77", "78"):
             self.assertRegex(page, rf"\b{code} \w")
 
     def test_no_words_at_all_is_a_usage_error(self):

@@ -10,7 +10,7 @@ import socket
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, PATIENCE_S, EXIT_USAGE
+from lib_cli import CliTest, PATIENCE_S, EXIT_TASKS_FAILED, EXIT_USAGE
 
 HOSTILE = 'x" level=error id=forged'
 
@@ -104,9 +104,10 @@ class LogTest(CliTest):
         with ours, theirs:
             info = os.fstat(theirs.fileno())
             env = {**self.env, "JOURNAL_STREAM": f"{info.st_dev}:{info.st_ino}"}
-            subprocess.run([self.program, "work", "--drain", "--exec", "t=exit 1"], env=env,
-                           cwd=self.home, stdin=subprocess.DEVNULL, stderr=theirs,
-                           timeout=PATIENCE_S, check=True)
+            result = subprocess.run([self.program, "work", "--drain", "--exec", "t=exit 1"],
+                                    env=env, cwd=self.home, stdin=subprocess.DEVNULL,
+                                    stderr=theirs, timeout=PATIENCE_S, check=False)
+            self.assertEqual(result.returncode, EXIT_TASKS_FAILED)
             theirs.close()
             lines = ours.makefile(encoding="utf-8").read().splitlines()
         self.assertTrue(all(re.match(r"<[3467]>[^<]", line) for line in lines), lines)

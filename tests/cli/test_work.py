@@ -155,9 +155,9 @@ class VerdictTest(CliTest):
     def test_json_prints_a_line_for_each_run(self):
         ids = {self.enqueue("t", str(n), "--retry", "0") for n in range(5)}
         ids.add(self.enqueue("bad", "--retry", "0"))
-        lines = self.ok("--json", "work", "--drain", "--exec", "t=true",
-                        "--exec", "bad=echo oh >&2; exit 65")
-        runs = [json.loads(line) for line in lines.splitlines()]
+        result = self.quern("--json", "work", "--drain", "--exec", "t=true",
+                            "--exec", "bad=echo oh >&2; exit 65")
+        runs = [json.loads(line) for line in result.stdout.splitlines()]
         self.assertEqual({run["id"] for run in runs}, ids)
         outcomes = sorted(run["outcome"] for run in runs)
         self.assertEqual(outcomes, ["archive", "done", "done", "done", "done", "done"])

@@ -77,7 +77,7 @@ class AclTest(QuernTest):
         worker("enqueue", "slow", "--id", "slow", "--queue", "other")
         worker("enqueue", "bad", "--id", "bad", "--retry", "0")
         # A worker that runs them, and one whose run is cancelled.
-        worker("work", "--exec", "mail=cat", "--exec", "bad=exit 1", "--drain")
+        worker("work", "--exec", "mail=cat", "--exec", "bad=exit 1", "--drain", code=3)
         self.assertEqual(worker("task", "inspect", "kept", "--result"), "ann")
         self.spawn(self.program, "--broker", self.redis.url("worker", "secret"), "work",
                    "--queue", "other", "--exec", "slow=sleep 600", "--quiet")

@@ -2,33 +2,23 @@
 /* work.c - `quern work`: a worker whose handlers are shell commands.
  *
  * Happy path: the broker is opened (and made, when it is a file), one line names the queues and the
- * durability, the worker runs until a signal or, with --drain, until its queues are empty. Failure
- * paths: a broker that cannot be opened is reported before anything runs. Runs that do not end
- * within the shutdown timeout are cancelled and go back to their queues; a command that does not
- * even end then leaves the exit code 1, and the process without freeing what its thread still
- * uses. */
-#include <errno.h>
-#include <inttypes.h>
+ * durability, the worker runs until a signal or, with --drain or --until-idle, until there is
+ * nothing to do; end.c then judges what has failed. Failure paths: a broker that cannot be opened
+ * is reported before anything runs. Runs that do not end within the shutdown timeout are cancelled
+ * and go back to their queues; a command that does not even end then leaves the exit code 1, and
+ * the process without freeing what its thread still uses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory/alloc.h"
-#include "base/text/buf.h"
-#include "base/text/plural.h"
-#include "base/text/str.h"
-#include "base/text/url.h"
-#include "broker/broker.h"
-#include "cli/cli.h"
 #include "cli/memory.h"
-#include "cli/work/await.h"
-#include "cli/work/limit.h"
-#include "cli/work/log.h"
+#include "cli/work/end.h"
+#include "cli/work/queues.h"
 #include "cli/work/signal.h"
-#include "quern/worker.h"
-#include "task/limits.h"
-#include "task/name.h"
+#include "cli/work/start.h"
+#include "cli/work/work.h"
 
 enum option {
     OPTION_EXEC,
@@ -36,6 +26,7 @@ enum option {
     OPTION_STRICT,
     OPTION_CONCURRENCY,
     OPTION_DRAIN,
+    OPTION_UNTIL_IDLE,
     OPTION_SHUTDOWN_TIMEOUT,
     OPTION_LEASE,
     OPTION_HOST,
@@ -49,15 +40,19 @@ enum option {
 };
 
 static const struct qn_option options[] = {
-    [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run such tasks by /bin/sh -c COMMAND",
-                     QN_OPTION_TEXT, .repeats = true},
+    [OPTION_EXEC] = {"exec", "PATTERN=COMMAND",
+                     "run a type, its beginning or * by /bin/sh -c COMMAND", QN_OPTION_TEXT,
+                     .repeats = true},
     [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
     [OPTION_STRICT] = {"strict", NULL, "a lower weight only when higher ones are empty",
                        QN_OPTION_FLAG},
     [OPTION_CONCURRENCY] = {"concurrency", "N", "runs at a time (one per CPU)", QN_OPTION_COUNT,
                             .min = 1, .max = QN_CONCURRENCY_MAX},
-    [OPTION_DRAIN] = {"drain", NULL, "end when the queues are empty", QN_OPTION_FLAG},
+    [OPTION_DRAIN] = {"drain", NULL, "end when the queues are empty; 3: tasks failed",
+                      QN_OPTION_FLAG},
+    [OPTION_UNTIL_IDLE] = {"until-idle", NULL, "end when nothing is due; 3: tasks failed",
+                           QN_OPTION_FLAG},
     [OPTION_SHUTDOWN_TIMEOUT] = {"shutdown-timeout", "D", "wait so long for runs to end (8s)",
                                  QN_OPTION_DURATION},
     [OPTION_LEASE] = {"lease", "D", "a dead worker's tasks are free after it (30s)",
@@ -77,95 +72,7 @@ static const struct qn_option options[] = {
     [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT},
 };
 
-struct work {
-    struct qn_cli *cli;
-    quern_queue queues[QN_QUEUES_MAX];
-    char *names[QN_QUEUES_MAX]; /* owned */
-    size_t queue_count;
-    uint32_t concurrency;
-    bool strict;
-    bool drain;
-    struct qn_work_log log;
-};
-
 /* --- Options -------------------------------------------------------------------------- */
-
-static bool serves(const struct work *work, const char *queue)
-{
-    for (size_t i = 0; i < work->queue_count; i++) {
-        if (strcmp(work->queues[i].name, queue) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int add_queue(struct work *work, const char *text)
-{
-    if (work->queue_count == QN_QUEUES_MAX) {
-        return qn_cli_usage(work->cli, "--queue: at most %d", QN_QUEUES_MAX);
-    }
-    uint32_t weight = 1;
-    const char *equals = strrchr(text, '=');
-    if (equals != NULL) {
-        char *end = NULL;
-        unsigned long number = strtoul(equals + 1, &end, 10);
-        if (equals[1] < '0' || equals[1] > '9' || *end != '\0' || number < 1 ||
-            number > QN_WEIGHT_MAX) {
-            return qn_cli_usage(work->cli, "--queue: the weight in '%s' is not 1 to %d", text,
-                                QN_WEIGHT_MAX);
-        }
-        weight = (uint32_t)number;
-    }
-    char *name = qn_memory_must(qn_strdup(text));
-    if (equals != NULL) {
-        name[equals - text] = '\0';
-    }
-    bool twice = serves(work, name);
-    work->names[work->queue_count] = name;
-    work->queues[work->queue_count++] = (quern_queue){.name = name, .weight = weight};
-    return twice ? qn_cli_usage(work->cli, "--queue: '%s' is given twice", name) : QN_EXIT_OK;
-}
-
-static int read_queues(struct work *work)
-{
-    const char *text = NULL;
-    for (size_t i = 0; (text = qn_args_repeat(&work->cli->args, OPTION_QUEUE, i)) != NULL; i++) {
-        int exit_code = add_queue(work, text);
-        if (exit_code != QN_EXIT_OK) {
-            return exit_code;
-        }
-    }
-    return work->queue_count == 0 ? add_queue(work, "default") : QN_EXIT_OK;
-}
-
-static int refuse_odd_name(const struct work *work, const char *name)
-{
-    return qn_cli_usage(work->cli,
-                        "--queue: there is no queue '%s'; give each queue its own --queue, "
-                        "without commas and patterns",
-                        name);
-}
-
-/* Before anything is opened, or made: a file that is not there holds no queue. */
-static int check_queues(const struct work *work, const char *url)
-{
-    bool makes = qn_cli_will_make_file(url);
-    for (size_t i = 0; i < work->queue_count; i++) {
-        quern_error err;
-        if (makes && qn_name_is_odd(work->queues[i].name)) {
-            return refuse_odd_name(work, work->queues[i].name);
-        }
-        quern_status status = qn_broker_check_queue(url, work->queues[i].name, &err);
-        if (status == QUERN_E_INVALID) {
-            return qn_cli_usage(work->cli, "--queue: %s", err.text);
-        }
-        if (status != QUERN_OK) {
-            return qn_cli_fail(work->cli, &err);
-        }
-    }
-    return QN_EXIT_OK;
-}
 
 static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *text)
 {
@@ -233,123 +140,22 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
     return QN_EXIT_OK;
 }
 
-/* --- The lines of the start    -------------------------------------------------------- */
-
-struct start_info {
-    const struct work *work;
-    char durability[128];
-};
-
-static void keep_item(const char *name, const char *text, void *user)
-{
-    struct start_info *info = user;
-    if (strcmp(name, "durability") == 0) {
-        (void)snprintf(info->durability, sizeof info->durability, "%s", text);
-    } else if (qn_str_starts_with(name, "warning")) {
-        qn_cli_warn(info->work->cli, "warning: %s", text);
-    }
-}
-
-/* Tasks in groups wait for an aggregator, which no worker has yet. */
-static void warn_of_groups(const struct work *work, const quern_queue_list *list)
-{
-    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
-        const quern_queue_info *queue = quern_queue_list_at(list, i);
-        uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
-        if (count > 0 && serves(work, queue->name)) {
-            qn_cli_warn(work->cli,
-                        "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
-                        " run them by: quern task run --all --state aggregating --queue %s",
-                        queue->name, count, qn_plural(count, "task", "tasks"), queue->name);
-        }
-    }
-}
-
-static bool is_listed(const quern_queue_list *list, const char *name)
-{
-    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
-        if (strcmp(quern_queue_list_at(list, i)->name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The library refuses these, too, but does not know the option. */
-static int check_odd_names(const struct work *work, const quern_queue_list *list)
-{
-    for (size_t i = 0; i < work->queue_count; i++) {
-        const char *name = work->queues[i].name;
-        if (qn_name_is_odd(name) && !is_listed(list, name)) {
-            return refuse_odd_name(work, name);
-        }
-    }
-    return QN_EXIT_OK;
-}
-
-static void say_start(const struct work *work, const char *url, const char *durability)
-{
-    char broker[256];
-    struct qn_buf queues;
-    qn_url_redact(url, broker, sizeof broker);
-    qn_buf_init(&queues, (size_t)QN_QUEUES_MAX * (QN_SERVED_NAME_SIZE_MAX + 16));
-    for (size_t i = 0; i < work->queue_count; i++) {
-        if (qn_buf_printf(&queues, " %s=%" PRIu32, work->queues[i].name, work->queues[i].weight) !=
-            QUERN_OK) {
-            qn_memory_exhausted();
-        }
-    }
-    qn_cli_message(work->cli, "broker %s, %s %s%s, concurrency %" PRIu32 ", durability %s", broker,
-                   work->strict ? "strict" : "weighted",
-                   qn_plural(work->queue_count, "queue", "queues"), qn_buf_text(&queues),
-                   work->concurrency, durability);
-    qn_buf_finish(&queues);
-}
-
-static int introduce_with(const struct work *work, quern_inspector *inspector, const char *url,
-                          const char *durability)
-{
-    quern_queue_list *list = NULL;
-    quern_error err;
-    if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
-        say_start(work, url, durability); /* damaged data stop no worker */
-        return QN_EXIT_OK;
-    }
-    int exit_code = check_odd_names(work, list);
-    if (exit_code == QN_EXIT_OK) {
-        say_start(work, url, durability);
-        qn_work_limit_warn(work->cli, work->concurrency);
-        warn_of_groups(work, list);
-    }
-    quern_queue_list_free(list);
-    return exit_code;
-}
-
-/* *ret_ended: a signal came before the broker did. */
-static int introduce(struct work *work, const char *url, bool *ret_ended)
-{
-    quern_inspector *inspector = NULL;
-    bool wait = !qn_args_given(&work->cli->args, OPTION_NO_WAIT);
-    int exit_code = qn_work_await(work->cli, wait, &inspector);
-    *ret_ended = inspector == NULL;
-    if (exit_code != QN_EXIT_OK || inspector == NULL) {
-        return exit_code;
-    }
-    quern_error err;
-    struct start_info info = {.work = work, .durability = "not known"};
-    quern_status status = quern_inspector_broker(inspector, keep_item, &info, &err);
-    if (status != QUERN_OK && !qn_broker_may_come(url, status)) {
-        exit_code = qn_cli_fail(work->cli, &err);
-    } else {
-        exit_code = introduce_with(work, inspector, url, info.durability);
-    }
-    quern_inspector_free(inspector);
-    return exit_code;
-}
-
 /* --- Running --------------------------------------------------------------------------- */
 
-static quern_worker_options worker_options(struct work *work)
+static void on_log(quern_log_level level, const char *line, void *user)
+{
+    struct qn_work *work = user;
+    qn_work_log_line(level, line, &work->log);
+}
+
+static void on_run(const quern_run_report *report, void *user)
+{
+    struct qn_work *work = user;
+    qn_work_log_run(report, &work->log);
+    qn_work_end_note_run(work, report);
+}
+
+static quern_worker_options worker_options(struct qn_work *work)
 {
     const struct qn_args *args = &work->cli->args;
     int64_t shutdown_ms = qn_args_number(args, OPTION_SHUTDOWN_TIMEOUT, 0);
@@ -362,29 +168,18 @@ static quern_worker_options worker_options(struct work *work)
         .concurrency = work->concurrency,
         .strict_priority = work->strict,
         .drain = work->drain,
+        .until_idle = work->until_idle,
         .host = qn_args_text(args, OPTION_HOST),
         .shutdown_timeout_ms = shutdown_ms,
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
-        .no_wait = qn_args_given(args, OPTION_NO_WAIT),
-        .on_log = qn_work_log_line,
-        .on_run = qn_work_log_run,
-        .user = &work->log,
+        .no_wait = work->no_wait,
+        .on_log = on_log,
+        .on_run = on_run,
+        .user = work,
     };
 }
 
-static void say_end(const struct work *work, quern_worker *worker)
-{
-    quern_worker_stats stats;
-    quern_worker_get_stats(worker, &stats);
-    if (work->log.level_min <= QUERN_LOG_INFO) {
-        qn_cli_message(work->cli,
-                       "done %" PRIu64 ", retried %" PRIu64 ", archived %" PRIu64
-                       ", given back %" PRIu64 ", crashed %" PRIu64,
-                       stats.done, stats.retried, stats.archived, stats.given_back, stats.crashed);
-    }
-}
-
-static int run_worker(struct work *work, const char *url, const quern_mux *mux)
+static int run_worker(struct qn_work *work, const char *url, const quern_mux *mux)
 {
     quern_error err;
     quern_worker *worker = NULL;
@@ -399,24 +194,27 @@ static int run_worker(struct work *work, const char *url, const quern_mux *mux)
     qn_work_signal_start(worker);
     status = quern_worker_run(worker, &err);
     qn_work_signal_stop();
-    say_end(work, worker);
+    quern_worker_stats stats;
+    quern_worker_get_stats(worker, &stats);
+    qn_work_end_report(work, &stats);
     if (status == QUERN_E_TIMEOUT) {
         /* Handlers still run on threads that use the worker: nothing may be freed under them. */
         qn_cli_message(work->cli, "%s", err.text);
         (void)fflush(stdout);
         _exit(QN_EXIT_FAILURE);
     }
-    int exit_code = status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(work->cli, &err);
+    int exit_code =
+        status == QUERN_OK ? qn_work_end_judge(work, &stats) : qn_cli_fail(work->cli, &err);
     quern_worker_free(worker);
     return exit_code;
 }
 
-static int work_with(struct work *work)
+static int work_with(struct qn_work *work)
 {
     const char *url = NULL;
     quern_mux *mux = NULL;
     bool ended = false;
-    int exit_code = read_queues(work);
+    int exit_code = qn_work_queues_read(work, OPTION_QUEUE);
     if (exit_code == QN_EXIT_OK) {
         exit_code = make_mux(work->cli, &mux);
     }
@@ -424,10 +222,10 @@ static int work_with(struct work *work)
         exit_code = qn_cli_broker_url(work->cli, true, &url);
     }
     if (exit_code == QN_EXIT_OK) {
-        exit_code = check_queues(work, url);
+        exit_code = qn_work_queues_check(work, url);
     }
     if (exit_code == QN_EXIT_OK) {
-        exit_code = introduce(work, url, &ended);
+        exit_code = qn_work_start(work, url, &ended);
     }
     if (exit_code == QN_EXIT_OK && !ended) {
         exit_code = run_worker(work, url, mux);
@@ -442,13 +240,18 @@ static int run_work(struct qn_cli *cli)
     if (qn_args_given(args, OPTION_QUIET) && qn_args_given(args, OPTION_VERBOSE)) {
         return qn_cli_usage(cli, "--quiet and --verbose exclude each other");
     }
+    if (qn_args_given(args, OPTION_DRAIN) && qn_args_given(args, OPTION_UNTIL_IDLE)) {
+        return qn_cli_usage(cli, "--drain and --until-idle exclude each other");
+    }
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int64_t concurrency = qn_args_number(args, OPTION_CONCURRENCY, cpus > 0 ? cpus : 1);
-    struct work *work = qn_memory_must(qn_alloc_zero(1, sizeof *work));
+    struct qn_work *work = qn_memory_must(qn_alloc_zero(1, sizeof *work));
     work->cli = cli;
     work->concurrency = (uint32_t)concurrency;
     work->strict = qn_args_given(args, OPTION_STRICT);
     work->drain = qn_args_given(args, OPTION_DRAIN);
+    work->until_idle = qn_args_given(args, OPTION_UNTIL_IDLE);
+    work->no_wait = qn_args_given(args, OPTION_NO_WAIT);
     work->log.json = cli->json;
     work->log.verbose = qn_args_given(args, OPTION_VERBOSE);
     work->log.level_min = work->log.verbose                   ? QUERN_LOG_DEBUG
@@ -475,9 +278,8 @@ static int run_work(struct qn_cli *cli)
     qn_work_signal_reload_end();
     cli->on_message = NULL;
     qn_work_log_finish(&work->log);
-    for (size_t i = 0; i < work->queue_count; i++) {
-        qn_free(work->names[i]);
-    }
+    qn_work_queues_finish(work);
+    qn_work_end_finish(work);
     qn_free(work);
     return exit_code;
 }
@@ -485,8 +287,7 @@ static int run_work(struct qn_cli *cli)
 static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
-    .summary = "run tasks with shell commands",
-    .about = "PATTERN: a type, its beginning, or *. Exit 0: done, 75: retry, 65: archive.",
+    .summary = "run tasks with shell commands; exit 0: done, 75: retry, 65: archive",
     .example = "  quern work --exec 'image:=./resize' --queue media=3 --queue default",
     .options = options,
     .option_count = QN_COUNT_OF(options),

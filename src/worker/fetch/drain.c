@@ -5,11 +5,13 @@
  * because their queue is paused. So it may wait for long, but not in silence: it logs a line per
  * queue after LOG_FIRST_MS of waiting, and again every LOG_AGAIN_MS. If the broker does not answer
  * it logs nothing, because an outage has its own line. Tasks that no handler here serves come back
- * for ever (see unknown.c): the line has their number and a hint what to do. */
+ * for ever (see unknown.c): the line has their number and a hint what to do. When the next delayed
+ * task of the queue is due, the line has, too. */
 #include "worker/fetch/drain.h"
 
 #include <string.h>
 
+#include "base/text/duration.h"
 #include "broker/inspect.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
@@ -19,7 +21,8 @@ enum { LOG_FIRST_MS = 2000, LOG_AGAIN_MS = 60000, UNSERVED_MAX = 1000 };
 struct survey {
     struct quern_worker *worker;
     size_t queue_index;
-    uint64_t unserved[QN_QUEUES_MAX]; /* per queue: put aside, among the first UNSERVED_MAX */
+    uint64_t unserved[QN_QUEUES_MAX];      /* per queue: put aside, among the first UNSERVED_MAX */
+    int64_t next_due_at_ms[QN_QUEUES_MAX]; /* INT64_MAX: no task of the queue is delayed */
 };
 
 static bool count_unserved(const quern_task_info *info, void *user)
@@ -46,8 +49,32 @@ static void count_all_unserved(struct survey *survey)
     }
 }
 
+static bool note_due(const quern_task_info *info, void *user)
+{
+    int64_t *next_due_at_ms = user;
+    *next_due_at_ms = qn_earlier(*next_due_at_ms, quern_task_info_due_at_ms(info));
+    return true;
+}
+
+/* The one that is due first leads each list. */
+static int64_t find_next_due(struct quern_worker *worker, const char *queue)
+{
+    static const quern_task_state states[] = {QUERN_TASK_SCHEDULED, QUERN_TASK_RETRY};
+    int64_t next_due_at_ms = INT64_MAX;
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        const quern_task_filter filter = {.queue = queue, .state = (int32_t)states[i], .limit = 1};
+        quern_status status =
+            qn_broker_tasks(worker->broker, &filter, note_due, &next_due_at_ms, NULL);
+        (void)status; /* see above */
+    }
+    return next_due_at_ms;
+}
+
 static void log_queue(const struct survey *survey, size_t i, const quern_queue_info *queue)
 {
+    char next_due[64];
+    int64_t next_due_at_ms = survey->next_due_at_ms[i];
+    qn_moment_format(next_due_at_ms, next_due, sizeof next_due);
     uint64_t unserved = survey->unserved[i];
     const struct qn_log_field unserved_field = {
         .name = "unserved", .number = (int64_t)unserved, .is_number = unserved > 0};
@@ -58,6 +85,7 @@ static void log_queue(const struct survey *survey, size_t i, const quern_queue_i
            QN_LOG_NUMBER("active", queue->counts[QUERN_TASK_ACTIVE]),
            QN_LOG_NUMBER("scheduled", queue->counts[QUERN_TASK_SCHEDULED]),
            QN_LOG_NUMBER("retry", queue->counts[QUERN_TASK_RETRY]), unserved_field,
+           QN_LOG_TEXT("next_due", next_due_at_ms != INT64_MAX ? next_due : NULL),
            QN_LOG_TEXT("hint", unserved > 0 ? "no handler here for their types; --unknown archive "
                                               "(quern_mux_not_found) archives them"
                                             : NULL));
@@ -89,6 +117,9 @@ void qn_drain_log(struct quern_worker *worker, int64_t now_mono_ns)
     pump->log_at_mono_ns = now_mono_ns + LOG_AGAIN_MS * QN_NS_PER_MS;
     struct survey survey = {.worker = worker};
     count_all_unserved(&survey);
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        survey.next_due_at_ms[i] = find_next_due(worker, worker->queue_names[i]);
+    }
     quern_status status = qn_broker_queues(worker->broker, log_if_served, &survey, NULL);
     (void)status; /* see above */
 }

@@ -212,7 +212,7 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
 }
 
 /* Whether a worker that stops when nothing is due has to go on all the same: tasks of workers that
- * died may be pending in a moment, and delayed ones may be due that nobody has moved yet. */
+ * died may be pending soon, and delayed ones may be due that no worker has moved yet. */
 static bool expects_tasks(struct quern_worker *worker)
 {
     const struct qn_pump *pump = &worker->pump;

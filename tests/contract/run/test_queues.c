@@ -279,6 +279,5 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(outcomes_are_applied_while_the_queue_is_paused),
     CONTRACT_TEST(drained_sees_all_that_may_still_run),
     CONTRACT_TEST(idle_is_without_a_task_that_can_start_now),
-    XX(idle_is_without_a_task_that_can_start_now),
 };
 CONTRACT_MAIN(tests)

@@ -259,7 +259,7 @@ static void bad_options_are_refused_with_a_text(void **state)
         {.stuck_timeout_ms = -2},
         {.retry = {.kind = 9}},
         {.queues = &list, .queue_count = 1},
-        {.reserved = 1},
+        {.drain = true, .until_idle = true},
     };
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         quern_worker *worker = NULL;

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* start.h - what a worker reports before it runs anything. */
+#ifndef QN_CLI_WORK_START_H
+#define QN_CLI_WORK_START_H
+
+#include "cli/work/work.h"
+
+/* Opens the broker and reports what will run; returns the exit code. *ret_ended: a signal came
+ * before the broker did. */
+QUERN_NODISCARD int qn_work_start(struct qn_work *work, const char *url, bool *ret_ended);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* work.h - what the files of `quern work` share. */
+#ifndef QN_CLI_WORK_WORK_H
+#define QN_CLI_WORK_WORK_H
+
+#include "cli/cli.h"
+#include "cli/work/log.h"
+#include "quern/worker.h"
+#include "task/limits.h"
+
+struct qn_work_failed; /* see end.c */
+
+struct qn_work {
+    struct qn_cli *cli;
+    quern_queue queues[QN_QUEUES_MAX];
+    char *names[QN_QUEUES_MAX]; /* owned */
+    size_t queue_count;
+    uint32_t concurrency;
+    bool strict;
+    bool drain;
+    bool until_idle;
+    bool no_wait;
+    struct qn_work_log log;
+    struct qn_work_failed *failed; /* owned; NULL: no run has failed */
+};
+
+#endif
