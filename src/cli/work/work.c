@@ -41,7 +41,7 @@ enum option {
 
 static const struct qn_option options[] = {
     [OPTION_EXEC] = {"exec", "PATTERN=COMMAND",
-                     "run a type, its beginning or * by /bin/sh -c COMMAND", QN_OPTION_TEXT,
+                     "run a type, its beginning or * by /bin/sh -c", QN_OPTION_TEXT,
                      .repeats = true},
     [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
