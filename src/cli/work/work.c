@@ -40,9 +40,8 @@ enum option {
 };
 
 static const struct qn_option options[] = {
-    [OPTION_EXEC] = {"exec", "PATTERN=COMMAND",
-                     "run a type, its beginning or * by /bin/sh -c", QN_OPTION_TEXT,
-                     .repeats = true},
+    [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run a type, its beginning or * by /bin/sh -c",
+                     QN_OPTION_TEXT, .repeats = true},
     [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
     [OPTION_STRICT] = {"strict", NULL, "a lower weight only when higher ones are empty",
