@@ -34,7 +34,7 @@ static bool urgent_waits(void *user)
 {
     struct qn_writer_lock *lock = user;
     pthread_mutex_lock(&lock->mutex);
-    bool waits = lock->urgent_waiting > 0;
+    bool waits = !qn_list_empty(&lock->urgent);
     pthread_mutex_unlock(&lock->mutex);
     return waits;
 }
@@ -65,6 +65,38 @@ static void urgent_writer_passes_those_who_came_before(void **state)
     assert_int_equal(order[0], 'u');
     qn_broker_close(broker);
     lib_sqlite_remove(&place);
+}
+
+static void *take_once(void *user)
+{
+    struct qn_writer_lock *lock = user;
+    bool is_ours = qn_writer_lock_take(lock, false, TEST_PATIENCE_MS);
+    if (is_ours) {
+        qn_writer_lock_release(lock);
+    }
+    return is_ours ? lock : NULL;
+}
+
+/* As a thread does that reads page after page of a database in memory. */
+static void thread_that_takes_the_lock_again_at_once_starves_nobody(void **state)
+{
+    (void)state;
+    struct qn_writer_lock lock;
+    pthread_t thread;
+    qn_writer_lock_init(&lock);
+    assert_true(qn_writer_lock_take(&lock, false, 0));
+    assert_int_equal(pthread_create(&thread, NULL, take_once, &lock), 0);
+    void *ended = NULL;
+    int64_t end_ms = test_now_ms() + TEST_PATIENCE_MS / 2;
+    while (pthread_tryjoin_np(thread, &ended) != 0) {
+        assert_true(test_now_ms() < end_ms);
+        test_pause_ms(2);
+        qn_writer_lock_release(&lock);
+        assert_true(qn_writer_lock_take(&lock, false, TEST_PATIENCE_MS));
+    }
+    assert_ptr_equal(ended, &lock);
+    qn_writer_lock_release(&lock);
+    qn_writer_lock_finish(&lock);
 }
 
 static struct qn_broker *open_impatient(const struct lib_sqlite *place)
@@ -138,6 +170,7 @@ static void reader_holds_up_no_writer(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(urgent_writer_passes_those_who_came_before),
+    cmocka_unit_test(thread_that_takes_the_lock_again_at_once_starves_nobody),
     cmocka_unit_test(lock_kept_by_another_connection_is_busy),
     cmocka_unit_test(lock_kept_by_another_thread_is_busy),
     cmocka_unit_test(reader_holds_up_no_writer),

@@ -9,13 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/memory/list.h"
 #include "quern/status.h"
 
 struct qn_writer_lock {
     pthread_mutex_t mutex;
-    pthread_cond_t freed; /* on CLOCK_MONOTONIC */
-    bool taken;           /* the rest is guarded by mutex */
-    size_t urgent_waiting;
+    struct qn_list urgent; /* those that wait, in order; guarded by mutex, as the next two */
+    struct qn_list others;
+    bool taken;
 };
 
 void qn_writer_lock_init(struct qn_writer_lock *lock);
