@@ -85,10 +85,18 @@ static bool same_name(const char *a, const char *b)
     return strncmp(a, b, length + 1) == 0;
 }
 
+static bool is_setting(const char *entry)
+{
+    return strchr(entry, '=') != NULL;
+}
+
+/* By a variable of its name, or removed by an entry without "=". */
 static bool is_replaced(const char *variable, const char *const *environment)
 {
     for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
-        if (same_name(variable, environment[i])) {
+        const char *entry = environment[i];
+        if (is_setting(entry) ? same_name(variable, entry)
+                              : strncmp(variable, entry, strlen(entry)) == 0) {
             return true;
         }
     }
@@ -116,7 +124,9 @@ static const char **merge_environment(const char *const *environment)
         }
     }
     for (size_t i = 0; environment != NULL && environment[i] != NULL && size < count; i++) {
-        merged[size++] = environment[i];
+        if (is_setting(environment[i])) {
+            merged[size++] = environment[i];
+        }
     }
     return merged;
 }

@@ -24,8 +24,9 @@ struct qn_spawned {
 };
 
 /* Starts `/bin/sh -c command` with our environment and `environment` ("NAME=value",
- * NULL-terminated, may be NULL) over it. On success the caller closes the descriptors and reaps
- * the process. QUERN_E_NOMEM or QUERN_E_FULL: nothing runs. */
+ * NULL-terminated, may be NULL) over it; an entry without "=" removes the variables of ours that
+ * begin with it. On success the caller closes the descriptors and reaps the process. QUERN_E_NOMEM
+ * or QUERN_E_FULL: nothing runs. */
 QUERN_NODISCARD quern_status qn_spawn(const char *command, const char *const *environment,
                                       struct qn_spawned *ret_spawned, quern_error *err);
 
