@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_listener.c - what stands between two Unix sockets has in common: where it listens, and how it
- * is stopped. */
+/* lib_listener.c - common to all that relay between two Unix sockets: listening and stopping. */
 #include "lib_listener.h"
 
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_listener.h - a Unix socket that a thread of the test serves until it is told to stop. */
+/* lib_listener.h - a Unix socket that a thread of the test serves until it is stopped. */
 #ifndef TESTS_LIB_LISTENER_H
 #define TESTS_LIB_LISTENER_H
 
@@ -9,7 +9,7 @@
 
 struct test_listener {
     int listen_fd;
-    int stop_fds[2]; /* the first one is readable when the thread is to end */
+    int stop_fds[2]; /* the first one is readable when the thread must end */
     pthread_t thread;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_peer.c - one thread that takes requests apart, and passes them on one by one or answers them
- * itself. The answer of the real server is awaited before the next request is looked at, so that
- * answers keep their order; what it says unasked (a listener's news) is passed on as it comes. */
+/* lib_peer.c - one thread that parses requests, and forwards them one by one or answers them
+ * itself. The answer of the real server is awaited before the next request is handled, so that
+ * answers keep their order; unsolicited messages (a listener's notices) are forwarded as they
+ * come. */
 #include "lib_peer.h"
 
 #include "lib_listener.h"
@@ -33,7 +34,7 @@ struct pair {
     int client_fd; /* -1: unused */
     int server_fd; /* -1: there is none */
     struct bytes in;
-    struct peer_rule talking; /* reply NULL: nothing is under way */
+    struct peer_rule talking; /* reply NULL: nothing is being sent */
     size_t said;
     const char *late; /* an answer that is still owed; NULL: none */
 };
@@ -169,7 +170,7 @@ static void hang_up(struct pair *pair)
     *pair = (struct pair){.client_fd = -1, .server_fd = -1};
 }
 
-/* Says what is owed since an earlier request. False: the client is gone. */
+/* Sends the rest of an answer to an earlier request. False: the client is gone. */
 static bool say_late(struct pair *pair)
 {
     const char *late = pair->late;
@@ -177,7 +178,7 @@ static bool say_late(struct pair *pair)
     return late == NULL || send_all(pair->client_fd, late, strlen(late));
 }
 
-/* Says the next part of what is under way. False: the client is gone. */
+/* Sends the next part of the present reply. False: the client is gone. */
 static bool say_more(struct pair *pair)
 {
     struct peer_rule *rule = &pair->talking;

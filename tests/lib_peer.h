@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_peer.h - a hostile server: it stands before a real redis-server, or alone, and answers chosen
- * requests as the test says: with any bytes, one by one, again and again, or never. A thread of the
- * test program on a Unix socket.
- *
- * Without a server it greets as a Redis, and answers nil to what no rule is about. */
+/* lib_peer.h - a hostile server: it stands before a real redis-server, or alone, and answers the
+ * requests that the test chooses: with any bytes, one by one, again and again, or never. A thread
+ * of the test program on a Unix socket. * Without a server it greets as a Redis, and answers nil to
+ * requests without a rule. */
 #ifndef TESTS_LIB_PEER_H
 #define TESTS_LIB_PEER_H
 
@@ -31,8 +30,8 @@ struct peer;
 struct peer *peer_start(const struct test_redis *redis, const char *user);
 void peer_stop(struct peer *peer);
 const char *peer_url(const struct peer *peer);
-/* What it does with requests that come from now on; copied, but for their texts. count 0: it
- * passes all on. What is under way goes on until that connection ends. */
+/* The rules for all later requests; copied, but for their texts. count 0: it forwards all. A reply
+ * in progress continues until that connection ends. */
 void peer_rules(struct peer *peer, const struct peer_rule *rules, size_t count);
 /* How many requests a rule has answered so far. */
 size_t peer_answered(const struct peer *peer);

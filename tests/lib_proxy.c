@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_proxy.c - one thread that moves bytes between pairs of Unix sockets, or does not.
- *
- * What a client sends in one write arrives here as one piece or a few; any of them may be the one
- * that is cut. A cut after the request waits for the first piece of the answer, so that the server
- * is known to have executed it. */
+/* lib_proxy.c - one thread that moves bytes between pairs of Unix sockets, or does not. * One write
+ * of a client arrives here as one piece or a few; each of them may be cut. A cut after the request
+ * waits for the first piece of the answer, so that the server is known to have executed it. */
 #include "lib_proxy.h"
 
 #include "lib_listener.h"
@@ -25,7 +23,7 @@
 struct pair {
     int client_fd; /* -1: unused */
     int server_fd;
-    int64_t held_until_ms; /* what the server says waits until then; 0: it does not */
+    int64_t held_until_ms; /* replies of the server wait until then; 0: they do not */
     bool armed;            /* the next answer is cut in this way */
     enum test_cut cut;
 };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_redis.c - starts, kills, restarts and asks a redis-server.
- *
- * What it is told stands in DIR/redis.conf. A turned clock is the file DIR/clock, which
- * turned_clock.c reads inside the server. The port is one that the kernel says is free; should
- * somebody take it before the server does, the server ends and another is tried. */
+/* lib_redis.c - starts, kills, restarts and queries a redis-server. * Its settings are in
+ * DIR/redis.conf. A turned clock is the file DIR/clock, which turned_clock.c reads inside the
+ * server. The port is one that the kernel reports as free; if another process takes it before the
+ * server does, the server ends and another port is tried. */
 #include "lib_redis.h"
 
 #include <arpa/inet.h>
@@ -89,7 +88,7 @@ void test_redis_launch(struct test_redis *redis)
     if (redis->pid == 0) {
         become_server(redis);
     }
-    (void)setpgid(redis->pid, redis->pid); /* whoever is first */
+    (void)setpgid(redis->pid, redis->pid); /* parent or child, the first one sets it */
 }
 
 static void choose_port(struct test_redis *redis)
@@ -111,7 +110,7 @@ static void hang_up(struct test_redis *redis)
     }
 }
 
-/* Whether there is a connection now; opens one, and says who we are, if need be. */
+/* Whether there is a connection now; opens one, and logs in, if needed. */
 static bool call_up(struct test_redis *redis)
 {
     if (redis->context != NULL && redis->context->err == 0) {
@@ -209,7 +208,7 @@ static bool ended(struct test_redis *redis)
     return redis->pid == 0;
 }
 
-/* Any answer but "I am loading" will do: it may also be that we must say who we are. */
+/* Any answer but "I am loading" will do: it may also require a login. */
 static bool answers(struct test_redis *redis)
 {
     if (!call_up(redis)) {
@@ -286,7 +285,8 @@ void test_redis_configure(struct test_redis *redis, const char *more)
 void test_redis_kill(struct test_redis *redis)
 {
     if (redis->pid != 0) {
-        /* With its child that rewrites the AOF: where the clock stands, that of 6.2 never ends. */
+        /* With its child that rewrites the AOF: if the clock stands still, that of 6.2 never
+         * ends. */
         (void)kill(-redis->pid, SIGKILL);
         (void)waitpid(redis->pid, NULL, 0);
         redis->pid = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_redis.h - a real redis-server for tests, on a Unix socket in a directory that vanishes.
  *
- * It dies with the test. One server a test program is the habit: starting one takes 20 ms, emptying
- * it (test_redis_empty) nothing. Start and restart it from the main thread: it dies with the thread
- * that started it. All helpers assert that what they do works. */
+ * It dies with the test. By convention there is one server per test program: starting one takes 20
+ * ms, emptying it (test_redis_empty) no time. Start and restart it from the main thread: it dies
+ * with the thread that started it. All helpers assert that they succeed. */
 #ifndef TESTS_LIB_REDIS_H
 #define TESTS_LIB_REDIS_H
 
@@ -11,7 +11,7 @@
 
 struct test_redis_options {
     bool turned; /* its wall clock is the one that test_redis_turn sets */
-    bool tcp;    /* also on a port of 127.0.0.1 of its own */
+    bool tcp;    /* also listens on a port of 127.0.0.1 of its own */
     bool append; /* appendonly yes, everysec: its data survive test_redis_kill */
     const char
         *config; /* more lines of redis.conf: requirepass, user, maxmemory, ...; NULL: none */
@@ -27,21 +27,22 @@ struct test_redis {
     struct test_redis_options options;
     int port;
     pid_t pid;                    /* 0: does not run */
-    int64_t volatile *clock_us;   /* where it stands, or 0; how far ahead it is then */
+    int64_t volatile *clock_us;   /* its fixed time, or 0; how far ahead it is then */
     struct redisContext *context; /* of test_redis_do; opened when first used */
-    const char *user;             /* if not NULL, test_redis_do first says AUTH */
+    const char *user;             /* if not NULL, test_redis_do first sends AUTH */
     const char *password;
     char *answer; /* of the last test_redis_do */
 };
 
 /* options may be NULL. Returns when the server answers. */
 void test_redis_start(struct test_redis *redis, const struct test_redis_options *options);
-/* SIGKILL and reaped; its directory goes, too. Does nothing to one that was never started. */
+/* SIGKILL and reaped; its directory is removed, too. Does nothing to one that was never started. */
 void test_redis_stop(struct test_redis *redis);
-/* SIGKILL, and reaped: what is in the AOF survives. With everysec that is not all that was
- * answered: while the last fsync is still under way, Redis answers before it writes. */
+/* SIGKILL, and reaped: the contents of the AOF survive. With everysec these are not all
+ * acknowledged writes: while the last fsync is still in progress, Redis answers before it
+ * writes. */
 void test_redis_kill(struct test_redis *redis);
-/* SIGTERM, as who restarts a service, and reaped: everything is in the AOF. */
+/* SIGTERM, as in the restart of a service, and reaped: everything is in the AOF. */
 void test_redis_end(struct test_redis *redis);
 /* Starts it again on the same data, and returns at once; it may be loading. */
 void test_redis_launch(struct test_redis *redis);
@@ -56,7 +57,7 @@ void test_redis_empty(struct test_redis *redis);
 /* Sets the wall clock of a turned server; 0: the real time. */
 void test_redis_turn(struct test_redis *redis, int64_t wall_us);
 
-/* Lets the wall clock of a turned server go on, but so far ahead of the real time. */
+/* Lets the wall clock of a turned server run, but this far ahead of the real time. */
 void test_redis_shift(struct test_redis *redis, int64_t by_us);
 
 /* Sends a command as words of printf's kind (%s, %lld; %b: data and size_t) and returns the reply

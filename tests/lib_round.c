@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_round.c - every operation of a broker, and a look at each number that comes out of it. */
+/* lib_round.c - every operation of a broker, and a check of each number that it returns. */
 #include "lib_round.h"
 
 #include "base/text/number.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_round.h - every operation of a broker once, on the queue "default", whatever they answer: for
- * tests that plant something before. Ids are "t0" to "t7". */
+/* lib_round.h - every operation of a broker once, on the queue "default", whatever the result: for
+ * tests that plant damage before. Ids are "t0" to "t7". */
 #ifndef TESTS_LIB_ROUND_H
 #define TESTS_LIB_ROUND_H
 
@@ -10,11 +10,11 @@ struct test_round {
     struct qn_broker *broker;
     const char *worker_id;
     uint64_t sequence;
-    const char *strange; /* what had a number that no caller of ours could bear; NULL: nothing */
+    const char *strange; /* the operation with a number that no caller could handle; NULL: none */
     int64_t number;
 };
 
-/* Leases, extends, looks, ends the runs in different ways, keeps up, acts and checks. */
+/* Leases, extends, reads, ends the runs in different ways, does upkeep, acts and checks. */
 void test_round(struct test_round *round);
 
 #endif

@@ -74,7 +74,7 @@ void test_store_advance(struct test_store *store, int64_t ms)
     }
 }
 
-/* A writer that is under way ends first. */
+/* A writer in progress ends first. */
 static sqlite3 *lock_file(const char *path)
 {
     sqlite3 *db = NULL;
@@ -140,7 +140,7 @@ static void run_case(void **state)
     one->test->test_func(&nothing);
 }
 
-/* A failed test leaves the server as it was: another one for the next. */
+/* A failed test leaves a server in an unknown state: the next test gets another one. */
 static int tear_down(void **state)
 {
     (void)state;

@@ -12,7 +12,7 @@
 
 struct test_store {
     const char *broker;      /* "sqlite" or "redis"; in contract tests also "memory" */
-    char dir[TEST_DIR_SIZE]; /* for what the test likes to put there */
+    char dir[TEST_DIR_SIZE]; /* for files of the test itself */
     char url[256];
     int64_t wall_ms; /* of the broker's own clock, if it is turned; else 0 */
     void *lock;      /* while it is blocked */
@@ -28,7 +28,7 @@ int test_main_over_brokers(int argc, char **argv, const struct test_group *group
             .name = argv[0], .tests = (array), .test_count = TEST_COUNT(array)};                   \
         return test_main_over_brokers(argc, argv, &group);                                         \
     }
-/* A test that is about one broker. */
+/* A test of one broker. */
 #define TEST_ONLY_OVER(broker, function)                                                           \
     {                                                                                              \
         .name = #function, .test_func = (function), .initial_state = (void *)(uintptr_t)(broker)   \
@@ -41,8 +41,8 @@ bool test_broker_wanted(const char *broker, const char *only);
 /* "name" or "name (broker)"; the caller frees it. */
 char *test_broker_name(const char *name, const char *broker);
 
-/* For the broker of the present test, or the one named. wall_ms: where a clock of the broker's own
- * stands still from now on; 0: the real time. */
+/* For the broker of the present test, or the one named. wall_ms: the time at which the broker's own
+ * clock stands still from now on; 0: the real time. */
 void test_store_open(struct test_store *store, int64_t wall_ms);
 void test_store_open_at(struct test_store *store, const char *broker, int64_t wall_ms);
 void test_store_close(struct test_store *store);
@@ -52,8 +52,8 @@ void test_store_advance(struct test_store *store, int64_t ms);
 /* Writers get no answer until it is unblocked. */
 void test_store_block(struct test_store *store);
 void test_store_unblock(struct test_store *store);
-/* The user "worker" with password "secret", a line of redis.conf: what docs/protocol/redis.md
- * advises for workers. All stores in Redis are used by this user. */
+/* The user "worker" with password "secret", a line of redis.conf: the user that
+ * docs/protocol/redis.md recommends for workers. All stores in Redis are used by this user. */
 extern const char test_worker_user[];
 /* The server behind all stores in Redis. */
 struct test_redis *test_store_server(void);

@@ -2,8 +2,8 @@
 /* lib_test.c - the runner, temporary directories and child processes of all tests.
  *
  * Children are started by fork and exec of the program itself: it may have threads and open
- * databases, and neither survives a mere fork. Whoever waits here waits for a descriptor or a
- * process with a deadline that only a failing test reaches. */
+ * databases, and neither survives a mere fork. Every wait here is for a descriptor or a process,
+ * with a deadline that only a failing test reaches. */
 #include "lib_test.h"
 
 #include <fcntl.h>

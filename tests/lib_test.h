@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_test.h - what all tests share: a runner that can run one test alone, directories that vanish,
+/* lib_test.h - common to all tests: a runner that can run one test alone, directories that vanish,
  * child processes, and waiting for a condition instead of sleeping.
  *
  * A child is this program again, started with "--child NAME"; so it has no thread, lock or
- * connection of its parent. It speaks with it byte by byte through pipes on its stdin and stdout,
- * and dies with it. In a child nobody catches a failed assertion of cmocka: use TEST_REQUIRE. */
+ * connection of its parent. It communicates with it byte by byte through pipes on its stdin and
+ * stdout, and dies with it. In a child a failed assertion of cmocka is not caught: use
+ * TEST_REQUIRE. */
 #ifndef TESTS_LIB_TEST_H
 #define TESTS_LIB_TEST_H
 
@@ -34,7 +35,7 @@ struct test_group {
 };
 
 /* The main of a test program. argv[1], if given, is the name of the one test to run ('*' allowed);
- * a name that fits no test is a failure, so that a misspelled one cannot pass. */
+ * a name that matches no test is a failure, so that a misspelled one cannot pass. */
 int test_main(int argc, char **argv, const struct test_group *group);
 
 /* For programs without children: `TEST_MAIN(tests)` after `static const struct CMUnitTest
@@ -53,7 +54,7 @@ int test_main(int argc, char **argv, const struct test_group *group);
 #define assert_ok(status, err) test_assert_ok((status), &(err), __FILE__, __LINE__)
 void test_assert_ok(quern_status status, const quern_error *err, const char *file, int line);
 
-/* Ends a child with exit code 99, saying where, when the condition does not hold. */
+/* Ends a child with exit code 99, and prints the place, when the condition does not hold. */
 #define TEST_REQUIRE(condition) test_require((condition), #condition, __FILE__, __LINE__)
 void test_require(bool condition, const char *text, const char *file, int line);
 
@@ -61,16 +62,16 @@ void test_require(bool condition, const char *text, const char *file, int line);
 void test_dir_make(char out[TEST_DIR_SIZE]);
 void test_dir_remove(const char *dir); /* with all that is in it */
 
-/* Whether the long versions are asked for (QUERN_TEST_FULL=1). */
+/* Whether the long versions are requested (QUERN_TEST_FULL=1). */
 bool test_full(void);
 /* QUERN_TEST_SEED, or a new one; printed, so that a failure can be replayed. */
 uint64_t test_seed(void);
 
-/* How long a test waits for what must come; only ever reached by a failing test. */
+/* How long a test waits for an event that must come; only ever reached by a failing test. */
 #define TEST_PATIENCE_MS 30000
-/* Looks each millisecond until the condition holds; false when the patience is over. */
+/* Polls each millisecond until the condition holds; false when the patience is over. */
 bool test_until(bool (*condition)(void *user), void *user);
-/* Rests for a moment between two looks; for loops with a condition of their own. */
+/* Rests for a moment between two polls; for loops with a condition of their own. */
 void test_pause_ms(int ms);
 int64_t test_now_ms(void); /* real, monotonic */
 
@@ -88,7 +89,7 @@ char test_child_hear(const struct test_child *child);
 void test_child_kill(struct test_child *child);
 /* Waits for its end. The exit code, or 128 + signal. */
 int test_child_join(struct test_child *child);
-/* As test_child_join, but gives up at once when it still runs: -1. */
+/* As test_child_join, but returns -1 at once when it still runs. */
 int test_child_poll(struct test_child *child);
 
 /* In the child. */

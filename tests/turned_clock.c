@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* turned_clock.c - gives a program of others (redis-server) a wall clock that a test turns.
+/* turned_clock.c - gives a foreign program (redis-server) a wall clock that a test sets.
  *
  * Preloaded by LD_PRELOAD. The file named by TURNED_CLOCK holds two int64: microseconds since 1970,
  * or 0 for the real time; and how many microseconds to add to the real time. Only the wall clock is
- * turned; what measures durations is left alone. Everything else goes to the kernel without the C
- * library, so that this works before the program's allocator does.
+ * changed; clocks for durations are not. All other calls go to the kernel without the C library, so
+ * that this works before the program's allocator does.
  *
- * Valkey 9.1 asks for the wall clock only once a millisecond, and counts on by the processor's
- * clock, if /proc/cpuinfo says that it is a steady one. It is not told, so that each turn shows. */
+ * Valkey 9.1 reads the wall clock only once a millisecond, and otherwise the processor's clock, if
+ * /proc/cpuinfo describes that as steady. Here this is hidden, so that each change takes effect. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>

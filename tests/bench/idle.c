@@ -41,7 +41,7 @@ static redisReply *receive_soon(struct caller *caller)
     int64_t until_ns = now_ns() + SPIN_NS;
     ssize_t found = -1;
     while (found < 0 && now_ns() < until_ns) {
-        (void)sched_yield(); /* whoever wants this CPU goes first: it may be the server */
+        (void)sched_yield(); /* another process may need this CPU: perhaps the server */
         found = recv(caller->redis->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     }
     return caller_receive(caller);

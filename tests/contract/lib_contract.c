@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_contract.c - the frame of the contract tests: makers of brokers, and the runner.
  *
- * Each test gets a broker with nothing in it, a clock that stands at CONTRACT_NOW_MS and an
- * announced worker of this process; both vanish after the test, also when it failed. The words
- * for doing and looking are in lib_steps.c and lib_inspect.c. */
+ * Each test gets a broker with nothing in it, a clock that stands at CONTRACT_NOW_MS and a
+ * registered worker of this process; both vanish after the test, even if it failed. The helpers for
+ * acting and reading are in lib_steps.c and lib_inspect.c. */
 #include "lib_contract.h"
 
 #include <sqlite3.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_contract.h - a fresh broker for each contract test, and short words for what tests do to it.
+/* lib_contract.h - a fresh broker for each contract test, and short helpers to use it.
  *
  * The suite runs over every broker in the table of makers in lib_contract.c, or only over the one
  * that QUERN_TEST_BROKER names; a new broker is one line there and a store in lib_store.c. A test
- * that is about one broker says so (CONTRACT_TEST_ONLY); nothing else in the tests names one. Time
- * stands still until a test turns it, except for what waits for wake-ups. Two queues exist by
- * habit: "default" and "other".
+ * of one broker is marked (CONTRACT_TEST_ONLY); nothing else in the tests names one. Time stands
+ * still until a test advances it, except for waits for wake-ups. By convention there are two
+ * queues: "default" and "other".
  *
- * The helpers assert that the call itself works; what a test is about it asserts itself. */
+ * The helpers assert that the call itself works; the test asserts the rest. */
 #ifndef TESTS_CONTRACT_LIB_CONTRACT_H
 #define TESTS_CONTRACT_LIB_CONTRACT_H
 
@@ -24,7 +24,7 @@
 struct contract;
 struct contract_maker {
     const char *name; /* of the broker, as in lib_store.h */
-    bool has_clock;   /* its time is its own, not the worker's */
+    bool has_clock;   /* it has a clock of its own, not the worker's */
     bool is_private;  /* other processes cannot open it */
     /* The caller's own transaction for enqueue_in; NULL where the broker has none. */
     void *(*begin)(struct contract *c);
@@ -37,7 +37,7 @@ struct contract {
     char url[256];
     struct quern_clock clock;
     struct qn_broker *broker;
-    struct qn_broker *keeper; /* where data end with the last who closes them; unused */
+    struct qn_broker *keeper; /* keeps data that end when the last object is closed; unused */
     struct qn_id_source ids;
     uint64_t session;
     uint64_t sequence;
@@ -118,14 +118,14 @@ size_t contract_lease_as(struct contract *c, const struct contract_worker *worke
                          const char *queue, uint32_t room, struct qn_leased **runs);
 /* The next run of the queue, started; NULL when it gives nothing. */
 struct qn_leased *contract_take(struct contract *c, const char *queue);
-/* The same, but fetched ahead: not started. */
+/* The same, but prefetched: not started. */
 struct qn_leased *contract_fetch(struct contract *c, const char *queue);
 /* As contract_take, but there must be one and it must have this id. */
 struct qn_leased *contract_take_id(struct contract *c, const char *queue, const char *id);
 /* Enqueues a plain task and leases it. */
 struct qn_leased *contract_start(struct contract *c, const char *id);
 
-/* Tells the broker how a run ended. */
+/* Reports the end of a run to the broker. */
 enum qn_applied contract_end(struct contract *c, const struct qn_outcome *outcome);
 /* The same by kind: delay_ms 60 000, the cause that fits, started, error "broken" for failures;
  * frees the run. */
@@ -136,9 +136,8 @@ enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
                               enum qn_outcome_kind kind);
 /* The handler's process died, alone and at once; frees the run. */
 enum qn_applied contract_die(struct contract *c, struct qn_leased *run);
-/* Any exchange; fills in worker, host, lease and what is missing. applied may be NULL without
- * outcomes.
- */
+/* Any exchange; fills in worker, host, lease and other missing fields. applied may be NULL without
+ * outcomes. /
 size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum qn_applied *applied,
                          struct qn_leased **runs);
 
@@ -146,7 +145,7 @@ size_t contract_recover(struct contract *c, const char *queue);
 /* Without waiting where the server seems to have been silent. */
 size_t contract_recover_once(struct contract *c, const char *queue);
 size_t contract_forward(struct contract *c, const char *queue, int64_t *ret_next_due_at_ms);
-/* Lets the lease of whatever runs in the queue pass and recovers it. */
+/* Lets the leases of all runs of the queue expire and recovers them. */
 void contract_lapse(struct contract *c, const char *queue);
 
 /* --- Looking ------------------------------------------------------------------------ */

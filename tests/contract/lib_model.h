@@ -2,9 +2,9 @@
 /* lib_model.h - a model of a broker, in memory and without regard to speed: the executable
  * form of the table of outcomes, against which test_random.c compares a real broker.
  *
- * It knows one worker, which lives and loses leases all the same, so no death is ever charged;
- * deaths have tests of their own. Where the contract leaves two answers open (equal due times,
- * moments that are met to the millisecond) the caller must keep out of them. */
+ * It has one worker, which lives but loses leases, so no death is ever charged; deaths have tests
+ * of their own. The caller must avoid cases in which the contract allows two answers (equal due
+ * times, moments that are met to the millisecond). */
 #ifndef TESTS_CONTRACT_LIB_MODEL_H
 #define TESTS_CONTRACT_LIB_MODEL_H
 

@@ -235,8 +235,8 @@ size_t contract_recover_once(struct contract *c, const char *queue)
     return count;
 }
 
-/* After seconds without a call, on a machine that has no time for us, the server seems to have been
- * silent, and for a moment nothing is recovered. No worker waits that long between two calls. */
+/* After seconds without a call, on a busy machine, the server seems to have been silent, and for a
+ * moment nothing is recovered. No worker waits that long between two calls. */
 size_t contract_recover(struct contract *c, const char *queue)
 {
     enum { SILENCE_MS = 4000, MOMENT_MS = 3500 };

@@ -99,7 +99,7 @@ static void run_whose_death_nobody_saw_for_hours_lived_for_seconds(struct contra
     contract_finish(c, run, QN_DONE);
 }
 
-/* Nobody here can see its process. It has told each 5 s that it lives, until its lease is over. */
+/* Its process cannot be seen here. It sends a heartbeat each 5 s until its lease has expired. */
 static void leave_a_late_lease(struct contract *c)
 {
     const struct contract_worker far = {.id = "far", .is_far = true};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_planted.c - numbers that nobody would write in earnest stand where tasks are: in columns, in
- * fields, scores, counters and messages. Every operation goes over them; with the sanitizer none
- * may overflow, and what comes out is within the limits. */
+/* test_planted.c - absurd numbers are planted in the data of tasks: in columns, in fields, scores,
+ * counters and messages. Every operation goes over them; with the sanitizer none may overflow, and
+ * what comes out is within the limits. */
 #include "lib_contract.h"
 
 #include <sqlite3.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_alloc.c - stands between the library and base/memory/alloc.c, and counts down. */
+/* lib_alloc.c - replaces the functions of base/memory/alloc.c for the library, and counts down. */
 #include "lib_alloc.h"
 
 #include <stddef.h>
@@ -14,7 +14,7 @@ void *__wrap_qn_realloc(void *block, size_t size);
 _Atomic long test_alloc_until_failure;
 bool test_alloc_for_good;
 
-/* Exact also when several threads allocate at the same time. */
+/* Exact even when several threads allocate at the same time. */
 static bool fails_now(void)
 {
     long left = atomic_load(&test_alloc_until_failure);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_fault.c - the worker program of the kill tests, and the judge of what it wrote.
+/* lib_fault.c - the worker program of the kill tests, and the checker of its records.
  *
  * The handler writes START before it does anything and END as the last thing; a kill leaves out
- * what came later. A record is one write of 48 bytes to a file opened with O_APPEND, so records of
+ * later records. A record is one write of 48 bytes to a file opened with O_APPEND, so records of
  * several threads and processes never mix. */
 #include "lib_fault.h"
 
@@ -95,7 +95,7 @@ static quern_outcome run_steady(quern_run *run, const quern_task *task, void *us
     return QUERN_DONE;
 }
 
-/* Beside the book: once it exists, handlers that hold their run end. */
+/* A file beside the book: once it exists, handlers that hold their run end. */
 static void release_path(const char *book, char out[300])
 {
     (void)snprintf(out, 300, "%s.release", book);
@@ -104,8 +104,8 @@ static void release_path(const char *book, char out[300])
 /* Set once by the role before any handler runs. */
 static char held_until[300];
 
-/* Whether a run of this task may have been started before: a busy worker gives back what it could
- * not start in time, and that is still the first. */
+/* Whether a run of this task may have been started before: a busy worker gives back runs that it
+ * could not start in time, and the next is still the first. */
 static bool is_repeated(const quern_run *run)
 {
     quern_cause cause = quern_run_cause(run);

@@ -3,8 +3,8 @@
  * and the checks of that book.
  *
  * The book is a file of fixed-size records, written with O_APPEND by the handler itself, so it
- * survives every kill and does not depend on the code that it is to judge. Tasks are numbered from
- * 0; the number is the payload. */
+ * survives every kill and does not depend on the tested code. Tasks are numbered from 0; the number
+ * is the payload. */
 #ifndef TESTS_FAULT_LIB_FAULT_H
 #define TESTS_FAULT_LIB_FAULT_H
 
@@ -37,7 +37,7 @@ struct fault_site {
 };
 
 void fault_site_open(struct fault_site *site);
-/* wall_ms: where the broker's own clock stands, as of test_store_open. */
+/* wall_ms: the time of the broker's own clock, as of test_store_open. */
 void fault_site_open_at(struct fault_site *site, int64_t wall_ms);
 void fault_site_close(struct fault_site *site);
 /* Enqueues tasks first .. first + count - 1 of type `type` with the public client; they are kept
@@ -68,7 +68,7 @@ void fault_release(const struct fault_site *site, bool release);
 
 /* SIGKILL; from now on its runs may be repeated. */
 void fault_kill(struct fault_site *site, struct test_child *child);
-/* Says that the runs of this process may be repeated, however it was lost. */
+/* Notes that the runs of this process may be repeated, however it was lost. */
 void fault_lose(struct fault_site *site, pid_t pid);
 
 size_t fault_book_size(const struct fault_site *site); /* records so far */
@@ -82,8 +82,8 @@ size_t fault_book_judge(const struct fault_site *site, size_t poison);
 /* The same; a task that `excused` names need not have ended. */
 size_t fault_book_judge_but(const struct fault_site *site,
                             bool (*excused)(uint64_t task, const void *user), const void *user);
-/* Asserts the queue's end: so many completed and archived, nothing else left, counters that fit,
- * and no violated invariant. */
+/* Asserts the queue's end: this many completed and archived, no others left, matching counters, and
+ * no violated invariant. */
 void fault_assert_end(const struct fault_site *site, uint64_t completed, uint64_t archived);
 
 #endif

@@ -2,8 +2,8 @@
 /* test_zombie.c - a worker that is frozen until its leases are over, and wakes up: another one has
  * done its tasks meanwhile, and whatever the sleeper tells then changes nothing.
  *
- * A process that is frozen inside a transaction keeps the write lock of an SQLite file, and then
- * nobody can do anything until it goes on; the test does not freeze it in such a moment. */
+ * A process that is frozen inside a transaction keeps the write lock of an SQLite file, and then no
+ * process can write until it continues; the test does not freeze it in such a moment. */
 #include "lib_fault.h"
 
 #include <signal.h>

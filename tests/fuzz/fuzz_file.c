@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_file.c - an SQLite file that somebody else has filled: cells of any type and size, a schema
- * that is not ours, pages with any bytes; then every operation of the broker.
+/* fuzz_file.c - an SQLite file that another program has filled: cells of any type and size, a
+ * schema that is not ours, pages with any bytes; then every operation of the broker.
  *
  * Made once: a file with tasks in each state, whose tables then forget STRICT, so that cells can
  * take anything. Each input changes cells, puts back the words of our schema, may add to them what

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_fuzz.c - eats the input, and keeps a directory. */
+/* lib_fuzz.c - consumes the input, and keeps a directory. */
 #include "lib_fuzz.h"
 
 #include <ftw.h>

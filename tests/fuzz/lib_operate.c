@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_operate.c - every operation of a broker, chosen and filled in by the input.
  *
- * Statuses are not looked at, because a hostile server or file may make anything fail; but what an
- * operation gives back is read to its last byte, so that a sanitizer sees each. */
+ * Statuses are ignored, because a hostile server or file may make any call fail; but all results of
+ * an operation are read to their last byte, so that a sanitizer checks each. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 #define RUNS_MAX 16
 #define ROOM_MAX 8
-#define LEASE_MS 100 /* who prolongs it waits for the answer for a part of it */
+#define LEASE_MS 100 /* an extension waits for its answer for a part of it */
 
 struct rig {
     struct qn_broker *broker;
@@ -18,7 +18,7 @@ struct rig {
     struct qn_leased *runs[RUNS_MAX];
     size_t run_count;
     uint64_t sequence;
-    quern_status status; /* of the last operation; nobody looks at it */
+    quern_status status; /* of the last operation; ignored */
     quern_error err;
     volatile size_t sum; /* of what was read */
 };
@@ -97,7 +97,7 @@ static void do_enqueue(struct rig *rig)
         &rig->err);
 }
 
-/* The outcomes of the runs that are held, as many as the input says. */
+/* The outcomes of held runs, as many as the input chooses. */
 static size_t make_outcomes(struct rig *rig, struct qn_outcome outcomes[RUNS_MAX])
 {
     size_t count = fuzz_byte(rig->input) % (rig->run_count + 1);

@@ -33,7 +33,7 @@ void peer_finish(void)
 
 void peer_write(int peer_fd, const void *data, size_t size)
 {
-    /* What does not fit is lost, as behind a server that stopped. */
+    /* Bytes that do not fit are lost, as with a server that stopped. */
     (void)syscall(SYS_sendto, peer_fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT, NULL, 0);
 }
 
@@ -63,7 +63,7 @@ int connect(int fd, __CONST_SOCKADDR_ARG address, socklen_t size)
     return 0;
 }
 
-/* A number behind `mark`, and the end of its line; NULL: the request is not one. */
+/* A number after `mark`, and the end of its line; NULL: the request is not one. */
 static const char *read_count(const char *at, const char *end, char mark, long *ret_count)
 {
     if (at >= end || *at != mark) {

@@ -3,8 +3,8 @@
  * soon as they are sent, and nothing needs a thread or a server.
  *
  * connect() and send() of the program are replaced: a connection to a Unix socket becomes one half
- * of a socket pair, and what is sent on it comes to peer_answer, command by command, which writes
- * the reply into the other half. */
+ * of a socket pair, and commands sent on it are passed to peer_answer one by one, which writes the
+ * reply into the other half. */
 #ifndef TESTS_FUZZ_LIB_PEER_H
 #define TESTS_FUZZ_LIB_PEER_H
 
@@ -17,7 +17,7 @@ void peer_answer(int peer_fd, const char *name, size_t name_size, const char *co
 /* How many more connections are accepted; the next ones are refused. */
 void peer_accept(int connections);
 void peer_write(int peer_fd, const void *data, size_t size);
-/* No more is said on this connection. */
+/* No more is sent on this connection. */
 void peer_hang_up(int peer_fd);
 /* Closes what is left open. */
 void peer_finish(void);

@@ -61,7 +61,7 @@ static void note(const struct place *place, const char *what, const quern_run *r
     }
 }
 
-/* Whether the test lets a run of the type "hold" end: everybody's, or only that of this worker. */
+/* Whether the test lets a run of the type "hold" end: those of all workers, or only of this one. */
 static bool is_released(const quern_run *run, const struct place *place)
 {
     char path[LINE_SIZE];

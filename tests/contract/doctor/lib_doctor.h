@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_doctor.h - words for the tests of checks: plant a damage, look, repair, look again. */
+/* lib_doctor.h - helpers for the tests of checks: plant a damage, check, repair, check again. */
 #ifndef TESTS_CONTRACT_LIB_DOCTOR_H
 #define TESTS_CONTRACT_LIB_DOCTOR_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_charged.c - charged tasks on Redis: they stay in pending, where Go sees them, and an
- * index finds them. What Go does there meanwhile, how little others pay for them, that a reboot
- * charges nobody, and that garbage in what is kept of deaths stops no queue. */
+/* test_charged.c - charged tasks on Redis: they stay in pending, where Go sees them, and an index
+ * finds them. What Go does there meanwhile, how little others pay for them, that a reboot charges
+ * no task, and that garbage in the records of deaths stops no queue. */
 #include "lib_contract.h"
 
 #include <stdlib.h>
@@ -191,8 +191,8 @@ static const char *lock_owner(void)
     return strrchr(ask("HGET " Q "quern:meta solo"), ' ') + 1;
 }
 
-/* Whoever did not get its answer to the return of a lock may still own it. Its next request returns
- * it, so that others need not wait for the end of it. */
+/* A worker that did not get the answer to its return of a lock may still own it. Its next request
+ * returns it, so that others need not wait until it expires. */
 static void lock_that_was_kept_by_mistake_is_not_taken_without_need(struct contract *c)
 {
     struct qn_leased *run = NULL;

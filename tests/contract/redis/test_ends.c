@@ -263,7 +263,7 @@ static void totals_begin_anew_together_at_the_end_of_64_bits(struct contract *c)
     assert_int_equal(test_redis_count(server(), "GET " Q "processed"), 2);
 }
 
-/* Whoever deletes it by hand: of the runs that were there one is applied. */
+/* The key is deleted by hand: of the runs in it one is applied. */
 static void deleted_lease_lets_one_run_end(struct contract *c)
 {
     struct qn_leased *first = contract_start(c, "a");

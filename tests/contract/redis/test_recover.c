@@ -183,7 +183,7 @@ static void clock_that_is_set_forward_takes_no_lease_from_the_living(struct cont
     qn_leased_free(lost);
 }
 
-/* Whoever could not be heard meanwhile, since the server stood still, has a moment to speak. */
+/* Workers that could not extend their leases while the server was stopped get a moment to do so. */
 static void silence_of_the_server_is_nobody_s_death(struct contract *c)
 {
     const struct contract_worker far = {.id = "far", .is_far = true};
@@ -216,7 +216,7 @@ static void task_without_a_lease_gets_one_and_comes_back(struct contract *c)
     (void)ask("ZREM " Q "lease a b");
     assert_int_equal(contract_recover(c, "default"), 0);
     assert_string_equal(ask("ZCARD " Q "lease"), "2");
-    /* Whoever runs it may still finish: nothing was taken from him. */
+    /* Its worker may still finish: the task was not taken from it. */
     assert_true(go_finishes("b"));
     contract_advance(c, CONTRACT_LEASE_MS + 1);
     assert_int_equal(contract_recover(c, "default"), 1);
@@ -451,7 +451,7 @@ static void runs_that_end_meanwhile_make_no_shared_death_a_lone_one(struct contr
     assert_string_equal(test_redis_do(server(), "EVAL %s 1 " Q, script), "2\n0\n");
 }
 
-/* However many records somebody has planted, a look goes along them once. */
+/* However many records are planted, they are read once. */
 static void planted_records_of_workers_hold_up_no_recovery(struct contract *c)
 {
     static const char script[] =

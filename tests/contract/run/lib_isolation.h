@@ -6,7 +6,7 @@
 #include "lib_contract.h"
 
 #define SLOTS 8 /* of the worker; so 4, 2 and 1 */
-#define SOLO 3  /* so often charged a task runs alone there */
+#define SOLO 3  /* with this many charges a task runs alone there */
 
 struct isolation_want {
     const char *queue; /* NULL: "default" */
@@ -27,8 +27,8 @@ struct isolation_got {
 struct isolation_got isolation_lease(struct contract *c, const struct isolation_want *want);
 void isolation_give_back(struct contract *c, const struct isolation_got *got);
 void isolation_assert_runs(const struct isolation_got *got, const char *const *ids, size_t count);
-/* Leaves tasks "PREFIX0000".. pending that are charged so often, by workers that died with all of
- * them and "mate", so that no death is a lone one. */
+/* Leaves tasks "PREFIX0000".. pending with this many charges, by workers that died with all of them
+ * and "mate", so that no death is a lone one. */
 void isolation_charge(struct contract *c, const char *queue, const char *prefix, size_t count,
                       int64_t charges);
 

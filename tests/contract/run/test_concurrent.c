@@ -2,8 +2,8 @@
 /* test_concurrent.c - four threads on one broker object and three more processes work on the same
  * queue at once, while two threads still enqueue: each task is finished exactly once.
  *
- * Everybody notes the number of each task whose outcome was applied in one shared file by O_APPEND,
- * so the notes do not depend on the broker. */
+ * All of them note the number of each task whose outcome was applied in one shared file by
+ * O_APPEND, so the notes do not depend on the broker. */
 #include "lib_contract.h"
 
 #include <fcntl.h>

@@ -143,11 +143,11 @@ static void what_never_ran_has_no_cause_after_it_was_put_aside(struct contract *
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = QUERN_RETRY_NEVER});
     struct qn_leased *run = contract_take_id(c, "default", "a");
     const struct qn_outcome outcome = {
-        .run = run, .kind = QN_ASIDE, .delay_ms = 1000, .error = "nobody runs it"};
+        .run = run, .kind = QN_ASIDE, .delay_ms = 1000, .error = "no handler"};
     assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
     qn_leased_free(run);
     struct contract_view view = contract_see(c, "default", "a");
-    assert_string_equal(view.error, "nobody runs it");
+    assert_string_equal(view.error, "no handler");
     assert_int_equal(view.failed_at_ms, 0);
     contract_advance(c, 1000);
     assert_int_equal(contract_forward(c, "default", NULL), 1);

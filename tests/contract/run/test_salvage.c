@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_salvage.c - a successful run whose lease was lost: it counts, once, if nobody has started
+/* test_salvage.c - a successful run whose lease was lost: it counts, once, if no worker has started
  * the task since; in every other case, and for every other outcome, it changes nothing. */
 #include "lib_contract.h"
 
@@ -26,7 +26,8 @@ static void success_is_salvaged_while_the_task_is_pending(struct contract *c)
     qn_leased_free(run);
 }
 
-/* A worker that nobody here can judge loses a lease of task "a" and is charged with its death. */
+/* A worker whose process cannot be seen here loses a lease of task "a", which is charged with its
+ * death. */
 static struct qn_leased *charged_run(struct contract *c)
 {
     const struct contract_worker far = {.id = "far", .is_far = true};

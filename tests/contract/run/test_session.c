@@ -217,7 +217,7 @@ static void replay_of_an_empty_lease_may_lease_once(struct contract *c)
     contract_finish(c, runs[0], QN_DONE);
 }
 
-/* The first copy lingered in a dying connection: nobody would hear of what it leased. */
+/* The first copy lingered in a dying connection: no worker would learn of its leases. */
 static void late_copy_of_a_request_leases_nothing_after_an_empty_replay(struct contract *c)
 {
     struct qn_leased *runs[2];

@@ -118,7 +118,7 @@ static void queue_rests_as_long_as_its_lock_was_held(struct contract *c)
     assert_true(isolation_lease(c, &ask).locked);
 }
 
-/* Its next probe is due, but nobody may have it before the rest is over. */
+/* Its next probe is due, but no worker may lease it before the rest is over. */
 static void braked_queue_whose_only_task_must_be_alone_waits_for_the_end_of_its_rest(
     struct contract *c)
 {

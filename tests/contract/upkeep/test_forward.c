@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_forward.c - delayed tasks: never early, exact to the millisecond, in the order they are due,
- * and whoever forwards knows when to come again. */
+ * and forward returns when to call it again. */
 #include "lib_contract.h"
 
 #include <pthread.h>
@@ -103,7 +103,7 @@ static void forwarding_is_bounded_by_its_limit(struct contract *c)
               err);
     assert_int_equal(moved, 4);
     assert_int_equal(contract_count(c, queue, QUERN_TASK_PENDING), 4);
-    /* What is left is due already, so nobody may be told to come later. */
+    /* The remaining tasks are due already, so the next call must not be later. */
     assert_true(next_due_at_ms <= qn_clock_wall_ms(&c->clock));
     assert_int_equal(contract_forward(c, queue, NULL), 6);
     for (int i = 0; i < 10; i++) {
@@ -170,7 +170,7 @@ static void delayed_task_with_a_group_is_pending_when_it_is_due(struct contract 
     contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
 }
 
-/* Whoever works calls this each second. */
+/* Every worker calls this each second. */
 static void keep_up(struct contract *c)
 {
     (void)contract_recover(c, "default");

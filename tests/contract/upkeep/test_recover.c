@@ -303,7 +303,7 @@ static void death_is_shared_however_many_calls_its_leases_take(struct contract *
     }
 }
 
-/* A call that may end no more has seen a lease of a worker whose death nobody had noted. */
+/* A call that may end no more leases has read one of a worker whose death was not yet noted. */
 static void death_that_a_full_call_met_is_not_forgotten(struct contract *c)
 {
     contract_put_many(c, "default", "a", 3);

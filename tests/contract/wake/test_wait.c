@@ -325,8 +325,8 @@ static void enqueue_by_another_process_wakes(struct contract *c)
     contract_finish(c, contract_take_id(c, "default", "from afar"), QN_DONE);
 }
 
-/* Arms, then stores task "a" in a transaction of the caller, which wakes nobody. A broker without
- * such transactions must say so; false then. */
+/* Arms, then stores task "a" in a transaction of the caller, which wakes no worker. A broker
+ * without such transactions must say so; false then. */
 static bool sleep_through_transaction(struct contract *c)
 {
     const struct qn_task task = {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_deaths.c - the supervisor, the worker program that dies, and the reader of its book.
+/* lib_deaths.c - the supervisor, the worker program that dies, and the reader of its records.
  *
- * One thread does all: a step looks for dead workers, reads what is new in the book, and turns the
- * clock. The clock of a turned test lies in a file that all processes map, so that they agree. */
+ * One thread does everything: a step checks for dead workers, reads new records, and advances the
+ * clock. The clock of a test with turned time is in a file that all processes map, so that they
+ * agree. */
 #include "lib_deaths.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include "quern/testing.h"
 
 #define NOW_MS INT64_C(1800000000000)
-/* Of workers with a turned clock: no lease is to lapse because its owner sleeps in real time. */
+/* Of workers with a turned clock: no lease may expire because its owner sleeps in real time. */
 #define TURNED_LEASE_MS INT64_C(3600000)
 #define GOOD_MS 10
 #define SECOND_MS 1000
@@ -30,7 +31,7 @@ static struct deaths *last; /* the one that is open */
 static const char *host_name = "host";
 static char broken_path[PATH_SIZE];
 
-/* Instead of the C library's: what the worker takes for its host. */
+/* Replaces that of the C library: the host name of the worker. */
 int gethostname(char *name, size_t size)
 {
     if (strlen(host_name) >= size) {
@@ -78,7 +79,7 @@ static quern_outcome run_deploy(quern_run *run, const quern_task *task, void *us
     return rest(run, task, *(const int *)user, 1);
 }
 
-/* Beside the book: where it exists, that host is broken. */
+/* A file beside the book: if it exists, that host is broken. */
 static void path_of_broken(const char *book, const char *host, char out[PATH_SIZE])
 {
     (void)snprintf(out, PATH_SIZE, "%s.broken.%s", book, host);

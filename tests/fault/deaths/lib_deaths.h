@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_deaths.h - workers that die and are started again at once, as by a supervisor, what they
- * write into the book (lib_fault.h), and questions about it.
+/* lib_deaths.h - workers that die and are started again at once, as by a supervisor, their records
+ * (lib_fault.h), and queries on them.
  *
  * Tasks are numbered from 0 and have one of these types:
  *
@@ -55,10 +55,10 @@ struct deaths {
     struct deaths_task tasks[DEATHS_TASKS_MAX];
 };
 
-/* pace: 0 for the real time, else a clock that goes so much faster, for workers and broker. */
+/* pace: 0 for the real time, else a clock that runs this much faster, for workers and broker. */
 struct deaths *deaths_open(unsigned pace);
-/* Ends the workers, which must end well, and judges the book and the queues: fences, causes, every
- * task ended but those that are to die; no invariant is violated. */
+/* Ends the workers, which must end well, and checks the records and the queues: fences, causes,
+ * every task ended but those that are to die; no invariant is violated. */
 void deaths_close(struct deaths *deaths);
 
 /* Enqueues tasks; the number of the first. */
@@ -68,7 +68,7 @@ void deaths_add(struct deaths *deaths, const struct deaths_member *member);
 void deaths_kill(struct deaths *deaths, size_t member);
 void deaths_break(struct deaths *deaths, const char *host, bool broken);
 
-/* Restarts dead workers, reads the book, lets turned time pass. Takes a millisecond. */
+/* Restarts dead workers, reads records, advances turned time. Takes a millisecond. */
 void deaths_step(struct deaths *deaths);
 /* Steps until the condition holds, for at most this many ms of real time; returns whether it
  * holds. */

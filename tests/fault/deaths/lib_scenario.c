@@ -8,7 +8,7 @@
 #define GOOD_WITHIN_MS 30000
 #define OTHER_WITHIN_MS 1000
 #define STREAM_GAP_MS 50
-/* Where it is counted exactly, a hundred tasks at least: of fewer the 99th percentile is last. */
+/* A hundred tasks at least for an exact count: of fewer the 99th percentile is the last one. */
 #define STREAM_MIN_MS (test_full() ? 6000 : 3000)
 #define POISON_WITHIN_MS (test_full() ? 600000 : 60000)
 #define STREAM_QUEUE "other"
@@ -142,7 +142,7 @@ void scenario_play(const struct scenario *scenario)
     play_good(deaths, &play);
     print_message("  good done after %lld ms\n", (long long)(test_now_ms() - put_ms));
     play_other(deaths, &play, first);
-    if (scenario->good == 0) { /* nothing shows yet that it is the tasks, not the program */
+    if (scenario->good == 0) { /* nothing shows yet that the tasks are bad, not the program */
         assert_int_equal(deaths_archived(deaths, NULL, NULL), 0);
     }
     play.scenario = &(struct scenario){.type = scenario->type, .bad = scenario->bad};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_scenario.h - tasks that kill what runs them, among good ones: the good ones are done soon,
- * the bad ones are archived as poison once a run of their queue has ended well, and no other task
- * is.
+/* lib_scenario.h - tasks that kill their process, among good ones: the good ones are done soon, the
+ * bad ones are archived as poison once a run of their queue has ended well, and no other task is.
  *
  * It asserts the promise, not the rules that keep it. */
 #ifndef TESTS_FAULT_LIB_SCENARIO_H
@@ -21,7 +20,7 @@ struct scenario {
 };
 
 void scenario_play(const struct scenario *scenario);
-/* All that QUERN_TEST_FULL asks for, with bad ones of this type. */
+/* All scenarios of QUERN_TEST_FULL, with bad tasks of this type. */
 void scenario_play_all(const char *type);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_doctor.h - words for the tests of checks on Redis: make tasks, damage them by plain
- * commands, look, repair, look again.
+/* lib_doctor.h - helpers for the tests of checks on Redis: create tasks, damage them by plain
+ * commands, check, repair, check again.
  *
- * One server a program, with a turned clock and an AOF; each test finds it empty but for the record
- * of a worker of this process that serves "default". All tasks are in that queue. */
+ * One server per program, with a turned clock and an AOF; each test finds it empty but for the
+ * record of a worker of this process that serves "default". All tasks are in that queue. */
 #ifndef TESTS_FAULT_LIB_REDIS_DOCTOR_H
 #define TESTS_FAULT_LIB_REDIS_DOCTOR_H
 
@@ -42,7 +42,7 @@ int doctor_main(int argc, char **argv, const struct test_group *group);
 
 /* Another one on the same server. */
 struct qn_broker *doctor_open(void);
-/* Sets the server's clock to so much after the beginning. */
+/* Sets the server's clock to this long after the beginning. */
 void doctor_turn_to(int64_t after_ms);
 
 /* --- Tasks ---------------------------------------------------------------------------- */

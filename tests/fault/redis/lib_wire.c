@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LOOK_MS 5 /* how soon it notices that it shall stop */
+#define LOOK_MS 5 /* how soon it notices a request to stop */
 
 static int to_server(const struct wire *wire)
 {

@@ -100,7 +100,7 @@ static void key_of_the_wrong_type_stops_one_queue_only(void **state)
         put_in(rig, "default", good, "done");
         reports++;
         rig_wait_reports(rig, reports);
-        rig_wait_log(rig, "WRONGTYPE"); /* somebody is told */
+        rig_wait_log(rig, "WRONGTYPE"); /* it is reported */
         (void)test_redis_do(server(), "DEL asynq:{bad}:%s", suffixes[i]);
         put_in(rig, "bad", bad, "done");
         reports++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lease_limits.c - where one exchange stops: large messages, messages that nobody can
+/* test_lease_limits.c - where one exchange stops: large messages, messages that no decoder can
  * read, and a part of a request that the server gets twice. */
 #include "lib_test.h"
 

@@ -262,7 +262,7 @@ static void withdrawal_leaves_nothing(void **state)
     assert_ok(qn_broker_deregister(doctor.broker, "id", &err), err);
     assert_ok(qn_broker_deregister(doctor.broker, "w", &err), err);
     assert_string_equal(test_redis_do(&doctor.redis, "KEYS *"), "asynq:queues\n");
-    assert_ok(qn_broker_deregister(doctor.broker, "nobody", &err), err);
+    assert_ok(qn_broker_deregister(doctor.broker, "absent", &err), err);
 }
 
 /* --- Workers ------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_wake.c - what wakes a worker on Redis, whoever does it, and whatever happens to the
- * two connections that hear of it.
+/* test_wake.c - the events that wake a worker on Redis, from any source, and whatever happens to
+ * the two connections that hear of it.
  *
  * The other side are plain asynq commands on a connection of their own, as a Go client sends them.
  * A wait that must be woken is shorter than the safety net. */
@@ -61,7 +61,7 @@ static void push(const char *queue, const char *id)
                      1);
 }
 
-/* A run in this queue, as whoever may have leased it. */
+/* A run in this queue, leased by any worker. */
 static void make_active(const char *queue, const char *id)
 {
     test_redis_do(&redis, "HSET asynq:{%s}:t:%s msg message state active", queue, id);
@@ -237,7 +237,7 @@ static void work_that_nobody_told_of_is_found_by_recovery(void **state)
     make_deaf();
     test_redis_do(&redis, "SET asynq:{default}:paused 1");
     push("default", "p");
-    recover(); /* nobody may take it */
+    recover(); /* no worker may take it */
     expect_silence();
     push("other", "a");
     expect_silence();
@@ -291,7 +291,7 @@ static void arm_after_the_end_of_a_connection_still_wakes(void **state)
     for (size_t i = 0; i < TEST_COUNT(roles); i++) {
         test_redis_do(&redis, "DEL asynq:{default}:pending");
         assert_false(arm(NULL));
-        kill_client(roles[i]); /* and nobody waits, so nobody notices */
+        kill_client(roles[i]); /* no wait is in progress, so it goes unnoticed */
         assert_false(arm(NULL));
         push("default", roles[i]);
         bool woken = false; /* the end of the old pair may be heard of first */
@@ -309,7 +309,7 @@ static void new_listener_is_told_to_the_tracked_connection(void **state)
     long long tracked = client_id("tracked");
     kill_client("listener");
     assert_true(wait_ms(TEST_PATIENCE_MS).work);
-    expect_silence(); /* it listens again, but nobody sends it anything yet */
+    expect_silence(); /* it listens again, but gets no notices yet */
     assert_false(arm(NULL));
     assert_int_equal(client_id("tracked"), tracked);
     push("default", "a");

@@ -412,7 +412,7 @@ static void runs_outlive_a_restart_of_the_server(void **state)
     rig_wait_starts(rig, 2);
     test_redis_kill(server);
     rig_wait_log(rig, "broker does not answer");
-    rig_open_gate(rig); /* they end while nobody can be told */
+    rig_open_gate(rig); /* they end while the broker is away */
     rig_wait_empty(rig);
     test_redis_launch(server);
     test_redis_await(server);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* feed.c - the client of the soak test: a thread that enqueues tasks without end, and again
- * what it was not told to be stored. */
+/* feed.c - the client of the soak test: a thread that enqueues tasks without end, and repeats those
+ * that were not confirmed. */
 #include "soak.h"
 
 #include <string.h>
 
 #define BATCH 5
 #define BATCH_GAP_MS 80
-#define KEPT_MS (24 * 3600 * INT64_C(1000)) /* so that an id that was stored can be told */
+#define KEPT_MS (24 * 3600 * INT64_C(1000)) /* so that a stored id can be recognized */
 
 /* Whether all of them are known to be stored; a task that was stored before is a conflict. */
 static bool put_batch(quern_client *client, size_t first)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* judge.c - reads the book of the soak test: is each extra start explained by what was done?
+/* judge.c - reads the records of the soak test and checks that a planted fault explains each extra
+ * start.
  *
- * A start after the first of its task is explained when it says a cause, has a greater fence than
- * all before, and the run before it failed as it was asked to, was in a process that was lost or
- * stood still too long, or had its lease ended by a jump of the server's clock. Or it says that a
- * lease expired, and what kept its worker from prolonging that was too long when taken together.
+ * A start after the first of its task is explained when it names a cause, has a greater fence than
+ * all before, and the run before it failed on request, was in a process that was lost or stopped
+ * too long, or had its lease ended by a jump of the server's clock. Or it names an expired lease,
+ * and the pauses that kept its worker from extending it were too long together.
  *
- * Not each run is in the book: its process can be lost between the lease and the handler's first
- * word. Where the run before was lost, too, that makes no difference. Where it had failed, the
- * start after the unwritten one says that a worker died, and not that it is a retry. */
+ * Not every run is recorded: its process can be lost between the lease and the handler's first
+ * record. If the run before was lost, too, that makes no difference. If it had failed, the start
+ * after the unrecorded one names a dead worker as its cause, and not the retry. */
 #include "soak.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct run {
     int64_t at_ms;
     int64_t lost_at_ms; /* when its process died; 0: not */
     size_t starts;
-    bool over; /* it ended or failed; what it waits for then is no recovery */
+    bool over; /* it ended or failed; then it does not wait for recovery */
     bool failed;
     int64_t over_at_ms;
 };
@@ -75,7 +76,7 @@ static int64_t min_ms(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A worker that stood still for two seconds, and a server that then was down for one. */
+/* A worker that was stopped for two seconds, and a server that was then down for one. */
 static bool was_hindered(const struct soak_book *book, const struct run *run,
                          const struct fault_record *record)
 {
@@ -92,8 +93,8 @@ static bool was_hindered(const struct soak_book *book, const struct run *run,
     return record->cause == QUERN_CAUSE_LEASE_EXPIRED && sum_ms >= SOAK_CARELESS_MS;
 }
 
-/* Whether somebody was lost, stood still or was turned after the run had failed and before the task
- * started again: who had leased it meanwhile, and never came to write that. */
+/* Whether a process was lost or stopped, or a clock was set, after the run had failed and before
+ * the task started again: that worker may have leased it meanwhile without recording it. */
 static bool may_be_unwritten(const struct soak_book *book, const struct run *run,
                              const struct fault_record *record)
 {
@@ -134,7 +135,7 @@ static const char *find_fault(const struct soak_book *book, struct run *run,
     return NULL;
 }
 
-/* All that is known of a task, and what was done while it lived: for who has to find out. */
+/* Everything known about a task, and the faults during its life: for debugging. */
 static void show_history(const struct soak_book *book, uint64_t task, int64_t until_ms)
 {
     static const char *const kinds[] = {"", "starts", "ends", "fails"};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* soak.c - a long run over one broker, in which everything happens at random: workers are killed or
- * stand still, the wall clock jumps, the server restarts or stands still, connections are cut.
- * At the end: is every task done, once or with a cause for each extra run?
- *
- * Short in `make check`; QUERN_SOAK_SECONDS says for how long else (scripts/soak). */
+ * stopped, the wall clock jumps, the server restarts or is stopped, connections are cut. At the end
+ * every task must be done, once or with a cause for each extra run. Short in `make check`;
+ * QUERN_SOAK_SECONDS sets another duration (scripts/soak). */
 #include "soak.h"
 
 #include <signal.h>
@@ -17,7 +16,7 @@
 #define EVENTS_MAX 100000
 #define PATIENCE_MS 180000
 #define SHORT_S 3
-#define LATE_MS 200 /* a pause of 5 ms that takes so long */
+#define LATE_MS 200 /* a pause of 5 ms that takes this long */
 
 /* --- The site --------------------------------------------------------------------------- */
 
@@ -35,11 +34,11 @@ struct soak {
     int64_t clock_back_at_ms; /* 0: the wall clock is right */
     int64_t turned_back_at_ms;
     int64_t uncut_at_ms;
-    int64_t server_at_ms; /* when the server that is down comes back; 0: it is there */
+    int64_t server_at_ms; /* when the server comes back; 0: it is up */
     int64_t server_gone_ms;
     bool server_stopped;
     struct soak_times server_times; /* back, until the first start */
-    int64_t server_back_ms;         /* 0: somebody has started something since */
+    int64_t server_back_ms;         /* 0: a run has started since */
     size_t book_size;
     size_t kills, stops, jumps, restarts, ends;
     struct soak_feeder feeder;
@@ -64,7 +63,7 @@ static uint64_t dice(struct soak *soak, uint64_t below)
     return qn_random_below(&soak->random, below);
 }
 
-/* It stood still until now; it may take a moment until it sees that its leases are gone. */
+/* It was stopped until now; it may take a moment until it notices that its leases are gone. */
 static void note_stop(struct soak *soak, size_t index, int64_t now_ms)
 {
     int64_t from_ms = soak->stopped_at_ms[index];
@@ -78,7 +77,7 @@ static void note_stop(struct soak *soak, size_t index, int64_t now_ms)
     soak->stopped_at_ms[index] = 0;
 }
 
-/* The server, or all processes here, for want of a processor. */
+/* The server, or all processes here, for lack of a processor. */
 static void note_hindrance(struct soak *soak, int64_t from_ms, int64_t now_ms)
 {
     note_event(soak,
@@ -188,7 +187,7 @@ static void do_something(struct soak *soak, int64_t now_ms)
     }
 }
 
-/* Who ended by itself is started again, as by a supervisor. */
+/* A worker that ended on its own is started again, as by a supervisor. */
 static void supervise(struct soak *soak, int64_t now_ms)
 {
     for (size_t i = 0; i < WORKERS; i++) {
@@ -206,7 +205,7 @@ static void supervise(struct soak *soak, int64_t now_ms)
     }
 }
 
-/* What is over by itself; all: everything is. */
+/* Ends the faults whose time is over; all: every fault. */
 static void heal(struct soak *soak, int64_t now_ms, bool all)
 {
     resume(soak, now_ms, all);
@@ -268,7 +267,8 @@ static void show_finding(const quern_finding *finding, void *user)
     }
 }
 
-/* Counts what never ended and is yet completed, or archived for another reason than our kills. */
+/* Counts tasks that never ended and yet are completed, or archived for another reason than our
+ * kills. */
 static size_t count_odd(quern_inspector *inspector, const bool *ends, size_t stored)
 {
     size_t odd = 0;
@@ -331,7 +331,7 @@ static void show_stuck(const struct soak *soak)
     quern_inspector_free(inspector);
 }
 
-/* Nothing is done to them any more: everything must come to its end. */
+/* There are no more faults: every task must come to its end. */
 static void settle(struct soak *soak)
 {
     int64_t end_ms = test_now_ms() + PATIENCE_MS;
@@ -389,7 +389,7 @@ static struct soak *soak_open(void)
     soak_clock_open(soak->site.book, test_store_is(&soak->site.store, "sqlite"));
     soak->url = soak->site.url;
     if (test_store_is(&soak->site.store, "redis")) {
-        /* What it has answered it must know after any end. */
+        /* Acknowledged writes must survive any end. */
         soak->redis = test_store_server();
         test_redis_configure(soak->redis, "appendfsync always");
         (void)test_redis_do(soak->redis, "CONFIG SET appendfsync always");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* soak.h - what the soak test's parts share: what was done to whom and when, so that the judge can
- * say which extra start is explained by what. */
+/* soak.h - common to the parts of the soak test: all planted faults with their times, so that the
+ * judge can match extra starts with them. */
 #ifndef TESTS_FAULT_SOAK_H
 #define TESTS_FAULT_SOAK_H
 
@@ -9,16 +9,15 @@
 
 #include "lib_fault.h"
 
-/* A run that failed as it was asked to; follows enum fault_kind. */
+/* A run that failed on request; follows enum fault_kind. */
 #define SOAK_FAILED 3
 
 #define SOAK_LEASE_MS 5000
-/* Prolonged each third of it: who stands still for longer than this may lose a lease. */
+/* Extended each third of it: a process that is stopped for longer than this may lose a lease. */
 #define SOAK_CARELESS_MS (SOAK_LEASE_MS / 2)
 #define SOAK_TASKS_MAX ((size_t)1 << 20)
 
-/* The wall clock of the workers and, if `ours`, of this process; where it is made known stands
- * with the book. */
+/* The wall clock of the workers and, if `ours`, of this process; its file is beside the records. */
 void soak_clock_open(const char *book, bool ours);
 void soak_clock_close(void);
 void soak_clock_jump(int64_t ms); /* so far from the real one; 0: back */
@@ -39,10 +38,10 @@ int soak_worker(int argc, char **argv);
 /* Something that explains extra starts. All moments are real, monotonic. */
 struct soak_event {
     enum {
-        SOAK_LOST,    /* the process was killed, or ended by itself; its pid may come again */
-        SOAK_STOPPED, /* it stood still for longer than its lease lasts without care */
-        SOAK_TURNED,  /* the server's clock jumped: all its leases are over */
-        SOAK_HINDERED /* it stood still, or the server for all: too much of it loses a lease */
+        SOAK_LOST,    /* the process was killed, or ended on its own; its pid may be reused */
+        SOAK_STOPPED, /* it was stopped for longer than its lease lasts without an extension */
+        SOAK_TURNED,  /* the server's clock jumped: all its leases have expired */
+        SOAK_HINDERED /* it was stopped, or the server for all: too long a stop loses a lease */
     } kind;
     int pid; /* 0: all */
     int64_t from_ms;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_judge.c - the soak test's judge: which extra starts it takes for explained, and which
- * it must not. */
+/* test_judge.c - the soak test's judge: which extra starts it must accept as explained, and which
+ * not. */
 #include "soak.h"
 
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static void retry_of_a_run_that_failed_is_explained(void **state)
     assert_int_equal(unexplained(&trial), 0);
 }
 
-/* The retry was leased by a worker that died before its handler wrote a word. */
+/* The retry was leased by a worker that died before its handler wrote a record. */
 static void retry_whose_worker_died_before_it_wrote_is_explained(void **state)
 {
     (void)state;

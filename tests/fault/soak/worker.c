@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* worker.c - the worker of the soak test, and the wall clock that jumps under it.
  *
- * The clock's distance from the real one lies in a file that all processes of the test map. */
+ * The clock's offset from the real one is in a file that all processes of the test map. */
 #include "soak.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* lib_worker.h - the rig for tests of workers: workers inside the test program, on a fresh broker;
  * enqueue, run, inspect, wait.
  *
- * The handler "obey" does what the payload says, so that a test reads as one list of tasks:
+ * The handler "obey" acts by the payload, so that a test reads as one list of tasks:
  *
  *   done retry archive drop odd   returns that outcome (odd: one that does not exist)
  *   snooze                        runs again in an hour
@@ -58,7 +58,7 @@ struct rig {
     struct quern_clock clock; /* used when turned is true */
     bool turned;
     quern_client *client;
-    struct qn_broker *broker; /* for looking and steering, as another process would */
+    struct qn_broker *broker; /* for reading and operating, as another process would */
     quern_mux *mux;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t change;
@@ -96,12 +96,12 @@ void rig_put_many_of(struct rig *rig, const char *type, const char *queue, const
 void rig_start(struct rig *rig, struct rig_worker *worker, const quern_worker_options *options);
 /* Stops it and waits for its end, which must be clean; then frees it. */
 void rig_stop(struct rig_worker *worker);
-/* Waits for its end and frees it; what it returned. */
+/* Waits for its end and frees it; returns its status. */
 quern_status rig_join(struct rig_worker *worker);
 
 /* 0 when there is no such task. */
 int rig_state(struct rig *rig, const char *id);
-/* What is known of a task; the caller frees it. Fails the test when there is none. */
+/* The info of a task; the caller frees it. Fails the test when there is none. */
 quern_task_info *rig_see(struct rig *rig, const char *id);
 quern_queue_info rig_queue(struct rig *rig, const char *queue);
 void rig_wait_state(struct rig *rig, const char *id, int state);
@@ -110,9 +110,9 @@ void rig_wait_reports(struct rig *rig, size_t count);
 void rig_wait_written(struct rig *rig, size_t count);
 void rig_wait_log(struct rig *rig, const char *text);
 bool rig_logged(struct rig *rig, const char *text);
-/* Until the worker says that it fetches nothing. */
+/* Until the worker reports that it fetches nothing. */
 void rig_wait_unready(struct rig_worker *worker);
-/* Until so many runs were given back. */
+/* Until this many runs were given back. */
 void rig_wait_given_back(struct rig_worker *worker, uint64_t count);
 /* Until no handler runs. */
 void rig_wait_empty(struct rig *rig);

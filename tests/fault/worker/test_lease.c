@@ -344,7 +344,7 @@ static void a_run_whose_lease_is_over_is_not_started(void **state)
     assert_int_equal(worker->stats.lost_leases, 1);
     assert_int_equal(worker->stats.stale, 0);
     assert_int_equal(worker->run_table.held_count, 0);
-    assert_int_equal(rig_state(rig, "a"), QUERN_TASK_ACTIVE); /* whoever recovers it says why */
+    assert_int_equal(rig_state(rig, "a"), QUERN_TASK_ACTIVE); /* the recovery notes the cause */
     quern_worker_free(worker);
     rig_free(rig);
 }

@@ -5,7 +5,7 @@
 enum {
     ROUNDS = 100,
     ROUNDS_MS_MAX = ROUNDS * 200, /* the worker looks each second without being told */
-    END_MS_MAX = 8000             /* nobody told, the listener would sleep for ten seconds */
+    END_MS_MAX = 8000             /* without a notice the listener would sleep for ten seconds */
 };
 
 /* Two that come to an idle worker so close together that the second is found by another look than

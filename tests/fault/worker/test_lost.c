@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lost.c - a file that is removed, replaced or damaged under a worker ends it, so that
- * whoever supervises it starts it anew; a full disk does not, neither at its start.
+/* test_lost.c - a file that is removed, replaced or damaged under a worker ends it, so that a
+ * supervisor restarts it; a full disk does not, neither at its start.
  *
  * SQLite lets a test replace its system calls; ours do harm to all threads but the test's own. */
 #include "lib_worker.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_outage.c - a broker that does not answer: the database stays locked by somebody else,
- * or the server is frozen, for longer than any call waits. */
+/* test_outage.c - a broker that does not answer: the database stays locked by another process, or
+ * the server is frozen, for longer than any call waits. */
 #include "lib_worker.h"
 
 #include <sqlite3.h>

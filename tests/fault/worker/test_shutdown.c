@@ -100,7 +100,7 @@ static bool runs_nothing(void *user)
     return rig_stats(user).running == 0;
 }
 
-/* Only an outcome is left, and nobody takes it. */
+/* Only an outcome is left, and the broker does not take it. */
 static void a_worker_that_runs_nothing_does_not_wait_for_runs(void **state)
 {
     (void)state;

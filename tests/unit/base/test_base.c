@@ -30,7 +30,7 @@ static void error_is_set_cut_and_clean(void **state)
     assert_int_equal(strlen(err.text), 250);
     (void)qn_error_set(&err, QUERN_E_INVALID, "bad \xff byte");
     assert_true(qn_utf8_valid(err.text, strlen(err.text)));
-    assert_int_equal(qn_error_set(NULL, QUERN_E_FULL, "nobody asks"), QUERN_E_FULL);
+    assert_int_equal(qn_error_set(NULL, QUERN_E_FULL, "not wanted"), QUERN_E_FULL);
 }
 
 static void error_may_be_built_from_its_own_text(void **state)
@@ -47,7 +47,7 @@ static void error_may_be_built_from_its_own_text(void **state)
         qn_error_prefix(&err, "prefix");
     }
     assert_int_equal(strlen(err.text), sizeof err.text - 1);
-    qn_error_prefix(NULL, "nobody asks");
+    qn_error_prefix(NULL, "not wanted");
     assert_int_equal(qn_error_nomem(&err), QUERN_E_NOMEM);
     assert_string_equal(err.text, "out of memory");
 }
@@ -86,7 +86,7 @@ static void log_gives_lines_to_the_sink(void **state)
     assert_int_equal(strlen(seen), strlen("1 msg=") + 1023);
     qn_log_finish(&log);
     qn_log_init(&log, NULL, NULL);
-    qn_log_write(&log, QUERN_LOG_ERROR, "nobody listens");
+    qn_log_write(&log, QUERN_LOG_ERROR, "no sink");
     qn_log_finish(&log);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_client.c - see lib_client.h. The hand keeps its notes in static variables: a test program
- * runs one test at a time, and the broker's operations have no room for a user pointer. */
+/* lib_client.c - see lib_client.h. The hook keeps its records in static variables: a test program
+ * runs one test at a time, and the broker's operations have no user pointer. */
 #include "lib_client.h"
 
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_client.h - a client on a new file for each test, and a hand on its broker's enqueue.
- *
- * The hand stands between the client and the real broker: it counts the transactions, holds them
- * up, loses their replies or refuses them, and notes the stamps. */
+/* lib_client.h - a client on a new file for each test, and a hook in its broker's enqueue. * The
+ * hook is called between the client and the real broker: it counts the transactions, delays them,
+ * loses their replies or refuses them, and notes the stamps. */
 #ifndef TESTS_UNIT_LIB_CLIENT_H
 #define TESTS_UNIT_LIB_CLIENT_H
 
@@ -13,8 +12,8 @@
 #include "broker/inspect.h"
 #include "client/client.h"
 
-/* What the hand does with one call of the broker. Returns what the client gets; calls
- * client_pass_on for the real thing. `turn` counts from 0. */
+/* The hook for one call of the broker. Returns the status for the client; calls client_pass_on for
+ * the real operation. `turn` counts from 0. */
 typedef quern_status (*client_trick)(size_t turn, const struct qn_enqueue *enqueue,
                                      quern_error *err);
 
@@ -34,9 +33,9 @@ int client_teardown(void **state);
 
 /* Replaces the client by one with these options (the clock is filled in). */
 void client_reopen(struct client_test *t, const quern_client_options *options);
-/* Puts the hand in; trick may be NULL: it only counts. */
+/* Installs the hook; trick may be NULL: it only counts. */
 void client_hook(struct client_test *t, client_trick trick);
-/* The same, and the broker counts as one that is reached over a network. */
+/* The same, and the broker is treated as one that is reached over a network. */
 void client_hook_remote(struct client_test *t, client_trick trick);
 size_t client_turns(void); /* calls of the broker since client_hook */
 struct qn_stamp client_stamp(size_t turn);

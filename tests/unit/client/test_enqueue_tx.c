@@ -45,7 +45,7 @@ static void it_is_committed_with_the_callers_rows(void **state)
     assert_ok(quern_client_enqueue_tx(t->client, db, tasks, 2, results, &err), err);
     assert_int_equal(results[0].status, QUERN_OK);
     assert_string_equal(results[1].id, "b");
-    assert_int_equal(client_stored(t), 0); /* nobody else sees it yet */
+    assert_int_equal(client_stored(t), 0); /* no other connection sees it yet */
     run_sql(db, "COMMIT");
     assert_int_equal(client_stored(t), 2);
     assert_int_equal(count_rows(db, "orders"), 1);

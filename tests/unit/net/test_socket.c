@@ -103,7 +103,7 @@ static void nothing_there_is_no_failure_without_waiting(void **state)
     assert_int_equal(size, 0);
     assert_false(qn_socket_is_stale(&bench.socket));
     assert_int_equal(send(bench.peer_fd, "!", 1, 0), 1);
-    assert_true(qn_socket_is_stale(&bench.socket)); /* nobody asked for it */
+    assert_true(qn_socket_is_stale(&bench.socket)); /* it was not requested */
     assert_ok(qn_socket_try_receive(&bench.socket, &size, &bench.err), bench.err);
     assert_int_equal(size, 1);
     end(&bench);

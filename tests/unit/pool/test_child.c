@@ -74,7 +74,7 @@ static void a_command_whose_shell_gets_no_process_did_not_run(void **state)
 {
     (void)state;
     if (geteuid() != 0) {
-        skip(); /* nobody else can be another user */
+        skip(); /* only root can be another user */
     }
     pid_t pid = fork();
     if (pid == 0) {

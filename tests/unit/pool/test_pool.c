@@ -204,7 +204,7 @@ static void a_quarantined_thread_is_replaced_up_to_the_limit(void **state)
     assert_int_equal(qn_pool_quarantined(pool), 1);
     wait_started(&scene, 2); /* on the new thread */
     assert_false(qn_pool_quarantine(pool, &items[1].base, 1));
-    assert_false(qn_pool_quarantine(pool, &items[2].base, 9)); /* nobody runs it */
+    assert_false(qn_pool_quarantine(pool, &items[2].base, 9)); /* no thread runs it */
     open_gate(&scene);
     wait_ended(&scene, 3);
     assert_true(qn_pool_stop(pool, soon()));

@@ -122,7 +122,7 @@ static void what_is_too_large_is_refused(void **state)
     end(&bench);
 }
 
-/* Of the address space, so that memory counts that nobody has touched. */
+/* Of the address space, so that untouched memory counts, too. */
 static size_t taken_pages(void)
 {
     char text[32] = "";

@@ -14,7 +14,7 @@ struct lib_sqlite {
 
 void lib_sqlite_make(struct lib_sqlite *place);
 void lib_sqlite_remove(struct lib_sqlite *place);
-/* Makes the file if there is none. */
+/* Creates the file if there is none. */
 struct qn_broker *lib_sqlite_open(const char *url);
 /* Must be refused: returns the status, and the text in *ret_err. */
 quern_status lib_sqlite_refused(const char *url, bool create, quern_error *ret_err);

@@ -125,7 +125,7 @@ static void nothing_is_left_open(void **state)
     assert_ok(qn_broker_wait(other, 10000, &wakeup, &err), err);
     assert_true(wakeup.work);
     qn_broker_close(one);
-    put(other, "b"); /* wakes nobody who is gone */
+    put(other, "b"); /* wakes no waiter that is gone */
     qn_broker_close(other);
     assert_int_equal(lib_sqlite_names_in("/proc/self/fd"), before);
 }

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SOMEBODY 65534
+#define STRANGER 65534
 
 /* With a file that holds tables; opens nothing. */
 static void make_place(struct lib_sqlite *place)
@@ -43,7 +43,7 @@ static void file_of_another_user_is_refused_unless_trusted(void **state)
         skip();
     }
     make_place(&place);
-    assert_int_equal(chown(place.path, SOMEBODY, (gid_t)-1), 0);
+    assert_int_equal(chown(place.path, STRANGER, (gid_t)-1), 0);
     assert_refused(place.path, "belongs to another user (uid 65534; this process runs as 0)");
     qn_broker_close(open_trusting(&place));
     lib_sqlite_remove(&place);
@@ -92,7 +92,7 @@ static void file_of_a_group_is_allowed_and_said(void **state)
     assert_non_null(strstr(warning, "the directory of the database"));
     assert_int_equal(chmod(place.dir, 0700), 0);
     if (geteuid() == 0) {
-        assert_int_equal(chown(place.dir, SOMEBODY, (gid_t)-1), 0);
+        assert_int_equal(chown(place.dir, STRANGER, (gid_t)-1), 0);
         assert_ok(qn_broker_server_info(broker, keep_warning, warning, &err), err);
         assert_non_null(strstr(warning, "the directory of the database belongs to another user"));
         assert_int_equal(chown(place.dir, 0, (gid_t)-1), 0);
@@ -164,10 +164,10 @@ static void root_leaves_sockets_that_the_owner_of_the_file_can_use(void **state)
         skip();
     }
     make_place(&place);
-    assert_int_equal(chown(place.path, SOMEBODY, (gid_t)-1), 0);
+    assert_int_equal(chown(place.path, STRANGER, (gid_t)-1), 0);
     struct qn_broker *broker = open_trusting(&place);
     lib_sqlite_arm(broker);
-    assert_private(&place, SOMEBODY, 3);
+    assert_private(&place, STRANGER, 3);
     qn_broker_close(broker);
     lib_sqlite_remove(&place);
 }
@@ -188,7 +188,7 @@ static void worker_beside_sockets_of_another_user_finds_its_work_all_the_same(vo
     make_place(&place);
     lib_sqlite_wake_dir(&place, path, sizeof path);
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(chown(path, SOMEBODY, (gid_t)-1), 0);
+    assert_int_equal(chown(path, STRANGER, (gid_t)-1), 0);
     struct qn_broker *broker = lib_sqlite_open(place.path);
     assert_int_equal(qn_broker_arm(broker, (struct qn_names){&queue, 1}, &work, &due_at_ms, &err),
                      QUERN_E_CONNECT);

@@ -2,7 +2,7 @@
 /* test_plan.c - what runs each second, or with the file locked, reads no more than it must.
  *
  * Without statistics SQLite likes to walk through all tasks of a queue by the index of ids, or
- * through all that is kept; in a queue of a million that stops everybody. */
+ * through all kept rows; in a queue of a million that stops every worker. */
 #include "lib_sqlite.h"
 
 #include <string.h>

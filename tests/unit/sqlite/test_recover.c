@@ -119,7 +119,7 @@ static void reboot_voids_the_leases_of_before(void **state)
     assert_int_equal(recovered.count, 1);
     assert_int_equal(recovered.cause, QUERN_CAUSE_WORKER_DIED);
     assert_int_equal(recover(&scene).count, 0);
-    /* Nobody is charged with a reboot. */
+    /* No task is charged with a reboot. */
     assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT crash_count FROM quern_task"), 0);
     assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_host"), 0);
     scene_remove(&scene);
@@ -183,7 +183,7 @@ static void delay_of_before_the_reboot_ends_by_the_wall_clock(void **state)
     scene_remove(&scene);
 }
 
-/* Somebody stands still with the lock, and nobody can prolong a lease. */
+/* A stopped process holds the lock, and no lease can be extended. */
 static void who_lives_has_a_moment_after_a_long_lock(void **state)
 {
     (void)state;

@@ -61,7 +61,7 @@ static void words_hidden_in_quoted_names_are_no_comments(void **state)
         "the table quern_session is not as quern made it");
 }
 
-/* The broker of a file that somebody has changed since it was made. */
+/* The broker of a file that was changed since its creation. */
 static struct qn_broker *open_changed(struct lib_sqlite *place, const char *sql)
 {
     lib_sqlite_make(place);
@@ -131,7 +131,7 @@ static void *hurry(void *argument)
     return NULL;
 }
 
-/* It has a minute, but somebody wants the worker to end. */
+/* It has a minute, but the worker is to end. */
 static void a_statement_ends_when_somebody_is_in_a_hurry(void **state)
 {
     (void)state;

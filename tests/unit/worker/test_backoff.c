@@ -84,7 +84,7 @@ static void the_first_answer_ends_the_waiting_of_all(void **state)
     assert_int_equal(world.forward.retry_at_mono_ns, 0);
     assert_true(world.keeper.since_mono_ns != 0); /* it has not been answered itself */
     assert_int_equal(world.wakes, 1);
-    qn_backoff_end(&world.pump); /* was over before: wakes nobody */
+    qn_backoff_end(&world.pump); /* was over before: wakes no thread */
     assert_int_equal(world.wakes, 1);
     close_world(&world);
 }
@@ -104,7 +104,7 @@ static void an_outage_is_logged_once_for_all_threads(void **state)
     qn_backoff_end(&world.pump);
     assert_int_equal(world.ends, 0); /* the keeper still fails: what it asks may be another thing */
     qn_backoff_end(&world.keeper);
-    assert_int_equal(world.ends, 1); /* nobody knows when the lazy one is called again */
+    assert_int_equal(world.ends, 1); /* it is unknown when the lazy one is called again */
     close_world(&world);
 }
 
@@ -120,7 +120,7 @@ static void the_outage_of_a_member_that_left_is_logged_once(void **state)
     qn_backoff_fail(&ack, &error);
     qn_backoff_finish(&ack);
     assert_int_equal(world.begins, 1);
-    assert_int_equal(world.ends, 0); /* nobody was answered */
+    assert_int_equal(world.ends, 0); /* no thread got an answer */
     qn_backoff_fail(&world.pump, &error);
     assert_int_equal(world.begins, 1);
     qn_backoff_end(&world.pump);
@@ -164,7 +164,7 @@ static void only_a_later_line_says_how_long_an_outage_lasts(void **state)
     close_world(&world);
 }
 
-/* The lazy one failed, and was not called again: nobody knows when the broker answered. */
+/* The lazy one failed, and was not called again: it is unknown when the broker answered. */
 static void an_outage_that_nobody_saw_end_is_not_part_of_the_next(void **state)
 {
     (void)state;

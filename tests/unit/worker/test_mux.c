@@ -126,7 +126,7 @@ static void the_first_middleware_is_the_outermost(void **state)
     assert_ok(quern_mux_use(mux, layer, (char[]){"2"}, &error), error);
     add(mux, "a", (char[]){"h"});
     expect_trace(mux, "a", "12h21");
-    expect_trace(mux, "nobody", "1221"); /* it wraps the not-found outcome, too */
+    expect_trace(mux, "unknown", "1221"); /* it wraps the not-found outcome, too */
     quern_mux_free(mux);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_session.h - a program that knows src/redis and no queue: one channel to a server, and a
- * pipeline on it that writes once and knows by the server's count whether it did. */
+/* lib_session.h - a program that uses src/redis without any queue: one channel to a server, and a
+ * pipeline on it that writes once and finds by the server's count whether it did. */
 #ifndef TESTS_FAULT_REDIS_CLIENT_LIB_SESSION_H
 #define TESTS_FAULT_REDIS_CLIENT_LIB_SESSION_H
 
@@ -19,7 +19,7 @@ extern const struct qn_script session_bump;
  * Nothing is connected yet. */
 void session_init(struct session *session, const char *url, int64_t timeout_ms, const char *role);
 void session_finish(struct session *session);
-/* Connects, and asks something that every user with a right may ask. */
+/* Connects, and sends a request that every user with any permission may send. */
 quern_status session_ask(struct session *session, quern_error *err);
 /* The same in a session of its own, of the URL prefix + rest. */
 quern_status session_try(const char *prefix, const char *rest, quern_error *err);

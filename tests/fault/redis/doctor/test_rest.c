@@ -61,7 +61,7 @@ static void forgotten_aggregation_sets_are_groups_again(void **state)
     doctor_plant("RENAME " Q "g:g " Q "g:g:11111111-2222-3333-4444-555555555555");
     doctor_plant("ZADD " Q "aggregation_sets 1800000120 " Q
                  "g:g:11111111-2222-3333-4444-555555555555");
-    doctor_assert_healthy(); /* somebody is at it */
+    doctor_assert_healthy(); /* a worker is at work there */
     doctor_turn_to(421000);
     doctor_assert_mended("I8 default/: 1 aggregation set is over");
     assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "g:g"), 1);
@@ -113,7 +113,7 @@ static void wrong_counters_are_set_right(void **state)
     doctor_assert_mended("I5 default/: the counter processed:2027-01-15 never ends");
 }
 
-/* Nobody counts there any more. */
+/* No counter is written there any more. */
 static void counter_that_is_no_number_begins_anew(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void late_work_is_done_where_a_worker_lives(void **state)
     doctor_assert_mended("I8 default/: 1 task is due and not pending");
     assert_int_equal(test_redis_count(&doctor.redis, "LLEN " Q "pending"), 2);
     assert_ok(qn_broker_deregister(doctor.broker, "w", &err), err);
-    doctor_put_later("nobody", 1000);
+    doctor_put_later("unserved", 1000);
     doctor_check(true);
     assert_int_equal(doctor.report.violated + doctor.report.warned, 0);
     doctor_assert_line("note default/: 2 tasks are pending, and no worker serves the queue");
