@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* results.c - a handler leaves a result, and somebody else reads it.
+/* results.c - a handler writes a result, and the client reads it.
  *
  * A finished task is deleted, unless it has retention_ms: then it stays that long, with its
  * result. quern_client_wait returns it then; the worker may as well be another process. Usage:

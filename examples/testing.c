@@ -17,7 +17,7 @@ static quern_outcome remind(quern_run *run, const quern_task *task, void *user)
 {
     int *sent = user;
     if (task->payload_size == 0) {
-        return quern_run_fail(run, QUERN_ARCHIVE, "nobody to remind");
+        return quern_run_fail(run, QUERN_ARCHIVE, "no address");
     }
     (*sent)++;
     return QUERN_DONE;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_peer.h - a hostile server: it stands before a real redis-server, or alone, and answers the
  * requests that the test chooses: with any bytes, one by one, again and again, or never. A thread
- * of the test program on a Unix socket. * Without a server it greets as a Redis, and answers nil to
- * requests without a rule. */
+ * of the test program on a Unix socket.
+ *
+ * Without a server it greets as a Redis, and answers nil to requests without a rule. */
 #ifndef TESTS_LIB_PEER_H
 #define TESTS_LIB_PEER_H
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_proxy.c - one thread that moves bytes between pairs of Unix sockets, or does not. * One write
- * of a client arrives here as one piece or a few; each of them may be cut. A cut after the request
- * waits for the first piece of the answer, so that the server is known to have executed it. */
+/* lib_proxy.c - one thread that moves bytes between pairs of Unix sockets, or does not.
+ *
+ * One write of a client arrives here as one piece or a few; each of them may be cut. A cut after
+ * the request waits for the first piece of the answer, so that the server is known to have executed
+ * it. */
 #include "lib_proxy.h"
 
 #include "lib_listener.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_redis.c - starts, kills, restarts and queries a redis-server. * Its settings are in
- * DIR/redis.conf. A turned clock is the file DIR/clock, which turned_clock.c reads inside the
- * server. The port is one that the kernel reports as free; if another process takes it before the
- * server does, the server ends and another port is tried. */
+/* lib_redis.c - starts, kills, restarts and queries a redis-server.
+ *
+ * Its settings are in DIR/redis.conf. A turned clock is the file DIR/clock, which turned_clock.c
+ * reads inside the server. The port is one that the kernel reports as free; if another process
+ * takes it before the server does, the server ends and another port is tried. */
 #include "lib_redis.h"
 
 #include <arpa/inet.h>

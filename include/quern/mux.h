@@ -24,7 +24,7 @@ typedef enum quern_ack {
 
 typedef struct quern_handler_options {
     int32_t ack;              /* a quern_ack */
-    int32_t prefetch_max;     /* runs fetched ahead per type; 0: measured; -1: none */
+    int32_t prefetch_max;     /* prefetched runs per type; 0: measured; -1: none */
     quern_retry_policy retry; /* for tasks without a policy of their own */
     /* Returns the delay before the next attempt of `task` after its retry_count retries, in ms;
      * NULL: the policy decides. Called on a pool thread. A negative value means 0. */

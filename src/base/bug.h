@@ -27,10 +27,10 @@ enum qn_bug {
     QN_BUG_REPLAY_IGNORED = 13,      /* a replayed request is executed again */
     /* Redis */
     QN_BUG_WRITE_BEFORE_READ = 14,     /* a script writes before it knows that it can go on */
-    QN_BUG_OLD_TRACKER = 15,           /* arm, reconnected, sends its news to the lost listener */
+    QN_BUG_OLD_TRACKER = 15,           /* arm, reconnected, redirects to the lost listener */
     QN_BUG_RECONNECT_FORGETS = 16,     /* a request replayed after a reconnect is executed again */
     QN_BUG_GHOST_LEASED = 17,          /* an id without a task is leased */
-    QN_BUG_SECOND_SHARES_SESSION = 18, /* both exchanges under way have the same session */
+    QN_BUG_SECOND_SHARES_SESSION = 18, /* both exchanges in flight have the same session */
     /* Deaths */
     QN_BUG_SHARED_IS_LONE = 31,          /* the death of a worker with several runs is a lone one */
     QN_BUG_OK_ELSEWHERE = 32,            /* a run that ended well on another host convicts */
@@ -39,7 +39,7 @@ enum qn_bug {
                                           * lock */
     QN_BUG_REST_FORGOTTEN = 35,          /* a solo lock that was returned is free at once */
     QN_BUG_CHARGED_NOT_OVERTAKEN = 36,   /* a charged task without room holds up the others */
-    QN_BUG_LIVING_OWNER_CHARGED = 37,    /* a lapsed lease of a living worker is a death */
+    QN_BUG_LIVING_OWNER_CHARGED = 37,    /* an expired lease of a live worker is a death */
     QN_BUG_LEAVING_WORKER_CHARGED = 38,  /* the end of a draining worker is a death */
     QN_BUG_SPENT_RUN_AGAIN = 39,         /* a task without attempts left runs again */
     QN_BUG_PROBE_NOT_BEHIND = 40,        /* a probe that died goes back to its old place */

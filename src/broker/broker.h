@@ -74,7 +74,7 @@ bool qn_broker_may_recover(const struct qn_broker *broker, quern_status status);
  * hurries: a user or supervisor waits for this program to start or end, so nothing takes longer
  * than a second or so. */
 void qn_broker_set_patience(struct qn_broker *broker, int64_t command_timeout_ms, bool hurries);
-/* No operation may be under way. NULL does nothing; an implementation never gets it. */
+/* No operation may be in progress. NULL does nothing; an implementation never gets it. */
 typedef void qn_close_fn(struct qn_broker *broker);
 qn_close_fn qn_broker_close;
 
@@ -214,8 +214,7 @@ struct qn_exchange {
     struct qn_stamp stamp;
     const struct qn_outcome *outcomes;
     size_t outcome_count; /* at most QN_BATCH_MAX */
-    /* Runs that were fetched ahead and have started since: from now on a crash is charged to
-     * them. */
+    /* Prefetched runs that have started since: from now on a crash is charged to them. */
     const struct qn_leased *const *starts;
     size_t start_count;
     const char *worker_id; /* its first heartbeat came before */
@@ -234,7 +233,7 @@ struct qn_exchange {
     uint32_t solo_queue; /* keep, run and end: the queue of the lock. Out, after ask: the queue
                           * whose lock was taken; queue_count: none. After keep and run: queue_count
                           * when the lock was lost. */
-    /* Below qn_broker_exchanges_max. Exchanges under way at the same time have different ones, else
+    /* Below qn_broker_exchanges_max. Exchanges in flight at the same time have different ones, else
      * one waits for the other. It may change when the same request is sent again. */
     uint32_t channel;
     /* Called for each task that was archived instead of leased because its message cannot be used;
@@ -261,8 +260,8 @@ typedef quern_status qn_exchange_fn(struct qn_broker *broker, struct qn_exchange
                                     struct qn_exchange_reply *reply, quern_error *err);
 QUERN_NODISCARD qn_exchange_fn qn_broker_exchange;
 
-/* How many exchanges are worth having under way at a time, 1 or QN_EXCHANGES_MAX: a server need
- * not wait for its client between two of them. */
+/* How many exchanges are worth having in flight at a time, 1 or QN_EXCHANGES_MAX: a server need not
+ * wait for its client between two of them. */
 uint32_t qn_broker_exchanges_max(const struct qn_broker *broker);
 
 /* --- Leases ------------------------------------------------------------------------- */
@@ -274,8 +273,8 @@ struct qn_extension {
     bool held;             /* out: false: the lease is lost */
     enum qn_cancel cancel; /* out: its cancellation was requested */
 };
-/* Prolongs the leases still held to lease_ms from now; the token stays. Goes before everything
- * else, on a channel of its own where there are channels; count 0 only opens that channel. */
+/* Extends the leases still held to lease_ms from now; the token stays. Goes before everything else,
+ * on a channel of its own where there are channels; count 0 only opens that channel. */
 typedef quern_status qn_extend_fn(struct qn_broker *broker, struct qn_extension *extensions,
                                   size_t count, int64_t lease_ms, quern_error *err);
 QUERN_NODISCARD qn_extend_fn qn_broker_extend;

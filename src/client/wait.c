@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* wait.c - looks a task up, and waits until it is over.
  *
- * The broker is asked for news of the task (qn_broker_watch), the task is looked at, and the thread
- * sleeps until there is news, so that the end is seen at once and a wait costs nothing meanwhile.
- * A look each second makes up for news that were missed. Where there can be no news, the wait is a
- * poll: after 1 ms, 2 ms, 4 ms and so on up to 50 ms, later after 5 % of the time that it waits
- * already, up to a second. A broker that is away for a moment costs some of those, no more.
+ * The broker is asked for notices of the task (qn_broker_watch), the task is read, and the thread
+ * sleeps until a notice comes, so that the end is seen at once and a wait costs nothing meanwhile.
+ * A poll each second makes up for missed notices. Where there can be no notices, the wait is a
+ * poll: after 1 ms, 2 ms, 4 ms and so on up to 50 ms, later after 5 % of the time waited, up to a
+ * second. A broker that is away for a moment costs some of those, no more.
  *
- * Once the task was seen, only its queue is read. A task that is over and was not kept cannot be
- * told from one that never existed, unless this wait has seen it before; then the text of the error
- * says so. */
+ * Once the task was seen, only its queue is read. A task that has ended and was not kept cannot be
+ * distinguished from one that never existed, unless this wait has seen it before; then the text of
+ * the error says so. */
 #include <poll.h>
 #include <stdio.h>
 
@@ -50,7 +50,7 @@ quern_status quern_client_find(quern_client *client, const char *queue, const ch
     return status;
 }
 
-/* A wait under way. */
+/* A wait in progress. */
 struct vigil {
     quern_client *client;
     const char *id;

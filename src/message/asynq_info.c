@@ -2,7 +2,7 @@
 /* asynq_info.c - asynq's ServerInfo, WorkerInfo, SchedulerEntry and SchedulerEnqueueEvent to and
  * from plain structs.
  *
- * These are written anew each time by their owner, so unknown fields are not kept. */
+ * Their owner rewrites these each time, so unknown fields are not kept. */
 #include "message/asynq.h"
 #include "message/asynq_wire.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* asynq_wire.h - between protobuf-c and the plain structs of asynq.h: fields in, fields out.
  *
- * A qn_wire is one conversion under way. Its first failure stays in it, and every later call does
+ * A qn_wire is one conversion in progress. Its first failure stays in it, and every later call does
  * nothing that could go wrong, so a conversion lists its fields and asks once at the end. */
 #ifndef QN_MESSAGE_ASYNQ_WIRE_H
 #define QN_MESSAGE_ASYNQ_WIRE_H

@@ -26,7 +26,7 @@
 
 #define RACE_MAX 8 /* addresses of one name that are tried */
 #define HEAD_START_MS 250
-/* A peer that has vanished is noticed after about 30 s, with or without data under way. */
+/* A peer that has vanished is noticed after about 30 s, with or without data in flight. */
 #define KEEPALIVE_IDLE_S 15
 #define KEEPALIVE_STEP_S 5
 #define KEEPALIVE_COUNT 3

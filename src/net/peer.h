@@ -2,7 +2,7 @@
 /* peer.h - the other end of a socket: where it is, and how long it is waited for.
  *
  * Each wait has a deadline on CLOCK_MONOTONIC. It may end earlier: the owner of a peer can shorten
- * its patience while waits are under way. */
+ * its patience while waits are in progress. */
 #ifndef QN_NET_PEER_H
 #define QN_NET_PEER_H
 

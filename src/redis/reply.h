@@ -9,8 +9,8 @@
 /* How many bytes a reply may have, by the kind of request; a larger one is refused while it
  * arrives. Memory is only allocated for received bytes. A line (a status, an error, a number) has
  * 64 KiB at most, an array nests 8 deep. */
-#define QN_REPLY_BRIEF_MAX ((size_t)1 << 20)   /* a status, counts, a result a task, news, INFO */
-#define QN_REPLY_ROWS_MAX ((size_t)64 << 20)   /* ids, names, records: a page or a set of them */
+#define QN_REPLY_BRIEF_MAX ((size_t)1 << 20) /* a status, counts, a result a task, notices, INFO */
+#define QN_REPLY_ROWS_MAX ((size_t)64 << 20) /* ids, names, records: a page or a set of them */
 #define QN_REPLY_TASKS_MAX ((size_t)544 << 20) /* messages: the largest value of Redis and more */
 
 /* A reply in the arena of its pipeline. */

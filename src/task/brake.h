@@ -23,7 +23,7 @@ bool qn_brake_is_on(const struct qn_brake *brake);
 void qn_brake_death(struct qn_brake *brake, bool is_probe, int64_t now_ms);
 /* A run ended there otherwise than by a death. True: the record has to be written. */
 bool qn_brake_release(struct qn_brake *brake, int64_t now_ms);
-/* How long until the next probe; 0: now. Only while the brake is on and no probe is under way. */
+/* How long until the next probe; 0: now. Only while the brake is on and no probe is running. */
 int64_t qn_brake_wait_ms(const struct qn_brake *brake, int64_t now_ms);
 /* Which task is to be the next probe: the newest uncharged one, the oldest, the charged one that
  * died longest ago; where there is none, the next of these. */

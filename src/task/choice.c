@@ -42,7 +42,7 @@ void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t qu
         choice->weight_sum += choice->weights[i];
     }
     /* The first turn goes to a queue with the probability of its weight: credits are set as they
-     * are one draw before the point where the round begins anew and that queue is next. */
+     * are one draw before the point where the round starts over and that queue is next. */
     uint64_t point = qn_random_below(random, choice->weight_sum);
     size_t first = 0;
     while (point >= choice->weights[first]) {

@@ -15,8 +15,8 @@
 #define QN_NOTE_SIZE_MAX 256
 #define QN_BATCH_MAX 128    /* tasks in one transaction or script: 0.6 ms of Redis */
 #define QN_ENQUEUE_MAX 1024 /* tasks of one enqueue, where it may be several batches: 5 ms */
-#define QN_EXCHANGES_MAX 2  /* of a worker at a time: one is under way while the broker does one */
-#define QN_BATCH_WORTH 64   /* enough for an exchange beside the one that is under way */
+#define QN_EXCHANGES_MAX 2  /* of a worker at a time: one is in flight while the broker does one */
+#define QN_BATCH_WORTH 64   /* enough for an exchange beside the one in flight */
 #define QN_BATCH_BYTES_MAX ((size_t)8 << 20) /* of payload in one batch; one task may exceed it */
 #define QN_CONCURRENCY_MAX 4096
 /* So many threads whose handlers ignore their cancellation are replaced by others. */
@@ -41,8 +41,8 @@
 #define QN_OK_NOTE_MS 1000         /* that a run ended well is written at most so often */
 #define QN_TAKE_BACK_MS 100        /* a leased run that has not started is taken back after this */
 #define QN_PREFETCH_MAX 64         /* fewer waste round trips, more keep tasks from other workers */
-#define QN_PREFETCH_SAMPLES_MIN 32 /* measured runs of a type before anything is fetched ahead */
-#define QN_PREFETCH_MEAN_NS_MAX INT64_C(10000000) /* slower types are not fetched ahead */
+#define QN_PREFETCH_SAMPLES_MIN 32 /* measured runs of a type before any is prefetched */
+#define QN_PREFETCH_MEAN_NS_MAX INT64_C(10000000) /* slower types are not prefetched */
 #define QN_PREFETCH_DEEP 3 /* times as many where that is soon over: with 64 slots two batches */
 #define QN_PREFETCH_DEEP_NS INT64_C(5000000) /* soon: one after the other, within this time */
 #define QN_ARCHIVE_SIZE_MAX 10000            /* per queue, as asynq */

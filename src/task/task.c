@@ -23,7 +23,7 @@
 #define RETRY_MAX_DEFAULT 25
 #define UNIQUE_MS_MIN 1000
 
-/* A preparation under way. */
+/* A preparation in progress. */
 struct preparation {
     const quern_task *in;
     int64_t now_ms;

@@ -56,7 +56,7 @@ static void log_left(struct quern_worker *worker, int64_t left_ms)
 
 /* When a wait ends. */
 struct goal {
-    bool settled;  /* when no run is held or under way to us; else: when no handler runs */
+    bool settled;  /* when no run is held or in flight to us; else: when no handler runs */
     int stops_max; /* this many calls of quern_worker_stop end it, too */
 };
 

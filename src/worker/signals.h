@@ -53,8 +53,8 @@ void qn_signals_wake_second(struct quern_worker *worker);
 void qn_signals_wake_keeper(struct quern_worker *worker);
 /* Wakes all threads but the pool's and that of quern_worker_run. */
 void qn_signals_wake_all(struct quern_worker *worker);
-/* A run was finished: wakes the pumps if they are to send its outcome now. While an exchange is
- * under way they wait for many. */
+/* A run was finished: wakes the pumps if they are to send its outcome now. While an exchange is in
+ * flight they wait for many. */
 void qn_signals_run_finished(struct quern_worker *worker);
 /* Runs ended, or left the run table: a shutdown may be waiting for the last. */
 void qn_signals_run_settled(struct quern_worker *worker);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* caller.h - one connection to a server, and what is sent on it: for the bare loops, which have
- * nothing of the library around them. What goes wrong ends the process. */
+/* caller.h - one connection to a server, and requests on it: for the bare loops, which do not use
+ * the library. Any failure ends the process. */
 #ifndef QN_BENCH_CALLER_H
 #define QN_BENCH_CALLER_H
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* ceiling.c - what quern's own figures are to be compared with: bare loops with nothing of the
- * library around them.
+/* ceiling.c - the figures to compare quern's with: bare loops without the library.
  *
  *     bench_ceiling SOCKET enqueue|drain|e2e TASKS     our scripts, one connection, batches of
  *         128, one request in flight; messages are not decoded
  *     bench_ceiling SOCKET least-enqueue|least-drain TASKS     the barest scripts that keep asynq's
- *         data (least.c): what anybody has to pay for
+ *         data (least.c): the cost of the schema itself
  *     bench_ceiling SOCKET idle SAMPLES     from an enqueue to the message of the task in another
  *         process that slept, by our scripts (idle.c)
  *

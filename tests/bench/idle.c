@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* idle.c - the start of a task in a worker that sleeps, by our scripts and nothing else: one
- * process enqueues, another hears of it by tracking, leases, and has the message.
+ * process enqueues, another is notified by tracking, leases, and has the message.
  *
- * Three messages between processes, of which each wakes a sleeper: enqueue, notice, lease. The
- * answer to the lease is looked for without sleeping, as quern does. What quern itself needs beyond
- * this is its own. */
+ * Three messages between processes, each of which wakes a sleeping one: enqueue, notice, lease. The
+ * process polls for the answer to the lease without sleeping, as quern does. Any further time that
+ * quern needs is its own. */
 #include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -19,19 +19,19 @@
 #include "bare.h"
 
 enum {
-    GAP_MS = 4, /* between samples, and up to GAPS ms more: not in step with what ticks */
+    GAP_MS = 4, /* between samples, and up to GAPS ms more: not in step with any timer */
     GAPS = 3,
-    AWAKE_NS = 100000, /* who enqueues does not come from a sleep himself */
+    AWAKE_NS = 100000, /* the enqueueing process does not sleep itself */
     SPIN_NS = 150000   /* as src/net/socket.c */
 };
 
-/* What the two processes share. */
+/* Shared by the two processes. */
 struct exchange {
     _Atomic int64_t sent_ns;
     _Atomic size_t ready; /* how many samples the worker is ready for */
 };
 
-/* What was sent last is answered. Looks for the answer without sleeping, but not for longer than
+/* The last request is answered. Polls for the answer without sleeping, but not for longer than
  * quern does. */
 static redisReply *receive_soon(struct caller *caller)
 {
@@ -69,7 +69,7 @@ static void enqueue_each(const char *socket, size_t samples, struct exchange *ex
     caller_close(&caller);
 }
 
-/* Commands of `caller` are tracked; `listener` hears of what changes. */
+/* Commands of `caller` are tracked; `listener` is notified of changes. */
 static void track(struct caller *caller, struct caller *listener, const char *socket)
 {
     char command[64];

@@ -2,9 +2,9 @@
 /* least.c - the least that a task costs Redis in asynq's data: its list, its hash, its lease.
  *
  * Two scripts a batch, which do what asynq's dequeue and done do to the data, and nothing that
- * makes a queue reliable: no token, so any worker could end any run; no answer that is kept, so a
- * lost reply loses a batch; no look at what is there, so damage spreads. Whatever keeps asynq's
- * data in Lua pays for this, so it says what a machine allows. */
+ * makes a queue reliable: no token, so any worker could end any run; no kept answer, so a lost
+ * reply loses a batch; no check of existing keys, so damage spreads. Every program that keeps
+ * asynq's data by Lua pays for this, so it shows the limit of a machine. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* test_moments.c - every moment that a broker keeps, while the wall clock is an hour ahead or
- * behind for a moment and comes back: nothing waits for that hour, nothing is early by it.
+ * behind for a moment and comes back: no task waits for that hour, none is early by it.
  *
- * Delays stand in test_forward.c, leases in test_extend.c, the brake in test_brake.c, the archive
- * in test_prune.c. */
+ * Delays are in test_forward.c, leases in test_extend.c, the brake in test_brake.c, the archive in
+ * test_prune.c. */
 #include "lib_contract.h"
 
 enum { HOUR_MS = 3600000, SLOTS = 8 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_planted.c - absurd numbers are planted in the data of tasks: in columns, in fields, scores,
- * counters and messages. Every operation goes over them; with the sanitizer none may overflow, and
- * what comes out is within the limits. */
+ * counters and messages. Every operation reads them; with the sanitizer none may overflow, and all
+ * results are within the limits. */
 #include "lib_contract.h"
 
 #include <sqlite3.h>

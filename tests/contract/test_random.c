@@ -2,8 +2,8 @@
 /* test_random.c - thousands of random operations on a broker and on the model of one (lib_model.c):
  * after each of them the answers and all numbers of the queues must be the same.
  *
- * Old runs are kept and told again at random, so stale tokens and salvage come up all the time; the
- * broker is closed and opened again, and requests are replayed. A failure prints the seed. */
+ * Old runs are kept and reported again at random, so stale tokens and salvage occur all the time;
+ * the broker is closed and opened again, and requests are replayed. A failure prints the seed. */
 #include "lib_model.h"
 
 #include <stdlib.h>

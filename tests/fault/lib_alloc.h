@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_alloc.h - lets memory run out at a chosen allocation. * The linker puts our functions in
- * place of the library's door to the heap (tests/CMakeLists.txt: --wrap), so SQLite's and OpenSSL's
- * own memory is not meant here. */
+/* lib_alloc.h - lets memory run out at a chosen allocation.
+ *
+ * The linker puts our functions in place of the library's door to the heap (tests/CMakeLists.txt:
+ * --wrap), so SQLite's and OpenSSL's own memory is not meant here. */
 #ifndef TESTS_FAULT_LIB_ALLOC_H
 #define TESTS_FAULT_LIB_ALLOC_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_args.c - any words as a command line, up to where a verb would begin: understood, or a
- * problem that is said in words a terminal can take. Words end with a NUL or a line. */
+/* fuzz_args.c - any words as a command line, up to where a verb would begin: understood, or refused
+ * with a message that is safe for a terminal. Words end with a NUL or a line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_asynq.c - any bytes as each of asynq's messages: what can be decoded can be encoded, and
- * decoding that gives the same again. */
+/* fuzz_asynq.c - any bytes as each of asynq's messages: a decoded message can be encoded, and
+ * decoding that gives the same message. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

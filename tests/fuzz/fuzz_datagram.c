@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_datagram.c - any datagrams on the two sockets by which a worker on an SQLite file is woken
- * and told of cancellations: it wakes, or it cancels what it can name, and it never hangs. */
+/* fuzz_datagram.c - any datagrams on the two sockets that wake a worker on an SQLite file and carry
+ * cancellations: it wakes, or it cancels the named task, and it never hangs. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

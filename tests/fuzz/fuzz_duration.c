@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_duration.c - any text as duration and as moment: what is read can be written, and what was
- * written is read as the same. */
+/* fuzz_duration.c - any text as duration and as moment: a parsed value can be formatted, and the
+ * formatted text parses to the same value. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

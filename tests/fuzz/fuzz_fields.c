@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_fields.c - any text as the fields that we keep beside a task, and any bytes as its message:
- * numbers stay within what the code may count with, and a task that is understood can be written
- * again. The input: three texts with their lengths before them, and the message. */
+ * numbers stay within the limits of the code, and a task that could be read can be written again.
+ * The input: three texts with their lengths before them, and the message. */
 #include <string.h>
 
 #include "broker/redis/schema/task_fields.h"

@@ -3,11 +3,11 @@
  * schema that is not ours, pages with any bytes; then every operation of the broker.
  *
  * Made once: a file with tasks in each state, whose tables then forget STRICT, so that cells can
- * take anything. Each input changes cells, puts back the words of our schema, may add to them what
- * is hostile, may overwrite bytes of pages, and opens the file as a broker.
+ * take anything. Each input changes cells, restores the text of our schema, may add hostile objects
+ * to it, may overwrite bytes of pages, and opens the file as a broker.
  *
- * A change is one byte and what belongs to it: 00-7f a cell, 80-8f the schema, 90-9f bytes of the
- * file; a0-ff ends the changes, and operations follow. */
+ * A change is one byte and its operands: 00-7f a cell, 80-8f the schema, 90-9f bytes of the file;
+ * a0-ff ends the changes, and operations follow. */
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_peer.c - a Redis server that answers anything, to every operation of the broker.
  *
- * The input says in turns what the broker does (lib_operate.c) and what it is answered. Most
- * answers are well formed but of any shape and with any numbers, so that what is behind the reader
- * is reached; some are any bytes, an end of the connection, or silence. When the input is used up,
+ * The input chooses in turns the broker's operation (lib_operate.c) and the answer. Most answers
+ * are well formed but of any shape and with any numbers, so that the code behind the decoder is
+ * reached; some are any bytes, an end of the connection, or silence. When the input is used up,
  * connections end.
  *
- * An answer is one byte, with what belongs to it behind:
+ * An answer is one byte, followed by its operands:
  *
  *   00-3f  that number               80  nil                      88  the empty list
  *   40-5f  a text of 0-31 bytes      81  a nil list               89  the end of the connection

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_reply.c - any bytes as the answer of a server: replies or a refusal, and never more memory
- * than the limit of a reply allows. The first byte says how the rest is cut. */
+ * than the limit of a reply allows. The first byte chooses how the rest is cut. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_terminal.c - any bytes as what is stored, shown on a terminal in each way that the program
- * has: no control character gets through, no mark that turns the direction, no broken UTF-8. */
+/* fuzz_terminal.c - any bytes as stored data, shown on a terminal in each way that the program has:
+ * no control character gets through, no mark that changes the direction, no broken UTF-8. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* record_peer.c - writes the corpus of fuzz_peer: does a few rows of operations on a real server,
- * and notes what was chosen and what was answered in the code of fuzz_peer.c.
+/* record_peer.c - writes the corpus of fuzz_peer: runs a few series of operations on a real server,
+ * and records choices and answers in the code of fuzz_peer.c.
  *
  * usage: record_peer SOCKET DIRECTORY - the server is emptied. Called by tests/fuzz/make_corpus. */
 #include <hiredis/hiredis.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* replay.c - stands where libFuzzer's main stands: gives the files of a corpus, one after the
- * other, to a target. For builds without libFuzzer: gcc, valgrind, `make check`.
+/* replay.c - replaces libFuzzer's main: passes the files of a corpus, one after the other, to a
+ * target. For builds without libFuzzer: gcc, valgrind, `make check`.
  *
- * usage: fuzz_NAME FILE|DIRECTORY... - none at all is a failure, as nothing was looked at. */
+ * usage: fuzz_NAME FILE|DIRECTORY... - none at all is a failure, since nothing was tested. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* codec.c - decodes and encodes asynq's messages for the golden tests.
  *
- * Reads lines "KIND HEX" with KIND task, server, run, schedule or event, and answers each with
- * "ok HEX FIELDS": the message as we write it again, and what we read in it, as NAME=HEX-OF-TEXT
- * separated by spaces; or "error TEXT". */
+ * Reads lines "KIND HEX" with KIND task, server, run, schedule or event, and answers each with "ok
+ * HEX FIELDS": the message as we write it again, and its fields, as NAME=HEX-OF-TEXT separated by
+ * spaces; or "error TEXT". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

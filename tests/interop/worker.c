@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* worker.c - a quern worker for the interop tests: its handlers do what the type of a task says.
+/* worker.c - a quern worker for the interop tests: the type of a task controls its handler.
  *
  *     interop_worker URL BOOK NAME CONCURRENCY LEASE_MS RETRY_MS QUEUE[=WEIGHT]...
  *
- * It understands the same words as asynq_peer's server (server.go): ok, result, fail, fail:N, skip,
- * revoke, rest:MS and hold. Each start and each end of a handler is a line of JSON in the book, an
- * O_APPEND file that survives every kill. Says "ready" before it takes tasks; TERM and INT end it;
+ * It has the same types as asynq_peer's server (server.go): ok, result, fail, fail:N, skip, revoke,
+ * rest:MS and hold. Each start and each end of a handler is a line of JSON in the book, an O_APPEND
+ * file that survives every kill. Prints "ready" before it takes tasks; TERM and INT end it;
  * RETRY_MS -1 leaves the delay of a retry to the library. */
 #include <errno.h>
 #include <fcntl.h>

@@ -10,8 +10,8 @@
  * small, as a batch may be one run. A larger block than BLOCK_SIZE_MAX would fill chunks badly, and
  * small blocks would keep it alive: it has a chunk of its own.
  *
- * AddressSanitizer is told which bytes are a block, so it finds a use after free here as in the
- * heap; a block that is freed twice meets an assertion. */
+ * AddressSanitizer knows which bytes are a block, so it finds a use after free here as in the heap;
+ * a block that is freed twice meets an assertion. */
 #include "base/memory/slab.h"
 
 #include <stdatomic.h>

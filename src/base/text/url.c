@@ -20,7 +20,7 @@
 #define PIECE_MAX (6 + 2 * QN_URL_PARAM_MAX)
 #define SHOWN_SIZE 128
 
-/* A parse under way. */
+/* A parse in progress. */
 struct parser {
     const char *text; /* the whole URL, for errors */
     char *out;        /* where the next piece goes in the URL's memory */

@@ -83,8 +83,8 @@ static void *report_reloads(void *user)
         }
         qn_work_log_message(
             QUERN_LOG_INFO,
-            "nothing to reload: no file that was given is read again; start it anew to "
-            "change its options",
+            "nothing to reload: no given file is read again; restart it to change its "
+            "options",
             log);
     }
 }

@@ -6,8 +6,8 @@
  * leases, too. When waiting itself fails, this thread backs off and tries again; meanwhile it makes
  * the pump look at intervals, because the broker may well answer that.
  *
- * News may be spurious: tasks that another worker takes, delayed tasks of the far future. When many
- * of them come one soon after the other, a look for each would cost the broker more than it is
+ * Notices may be spurious: tasks that another worker takes, delayed tasks of the far future. When
+ * many of them come one soon after the other, a look for each would cost the broker more than it is
  * worth. So this thread rests between the looks; a task that comes meanwhile starts that much
  * later. */
 #include "worker/fetch/listener.h"
@@ -75,7 +75,7 @@ static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
     return stopped;
 }
 
-/* No news arrives until the backoff is over. True when the worker has stopped. */
+/* No notice arrives until the backoff is over. True when the worker has stopped. */
 static bool look_without_news(struct quern_worker *worker, const struct qn_backoff *backoff)
 {
     bool stopped = false;

@@ -2,7 +2,7 @@
 /* prefetch.c - a small table of types and the mean length of their runs.
  *
  * Open addressing; nothing is ever removed, so a probe ends at the first free place. Out of memory
- * or out of places a type is simply not measured, and then not fetched ahead. */
+ * or out of places a type is simply not measured, and then not prefetched. */
 #include "worker/fetch/prefetch.h"
 
 #include <string.h>

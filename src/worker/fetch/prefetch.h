@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* prefetch.h - how many runs to fetch ahead of free slots: measured, per type of task.
  *
- * Only types whose runs are short are fetched ahead: then a batch hides the round trip to the
- * broker. Those that are over at once are fetched further ahead, so that batches are full while
- * two exchanges are under way. A slow one would wait here while another worker could run it.
- * Guarded by plan_mutex. */
+ * Only types whose runs are short are prefetched: then a batch hides the round trip to the broker.
+ * Those that are over at once are fetched further ahead, so that batches are full while two
+ * exchanges are in flight. A slow one would wait here while another worker could run it. Guarded by
+ * plan_mutex. */
 #ifndef QN_WORKER_FETCH_PREFETCH_H
 #define QN_WORKER_FETCH_PREFETCH_H
 
@@ -13,7 +13,7 @@
 
 #include "quern/status.h"
 
-enum { QN_PREFETCH_TYPES_MAX = 256 }; /* a power of two; types beyond it are not fetched ahead */
+enum { QN_PREFETCH_TYPES_MAX = 256 }; /* a power of two; types beyond it are not prefetched */
 
 struct qn_type_pace {
     char *type; /* NULL: free */

@@ -4,9 +4,9 @@
  * A step: move due tasks, give back runs that wait too long, exchange. While exchanges bring or
  * take something the next step follows at once. So under load, the runs that finish during one
  * exchange are the batch of the next. When nothing is left to do the wake-up is armed, and the pump
- * sleeps until a run finishes, the broker has news, or a moment comes that it knows of.
+ * sleeps until a run finishes, the broker sends a notice, or a known moment comes.
  *
- * News for a sleeping pump reaches the listener first. It then does the step itself, under
+ * A notice for a sleeping pump reaches the listener first. It then does the step itself, under
  * step_mutex, instead of waking the pump: that saves a context switch between an enqueue and the
  * start of its handler. When the broker does not answer, steps do nothing until the backoff is
  * over; finished runs keep their outcome meanwhile.
@@ -27,7 +27,7 @@ enum {
     FORWARD_BUSY_MS = 20, /* while busy: how often to look for due tasks */
     FORWARD_AGAIN_MS = 2, /* between two calls for a moment that has come */
     FORWARD_BATCH = 256,
-    WAITING_LOOK_MS = 20, /* with runs fetched ahead: to report starts, to give runs back */
+    WAITING_LOOK_MS = 20, /* with prefetched runs: to report starts, to give runs back */
     DRAIN_LOOK_MS = 100,  /* runs of other workers end without a notice */
     FRUITLESS_MS = 10,    /* the work cannot be leased now, e.g. a charged task: look again later */
     FRUITLESS_DOUBLINGS = 7,
@@ -160,7 +160,7 @@ static bool give_back_late(struct quern_worker *worker, int64_t now_mono_ns)
     }
     worker->look = qn_solo_rest_is_over(&pump->solo, now_mono_ns) || worker->look;
     if (pump->armed && !worker->look) {
-        pump->due_known_at_mono_ns = now_mono_ns; /* else there would have been news */
+        pump->due_known_at_mono_ns = now_mono_ns; /* else there would have been a notice */
     }
     bool busy = worker->look || worker->run_table.held_count > 0;
     (void)pthread_mutex_unlock(&worker->mutex);
@@ -244,7 +244,7 @@ static void stop_if_drained(struct quern_worker *worker, int64_t now_mono_ns)
     }
 }
 
-/* Until when there is nothing to do if no news comes. */
+/* Until when there is nothing to do if no notice comes. */
 static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, bool drains)
 {
     const struct qn_pump *pump = &worker->pump;

@@ -75,7 +75,7 @@ uint32_t qn_request_room(struct quern_worker *worker, const struct qn_exchange_r
         return 0;
     }
     /* Charged tasks and probes are leased only into a free slot. Where there was none for a second,
-     * runs that were fetched ahead fill all slots: then nothing more is fetched ahead. */
+     * prefetched runs fill all slots: then no more are prefetched. */
     bool starved = now_mono_ns - pump->starts_at_mono_ns > QN_SAFETY_NET_MS * QN_NS_PER_MS;
     size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns || starved ? 0 : pump->ahead;
     size_t room = slots + ahead > taken ? slots + ahead - taken : 0;
@@ -177,7 +177,7 @@ static void add_outcomes(struct quern_worker *worker, struct qn_exchange_request
 }
 
 /* With mutex held. An exchange for starts alone is worth it only when these runs have lasted a
- * while: most runs that were fetched ahead are over before. */
+ * while: most prefetched runs end before. */
 static void add_starts(struct quern_worker *worker, struct qn_exchange_request *request, bool alone,
                        int64_t now_mono_ns)
 {

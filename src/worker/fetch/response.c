@@ -181,7 +181,7 @@ static void sort_runs(struct quern_worker *worker, const struct qn_exchange_requ
 }
 
 /* A crash is charged only to runs that are known to have started. So a task that may have killed a
- * worker must not be fetched ahead, or it could do so again and again. */
+ * worker must not be prefetched, or it could do so again and again. */
 static bool survived_a_crash(const struct qn_leased *leased)
 {
     return leased->crash_count > 0 || leased->cause == QUERN_CAUSE_WORKER_DIED ||

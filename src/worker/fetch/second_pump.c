@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* second_pump.c - under load, an exchange while that of the pump is under way.
+/* second_pump.c - under load, an exchange while that of the pump is in flight.
  *
  * So the broker works on one request while this process takes the answer to the other in. The
  * second pump sends only while the pump's own exchange is in flight, and only when there is enough

@@ -46,7 +46,7 @@ void qn_solo_ask(struct quern_worker *worker, struct qn_exchange_request *reques
 /* Takes in the answer. */
 void qn_solo_answer(struct quern_worker *worker, const struct qn_exchange_request *request,
                     int64_t now_mono_ns);
-/* When there is something to do for it without any news; INT64_MAX: never. */
+/* When there is something to do for it without any notice; INT64_MAX: never. */
 int64_t qn_solo_moment(const struct qn_solo_state *solo);
 /* True once when a rest is over. */
 bool qn_solo_rest_is_over(struct qn_solo_state *solo, int64_t now_mono_ns);

@@ -50,7 +50,7 @@ static void collect(struct quern_worker *worker, uint64_t round, struct batch *b
 }
 
 /* With mutex held. A finished run is left alone: its outcome may have been applied while the
- * extension was under way, and if not, the answer to the outcome will show it. */
+ * extension was in flight, and if not, the answer to the outcome will show it. */
 static bool take_in(struct quern_worker *worker, struct quern_run *run,
                     const struct qn_extension *extension, int64_t until_boot_ms)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* give_back.c - takes runs that have not started out of the pool again.
  *
- * A run waits here only because it was fetched ahead. When that turns out wrong (no slot got free
+ * A run waits here only because it was prefetched. When that turns out wrong (no slot got free
  * within QN_TAKE_BACK_MS, its queue was paused, the worker drains or makes room for a task that
  * must be alone) it goes back to the head of its queue, where another worker can take it. A run
  * that a pool thread has just taken is left alone: execute.c checks the same reasons before it

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_doctor.c - what a check finds in a damaged SQLite file, and what it mends.
+/* test_doctor.c - a check of a damaged SQLite file finds and repairs.
  *
  * Each damage is planted with a bare connection that ignores our constraints. Then it must be found
- * under its invariant, repaired, and gone from the next look, with no task lost. Damage of the file
- * itself is in doctor/test_file.c. */
+ * under its invariant, repaired, and gone from the next check, with no task lost. Damage of the
+ * file itself is in doctor/test_file.c. */
 #include <string.h>
 
 #include "base/text/number.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_file.c - what a check finds in the SQLite file as a whole, and beside it. */
+/* test_file.c - findings about the SQLite file as a whole, and the files beside it. */
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -124,8 +124,8 @@ static int64_t check_us(struct contract *c)
     return best_us;
 }
 
-/* A look at a process takes longer than all that a check does besides with its worker. With one
- * look at each for each queue, 20 queues took 15 to 20 times as long. */
+/* Checking a process takes longer than the rest of the check of its worker. With one such check for
+ * each queue, 20 queues took 15 to 20 times as long. */
 static void processes_of_workers_are_looked_at_once_however_many_queues_there_are(
     struct contract *c)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_client.c - what a client is told of tasks: looking one up, waiting for its end, and which
- * one is in the way of another. */
+/* test_client.c - tasks as clients see them: looking one up, waiting for its end, and the one that
+ * conflicts with another. */
 #include <pthread.h>
 #include <string.h>
 

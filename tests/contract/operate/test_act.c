@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_act.c - what an operator does to tasks and queues, through the public inspector. */
+/* test_act.c - actions of an operator on tasks and queues, through the public inspector. */
 #include <string.h>
 
 #include "broker/ops.h"

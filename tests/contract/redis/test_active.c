@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_active.c - ids leave the list of active runs wherever they stand, and Redis does not
+/* test_active.c - ids are removed from any place of the list of active runs, and Redis does not
  * walk along that list for each of them, however many others run. */
 #include "lib_contract.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_charged.c - charged tasks on Redis: they stay in pending, where Go sees them, and an index
- * finds them. What Go does there meanwhile, how little others pay for them, that a reboot charges
- * no task, and that garbage in the records of deaths stops no queue. */
+ * finds them. The effects of Go programs there, how little other tasks pay for them, that a reboot
+ * charges no task, and that garbage in the records of deaths stops no queue. */
 #include "lib_contract.h"
 
 #include <stdlib.h>
@@ -248,7 +248,7 @@ static void probe_is_found_between_many_charged_tasks(struct contract *c)
     contract_finish(c, run, QN_DONE);
 }
 
-/* They stand in no index: a Go inspector ran what lay in the archive. */
+/* They are in no index: a Go inspector ran archived tasks. */
 static void probe_is_found_where_go_put_only_charged_tasks(struct contract *c)
 {
     static const char *const brakes[] = {"0 10 0 1 1 0 ", "0 10 1 1 1 0 ", "0 10 2 1 1 0 "};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_damage.c - what stands in Redis is garbage: it costs one task, or one queue its
- * service, but never the other queues of the same worker. */
+/* test_damage.c - garbage in Redis: it costs one task, or one queue its service, but never the
+ * other queues of the same worker. */
 #include "lib_contract.h"
 
 #include <stdlib.h>

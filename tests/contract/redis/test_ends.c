@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* test_ends.c - the scripts that end or touch a run, on Redis data that is damaged in every
- * way that one of their preconditions can fail: whatever they answer, nothing is half done. Either
- * not a byte has changed, or the task is in exactly the place that its hash says, or where the
- * damage has left it.
+/* test_ends.c - the scripts that end or touch a run, on Redis data that is damaged in every way
+ * that one of their preconditions can fail: whatever they answer, nothing is half done. Either not
+ * a byte has changed, or the task is in exactly the place that its hash names, or where the damage
+ * has left it.
  *
- * A fresh run for each pair of a damage and a deed, so some hundred of them. */
+ * A fresh run for each pair of a damage and an action, some hundred in all. */
 #include "lib_contract.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_recover.c - recovery on Redis: a Go worker's leases in their grace, what asynq's known
- * holes leave behind, and that no call does more than its share, however much there is. */
+/* test_recover.c - recovery on Redis: a Go worker's leases in their grace time, leftovers of
+ * asynq's known bugs, and that no call does more than its share, however much there is. */
 #include "lib_contract.h"
 
 #include <signal.h>

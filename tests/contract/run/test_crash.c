@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_crash.c - runs whose own process died, a child or a command: who is charged, what becomes of
- * the task, and when it is poison. Deaths of whole workers are in test_recover.c, what deaths mean
- * for the queue in test_brake.c, for the other runs of a worker in test_isolation.c. */
+/* test_crash.c - runs whose own process died, a child or a command: whether it is charged, the
+ * task's next state, and when it is poison. Deaths of whole workers are in test_recover.c, effects
+ * of deaths on the queue in test_brake.c, on the other runs of a worker in test_isolation.c. */
 #include "lib_contract.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_enqueue.c - storing tasks: whole or not at all, in order, with a result for each. */
+/* test_enqueue.c - storing tasks: completely or not at all, in order, with a result for each. */
 #include "lib_contract.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_exchange.c - leasing: what a run carries, FIFO, room, deadlines, starts, and
- * outcomes and leases in one exchange. The choice between queues is in test_queues.c. */
+/* test_exchange.c - leasing: the fields of a run, FIFO, room, deadlines, starts, and outcomes and
+ * leases in one exchange. The choice between queues is in test_queues.c. */
 #include "lib_contract.h"
 
 #include <string.h>

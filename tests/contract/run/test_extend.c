@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_extend.c - prolonging leases: what is held stays held with the same token, what is lost is
- * said, and cancellations arrive with the answer. */
+/* test_extend.c - extending leases: held ones stay held with the same token, lost ones are
+ * reported, and cancellations arrive with the answer. */
 #include "lib_contract.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static void lost_lease_is_said_and_not_taken_back(struct contract *c)
     contract_advance(c, CONTRACT_LEASE_MS - 1000);
     assert_false(extend(c, zombie).held);
     contract_advance(c, 1001);
-    /* Had the zombie prolonged the lease of the new owner, it would not have ended here. */
+    /* Had the zombie extended the lease of the new owner, it would not have ended here. */
     assert_int_equal(contract_recover(c, "default"), 1);
     qn_leased_free(zombie);
     qn_leased_free(owner);

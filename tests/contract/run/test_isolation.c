@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_isolation.c - tasks that saw their worker die come back in ever less company, and the others
- * neither wait for them nor run with them. */
+/* test_isolation.c - tasks whose worker died come back beside fewer and fewer others, and uncharged
+ * tasks neither wait for them nor run with them. */
 #include "lib_isolation.h"
 
 static void charged_tasks_are_leased_while_there_is_room_for_them(struct contract *c)

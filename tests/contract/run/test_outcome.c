@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_outcome.c - the table of outcomes (broker.h, enum qn_outcome_kind): where each one sends the
- * task, what it counts, and that only the holder of a valid token may tell. Crashes and salvage
+/* test_outcome.c - the table of outcomes (broker.h, enum qn_outcome_kind): the next state of the
+ * task, the counters, and that only the holder of a valid token may report one. Crashes and salvage
  * have files of their own; locks are in test_unique.c. */
 #include "lib_contract.h"
 

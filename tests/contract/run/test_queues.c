@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_queues.c - which queues an exchange leases from: quotas, redraw by weight, strict order,
- * paused queues. The draw itself is pure and has unit tests; here it meets the broker. */
+ * paused queues. The draw itself is pure and has unit tests; here it is tested with the broker. */
 #include "lib_contract.h"
 
 #include <string.h>

@@ -204,7 +204,7 @@ static void one_batch_mixes_salvage_with_all_kinds(struct contract *c)
         int state; /* 0: gone */
     } rows[COUNT] = {{QN_DONE, QN_APPLIED, 0},
                      {QN_RETRY, QN_APPLIED, QUERN_TASK_RETRY},
-                     {QN_DONE, QN_SALVAGED, 0}, /* the lapsed one */
+                     {QN_DONE, QN_SALVAGED, 0}, /* the expired one */
                      {QN_SNOOZE, QN_APPLIED, QUERN_TASK_RETRY},
                      {QN_DONE, QN_STALE, 0}, /* was told before */
                      {QN_ARCHIVE, QN_APPLIED, QUERN_TASK_ARCHIVED},

@@ -170,8 +170,8 @@ static void replayed_exchange_repeats_a_stale_answer(struct contract *c)
     qn_leased_free(run);
 }
 
-/* A request without effect need not be remembered: done anew it does no harm, as long as whatever
- * it leases is in the answer. */
+/* A request without effect need not be remembered: repeated it does no harm, as long as all its
+ * leases are in the answer. */
 static void replayed_exchange_without_effect_hides_no_lease(struct contract *c)
 {
     struct qn_leased *runs[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_unique.c - the lock of a unique task: who holds it, until when, and what frees it. */
+/* test_unique.c - the lock of a unique task: its holder, its end, and the events that free it. */
 #include "lib_contract.h"
 
 static const quern_task unique = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_forward.c - delayed tasks: never early, exact to the millisecond, in the order they are due,
- * and forward returns when to call it again. */
+/* test_forward.c - delayed tasks: never early, exact to the millisecond, in the order in which they
+ * are due, and forward returns when to call it again. */
 #include "lib_contract.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_prune.c - what is kept too long goes, in steps no larger than asked for: completed tasks
- * past their retention, archived tasks beyond the size or the age of the archive, old locks. */
+/* test_prune.c - expired data are removed, in steps no larger than requested: completed tasks past
+ * their retention, archived tasks beyond the size or the age of the archive, old locks. */
 #include "lib_contract.h"
 
 static size_t prune(struct contract *c, size_t limit)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* test_recover.c - leases that ended without an outcome: the task comes back with a cause, the dead
- * are told from the living by their process or their heartbeat, and only their started runs are
- * charged. Some workers that die here are real processes, the others are records of dead ones. */
+/* test_recover.c - leases that ended without an outcome: the task comes back with a cause, dead
+ * workers are distinguished from live ones by their process or their heartbeat, and only their
+ * started runs are charged. Some workers that die here are real processes, the others are records
+ * of dead ones. */
 #include "lib_contract.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_wait.c - sleeping until there is work: what wakes a sleeper, what is said before it sleeps,
- * and what ends its sleep otherwise.
+/* test_wait.c - sleeping until there is work: the events that wake a worker, the reply before it
+ * sleeps, and other ends of its sleep.
  *
- * A test arms, lets something happen, and only then waits: the wake-up must be there already, so
- * the wait may be shorter than the safety net and proves that it was a wake-up that ended it. */
+ * A test arms, triggers an event, and only then waits: the wake-up must be there already, so the
+ * wait may be shorter than the safety net and proves that it was a wake-up that ended it. */
 #include "lib_contract.h"
 
 #include <pthread.h>

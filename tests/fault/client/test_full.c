@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_full.c - a disk that is full: nothing is half stored, and it works again later.
  *
- * The full disk is a hand on SQLite's own system calls, in a child process: writes end at a limit
- * with ENOSPC, after the part that still fits, as the kernel's do. */
+ * The full disk is simulated in SQLite's own system calls, in a child process: writes end at a
+ * limit with ENOSPC, after the part that still fits, as the kernel's do. */
 #include "lib_test.h"
 
 #include <errno.h>

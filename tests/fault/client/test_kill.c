@@ -2,8 +2,8 @@
 /* test_kill.c - a client process that is killed at any moment of a batch.
  *
  * The child stores one batch after the other and acknowledges each one that returned OK. It is
- * killed after some acknowledgements and a random part of a batch more.
- * Then: every acknowledged task is there, every task that is there is whole, and none is twice. */
+ * killed after some acknowledgements and a random part of a batch more. Then: every acknowledged
+ * task is there, every stored task is complete, and none is stored twice. */
 #include "lib_store.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_restart.c - a worker with 50 runs of a second is killed: its runs start again soon,
- * however often, and what is enqueued meanwhile starts as if nothing were. */
+/* test_restart.c - a worker with 50 runs of a second is killed: its runs start again soon, however
+ * often, and tasks enqueued meanwhile start without a delay. */
 #include "lib_deaths.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_alloc.c - memory runs out at the n-th allocation while we speak with a Redis server,
- * for every n. Unlike a file a server may have done what was asked when there is no memory for its
- * answer: then the call says that the effect is unknown, and the same request again tells. */
+/* test_alloc.c - memory runs out at the n-th allocation of a request to a Redis server, for every
+ * n. Unlike a file a server may have executed the request when there is no memory for its answer:
+ * then the call reports an unknown effect, and the same request again gets the answer. */
 #include "lib_alloc.h"
 #include "lib_store.h"
 
@@ -26,7 +26,7 @@ static struct test_store store;
 static struct qn_broker *broker;
 static uint64_t sequence;
 
-/* Lanes keep a piece of memory from one pipeline to the next: so that each scene needs it anew. */
+/* Lanes keep a piece of memory from one pipeline to the next: so that each scene needs it again. */
 static void forget_memory(void)
 {
     for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_crowd.c - many thousands of leases expire at once, half of them a Go worker's, which
- * are in their grace: ours are recovered in bounded steps, past all of those. */
+/* test_crowd.c - many thousands of leases expire at once, half of them a Go worker's, which are in
+ * their grace time: ours are recovered in bounded steps, past all of those. */
 #include "lib_worker.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_enqueue.c - what an enqueue leaves in Redis, key by key. */
+/* test_enqueue.c - the keys of an enqueue in Redis, one by one. */
 #include "lib_test.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_faults.c - a Redis server that forgets its scripts, runs out of memory, or holds what
- * does not belong there: one queue or one task suffers, the rest goes on. */
+/* test_faults.c - a Redis server that forgets its scripts, runs out of memory, or holds foreign
+ * data: one queue or one task is affected, the others are not. */
 #include "lib_worker.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_forward.c - what forward and arm do with data of Go's and with damaged data. */
+/* test_forward.c - forward and arm on data of Go's and on damaged data. */
 #include "lib_doctor.h"
 
 static const char *const queue = "default";
@@ -132,7 +132,7 @@ static void due_id_whose_key_is_no_hash_stops_no_other(void **state)
     doctor_assert_runs("b");
 }
 
-/* A user without a command that is needed hears of it. */
+/* A user without a required command gets an error. */
 static void refused_command_is_no_damage(void **state)
 {
     (void)state;

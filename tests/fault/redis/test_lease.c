@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lease.c - what a lease leaves in Redis, key by key, and what it does with what is
- * there: data of Go's, and damage. */
+/* test_lease.c - the keys of a lease in Redis, one by one, and its treatment of data of Go's and of
+ * damage. */
 #include "lib_test.h"
 
 #include <stdlib.h>

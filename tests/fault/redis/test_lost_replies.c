@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lost_replies.c - connections that are cut before a request arrives, in the middle of
- * it, after it was executed, and in the middle of its reply: what is asked again takes effect once,
- * and says so. */
+/* test_lost_replies.c - connections that are cut before a request arrives, in the middle of it,
+ * after it was executed, and in the middle of its reply: a repeated request takes effect once, and
+ * its answer shows it. */
 #include "lib_proxy.h"
 #include "lib_worker.h"
 

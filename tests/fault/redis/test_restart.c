@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_restart.c - a Redis server that goes and comes again while clients enqueue and workers
- * run: what was acknowledged is not lost, and nothing runs twice. It is ended with an AOF everysec,
- * and killed with an AOF always, since everysec may answer before it writes. */
+/* test_restart.c - a Redis server that stops and comes back while clients enqueue and workers run:
+ * no acknowledged task is lost, and none runs twice. It is ended with an AOF everysec, and killed
+ * with an AOF always, since everysec may answer before it writes. */
 #include "lib_fault.h"
 
 #include <pthread.h>

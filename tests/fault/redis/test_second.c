@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_second.c - a worker under load, which has two exchanges under way at a time: whatever
- * becomes of their connections, each task runs once, and a worker that stops leaves nothing behind.
- */
-#include "lib_proxy.h"
-#include "lib_worker.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "task/limits.h"
-#include "worker/internal.h"
-
-/* Two batches of outcomes, and room for two. */
+/* test_second.c - a worker under load, which has two exchanges in flight at a time: whatever
+ * happens to their connections, each task runs once, and a worker that stops leaves nothing behind.
+ * / #include "lib_proxy.h" #include "lib_worker.h"  #include <stdlib.h> #include <string.h>
+ * #include "task/limits.h" #include "worker/internal.h"  Two batches of outcomes, and room for
+ * two. */
 static const quern_worker_options busy = {.concurrency = 128};
 
 static bool both_are_in_flight(void *user)
@@ -116,7 +108,7 @@ struct cutter {
     size_t losses;
 };
 
-/* Whenever both exchanges are under way, all connections are cut; true when all is done. */
+/* Whenever both exchanges are in flight, all connections are cut; true when all is done. */
 static bool cuts_until_all_ran(void *user)
 {
     struct cutter *cutter = user;

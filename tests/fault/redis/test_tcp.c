@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_tcp.c - the whole way by TCP, IPv4, as a user with a password and as little permission
- * as docs/protocol/redis.md says; another database than the first. */
+/* test_tcp.c - client and worker by TCP, IPv4, as the user of docs/protocol/redis.md with a
+ * password and few permissions; another database than the first. */
 #include "lib_worker.h"
 
 #include <fcntl.h>

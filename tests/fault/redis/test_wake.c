@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_wake.c - the events that wake a worker on Redis, from any source, and whatever happens to
- * the two connections that hear of it.
+ * the two connections that are notified.
  *
  * The other side are plain asynq commands on a connection of their own, as a Go client sends them.
  * A wait that must be woken is shorter than the safety net. */
@@ -294,7 +294,7 @@ static void arm_after_the_end_of_a_connection_still_wakes(void **state)
         kill_client(roles[i]); /* no wait is in progress, so it goes unnoticed */
         assert_false(arm(NULL));
         push("default", roles[i]);
-        bool woken = false; /* the end of the old pair may be heard of first */
+        bool woken = false; /* the end of the old pair may be noticed first */
         for (int j = 0; j < 3 && !woken; j++) {
             woken = wait_ms(BRIEFLY_MS).work && arm(NULL);
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_worker.c - a worker on Redis hears of what others do, or finds it without hearing:
- * tasks of Go clients, delayed tasks, cancellations, while its connections and its server die. */
+/* test_worker.c - a worker on Redis is notified of the actions of others, or finds them without a
+ * notice: tasks of Go clients, delayed tasks, cancellations, while its connections and its server
+ * die. */
 #include "lib_worker.h"
 
 #include <stdlib.h>
@@ -153,8 +154,8 @@ static size_t count_in_log(struct rig *rig, const char *text)
     return count;
 }
 
-/* The server has room for the connections that carry commands, but for one of those that hear of
- * news, or for none of them. */
+/* The server has room for the connections that carry commands, but only for one or none of the two
+ * that receive notices. */
 static void without_connections_that_listen_a_worker_asks_and_says_so_once(void **state)
 {
     (void)state;
@@ -424,7 +425,7 @@ static void runs_outlive_a_restart_of_the_server(void **state)
     rig_stop(&worker);
     assert_int_equal(rig->start_count, 3);
     assert_int_equal(rig->stale_count, 0);
-    /* Once for all threads; a call that was under way may find out after the others are back. */
+    /* Once for all threads; a call that was in progress may find out after the others are back. */
     assert_true(count_in_log(rig, "broker does not answer") <= 2);
     rig_free(rig);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* soak.c - a long run over one broker, in which everything happens at random: workers are killed or
  * stopped, the wall clock jumps, the server restarts or is stopped, connections are cut. At the end
- * every task must be done, once or with a cause for each extra run. Short in `make check`;
- * QUERN_SOAK_SECONDS sets another duration (scripts/soak). */
+ * every task must be done, once or with a cause for each extra run.
+ *
+ * Short in `make check`; QUERN_SOAK_SECONDS sets another duration (scripts/soak). */
 #include "soak.h"
 
 #include <signal.h>

@@ -80,7 +80,7 @@ static void a_worker_that_must_not_wait_says_that_its_broker_is_busy(void **stat
     rig_free(rig);
 }
 
-/* With the usual lease, each call may wait for 10 s; some are under way when it is stopped. */
+/* With the usual lease, each call may wait for 10 s; some are in progress when it is stopped. */
 static void a_worker_whose_broker_hangs_at_its_end_ends_soon(void **state)
 {
     (void)state;

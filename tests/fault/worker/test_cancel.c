@@ -230,7 +230,7 @@ static void a_run_that_was_cut_short_keeps_the_reason_of_its_handler(void **stat
     rig_free(rig);
 }
 
-/* Says that it has heard of its cancellation, and ends when the gate is open. */
+/* Reports that it has noticed its cancellation, and ends when the gate is open. */
 static quern_outcome hear_and_hold(quern_run *run, const quern_task *task, void *user)
 {
     (void)task;
@@ -266,7 +266,7 @@ static void a_wish_for_the_archive_is_heard_after_one_for_a_retry(void **state)
     rig_act(rig, QUERN_ACTION_CANCEL_ARCHIVE, "a");
     rig_act(rig, QUERN_ACTION_CANCEL_RETRY, "b");
     rig_act(rig, QUERN_ACTION_CANCEL_RETRY, "c");
-    rig_wait_written(rig, 3); /* so it has heard of those before, too */
+    rig_wait_written(rig, 3); /* so it has received the earlier ones, too */
     rig_open_gate(rig);
     rig_wait_state(rig, "c", QUERN_TASK_RETRY);
     rig_wait_state(rig, "a", QUERN_TASK_ARCHIVED);

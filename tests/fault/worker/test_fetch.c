@@ -72,7 +72,7 @@ static void strict_priority_empties_the_higher_queue_first(void **state)
 enum { AHEAD = 3 };
 
 /* A worker with one slot, in which "hold0" runs, and AHEAD more of the same type that are, or will
- * soon be, fetched ahead. The last of them was delayed, and is run by an operator. */
+ * soon be, prefetched. The last of them was delayed, and is run by an operator. */
 static struct rig *rig_with_runs_ahead(struct rig_worker *worker, const char *queue)
 {
     static const quern_queue queues[] = {{.name = "default"}, {.name = "other"}};
@@ -85,7 +85,7 @@ static struct rig *rig_with_runs_ahead(struct rig_worker *worker, const char *qu
     rig_start(rig, worker,
               &(quern_worker_options){
                   .queues = queues, .queue_count = TEST_COUNT(queues), .concurrency = 1});
-    /* The first of the type shows how far it may be fetched ahead. */
+    /* The first of the type shows how many may be prefetched. */
     rig_put_task(rig, &(quern_task){.id = "first", .payload = "done", .payload_size = 4});
     rig_wait_reports(rig, 1);
     for (int i = 0; i <= AHEAD; i++) {
@@ -166,7 +166,7 @@ static void the_start_of_a_run_fetched_ahead_is_told_to_the_broker(void **state)
     quern_mux_free(rig->mux);
     assert_ok(quern_mux_new(&rig->mux, &error), error);
     assert_ok(quern_mux_handle(rig->mux, "t", rig_handler(), rig, &options, &error), error);
-    /* One slot. "hold" is fetched ahead while one of the others runs, and stays. */
+    /* One slot. "hold" is prefetched while one of the others runs, and stays. */
     rig_put_many(rig, NULL, "n", 8);
     rig_put(rig, "hold", "hold");
     struct rig_worker worker;

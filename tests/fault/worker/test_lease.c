@@ -14,7 +14,7 @@
 #define LEASE_MS INT64_C(30000)
 
 /* Ends the lease of the task behind the worker's back. The worker's keeper may end it, too, or
- * prolong it once more when it happens to ask at this moment: hence the loop. */
+ * extend it once more when it happens to ask at this moment: hence the loop. */
 static void lapse(struct rig *rig, const char *id)
 {
     static const char *const queue = "default";

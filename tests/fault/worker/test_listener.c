@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_listener.c - an idle worker hears at once of tasks and of its end. */
+/* test_listener.c - an idle worker is woken at once by tasks and by its end. */
 #include "lib_worker.h"
 
 enum {
@@ -9,7 +9,7 @@ enum {
 };
 
 /* Two that come to an idle worker so close together that the second is found by another look than
- * the one that began with the news of the first. */
+ * the one that began with the notice of the first. */
 static void no_task_has_to_wait_for_the_next_news(void **state)
 {
     (void)state;

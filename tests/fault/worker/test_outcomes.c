@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_outcomes.c - what a handler returns takes its task where enum
- * qn_outcome_kind (broker.h) says. */
+/* test_outcomes.c - the handler's return value moves its task as enum qn_outcome_kind (broker.h)
+ * defines. */
 #include "lib_worker.h"
 
 #include <stdlib.h>

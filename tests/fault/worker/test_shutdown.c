@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_shutdown.c - how a worker ends: drained, stopped, stopped twice, quiet, and what it
+/* test_shutdown.c - how a worker ends: drained, stopped, stopped twice, quiet, and calls that it
  * refuses. */
 #include "lib_worker.h"
 
@@ -147,8 +147,8 @@ static void the_second_stop_ends_the_wait_at_once(void **state)
     rig_free(rig);
 }
 
-/* The turn of the pump that is under way may have begun before something changed; the next one
- * knows of it. */
+/* The present turn of the pump may have begun before something changed; the next one knows of
+ * it. */
 static void wait_for_the_end_of_this_turn(const struct rig_worker *worker)
 {
     pthread_mutex_lock(&worker->worker->pump.step_mutex);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_log.c - log lines: what is escaped, what a text cannot forge, what does not fit. */
+/* test_log.c - log lines: escaping, texts that cannot forge a field, texts that do not fit. */
 #include "base/log.h"
 
 #include <string.h>

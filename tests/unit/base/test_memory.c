@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_memory.c - blocks, arenas, lots and buffers. The sanitizer checks that blocks do not overlap
- * their ends and that nothing is left. */
+/* test_memory.c - blocks, arenas, slabs and buffers. The sanitizer checks that no access leaves a
+ * block and that no memory leaks. */
 #include <pthread.h>
 #include <stdalign.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_url.c - broker URLs piece by piece, what is refused, and that no password is ever shown. */
+/* test_url.c - broker URLs piece by piece, refusals, and that no password is ever shown. */
 #include "base/text/url.h"
 
 #include <string.h>

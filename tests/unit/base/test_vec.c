@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_vec.c - arrays that grow: what is in them stays, and one that cannot grow is left alone. */
+/* test_vec.c - arrays that grow: their items stay, and one that cannot grow is unchanged. */
 #include "base/memory/vec.h"
 
 #include "base/memory/alloc.h"

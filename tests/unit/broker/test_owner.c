@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_owner.c - who holds a lease: the living are told from the dead, the rest is not judged. */
+/* test_owner.c - the owner of a lease: live, dead, or unknown. */
 #include "lib_test.h"
 
 #include <inttypes.h>

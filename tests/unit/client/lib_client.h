@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_client.h - a client on a new file for each test, and a hook in its broker's enqueue. * The
- * hook is called between the client and the real broker: it counts the transactions, delays them,
- * loses their replies or refuses them, and notes the stamps. */
+/* lib_client.h - a client on a new file for each test, and a hook in its broker's enqueue.
+ *
+ * The hook is called between the client and the real broker: it counts the transactions, delays
+ * them, loses their replies or refuses them, and notes the stamps. */
 #ifndef TESTS_UNIT_LIB_CLIENT_H
 #define TESTS_UNIT_LIB_CLIENT_H
 

@@ -51,7 +51,7 @@ static size_t count_waiting(quern_client *client)
 }
 
 static struct client_test *held_test;
-static size_t stored_now; /* requests in the transaction under way */
+static size_t stored_now; /* requests in the present transaction */
 
 static bool all_others_wait(void *user)
 {

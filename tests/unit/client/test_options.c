@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_options.c - what a caller writes into quern_task is what is stored, or an error that
- * names the field; and the life of the client itself. */
+/* test_options.c - the fields of quern_task are stored unchanged, or an error names the field; and
+ * the life of the client itself. */
 #include "lib_client.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_encode.c - commands of any bytes become what the server reads, one behind the other. */
+/* test_encode.c - commands of any bytes are encoded for the server, one after the other. */
 #include "redis/encode.h"
 
 #include <hiredis/hiredis.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_endpoint.c - which URLs name a Redis server, what is refused, and that the password is
- * in no address and in no error. */
+/* test_endpoint.c - which URLs name a Redis server, which are refused, and that the password is in
+ * no address and in no error. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

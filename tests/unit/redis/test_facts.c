@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_facts.c - what the inspector tells of a real server, and to whom it can tell less. */
+/* test_facts.c - the inspector's facts of a real server, and the users for which there are
+ * fewer. */
 #include <string.h>
 
 #include "lib_redis.h"

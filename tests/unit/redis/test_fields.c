@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_fields.c - a task to asynq's message and our fields, and back: what is exact, what
- * survives, what Go's messages mean, and what damaged fields cost. */
+/* test_fields.c - a task to asynq's message and our fields, and back: exact values, unknown fields,
+ * Go's messages, and the cost of damaged fields. */
 #include "base/text/number.h"
 #include "broker/redis/schema/task_fields.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_wake_state.c - what changes the state of the wake-up, and what does not. */
+/* test_wake_state.c - the events that change the state of the wake-up, and those that do not. */
 #include "broker/redis/wake/wake_state.h"
 #include "lib_test.h"
 

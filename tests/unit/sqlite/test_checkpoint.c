@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_checkpoint.c - what stands in the WAL gets into the database by itself, while the
- * file is in use, and the WAL does not grow without end. */
+/* test_checkpoint.c - the WAL is moved into the database while the file is in use, and does not
+ * grow without end. */
 #include "lib_client.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lock.c - who may write: one thread at a time, urgent ones first, and no wait for
- * other processes without end. */
+/* test_lock.c - the writer lock: one thread at a time, urgent ones first, and no endless wait for
+ * other processes. */
 #include "lib_sqlite.h"
 
 #include "broker/sqlite/store/tables.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_memory.c - databases in the memory of the process: who meets in one, and when it ends. What
- * the broker does is tested by the contract suite. */
+/* test_memory.c - databases in the memory of the process: which objects share one, and when it
+ * ends. The broker's operations are tested by the contract suite. */
 #include "lib_sqlite.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_place.c - whose the file and its neighbours may be, and who may write to them. What
- * needs files of other users is skipped unless root runs it. */
+/* test_place.c - the owners of the file and of those beside it, and the users who may write to
+ * them. Tests with files of other users are skipped unless root runs them. */
 #include "lib_sqlite.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_plan.c - what runs each second, or with the file locked, reads no more than it must.
+/* test_plan.c - statements that run each second, or with the file locked, read no more than they
+ * must.
  *
  * Without statistics SQLite likes to walk through all tasks of a queue by the index of ids, or
  * through all kept rows; in a queue of a million that stops every worker. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_socket.c - the directory of sockets beside a file: who is in it, who leaves it, and
- * who is taken out of it. */
+/* test_socket.c - the directory of sockets beside a file: workers enter it, leave it, and are
+ * removed from it. */
 #include "lib_sqlite.h"
 
 #include <dirent.h>
@@ -142,7 +142,7 @@ static void full_socket_is_a_wake_up_already(void **state)
     }
     assert_int_equal(lib_sqlite_names_in(scene.wake_dir), 3);
     assert_true(wait_ms(sleeping, BRIEFLY_MS).work);
-    /* One wake-up an arm: what is left in the socket is no news. */
+    /* One wake-up per arm: the rest in the socket is no notice. */
     assert_false(wait_ms(sleeping, 20).work);
     lib_sqlite_arm(sleeping);
     assert_false(wait_ms(sleeping, 20).work);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* test_sync.c - what was committed reaches the disk within a second, also without a worker,
- * and an I/O error in the middle of a commit leads neither to a lost nor to a second task.
+/* test_sync.c - every commit reaches the disk within a second, even without a worker, and an I/O
+ * error in the middle of a commit leads neither to a lost nor to a second task.
  *
- * The tests put themselves between the library and the C library's fdatasync, and between SQLite
- * and its system calls. */
+ * The tests replace the C library's fdatasync, and SQLite's system calls. */
 #include "lib_sqlite.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_trust.c - what others have put into a file of ours: tables that were changed are
- * refused by name, triggers and views do not run, and no statement runs for ever. */
+/* test_trust.c - foreign objects in a file of ours: tables that were changed are refused by name,
+ * triggers and views do not run, and no statement runs for ever. */
 #include "lib_sqlite.h"
 
 #include "broker/sqlite/store/transaction.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_choice.c - the shares of queues, by playing a worker and a broker: `play` draws, gives what
- * each queue has, redraws what is left over, and settles, as an exchange does. */
+/* test_choice.c - the shares of queues, by simulating a worker and a broker: `play` draws, gives
+ * the tasks of each queue, redraws the remaining slots, and settles, as an exchange does. */
 #include "task/choice.h"
 
 #include <stdlib.h>

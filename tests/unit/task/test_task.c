@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_task.c - what qn_task_prepare refuses, with which words, and what it fills in. */
+/* test_task.c - the refusals of qn_task_prepare, their texts, and the defaults that it fills in. */
 #include "task/task.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_backoff.c - one outage for the threads of a worker: backoff, waking, what is logged. */
+/* test_backoff.c - one outage for the threads of a worker: backoff, waking, log lines. */
 #include "lib_test.h"
 
 #include <stdio.h>

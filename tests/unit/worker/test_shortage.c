@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_shortage.c - commands that cannot be started: when fetching pauses, when that is over, and
- * what becomes of their tasks. */
+/* test_shortage.c - commands that cannot be started: when fetching pauses, when it resumes, and the
+ * outcome of their tasks. */
 #include "lib_test.h"
 
 #include <string.h>

@@ -122,7 +122,7 @@ QUERN_NODISCARD quern_status qn_find_id(
 
 /* --- The server: server_info.c ------------------------------------------------------------ */
 
-/* Why an idle worker of this user has to poll; "": the server reports news. Asks the server. */
+/* Why an idle worker of this user has to poll; "": the server sends notices. Asks the server. */
 QUERN_NODISCARD quern_status qn_server_info_refusal(struct qn_redis *self,
                                                     char refusal[QN_REFUSAL_SIZE],
                                                     quern_error *err);

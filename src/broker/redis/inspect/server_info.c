@@ -107,7 +107,7 @@ static const char *durability(const struct answers *answers)
         if (strcmp(answers->appendfsync, "no") == 0) {
             return "D1: survives a restart; what the system has not written is lost on power loss";
         }
-        /* Redis answers before it writes while its last fsync is under way, so this holds for a
+        /* Redis answers before it writes while its last fsync is in progress, so this holds for a
          * server that is killed, too. */
         return answers->appendfsync[0] != '\0'
                    ? "D1: survives a restart; up to 2 s of acknowledged tasks lost on power loss or"

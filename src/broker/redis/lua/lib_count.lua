@@ -23,7 +23,7 @@ local function date_of(seconds)
     return string.format('%04d-%02d-%02d', year, month, day)
 end
 
--- Counts in total and of the day; `more` is a text. At the end of 64 bits totals begin anew
+-- Counts in total and of the day; `more` is a text. At the end of 64 bits totals start from 0
 -- together, as asynq's: then, or if `wraps` says so, true is returned.
 local function count_more(key, more, day, now_s, wraps)
     local total = redis.pcall('INCRBY', key, more)

@@ -93,8 +93,8 @@ local function brake_wait_ms(brake)
     return wait_ms > 0 and wait_ms <= @QN_BRAKE_MS_MAX@ and wait_ms or 0
 end
 
--- The command that notes in quern:braked (host -> "1") whether it is on, or nil if that is no news:
--- arm.lua must not read quern:meta, where each lease writes.
+-- The command that notes in quern:braked (host -> "1") whether it is on, or nil if that is
+-- unchanged: arm.lua must not read quern:meta, where each lease writes.
 local function brake_note(prefix, host, brake)
     if brake_is_on(brake) == brake.was_on then
         return nil

@@ -21,8 +21,8 @@ local function count(processed_more, failed_more)
     any_ended = true
 end
 
--- Its first command tells whether `lease` has the right type, and is one that Redis allows without
--- memory, so that all which follow are allowed: it comes before all writes, even if no id leaves.
+-- Its first command fails if `lease` has the wrong type, and is one that Redis allows when the
+-- memory is full, so that all later ones are allowed: it precedes all writes, even if no id leaves.
 -- The caller removes the ids from `active`, since it knows where they are in that list.
 local function done_write()
     redis.call('ZREM', Q .. 'lease', leaving[1] or '', unpack(leaving, 2))

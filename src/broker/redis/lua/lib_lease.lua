@@ -48,7 +48,7 @@ local function note_skip(i, count, place, passed)
 end
 
 -- The first uncharged task from one end of pending on. Where many charged ones lie at the head,
--- each search goes on where the one before ended. It begins anew when that was so long ago.
+-- each search continues where the one before ended. It starts over when that was so long ago.
 local SEARCH_S = 120
 local function uncharged_at(i, is_newest)
     local prefix, from, place, passed = KEYS[i], 0, 0, {}

@@ -183,8 +183,8 @@ local function apply(kind, id, token, first)
     return ends[kind](id, token, first, past, run, place)
 end
 
--- In the order in which they are told, a run that had started and ended otherwise than by a death
--- releases the brake, unless the worker is leaving.
+-- Outcomes are applied in the order of the request. A run that had started and ended otherwise than
+-- by a death releases the brake, unless the worker is leaving.
 local function apply_next(kind, id, token, first)
     any_ended = false
     local answer = apply(kind, id, token, first)

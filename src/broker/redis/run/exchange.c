@@ -9,7 +9,7 @@
  * write archives the former, puts the latter aside, and leases as many as are still missing; and so
  * on, until there is no such task any more or there were QN_PRUNE_BATCH_MAX of them. It also marks
  * as started the runs that moved up. Should putting away fail, these tasks keep their lease until
- * it lapses, and come again; the exchange itself is not in danger. */
+ * it expires, and come again; the exchange itself is not in danger. */
 #include "broker/redis/run/exchange.h"
 
 #include <stdio.h>

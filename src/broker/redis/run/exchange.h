@@ -43,7 +43,7 @@ struct qn_unreadable {
     const char *why;
 };
 /* Appends one script per task that archives it, where Go can read it, if the token is still valid;
- * the replies do not matter: what stays keeps its lease until that lapses. Of the exchange its
+ * the replies do not matter: tasks that stay keep their lease until it expires. Of the exchange its
  * stamp is looked at, which is 0, and the host of the worker. */
 QUERN_NODISCARD quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
                                                              const struct qn_exchange *exchange,

@@ -19,7 +19,7 @@ struct place {
 };
 
 /* One call, on one channel. */
-struct prolonging {
+struct extend_call {
     struct qn_redis *self;
     struct qn_pipeline pipeline;
     enum qn_channel_kind channel;
@@ -31,30 +31,30 @@ struct prolonging {
 
 /* A new connection may be one to a server that was restarted: a request for the text would cost one
  * more round trip, and the extension may be too late. */
-static bool knows_script(const struct prolonging *prolonging)
+static bool knows_script(const struct extend_call *call)
 {
-    const struct qn_connection *connection = &prolonging->pipeline.channel->connection;
-    return prolonging->channel == QN_CHANNEL_LEASES && connection->socket.fd >= 0 &&
-           connection->opened_count == prolonging->self->extend_known_by;
+    const struct qn_connection *connection = &call->pipeline.channel->connection;
+    return call->channel == QN_CHANNEL_LEASES && connection->socket.fd >= 0 &&
+           connection->opened_count == call->self->extend_known_by;
 }
 
 /* Adds the script of the queue of extension number `first`, with all that fits. */
-static void add_script(struct prolonging *prolonging, size_t first)
+static void add_script(struct extend_call *call, size_t first)
 {
-    struct qn_pipeline *pipeline = &prolonging->pipeline;
-    const struct qn_extension *extensions = prolonging->extensions;
-    struct place *places = prolonging->places;
+    struct qn_pipeline *pipeline = &call->pipeline;
+    const struct qn_extension *extensions = call->extensions;
+    struct place *places = call->places;
     const char *queue = extensions[first].run->task.queue;
     size_t command = pipeline->command_count;
     size_t added = 0;
-    if (knows_script(prolonging)) {
+    if (knows_script(call)) {
         qn_pipeline_script(pipeline, &qn_lua_extend, 1);
     } else {
         qn_pipeline_script_text(pipeline, &qn_lua_extend, 1);
     }
     qn_keys_add_prefix(pipeline, queue);
-    qn_pipeline_int(pipeline, prolonging->lease_ms);
-    for (size_t i = first; i < prolonging->count && added < QN_BATCH_MAX; i++) {
+    qn_pipeline_int(pipeline, call->lease_ms);
+    for (size_t i = first; i < call->count && added < QN_BATCH_MAX; i++) {
         const struct qn_leased *run = extensions[i].run;
         if (!places[i].added && strcmp(run->task.queue, queue) == 0) {
             places[i] = (struct place){.command = command, .index = added++, .added = true};
@@ -72,16 +72,16 @@ static void take_answer(struct qn_extension *extension, char answer)
                                         : QN_CANCEL_NONE;
 }
 
-static quern_status take_answers(struct prolonging *prolonging, quern_error *err)
+static quern_status take_answers(struct extend_call *call, quern_error *err)
 {
-    struct qn_pipeline *pipeline = &prolonging->pipeline;
-    for (size_t i = 0; i < prolonging->count; i++) {
-        const struct place *place = &prolonging->places[i];
+    struct qn_pipeline *pipeline = &call->pipeline;
+    for (size_t i = 0; i < call->count; i++) {
+        const struct place *place = &call->places[i];
         const struct qn_reply *reply = NULL;
         quern_status status = qn_pipeline_reply(pipeline, place->command, &reply, err);
         if (status == QUERN_E_CORRUPT) {
             /* The key of the leases is something else: all of this queue are lost, others not. */
-            take_answer(&prolonging->extensions[i], '0');
+            take_answer(&call->extensions[i], '0');
             continue;
         }
         if (status == QUERN_OK) {
@@ -90,31 +90,31 @@ static quern_status take_answers(struct prolonging *prolonging, quern_error *err
         if (status != QUERN_OK) {
             return status;
         }
-        take_answer(&prolonging->extensions[i], reply->data[place->index]);
+        take_answer(&call->extensions[i], reply->data[place->index]);
     }
     return QUERN_OK;
 }
 
-static quern_status prolong(struct prolonging *prolonging, quern_error *err)
+static quern_status extend_all(struct extend_call *call, quern_error *err)
 {
-    struct qn_pipeline *pipeline = &prolonging->pipeline;
-    size_t count = prolonging->count;
-    prolonging->places = qn_arena_alloc(pipeline->arena, count * sizeof(struct place) + 1);
-    if (prolonging->places == NULL) {
+    struct qn_pipeline *pipeline = &call->pipeline;
+    size_t count = call->count;
+    call->places = qn_arena_alloc(pipeline->arena, count * sizeof(struct place) + 1);
+    if (call->places == NULL) {
         return qn_error_nomem(err);
     }
-    memset(prolonging->places, 0, count * sizeof(struct place));
+    memset(call->places, 0, count * sizeof(struct place));
     for (size_t i = 0; i < count; i++) {
-        if (!prolonging->places[i].added) {
-            add_script(prolonging, i);
+        if (!call->places[i].added) {
+            add_script(call, i);
         }
     }
     quern_status status = qn_pipeline_run(pipeline, err);
     if (status == QUERN_OK) {
-        status = take_answers(prolonging, err);
+        status = take_answers(call, err);
     }
-    if (status == QUERN_OK && count > 0 && prolonging->channel == QN_CHANNEL_LEASES) {
-        prolonging->self->extend_known_by = pipeline->channel->connection.opened_count;
+    if (status == QUERN_OK && count > 0 && call->channel == QN_CHANNEL_LEASES) {
+        call->self->extend_known_by = pipeline->channel->connection.opened_count;
     }
     return status;
 }
@@ -127,14 +127,14 @@ static int64_t timeout_of(int64_t lease_ms)
 }
 
 /* *ret_no_connection: nothing was sent, as there is no connection. */
-static quern_status prolong_on(struct prolonging *prolonging, enum qn_channel_kind channel,
-                               bool *ret_no_connection, quern_error *err)
+static quern_status extend_on(struct extend_call *call, enum qn_channel_kind channel,
+                              bool *ret_no_connection, quern_error *err)
 {
-    struct qn_pipeline *pipeline = &prolonging->pipeline;
-    prolonging->channel = channel;
-    qn_redis_begin(pipeline, prolonging->self, channel, QN_PIPELINE_WRITES);
-    pipeline->timeout_ms = timeout_of(prolonging->lease_ms);
-    quern_status status = prolong(prolonging, err);
+    struct qn_pipeline *pipeline = &call->pipeline;
+    call->channel = channel;
+    qn_redis_begin(pipeline, call->self, channel, QN_PIPELINE_WRITES);
+    pipeline->timeout_ms = timeout_of(call->lease_ms);
+    quern_status status = extend_all(call, err);
     *ret_no_connection = status != QUERN_OK && !pipeline->maybe_done && status != QUERN_E_TIMEOUT;
     qn_pipeline_end(pipeline);
     return status;
@@ -143,15 +143,15 @@ static quern_status prolong_on(struct prolonging *prolonging, enum qn_channel_ki
 quern_status qn_redis_extend(struct qn_broker *broker, struct qn_extension *extensions,
                              size_t count, int64_t lease_ms, quern_error *err)
 {
-    struct prolonging prolonging = {.self = qn_redis_of(broker),
-                                    .extensions = extensions,
-                                    .count = count,
-                                    .lease_ms = lease_ms};
+    struct extend_call call = {.self = qn_redis_of(broker),
+                               .extensions = extensions,
+                               .count = count,
+                               .lease_ms = lease_ms};
     bool no_connection = false;
-    quern_status status = prolong_on(&prolonging, QN_CHANNEL_LEASES, &no_connection, err);
+    quern_status status = extend_on(&call, QN_CHANNEL_LEASES, &no_connection, err);
     if (no_connection && count > 0) {
         /* The server may have no room for one more connection, and one of ours may be open. */
-        status = prolong_on(&prolonging, QN_CHANNEL_KEEPER, &no_connection, err);
+        status = extend_on(&call, QN_CHANNEL_KEEPER, &no_connection, err);
     }
     return status;
 }

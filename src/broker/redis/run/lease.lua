@@ -19,13 +19,12 @@
 --   number, 1 for what has not started (whatever others have), 2 for one with our fields, 3 for
 --   both, and then with 2 "quern_opts;quern_past".
 --
--- Of each queue `want` tasks are read, from the head on; what a queue could not give is redrawn
--- among the others (src/task/choice.c). Ids without task are dropped. A charged task
--- that may not run now is passed over (lib_charged.lua); if it is not noted yet that there are any,
--- the part ends before it. A task past its deadline, where our own fields tell it, does not count
--- for the room: the caller archives it. When the messages come to BYTES_MAX the part ends, with the
--- one that passes it. A queue with a key of the wrong type gives nothing, and does not keep the
--- others from giving.
+-- Of each queue `want` tasks are read, from the head on; the slots that a queue could not fill are
+-- redrawn among the others (src/task/choice.c). Ids without task are dropped. A charged task that
+-- may not run now is skipped (lib_charged.lua); if the queue is not yet marked as having any, the
+-- part ends before it. A task past its deadline by our own fields does not use a slot: the caller
+-- archives it. When the messages come to BYTES_MAX the part ends, with the one that passes it. A
+-- queue with a key of the wrong type gives nothing, and does not affect the others.
 --
 -- An idle worker waits for this with one task, so here what is rare is made when it is needed: each
 -- table, function and conversion of a number costs as much as a part of a command.

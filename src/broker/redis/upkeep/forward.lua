@@ -3,11 +3,11 @@
 -- KEYS: prefixes of queues. ARGV: 1 how many for all of them together, at most 1000.
 -- Reply: {moved, microseconds until the next is due (0 or less: it is due), "": none is known}.
 --
--- A task is due at its moment in quern:due where that is valid, else at its score. Of a task whose
--- hash is gone only the entries are removed, and of one that runs, too. One whose hash names a
--- group goes to that. Charged tasks are put into their index, too (lib_end.lua). A queue
--- with a key of the wrong type is passed over, and told of by recover.lua; any other error is told
--- when all queues are done.
+-- A task is due at its moment in quern:due if that is valid, else at its score. If its hash is
+-- gone, or the task runs, only its entries are removed. A task whose hash names a group goes to
+-- that. Charged tasks are put into their index, too (lib_end.lua). A queue with a key of the wrong
+-- type is skipped, and reported by recover.lua; any other error is returned when all queues are
+-- done.
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)

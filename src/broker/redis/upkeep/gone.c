@@ -57,7 +57,7 @@ static quern_status count_page(struct qn_pipeline *pipeline, struct counting *co
 }
 
 /* Up to MANY, of one queue. When runs end so fast that the place between two pages is lost, it
- * begins anew. */
+ * starts over. */
 static quern_status count_queue(struct qn_pipeline *pipeline, const char *queue,
                                 const char *worker_id, int64_t *count, quern_error *err)
 {

@@ -13,9 +13,9 @@
 --   holder   Q quern:workers; the same
 -- Reply: 1.
 --
--- Each part begins with a removal that removes nothing of worth, which Redis allows without memory,
--- so all that follows is allowed, and which tells if the key has the wrong type. Such a key stops
--- no other part: its error is told when all are done.
+-- Each part begins with a removal without effect, which Redis allows when the memory is full, so
+-- all later writes are allowed, and which fails if the key has the wrong type. Such a key stops no
+-- other part: its error is returned when all are done.
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_workers.lua

@@ -3,7 +3,7 @@
  *
  * Each key that is read wakes the listener once when it changes, also when Go's clients or scripts
  * change it. One write carries the order to redirect, where the pair is new, and the script that
- * reads (pair.c). If the listener dies later, wait notices, and that is news, too.
+ * reads (pair.c). If the listener dies later, wait finds out, and that wakes, too.
  *
  * If the pair cannot be had while the pump has a connection (the server has no room for more
  * clients, for example), the pump's connection reads, nothing wakes us, and wait fails. */

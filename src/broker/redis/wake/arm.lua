@@ -11,8 +11,8 @@
 -- take (lib_lease.lua); when that changes, with time or with quern:skip and quern:braked, a worker
 -- looks again. quern:meta is not read, as each lease writes there.
 --
--- A queue with keys of the wrong type gives what was read before them, and stops no other; what is
--- wrong is told by recover.lua.
+-- Of a queue with keys of the wrong type only the keys before them count; it stops no other, and
+-- recover.lua reports the damage.
 -- include: lib_due.lua
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* listener.c - opens, closes and describes the connection that receives news; for arm.c and wait.c.
+/* listener.c - opens, closes and describes the connection that receives notices; for arm.c and
+ * wait.c.
  *
- * A new listener subscribes before arm redirects the tracked connection to it, and arm reads
- * after that: so there is no moment in which news could get lost. Without the channel of
+ * A new listener subscribes before arm redirects the tracked connection to it, and arm reads after
+ * that: so there is no moment in which a notice could get lost. Without the channel of
  * invalidations the worker polls; without the channel of cancellations it learns of them when it
  * extends. */
 #include "broker/redis/wake/listener.h"

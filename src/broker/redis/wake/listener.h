@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* listener.h - how a worker receives news: a pair of connections that are one unit.
+/* listener.h - how a worker receives notices: a pair of connections that are one unit.
  *
  * Arm reads the keys on the channel TRACKED. The server redirects its invalidations to the
  * listener, which is also subscribed to the channel of cancellations. The redirection names the
@@ -31,7 +31,7 @@ struct qn_redis_listener {
     struct qn_arena arena;   /* of what the listener reads */
     int64_t listener_id;     /* the server's name for it */
     uint64_t redirects_from; /* the tracked connection (opened_count) that redirects ... */
-    uint64_t redirects_to;   /* ... its news to this listener (opened_count) */
+    uint64_t redirects_to;   /* ... its notices to this listener (opened_count) */
     int tracked_fd;          /* of that connection; -1: its end is of no interest */
     struct qn_wake_state state;
     char refusal[QN_REFUSAL_SIZE]; /* why it polls or has no pair; "": nothing is refused */
@@ -55,13 +55,13 @@ QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener 
 /* With mutex held: notes the command that the server refuses, and that wake-ups cannot come. */
 void qn_redis_listener_note_refusal(struct qn_redis_listener *listener, const char *command,
                                     const char *words);
-/* Handles the result of a poll: wakes the listener if the last arm saw less, and no news came
+/* Handles the result of a poll: wakes the listener if the last arm saw less, and no notice came
  * since. Both moments by the wall clock. */
 void qn_redis_listener_compare(struct qn_redis_listener *listener, bool work,
                                int64_t next_due_at_ms, int64_t now_ms);
-/* Makes a wait under way look at the listener again. Async-signal-safe. */
+/* Makes a wait in progress check the listener again. Async-signal-safe. */
 void qn_redis_listener_kick(struct qn_redis_listener *listener);
-/* Why this user has to poll, as the last arm found; "": the server reports news. */
+/* Why this user has to poll, as the last arm found; "": the server sends notices. */
 void qn_redis_listener_refusal(struct qn_redis_listener *listener, char refusal[QN_REFUSAL_SIZE]);
 
 #endif

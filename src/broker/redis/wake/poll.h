@@ -13,8 +13,7 @@ struct qn_poll {
 };
 
 struct qn_redis;
-/* Work that no news was about wakes the listener (listener.h). `pipeline` is begun by the
- * caller. */
+/* Work without a notice wakes the listener (listener.h). `pipeline` is begun by the caller. */
 QUERN_NODISCARD quern_status qn_poll_run(struct qn_redis *self, struct qn_pipeline *pipeline,
                                          struct qn_poll *poll, quern_error *err);
 

@@ -6,8 +6,8 @@
 -- now, -1: none), then for each queue 1 if something is active or leased there, or a worker has its
 -- solo lock, else 0}.
 --
--- Of a queue with keys of the wrong type it is said that something is active: recover.lua, which
--- then looks there, tells what is wrong.
+-- A queue with keys of the wrong type counts as active: recover.lua, which then reads it, reports
+-- the damage.
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 -- include: lib_due.lua

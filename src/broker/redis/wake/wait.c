@@ -3,8 +3,8 @@
  * interrupted.
  *
  * One poll over the listener, the tracked connection (of which only the end is of interest) and an
- * eventfd. The end of either connection counts as news: arm makes a new pair. An idle listener is
- * pinged, so that a connection which died silently is detected.
+ * eventfd. The end of either connection counts as a notice: arm makes a new pair. An idle listener
+ * is pinged, so that a connection which died silently is detected.
  *
  * A cancellation is a bare task id, as Go sends it. In which queue it is, and what is to become of
  * the task (quern_cancel; nothing there: a retry, as with Go), is looked up among the queues that
@@ -44,7 +44,7 @@ static void take_cancellation(struct qn_redis_listener *listener, const struct q
     }
 }
 
-/* Whether the news is of one key with this end; for planted faults. */
+/* Whether the notice is of one key with this end; for planted faults. */
 static bool is_news_of(const struct qn_reply *keys, const char *end)
 {
     const struct qn_reply *key = qn_reply_at(keys, 0);

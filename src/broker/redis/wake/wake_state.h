@@ -24,8 +24,8 @@ enum qn_wake_source {
 
 enum qn_wake_rest {
     QN_REST_BUSY,        /* the last arm saw work, or there was none yet */
-    QN_REST_ARMED,       /* it saw no work: nothing but news wakes us */
-    QN_REST_MISSED,      /* then a poll saw work that no news was about: wait has to return it */
+    QN_REST_ARMED,       /* it saw no work: only a notice wakes us */
+    QN_REST_MISSED,      /* then a poll saw work without a notice: wait has to return it */
     QN_REST_MISSED_ARMED /* the same; an arm since saw no work, but may have read before that */
 };
 

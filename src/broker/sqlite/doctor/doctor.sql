@@ -207,7 +207,7 @@ WHERE q.no IS NULL OR h.streak NOT BETWEEN 0 AND ?5 OR h.probes NOT BETWEEN 0 AN
     OR h.probe_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
     OR h.written_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000;
 
--- The queue begins anew there.
+-- The queue starts over there.
 -- name: mend_wrong_brake
 DELETE FROM quern_host WHERE queue = ?1 AND host = ?2;
 

@@ -5,7 +5,7 @@
  * The same applies to the log and its index beside it: other processes would create new ones, and
  * neither side would see the writes of the other. All three keep their inode numbers as long as a
  * process has the database open. A file that was truncated to nothing only appears as locked to
- * processes that open it anew, so its size is checked, too. All checks are by name: closing another
+ * processes that reopen it, so its size is checked, too. All checks are by name: closing another
  * descriptor of the file would drop the locks that SQLite has on it. */
 #include "broker/sqlite/file/presence.h"
 

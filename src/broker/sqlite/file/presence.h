@@ -20,7 +20,7 @@ struct qn_presence {
 
 /* Notes which file was opened. */
 QUERN_NODISCARD quern_status qn_sqlite_presence_note(struct qn_sqlite *self, quern_error *err);
-/* With the writer lock held: the writer is opened anew, and has no log yet; a transaction of it has
+/* With the writer lock held: the writer is reopened, and has no log yet; a transaction of it has
  * begun, so it has one. */
 void qn_sqlite_presence_forget_beside(struct qn_sqlite *self);
 void qn_sqlite_presence_note_beside(struct qn_sqlite *self);

@@ -14,7 +14,7 @@ int64_t qn_solo_wait_ms(const struct qn_solo_lock *lock, int64_t now_ms);
 /* Takes the lock for the worker of the counters; it must be free to have. */
 QUERN_NODISCARD quern_status qn_solo_take(struct qn_queue_counters *counters,
                                           struct qn_counted_queue *queue, quern_error *err);
-/* Prolongs it, if it is still the worker's. */
+/* Extends it, if it is still the worker's. */
 QUERN_NODISCARD quern_status qn_solo_keep(struct qn_queue_counters *counters,
                                           struct qn_counted_queue *queue, bool *ret_held,
                                           quern_error *err);

@@ -21,7 +21,7 @@ struct qn_conn {
     const char *path;                   /* for the texts of errors; borrowed */
     int64_t busy_max_ms;                /* how long to wait for the locks of other processes */
     const _Atomic int64_t *patience_ms; /* if not NULL: instead of busy_max_ms, from now on */
-    int64_t busy_since_ns;              /* of the wait under way */
+    int64_t busy_since_ns;              /* of the wait in progress */
     struct qn_random jitter;            /* so that waiting processes do not march in step */
     int64_t deadline_ns;         /* CLOCK_MONOTONIC; statements are given up then; 0: never */
     int64_t hurried_ns;          /* the same, while *hurries */

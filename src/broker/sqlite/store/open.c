@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* open.c - the two connections of a broker object, each opened with its settings.
  *
- * The object knows its path already. The writer is opened with the object and opened anew after
- * some failures; the reader is opened when something is read first. A connection whose settings
- * cannot be made is closed again. */
+ * The object knows its path already. The writer is opened with the object and reopened after some
+ * failures; the reader is opened when something is read first. A connection whose settings cannot
+ * be made is closed again. */
 #include "broker/sqlite/store/open.h"
 #include "broker/sqlite/file/presence.h"
 #include "broker/sqlite/sqlite.h"

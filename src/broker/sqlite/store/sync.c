@@ -9,13 +9,13 @@
  *
  * The same thread moves the WAL into the database (a checkpoint), through a connection of its own,
  * each WAL_STEP_PAGES. SQLite would do that inside a commit, where all writers wait for two syncs;
- * and with two busy processes it would do it in every commit, because the WAL can begin anew only
+ * and with two busy processes it would do it in every commit, because the WAL can start over only
  * at a moment when nothing has been written since. So when nearly all is moved, the thread holds
  * writers off for the rest (a restart), for READER_PATIENCE_MS at most if a reader stands in the
  * way; then the WAL grows until the next step.
  *
  * A failed fdatasync is not retried on the same pages (the kernel may have dropped them): the
- * descriptor is opened afresh, and the next commits are synced as before. */
+ * descriptor is reopened, and the next commits are synced as before. */
 #include "broker/sqlite/store/sync.h"
 
 #include <fcntl.h>
@@ -151,7 +151,7 @@ static int note_length(void *user, sqlite3 *db, const char *name, int pages)
     struct qn_syncer *syncer = &self->syncer;
     pthread_mutex_lock(&syncer->mutex);
     if (pages < syncer->pages_seen) {
-        syncer->pages_seen = 0; /* it has begun anew */
+        syncer->pages_seen = 0; /* it has started over */
     }
     if (pages - syncer->pages_seen >= WAL_STEP_PAGES) {
         syncer->pages_seen = pages;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* redate.h - dates delays anew that the wall clock has left behind. */
+/* redate.h - corrects the moments of delays after the wall clock was set. */
 #ifndef QN_BROKER_SQLITE_UPKEEP_REDATE_H
 #define QN_BROKER_SQLITE_UPKEEP_REDATE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_connection.c - to which servers a connection is made, as whom, and which are refused. */
+/* test_connection.c - which servers are connected to, as which user, and which are refused. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_pipeline.c - what a pipeline reports when the wire or the server fails it.
- * A session of two pipelines is cut at each byte of what the server sends: what is reported of the
- * effect must be true. */
+/* test_pipeline.c - the status of a pipeline when the connection or the server fails. A session of
+ * two pipelines is cut at each byte that the server sends: the reported effect must be true. */
 #include <string.h>
 
 #include "lib_session.h"

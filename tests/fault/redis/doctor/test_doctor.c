@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* test_doctor.c - damaged tasks on Redis: what a check finds of them, and mends.
+/* test_doctor.c - damaged tasks on Redis are found and repaired.
  *
- * Each damage is planted with plain commands, many of them as the known holes of asynq's scripts
- * make it. Then it must be found under its invariant, repaired, and gone from the next look; and
+ * Each damage is planted with plain commands, many of them as the known bugs of asynq's scripts
+ * cause it. Then it must be found under its invariant, repaired, and gone from the next check; and
  * the task still runs. */
 #include "lib_doctor.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_load.c - repairs while workers are busy with all that tasks can do: locks,
- * retentions, delays, retries, give-backs, crashes. Nothing is found, nothing is lost, and each
- * task ends once. */
+/* test_load.c - repairs while workers are busy with all kinds of tasks: locks, retentions, delays,
+ * retries, give-backs, crashes. Nothing is found, nothing is lost, and each task ends once. */
 #include "lib_doctor.h"
 
 #include <poll.h>
