@@ -69,11 +69,11 @@ static void what_a_message_holds_besides_is_kept(struct contract *c)
         struct qn_leased *run = contract_take_id(c, "default", "a");
         assert_int_equal(run->task.header_count, 1);
         const struct qn_outcome outcome = {
-            .run = run, .kind = kinds[i], .started = true, .error = "anew", .delay_ms = 60000};
+            .run = run, .kind = kinds[i], .started = true, .error = "again", .delay_ms = 60000};
         assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
         qn_leased_free(run);
         struct contract_view view = contract_see(c, "default", "a");
-        assert_string_equal(view.error, "anew");
+        assert_string_equal(view.error, "again");
         assert_int_equal(view.retry_count, kinds[i] == QN_RETRY ? 1 : 0);
         assert_string_equal(
             test_redis_do(server(), "EVAL %s 1 %s",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_pipeline.c - a pipeline that ends while answers are owed leaves none of them to the next one
- * on its channel. The server is a lying one: it answers late, behind a request of somebody else. */
+ * on its channel. The server is a lying one: it answers late, after a request of another client. */
 #include "redis/pipeline.h"
 
 #include "lib_peer.h"
