@@ -63,7 +63,7 @@ class QuernTest(unittest.TestCase):
             changes.close()
 
     def story(self):
-        """What a test that failed can say of what happened."""
+        """The evidence of a failed test."""
         return ""
 
     def path(self, name):

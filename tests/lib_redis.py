@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A redis-server for tests in Python, a client of it, and what a Go program would write into it.
+"""A redis-server for tests in Python, a client of it, and the data that a Go program would write.
 
 The server listens on a Unix socket in a folder of its own, which is removed when it is stopped.
 Replies are bytes, integers, None or lists; an error reply is raised as RedisError."""
@@ -145,7 +145,7 @@ class Redis(Connection):
             found[key] = (kind, max(0, self.do("PTTL", key)), value)
         return found
 
-    # --- what Go writes ----------------------------------------------------------------------
+    # --- data of Go ----------------------------------------------------------------------
 
     def go_commands(self, task_id, state, score=0, queue="default", fields=None, **message):
         """The commands by which asynq puts a task into a state; score in seconds."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-# growth.sh - what a task costs when many others are there; a part of redis.
+# growth.sh - the cost of a task beside many others; a part of redis.
 #
-# A queue is filled once and stays so: what a turn enqueues, it drains. A server of its own for each
-# size, since removing millions of tasks takes as long as filling, and without rewrites of the AOF:
-# with gigabytes they never end, and would hide what the size itself costs.
+# A queue is filled once and stays so: each turn drains the tasks that it enqueues. Each size has a
+# server of its own, since removing millions of tasks takes as long as filling, and no rewrites of
+# the AOF: with gigabytes they never end, and would hide the cost of the size itself.
 
 GROWTH_TASKS=50000
 
-# sums NAME VERB - the two figures of what was measured into $folder/VERB.
+# sums NAME VERB - the two figures measured into $folder/VERB.
 sums()
 {
     field tasks_per_second <"$folder/$2" | figure "$1" tasks/s -

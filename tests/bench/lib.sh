@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# lib.sh - what the scripts that print figures share; sourced by them, not run.
+# lib.sh - common to the scripts that print figures; sourced by them, not run.
 #
 # From run: $quern, the program; $turns, how often each figure is measured; $limit, the seconds that
 # one may take. Each script sets $section, the word before the names for BENCH_ONLY, and $broker,
 # arguments for the program: "" or "--broker URL". It may define prepare, which is called before
 # each measurement, and recover, after one that failed.
 #
-# What is started runs under timeout(1), which passes our signals on and kills what does not obey.
+# Programs are started under timeout(1), which forwards our signals and kills one that ignores them.
 # It is started in the background and waited for, since a shell sees a signal only then.
 
 folder=$(mktemp -d)
@@ -75,7 +75,7 @@ figure()
     }'
 }
 
-# failed NAME - prints the line of a figure that cannot be had; $reason says why.
+# failed NAME - prints the line of a failed figure; $reason has the cause.
 failed()
 {
     show_title
@@ -89,7 +89,7 @@ field()
     tr ',{}' '\n\n\n' | sed -n "s/^ *\"$1\": *\(-\{0,1\}[0-9.e+-]*\)\$/\1/p"
 }
 
-# limited FILE COMMAND... - runs it, with what it prints at the end of the file. Fails with $reason.
+# limited FILE COMMAND... - runs it, and appends its output to the file. Fails with $reason.
 limited()
 {
     file=$1
@@ -118,7 +118,7 @@ bench()
 }
 
 # measure NAME ARGUMENTS... - runs the bench $turns times; the JSON goes to $folder/last. Fails when
-# it is not picked, and when one of them failed, which is told then.
+# it is not picked, and when one of them failed, which is printed then.
 measure()
 {
     name=$1
@@ -143,7 +143,7 @@ load()
     field tasks_per_second <"$folder/last" | figure "$name" tasks/s "$goal"
 }
 
-# latencies NAME GOAL_P50 GOAL_P99 - three figures in ms, of what was measured last.
+# latencies NAME GOAL_P50 GOAL_P99 - three figures in ms, of the latest measurement.
 latencies()
 {
     field p50_ms <"$folder/last" | figure "$1 p50" ms "$2"
@@ -195,7 +195,7 @@ rss_anon()
         awk '{ printf "%.3f\n", $1 / 1024 }'
 }
 
-# idle NAME GOAL_CPU COMMAND... - what the idle worker costs, three times; COMMAND takes ten
+# idle NAME GOAL_CPU COMMAND... - the cost of an idle worker, three times; COMMAND takes ten
 # seconds.
 idle()
 {

@@ -30,7 +30,7 @@ serve()
     exit 1
 }
 
-# pick_port - sets $port to one that nobody uses.
+# pick_port - sets $port to one that is free.
 pick_port()
 {
     port=$(python3 -c "if True:

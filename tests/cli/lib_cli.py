@@ -25,7 +25,7 @@ SERVERS = []  # the one of this program, once it runs
 
 
 def only(broker):
-    """Marks tests of what one broker alone has."""
+    """Marks tests of a feature of one broker."""
     return unittest.skipUnless(BROKER == broker, f"of {broker} only")
 
 

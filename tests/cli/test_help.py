@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Help, versions, completion, and what is said to words that are not known."""
+"""Help, versions, completion, and the errors for unknown words."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""quern on a Redis server: URLs, passwords that nobody sees, servers that are not there."""
+"""quern on a Redis server: URLs, passwords that stay hidden, servers that are absent."""
 
 import os
 import re
@@ -196,7 +196,7 @@ class StartTest(RedisTest):
                 result = subprocess.run(shell, env=self.env, cwd=self.home, check=False,
                                         timeout=PATIENCE_S)
                 self.assertEqual(result.returncode, 0)
-                # What the log says was no command for the server.
+                # The log lines were no commands for the server.
                 self.assertNotIn(b"errorstat_ERR:", self.redis("INFO", "errorstats"))
 
     def test_work_does_not_wait_for_a_password_to_become_right(self):
@@ -284,7 +284,7 @@ class IdleTest(RedisTest):
     POLLS = 8
 
     def monitor(self):
-        """What the server is told, line by line; ends when the caller stops asking."""
+        """The commands to the server, line by line; ends when the caller stops asking."""
         with socket.socket(socket.AF_UNIX) as wire:
             wire.settimeout(PATIENCE_S)
             wire.connect(self.socket_path)
@@ -292,7 +292,7 @@ class IdleTest(RedisTest):
             yield from wire.makefile("r", encoding="utf-8", errors="replace")
 
     def stamps_between_polls(self):
-        """When clients said something, from the second poll to the last."""
+        """When clients sent something, from the second poll to the last."""
         polls = []
         stamps = []
         for line in self.monitor():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Looking at what Go programs wrote into Redis, and acting on it: tasks with none of our fields,
+"""Reading the data of Go programs in Redis, and acting on it: tasks with none of our fields,
 damaged ones, queues with many of them, and users who may only look."""
 
 import json
@@ -121,7 +121,7 @@ class GoTaskTest(InspectTest):
         self.put("c", "aggregating", unique_key=third, fields={"group": "g"}, group_key="g")
         fourth = Q + "unique:t:4"
         self.put("d", "aggregating", unique_key=fourth, fields={"group": "g"}, group_key="g")
-        for name, owner in ((lock, "a"), (other, "somebody else"), (third, "c"), (fourth, "d")):
+        for name, owner in ((lock, "a"), (other, "another"), (third, "c"), (fourth, "d")):
             self.redis.do("SET", name, owner)
         for task_id in ("a", "b", "c"):
             self.ok("task", "delete", task_id)

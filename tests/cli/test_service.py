@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Who serves what: why a task waits, what to do, queues without workers, and what doctor says."""
+"""Why a task waits, what to do, queues without workers, and the findings of doctor."""
 
 import contextlib
 import re
@@ -13,7 +13,7 @@ from lib_cli import CliTest, EXIT_FAILURE, EXIT_TEMPORARY, only
 
 class ServiceTest(CliTest):
     def why(self, task_id):
-        """What inspect says of it, as text and as JSON alike."""
+        """The reason that inspect shows, the same as text and as JSON."""
         text = self.ok("task", "inspect", task_id)
         task = self.task(task_id)
         if task["waits_because"]:
@@ -143,7 +143,7 @@ class ServiceTest(CliTest):
         self.assertIn("start a worker for queue default", advice)
 
     def stop_and_write(self, worker, statement):
-        """Whether the worker stands still, outside of a transaction, and its record is written."""
+        """Whether the worker is stopped, outside of a transaction, and its record is written."""
         worker.send_signal(signal.SIGSTOP)
         self.until(lambda: self.read(f"/proc/{worker.pid}/stat").split()[2] == "T", "it stops")
         with contextlib.closing(sqlite3.connect(self.broker, 0.1, isolation_level=None)) as db:

@@ -159,7 +159,7 @@ class VerdictTest(CliTest):
         self.assertEqual(self.state(task_id), "pending")
 
     def run_into_timeout(self, command):
-        """Runs a command that tells by the file "set" that it has set its trap. Where the machine
+        """Runs a command that shows by the file "set" that it has set its trap. Where the machine
         is too busy for that within the timeout, again with a longer one; gives the task's id."""
         self.fifo("never")
         for timeout in ("500ms", "3s", "20s"):

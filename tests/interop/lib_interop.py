@@ -30,7 +30,7 @@ def unb64(text):
 
 
 def assert_same_task(case, ours, theirs, pending_at=True):
-    """A task as quern tells it (JSON of `task inspect`) and as Go tells it (task.go). pending_at:
+    """A task as quern shows it (JSON of `task inspect`) and as Go shows it (task.go). pending_at:
     whether what Go says about a pending task, that it is due now, is new."""
     name = theirs["id"]
     for our_name, their_name in (("id", "id"), ("queue", "queue"), ("type", "type"),
@@ -130,7 +130,7 @@ class InteropTest(QuernTest):
         return json.loads(result.stdout)
 
     def enqueue(self, task_type, payload=b"", *options):
-        """By quern; gives what it says that it stored."""
+        """By quern; returns the tasks that it reports as stored."""
         return self.quern("enqueue", task_type, "-", *options, stdin=payload)
 
     # --- processes ---------------------------------------------------------------------------
@@ -173,10 +173,10 @@ class InteropTest(QuernTest):
         with open(f"{self.book}.go.{name}", "w", encoding="utf-8"):
             pass
 
-    # --- what there is -----------------------------------------------------------------------
+    # --- present data -----------------------------------------------------------------------
 
     def state(self, task_id, queue="default"):
-        """The state as it stands in the server; "gone"."""
+        """The state in the server; "gone"."""
         state = self.redis.do("HGET", f"asynq:{{{queue}}}:t:{task_id}", "state")
         return "gone" if state is None else state.decode()
 
@@ -188,12 +188,12 @@ class InteropTest(QuernTest):
                    f"{task_id} started")
 
     def counts(self, queue="default"):
-        """processed and failed, as the totals stand in the server."""
+        """The totals of processed and failed in the server."""
         return tuple(int(self.redis.do("GET", f"asynq:{{{queue}}}:{name}") or 0)
                      for name in ("processed", "failed"))
 
     def freeze(self, process):
-        """Stops a process; what it had sent before that is with the server when this returns."""
+        """Stops a process; the server has all its earlier requests when this returns."""
         process.send_signal(signal.SIGSTOP)
         stat = pathlib.Path(f"/proc/{process.pid}/stat")
         self.until(lambda: stat.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] == "T",
@@ -215,7 +215,7 @@ class InteropTest(QuernTest):
 
 
 def main():
-    """Runs the tests, or says why they cannot run."""
+    """Runs the tests, or prints why they cannot run."""
     peer = os.environ.get("INTEROP_PEER", "")
     if any(case.needs_go for case in InteropTest.__subclasses__()) and not os.path.exists(peer):
         try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A Go client gives, quern runs; quern gives, a Go server runs; each reads what the other wrote."""
+"""A Go client enqueues, quern runs; and the other way round; each reads the data of the other."""
 
 import json
 import signal
@@ -99,7 +99,7 @@ class OptionTest(ClientTest):
             with self.subTest(repr(options)[:200]):
                 self.empty()
                 _, info = self.assert_both_see(self.quern_enqueue(**options))
-                # And as the options say.
+                # And by the options.
                 self.assertEqual(unb64(info["payload"]), options.get("payload") or b"")
                 self.assertEqual(info["type"], options.get("type", "ok"))
                 self.assertEqual(info["max_retry"], options.get("retry", 25))
@@ -204,14 +204,14 @@ class OptionTest(ClientTest):
 
     def test_odd_shapes_of_a_message_mean_the_same_to_both(self):
         shapes = [
-            "83010a0278788401",  # a group that nobody knows
+            "83010a0278788401",  # an unknown group
             "8301930194018401",  # a group in a group
             "0801",  # the type again, as a number
             "2a0105",  # a text where a number is
             "6d01020304",  # four bytes where a number is
             "0a026f6b",  # the type again
             "7a060a016b12017a7a060a016b12017b",  # a header that comes twice
-            "7a0a0a016b12017a23080124",  # what nobody knows in a header
+            "7a0a0a016b12017a23080124",  # an unknown field in a header
         ]
         worker = self.quern_worker(queues=["default", "q"])
         for shape in shapes:

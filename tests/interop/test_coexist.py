@@ -135,14 +135,14 @@ class HeartbeatTest(InteropTest):
         return int(self.redis.do("ZSCORE", LEASE, task_id) or 0)
 
     def until_extended(self, task_id):
-        """Its lease, turned back by a little, is prolonged again."""
+        """Its lease, set back a little, is extended again."""
         self.redis.do("ZADD", LEASE, "XX", self.score(task_id) - 9, task_id)
         low = self.score(task_id)
-        self.until(lambda: self.score(task_id) > low, f"the lease of {task_id} is prolonged")
+        self.until(lambda: self.score(task_id) > low, f"the lease of {task_id} is extended")
 
     def test_each_prolongs_its_own_leases_beside_the_other(self):
         self.enqueue("hold", b"", "--id", "ours", "--queue", "default")
-        # A lease of 9 s is prolonged each 3 s.
+        # A lease of 9 s is extended each 3 s.
         worker = self.quern_worker(lease_ms=9000)
         self.until_started("ours")
         server = self.go_server()
@@ -158,7 +158,7 @@ class HeartbeatTest(InteropTest):
         self.assertIsNone(self.redis.do("HGET", "asynq:{default}:t:ours", "pending_since"))
         score = int(self.redis.do("ZSCORE", "asynq:{other}:lease", "second"))
         self.until(lambda: int(self.redis.do("ZSCORE", "asynq:{other}:lease", "second")) > score,
-                   "quern prolongs its lease")
+                   "quern extends its lease")
         self.assertEqual(self.redis.do("HGET", "asynq:{other}:t:second", "pending_since"), token)
         for task_id, queue in (("ours", "default"), ("second", "other")):
             self.release(task_id)
@@ -332,7 +332,7 @@ class FenceTest(InteropTest):
         after = self.redis.dump()
         for name in ("active", "lease", "t:x", "processed", "failed"):
             key = f"asynq:{{default}}:{name}".encode()
-            if name == "lease":  # Go may have prolonged it
+            if name == "lease":  # Go may have extended it
                 self.assertEqual(sorted(after[key][2]), sorted(before[key][2]))
             else:
                 self.assertEqual(after[key], before[key], name)
@@ -351,7 +351,7 @@ class FenceTest(InteropTest):
         self.assert_refused(worker, server)
 
     def test_it_hears_that_its_lease_is_lost_while_go_runs_the_task(self):
-        # Prolonged each 2 s, so that it hears of it soon.
+        # Extended each 2 s, so that it is notified soon.
         worker, server = self.stopped_and_overtaken("--retention", "1h", lease_ms=6000)
         self.assert_refused(worker, server)
 

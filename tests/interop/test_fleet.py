@@ -138,7 +138,7 @@ class FleetTest(InteropTest):
             ends += sum(line["what"] == "end" for line in lines)
             if ends >= next_kill:
                 next_kill += ENDS_PER_KILL
-                # By the dice, but nobody twice before everybody had a turn.
+                # At random, but no worker twice before all had a turn.
                 victims = victims or dice.sample(sorted(self.fleet), len(self.fleet))
                 name = victims.pop()
                 self.kill(name)
@@ -198,7 +198,7 @@ class FleetTest(InteropTest):
             info = self.go("queue", queue=queue)
             self.assertEqual((info["Archived"], info["Completed"], info["Size"]),
                              (len(archived), len(completed), len(archived) + len(completed)))
-            # Everything but what was archived succeeded once and only once.
+            # Every task but the archived ones succeeded once and only once.
             self.assertEqual(info["ProcessedTotal"] - info["FailedTotal"],
                              len(mine) - len(archived))
             self.assertEqual(self.redis.do("EXISTS", f"asynq:{{{queue}}}:lease"), 0)

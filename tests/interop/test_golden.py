@@ -148,9 +148,9 @@ class EnqueueTest(InteropTest):
 
     needs_go = False
 
-    # quern's clients have no way to say these: they are tested where a Go client says them.
+    # quern's clients cannot express these: they are tested with a Go client.
     #   payload_nil: the program and its lines of JSON give an empty payload, never none at all
-    #   timeout_none: asynq cannot say it: Timeout(0) is its default of 30 minutes
+    #   timeout_none: asynq cannot express it: Timeout(0) is its default of 30 minutes
     #   timeout_short: asynq cuts it off to none, we round it up to a second
     UNSAID = {"payload_nil", "timeout_none", "timeout_short"}
 
@@ -227,7 +227,7 @@ class EnqueueTest(InteropTest):
 
 
 class WorkTest(InteropTest):
-    """quern takes up what asynq has left."""
+    """quern runs the tasks that asynq stored."""
 
     needs_go = False
 
@@ -307,7 +307,7 @@ class WorkTest(InteropTest):
 
 
 class InspectTest(InteropTest):
-    """quern's program on what asynq has left."""
+    """quern's program on the data of asynq."""
 
     needs_go = False
 

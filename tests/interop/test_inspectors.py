@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Go's Inspector on what quern wrote, and quern's program on what Go wrote."""
+"""Go's Inspector on data of quern, and quern's program on data of Go."""
 
 import os
 import shutil
@@ -135,7 +135,7 @@ class GoInspectsQuernTest(StageTest):
             self.assertIn("error", self.go.ask(verb, queue="default", id="active-0"))
         self.assertEqual([len(self.quern_ids(state)) for state in STATES],
                          [7, 1, 0, 0, 4, 1, 0])
-        # Nothing that Go moved is out of quern's reach: it runs what is pending now.
+        # quern can still reach every task that Go moved: it runs the pending ones.
         self.release("active-0")
         self.until(lambda: self.go("queue", queue="default")["Pending"] == 0, "all are run")
         # retry-0 fails and archived-0 is archived once more.
@@ -217,7 +217,7 @@ class GoInspectsQuernTest(StageTest):
         [run] = server["ActiveWorkers"]
         self.assertEqual((run["TaskID"], run["TaskType"], run["Queue"], run["TaskPayload"]),
                          ("active-0", "hold", "default", b64(b"body")))
-        # `asynq server ls` shows the count that stands in the record itself.
+        # `asynq server ls` shows the count of the record itself.
         [key] = self.redis.do("KEYS", "asynq:servers:*")
         shown = subprocess.run([os.environ["INTEROP_CODEC"]], check=True, capture_output=True,
                                text=True, input=f"server {self.redis.do('GET', key).hex()}\n")

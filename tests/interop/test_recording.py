@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The recordings in golden/ are what the committed recorder makes with the pinned asynq: it is run
+"""The recordings in golden/ are those of the committed recorder with the pinned asynq: it is run
 once more, and the two differ in nothing but moments, random ids and names of processes."""
 
 import json
@@ -26,7 +26,7 @@ def steady(text):
 
 
 def shape(scenario):
-    """A scenario without what may change."""
+    """A scenario without its variable parts."""
     found = {}
     for key, (kind, ttl_ms, value) in test_golden.keys_of(scenario).items():
         if kind == "hash" and b"msg" in value:

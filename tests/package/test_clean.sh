@@ -1,6 +1,6 @@
 #!/bin/sh
 # README's program builds and starts in a clean Debian: a tree that holds the files of a few Debian
-# packages, what `make install` installs, and nothing else. The compile line is README's own.
+# packages, the files of `make install`, and nothing else. The compile line is README's own.
 #
 # The packages: a shell and its usual tools, gcc, pkg-config, and those of the libraries that quern
 # is linked with. The tree is a tmpfs in a mount namespace of its own.

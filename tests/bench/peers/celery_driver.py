@@ -22,7 +22,7 @@ lock = threading.Lock()
 
 @app.task(name="bench")
 def bench(payload):
-    """Does nothing, or tells how long it took to get here."""
+    """Does nothing, or prints how long it took to get here."""
     now = time.monotonic_ns()
     if COUNT == 0:
         print(now - int(payload), flush=True)
@@ -60,7 +60,7 @@ def single(count):
 
 
 def main():
-    """Does what the first argument says."""
+    """Runs the command of the first argument."""
     global COUNT
     command = sys.argv[1]
     if command == "version":
