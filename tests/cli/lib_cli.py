@@ -87,7 +87,7 @@ class CliTest(QuernTest):
         return process
 
     def on_terminal(self, *args, columns=80, env=None):
-        """Runs the program with a terminal as stdout and stderr; gives what it wrote."""
+        """Runs the program with a terminal as stdout and stderr; returns its output."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([self.program, *args], stdin=subprocess.DEVNULL, stdout=theirs,
