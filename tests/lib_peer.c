@@ -258,7 +258,7 @@ static void look_at(struct peer *peer, struct pair *pair, const struct pollfd fd
     if (fds[0].revents != 0) {
         good = add_from(&pair->in, pair->client_fd);
     }
-    if (good && fds[1].revents != 0) { /* said unasked */
+    if (good && fds[1].revents != 0) { /* sent without a request */
         struct bytes news = {0};
         good = add_from(&news, pair->server_fd) && send_all(pair->client_fd, news.data, news.size);
         free(news.data);

@@ -23,7 +23,8 @@
 
 struct test_role {
     const char *name;
-    int (*main)(int argc, char **argv); /* argv: what test_spawn was given; returns the exit code */
+    int (*main)(int argc,
+                char **argv); /* argv: the arguments of test_spawn; returns the exit code */
 };
 
 struct test_group {

@@ -200,7 +200,7 @@ static void expect(quern_status status, const quern_error *err, const char *doin
     }
 }
 
-/* All that a worker does besides its runs, in a queue where such a number stands. */
+/* All upkeep of a worker, in a queue with such a number. */
 static void keep_up(struct contract *c, const char *sql)
 {
     const char *queue = "default";
@@ -235,7 +235,7 @@ static void planted_number_keeps_no_queue_from_being_kept_up(struct contract *c)
     (void)sqlite3_close(db);
 }
 
-/* Its worker is dead, or it goes on with the lock. */
+/* Its worker is dead, or keeps the lock. */
 static void planted_solo_lock_keeps_nobody_from_returning_it(struct contract *c)
 {
     sqlite3 *db = open_beside(c);
@@ -273,7 +273,7 @@ static const char *const numbers[] = {
     "-1",
 };
 
-/* A '#' stands for the number. */
+/* A '#' is replaced by the number. */
 static const struct {
     const char *name;
     const char *text;

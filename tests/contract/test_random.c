@@ -190,8 +190,8 @@ static void pass_time(struct game *g)
     } while (model_on_edge(&g->model));
 }
 
-/* What an operator may do; the runs of a task that he touched are forgotten, since the contract
- * does not say whether their success would still be salvaged. */
+/* The actions of an operator; the runs of the affected task are forgotten, since the contract
+ * leaves open whether their success would still be salvaged. */
 static void act(struct game *g)
 {
     static const quern_action actions[] = {QUERN_ACTION_RUN, QUERN_ACTION_ARCHIVE,

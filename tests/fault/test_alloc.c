@@ -177,7 +177,7 @@ static quern_status exchange_two(struct qn_leased **runs, size_t count, enum qn_
     return status;
 }
 
-/* Leases two runs, extends them, gives them back; what failed is done again with memory enough. */
+/* Leases two runs, extends them, gives them back; failed calls are repeated with enough memory. */
 static quern_status exchange_scene(struct place *place, long n)
 {
     struct qn_leased *runs[2];

@@ -15,7 +15,7 @@
 #define SWEEP_MAX 1000
 #define LARGE ((size_t)100 << 10) /* more than a chunk of an arena, so that each needs its own */
 
-/* A part: does its work, and returns what it said; asserts that a failure changed nothing. */
+/* A part: does its work, and returns its status; asserts that a failure changed nothing. */
 typedef quern_status (*part)(quern_error *err);
 
 /* Every n until the part needs fewer than n allocations. Returns how many n failed. */

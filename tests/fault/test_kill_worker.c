@@ -12,7 +12,7 @@
 #define STARTS_MIN 20
 #define STARTS_SPAN 100
 
-/* Waits until the book has so many records, or the worker is gone by itself. */
+/* Waits until the book has this many records, or the worker has ended on its own. */
 static int watch(const struct fault_site *site, struct test_child *child, size_t records)
 {
     int64_t end_ms = test_now_ms() + TEST_PATIENCE_MS;

@@ -73,7 +73,7 @@ static void show_all(const char *text, size_t size)
     (void)qn_cli_usage(&cli, "'%s' is no word", text);
 }
 
-/* What the program writes meanwhile comes into memory. */
+/* The program's output goes to memory meanwhile. */
 static void try_output(const char *text, size_t size)
 {
     char *data = NULL;

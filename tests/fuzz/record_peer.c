@@ -19,7 +19,7 @@ static struct qn_buf record;
 static const char *socket_path;
 static redisContext *servers[FDS_MAX]; /* by the peer's descriptor */
 
-/* A new one for each greeting: what one connection subscribes to must not bind the next. */
+/* A new one for each greeting: the subscriptions of one connection must not affect the next. */
 static redisContext *call_up(int peer_fd, bool again)
 {
     fuzz_require(peer_fd < FDS_MAX);

@@ -13,8 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-/* One input may take so long, also under valgrind; then SIGALRM ends us, and the last line tells
- * which it was. */
+/* One input may take this long, even under valgrind; then SIGALRM ends the process, and the last
+ * line names the input. */
 #define PATIENCE_S 60
 
 static size_t replayed;

@@ -45,7 +45,7 @@ static void moment(const char *name, struct qn_asynq_time value)
     text(name, digits);
 }
 
-/* What a line is about, and what we make of it. */
+/* A line's message, and the result. */
 struct line {
     struct qn_arena *arena;
     struct qn_bytes in;

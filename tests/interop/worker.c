@@ -57,7 +57,7 @@ static void note(const struct place *place, const char *what, const quern_run *r
         (long long)quern_run_retry_count(run), now_ns(), (long long)quern_run_crash_count(run),
         quern_cause_name(quern_run_cause(run)), (unsigned long long)quern_run_fence(run), error);
     if (size <= 0 || size >= LINE_SIZE || write(place->book_fd, line, (size_t)size) != size) {
-        abort(); /* a test that is not told what happened proves nothing */
+        abort(); /* a test without records proves nothing */
     }
 }
 
@@ -135,7 +135,7 @@ static quern_outcome handle(quern_run *run, const quern_task *task, void *user)
     return outcome;
 }
 
-/* What became of a run, for a test that wants to know whether the broker took it. */
+/* The outcome of a run, for a test of whether the broker accepted it. */
 static void on_run(const quern_run_report *report, void *user)
 {
     const struct place *place = user;

@@ -19,7 +19,7 @@ static quern_inspector *inspect(struct contract *c)
     return inspector;
 }
 
-/* What the action says to this task of "default". */
+/* The status of the action on this task of "default". */
 static quern_status act(struct contract *c, quern_action action, const char *id)
 {
     quern_inspector *inspector = inspect(c);
@@ -159,7 +159,7 @@ static void delete_frees_its_own_lock_only(struct contract *c)
     contract_enqueue(c, &task);
     task.id = "b";
     assert_int_equal(contract_try(c, &task), QUERN_E_DUPLICATE);
-    contract_advance(c, MINUTE_MS + 1); /* the lock of a is over: b takes it */
+    contract_advance(c, MINUTE_MS + 1); /* the lock of a has expired: b takes it */
     contract_enqueue(c, &task);
     assert_int_equal(act(c, QUERN_ACTION_DELETE, "a"), QUERN_OK);
     task.id = "c";

@@ -61,7 +61,7 @@ static long walks(void)
     return found == NULL ? 0 : strtol(found + sizeof name - 1, NULL, 10);
 }
 
-/* What stays must stay in its order. */
+/* The remaining ids must keep their order. */
 static const char expect_script[] =
     "local expected = {} for id in string.gmatch(ARGV[1], '%S+') do "
     "if redis.call('EXISTS', 'asynq:{default}:t:' .. id) == 1 then "

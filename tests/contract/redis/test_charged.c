@@ -231,7 +231,7 @@ static void lock_of_a_worker_without_a_record_is_returned_by_recovery(struct con
     assert_int_equal(queue, 0);
 }
 
-/* Each looks at 512 tasks from one end. */
+/* Each reads 512 tasks from one end. */
 static void probe_is_found_between_many_charged_tasks(struct contract *c)
 {
     struct qn_leased *run = NULL;

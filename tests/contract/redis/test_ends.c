@@ -22,8 +22,8 @@ static const char digest_script[] =
     "all[#all + 1] = key .. redis.call('DUMP', key) end end "
     "return redis.sha1hex(table.concat(all))";
 
-/* "" if the task is in no place and has no hash, or in just the place that its hash says; else what
- * was found. Keys of another type are no place. */
+/* "" if the task is in no place and has no hash, or in exactly the place that its hash names; else
+ * a description. Keys of another type are no place. */
 static const char whole_script[] =
     "local Q, id = KEYS[1], ARGV[1] local found = {} "
     "local function is(key, kind) return redis.call('TYPE', Q .. key).ok == kind end "
@@ -92,7 +92,7 @@ static const char *const damages[] = {
     "LPUSH " Q "quern:s:0000000000000007:o x",
 };
 
-/* Words that stand alone for the name of a key. */
+/* Runs commands, one a line; the word "lock" becomes the key of that lock. */
 static void damage(const char *commands, const char *lock)
 {
     char line[256];
@@ -121,7 +121,7 @@ static void damage(const char *commands, const char *lock)
     }
 }
 
-/* --- Deeds --------------------------------------------------------------------------- */
+/* --- Actions --------------------------------------------------------------------------- */
 
 enum {
     DEED_DONE_KEPT = QN_CANCEL + 1,
@@ -295,7 +295,7 @@ static void starts_alone_keep_no_answer(struct contract *c)
     contract_finish(c, run, QN_DONE);
 }
 
-/* Go workers know no mark: the run may go on, or end for another reason. */
+/* Go workers do not read the mark: the run may continue, or end for another reason. */
 static void cancellation_of_a_go_workers_run_is_not_for_the_next_one(struct contract *c)
 {
     quern_inspector *inspector = NULL;

@@ -19,7 +19,7 @@ static long long message_size(const char *id)
     return test_redis_count(server(), "HSTRLEN " Q "t:%s msg", id);
 }
 
-/* Behind the message, as other programs may make it: more headers "a" = "b" than a script looks at,
+/* Behind the message, as other programs may make it: more headers "a" = "b" than a script reads,
  * and a field 31 = 7. */
 static void add_many_fields(const char *id)
 {

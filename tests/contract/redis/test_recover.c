@@ -114,7 +114,7 @@ static void deaths_of_go_workers_convict_nobody(struct contract *c)
     assert_int_equal(view.retry_count, 5);
 }
 
-/* Bytes that no decoder takes are left to who leases them. */
+/* Bytes that no decoder accepts are left to the worker that leases them. */
 static void message_that_cannot_be_read_comes_back_as_it_is(struct contract *c)
 {
     static const char *const messages[] = {
@@ -131,7 +131,8 @@ static void message_that_cannot_be_read_comes_back_as_it_is(struct contract *c)
     }
 }
 
-/* The lease of our run is over, asynq's recoverer has retried the task, and a Go worker runs it. */
+/* The lease of our run has expired, asynq's recoverer has retried the task, and a Go worker runs
+ * it. */
 static void run_that_a_go_worker_took_over_changes_nothing(struct contract *c)
 {
     static const enum qn_outcome_kind kinds[] = {QN_DONE,    QN_DROP,      QN_RETRY, QN_SNOOZE,
@@ -300,7 +301,7 @@ static void damaged_queue_stops_no_other(struct contract *c)
 
 /* --- Many of them -------------------------------------------------------------------- */
 
-/* count tasks of ours whose lease is over, each beside one of a Go worker in its grace. */
+/* count tasks of ours whose lease has expired, each beside one of a Go worker in its grace time. */
 static void fill(size_t count)
 {
     static const char script[] =
@@ -382,8 +383,8 @@ static void end_runs(const char *prefix, int first, int count)
     (void)test_redis_do(server(), "EVAL %s 1 " Q " %s %d %d", script, prefix, first, count);
 }
 
-/* One call looks at 4000 leases. What moves up between two calls must not be passed over, or it is
- * found out once the record of its worker is gone. */
+/* One call reads 4000 leases. Ids that move up between two calls must not be skipped, or they are
+ * only found when the record of their worker is gone. */
 static void runs_that_end_meanwhile_hide_no_lease_of_a_dead_worker(struct contract *c)
 {
     static const int first_ended[] = {0, 3900};

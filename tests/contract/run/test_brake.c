@@ -94,7 +94,7 @@ static void given_back_run_leaves_the_row(struct contract *c)
     assert_int_equal(c->deaths, 3);
 }
 
-/* Its type is known to other workers only: that it is put aside says nothing of the host. */
+/* Its type is known to other workers only: that it is put aside proves nothing about the host. */
 static void run_that_is_put_aside_leaves_the_row(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
@@ -103,7 +103,8 @@ static void run_that_is_put_aside_leaves_the_row(struct contract *c)
     assert_int_equal(c->deaths, 3);
 }
 
-/* Cancelled, or past its deadline, before its handler was called: that says nothing of the host. */
+/* Cancelled, or past its deadline, before its handler was called: that proves nothing about the
+ * host. */
 static void run_that_never_started_leaves_the_row(struct contract *c)
 {
     const enum qn_outcome_kind kinds[] = {QN_SNOOZE, QN_ARCHIVE, QN_CANCEL};
@@ -293,7 +294,7 @@ static void task_that_died_as_a_probe_goes_behind(struct contract *c)
     contract_put(c, "default", "z");
     struct qn_leased *good = take_on(c, ELSEWHERE); /* not braked: by place */
     assert_string_equal(good->task.id, "a0001");
-    contract_finish(c, good, QN_DONE); /* this was said on CONTRACT_HOST */
+    contract_finish(c, good, QN_DONE); /* this was reported on CONTRACT_HOST */
     const char *order[] = {"a0002", "a0000", "z"};
     for (size_t i = 0; i < TEST_COUNT(order); i++) {
         contract_finish(c, contract_take_id(c, "default", order[i]), QN_DONE);

@@ -31,7 +31,7 @@ static void note(int fd, const struct qn_leased *run)
     TEST_REQUIRE(write(fd, &number, sizeof number) == (ssize_t)sizeof number);
 }
 
-/* One exchange: tells what is in `runs` as done, notes what was applied, leases one to eight. */
+/* One exchange: reports `runs` as done, notes the applied ones, leases one to eight. */
 static size_t share(struct crew_member *member, int fd, struct qn_leased **runs, size_t count)
 {
     uint32_t room = 1 + (uint32_t)(member->stamp.sequence++ % 8);

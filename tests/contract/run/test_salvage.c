@@ -107,7 +107,7 @@ static void success_is_not_salvaged_for_another_task_with_the_id(struct contract
 
 static void success_of_a_retried_run_is_not_salvaged(struct contract *c)
 {
-    /* The run told its failure itself; a later success of the same run is a mistake. */
+    /* The run reported its failure itself; a later success of the same run is a mistake. */
     struct qn_leased *run = contract_start(c, "a");
     assert_int_equal(contract_tell(c, run, QN_RETRY), QN_APPLIED);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
@@ -194,7 +194,7 @@ static void salvage_beside_a_give_back_takes_no_other_task(struct contract *c)
     qn_leased_free(runs[1]);
 }
 
-/* What each became is told at its place, however the broker sorts them. */
+/* The result of each is at its index, however the broker sorts them. */
 static void one_batch_mixes_salvage_with_all_kinds(struct contract *c)
 {
     enum { COUNT = 8 };
@@ -206,7 +206,7 @@ static void one_batch_mixes_salvage_with_all_kinds(struct contract *c)
                      {QN_RETRY, QN_APPLIED, QUERN_TASK_RETRY},
                      {QN_DONE, QN_SALVAGED, 0}, /* the expired one */
                      {QN_SNOOZE, QN_APPLIED, QUERN_TASK_RETRY},
-                     {QN_DONE, QN_STALE, 0}, /* was told before */
+                     {QN_DONE, QN_STALE, 0}, /* was reported before */
                      {QN_ARCHIVE, QN_APPLIED, QUERN_TASK_ARCHIVED},
                      {QN_DONE, QN_APPLIED, 0},
                      {QN_GIVE_BACK, QN_APPLIED, QUERN_TASK_PENDING}};

@@ -195,7 +195,7 @@ static void recovery_touches_only_the_queues_it_is_given(struct contract *c)
 
 #define CHILD_LEASES 3
 
-/* argv: URL. Leases three tasks, two of them started, says so, and waits to be killed. */
+/* argv: URL. Leases three tasks, two of them started, reports it, and waits to be killed. */
 static int doomed_worker(int argc, char **argv)
 {
     struct qn_leased *runs[CHILD_LEASES];

@@ -22,7 +22,7 @@
 #define PAYLOAD_SIZE 600
 #define PAGE_SIZE 5000
 
-/* The payload of task i of batch b tells which one it is, all through. */
+/* Every part of the payload of task i of batch b identifies it. */
 static void fill_payload(char payload[PAYLOAD_SIZE], uint64_t batch, size_t index)
 {
     char mark[32];
@@ -69,7 +69,7 @@ static void check_task(const quern_task_info *info, uint64_t batch, size_t index
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
 }
 
-/* One page of the tasks that a child left; `seen` stand before it. Returns its size. */
+/* One page of the tasks that a child left; `seen` are before it. Returns its size. */
 static size_t check_page(quern_inspector *inspector, quern_task_filter filter, uint64_t first,
                          size_t seen)
 {

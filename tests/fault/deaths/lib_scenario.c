@@ -58,7 +58,7 @@ static bool bad_are_poison(struct deaths *deaths, void *user)
     return deaths_poisoned(deaths, "default", play->scenario->type) == play->scenario->bad;
 }
 
-/* Only a good end after its first death can tell a bad task from a broken program. */
+/* Only a good end after its first death can distinguish a bad task from a broken program. */
 static bool bad_have_died(struct deaths *deaths, void *user)
 {
     struct play *play = user;

@@ -49,7 +49,8 @@ static struct deaths *deploy_open(unsigned slots)
             .host = i == 0 ? "a" : "b", .queues = "default", .concurrency = slots};
         deaths_add(deaths, &member);
     }
-    /* Once it was well: what has never run at all cannot be told from a queue that is broken. */
+    /* It was well once: a queue that has never run a task cannot be distinguished from a broken
+     * one. */
     (void)deaths_put(deaths, "default", "deploy", 20);
     assert_true(deaths_until(deaths, all_are_done, NULL, TEST_PATIENCE_MS));
     return deaths;

@@ -19,7 +19,7 @@ extern struct test_redis redis;
 extern struct qn_broker *broker;
 extern quern_error err;
 
-/* An empty server, started once, whose clock stands at NOW_MS. */
+/* An empty server, started once, whose clock stands still at NOW_MS. */
 int queue_set_up(void **state);
 int queue_tear_down(void **state);
 

@@ -14,7 +14,7 @@
 
 #define SWEEP_MAX 5000
 
-/* As in a scene: what is wanted with memory enough. */
+/* A statement of a scene that is run with enough memory. */
 #define WITH_MEMORY(statement)                                                                     \
     do {                                                                                           \
         long left = atomic_exchange(&test_alloc_until_failure, 0);                                 \

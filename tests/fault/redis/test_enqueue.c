@@ -389,7 +389,7 @@ static void large_enqueue_that_is_cut_while_it_is_sent_keeps_its_order(void **st
     wire_stop(&wire);
 }
 
-/* The server has done all of it, or a part; what it said is cut off after each byte in turn. */
+/* The server has executed all of it, or a part; its reply is cut off after each byte in turn. */
 static void large_enqueue_whose_answers_are_lost_is_resolved(void **state)
 {
     (void)state;

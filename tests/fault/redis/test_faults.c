@@ -173,7 +173,7 @@ static void malformed_message_costs_one_task(void **state)
 
 /* --- The archive -------------------------------------------------------------------- */
 
-/* What Go's own trimming cannot digest any more is far above this. */
+/* The size that Go's own trimming can no longer handle is far above this. */
 #define ARCHIVE_SIZE_MAX_MEANWHILE (QN_ARCHIVE_SIZE_MAX + 500 + QN_BATCH_MAX)
 
 static void archive_never_grows_far_beyond_its_limit(void **state)

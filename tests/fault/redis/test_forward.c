@@ -107,7 +107,7 @@ static void queue_of_a_wrong_type_does_not_stop_the_others(void **state)
         size_t count = 0;
         quern_error err = {0};
         assert_default_is_forwarded(keys[i]);
-        /* Recovery tells what is wrong. */
+        /* Recovery reports the damage. */
         assert_int_equal(qn_broker_recover(doctor.broker, (struct qn_upkeep){{queues, 2}, 100},
                                            NULL, &count, &err),
                          QUERN_E_CORRUPT);
@@ -182,7 +182,7 @@ static void queue_of_a_wrong_type_does_not_stop_arming_the_others(void **state)
     quern_error err = {0};
     assert_int_equal(qn_broker_recover(doctor.broker, (struct qn_upkeep){{queues, 2}, 100}, NULL,
                                        &recovered, &err),
-                     QUERN_E_CORRUPT); /* this tells what is wrong */
+                     QUERN_E_CORRUPT); /* this reports the damage */
     assert_non_null(strstr(err.text, "WRONGTYPE"));
 }
 
@@ -206,7 +206,7 @@ static void delayed_task_after_the_last_that_was_known_is_found_by_recovery(void
     doctor_put_later("a", 500);
     assert_false(arm(&queue, 1, &next_due_at_ms));
     doctor_plant("DEL " Q "scheduled " Q "quern:due"); /* another worker moved it */
-    assert_true(recover_finds_news());                 /* told, and not armed any more */
+    assert_true(recover_finds_news());                 /* returned, and no longer armed */
     test_pause_ms(800);
     assert_false(recover_finds_news());
     doctor_plant("ZADD " Q "scheduled 1800000030 a");

@@ -63,7 +63,7 @@ static quern_status lease(struct scene *scene)
 
 /* --- Malformed answers ---------------------------------------------------------------- */
 
-/* What may stand where the lease script says its head. */
+/* Possible values in the place of the lease script's head. */
 static const char *const bad_heads[] = {
     "$0\r\n\r\n",
     "$1\r\n \r\n",
@@ -269,7 +269,7 @@ static const char *const strange[] = {
     ("-ERR " MAX_TEXT),
 };
 
-/* Without those that name ids: their pages go on until walks_that_never_end_are_ended. */
+/* Without those that name ids: their pages continue until walks_that_never_end_are_ended. */
 static const char *const commands[] = {
     "TIME",   "EXISTS", "HGETALL", "HMGET",   "HGET",    "HSTRLEN", "SMEMBERS", "SISMEMBER",
     "SSCAN",  "SCAN",   "ZSCORE",  "ZMSCORE", "ZCARD",   "ZCOUNT",  "LLEN",     "LPOS",

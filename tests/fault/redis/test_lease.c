@@ -298,7 +298,7 @@ static void replay_gives_only_runs_that_are_still_ours(void **state)
     free_lot(&again);
 }
 
-/* What was put away meanwhile, and what came in its stead in a second part. */
+/* The tasks that were put away, and those leased instead in a second part. */
 static void replay_knows_all_parts(void **state)
 {
     (void)state;

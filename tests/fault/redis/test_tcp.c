@@ -46,7 +46,7 @@ static void tasks_go_all_the_way_by_tcp(void **state)
     test_redis_stop(&tcp);
 }
 
-/* What the program writes to that stream, its log for one, would go to the server. */
+/* Output of the program to that stream, its log for one, would go to the server. */
 static void no_connection_takes_the_place_of_a_closed_stream(void **state)
 {
     (void)state;

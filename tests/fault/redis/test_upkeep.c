@@ -32,7 +32,7 @@ static void entry_of_a_task_that_lives_elsewhere_is_all_that_goes(void **state)
     doctor_assert_runs("a");
 }
 
-/* Whether it is there cannot be said: then nothing that may live goes. */
+/* Its existence cannot be determined: then no task that may exist is removed. */
 static void task_whose_place_is_damaged_is_kept(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void heartbeat_is_what_go_reads(void **state)
         test_redis_count(&doctor.redis, "ZSCORE asynq:workers asynq:workers:{host:7:id}"),
         1800000010);
     assert_int_equal(test_redis_count(&doctor.redis, "SISMEMBER asynq:queues low"), 1);
-    /* What Go could not read is left out. */
+    /* Payloads that Go could not read are left out. */
     assert_int_equal(test_redis_count(&doctor.redis, "HLEN asynq:workers:{host:7:id}"), 2);
     struct qn_asynq_run run = read_run(&arena, "a");
     assert_int_equal(run.payload_size, SHOWN_MAX);
@@ -332,7 +332,7 @@ static void workers_of_go_and_ours_are_listed_and_garbage_is_not(void **state)
     assert_non_null(strstr(seen.text, "id braked default=3 low=1 7 1800000000000 0\n"));
     assert_non_null(strstr(seen.text, "w active default=1 0 1800000000000 1 mine\n"));
     doctor_turn_to(5000);
-    assert_int_equal(list_workers().count, 2); /* Go's is over */
+    assert_int_equal(list_workers().count, 2); /* Go's has expired */
 }
 
 /* --- Without memory ------------------------------------------------------------------------- */

@@ -243,10 +243,10 @@ static void work_that_nobody_told_of_is_found_by_recovery(void **state)
     expect_silence();
     recover();
     assert_true(wait_ms(BRIEFLY_MS).work);
-    recover(); /* said once */
+    recover(); /* returned once */
     expect_silence();
     assert_true(arm(NULL));
-    recover(); /* arm has said it */
+    recover(); /* arm has returned it */
     expect_silence();
 }
 

@@ -20,7 +20,7 @@
 
 /* --- What a Go client does ------------------------------------------------------------ */
 
-/* Stores a task by an asynq script. at: what its last argument is. */
+/* Stores a task by an asynq script. at: its last argument. */
 static void store(const char *script, const char *place, const char *type, const char *id,
                   const char *payload, long long at)
 {
@@ -216,7 +216,7 @@ static void storm_of_news_that_bring_nothing_is_looked_at_now_and_then(void **st
         test_redis_do(server, "ZADD asynq:{default}:scheduled 4000000000 n%d", i);
     }
     long long calls = script_calls();
-    /* Without rests a look, of two scripts, would follow the other. */
+    /* Without pauses one poll, of two scripts, would follow the other. */
     assert_true(calls < 2 * (test_now_ms() - begin_ms) + 200);
     push("b", "done");
     rig_wait_reports(rig, 2);

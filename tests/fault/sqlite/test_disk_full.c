@@ -86,8 +86,9 @@ static void place_close(struct place *place)
     test_dir_remove(place->dir);
 }
 
-/* A full disk is told before anything is stored. When a write breaks, the fate of the transaction
- * may be unknown; then the same request with the same stamp settles it. Returns whether it is. */
+/* A full disk is reported before anything is stored. When a write breaks, the fate of the
+ * transaction may be unknown; then the same request with the same stamp settles it. Returns whether
+ * it is. */
 static bool is_unknown(quern_status status, const quern_error *err)
 {
     bool unknown = write_errno == EIO && status == QUERN_E_UNKNOWN;
@@ -182,8 +183,8 @@ static void broken_disk_at_enqueue_stores_all_or_nothing(void **state)
     enqueue_on_a_failing_disk(EIO);
 }
 
-/* The n-th write breaks, for every n, and the next one works again: the client finds out by itself
- * what became of its task, and never says that it does not know. */
+/* The n-th write breaks, for every n, and the next one works again: the client finds out whether
+ * its task was stored, and never reports an unknown effect. */
 static void client_settles_what_one_broken_write_left_open(void **state)
 {
     (void)state;

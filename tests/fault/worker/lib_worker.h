@@ -75,7 +75,7 @@ struct rig {
 };
 
 /* On an empty broker, with a mux that serves every type with "obey". turned: time stands still
- * until the test turns it. */
+ * until the test advances it. */
 struct rig *rig_new(bool turned);
 /* "obey", to be registered with options of its own; user: the rig. */
 quern_handler rig_handler(void);

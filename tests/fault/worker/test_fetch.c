@@ -187,7 +187,7 @@ static void pause_holds_also_for_runs_fetched_ahead(void **state)
     struct rig_worker worker;
     struct rig *rig = rig_with_runs_ahead(&worker, "other");
     assert_ok(qn_broker_pause(rig->broker, "other", true, &error), error);
-    rig_put(rig, "free", "done"); /* in the queue that goes on */
+    rig_put(rig, "free", "done"); /* in the queue that continues */
     wait_until_none_is_ahead(rig);
     rig_open_gate(rig);
     rig_wait_reports(rig, 3);

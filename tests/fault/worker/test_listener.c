@@ -4,7 +4,7 @@
 
 enum {
     ROUNDS = 100,
-    ROUNDS_MS_MAX = ROUNDS * 200, /* the worker looks each second without being told */
+    ROUNDS_MS_MAX = ROUNDS * 200, /* the worker polls each second without a notice */
     END_MS_MAX = 8000             /* without a notice the listener would sleep for ten seconds */
 };
 

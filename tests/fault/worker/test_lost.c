@@ -118,7 +118,7 @@ static void run_sql(const char *path, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-/* What is still in the log would make the file whole again, and no harm would have been done. */
+/* The contents of the log would restore the file, and there would be no damage. */
 static void cut_to_nothing(const char *path)
 {
     run_sql(path, "PRAGMA wal_checkpoint(TRUNCATE)");
@@ -144,7 +144,7 @@ static void drop_table(const char *path)
     run_sql(path, "DROP TABLE quern_task");
 }
 
-/* An idle worker looks at its tasks only every few seconds. All wait at the same time. */
+/* An idle worker polls for tasks only every few seconds. All wait at the same time. */
 static void idle_workers_end_whatever_is_done_to_their_files(void **state)
 {
     (void)state;

@@ -15,7 +15,7 @@ static quern_outcome send_one(quern_run *run, const quern_task *task, void *user
     return QUERN_DONE;
 }
 
-/* Two signals that are not the same one: what is pending already is not counted again. */
+/* Two different signals: one that is pending already is not counted again. */
 static quern_outcome send_two(quern_run *run, const quern_task *task, void *user)
 {
     (void)task, (void)user;

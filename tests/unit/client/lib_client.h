@@ -21,7 +21,7 @@ typedef quern_status (*client_trick)(size_t turn, const struct qn_enqueue *enque
 struct client_test {
     char dir[TEST_DIR_SIZE];
     char url[TEST_DIR_SIZE + 16];
-    struct quern_clock clock; /* stands at CLIENT_NOW_MS */
+    struct quern_clock clock; /* stands still at CLIENT_NOW_MS */
     quern_client *client;
 };
 #define CLIENT_NOW_MS INT64_C(1800000000000)

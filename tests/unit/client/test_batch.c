@@ -81,7 +81,7 @@ static void the_first_failure_is_the_one_in_front(void **state)
     struct client_test *t = *state;
     make_tasks(4);
     tasks[1].id = "same";
-    tasks[2].id = "same"; /* told by the broker, after the invalid one was found */
+    tasks[2].id = "same"; /* reported by the broker, after the invalid one was found */
     tasks[3].type = NULL;
     quern_error err = {0};
     assert_int_equal(quern_client_enqueue_batch(t->client, tasks, 4, NULL, &err), QUERN_E_CONFLICT);

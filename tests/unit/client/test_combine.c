@@ -91,7 +91,7 @@ static void eight_threads_lose_and_double_nothing(void **state)
 /* --- One transaction for all that wait ------------------------------------------------------ */
 
 #define WAITERS 7
-static size_t held_for; /* the first turn waits until so many requests stand in the list */
+static size_t held_for; /* the first turn waits until this many requests are in the list */
 
 static bool enough_wait(void *user)
 {

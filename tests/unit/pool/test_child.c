@@ -53,7 +53,7 @@ static void exit_codes_are_told(void **state)
     }
 }
 
-/* As a user of its own, who may have one process beside this one: the guard, but no shell. */
+/* As a user of its own, with a limit of one process beside this one: the guard, but no shell. */
 static int run_without_a_process_for_the_shell(void)
 {
     const uid_t uid = 54321;
@@ -180,7 +180,7 @@ static void a_child_that_writes_before_it_reads_gets_all_input(void **state)
     qn_free(input);
 }
 
-/* Makes the descriptor readable once the child has said that it is ready. */
+/* Makes the descriptor readable once the child has reported that it is ready. */
 struct canceller {
     pthread_t thread;
     int ready_fd;
@@ -306,8 +306,8 @@ static void what_is_left_of_the_group_dies_with_the_child(void **state)
 static void strangers_that_hold_the_pipes_are_not_waited_for(void **state)
 {
     (void)state;
-    /* head ends the command once the stranger, in a session of its own, has told its pid; it goes
-     * on holding our stderr. */
+    /* head ends the command once the stranger, in a session of its own, has written its pid; it
+     * keeps our stderr open. */
     struct qn_child_spec spec =
         command("{ setsid sh -c 'echo $$ >&3; exec sleep 1000' 3>&1 >&2 & } | head -1");
     struct qn_child_end end = run(&spec);

@@ -13,7 +13,7 @@
 
 enum { ITEMS = 400, PATIENCE_NS = 1000000000 };
 
-/* What the items of a test share. */
+/* Shared by the items of a test. */
 struct scene {
     pthread_mutex_t mutex;
     pthread_cond_t change;

@@ -195,7 +195,7 @@ static bool is_left_out_of_core_dumps(const void *address)
     bool inside = false;
     bool left_out = false;
     if (file == NULL) {
-        skip(); /* this kernel does not tell */
+        skip(); /* this kernel does not show it */
     }
     while (fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "%lx-%lx ", &first, &end) == 2) {

@@ -52,7 +52,8 @@ static struct qn_task decode(struct qn_bytes bytes, const struct qn_task_fields_
     return task;
 }
 
-/* What enqueue stores and the lease reads: the message, and quern_opts where there are any. */
+/* The fields that enqueue stores and the lease reads: the message, and quern_opts where there are
+ * any. */
 static struct qn_task through_redis(const struct qn_task *task)
 {
     char text[QN_FIELD_SIZE + 32] = "1800000000000 ";

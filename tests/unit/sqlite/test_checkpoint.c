@@ -40,7 +40,7 @@ static void a_long_wal_is_moved_and_begins_anew(void **state)
         for (int i = 0; i < ROUND_TASKS; i++) {
             assert_ok(quern_client_enqueue(t->client, &task, NULL, &err), err);
         }
-        /* What was written after the latest checkpoint stays until the next one. */
+        /* Pages written after the latest checkpoint stay until the next one. */
         struct place place = {t, (round - 1) * round_size + (off_t)PAYLOAD_SIZE};
         assert_true(test_until(database_has_grown, &place));
     }

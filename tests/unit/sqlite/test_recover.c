@@ -158,7 +158,7 @@ static void lease_taken_after_the_reboot_is_kept(void **state)
     scene_remove(&scene);
 }
 
-/* Its end on the clock of that boot says nothing any more, also before anybody has noticed. */
+/* Its end on the clock of that boot is no longer valid, even before any process has noticed. */
 static void delay_of_before_the_reboot_ends_by_the_wall_clock(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void shared_file_judges_other_hosts_by_their_heartbeat(void **state)
     scene_make(&scene, "?unsafe_fs=1");
     send_heartbeat(&scene, "far", OTHER_BOOT);
     lease(&scene, "far", "a");
-    /* Its lease may be over on our clock: that says nothing. */
+    /* Its lease may have expired on our clock: that proves nothing. */
     atomic_fetch_add(&scene.clock.boot_ms, 10 * LEASE_MS);
     assert_int_equal(recover(&scene).count, 0);
     pass(&scene, 59000);

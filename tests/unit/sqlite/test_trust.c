@@ -152,7 +152,7 @@ static void a_statement_ends_when_somebody_is_in_a_hurry(void **state)
     assert_true(test_now_ms() - begun_at_ms < 4000);
     qn_transaction_rollback(self);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err); /* what is short goes on */
+    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err); /* short statements still run */
     qn_broker_close(broker);
     lib_sqlite_remove(&place);
 }

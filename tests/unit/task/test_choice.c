@@ -104,8 +104,8 @@ static size_t play(struct game *game, size_t room)
 }
 
 /* Every window of starts has the shares of `weights` within 3 % of each queue's own share, or two
- * starts where that is more. The order inside a redraw is not said, so a window that cuts one at
- * each end may also miss what the queue gets of `redrawn_max` slots, twice. */
+ * starts where that is more. The order inside a redraw is undefined, so a window that cuts one at
+ * each end may also miss the queue's share of `redrawn_max` slots, twice. */
 static void assert_windows(const struct game *game, const uint32_t *weights, size_t first,
                            size_t redrawn_max)
 {

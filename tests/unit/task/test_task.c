@@ -158,7 +158,7 @@ static void names_with_marks_of_direction_are_refused(void **state)
     const quern_task fine = {.type = "\xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d \xe2\x80\x8d"};
     struct desk *desk = *state;
     assert_int_equal(prepare(desk, &fine), QUERN_OK);
-    /* What others stored is served: the rule for names that exist already is the weaker one. */
+    /* Tasks of other programs are served: the rule for existing names is the weaker one. */
     assert_int_equal(qn_name_check_queue("a\xe2\x80\xae", NULL), QUERN_OK);
 }
 

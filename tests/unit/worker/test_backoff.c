@@ -102,7 +102,7 @@ static void an_outage_is_logged_once_for_all_threads(void **state)
     }
     assert_int_equal(world.begins, 1);
     qn_backoff_end(&world.pump);
-    assert_int_equal(world.ends, 0); /* the keeper still fails: what it asks may be another thing */
+    assert_int_equal(world.ends, 0); /* the keeper still fails: its request may be another one */
     qn_backoff_end(&world.keeper);
     assert_int_equal(world.ends, 1); /* it is unknown when the lazy one is called again */
     close_world(&world);

@@ -55,7 +55,7 @@ static quern_outcome expects_cancel(quern_run *run, const quern_task *task, void
     struct pollfd cancel = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
     bool told = poll(&cancel, 1, 0) == 1 && quern_run_cancelled(run) &&
                 strcmp(quern_run_cancel_reason(run), "cancelled") == 0;
-    /* What means "none" in a task means "none" here, too, and not "the default". */
+    /* The value for "none" in a task means "none" here, too, and not "the default". */
     bool view = task->retry_max == QUERN_RETRY_NEVER && task->timeout_ms == QUERN_TIMEOUT_NEVER;
     return told && view ? QUERN_DONE : QUERN_DROP;
 }

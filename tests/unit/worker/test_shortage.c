@@ -77,7 +77,7 @@ static void end_one(struct world *world, int64_t later_ns)
     qn_shortage_note(&world->worker, &run);
 }
 
-/* The shortage is so much older, and its pause is over. */
+/* The shortage is this much older, and its pause is over. */
 static void pass(struct world *world, int64_t ns)
 {
     world->worker.shortage.failed_at_mono_ns -= ns;

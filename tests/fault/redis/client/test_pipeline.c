@@ -23,7 +23,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* What the server says on a new connection, when it knows the script. */
+/* The server's replies on a new connection, when it knows the script. */
 static long measure_session(struct session *session)
 {
     quern_error err = {0};
