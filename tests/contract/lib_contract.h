@@ -137,7 +137,7 @@ enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
 /* The handler's process died, alone and at once; frees the run. */
 enum qn_applied contract_die(struct contract *c, struct qn_leased *run);
 /* Any exchange; fills in worker, host, lease and other missing fields. applied may be NULL without
- * outcomes. /
+ * outcomes. */
 size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum qn_applied *applied,
                          struct qn_leased **runs);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_inspect.c - reading queues and tasks through the public inspector. /
+/* test_inspect.c - reading queues and tasks through the public inspector. */
 #include <string.h>
 
 #include "lib_contract.h"

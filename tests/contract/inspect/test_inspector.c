@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_inspector.c - the inspector as an object, and reading workers and facts of the broker. /
+/* test_inspector.c - the inspector as an object, and reading workers and facts of the broker. */
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_hostile.c - a hostile server: its wrong answers cost an error and a pause, never a thread
- * that no longer ends, and never memory for bytes that did not arrive. /
+ * that no longer ends, and never memory for bytes that did not arrive. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* test_second.c - a worker under load, which has two exchanges in flight at a time: whatever
  * happens to their connections, each task runs once, and a worker that stops leaves nothing behind.
- * / #include "lib_proxy.h" #include "lib_worker.h"  #include <stdlib.h> #include <string.h>
- * #include "task/limits.h" #include "worker/internal.h"  Two batches of outcomes, and room for
- * two. */
+ */
+#include "lib_proxy.h"
+#include "lib_worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "task/limits.h"
+#include "worker/internal.h"
+
+/* Two batches of outcomes, and room for two. */
 static const quern_worker_options busy = {.concurrency = 128};
 
 static bool both_are_in_flight(void *user)

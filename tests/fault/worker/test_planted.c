@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_planted.c - a worker whose tasks carry absurd numbers: it runs them, and no timer, delay or
- * record of it overflows (with the sanitizer that ends the test). /
+ * record of it overflows (with the sanitizer that ends the test). */
 #include <sqlite3.h>
 #include <string.h>
 
