@@ -116,7 +116,7 @@ static void enter(struct sim_fiber *to)
     }
     to->begun = true;
     (void)setcontext(&to->context);
-    QN_ASSERT(to == NULL); /* nobody comes back here */
+    QN_ASSERT(to == NULL); /* no switch leads back here */
 }
 
 void sim_fiber_switch(struct sim_fiber *from, struct sim_fiber *to)

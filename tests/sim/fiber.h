@@ -25,7 +25,7 @@ void sim_fiber_adopt(struct sim_fiber *fiber);
 /* A fiber that begins with entry(user) when it is first switched to. The entry must not return: its
  * last act is sim_fiber_leave. */
 void sim_fiber_init(struct sim_fiber *fiber, void (*entry)(void *user), void *user);
-/* Goes on with `to`; returns when somebody switches back to `from`. */
+/* Continues with `to`; returns at a switch back to `from`. */
 void sim_fiber_switch(struct sim_fiber *from, struct sim_fiber *to);
 /* The same, for good. */
 void sim_fiber_leave(struct sim_fiber *from, struct sim_fiber *to);

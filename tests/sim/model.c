@@ -40,7 +40,7 @@ struct sim_task *sim_task_of(const char *id)
 {
     int index = -1;
     if (sscanf(id, "t%d", &index) != 1 || index < 0 || index >= sim_model.task_count) {
-        sim_fail("a task that nobody has enqueued: %s", id);
+        sim_fail("a task that was never enqueued: %s", id);
         return NULL;
     }
     return &sim_model.tasks[index];
@@ -53,7 +53,7 @@ struct sim_queue *sim_queue_of(const char *name)
             return &sim_model.queues[i];
         }
     }
-    sim_fail("a queue that nobody has made: %s", name);
+    sim_fail("a queue that was never made: %s", name);
     return NULL;
 }
 

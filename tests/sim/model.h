@@ -90,7 +90,7 @@ struct sim_model {
     int task_count;
     struct sim_queue queues[SIM_QUEUES_MAX];
     int queue_count;
-    int keys[SIM_KEYS_MAX + 1]; /* who has the lock: index of the task + 1; 0: nobody */
+    int keys[SIM_KEYS_MAX + 1]; /* holder of the lock: index of the task + 1; 0: none */
     uint64_t last_token;
     int64_t deaths;   /* charged ones */
     int64_t poison;   /* tasks archived as such */
@@ -107,7 +107,7 @@ struct sim_worker_facts {
     bool leaving;      /* its record says so */
     bool deregistered; /* its record is gone */
     int64_t heartbeat_at_ms;
-    bool death_noted; /* somebody has recovered one of its runs as dead */
+    bool death_noted; /* one of its runs was recovered as dead */
     int death_runs;   /* so many started ones it had then */
     int running;      /* handlers, but those that ignore their end */
 };

@@ -3,7 +3,7 @@
  *
  * Threads are fibers. One runs at a time, until it waits for something or gives way; then chance,
  * which is the seed, chooses the next. The clock moves a little with each change, and to the next
- * moment that somebody waits for when nobody can run. So a seed decides everything. */
+ * moment that a thread waits for when none can run. So a seed decides everything. */
 #ifndef TESTS_SIM_SCHEDULE_H
 #define TESTS_SIM_SCHEDULE_H
 
@@ -41,7 +41,7 @@ void sim_yield(void);
 void sim_maybe_yield(void);
 void sim_begin_step(void);
 void sim_end_step(void);
-/* Until somebody wakes those that wait at `place`, or until a moment (INT64_MAX: never); false: it
+/* Until a thread wakes those that wait at `place`, or until a moment (INT64_MAX: never); false: it
  * was the moment. */
 bool sim_wait(const void *place, int64_t until_ns);
 void sim_wake_one(const void *place);
@@ -59,7 +59,7 @@ int64_t sim_marked_ns(void);
 
 void sim_pause(struct sim_process *process, int64_t ms);
 void sim_resume(struct sim_process *process);
-/* Whoever sleeps in it goes on. */
+/* Its sleeping threads continue. */
 void sim_die(struct sim_process *process);
 
 /* --- Chance ----------------------------------------------------------------------------- */

@@ -138,7 +138,7 @@ static void pause_queue(struct qn_broker *broker, struct sim_queue *queue, bool 
     if (status == QUERN_OK) {
         queue->paused = pause;
         sim_trace("queue %s is %s", queue->name, pause ? "paused" : "resumed");
-    } else if (status != QUERN_E_NOT_FOUND) { /* nobody has made it yet */
+    } else if (status != QUERN_E_NOT_FOUND) { /* it does not exist yet */
         sim_fail("a queue cannot be paused: %s", err.text);
     }
 }

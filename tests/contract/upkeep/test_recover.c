@@ -336,7 +336,7 @@ static void death_of_a_worker_is_one_for_the_brake_of_each_queue(struct contract
     assert_int_equal(c->deaths, 1);
 }
 
-/* What was fetched ahead from another queue says nothing of that queue. */
+/* Prefetched runs of another queue prove nothing about that queue. */
 static void death_before_the_start_is_none_for_the_brake(struct contract *c)
 {
     const struct contract_worker ahead = {.id = "dead", .is_dead = true, .is_ahead = true};

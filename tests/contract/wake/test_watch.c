@@ -14,7 +14,7 @@
 #define MINUTE_MS INT64_C(60000)
 #define WAITER_COUNT 12
 
-/* What a client has: a broker object on which nobody arms or waits for work. */
+/* The broker object of a client, on which no thread arms or waits for work. */
 static struct qn_broker *watch(struct contract *c, const char *id)
 {
     struct qn_broker *broker = contract_open(c);
