@@ -82,7 +82,7 @@ class UrlTest(RedisTest):
             with self.subTest(url=url):
                 facts = self.json("--broker", url, "db", "info", env=env)
                 self.assertEqual(facts["broker"], "redis")
-                self.assertEqual(facts["db"], "2" if "db=2" in url else "0")
+                self.assertEqual(facts["db"], 2 if "db=2" in url else 0)
                 again = self.json("db", "info", env={**env, "QUERN_BROKER": url})
                 self.assertEqual(again["address"], facts["address"])
                 self.assertNotIn(password, str(facts))
