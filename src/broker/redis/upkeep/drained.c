@@ -16,17 +16,17 @@ static const struct part any_state[] = {
     {"LLEN", "pending"}, {"LLEN", "active"}, {"ZCARD", "scheduled"}, {"ZCARD", "retry"}};
 static const struct part can_start[] = {{"LLEN", "pending"}, {"EXISTS", "paused"}};
 
-/* Of one queue: the answers to its parts, the first of which is at `first`. */
+/* Of one queue: whether there is anything in each of its parts, the first of which is at `first`. */
 static quern_status read_queue(const struct qn_pipeline *pipeline, size_t first, size_t part_count,
-                               int64_t *ret_numbers, quern_error *err)
+                               bool *ret_has, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < part_count; i++) {
         const struct qn_reply *reply = NULL;
-        ret_numbers[i] = 0;
+        ret_has[i] = false;
         status = qn_pipeline_reply(pipeline, first + i, &reply, err);
         if (status == QUERN_OK) {
-            ret_numbers[i] = qn_reply_int(reply, 0);
+            ret_has[i] = qn_reply_int(reply, 0) > 0;
         }
         status = status == QUERN_E_CORRUPT ? QUERN_OK : status;
     }
@@ -49,11 +49,10 @@ quern_status qn_redis_drained(struct qn_broker *broker, struct qn_names queues, 
     quern_status status = qn_pipeline_run(&pipeline, err);
     bool busy = false;
     for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
-        int64_t numbers[sizeof any_state / sizeof any_state[0]];
-        status = read_queue(&pipeline, i * part_count, part_count, numbers, err);
+        bool has[sizeof any_state / sizeof any_state[0]];
+        status = read_queue(&pipeline, i * part_count, part_count, has, err);
         if (status == QUERN_OK) {
-            busy = busy || (any ? numbers[0] + numbers[1] + numbers[2] + numbers[3] > 0
-                                : numbers[0] > 0 && numbers[1] == 0);
+            busy = busy || (any ? has[0] || has[1] || has[2] || has[3] : has[0] && !has[1]);
         }
     }
     qn_pipeline_end(&pipeline);
