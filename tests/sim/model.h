@@ -9,6 +9,7 @@
 #define TESTS_SIM_MODEL_H
 
 #include "broker/broker.h"
+#include "quern/inspector.h"
 #include "schedule.h"
 
 enum { SIM_TASKS_MAX = 400, SIM_QUEUES_MAX = 3, SIM_HOSTS_MAX = 2, SIM_KEYS_MAX = 8 };
@@ -20,6 +21,7 @@ enum sim_kind {
     SIM_SNOOZE,  /* the same with a snooze */
     SIM_ARCHIVE, /* asks for the archive */
     SIM_DROP,    /* asks to be dropped */
+    SIM_EARLY,   /* is acknowledged before it begins */
     SIM_SLOW,    /* runs into its timeout, and obeys; then it is done */
     SIM_HANG,    /* ignores the end of its time for long; then it is done */
     SIM_KILL,    /* ends its process */
@@ -34,6 +36,7 @@ struct sim_lease {
     int64_t until_ms;
     bool begun; /* its handler was called */
     bool done;  /* and said so */
+    bool acked; /* and its outcome was done */
 };
 
 struct sim_task {
@@ -128,6 +131,8 @@ void sim_model_extend(struct sim_process *process, const struct qn_extension *ex
 void sim_model_recover(struct sim_process *by, const struct qn_recovery *recovery);
 void sim_model_heartbeat(struct sim_process *process, const struct qn_heartbeat *heartbeat);
 void sim_model_deregister(struct sim_process *process);
+/* model_operate.c: by hand, with the answer. */
+void sim_model_operate(struct sim_task *task, quern_action action, quern_status status);
 
 /* Handlers, in processes that live. entered_ns: when its thread took it up. */
 void sim_model_run_begins(struct sim_process *process, struct sim_task *task, uint64_t token,
@@ -137,6 +142,7 @@ void sim_model_run_ends(struct sim_process *process, struct sim_task *task, uint
 
 /* For the files of the model. */
 void sim_model_archive(struct sim_task *task);
+void sim_model_unlock(struct sim_task *task);
 int64_t sim_boot_ms(void);
 
 /* model_deaths.c: a run ended otherwise than by a death. */

@@ -53,6 +53,9 @@ static quern_outcome act(quern_run *run, struct sim_task *task)
         work(run, task->run_ms, true);
         return task->runs <= task->ends_before ? quern_run_again_in(run, task->run_ms)
                                                : done_unless_cancelled(run);
+    case SIM_EARLY:
+        work(run, task->run_ms, true);
+        return sim_chance(500) ? QUERN_DONE : QUERN_RETRY; /* nobody asks any more */
     case SIM_ARCHIVE:
         work(run, task->run_ms, true);
         return QUERN_ARCHIVE;
@@ -137,6 +140,10 @@ static void *run_worker(void *argument)
         status = quern_mux_handle(mux, "*", handle, NULL, &options, &err);
     }
     if (status == QUERN_OK) {
+        const quern_handler_options early = {.ack = QUERN_ACK_EARLY};
+        status = quern_mux_handle(mux, "early", handle, NULL, &early, &err);
+    }
+    if (status == QUERN_OK) {
         status = open_worker(program, mux, &err);
     }
     if (status != QUERN_OK) {
@@ -186,7 +193,7 @@ void sim_make_task(struct sim_task *task, enum sim_kind kind)
         .ends_before = (int)sim_between(1, 3),
     };
     (void)snprintf(task->id, sizeof task->id, "t%d", index);
-    if (sim_chance(100)) {
+    if (sim_chance(100) && kind != SIM_EARLY) { /* a key is that of the type, too */
         task->key = (int)sim_between(1, SIM_KEYS_MAX);
         task->queue = task->key % sim_model.queue_count;
     }
@@ -227,7 +234,7 @@ void sim_enqueue_one(quern_client *client, int index)
     int size = task->key != 0 ? snprintf(payload, sizeof payload, "key %d", task->key)
                               : snprintf(payload, sizeof payload, "%s", task->id);
     const quern_task wanted = {
-        .type = "work",
+        .type = task->kind == SIM_EARLY ? "early" : "work",
         .payload = payload,
         .payload_size = (size_t)size,
         .id = task->id,

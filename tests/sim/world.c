@@ -81,7 +81,9 @@ static void choose_faults(struct sim_world *world)
     world->paused = rate(400, 30);
     world->killed = rate(400, 30);
     world->told_to_stop = rate(400, 20);
+    world->told_to_be_quiet = rate(150, 20);
     world->queue_paused = rate(200, 20);
+    world->operated = rate(250, 40);
     world->faults = (struct sim_faults){
         .refused = rate(400, 100),
         .lost = rate(400, 100),
@@ -96,6 +98,7 @@ static void choose_faults(struct sim_world *world)
     world->kinds[SIM_SNOOZE] = rate(300, 5);
     world->kinds[SIM_ARCHIVE] = rate(300, 3);
     world->kinds[SIM_DROP] = rate(300, 3);
+    world->kinds[SIM_EARLY] = rate(200, 5);
     world->kinds[SIM_SLOW] = rate(300, 5);
     world->kinds[SIM_HANG] = rate(200, 3);
     world->kinds[SIM_KILL] = rate(300, 2);
@@ -127,44 +130,7 @@ void sim_world_choose(void)
     }
 }
 
-/* --- What goes wrong -------------------------------------------------------------------- */
-
-static void pause_queue(struct qn_broker *broker, struct sim_queue *queue, bool pause)
-{
-    quern_error err = {0};
-    sim_begin_step();
-    quern_status status = qn_broker_pause(broker, queue->name, pause, &err);
-    sim_end_step();
-    if (status == QUERN_OK) {
-        queue->paused = pause;
-        sim_trace("queue %s is %s", queue->name, pause ? "paused" : "resumed");
-    } else if (status != QUERN_E_NOT_FOUND) { /* it does not exist yet */
-        sim_fail("a queue cannot be paused: %s", err.text);
-    }
-}
-
-static void make_trouble(struct qn_broker *broker)
-{
-    const struct sim_world *world = &sim_world;
-    struct sim_program *program = world->running[sim_below(world->workers)];
-    struct sim_queue *queue = &sim_model.queues[sim_below(sim_model.queue_count)];
-    bool is_there = program != NULL && !program->process.dead;
-    if (sim_chance(10 * world->queue_paused)) {
-        pause_queue(broker, queue, !queue->paused);
-    }
-    if (is_there && sim_chance(10 * world->paused)) {
-        int64_t ms = sim_between(10, 3 * world->lease_ms);
-        sim_trace("%s is stopped for %" PRId64 " ms", program->name, ms);
-        sim_pause(&program->process, ms);
-    }
-    if (is_there && sim_chance(10 * world->killed)) {
-        sim_kill(&program->process, "SIGKILL");
-    }
-    if (is_there && program->worker != NULL && sim_chance(10 * world->told_to_stop)) {
-        sim_trace("%s is told to stop", program->name);
-        quern_worker_stop(program->worker);
-    }
-}
+/* --- A seed ----------------------------------------------------------------------------- */
 
 static void begin_quiet(struct qn_broker *broker)
 {
@@ -173,19 +139,8 @@ static void begin_quiet(struct qn_broker *broker)
     sim_world.is_quiet = true;
     sim_world.quiet_at_ms = sim_wall_ms();
     sim_world.restart_ms_max = 100;
-    for (int i = 0; i < sim_world.workers; i++) {
-        if (sim_world.running[i] != NULL) {
-            sim_resume(&sim_world.running[i]->process);
-        }
-    }
-    for (int i = 0; i < sim_model.queue_count; i++) {
-        if (sim_model.queues[i].paused) {
-            pause_queue(broker, &sim_model.queues[i], false);
-        }
-    }
+    sim_trouble_end(broker);
 }
-
-/* --- A seed ----------------------------------------------------------------------------- */
 
 /* Where a program is broken nothing ends well, and nothing is poison: so some good tasks come. */
 static void help(quern_client *client)
@@ -246,7 +201,7 @@ static void live(struct qn_broker *broker, quern_client *client)
     sim_faults = sim_world.faults;
     while (sim_wall_ms() < until_ms) {
         sim_sleep_ms(sim_between(1, MOMENT_MS_MAX));
-        make_trouble(broker);
+        sim_trouble_make(broker);
     }
     begin_quiet(broker);
     for (int i = 0; i < sim_world.clients; i++) {

@@ -39,7 +39,9 @@ struct sim_world {
     int paused;         /* in 100 moments of chaos: a worker is stopped and goes on */
     int killed;
     int told_to_stop;
+    int told_to_be_quiet;
     int queue_paused;
+    int operated; /* the same, for a task */
     struct sim_faults faults;
     int kinds[SIM_KINDS]; /* weights */
 
@@ -67,6 +69,10 @@ void *sim_supervise(void *slot);     /* int *: starts a worker again and again *
 void *sim_enqueue_all(void *client); /* int *: its number */
 void sim_make_task(struct sim_task *task, enum sim_kind kind);
 void sim_enqueue_one(struct quern_client *client, int index);
+
+/* trouble.c */
+void sim_trouble_make(struct qn_broker *broker);
+void sim_trouble_end(struct qn_broker *broker);
 
 /* judge.c */
 void sim_judge_watch(void); /* each moment of the quiet */
