@@ -6,6 +6,8 @@
  * is told to the model at once, in whichever way the caller learns of it. */
 #include "operations.h"
 
+#include <inttypes.h>
+
 #include "base/error.h"
 #include "broker/inspect.h"
 #include "broker/ops.h"
@@ -33,6 +35,8 @@ qn_heartbeat_fn __real_qn_broker_heartbeat;
 qn_deregister_fn __wrap_qn_broker_deregister;
 qn_deregister_fn __real_qn_broker_deregister;
 
+enum { LOOK_MS = 50 };
+
 struct sim_faults sim_faults;
 
 static quern_status refuse_dead(quern_error *err)
@@ -44,8 +48,11 @@ static void be_slow(void)
 {
     if (sim_chance(sim_faults.slow)) {
         int64_t ms = sim_between(1, sim_faults.slow_ms);
-        sim_trace("%s waits %lld ms for its broker", sim_self()->name, (long long)ms);
-        sim_sleep_ms(ms);
+        sim_trace("%s waits %" PRId64 " ms for its broker", sim_self()->name, ms);
+        while (ms > 0 && !sim_world.is_quiet) {
+            sim_sleep_ms(ms < LOOK_MS ? ms : LOOK_MS);
+            ms -= LOOK_MS;
+        }
     } else {
         sim_yield();
     }
