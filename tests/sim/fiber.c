@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fiber.c - ucontext to begin a fiber, setjmp and longjmp for all later changes, which then cost no
- * call of the system; with the words that AddressSanitizer wants to be told at each change.
+/* fiber.c - ucontext to begin a fiber, setjmp and longjmp for all later switches, which need no
+ * system call. AddressSanitizer is notified of each switch.
  *
- * A stack is used again for a later fiber: mapping one costs more than most simulated threads. */
+ * Stacks are reused, because mapping one costs more than most simulated threads. */
 #include "fiber.h"
 
 #include <stdint.h>
@@ -116,7 +116,7 @@ static void enter(struct sim_fiber *to)
     }
     to->begun = true;
     (void)setcontext(&to->context);
-    QN_ASSERT(to == NULL); /* no switch leads back here */
+    QN_ASSERT(to == NULL); /* setcontext does not return */
 }
 
 void sim_fiber_switch(struct sim_fiber *from, struct sim_fiber *to)

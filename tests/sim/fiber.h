@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fiber.h - stacks between which one thread of the system changes. The sanitizers are told. */
+/* fiber.h - stacks between which one thread of the system switches. */
 #ifndef TESTS_SIM_FIBER_H
 #define TESTS_SIM_FIBER_H
 

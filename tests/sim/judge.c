@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* judge.c - what must be so in the quiet, and what must be left at the end. */
+/* judge.c - what must hold after the faults have ended, and what must be stored at the end. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "broker/inspect.h"
 #include "world.h"
 
-/* The second and two seconds of the promise, and how often it is looked. */
+/* The bounds of the promise, 1 s and 2 s, plus the interval of the checks. */
 enum { SEEN_MS = 1300, UNSEEN_MS = 2300, KILLS_MAX = 20 };
 
 static int64_t later(int64_t a, int64_t b)
@@ -25,7 +25,7 @@ bool sim_judge_all_ended(void)
     return true;
 }
 
-/* Whether a worker lives that sees the process. */
+/* Whether a living worker can see the process. */
 static bool is_seen(const struct sim_process *process)
 {
     for (int i = 0; i < sim_world.workers; i++) {
@@ -37,8 +37,8 @@ static bool is_seen(const struct sim_process *process)
     return false;
 }
 
-/* Promise 2: its owner is gone; how long may it take until it is pending again? A worker that sees
- * that the process is gone knows within a second, all others when the lease is over. */
+/* Promise 2: its owner is gone; how long may it take until it is pending again? A worker that can
+ * see the process recovers it within a second, all others when the lease is over. */
 static void watch_task(const struct sim_task *task)
 {
     if (task->state != SIM_ACTIVE || !task->holder->dead) {

@@ -40,7 +40,7 @@ struct sim_task *sim_task_of(const char *id)
 {
     int index = -1;
     if (sscanf(id, "t%d", &index) != 1 || index < 0 || index >= sim_model.task_count) {
-        sim_fail("a task that was never enqueued: %s", id);
+        sim_fail("an unknown task: %s", id);
         return NULL;
     }
     return &sim_model.tasks[index];
@@ -53,7 +53,7 @@ struct sim_queue *sim_queue_of(const char *name)
             return &sim_model.queues[i];
         }
     }
-    sim_fail("a queue that was never made: %s", name);
+    sim_fail("an unknown queue: %s", name);
     return NULL;
 }
 
@@ -96,7 +96,7 @@ static quern_status expect_enqueue(const struct sim_task *task)
     return is_gone ? QUERN_OK : QUERN_E_CONFLICT;
 }
 
-/* A new task, also where one of that name was done before. */
+/* A new task, also if one with the same id was done before. */
 static void store(struct sim_task *task, const struct qn_task *stored)
 {
     task->state = SIM_WAITING;
@@ -223,7 +223,7 @@ static void apply(struct sim_process *process, struct sim_task *task,
     switch (outcome->kind) {
     case QN_DONE:
         if (!lease_of(task, outcome->run->token)->done && task->kind != SIM_EARLY) {
-            sim_fail("promise 1: %s is done, and no handler said so", task->id);
+            sim_fail("promise 1: %s is done, and no handler returned that", task->id);
         }
         queue->processed++;
         lease_of(task, outcome->run->token)->acked = true;
@@ -259,7 +259,7 @@ static void apply(struct sim_process *process, struct sim_task *task,
         break;
     case QN_CRASH:
     case QN_ASIDE:
-        sim_fail("%s ended in a way that no handler here has", task->id);
+        sim_fail("%s ended with an outcome that no handler here returns", task->id);
         break;
     }
     if (releases) {
@@ -431,7 +431,7 @@ void sim_model_extend(struct sim_process *process, const struct qn_extension *ex
         struct sim_task *task = sim_task_of(extensions[i].run->task.id);
         bool held = holds(task, extensions[i].run->token);
         if (extensions[i].held != held) {
-            sim_fail("promise 4: %s is told that it %s %s", process->name,
+            sim_fail("promise 4: %s gets the answer that it %s %s", process->name,
                      extensions[i].held ? "holds" : "has lost", task->id);
         }
         if (held) {
@@ -451,7 +451,7 @@ void sim_model_run_begins(struct sim_process *process, struct sim_task *task, ui
     if (lease->begun) {
         sim_fail("promise 3: %s runs twice by token %" PRIu64, task->id, token);
     }
-    /* A process that was stopped between its look at the clock and its handler cannot know. */
+    /* A process that was stopped after it had read the clock may begin it all the same. */
     bool acked = task->kind == SIM_EARLY && lease->acked;
     if (!acked && !holds(task, token) && entered_ns / SIM_NS_PER_MS >= lease->until_ms) {
         sim_fail("promise 4: %s begins %s, and its lease was over before", process->name, task->id);

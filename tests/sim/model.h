@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* model.h - what the broker may do, and the history that it is compared with.
  *
- * Each operation that took effect is told to the model, in the order of the effects, whether or not
- * the caller got the answer. The model knows what every task is and what its past allows next: it
- * fails the seed where the broker did anything else. It knows more than a broker: which processes
- * are alive, and which of them has really started a run. */
+ * Each operation that took effect is reported to the model, in the order of the effects, whether or
+ * not the caller got the answer. The model has the state of every task, and fails the seed when the
+ * broker did something that this state does not allow. It has facts that a broker cannot have:
+ * which processes are alive, and which of them has really started a run. */
 #ifndef TESTS_SIM_MODEL_H
 #define TESTS_SIM_MODEL_H
 
@@ -35,7 +35,7 @@ struct sim_lease {
     uint64_t token;
     int64_t until_ms;
     bool begun; /* its handler was called */
-    bool done;  /* and said so */
+    bool done;  /* and returned done */
     bool acked; /* and its outcome was done */
 };
 
@@ -57,7 +57,7 @@ struct sim_task {
     int64_t due_at_ms;
     uint64_t token; /* of the latest lease */
     struct sim_process *holder;
-    bool started;          /* the broker knows it */
+    bool started;          /* the broker has recorded it */
     int64_t started_at_ms; /* the same */
     int64_t lease_until_ms;
     bool is_probe; /* leased while its queue was braked */
@@ -107,10 +107,10 @@ extern struct sim_model sim_model;
 
 /* What the model has to know of a process that is a worker (world.h). */
 struct sim_worker_facts {
-    bool leaving;      /* its record says so */
+    bool leaving;      /* its record says draining or quiet */
     bool deregistered; /* its record is gone */
     int64_t heartbeat_at_ms;
-    bool death_noted; /* one of its runs was recovered as dead */
+    bool death_noted; /* one of its runs was recovered because of it */
     int death_runs;   /* so many started ones it had then */
     int running;      /* handlers, but those that ignore their end */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* model_deaths.c - the rules of docs/internals/deaths.md a second time: who is charged, who is
- * poison, which company a charged task may have, what a braked queue gives. */
+ * poison, which company a charged task may have, what may be leased from a braked queue. */
 #include <inttypes.h>
 
 #include "model.h"
@@ -47,11 +47,11 @@ static void check_cause(const struct sim_process *by, const struct sim_task *tas
     bool is_gone = facts->deregistered || (sees && holder->dead);
     bool is_silent = !sees && is_over && sim_wall_ms() - facts->heartbeat_at_ms > 15000;
     if (cause == QUERN_CAUSE_WORKER_DIED && !is_gone && !is_silent) {
-        sim_fail("promise 3: %s says that %s has died with %s, but it lives", by->name,
+        sim_fail("promise 3: %s recovers from the death of %s with %s, but it lives", by->name,
                  holder->name, task->id);
     }
     if (cause == QUERN_CAUSE_LEASE_EXPIRED && (!is_over || is_gone)) {
-        sim_fail("promise 3: %s says that the lease of %s on %s is over, but %s", by->name,
+        sim_fail("promise 3: %s recovers from an expired lease of %s on %s, but %s", by->name,
                  holder->name, task->id, is_over ? "it has died" : "it is not");
     }
     if (cause != QUERN_CAUSE_WORKER_DIED && cause != QUERN_CAUSE_LEASE_EXPIRED) {
@@ -155,7 +155,7 @@ void sim_model_check_brakes(const struct sim_process *process, const struct qn_e
         const struct sim_queue *queue = sim_queue_of(exchange->queues[i].name);
         int64_t streak = queue->hosts[process->host].streak;
         if ((int64_t)exchange->queues[i].deaths != streak) {
-            sim_fail("4.1: %s is told of %u deaths in %s, and there were %" PRId64, process->name,
+            sim_fail("4.1: %s gets %u deaths of %s, and there were %" PRId64, process->name,
                      exchange->queues[i].deaths, queue->name, streak);
         }
     }

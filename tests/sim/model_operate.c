@@ -8,8 +8,7 @@ static bool is_kept(const struct sim_task *task)
     return task->state == SIM_ARCHIVED || (task->state == SIM_DONE && task->retention_ms > 0);
 }
 
-/* Whether it is refused, allowed, or nobody here knows: a task that is due may have been moved to
- * pending or not. */
+/* Refused, allowed, or either: a task that is due may be in pending already or not. */
 enum answer { REFUSED, ALLOWED, EITHER };
 
 static enum answer expect(const struct sim_task *task, quern_action action)
@@ -57,7 +56,7 @@ static void apply(struct sim_task *task, quern_action action)
 
 void sim_model_operate(struct sim_task *task, quern_action action, quern_status status)
 {
-    static const char *const names[] = {"",       "runs",    "archives",
+    static const char *const names[] = {"",        "runs",    "archives",
                                         "deletes", "cancels", "cancels and archives"};
     bool exists = is_kept(task) || task->state == SIM_WAITING || task->state == SIM_ACTIVE;
     enum answer expected = expect(task, action);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* operations.c - stands between the library and its broker (src/broker/broker.c).
+/* operations.c - wraps the operations of a broker (src/broker/broker.c).
  *
  * Each operation takes effect at one moment: no other thread runs meanwhile. Before and after it
  * anything may happen: another thread, a delay, a failure, the end of the program. What took effect
- * is told to the model at once, in whichever way the caller learns of it. */
+ * is reported to the model at once, also if the caller gets no answer. */
 #include "operations.h"
 
 #include <inttypes.h>
@@ -81,7 +81,7 @@ static quern_status begin(const char *what, quern_error *err)
     return QUERN_OK;
 }
 
-/* After that. QUERN_OK: the caller learns of it. */
+/* After that. QUERN_OK: the caller gets the answer. */
 static quern_status end(const char *what, quern_status status, quern_error *err)
 {
     sim_end_step();
@@ -163,7 +163,7 @@ quern_status __wrap_qn_broker_forward(struct qn_broker *broker, struct qn_upkeep
     return end("forward", status, err);
 }
 
-/* What was recovered; the caller is told once it is sure that it gets an answer. */
+/* What was recovered; reported to the caller after the operation, if its answer is not lost. */
 struct recovered {
     struct qn_recovery recoveries[SIM_TASKS_MAX];
     size_t count;

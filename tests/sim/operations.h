@@ -6,7 +6,7 @@
 /* How often, in 1000 operations. All 0: never. */
 struct sim_faults {
     int refused; /* it fails, and changes nothing */
-    int lost;    /* it takes effect, but its reply is lost */
+    int lost;    /* it takes effect, and its answer is lost */
     int slow;    /* it takes up to slow_ms, before or after its effect */
     int slow_ms;
     int dies_before; /* the program ends before it takes effect */

@@ -55,7 +55,7 @@ static quern_outcome act(quern_run *run, struct sim_task *task)
                                                : done_unless_cancelled(run);
     case SIM_EARLY:
         work(run, task->run_ms, true);
-        return sim_chance(500) ? QUERN_DONE : QUERN_RETRY; /* nobody asks any more */
+        return sim_chance(500) ? QUERN_DONE : QUERN_RETRY; /* ignored */
     case SIM_ARCHIVE:
         work(run, task->run_ms, true);
         return QUERN_ARCHIVE;
@@ -213,11 +213,12 @@ static enum sim_kind draw_kind(void)
     return (enum sim_kind)kind;
 }
 
-/* What the client is told must be true of what is stored. */
+/* The answer that the client gets must agree with what is stored. */
 static void check_answer(const struct sim_task *task, bool was_there, quern_status status)
 {
     bool is_there = task->state != SIM_ABSENT;
-    sim_trace("%s is told of %s: %s", sim_self()->name, task->id, quern_status_name(status));
+    sim_trace("%s gets the answer for %s: %s", sim_self()->name, task->id,
+              quern_status_name(status));
     if (status == QUERN_OK && !is_there) {
         sim_fail("promise 1: the enqueue of %s returned ok, and nothing is stored", task->id);
     }

@@ -145,7 +145,7 @@ static bool can_run(const struct sim_thread *thread)
     return (thread->phase == READY || is_due) && !is_paused(thread);
 }
 
-/* One of those that can run, by chance; NULL: none can. */
+/* One of those that can run, at random; NULL: none can. */
 static struct sim_thread *choose(void)
 {
     struct sim_thread *able[THREADS_MAX];

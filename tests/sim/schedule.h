@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* schedule.h - simulated threads and processes, and the one clock of all of them.
  *
- * Threads are fibers. One runs at a time, until it waits for something or gives way; then chance,
- * which is the seed, chooses the next. The clock moves a little with each change, and to the next
- * moment that a thread waits for when none can run. So a seed decides everything. */
+ * Threads are fibers. One runs at a time, until it waits or yields; the next one is chosen at
+ * random, by the seed. The clock advances a little with each switch, and when no thread can run, to
+ * the next moment for which one waits. So a seed determines everything. */
 #ifndef TESTS_SIM_SCHEDULE_H
 #define TESTS_SIM_SCHEDULE_H
 
@@ -72,7 +72,7 @@ bool sim_chance(int permille);
 
 /* --- What happened ---------------------------------------------------------------------- */
 
-/* Goes into the trace, which is printed where that was asked for, and always hashed. */
+/* Goes into the trace, which is hashed, kept for a while, and printed if sim_tracing is set. */
 void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A promise was broken: the seed ends here. Does not return to a simulated thread. */
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* seams.c - what the library asks of the system, answered by the simulation.
+/* seams.c - what the library calls in the system, simulated.
  *
  * The linker puts these functions in place of those of the C library in all our objects (not in
  * SQLite, which never waits for another thread of ours). Locks, conditions, threads, sleeping, the

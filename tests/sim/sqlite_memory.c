@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* sqlite_memory.c - an allocator for SQLite that AddressSanitizer does not see.
  *
- * SQLite is not instrumented, and asks for memory so often that under ASan half of a simulation was
- * spent there. Each block is a power of two and keeps its size in front; freed blocks wait in a
+ * SQLite is not instrumented, and allocates so often that under ASan half of a simulation was spent
+ * there. Each block is a power of two and keeps its size in front; freed blocks wait in a
  * list for the next one of their size. Nothing goes back to the system. One thread. */
 #include "sqlite_memory.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* test_promises.c - the seven promises, held against one simulated world for each seed.
+/* test_promises.c - the seven promises, checked in one simulated world for each seed.
  *
  *   sim_promises                  200 seeds, 10000 with QUERN_TEST_FULL=1
  *   sim_promises --seed N         one seed, with its trace
  *   sim_promises --seeds N M      these, without
  *
- * A seed that fails ends the program: what its fibers hold cannot be freed. */
+ * A seed that fails ends the program, because what its fibers hold cannot be freed. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -18,13 +18,13 @@
 
 enum { SEEDS = 200, SEEDS_FULL = 10000, TRACE_LINES = 40 };
 
-static char last_words[64];
-static size_t last_words_size;
+static char seed_line[64];
+static size_t seed_line_size;
 
 /* An assertion of the library failed: which seed was it? */
 static void report_signal(int number)
 {
-    ssize_t written = write(STDERR_FILENO, last_words, last_words_size);
+    ssize_t written = write(STDERR_FILENO, seed_line, seed_line_size);
     (void)written;
     (void)signal(number, SIG_DFL);
     (void)raise(number);
@@ -40,8 +40,8 @@ static void watch_signals(void)
 
 static void run_seed(uint64_t seed, const char *test)
 {
-    int size = snprintf(last_words, sizeof last_words, "in seed %" PRIu64 "\n", seed);
-    last_words_size = (size_t)size;
+    int size = snprintf(seed_line, sizeof seed_line, "in seed %" PRIu64 "\n", seed);
+    seed_line_size = (size_t)size;
     if (sim_world_run(seed)) {
         return;
     }

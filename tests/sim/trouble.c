@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* trouble.c - what befalls the programs and their tasks from outside: SIGKILL, SIGSTOP, the order
- * to stop or to be quiet, and an operator who pauses queues and runs, archives, deletes and cancels
- * tasks by hand. */
+/* trouble.c - faults from outside: SIGKILL, SIGSTOP, quern_worker_stop and quern_worker_quiet, and
+ * an operator who pauses queues and runs, archives, deletes and cancels tasks by hand. */
 #include <inttypes.h>
 
 #include "broker/inspect.h"
@@ -18,7 +17,7 @@ static void pause_queue(struct qn_broker *broker, struct sim_queue *queue, bool 
     if (status == QUERN_OK) {
         queue->paused = pause;
         sim_trace("queue %s is %s", queue->name, pause ? "paused" : "resumed");
-    } else if (status != QUERN_E_NOT_FOUND) { /* nobody has made it yet */
+    } else if (status != QUERN_E_NOT_FOUND) { /* it is not there yet */
         sim_fail("a queue cannot be paused: %s", err.text);
     }
 }
@@ -45,13 +44,13 @@ static void disturb_worker(struct sim_program *program)
     if (sim_chance(10 * world->killed)) {
         sim_kill(&program->process, "SIGKILL");
     }
-    if (program->worker != NULL && sim_chance(10 * world->told_to_stop)) {
-        sim_trace("%s is told to stop", program->name);
+    if (program->worker != NULL && sim_chance(10 * world->worker_stopped)) {
+        sim_trace("%s gets quern_worker_stop", program->name);
         quern_worker_stop(program->worker);
     }
-    if (program->worker != NULL && sim_chance(10 * world->told_to_be_quiet)) {
+    if (program->worker != NULL && sim_chance(10 * world->worker_quiet)) {
         bool quiet = sim_chance(500);
-        sim_trace("%s is told to %s", program->name, quiet ? "be quiet" : "go on");
+        sim_trace("%s gets quern_worker_%s", program->name, quiet ? "quiet" : "resume");
         if (quiet) {
             quern_worker_quiet(program->worker);
         } else {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* world.c - chooses a world, lets things go wrong in it, and then lets it come to rest.
+/* world.c - chooses a world, injects faults for a while, and then lets all tasks end.
  *
- * Each seed uses only some of the faults, each at a rate of its own: with all of them all the time
- * nothing would ever get far enough to be wrong in an interesting way. */
+ * Each seed uses only some of the faults, each at a rate of its own: with all of them at once few
+ * tasks would get far enough. */
 #include "world.h"
 
 #include <inttypes.h>
@@ -80,8 +80,8 @@ static void choose_faults(struct sim_world *world)
 {
     world->paused = rate(400, 30);
     world->killed = rate(400, 30);
-    world->told_to_stop = rate(400, 20);
-    world->told_to_be_quiet = rate(150, 20);
+    world->worker_stopped = rate(400, 20);
+    world->worker_quiet = rate(150, 20);
     world->queue_paused = rate(200, 20);
     world->operated = rate(250, 40);
     world->faults = (struct sim_faults){
@@ -142,7 +142,7 @@ static void begin_quiet(struct qn_broker *broker)
     sim_trouble_end(broker);
 }
 
-/* Where a program is broken nothing ends well, and nothing is poison: so some good tasks come. */
+/* A task is poison only if others end well on its host, so some good tasks are enqueued. */
 static void help(quern_client *client)
 {
     if (sim_model.task_count < SIM_TASKS_MAX) {

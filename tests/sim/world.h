@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* world.h - one seed: its programs, what they do, and what befalls them. */
+/* world.h - one seed: its programs, what they do, and the faults. */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
@@ -23,23 +23,23 @@ struct sim_program {
     int64_t unseen_at_ms; /* when no worker could last see that it is dead */
 };
 
-/* What chance has chosen for the seed. */
+/* What was chosen at random for the seed. */
 struct sim_world {
     int workers;
     int clients;
     int tasks; /* of the clients together */
     int hosts;
     bool hosts_see;       /* processes of one host see those of another */
-    int broken_host;      /* every handler there ends its process until the quiet; -1: none */
+    int broken_host;      /* until the quiet each handler there ends its process; -1: none */
     uint32_t slots;       /* of each worker */
     int32_t prefetch_max; /* see quern_handler_options */
     int64_t lease_ms;
-    int64_t chaos_ms;   /* so long things go wrong */
+    int64_t chaos_ms;   /* how long there are faults; then comes the quiet */
     int restart_ms_max; /* until a supervisor starts a worker again */
-    int paused;         /* in 100 moments of chaos: a worker is stopped and goes on */
+    int paused;         /* percent of the moments with faults: a worker gets SIGSTOP */
     int killed;
-    int told_to_stop;
-    int told_to_be_quiet;
+    int worker_stopped;
+    int worker_quiet;
     int queue_paused;
     int operated; /* the same, for a task */
     struct sim_faults faults;
