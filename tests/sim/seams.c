@@ -41,6 +41,7 @@ int __wrap_pthread_join(pthread_t thread, void **ret_value);
 int __wrap_pthread_setname_np(pthread_t thread, const char *name);
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 int __real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __wrap___poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t size);
 int __wrap_epoll_wait(int epoll_fd, struct epoll_event *events, int events_max, int timeout_ms);
 int __real_epoll_wait(int epoll_fd, struct epoll_event *events, int events_max, int timeout_ms);
 ssize_t __wrap_write(int fd, const void *data, size_t size);
@@ -190,6 +191,13 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
         ready = count == 0 ? 0 : __real_poll(fds, count, 0);
     }
     return ready;
+}
+
+/* What poll is in a hardened build (_FORTIFY_SOURCE). */
+int __wrap___poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t size)
+{
+    QN_ASSERT(size / sizeof *fds >= count);
+    return __wrap_poll(fds, count, timeout_ms);
 }
 
 int __wrap_epoll_wait(int epoll_fd, struct epoll_event *events, int events_max, int timeout_ms)
