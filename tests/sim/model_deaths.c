@@ -163,12 +163,16 @@ void sim_model_check_brakes(const struct sim_process *process, const struct qn_e
 
 /* --- Isolation -------------------------------------------------------------------------- */
 
+/* Runs whose lease has not ended by the clock: a worker drops the others by itself, before anything
+ * recovers them. */
 static int count_held(const struct sim_process *process, int64_t charges)
 {
     int count = 0;
     for (int i = 0; i < sim_model.task_count; i++) {
         const struct sim_task *task = &sim_model.tasks[i];
-        count += task->state == SIM_ACTIVE && task->holder == process && task->charges >= charges;
+        bool held = task->state == SIM_ACTIVE && task->holder == process &&
+                    task->lease_until_ms > sim_boot_ms();
+        count += held && task->charges >= charges ? 1 : 0;
     }
     return count;
 }
