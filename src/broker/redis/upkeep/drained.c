@@ -16,7 +16,7 @@ static const struct part any_state[] = {
     {"LLEN", "pending"}, {"LLEN", "active"}, {"ZCARD", "scheduled"}, {"ZCARD", "retry"}};
 static const struct part can_start[] = {{"LLEN", "pending"}, {"EXISTS", "paused"}};
 
-/* Of one queue: whether there is anything in each of its parts, the first of which is at `first`. */
+/* Of one queue: whether there is anything in its parts, the first of which is at `first`. */
 static quern_status read_queue(const struct qn_pipeline *pipeline, size_t first, size_t part_count,
                                bool *ret_has, quern_error *err)
 {
