@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "broker/inspect.h"
@@ -84,31 +83,6 @@ static void strange_names_are_refused(void **state)
         assert_int_equal(lib_sqlite_refused(urls[i], true, &err), QUERN_E_INVALID);
         assert_non_null(strstr(err.text, "memory"));
     }
-}
-
-static void child_of_a_fork_has_its_own(void **state)
-{
-    (void)state;
-    struct qn_broker *broker = lib_sqlite_open("memory:");
-    put(broker, "a");
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        struct qn_broker *own = NULL;
-        uint64_t size = 0;
-        quern_error err = {0};
-        bool ok = qn_broker_open("memory:", NULL, &own, &err) == QUERN_OK &&
-                  qn_broker_queues(own, add_size, &size, &err) == QUERN_OK && size == 0 &&
-                  lib_sqlite_enqueue(own, "a", &err) == QUERN_OK;
-        qn_broker_close(own);
-        qn_broker_close(broker);
-        _exit(ok ? 0 : 1);
-    }
-    int status = -1;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-    assert_int_equal(count_tasks(broker), 1);
-    qn_broker_close(broker);
 }
 
 static void nothing_is_left_open(void **state)
@@ -260,7 +234,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(another_name_is_another_database),
     cmocka_unit_test(last_one_to_close_ends_it),
     cmocka_unit_test(strange_names_are_refused),
-    cmocka_unit_test(child_of_a_fork_has_its_own),
     cmocka_unit_test(nothing_is_left_open),
     cmocka_unit_test(it_can_be_backed_up_to_a_file),
     cmocka_unit_test(doctor_and_facts_know_no_file),
