@@ -52,7 +52,6 @@ struct qn_waiter {
 /* How a broker object waits for the end of tasks (wake/watch.c). */
 struct qn_watcher {
     pthread_mutex_t mutex; /* guards making it */
-    bool ready;
     struct qn_sockets sockets;
     int fd;
     struct qn_memory_socket sender; /* in memory: its other end */

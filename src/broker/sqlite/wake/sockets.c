@@ -63,10 +63,10 @@ static bool give_to_owner(const struct qn_sqlite *self, int dir_fd, const char *
            fchownat(dir_fd, name, owner, (gid_t)-1, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static bool open_directory(const struct qn_sqlite *self, struct qn_sockets *sockets)
+static bool open_directory(const struct qn_sqlite *self, struct qn_sockets *sockets, bool makes)
 {
-    bool made = mkdir(self->wake_path, 0700) == 0;
-    if (!made && errno != EEXIST) {
+    bool made = makes && mkdir(self->wake_path, 0700) == 0;
+    if (makes && !made && errno != EEXIST) {
         return false;
     }
     if (made && (chmod(self->wake_path, 0700) != 0 || /* regardless of the umask */
@@ -100,9 +100,9 @@ static bool make_lock(struct qn_sockets *sockets)
            flock(sockets->lock_fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-bool qn_sockets_open(const struct qn_sqlite *self, struct qn_sockets *sockets)
+bool qn_sockets_open(const struct qn_sqlite *self, struct qn_sockets *sockets, bool makes)
 {
-    return open_directory(self, sockets) && make_lock(sockets);
+    return open_directory(self, sockets, makes) && make_lock(sockets);
 }
 
 /* Only we and the owner of the file may send to it, regardless of the umask. */

@@ -13,9 +13,10 @@
 #include "broker/sqlite/sqlite.h"
 
 void qn_sockets_init(struct qn_sockets *sockets);
-/* Opens the directory, which is made if need be, and takes the lock. False, also for the next two:
- * see errno, and close. */
-QUERN_NODISCARD bool qn_sockets_open(const struct qn_sqlite *self, struct qn_sockets *sockets);
+/* Opens the directory, which is made if need be and `makes`, and takes the lock. False, also for
+ * the next two: see errno, and close. */
+QUERN_NODISCARD bool qn_sockets_open(const struct qn_sqlite *self, struct qn_sockets *sockets,
+                                     bool makes);
 QUERN_NODISCARD bool qn_sockets_make(const struct qn_sqlite *self, const struct qn_sockets *sockets,
                                      const char *kind, int *ret_fd);
 QUERN_NODISCARD bool qn_sockets_make_pair(int *ret_fd, int *ret_send_fd);

@@ -97,7 +97,7 @@ static bool make_sockets(struct qn_sqlite *self)
         return qn_waiters_join(self->memory, 'c', &waiter->control_fd, &waiter->control_sender) &&
                qn_waiters_join(self->memory, 'w', &waiter->wake_fd, &waiter->wake_sender);
     }
-    return qn_sockets_open(self, &waiter->sockets) &&
+    return qn_sockets_open(self, &waiter->sockets, true) &&
            qn_sockets_make(self, &waiter->sockets, "c", &waiter->control_fd) &&
            qn_sockets_make(self, &waiter->sockets, "w", &waiter->wake_fd);
 }

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "broker/sqlite/file/place.h"
 #include "broker/sqlite/wake/sockets.h"
 #include "broker/sqlite/wake/waiters.h"
 
@@ -45,7 +46,9 @@ static bool make(struct qn_sqlite *self)
     if (self->memory != NULL) {
         return qn_waiters_join(self->memory, 'e', &watcher->fd, &watcher->sender);
     }
-    return qn_sockets_open(self, &watcher->sockets) &&
+    /* One that another user makes would keep the workers of the file's owner from theirs. */
+    bool makes = geteuid() == 0 || geteuid() == qn_sqlite_place_owner(self);
+    return qn_sockets_open(self, &watcher->sockets, makes) &&
            qn_sockets_make(self, &watcher->sockets, "e", &watcher->fd);
 }
 
