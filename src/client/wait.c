@@ -23,8 +23,9 @@ enum {
     PAUSE_MS_MAX = 1000,
     PAUSE_PART = 20, /* of the time waited */
     LOOK_MS_MAX = 1000,
-    NEWS_AT_ONCE = 8, /* this many news bring a look at once: a task changes a few times */
-    NEWS_PAUSE_MS = 10
+    NEWS_AT_ONCE = 8,   /* this many news bring a look at once: a task changes a few times */
+    NEWS_PAUSE_MS = 10, /* before the next look, and twice as long each time ... */
+    NEWS_PAUSE_MS_MAX = 250
 };
 
 static quern_status enter(quern_client *client, const char *id, quern_task_info **ret_info,
@@ -54,11 +55,12 @@ quern_status quern_client_find(quern_client *client, const char *queue, const ch
 struct vigil {
     quern_client *client;
     const char *id;
-    char queue[QN_NAME_SIZE_MAX + 1]; /* where it was seen; "" before */
-    quern_error away;                 /* why the latest look saw nothing; "": it did */
-    bool polls;                       /* there can be no news */
-    int64_t pause_ms;                 /* of a poll, the next one */
+    char queue[QN_SERVED_NAME_SIZE_MAX + 1]; /* where it was seen; "" before */
+    quern_error away;                        /* why the latest look saw nothing; "": it did */
+    bool polls;                              /* there can be no news */
+    int64_t pause_ms;                        /* of a poll, the next one */
     size_t news_count;
+    int64_t news_pause_ms; /* the latest */
 };
 
 static bool is_over(const quern_task_info *info)
@@ -118,12 +120,15 @@ static void pause_of_poll(struct vigil *vigil, int64_t waited_ms, int64_t left_m
     vigil->pause_ms = next_ms < PAUSE_MS_MAX ? next_ms : PAUSE_MS_MAX;
 }
 
-/* Until there is more news than `seen`. A task whose handler reports progress all the time is not
- * looked at each time. */
+/* Until there is more news than `seen`. Where there is news all the time, of progress or, on
+ * SQLite, of other tasks, the task is not looked at each time. */
 static void await_news(struct vigil *vigil, uint64_t seen, int64_t left_ms)
 {
     if (vigil->news_count >= NEWS_AT_ONCE) {
-        pause_ms(NEWS_PAUSE_MS, left_ms);
+        vigil->news_pause_ms = vigil->news_pause_ms * 2 < NEWS_PAUSE_MS_MAX
+                                   ? vigil->news_pause_ms * 2
+                                   : NEWS_PAUSE_MS_MAX;
+        pause_ms(vigil->news_pause_ms, left_ms);
     }
     int64_t most_ms = left_ms < LOOK_MS_MAX ? left_ms : LOOK_MS_MAX;
     struct qn_news *news = &vigil->client->news;
@@ -172,7 +177,8 @@ quern_status quern_client_wait(quern_client *client, const char *id, int64_t tim
     if (status != QUERN_OK) {
         return status;
     }
-    struct vigil vigil = {.client = client, .id = id, .pause_ms = 1};
+    struct vigil vigil = {
+        .client = client, .id = id, .pause_ms = 1, .news_pause_ms = NEWS_PAUSE_MS / 2};
     if (timeout_ms < QUERN_TIMEOUT_NEVER || timeout_ms > QN_DURATION_MS_MAX) {
         status = qn_error_set(err, QUERN_E_INVALID, "timeout_ms: must be 0 to 100 years, or %d",
                               QUERN_TIMEOUT_NEVER);
