@@ -80,7 +80,8 @@ struct matches {
 static bool keep_match(const char *queue, const char *id, void *user)
 {
     struct matches *matches = user;
-    if (matches->queue != NULL && strcmp(matches->queue, queue) != 0) {
+    bool is_elsewhere = matches->queue != NULL && strcmp(matches->queue, queue) != 0;
+    if (is_elsewhere || qn_id_uuid_size(id) != QN_ID_TEXT_SIZE - 1) {
         return true;
     }
     for (size_t i = 0; i < matches->count && i < NAMED_MAX; i++) {

@@ -29,11 +29,11 @@ class ShortIdTest(CliTest):
                         for _ in range(count))
         self.ok("enqueue", "--from", self.write("in.jsonl", lines))
 
-    def test_one_task_and_twelve_have_ids_of_13_characters(self):
+    def test_one_task_and_twelve_have_ids_of_18_characters(self):
         ids = [self.enqueue("t")]
-        self.assertEqual(self.shown(), [ids[0][:13]])
+        self.assertEqual(self.shown(), [ids[0][:18]])
         ids += [self.enqueue("t") for _ in range(11)]
-        self.assertEqual(self.shown(), [an_id[:13] for an_id in ids])
+        self.assertEqual(self.shown(), [an_id[:18] for an_id in ids])
         self.assertEqual([self.whole(short) for short in self.shown()], ids)
         self.assertEqual(self.shown("--wide", columns=200), ids)
         self.assertEqual([line.split()[0] for line in self.ok("task", "list").splitlines()[1:]],
@@ -82,6 +82,13 @@ class ShortIdTest(CliTest):
         result = self.quern("--json", "task", "delete", ids[0][:8])
         self.assertEqual(json.loads(result.stdout)["count"], 0)
         self.assertEqual(len(self.json("task", "list")), 30)
+
+    def test_the_time_alone_is_too_short_to_change_a_task(self):
+        an_id = self.enqueue("t")
+        self.assertEqual(self.whole(an_id[:13]), an_id)
+        for verb in ("delete", "archive", "run", "cancel"):
+            self.assertIn(an_id, self.fails(EXIT_FAILURE, "task", verb, an_id[:13]))
+        self.assertEqual(self.state(an_id), "pending")
 
     def test_a_whole_id_wins(self):
         an_id = self.enqueue("t")

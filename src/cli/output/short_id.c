@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* short_id.c - how much of a UUID is enough.
  *
- * Our ids (version 7) begin with 12 digits of the time in milliseconds and 3 of a counter, so those
- * of one program differ there; later ones never begin as one that was shown. Go's (version 4) are
- * random from the first digit on. */
+ * Our ids (version 7) begin with 12 digits of the time in milliseconds and 3 of a counter. Without
+ * the counter a task of the same millisecond, stored a moment later, would begin like one that was
+ * shown and is done by then. Go's (version 4) are random from the first digit on. */
 #include "cli/output/short_id.h"
 
 #include <stdio.h>
@@ -12,9 +12,7 @@
 
 #include "message/id.h"
 
-#define VERSION_AT 14      /* in the text */
-#define TIMED_SIZE 13      /* to the millisecond */
-#define TIMED_SIZE_SAFE 18 /* with the counter */
+#define VERSION_AT 14 /* in the text */
 #define RANDOM_SIZE QN_ID_SHORT_SIZE_MIN
 #define RANDOM_SIZE_SAFE 13
 
@@ -31,7 +29,7 @@ static int compare(const void *left, const void *right)
 static size_t size_min(const char *id, bool is_all)
 {
     if (id[VERSION_AT] == '7') {
-        return is_all ? TIMED_SIZE : TIMED_SIZE_SAFE;
+        return QN_SHORT_ID_TIMED_SIZE;
     }
     return is_all ? RANDOM_SIZE : RANDOM_SIZE_SAFE;
 }
@@ -61,6 +59,11 @@ size_t qn_short_id_size(const char **ids, size_t count, bool is_all)
         }
     }
     return size;
+}
+
+bool qn_short_id_is_enough(const char *id, size_t size)
+{
+    return id[VERSION_AT] != '7' || size >= QN_SHORT_ID_TIMED_SIZE;
 }
 
 void qn_short_id_cell(struct qn_table *table, const char *id, size_t size)

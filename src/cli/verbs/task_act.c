@@ -13,10 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/text/plural.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
+#include "cli/output/short_id.h"
 #include "cli/output/text.h"
 #include "task/lifecycle.h"
 
@@ -127,7 +129,7 @@ static void note_id(struct by_id *by_id, const char *id, const quern_error *fail
 }
 
 /* As it stands, else as the short id of a task: then *ret_info is that task, for the caller to
- * free. So a whole id costs one request. */
+ * free. So a whole id costs one request. One that names the millisecond alone is refused. */
 static quern_status act_on_task(const struct by_id *by_id, const char *id,
                                 quern_task_info **ret_info, quern_error *err)
 {
@@ -140,6 +142,13 @@ static quern_status act_on_task(const struct by_id *by_id, const char *id,
     }
     quern_error found_err;
     quern_status found = quern_inspector_task_short(by_id->inspector, queue, id, &info, &found_err);
+    if (found == QUERN_OK && !qn_short_id_is_enough(quern_task_info_id(info), strlen(id))) {
+        status = qn_error_set(err, QUERN_E_STATE,
+                              "%s is too short to change a task: give %d characters or more of %s",
+                              id, QN_SHORT_ID_TIMED_SIZE, quern_task_info_id(info));
+        quern_task_info_free(info);
+        return status;
+    }
     if (found == QUERN_OK) {
         *ret_info = info;
         return quern_inspector_act(by_id->inspector, action, quern_task_info_queue(info),
