@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* end.c - how a worker with --drain or --until-idle has done.
  *
- * A task has failed when this worker archived it (its attempts are used up, its handler gave it up,
- * an operator cancelled it so, its deadline was over), or when a run of it failed here and the task
- * is still not done: it waits for its retry. A task that failed first and succeeded later has not
+ * A task has failed when this worker archived it at the end of a run (its attempts are used up, its
+ * handler gave it up, an operator cancelled it so), or when a run of it failed here and the task is
+ * still not done: it waits for its retry. A task that failed first and succeeded later has not
  * failed, whichever worker ran it. So failed runs are noted, and at the end the broker is asked
- * where their tasks are: for up to NOTED_MAX of them, and each one beyond counts as failed. Where
- * the broker does not answer any more, all of them do. */
+ * where their tasks are: for up to NOTED_MAX of them. Each failed run of others counts as failed,
+ * but never more than what is left. Where the broker does not answer any more, all of them do. */
 #include "cli/work/end.h"
 
 #include <inttypes.h>
@@ -82,55 +82,12 @@ void qn_work_end_finish(struct qn_work *work)
     qn_free(work->failed);
 }
 
-/* --- Judging --------------------------------------------------------------------------- */
-
-/* Whether a task that failed here still has to be done, and no run of it goes on. NULL: the broker
- * cannot be asked. */
-static bool is_waiting(quern_inspector *inspector, const struct noted_task *task)
-{
-    quern_task_info *info = NULL;
-    if (inspector == NULL) {
-        return true;
-    }
-    quern_status status = quern_inspector_task(inspector, task->queue, task->id, &info, NULL);
-    if (status != QUERN_OK) {
-        return status != QUERN_E_NOT_FOUND;
-    }
-    bool has_failed = quern_task_info_retry_count(info) + quern_task_info_crash_count(info) > 0;
-    quern_task_state state = quern_task_info_state(info);
-    quern_task_info_free(info);
-    return has_failed && (state == QUERN_TASK_RETRY || state == QUERN_TASK_PENDING);
-}
-
-static uint64_t count_waiting(const struct qn_work_failed *failed, quern_inspector *inspector)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; failed != NULL && i < SLOT_COUNT; i++) {
-        count += failed->slots[i].id != NULL && is_waiting(inspector, &failed->slots[i]) ? 1 : 0;
-    }
-    return count + (failed != NULL ? failed->unnoted : 0);
-}
-
-static void report_failed(const struct qn_work *work, uint64_t archived, uint64_t waiting)
-{
-    if (waiting == 0) {
-        qn_cli_warn(work->cli, "%" PRIu64 " %s failed, archived", archived,
-                    qn_plural(archived, "task", "tasks"));
-    } else if (archived == 0) {
-        qn_cli_warn(work->cli, "%" PRIu64 " %s failed, to be retried", waiting,
-                    qn_plural(waiting, "task", "tasks"));
-    } else {
-        qn_cli_warn(work->cli,
-                    "%" PRIu64 " tasks failed: %" PRIu64 " archived, %" PRIu64 " to be retried",
-                    archived + waiting, archived, waiting);
-    }
-}
-
 /* --- What is left ---------------------------------------------------------------------- */
 
 struct left {
     uint64_t pending, active, scheduled, retry;
     int64_t next_due_at_ms; /* INT64_MAX: nothing is delayed */
+    bool known;             /* the broker answered */
 };
 
 /* The one that is due first leads the list. */
@@ -156,6 +113,7 @@ static struct left read_left(const struct qn_work *work, quern_inspector *inspec
     if (inspector == NULL || quern_inspector_queues(inspector, &list, NULL) != QUERN_OK) {
         return left;
     }
+    left.known = true;
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
         const quern_queue_info *queue = quern_queue_list_at(list, i);
         if (!qn_work_queues_serve(work, queue->name)) {
@@ -207,6 +165,53 @@ static void report_left(const struct qn_work *work, const struct left *left)
     qn_buf_finish(&parts);
 }
 
+/* --- Judging --------------------------------------------------------------------------- */
+
+/* Whether a task that failed here still has to be done, and no run of it goes on. NULL: the broker
+ * cannot be asked. */
+static bool is_waiting(quern_inspector *inspector, const struct noted_task *task)
+{
+    quern_task_info *info = NULL;
+    if (inspector == NULL) {
+        return true;
+    }
+    quern_status status = quern_inspector_task(inspector, task->queue, task->id, &info, NULL);
+    if (status != QUERN_OK) {
+        return status != QUERN_E_NOT_FOUND;
+    }
+    bool has_failed = quern_task_info_retry_count(info) + quern_task_info_crash_count(info) > 0;
+    quern_task_state state = quern_task_info_state(info);
+    quern_task_info_free(info);
+    return has_failed && (state == QUERN_TASK_RETRY || state == QUERN_TASK_PENDING);
+}
+
+/* left_count: how many tasks wait for a run or a retry; no more can be among those not noted. */
+static uint64_t count_waiting(const struct qn_work_failed *failed, quern_inspector *inspector,
+                              uint64_t left_count)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; failed != NULL && i < SLOT_COUNT; i++) {
+        count += failed->slots[i].id != NULL && is_waiting(inspector, &failed->slots[i]) ? 1 : 0;
+    }
+    uint64_t unnoted = failed != NULL ? failed->unnoted : 0;
+    return count + (inspector != NULL && unnoted > left_count ? left_count : unnoted);
+}
+
+static void report_failed(const struct qn_work *work, uint64_t archived, uint64_t waiting)
+{
+    if (waiting == 0) {
+        qn_cli_warn(work->cli, "%" PRIu64 " %s failed, archived", archived,
+                    qn_plural(archived, "task", "tasks"));
+    } else if (archived == 0) {
+        qn_cli_warn(work->cli, "%" PRIu64 " %s failed, to be retried", waiting,
+                    qn_plural(waiting, "task", "tasks"));
+    } else {
+        qn_cli_warn(work->cli,
+                    "%" PRIu64 " tasks failed: %" PRIu64 " archived, %" PRIu64 " to be retried",
+                    archived + waiting, archived, waiting);
+    }
+}
+
 /* --- The end --------------------------------------------------------------------------- */
 
 void qn_work_end_report(const struct qn_work *work, const quern_worker_stats *stats)
@@ -231,13 +236,17 @@ int qn_work_end_judge(struct qn_work *work, const quern_worker_stats *stats)
         quern_inspector_open(url, NULL, &inspector, NULL) != QUERN_OK) {
         inspector = NULL; /* it was there until now */
     }
-    uint64_t waiting = count_waiting(work->failed, inspector);
+    const struct left left = read_left(work, inspector);
+    if (!left.known) {
+        quern_inspector_free(inspector); /* it would keep each question waiting, too */
+        inspector = NULL;
+    }
+    uint64_t waiting = count_waiting(work->failed, inspector, left.pending + left.retry);
     bool failed = stats->archived + waiting > 0;
     if (failed) {
         report_failed(work, stats->archived, waiting);
     }
     if (work->log.level_min <= QUERN_LOG_INFO) {
-        const struct left left = read_left(work, inspector);
         report_left(work, &left);
     }
     quern_inspector_free(inspector);
