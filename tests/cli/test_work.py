@@ -104,6 +104,13 @@ class VerdictTest(CliTest):
         self.assertEqual((seen["TRACEPARENT"], seen["TRACESTATE"]), ("00-ab-cd-01", ""))
         self.assertEqual(self.seen()["TRACEPARENT"], "of the worker")
 
+    def test_all_64_headers_are_there(self):
+        seen = self.seen("--header", "traceparent=00-ab-cd-01",
+                         *(word for number in range(63)
+                           for word in ("--header", f"h{number}={number}")))
+        self.assertEqual(seen["QUERN_HEADERS_OMITTED"], "0")
+        self.assertEqual(seen["QUERN_HEADER_H62"], "62")
+
     def test_headers_beyond_64_kib_are_left_out(self):
         seen = self.seen(*(word for number in range(10)
                            for word in ("--header", f"h{number}=" + "x" * 8000)))

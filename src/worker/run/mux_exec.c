@@ -188,17 +188,19 @@ static void add_headers(struct environment *environment, const quern_task *task)
 {
     char variable[HEADER_NAME_SIZE];
     size_t bytes = 0;
+    size_t added = 0;
     size_t omitted = 0;
     add_entry(environment, HEADER_PREFIX); /* those of a task whose handler started this worker */
     for (size_t i = 0; i < task->header_count; i++) {
         const char *value = task->headers[i].value != NULL ? task->headers[i].value : "";
         size_t size = strlen(task->headers[i].name) + strlen(value);
-        if (environment->count >= ENTRY_MAX - OTHER_ENTRIES || bytes + size > HEADER_BYTES_MAX ||
+        if (added == QN_HEADER_COUNT_MAX || bytes + size > HEADER_BYTES_MAX ||
             !name_variable(environment, task->headers[i].name, variable)) {
             omitted++;
             continue;
         }
         bytes += size;
+        added++;
         add_entry(environment, qn_arena_printf(environment->arena, "%s=%s", variable, value));
     }
     add_entry(environment,
