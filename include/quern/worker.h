@@ -108,8 +108,10 @@ QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, qu
  * blocked in the calling thread and read by one thread of the worker; no handler is installed, and
  * the signal mask is restored afterwards. Call it while no other thread runs, or block both signals
  * in the others: else one of those may receive them. Where several threads of a process run workers
- * this way, each signal stops all of them. Errors as quern_worker_run, QUERN_E_FULL (no
- * descriptor is free), QUERN_E_NOMEM (no thread). */
+ * this way, each signal stops all of them; then block both signals in all these threads first, and
+ * until the last worker has ended, since a thread whose worker has ended would receive the next
+ * one. Errors as quern_worker_run, QUERN_E_FULL (no descriptor is free), QUERN_E_NOMEM (no thread).
+ * */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run_until_signal(quern_worker *worker,
                                                                      quern_error *err);
 
