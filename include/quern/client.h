@@ -81,8 +81,9 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_find(quern_client *client, c
 /* Blocks until the task is completed or archived, and returns it with its result or its error, for
  * the caller to free: quern_task_info_state says which. Give the task retention_ms, else it is
  * deleted when it is done. It is looked for in all queues. timeout_ms: 0 looks once;
- * QUERN_TIMEOUT_NEVER waits as long as it takes. The broker reports the end; the task is also
- * looked at each second, and where the broker reports nothing (a Redis user without CLIENT
+ * QUERN_TIMEOUT_NEVER waits as long as it takes. The broker reports the end (on a file or in
+ * memory where many other tasks end, it may be noticed up to 250 ms later); the task is also looked
+ * at each second, and where the broker reports nothing (a Redis user without CLIENT
  * TRACKING, a directory without a place for a socket), after 1 ms, 2 ms and so on up to 50 ms,
  * later after 5 % of the time that it waits already. A broker that is away for a while is waited
  * for; one that does not answer may take command_timeout_ms longer than timeout_ms. Any number of

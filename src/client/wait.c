@@ -3,9 +3,10 @@
  *
  * The broker is asked for notices of the task (qn_broker_watch), the task is read, and the thread
  * sleeps until a notice comes, so that the end is seen at once and a wait costs nothing meanwhile.
- * A poll each second makes up for missed notices. Where there can be no notices, the wait is a
- * poll: after 1 ms, 2 ms, 4 ms and so on up to 50 ms, later after 5 % of the time waited, up to a
- * second. A broker that is away for a moment costs some of those, no more.
+ * Notices of a file name no task: where many tasks end, the pauses between two looks grow up to
+ * 250 ms. A poll each second makes up for missed notices. Where there can be no notices, the wait
+ * is a poll: after 1 ms, 2 ms, 4 ms and so on up to 50 ms, later after 5 % of the time waited, up
+ * to a second. A broker that is away for a moment costs some of those, no more.
  *
  * Once the task was seen, only its queue is read. A task that has ended and was not kept cannot be
  * distinguished from one that never existed, unless this wait has seen it before; then the text of
