@@ -19,8 +19,8 @@ static size_t measure(const void *tasks, size_t task_size, size_t count, size_t 
     size_t taken = 0;
     while (taken < count) {
         quern_task task;
-        const char *theirs = (const char *)tasks + taken * task_size;
-        if (qn_sized_copy(&task, sizeof task, theirs, task_size, "quern_task", NULL) != QUERN_OK) {
+        const struct qn_bytes theirs = {(const char *)tasks + taken * task_size, task_size};
+        if (qn_sized_copy(QN_ROOM_OF(task), theirs, "quern_task", NULL) != QUERN_OK) {
             task.payload_size = 0;
         }
         bool fits = task.payload_size <= QN_BATCH_BYTES_MAX - bytes;

@@ -51,8 +51,8 @@ quern_status quern_client_open_sized(const char *url, const quern_client_options
                             url == NULL ? "url" : "ret_client");
     }
     quern_client_options options;
-    quern_status status =
-        qn_sized_copy(&options, sizeof options, theirs, theirs_size, "quern_client_options", err);
+    quern_status status = qn_sized_copy(QN_ROOM_OF(options), (struct qn_bytes){theirs, theirs_size},
+                                        "quern_client_options", err);
     if (status == QUERN_OK) {
         status = check_options(&options, err);
     }
@@ -152,7 +152,7 @@ quern_status quern_client_enqueue_sized(quern_client *client, const quern_task *
         return status;
     }
     quern_task in;
-    status = qn_sized_copy(&in, sizeof in, task, task_size, "quern_task", err);
+    status = qn_sized_copy(QN_ROOM_OF(in), (struct qn_bytes){task, task_size}, "quern_task", err);
     if (status != QUERN_OK) {
         goto leave;
     }

@@ -75,11 +75,11 @@ static quern_status make_info(const quern_client *client, const struct qn_task *
 static void prepare_request(quern_client *client, struct qn_request *request)
 {
     for (size_t i = 0; i < request->count; i++) {
-        const char *task = (const char *)request->tasks + i * request->task_size;
+        const struct qn_bytes task = {(const char *)request->tasks + i * request->task_size,
+                                      request->task_size};
         struct qn_task *prepared = &client->prepared[client->prepared_count];
         quern_error error;
-        quern_status status =
-            qn_request_prepare(client, task, request->task_size, &client->arena, prepared, &error);
+        quern_status status = qn_request_prepare(client, task, &client->arena, prepared, &error);
         if (status == QUERN_OK) {
             status = make_info(client, prepared, request, &error);
         }

@@ -41,8 +41,8 @@ static void part_prepare(quern_client *client, struct part *part, struct qn_aren
     for (size_t i = 0; i < part->count; i++) {
         struct qn_task *prepared = &part->prepared[part->prepared_count];
         quern_error error;
-        quern_status status = qn_request_prepare(client, part->tasks + i * part->task_size,
-                                                 part->task_size, arena, prepared, &error);
+        const struct qn_bytes task = {part->tasks + i * part->task_size, part->task_size};
+        quern_status status = qn_request_prepare(client, task, arena, prepared, &error);
         if (status != QUERN_OK) {
             qn_request_set_result(part->results, i, status, NULL);
             part_fail(part, i, &error);

@@ -17,8 +17,9 @@ static quern_status find_holder(quern_client *client, const char *queue, const q
 {
     struct qn_arena arena = {0};
     const char *key = NULL;
-    quern_status status =
-        qn_unique_key(&arena, queue, task->type, task->payload, task->payload_size, &key, NULL);
+    const struct qn_uniqueness same = {
+        .queue = queue, .type = task->type, .payload = {task->payload, task->payload_size}};
+    quern_status status = qn_unique_key(&arena, &same, &key, NULL);
     if (status == QUERN_OK) {
         status = qn_broker_lock_holder(client->broker, key, ret_id, NULL);
     }

@@ -11,17 +11,19 @@
 #include "base/memory/sized.h"
 #include "client/client.h"
 
-quern_status qn_request_prepare(quern_client *client, const void *task, size_t task_size,
-                                struct qn_arena *arena, struct qn_task *ret_task, quern_error *err)
+quern_status qn_request_prepare(quern_client *client, struct qn_bytes task, struct qn_arena *arena,
+                                struct qn_task *ret_task, quern_error *err)
 {
     quern_task in;
-    quern_status status = qn_sized_copy(&in, sizeof in, task, task_size, "quern_task", err);
+    quern_status status = qn_sized_copy(QN_ROOM_OF(in), task, "quern_task", err);
     if (status != QUERN_OK) {
         return status;
     }
     pthread_mutex_lock(&client->ids_mutex);
-    status = qn_task_prepare(&in, qn_clock_wall_ms(client->clock), client->payload_size_max,
-                             &client->ids, arena, ret_task, err);
+    const struct qn_task_terms terms = {.now_wall_ms = qn_clock_wall_ms(client->clock),
+                                        .payload_size_max = client->payload_size_max,
+                                        .ids = &client->ids};
+    status = qn_task_prepare(&in, &terms, arena, ret_task, err);
     pthread_mutex_unlock(&client->ids_mutex);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/memory/arena.h"
 #include "base/memory/list.h"
+#include "base/memory/view.h"
 #include "quern/client.h"
 #include "task/task.h"
 
@@ -40,10 +41,10 @@ struct qn_request {
     quern_error error;
 };
 
-/* Reads the caller's struct of task_size bytes and prepares it in `arena`. Any thread. */
-QUERN_NODISCARD quern_status qn_request_prepare(quern_client *client, const void *task,
-                                                size_t task_size, struct qn_arena *arena,
-                                                struct qn_task *ret_task, quern_error *err);
+/* Reads the caller's quern_task, of whatever size, and prepares it in `arena`. Any thread. */
+QUERN_NODISCARD quern_status qn_request_prepare(quern_client *client, struct qn_bytes task,
+                                                struct qn_arena *arena, struct qn_task *ret_task,
+                                                quern_error *err);
 /* The text for a task that the broker refused: duplicate or conflict. */
 quern_status qn_request_refuse(const struct qn_task *task, quern_status status, quern_error *err);
 /* Writes status and id to results[index], where results may be NULL and id may be NULL. */

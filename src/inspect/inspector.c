@@ -34,8 +34,8 @@ quern_status quern_inspector_open_sized(const char *url, const quern_inspector_o
         return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
                             url == NULL ? "url" : "ret_inspector");
     }
-    quern_status status =
-        qn_sized_copy(&ours, sizeof ours, options, options_size, "quern_inspector_options", err);
+    quern_status status = qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){options, options_size},
+                                        "quern_inspector_options", err);
     if (status == QUERN_OK) {
         status = check_options(&ours, err);
     }
@@ -257,7 +257,8 @@ quern_status quern_inspector_act_all_sized(quern_inspector *inspector, quern_act
         status = qn_error_set(err, QUERN_E_INVALID, "filter: must not be NULL");
     }
     if (status == QUERN_OK) {
-        status = qn_sized_copy(&ours, sizeof ours, filter, filter_size, "quern_task_filter", err);
+        status = qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){filter, filter_size},
+                               "quern_task_filter", err);
     }
     if (status == QUERN_OK) {
         status = check_bulk(&ours, err);

@@ -80,7 +80,8 @@ quern_status quern_inspector_tasks_sized(quern_inspector *inspector,
         status = qn_error_set(err, QUERN_E_INVALID, "ret_list: must not be NULL");
     }
     if (status == QUERN_OK) {
-        status = qn_sized_copy(&ours, sizeof ours, filter, filter_size, "quern_task_filter", err);
+        status = qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){filter, filter_size},
+                               "quern_task_filter", err);
     }
     if (status == QUERN_OK) {
         status = check_filter(&ours, err);

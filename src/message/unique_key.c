@@ -12,17 +12,17 @@
 
 #define MD5_SIZE 16
 
-quern_status qn_unique_key(struct qn_arena *arena, const char *queue, const char *type,
-                           const void *payload, size_t payload_size, const char **ret_key,
-                           quern_error *err)
+quern_status qn_unique_key(struct qn_arena *arena, const struct qn_uniqueness *same,
+                           const char **ret_key, quern_error *err)
 {
     char hex[2 * MD5_SIZE + 1] = "";
-    QN_ASSERT(payload != NULL || payload_size == 0);
-    if (payload != NULL) {
+    const struct qn_bytes *payload = &same->payload;
+    QN_ASSERT(payload->data != NULL || payload->size == 0);
+    if (payload->data != NULL) {
         static const char digits[] = "0123456789abcdef";
         unsigned char digest[EVP_MAX_MD_SIZE];
         unsigned size = 0;
-        if (EVP_Digest(payload, payload_size, digest, &size, EVP_md5(), NULL) != 1) {
+        if (EVP_Digest(payload->data, payload->size, digest, &size, EVP_md5(), NULL) != 1) {
             return qn_error_set(err, QUERN_E_UNSUPPORTED,
                                 "unique key: this OpenSSL offers no MD5, which unique tasks need");
         }
@@ -32,7 +32,8 @@ quern_status qn_unique_key(struct qn_arena *arena, const char *queue, const char
             hex[2 * i + 1] = digits[digest[i] & 0xf];
         }
     }
-    const char *key = qn_arena_printf(arena, "asynq:{%s}:unique:%s:%s", queue, type, hex);
+    const char *key =
+        qn_arena_printf(arena, "asynq:{%s}:unique:%s:%s", same->queue, same->type, hex);
     if (key == NULL) {
         return qn_error_nomem(err);
     }

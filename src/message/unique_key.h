@@ -7,14 +7,20 @@
 #include <stddef.h>
 
 #include "base/memory/arena.h"
+#include "base/memory/view.h"
 #include "quern/status.h"
 
-/* "asynq:{queue}:unique:type:<md5 of the payload in lower-case hex>", in the arena. payload NULL
- * gives an empty last part, as Go's nil slice does; an empty payload that is not NULL gives the MD5
- * of nothing. */
-QUERN_NODISCARD quern_status qn_unique_key(struct qn_arena *arena, const char *queue,
-                                           const char *type, const void *payload,
-                                           size_t payload_size, const char **ret_key,
-                                           quern_error *err);
+/* What two tasks have in common that are the same to a lock. */
+struct qn_uniqueness {
+    const char *queue;
+    const char *type;
+    struct qn_bytes payload;
+};
+
+/* "asynq:{queue}:unique:type:<md5 of the payload in lower-case hex>", in the arena. A payload of
+ * NULL gives an empty last part, as Go's nil slice does; an empty one that is not NULL gives the
+ * MD5 of nothing. */
+QUERN_NODISCARD quern_status qn_unique_key(struct qn_arena *arena, const struct qn_uniqueness *same,
+                                           const char **ret_key, quern_error *err);
 
 #endif

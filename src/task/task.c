@@ -166,8 +166,9 @@ static quern_status prepare_lifetimes(struct preparation *p)
     }
     int64_t delay_ms = p->task.process_at_ms == 0 ? 0 : p->task.process_at_ms - p->now_ms;
     p->task.unique_ms = delay_ms + in->unique_ms;
-    return qn_unique_key(p->arena, p->task.queue, p->task.type, in->payload, in->payload_size,
-                         &p->task.unique_key, p->err);
+    const struct qn_uniqueness same = {
+        .queue = p->task.queue, .type = p->task.type, .payload = {in->payload, in->payload_size}};
+    return qn_unique_key(p->arena, &same, &p->task.unique_key, p->err);
 }
 
 static quern_status check_header(const struct preparation *p, size_t index)
@@ -232,14 +233,13 @@ static quern_status prepare_headers(struct preparation *p)
     return QUERN_OK;
 }
 
-quern_status qn_task_prepare(const quern_task *in, int64_t now_wall_ms, size_t payload_size_max,
-                             struct qn_id_source *ids, struct qn_arena *arena,
-                             struct qn_task *ret_task, quern_error *err)
+quern_status qn_task_prepare(const quern_task *in, const struct qn_task_terms *terms,
+                             struct qn_arena *arena, struct qn_task *ret_task, quern_error *err)
 {
-    struct preparation p = {.in = in, .now_ms = now_wall_ms, .arena = arena, .err = err};
-    quern_status status = prepare_names(&p, ids);
+    struct preparation p = {.in = in, .now_ms = terms->now_wall_ms, .arena = arena, .err = err};
+    quern_status status = prepare_names(&p, terms->ids);
     if (status == QUERN_OK) {
-        status = prepare_payload(&p, payload_size_max);
+        status = prepare_payload(&p, terms->payload_size_max);
     }
     if (status == QUERN_OK) {
         status = prepare_attempts(&p);

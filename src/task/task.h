@@ -32,11 +32,17 @@ struct qn_task {
     int64_t delay_ms;       /* process_at_ms is this long from now; 0: it was given as a moment */
 };
 
-/* Checks `in` and fills `ret_task`, whose strings are borrowed from `in` or live in `arena`. `ids`
- * makes the id when there is none. QUERN_E_INVALID: the text names the field and the rule.
- * A task with a delay is scheduled, also when it has a group (asynq does the same). */
-QUERN_NODISCARD quern_status qn_task_prepare(const quern_task *in, int64_t now_wall_ms,
-                                             size_t payload_size_max, struct qn_id_source *ids,
+/* What a new task depends on besides what its caller wrote. */
+struct qn_task_terms {
+    int64_t now_wall_ms;
+    size_t payload_size_max;
+    struct qn_id_source *ids; /* makes the id when there is none */
+};
+/* Checks `in` and fills `ret_task`, whose strings are borrowed from `in` or live in `arena`.
+ * QUERN_E_INVALID: the text names the field and the rule. A task with a delay is scheduled, also
+ * when it has a group (asynq does the same). */
+QUERN_NODISCARD quern_status qn_task_prepare(const quern_task *in,
+                                             const struct qn_task_terms *terms,
                                              struct qn_arena *arena, struct qn_task *ret_task,
                                              quern_error *err);
 

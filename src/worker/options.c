@@ -199,8 +199,8 @@ quern_status qn_options_read(struct quern_worker *worker, const char *url,
                              quern_error *err)
 {
     quern_worker_options read;
-    quern_status status =
-        qn_sized_copy(&read, sizeof read, options, options_size, "worker options", err);
+    quern_status status = qn_sized_copy(QN_ROOM_OF(read), (struct qn_bytes){options, options_size},
+                                        "worker options", err);
     if (status == QUERN_OK) {
         status = check_numbers(&read, err);
     }

@@ -70,8 +70,10 @@ static quern_status lease(const quern_task *task, const quern_test_run_options *
         .cause = (quern_cause)options->cause,
         .started = true,
     };
-    quern_status status = qn_task_prepare(task, qn_clock_wall_ms(qn_clock_system()),
-                                          QN_PAYLOAD_SIZE_MAX, &ids, &arena, &leased.task, err);
+    const struct qn_task_terms terms = {.now_wall_ms = qn_clock_wall_ms(qn_clock_system()),
+                                        .payload_size_max = QN_PAYLOAD_SIZE_MAX,
+                                        .ids = &ids};
+    quern_status status = qn_task_prepare(task, &terms, &arena, &leased.task, err);
     if (status == QUERN_OK) {
         *ret_leased = qn_leased_copy(NULL, &leased);
         status = *ret_leased == NULL ? qn_error_nomem(err) : QUERN_OK;
@@ -80,16 +82,10 @@ static quern_status lease(const quern_task *task, const quern_test_run_options *
     return status;
 }
 
-static quern_status read_arguments(const quern_task *task, size_t task_size,
-                                   const quern_test_run_options *options, size_t options_size,
-                                   quern_task *ret_task, quern_test_run_options *ret_options,
-                                   quern_error *err)
+static quern_status read_options(struct qn_bytes options, quern_test_run_options *ret_options,
+                                 quern_error *err)
 {
-    quern_status status = qn_sized_copy(ret_task, sizeof *ret_task, task, task_size, "task", err);
-    if (status == QUERN_OK) {
-        status = qn_sized_copy(ret_options, sizeof *ret_options, options, options_size,
-                               "test run options", err);
-    }
+    quern_status status = qn_sized_copy(QN_ROOM_OF(*ret_options), options, "test run options", err);
     if (status == QUERN_OK && (ret_options->retry_count < 0 || ret_options->crash_count < 0 ||
                                ret_options->deadline_at_ms < 0)) {
         status = qn_error_set(err, QUERN_E_INVALID, "test run options: a number is negative");
@@ -136,7 +132,10 @@ quern_status quern_test_run_handler_sized(quern_handler handler, const quern_tas
     quern_task own_task;
     quern_test_run_options own_options;
     quern_status status =
-        read_arguments(task, task_size, options, options_size, &own_task, &own_options, err);
+        qn_sized_copy(QN_ROOM_OF(own_task), (struct qn_bytes){task, task_size}, "task", err);
+    if (status == QUERN_OK) {
+        status = read_options((struct qn_bytes){options, options_size}, &own_options, err);
+    }
     if (status != QUERN_OK) {
         return status;
     }

@@ -100,19 +100,19 @@ static size_t make_cases(const struct contract_test *tests, size_t count,
     return used;
 }
 
-int contract_main(int argc, char **argv, const struct contract_test *tests, size_t count,
-                  const struct test_role *roles, size_t role_count)
+int contract_main(int argc, char **argv, const struct contract_suite *suite)
 {
+    size_t count = suite->test_count;
     struct contract_case *cases = calloc(count * TEST_COUNT(makers), sizeof *cases);
     struct CMUnitTest *units = calloc(count * TEST_COUNT(makers), sizeof *units);
     int code = 1;
     if (cases != NULL && units != NULL) {
-        size_t used = make_cases(tests, count, cases, units);
+        size_t used = make_cases(suite->tests, count, cases, units);
         const struct test_group group = {.name = argv[0],
                                          .tests = units,
                                          .test_count = used,
-                                         .roles = roles,
-                                         .role_count = role_count};
+                                         .roles = suite->roles,
+                                         .role_count = suite->role_count};
         code = test_main(argc, argv, &group);
         for (size_t i = 0; i < used; i++) {
             free((void *)(uintptr_t)units[i].name);

@@ -69,12 +69,18 @@ struct contract_test {
     {                                                                                              \
         .name = #function, .run = (function), .spawns = true                                       \
     }
-int contract_main(int argc, char **argv, const struct contract_test *tests, size_t count,
-                  const struct test_role *roles, size_t role_count);
+struct contract_suite {
+    const struct contract_test *tests;
+    size_t test_count;
+    const struct test_role *roles; /* of child processes */
+    size_t role_count;
+};
+int contract_main(int argc, char **argv, const struct contract_suite *suite);
 #define CONTRACT_MAIN(array)                                                                       \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
-        return contract_main(argc, argv, (array), TEST_COUNT(array), NULL, 0);                     \
+        const struct contract_suite suite = {.tests = (array), .test_count = TEST_COUNT(array)};   \
+        return contract_main(argc, argv, &suite);                                                  \
     }
 
 /* Another broker object for the same data, as another process would have; closed by the caller. */
@@ -100,6 +106,8 @@ void contract_jump(struct contract *c, int64_t ms);
 
 /* --- Enqueueing --------------------------------------------------------------------- */
 
+/* What a task that is enqueued now is prepared with. */
+struct qn_task_terms contract_terms(struct contract *c);
 /* Stores the task as the library would; returns the result for that one task. */
 quern_status contract_try(struct contract *c, const quern_task *task);
 void contract_enqueue(struct contract *c, const quern_task *task);

@@ -18,15 +18,21 @@ static struct qn_stamp next_stamp(struct contract *c)
 
 /* --- Enqueueing --------------------------------------------------------------------- */
 
+struct qn_task_terms contract_terms(struct contract *c)
+{
+    return (struct qn_task_terms){.now_wall_ms = qn_clock_wall_ms(&c->clock),
+                                  .payload_size_max = QN_PAYLOAD_SIZE_MAX,
+                                  .ids = &c->ids};
+}
+
 quern_status contract_try(struct contract *c, const quern_task *task)
 {
     struct qn_arena arena = {0};
     struct qn_task prepared = {0};
     quern_status result = QUERN_E_INVALID;
     quern_error err = {0};
-    assert_ok(qn_task_prepare(task, qn_clock_wall_ms(&c->clock), QN_PAYLOAD_SIZE_MAX, &c->ids,
-                              &arena, &prepared, &err),
-              err);
+    const struct qn_task_terms terms = contract_terms(c);
+    assert_ok(qn_task_prepare(task, &terms, &arena, &prepared, &err), err);
     assert_ok(qn_broker_enqueue(c->broker,
                                 &(struct qn_enqueue){next_stamp(c), &prepared, 1, &result}, &err),
               err);
@@ -51,12 +57,11 @@ static void put_batch(struct contract *c, const char *queue, const char *prefix,
     struct qn_task tasks[QN_BATCH_MAX] = {0};
     quern_status results[QN_BATCH_MAX];
     quern_error err = {0};
+    const struct qn_task_terms terms = contract_terms(c);
     for (size_t i = 0; i < count; i++) {
         quern_task task = {.type = "t", .queue = queue};
         task.id = qn_arena_printf(&arena, "%s%04zu", prefix, first + i);
-        assert_ok(qn_task_prepare(&task, qn_clock_wall_ms(&c->clock), QN_PAYLOAD_SIZE_MAX, &c->ids,
-                                  &arena, &tasks[i], &err),
-                  err);
+        assert_ok(qn_task_prepare(&task, &terms, &arena, &tasks[i], &err), err);
     }
     assert_ok(qn_broker_enqueue(c->broker,
                                 &(struct qn_enqueue){next_stamp(c), tasks, count, results}, &err),

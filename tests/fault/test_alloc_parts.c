@@ -76,7 +76,8 @@ static quern_status prepare_task(quern_error *err)
     struct qn_id_source ids;
     qn_id_source_init(&ids);
     struct qn_task task = {.type = "untouched"};
-    quern_status status = qn_task_prepare(&in, 1, 10, &ids, &arena, &task, err);
+    const struct qn_task_terms terms = {.now_wall_ms = 1, .payload_size_max = 10, .ids = &ids};
+    quern_status status = qn_task_prepare(&in, &terms, &arena, &task, err);
     assert_string_equal(task.type, status == QUERN_OK ? "t" : "untouched");
     qn_arena_finish(&arena);
     return status;

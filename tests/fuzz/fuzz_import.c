@@ -21,8 +21,10 @@ static void try_line(const char *text, size_t size)
     struct qn_id_source ids;
     struct qn_task task;
     qn_id_source_init(&ids);
-    if (qn_task_prepare(&line.task, INT64_C(1800000000000), QN_PAYLOAD_SIZE_MAX, &ids, &arena,
-                        &task, &err) != QUERN_OK) {
+    const struct qn_task_terms terms = {.now_wall_ms = INT64_C(1800000000000),
+                                        .payload_size_max = QN_PAYLOAD_SIZE_MAX,
+                                        .ids = &ids};
+    if (qn_task_prepare(&line.task, &terms, &arena, &task, &err) != QUERN_OK) {
         fuzz_require(err.text[0] != '\0');
     } else {
         fuzz_require(task.timeout_ms >= 0 && task.retry_max >= 0 && task.retention_ms >= 0);

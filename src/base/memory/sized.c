@@ -10,23 +10,23 @@
 
 #include "base/error.h"
 
-quern_status qn_sized_copy(void *ours, size_t ours_size, const void *theirs, size_t theirs_size,
-                           const char *name, quern_error *err)
+quern_status qn_sized_copy(struct qn_room ours, struct qn_bytes theirs, const char *name,
+                           quern_error *err)
 {
-    if (theirs == NULL) {
-        memset(ours, 0, ours_size);
+    if (theirs.data == NULL) {
+        memset(ours.data, 0, ours.size);
         return QUERN_OK;
     }
-    const uint8_t *bytes = theirs;
-    if (theirs_size > ours_size && !qn_sized_zero(bytes + ours_size, theirs_size - ours_size)) {
+    const uint8_t *bytes = theirs.data;
+    if (theirs.size > ours.size && !qn_sized_zero(bytes + ours.size, theirs.size - ours.size)) {
         return qn_error_set(err, QUERN_E_INVALID,
                             "%s: sets a field that this version of libquern does not know "
                             "(struct of %zu bytes, known are %zu)",
-                            name, theirs_size, ours_size);
+                            name, theirs.size, ours.size);
     }
-    size_t common = theirs_size < ours_size ? theirs_size : ours_size;
-    memcpy(ours, theirs, common);
-    memset((char *)ours + common, 0, ours_size - common);
+    size_t common = theirs.size < ours.size ? theirs.size : ours.size;
+    memcpy(ours.data, theirs.data, common);
+    memset((char *)ours.data + common, 0, ours.size - common);
     return QUERN_OK;
 }
 

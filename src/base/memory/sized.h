@@ -10,12 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/memory/view.h"
 #include "quern/status.h"
 
-/* Copies the caller's struct (may be NULL: all zero) of theirs_size into ours; QUERN_E_INVALID with
- * `name` in the text when it sets a field that this version does not know. */
-QUERN_NODISCARD quern_status qn_sized_copy(void *ours, size_t ours_size, const void *theirs,
-                                           size_t theirs_size, const char *name, quern_error *err);
+/* Copies the caller's struct (may be NULL: all zero) into ours; QUERN_E_INVALID with `name` in the
+ * text when it sets a field that this version does not know. */
+QUERN_NODISCARD quern_status qn_sized_copy(struct qn_room ours, struct qn_bytes theirs,
+                                           const char *name, quern_error *err);
 /* Whether `size` reserved bytes are 0, as they must be. */
 bool qn_sized_zero(const uint8_t *bytes, size_t size);
 

@@ -72,12 +72,16 @@ struct qn_bench_board {
 QUERN_NODISCARD struct qn_bench_board *qn_bench_board_new(void); /* NULL: out of memory */
 void qn_bench_board_free(struct qn_bench_board *board);
 
-/* A worker that calls `handler` for the bench's tasks until the board counts task_count; then
- * *ret_done_ns is that moment, but 0 in a worker that did not see the last one. ready(user), which
- * may be NULL, is called before it starts. */
+struct qn_bench_worker {
+    struct qn_bench_board *board;
+    quern_handler handler;
+    void (*on_ready)(void *user); /* called before it starts; may be NULL */
+    void *user;                   /* of both */
+};
+/* A worker that handles the bench's tasks until the board counts task_count; then *ret_done_ns is
+ * that moment, but 0 in a worker that did not see the last one. */
 QUERN_NODISCARD quern_status qn_bench_work(const struct qn_bench *bench,
-                                           struct qn_bench_board *board, quern_handler handler,
-                                           void (*ready)(void *user), void *user,
+                                           const struct qn_bench_worker *worker,
                                            int64_t *ret_done_ns, quern_error *err);
 
 /* --- Latency (latency.c) ------------------------------------------------------------ */

@@ -49,22 +49,20 @@ static void *fill(void *argument)
     return NULL;
 }
 
-static quern_status run_fillers(const struct qn_bench *bench, quern_client *client, size_t count,
-                                uint32_t thread_count, const quern_task *tasks, quern_error *err)
+/* all: one that would do everything; each of the threads does its part of that. */
+static quern_status run_fillers(const struct filler *all, uint32_t thread_count, quern_error *err)
 {
     struct filler *fillers = qn_alloc_zero(thread_count, sizeof *fillers);
     if (fillers == NULL) {
         return qn_error_nomem(err);
     }
-    size_t left = count;
+    size_t left = all->task_count;
     uint32_t started = 0;
     quern_status status = QUERN_OK;
     for (; started < thread_count; started++) {
         struct filler *filler = &fillers[started];
-        *filler = (struct filler){.bench = bench,
-                                  .client = client,
-                                  .tasks = tasks,
-                                  .task_count = left / (thread_count - started)};
+        *filler = *all;
+        filler->task_count = left / (thread_count - started);
         left -= filler->task_count;
         if (pthread_create(&filler->thread, NULL, fill, filler) != 0) {
             status = qn_error_set(err, QUERN_E_FULL, "no thread");
@@ -103,7 +101,9 @@ quern_status qn_bench_fill(const struct qn_bench *bench, quern_client *client, s
                                     .payload_size = bench->payload_size};
             queue = queue + 1 == bench->queues ? 0 : queue + 1;
         }
-        status = run_fillers(bench, client, count, thread_count, tasks, err);
+        const struct filler all = {
+            .bench = bench, .client = client, .tasks = tasks, .task_count = count};
+        status = run_fillers(&all, thread_count, err);
     }
     qn_free(payload);
     qn_free(names);

@@ -96,8 +96,9 @@ static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipe
     struct qn_bench_board own = {0};
     struct echo echo = {.to_fd = pipes->to_fd, .sheet = pipes->shared};
     struct qn_bench_board *board = echo.sheet == NULL ? &own : &echo.sheet->board;
-    quern_status status =
-        qn_bench_work(bench, board, take_sample, say_ready, &echo, &done_ns, &error);
+    const struct qn_bench_worker worker = {
+        .board = board, .handler = take_sample, .on_ready = say_ready, .user = &echo};
+    quern_status status = qn_bench_work(bench, &worker, &done_ns, &error);
     if (status != QUERN_OK) {
         qn_bench_child_send(pipes->to_fd, 0, status, &error);
     }

@@ -36,20 +36,17 @@ static void client_main(const struct qn_bench *bench, const struct qn_bench_pipe
     quern_client_free(client);
 }
 
-/* Stores count tasks in another process, and waits for it. */
-static quern_status fill(const struct qn_bench *bench, size_t count, size_t batch, uint32_t threads,
-                         int64_t *ret_ns, quern_error *err)
+/* Stores the tasks of the bench in another process, and waits for it. */
+static quern_status fill(const struct qn_bench *bench, uint32_t threads, int64_t *ret_ns,
+                         quern_error *err)
 {
-    struct qn_bench part = *bench;
     struct qn_bench_child client = {0};
     int64_t start_ns = 0;
     int64_t end_ns = 0;
-    part.task_count = count;
-    part.batch = batch;
-    if (count == 0) {
+    if (bench->task_count == 0) {
         return QUERN_OK;
     }
-    quern_status status = qn_bench_child_start(&part, client_main, &threads, &client, err);
+    quern_status status = qn_bench_child_start(bench, client_main, &threads, &client, err);
     if (status == QUERN_OK) {
         status = qn_bench_child_receive(&client, &start_ns, err);
     }
@@ -83,8 +80,9 @@ static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipe
     quern_error error = {0};
     int64_t done_ns = 0;
     int to_fd = pipes->to_fd;
-    quern_status status =
-        qn_bench_work(bench, pipes->shared, do_nothing, say_ready, &to_fd, &done_ns, &error);
+    const struct qn_bench_worker worker = {
+        .board = pipes->shared, .handler = do_nothing, .on_ready = say_ready, .user = &to_fd};
+    quern_status status = qn_bench_work(bench, &worker, &done_ns, &error);
     qn_bench_child_send(to_fd, done_ns, status, &error);
     /* Its memory is looked at next, so it stays until it is killed. */
     struct pollfd end = {.fd = pipes->hold_fd};
@@ -194,10 +192,12 @@ static quern_status hold(const struct qn_bench *bench, struct crew *crew, quern_
     if (bench->active == 0) {
         return QUERN_OK;
     }
-    struct qn_bench one = *bench;
+    struct qn_bench held = *bench;
     int64_t ns = 0;
-    one.queues = 1; /* the first one's tasks are held */
-    quern_status status = fill(&one, bench->active, FILL_BATCH, 1, &ns, err);
+    held.queues = 1; /* the first one's tasks are held */
+    held.task_count = bench->active;
+    held.batch = FILL_BATCH;
+    quern_status status = fill(&held, 1, &ns, err);
     if (status == QUERN_OK) {
         status = qn_bench_child_start(bench, qn_bench_hold_main, NULL, &crew->holder, err);
     }
@@ -241,7 +241,7 @@ quern_status qn_bench_enqueue(const struct qn_bench *bench, struct qn_bench_load
     uint32_t threads = bench->concurrency == 0 ? 1 : bench->concurrency;
     int64_t ns = 0;
     int64_t before_ns = broker_cpu_ns(bench);
-    quern_status status = fill(bench, bench->task_count, bench->batch, threads, &ns, err);
+    quern_status status = fill(bench, threads, &ns, err);
     if (status == QUERN_OK) {
         int64_t after_ns = broker_cpu_ns(bench);
         *ret_load =
@@ -257,12 +257,13 @@ quern_status qn_bench_drain(const struct qn_bench *bench, struct qn_bench_load *
                             quern_error *err)
 {
     struct crew crew = {0};
+    struct qn_bench drained = *bench;
     int64_t ns = 0;
     int64_t start_ns = 0;
+    drained.batch = FILL_BATCH;
     quern_status status = hold(bench, &crew, err);
     if (status == QUERN_OK) {
-        status = bench->standing ? check_pending(bench, err)
-                                 : fill(bench, bench->task_count, FILL_BATCH, 1, &ns, err);
+        status = bench->standing ? check_pending(bench, err) : fill(&drained, 1, &ns, err);
     }
     if (status == QUERN_OK) {
         status = crew_start(bench, &crew, &start_ns, err);

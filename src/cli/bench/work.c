@@ -57,11 +57,10 @@ static quern_queue *make_queues(const struct qn_bench *bench)
     return queues;
 }
 
-quern_status qn_bench_work(const struct qn_bench *bench, struct qn_bench_board *board,
-                           quern_handler handler, void (*ready)(void *user), void *user,
+quern_status qn_bench_work(const struct qn_bench *bench, const struct qn_bench_worker *worker,
                            int64_t *ret_done_ns, quern_error *err)
 {
-    struct work work = {.board = board, .wanted = bench->task_count};
+    struct work work = {.board = worker->board, .wanted = bench->task_count};
     quern_queue *queues = make_queues(bench);
     const quern_worker_options options = {
         .queues = queues,
@@ -73,14 +72,14 @@ quern_status qn_bench_work(const struct qn_bench *bench, struct qn_bench_board *
     quern_mux *mux = NULL;
     quern_status status = queues == NULL ? qn_error_nomem(err) : quern_mux_new(&mux, err);
     if (status == QUERN_OK) {
-        status = quern_mux_handle(mux, QN_BENCH_TYPE, handler, user, NULL, err);
+        status = quern_mux_handle(mux, QN_BENCH_TYPE, worker->handler, worker->user, NULL, err);
     }
     if (status == QUERN_OK) {
         status = quern_worker_new(bench->url, mux, &options, &work.worker, err);
     }
     if (status == QUERN_OK) {
-        if (ready != NULL) {
-            ready(user);
+        if (worker->on_ready != NULL) {
+            worker->on_ready(worker->user);
         }
         status = quern_worker_run(work.worker, err);
     }

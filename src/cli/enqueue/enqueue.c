@@ -159,8 +159,10 @@ static int check_task(const struct qn_cli *cli, const quern_task *task)
     struct qn_id_source ids;
     struct qn_arena arena = {0};
     qn_id_source_init(&ids);
-    quern_status status = qn_task_prepare(task, qn_clock_wall_ms(qn_clock_system()),
-                                          QN_PAYLOAD_SIZE_MAX, &ids, &arena, &prepared, &err);
+    const struct qn_task_terms terms = {.now_wall_ms = qn_clock_wall_ms(qn_clock_system()),
+                                        .payload_size_max = QN_PAYLOAD_SIZE_MAX,
+                                        .ids = &ids};
+    quern_status status = qn_task_prepare(task, &terms, &arena, &prepared, &err);
     qn_arena_finish(&arena);
     return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(cli, &err);
 }

@@ -167,9 +167,10 @@ static int add_line(struct import *import)
         QUERN_OK) {
         return refuse_line(import, err.text);
     }
-    quern_status status =
-        qn_task_prepare(&line->task, qn_clock_wall_ms(qn_clock_system()), QN_PAYLOAD_SIZE_MAX,
-                        &import->ids, &import->arena, &prepared, &err);
+    const struct qn_task_terms terms = {.now_wall_ms = qn_clock_wall_ms(qn_clock_system()),
+                                        .payload_size_max = QN_PAYLOAD_SIZE_MAX,
+                                        .ids = &import->ids};
+    quern_status status = qn_task_prepare(&line->task, &terms, &import->arena, &prepared, &err);
     qn_arena_reset(&import->arena);
     if (status != QUERN_OK) {
         qn_import_line_finish(line);

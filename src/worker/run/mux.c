@@ -173,8 +173,9 @@ quern_status quern_mux_handle_sized(quern_mux *mux, const char *pattern, quern_h
                             pattern == NULL ? "pattern" : "handler");
     }
     struct qn_mux_entry entry = {.handler = handler, .user = user};
-    quern_status status = qn_sized_copy(&entry.options, sizeof entry.options, options, options_size,
-                                        "handler options", err);
+    quern_status status =
+        qn_sized_copy(QN_ROOM_OF(entry.options), (struct qn_bytes){options, options_size},
+                      "handler options", err);
     if (status == QUERN_OK) {
         status = check_options(&entry.options, err);
     }

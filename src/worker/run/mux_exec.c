@@ -358,8 +358,9 @@ quern_status quern_mux_exec_sized(quern_mux *mux, const char *pattern, const cha
     if (command == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_sized_copy(&command->options, sizeof command->options, options,
-                                        options_size, "exec options", err);
+    quern_status status =
+        qn_sized_copy(QN_ROOM_OF(command->options), (struct qn_bytes){options, options_size},
+                      "exec options", err);
     if (status != QUERN_OK) {
         goto fail;
     }

@@ -212,5 +212,6 @@ static const struct contract_test tests[] = {
 int main(int argc, char **argv)
 {
     static const struct test_role roles[] = {{.name = "crew_process", .main = crew_process}};
-    return contract_main(argc, argv, tests, TEST_COUNT(tests), roles, TEST_COUNT(roles));
+    const struct contract_suite suite = {tests, TEST_COUNT(tests), roles, TEST_COUNT(roles)};
+    return contract_main(argc, argv, &suite);
 }

@@ -94,9 +94,8 @@ static void enqueue_batch(struct contract *c, const quern_task *in, size_t count
     struct qn_task tasks[8] = {0};
     quern_error err = {0};
     for (size_t i = 0; i < count; i++) {
-        assert_ok(qn_task_prepare(&in[i], CONTRACT_NOW_MS, QN_PAYLOAD_SIZE_MAX, &c->ids, &arena,
-                                  &tasks[i], &err),
-                  err);
+        const struct qn_task_terms terms = contract_terms(c);
+        assert_ok(qn_task_prepare(&in[i], &terms, &arena, &tasks[i], &err), err);
     }
     assert_ok(qn_broker_enqueue(c->broker,
                                 &(struct qn_enqueue){(struct qn_stamp){0}, tasks, count, results},

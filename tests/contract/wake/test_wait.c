@@ -232,8 +232,8 @@ static void cancellation_names_its_run_in_a_queue_with_a_long_name(struct contra
     quern_status result = QUERN_OK;
     memset(queue, 'q', sizeof queue - 1);
     queue[sizeof queue - 1] = '\0';
-    assert_ok(qn_task_prepare(&(quern_task){.type = "t", .id = "a"}, qn_clock_wall_ms(&c->clock),
-                              QN_PAYLOAD_SIZE_MAX, &c->ids, &arena, &task, &err),
+    const struct qn_task_terms terms = contract_terms(c);
+    assert_ok(qn_task_prepare(&(quern_task){.type = "t", .id = "a"}, &terms, &arena, &task, &err),
               err);
     task.queue = queue;
     assert_ok(qn_broker_enqueue(c->broker,
@@ -403,5 +403,6 @@ static const struct contract_test tests[] = {
 int main(int argc, char **argv)
 {
     static const struct test_role roles[] = {{.name = "enqueuer", .main = enqueuer}};
-    return contract_main(argc, argv, tests, TEST_COUNT(tests), roles, TEST_COUNT(roles));
+    const struct contract_suite suite = {tests, TEST_COUNT(tests), roles, TEST_COUNT(roles)};
+    return contract_main(argc, argv, &suite);
 }

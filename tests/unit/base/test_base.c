@@ -177,17 +177,22 @@ static void options_of_older_and_newer_callers_are_read(void **state)
     quern_error err = {0};
     struct options_v2 ours = {9, 9};
     const int64_t older[] = {1};
-    assert_ok(qn_sized_copy(&ours, sizeof ours, older, sizeof older, "options", &err), err);
+    assert_ok(
+        qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){older, sizeof older}, "options", &err),
+        err);
     assert_int_equal(ours.first, 1);
     assert_int_equal(ours.second, 0);
     const int64_t newer[] = {1, 2, 0};
-    assert_ok(qn_sized_copy(&ours, sizeof ours, newer, sizeof newer, "options", &err), err);
+    assert_ok(
+        qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){newer, sizeof newer}, "options", &err),
+        err);
     assert_int_equal(ours.second, 2);
-    assert_ok(qn_sized_copy(&ours, sizeof ours, NULL, 0, "options", &err), err);
+    assert_ok(qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){NULL, 0}, "options", &err), err);
     assert_int_equal(ours.first, 0);
     assert_int_equal(ours.second, 0);
     const int64_t unknown[] = {1, 2, 3};
-    assert_int_equal(qn_sized_copy(&ours, sizeof ours, unknown, sizeof unknown, "options", &err),
+    assert_int_equal(qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){unknown, sizeof unknown},
+                                   "options", &err),
                      QUERN_E_INVALID);
     assert_non_null(strstr(err.text, "options"));
 }

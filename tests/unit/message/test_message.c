@@ -98,9 +98,9 @@ static void unique_keys_are_asynqs(void **state)
         quern_error err = {0};
         const char *key = NULL;
         size_t size = cases[i].payload == NULL ? 0 : strlen(cases[i].payload);
-        assert_ok(
-            qn_unique_key(&arena, "default", "email:send", cases[i].payload, size, &key, &err),
-            err);
+        const struct qn_uniqueness same = {
+            .queue = "default", .type = "email:send", .payload = {cases[i].payload, size}};
+        assert_ok(qn_unique_key(&arena, &same, &key, &err), err);
         assert_string_equal(key, cases[i].key);
     }
     qn_arena_finish(&arena);

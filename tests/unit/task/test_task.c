@@ -42,7 +42,9 @@ static int close_desk(void **state)
 
 static quern_status prepare(struct desk *desk, const quern_task *in)
 {
-    return qn_task_prepare(in, NOW_MS, 1000, &desk->ids, &desk->arena, &desk->task, &desk->err);
+    const struct qn_task_terms terms = {
+        .now_wall_ms = NOW_MS, .payload_size_max = 1000, .ids = &desk->ids};
+    return qn_task_prepare(in, &terms, &desk->arena, &desk->task, &desk->err);
 }
 
 struct refusal {
