@@ -81,10 +81,15 @@ static void read_worker(const struct qn_query *query, quern_worker_info *info)
     info->heartbeat_at_ms = qn_query_column_moment_ms(query->statement, 10);
 }
 
+struct listing {
+    int64_t now_ms;
+    bool (*on_worker)(const quern_worker_info *worker, void *user);
+    void *user;
+};
+
 /* Within a read transaction, so both are of one snapshot. */
-static quern_status list(struct qn_conn *conn, int64_t now_ms, struct runs *runs,
-                         bool (*on_worker)(const quern_worker_info *worker, void *user), void *user,
-                         quern_error *err)
+static quern_status list_workers(struct qn_conn *conn, const struct listing *listing,
+                                 struct runs *runs, quern_error *err)
 {
     struct qn_query workers = qn_query_start(conn, sql_workers);
     bool go_on = true;
@@ -92,9 +97,9 @@ static quern_status list(struct qn_conn *conn, int64_t now_ms, struct runs *runs
         quern_worker_info info = {0};
         read_worker(&workers, &info);
         take_runs(runs, sqlite3_column_int64(workers.statement, 0), &info);
-        if (!runs->no_memory &&
-            qn_owner_lives(qn_query_column_text(&workers, 2), info.heartbeat_at_ms, now_ms)) {
-            go_on = on_worker(&info, user);
+        if (!runs->no_memory && qn_owner_lives(qn_query_column_text(&workers, 2),
+                                               info.heartbeat_at_ms, listing->now_ms)) {
+            go_on = listing->on_worker(&info, listing->user);
         }
     }
     quern_status status = qn_query_finish(&workers, err);
@@ -113,7 +118,9 @@ quern_status qn_sqlite_workers(struct qn_broker *broker,
     }
     struct runs runs = {.query = qn_query_start(conn, sql_worker_runs)};
     runs.has_row = qn_query_row(&runs.query);
-    status = list(conn, qn_clock_wall_ms(broker->clock), &runs, on_worker, user, err);
+    const struct listing listing = {
+        .now_ms = qn_clock_wall_ms(broker->clock), .on_worker = on_worker, .user = user};
+    status = list_workers(conn, &listing, &runs, err);
     quern_status finished = qn_query_finish(&runs.query, status == QUERN_OK ? err : NULL);
     qn_arena_finish(&runs.arena);
     qn_transaction_read_end(self);

@@ -17,9 +17,8 @@
 
 struct bulk_step {
     struct qn_conn *conn;
-    quern_action action;
+    struct qn_operation operation;
     int64_t queue_no;
-    int64_t now_ms;
     size_t count;
     int64_t seqs[QN_BULK_MAX];
     char (*ids)[QN_NAME_SIZE_MAX + 1]; /* of cancelled tasks; NULL for other actions */
@@ -41,7 +40,7 @@ static quern_status select_step(struct bulk_step *step, const struct qn_bulk *bu
                            .queue_no = step->queue_no,
                            .state = (quern_task_state)filter->state,
                            .in_order = true,
-                           .cancel_not = qn_sqlite_operate_cancel(step->action),
+                           .cancel_not = qn_sqlite_operate_cancel(step->operation.action),
                            .limit = bulk->limit};
     return qn_sqlite_page(step->conn, &page, step->seqs, &step->count, err);
 }
@@ -50,7 +49,7 @@ static quern_status select_step(struct bulk_step *step, const struct qn_bulk *bu
  * archiving must not delete. */
 static quern_status check_archive(struct bulk_step *step, quern_error *err)
 {
-    if (step->action != QUERN_ACTION_ARCHIVE || step->count == 0) {
+    if (step->operation.action != QUERN_ACTION_ARCHIVE || step->count == 0) {
         return QUERN_OK;
     }
     struct qn_query query = qn_query_start(step->conn, sql_archive_count);
@@ -73,7 +72,7 @@ static quern_status operate_step(struct bulk_step *step, quern_error *err)
     quern_status status = check_archive(step, err);
     for (size_t i = 0; status == QUERN_OK && i < step->count; i++) {
         struct qn_operate_target target = {.seq = step->seqs[i]};
-        status = qn_sqlite_operate_on(step->conn, step->action, &target, step->now_ms, err);
+        status = qn_sqlite_operate_on(step->conn, &step->operation, &target, err);
         if (step->ids != NULL) {
             memcpy(step->ids[i], target.id, sizeof target.id);
         }
@@ -83,13 +82,14 @@ static quern_status operate_step(struct bulk_step *step, quern_error *err)
 
 static void wake(struct qn_sqlite *self, const struct bulk_step *step, const char *queue)
 {
-    if (step->action == QUERN_ACTION_RUN) {
+    if (step->operation.action == QUERN_ACTION_RUN) {
         qn_waiters_wake(self);
     } else {
         qn_waiters_report_ends(self);
     }
     for (size_t i = 0; step->ids != NULL && i < step->count; i++) {
-        qn_waiters_cancel(self, queue, step->ids[i], qn_sqlite_operate_cancel(step->action));
+        qn_waiters_cancel(self, queue, step->ids[i],
+                          qn_sqlite_operate_cancel(step->operation.action));
     }
 }
 
@@ -130,8 +130,8 @@ quern_status qn_sqlite_operate_all(struct qn_broker *broker, const struct qn_bul
     if (step == NULL) {
         return qn_error_nomem(err);
     }
-    step->action = bulk->action;
-    step->now_ms = qn_clock_wall_ms(broker->clock);
+    step->operation =
+        (struct qn_operation){.action = bulk->action, .now_ms = qn_clock_wall_ms(broker->clock)};
     quern_status status = QUERN_OK;
     if (qn_sqlite_operate_cancel(bulk->action) != QN_CANCEL_NONE) {
         step->ids = qn_alloc_zero(bulk->limit, sizeof *step->ids);

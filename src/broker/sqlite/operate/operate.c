@@ -86,30 +86,30 @@ static quern_status set_number(struct qn_conn *conn, const char *sql, int64_t se
     return qn_query_run(&query, NULL, err);
 }
 
-static quern_status apply(struct qn_conn *conn, quern_action action,
+static quern_status apply(struct qn_conn *conn, const struct qn_operation *operation,
                           const struct qn_operate_target *target, const char *unique_key,
-                          int64_t now_ms, quern_error *err)
+                          quern_error *err)
 {
-    switch (action) {
+    switch (operation->action) {
     case QUERN_ACTION_RUN:
         QN_ASSERT(qn_lifecycle_may_become(target->state, QUERN_TASK_PENDING));
-        return do_run(conn, target, now_ms, err);
+        return do_run(conn, target, operation->now_ms, err);
     case QUERN_ACTION_ARCHIVE:
         QN_ASSERT(qn_lifecycle_may_become(target->state, QUERN_TASK_ARCHIVED));
-        return set_number(conn, sql_operate_archive, target->seq, now_ms, err);
+        return set_number(conn, sql_operate_archive, target->seq, operation->now_ms, err);
     case QUERN_ACTION_DELETE:
         QN_ASSERT(qn_lifecycle_may_delete(target->state));
         return do_delete(conn, target, unique_key, err);
     case QUERN_ACTION_CANCEL_RETRY:
     case QUERN_ACTION_CANCEL_ARCHIVE:
-        return set_number(conn, sql_operate_cancel, target->seq, qn_sqlite_operate_cancel(action),
-                          err);
+        return set_number(conn, sql_operate_cancel, target->seq,
+                          qn_sqlite_operate_cancel(operation->action), err);
     }
     return qn_error_set(err, QUERN_E_INVALID, "no such action");
 }
 
-static quern_status refuse(quern_action action, const struct qn_operate_target *target,
-                           quern_error *err)
+static quern_status refuse_operation(quern_action action, const struct qn_operate_target *target,
+                                     quern_error *err)
 {
     const char *state = quern_task_state_name(target->state);
     bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
@@ -123,9 +123,8 @@ static quern_status refuse(quern_action action, const struct qn_operate_target *
                         state == NULL ? "damaged" : state, advice);
 }
 
-quern_status qn_sqlite_operate_on(struct qn_conn *conn, quern_action action,
-                                  struct qn_operate_target *target, int64_t now_ms,
-                                  quern_error *err)
+quern_status qn_sqlite_operate_on(struct qn_conn *conn, const struct qn_operation *operation,
+                                  struct qn_operate_target *target, quern_error *err)
 {
     struct qn_query query = qn_query_start(conn, sql_operate_read);
     qn_query_int(&query, target->seq);
@@ -136,9 +135,9 @@ quern_status qn_sqlite_operate_on(struct qn_conn *conn, quern_action action,
         (void)snprintf(target->id, sizeof target->id, "%s", qn_query_column_text(&query, 1));
         target->state = (quern_task_state)sqlite3_column_int64(query.statement, 2);
         unique_key = (const char *)sqlite3_column_text(query.statement, 3);
-        status = qn_lifecycle_allows(target->state, action)
-                     ? apply(conn, action, target, unique_key, now_ms, err)
-                     : refuse(action, target, err);
+        status = qn_lifecycle_allows(target->state, operation->action)
+                     ? apply(conn, operation, target, unique_key, err)
+                     : refuse_operation(operation->action, target, err);
     }
     quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);
     return status == QUERN_OK ? finished : status;
@@ -151,43 +150,46 @@ struct place {
     char queue[QN_NAME_SIZE_MAX + 1];
 };
 
-/* The first place and, when there are several, another. */
+/* The first and, when there are several, another. */
+struct places {
+    struct place items[2];
+    size_t count;
+};
+
 static quern_status find_places(struct qn_conn *conn, const char *queue, const char *id,
-                                struct place places[2], size_t *ret_count, quern_error *err)
+                                struct places *ret_places, quern_error *err)
 {
     struct qn_query query = qn_query_start(conn, sql_operate_find);
     qn_query_text(&query, id);
     qn_query_text(&query, queue);
     size_t count = 0;
     while (count < 2 && qn_query_row(&query)) {
-        places[count].seq = sqlite3_column_int64(query.statement, 0);
-        (void)snprintf(places[count].queue, sizeof places[count].queue, "%s",
-                       qn_query_column_text(&query, 1));
-        count++;
+        struct place *place = &ret_places->items[count++];
+        place->seq = sqlite3_column_int64(query.statement, 0);
+        (void)snprintf(place->queue, sizeof place->queue, "%s", qn_query_column_text(&query, 1));
     }
-    *ret_count = count;
+    ret_places->count = count;
     return qn_query_finish(&query, err);
 }
 
 static quern_status find(struct qn_conn *conn, const char *queue, const char *id,
                          struct place *ret_place, quern_error *err)
 {
-    struct place places[2];
-    size_t count = 0;
-    quern_status status = find_places(conn, queue, id, places, &count, err);
+    struct places places;
+    quern_status status = find_places(conn, queue, id, &places, err);
     if (status != QUERN_OK) {
         return status;
     }
-    if (count == 0) {
+    if (places.count == 0) {
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s in %s%s", id,
                             queue == NULL ? "any queue" : "queue ", queue == NULL ? "" : queue);
     }
-    if (count > 1) {
+    if (places.count > 1) {
         return qn_error_set(err, QUERN_E_STATE,
                             "task %s is in several queues, %s and %s among them: say which", id,
-                            places[0].queue, places[1].queue);
+                            places.items[0].queue, places.items[1].queue);
     }
-    *ret_place = places[0];
+    *ret_place = places.items[0];
     return QUERN_OK;
 }
 
@@ -203,8 +205,10 @@ quern_status qn_sqlite_operate(struct qn_broker *broker, quern_action action, co
     struct place place = {0};
     status = find(conn, queue, id, &place, err);
     if (status == QUERN_OK) {
+        const struct qn_operation operation = {.action = action,
+                                               .now_ms = qn_clock_wall_ms(broker->clock)};
         struct qn_operate_target target = {.seq = place.seq};
-        status = qn_sqlite_operate_on(conn, action, &target, qn_clock_wall_ms(broker->clock), err);
+        status = qn_sqlite_operate_on(conn, &operation, &target, err);
     }
     if (status != QUERN_OK) {
         qn_transaction_rollback(self);

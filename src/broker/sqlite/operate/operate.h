@@ -11,9 +11,15 @@ struct qn_operate_target {
     quern_task_state state;
     char id[QN_NAME_SIZE_MAX + 1];
 };
+/* What is done, and when. */
+struct qn_operation {
+    quern_action action;
+    int64_t now_ms;
+};
 /* Does it to one row, if its state allows it. */
-QUERN_NODISCARD quern_status qn_sqlite_operate_on(struct qn_conn *conn, quern_action action,
-                                                  struct qn_operate_target *target, int64_t now_ms,
+QUERN_NODISCARD quern_status qn_sqlite_operate_on(struct qn_conn *conn,
+                                                  const struct qn_operation *operation,
+                                                  struct qn_operate_target *target,
                                                   quern_error *err);
 /* The mark that the action leaves on a task that runs. */
 enum qn_cancel qn_sqlite_operate_cancel(quern_action action);

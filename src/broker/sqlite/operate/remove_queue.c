@@ -15,20 +15,32 @@
 
 #define STEP_MAX 500
 
-static quern_status count_rows(struct qn_conn *conn, const char *sql, int64_t queue_no,
-                               const int64_t *limit, int64_t *ret_count, quern_error *err)
+struct removal {
+    const char *queue;
+    bool force;
+    int64_t now_ms;
+};
+
+struct task_counts {
+    int64_t active;
+    int64_t all; /* at most STEP_MAX + 1 */
+};
+
+static quern_status count_tasks(struct qn_conn *conn, int64_t queue_no,
+                                struct task_counts *ret_counts, quern_error *err)
 {
-    struct qn_query query = qn_query_start(conn, sql);
+    struct qn_query query = qn_query_start(conn, sql_queue_active_count);
     qn_query_int(&query, queue_no);
-    if (limit != NULL) {
-        qn_query_int(&query, *limit);
-    }
-    int64_t count = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    ret_counts->active = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
     quern_status status = qn_query_finish(&query, err);
-    if (status == QUERN_OK) {
-        *ret_count = count;
+    if (status != QUERN_OK) {
+        return status;
     }
-    return status;
+    query = qn_query_start(conn, sql_queue_task_count);
+    qn_query_int(&query, queue_no);
+    qn_query_int(&query, STEP_MAX + 1);
+    ret_counts->all = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    return qn_query_finish(&query, err);
 }
 
 static quern_status delete_rows(struct qn_conn *conn, const char *sql, int64_t queue_no,
@@ -62,52 +74,46 @@ static quern_status delete_queue(struct qn_conn *conn, int64_t queue_no, quern_e
     return status;
 }
 
-static quern_status check_removable(struct qn_conn *conn, const char *queue, int64_t queue_no,
-                                    bool force, int64_t *ret_count, quern_error *err)
+static quern_status check_removable(const struct removal *removal, const struct task_counts *counts,
+                                    quern_error *err)
 {
-    const int64_t enough = STEP_MAX + 1;
-    int64_t active = 0;
-    int64_t count = 0;
-    quern_status status = count_rows(conn, sql_queue_active_count, queue_no, NULL, &active, err);
-    if (status == QUERN_OK) {
-        status = count_rows(conn, sql_queue_task_count, queue_no, &enough, &count, err);
-    }
-    if (status != QUERN_OK) {
-        return status;
-    }
+    long long active = counts->active;
     if (active > 0) {
-        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" has %lld active %s", queue,
-                            (long long)active,
+        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" has %lld active %s", removal->queue,
+                            active,
                             qn_plural((uint64_t)active, "task: wait for it or cancel it",
                                       "tasks: wait for them or cancel them"));
     }
-    if (count > 0 && !force) {
-        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %s%lld %s: not removed", queue,
-                            count > STEP_MAX ? "more than " : "",
-                            (long long)(count > STEP_MAX ? STEP_MAX : count),
-                            qn_plural((uint64_t)count, "task", "tasks"));
+    if (counts->all > 0 && !removal->force) {
+        bool more = counts->all > STEP_MAX;
+        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %s%lld %s: not removed",
+                            removal->queue, more ? "more than " : "",
+                            (long long)(more ? STEP_MAX : counts->all),
+                            qn_plural((uint64_t)counts->all, "task", "tasks"));
     }
-    *ret_count = count;
     return QUERN_OK;
 }
 
 /* One transaction's worth. Without tasks, or with few, the queue goes with them. */
-static quern_status remove_step(struct qn_conn *conn, const char *queue, bool force, int64_t now_ms,
-                                bool *ret_done, quern_error *err)
+static quern_status remove_step(struct qn_conn *conn, const struct removal *removal, bool *ret_done,
+                                quern_error *err)
 {
     struct qn_queue_row row;
-    int64_t count = 0;
-    quern_status status = qn_sqlite_pause_read(conn, queue, &row, err);
+    struct task_counts counts = {0};
+    quern_status status = qn_sqlite_pause_read(conn, removal->queue, &row, err);
     if (status == QUERN_OK) {
-        status = check_removable(conn, queue, row.no, force, &count, err);
+        status = count_tasks(conn, row.no, &counts, err);
     }
-    if (status == QUERN_OK && count > STEP_MAX && row.paused_at_ms == 0) {
-        status = qn_sqlite_pause_write(conn, row.no, now_ms, err);
+    if (status == QUERN_OK) {
+        status = check_removable(removal, &counts, err);
     }
-    if (status == QUERN_OK && count > 0) {
+    if (status == QUERN_OK && counts.all > STEP_MAX && row.paused_at_ms == 0) {
+        status = qn_sqlite_pause_write(conn, row.no, removal->now_ms, err);
+    }
+    if (status == QUERN_OK && counts.all > 0) {
         status = delete_tasks(conn, row.no, err);
     }
-    *ret_done = count <= STEP_MAX;
+    *ret_done = counts.all <= STEP_MAX;
     if (status == QUERN_OK && *ret_done) {
         status = delete_queue(conn, row.no, err);
     }
@@ -118,7 +124,8 @@ quern_status qn_sqlite_remove_queue(struct qn_broker *broker, const char *queue,
                                     quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    int64_t now_ms = qn_clock_wall_ms(broker->clock);
+    const struct removal removal = {
+        .queue = queue, .force = force, .now_ms = qn_clock_wall_ms(broker->clock)};
     quern_status status = QUERN_OK;
     bool done = false;
     while (status == QUERN_OK && !done) {
@@ -127,7 +134,7 @@ quern_status qn_sqlite_remove_queue(struct qn_broker *broker, const char *queue,
         if (status != QUERN_OK) {
             return status;
         }
-        status = remove_step(conn, queue, force, now_ms, &done, err);
+        status = remove_step(conn, &removal, &done, err);
         if (status == QUERN_OK) {
             status = qn_transaction_commit(self, err);
         } else {

@@ -53,10 +53,10 @@ quern_status qn_brake_read(struct qn_conn *conn, int64_t queue_no, const char *h
     return status;
 }
 
-quern_status qn_brake_write(struct qn_conn *conn, int64_t queue_no, const char *host,
-                            const struct qn_brake *brake, int64_t now_ms, quern_error *err)
+quern_status qn_brake_write(struct qn_queue_counters *counters, int64_t queue_no, const char *host,
+                            const struct qn_brake *brake, quern_error *err)
 {
-    struct qn_query query = qn_query_start(conn, sql_brake_write);
+    struct qn_query query = qn_query_start(counters->conn, sql_brake_write);
     qn_query_int(&query, queue_no);
     qn_query_text(&query, host);
     qn_query_int(&query, brake->ok_at_ms);
@@ -64,7 +64,7 @@ quern_status qn_brake_write(struct qn_conn *conn, int64_t queue_no, const char *
     qn_query_int(&query, brake->probes);
     qn_query_int(&query, brake->probe_at_ms);
     qn_query_int(&query, (int64_t)brake->probe_token);
-    qn_query_int(&query, now_ms);
+    qn_query_int(&query, counters->now_ms);
     return qn_query_run(&query, NULL, err);
 }
 
@@ -117,37 +117,37 @@ static quern_status find_uncharged(struct qn_conn *conn, int64_t queue_no, const
     return find(&query, ret_chosen, err);
 }
 
-static quern_status find_charged(struct qn_conn *conn, int64_t queue_no, uint32_t first_level,
-                                 uint32_t last_level, struct qn_candidate *ret_chosen,
+static quern_status find_charged(struct qn_conn *conn, int64_t queue_no,
+                                 struct qn_charge_range range, struct qn_candidate *ret_chosen,
                                  quern_error *err)
 {
-    if (last_level == 0) {
+    if (range.last == 0) {
         return QUERN_OK;
     }
     struct qn_query query = qn_query_start(conn, sql_probe_charged);
     qn_query_int(&query, queue_no);
-    qn_query_int(&query, first_level);
-    qn_query_int(&query, last_level);
+    qn_query_int(&query, range.first);
+    qn_query_int(&query, range.last);
     return find(&query, ret_chosen, err);
 }
 
-quern_status qn_brake_choose(struct qn_conn *conn, int64_t queue_no, const struct qn_brake *brake,
-                             uint32_t first_level, uint32_t last_level,
-                             struct qn_candidate *ret_chosen, quern_error *err)
+quern_status qn_brake_choose(struct qn_conn *conn, const struct qn_counted_queue *queue,
+                             struct qn_charge_range range, struct qn_candidate *ret_chosen,
+                             quern_error *err)
 {
-    enum qn_probe choice = qn_brake_choice(brake);
+    enum qn_probe choice = qn_brake_choice(&queue->brake);
     const char *uncharged = choice == QN_PROBE_OLDEST ? sql_probe_oldest : sql_probe_newest;
     bool charged_first = choice == QN_PROBE_CHARGED;
     quern_status status = QUERN_OK;
     *ret_chosen = (struct qn_candidate){0};
     if (charged_first) {
-        status = find_charged(conn, queue_no, first_level, last_level, ret_chosen, err);
+        status = find_charged(conn, queue->no, range, ret_chosen, err);
     }
-    if (status == QUERN_OK && ret_chosen->seq == 0 && first_level == 0) {
-        status = find_uncharged(conn, queue_no, uncharged, ret_chosen, err);
+    if (status == QUERN_OK && ret_chosen->seq == 0 && range.first == 0) {
+        status = find_uncharged(conn, queue->no, uncharged, ret_chosen, err);
     }
     if (status == QUERN_OK && ret_chosen->seq == 0 && !charged_first) {
-        status = find_charged(conn, queue_no, first_level, last_level, ret_chosen, err);
+        status = find_charged(conn, queue->no, range, ret_chosen, err);
     }
     return status;
 }

@@ -3,7 +3,7 @@
 #ifndef QN_BROKER_SQLITE_QUEUE_BRAKE_H
 #define QN_BROKER_SQLITE_QUEUE_BRAKE_H
 
-#include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/queue/queue_counters.h"
 #include "broker/sqlite/store/query.h"
 #include "task/brake.h"
 
@@ -12,9 +12,9 @@ void qn_brake_columns(const struct qn_query *query, int first, struct qn_brake *
 /* All zero where there is no record. */
 QUERN_NODISCARD quern_status qn_brake_read(struct qn_conn *conn, int64_t queue_no, const char *host,
                                            struct qn_brake *ret_brake, quern_error *err);
-QUERN_NODISCARD quern_status qn_brake_write(struct qn_conn *conn, int64_t queue_no,
+QUERN_NODISCARD quern_status qn_brake_write(struct qn_queue_counters *counters, int64_t queue_no,
                                             const char *host, const struct qn_brake *brake,
-                                            int64_t now_ms, quern_error *err);
+                                            quern_error *err);
 
 /* The task that is the probe now; 0: none, or it has ended otherwise than by an outcome. */
 QUERN_NODISCARD quern_status qn_brake_probe(struct qn_conn *conn, int64_t queue_no,
@@ -29,12 +29,17 @@ struct qn_candidate {
     int64_t seq; /* 0: there is none */
     int64_t charges;
 };
-/* Which pending task is to be the next probe. Only charged tasks of these levels are looked at (a
- * level is the number of charges, at most QN_ALONE_CHARGES), and uncharged ones where the first is
- * 0. */
-QUERN_NODISCARD quern_status qn_brake_choose(struct qn_conn *conn, int64_t queue_no,
-                                             const struct qn_brake *brake, uint32_t first_level,
-                                             uint32_t last_level, struct qn_candidate *ret_chosen,
-                                             quern_error *err);
+/* Of charged tasks, those that are charged so often; a task that is charged more often than
+ * QN_ALONE_CHARGES counts as one that is charged as often as that. */
+struct qn_charge_range {
+    uint32_t first;
+    uint32_t last;
+};
+/* Which pending task is to be the next probe: a charged task in this range or, where that begins
+ * with 0, an uncharged one. */
+QUERN_NODISCARD quern_status qn_brake_choose(struct qn_conn *conn,
+                                             const struct qn_counted_queue *queue,
+                                             struct qn_charge_range range,
+                                             struct qn_candidate *ret_chosen, quern_error *err);
 
 #endif

@@ -158,8 +158,7 @@ quern_status qn_queue_counters_write(struct qn_queue_counters *counters, quern_e
             status = write_queue(counters, queue, err);
         }
         if (status == QUERN_OK && has_brake_news(counters, queue)) {
-            status = qn_brake_write(counters->conn, queue->no, counters->host, &queue->brake,
-                                    counters->now_ms, err);
+            status = qn_brake_write(counters, queue->no, counters->host, &queue->brake, err);
         }
     }
     return status;

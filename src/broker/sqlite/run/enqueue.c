@@ -218,16 +218,16 @@ static quern_status keep_results(struct batch *batch, const struct qn_enqueue *e
     for (size_t i = 0; i < enqueue->count; i++) {
         reply[i] = (uint8_t)enqueue->results[i];
     }
-    return qn_sqlite_session_keep(batch->conn, enqueue->stamp, batch->now_ms, reply, enqueue->count,
-                                  err);
+    const struct qn_bytes bytes = {.data = reply, .size = enqueue->count};
+    return qn_sqlite_session_keep(batch->conn, enqueue->stamp, batch->now_ms, bytes, err);
 }
 
 static quern_status find_results(struct batch *batch, const struct qn_enqueue *enqueue,
                                  bool *ret_known, quern_error *err)
 {
     uint8_t reply[QN_BATCH_MAX];
-    quern_status status =
-        qn_sqlite_session_find(batch->conn, enqueue->stamp, reply, enqueue->count, ret_known, err);
+    const struct qn_room room = {.data = reply, .size = enqueue->count};
+    quern_status status = qn_sqlite_session_find(batch->conn, enqueue->stamp, room, ret_known, err);
     for (size_t i = 0; status == QUERN_OK && *ret_known && i < enqueue->count; i++) {
         enqueue->results[i] = (quern_status)reply[i];
     }

@@ -33,6 +33,14 @@ struct packed {
     uint8_t applied[QN_BATCH_MAX];
 };
 
+struct exchanging {
+    struct qn_queue_counters counters;
+    struct qn_exchange *exchange;
+    struct qn_exchange_reply *reply;
+    struct qn_lease_terms terms;
+    bool known; /* answered before */
+};
+
 static size_t packed_size(const struct qn_exchange *exchange)
 {
     return offsetof(struct packed, applied) + exchange->outcome_count;
@@ -129,56 +137,60 @@ static quern_status describe_queues(struct qn_queue_counters *counters,
     return status;
 }
 
-static quern_status keep_reply(struct qn_queue_counters *counters,
-                               const struct qn_exchange *exchange,
-                               const struct qn_lease_terms *terms,
-                               const struct qn_exchange_reply *reply, quern_error *err)
+static quern_status keep_reply(const struct exchanging *self, quern_error *err)
 {
-    struct packed packed = {.first_token = terms->first_token,
-                            .run_count = (uint32_t)reply->run_count,
-                            .more = reply->more ? 1 : 0,
-                            .solo_queue = terms->solo_queue};
+    const struct qn_exchange *exchange = self->exchange;
+    struct packed packed = {.first_token = self->terms.first_token,
+                            .run_count = (uint32_t)self->reply->run_count,
+                            .more = self->reply->more ? 1 : 0,
+                            .solo_queue = self->terms.solo_queue};
     for (size_t i = 0; i < exchange->outcome_count; i++) {
-        packed.applied[i] = (uint8_t)reply->applied[i];
+        packed.applied[i] = (uint8_t)self->reply->applied[i];
     }
-    return qn_sqlite_session_keep(counters->conn, exchange->stamp, counters->now_ms, &packed,
-                                  packed_size(exchange), err);
+    const struct qn_bytes bytes = {.data = &packed, .size = packed_size(exchange)};
+    return qn_sqlite_session_keep(self->counters.conn, exchange->stamp, self->counters.now_ms,
+                                  bytes, err);
 }
 
-static quern_status find_reply(struct qn_queue_counters *counters, struct qn_exchange *exchange,
-                               struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
-                               bool *ret_known, quern_error *err)
+static quern_status find_reply(struct exchanging *self, quern_error *err)
 {
+    struct qn_exchange *exchange = self->exchange;
     struct packed packed = {0};
-    quern_status status = qn_sqlite_session_find(counters->conn, exchange->stamp, &packed,
-                                                 packed_size(exchange), ret_known, err);
-    if (status != QUERN_OK || !*ret_known) {
+    const struct qn_room room = {.data = &packed, .size = packed_size(exchange)};
+    quern_status status =
+        qn_sqlite_session_find(self->counters.conn, exchange->stamp, room, &self->known, err);
+    if (status != QUERN_OK || !self->known) {
         return status;
     }
     for (size_t i = 0; i < exchange->outcome_count; i++) {
-        reply->applied[i] = (enum qn_applied)packed.applied[i];
+        self->reply->applied[i] = (enum qn_applied)packed.applied[i];
     }
     if (packed.run_count > exchange->room) {
         return qn_error_set(err, QUERN_E_INVALID,
                             "the request that was sent before asked for more");
     }
-    terms->first_token = packed.first_token;
-    terms->solo_queue = packed.solo_queue;
-    reply->more = packed.more != 0;
-    return qn_lease_again(counters->conn, exchange, terms, packed.run_count, reply, err);
+    self->terms.first_token = packed.first_token;
+    self->terms.run_count = packed.run_count;
+    self->terms.solo_queue = packed.solo_queue;
+    self->reply->more = packed.more != 0;
+    return qn_lease_again(self->counters.conn, exchange, &self->terms, self->reply, err);
 }
 
-/* All that is done inside the transaction, for a request that is new. */
-static quern_status work(struct qn_queue_counters *counters, struct qn_exchange *exchange,
-                         struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
-                         quern_error *err)
+/* All that is done inside the transaction. */
+static quern_status work(struct exchanging *self, quern_error *err)
 {
-    quern_status status = apply_outcomes(counters, exchange, reply, err);
+    struct qn_queue_counters *counters = &self->counters;
+    struct qn_exchange *exchange = self->exchange;
+    quern_status status = find_reply(self, err);
+    if (status != QUERN_OK || self->known) {
+        return status == QUERN_OK ? describe_queues(counters, exchange, err) : status;
+    }
+    status = apply_outcomes(counters, exchange, self->reply, err);
     if (status == QUERN_OK) {
         status = mark_starts(counters, exchange, err);
     }
     if (status == QUERN_OK && (exchange->room > 0 || exchange->solo != QN_SOLO_NONE)) {
-        status = qn_lease_take(counters, exchange, terms, reply, err);
+        status = qn_lease_take(counters, exchange, &self->terms, self->reply, err);
     }
     if (status == QUERN_OK) {
         status = describe_queues(counters, exchange, err);
@@ -187,53 +199,55 @@ static quern_status work(struct qn_queue_counters *counters, struct qn_exchange 
         status = qn_queue_counters_write(counters, err);
     }
     if (status == QUERN_OK) {
-        status = keep_reply(counters, exchange, terms, reply, err);
+        status = keep_reply(self, err);
     }
     return status;
+}
+
+static void init_counters(struct exchanging *self, struct qn_sqlite *sqlite, struct qn_conn *conn)
+{
+    const struct qn_lease_terms *terms = &self->terms;
+    qn_queue_counters_init(&self->counters, conn, terms->now_wall_ms);
+    self->counters.host = self->exchange->host;
+    self->counters.worker_id = self->exchange->worker_id;
+    self->counters.is_leaving = self->exchange->is_leaving;
+    self->counters.shift_ms =
+        qn_delay_clock_shift_of(sqlite, terms->now_wall_ms, terms->now_boot_ms);
 }
 
 quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *exchange,
                                 struct qn_exchange_reply *reply, quern_error *err)
 {
-    struct qn_sqlite *self = qn_sqlite_of(broker);
+    struct qn_sqlite *sqlite = qn_sqlite_of(broker);
     QN_ASSERT(exchange->outcome_count <= QN_BATCH_MAX);
-    struct qn_lease_terms terms = {.solo_queue = (uint32_t)exchange->queue_count};
-    qn_clock_both_ms(broker->clock, &terms.now_wall_ms, &terms.now_boot_ms);
+    struct exchanging self = {.exchange = exchange,
+                              .reply = reply,
+                              .terms = {.solo_queue = (uint32_t)exchange->queue_count}};
+    qn_clock_both_ms(broker->clock, &self.terms.now_wall_ms, &self.terms.now_boot_ms);
     struct qn_conn *conn = NULL;
     qn_exchange_clear(exchange, reply);
-    quern_status status = qn_transaction_begin(self, false, &conn, err);
+    quern_status status = qn_transaction_begin(sqlite, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
-    struct qn_queue_counters counters;
-    qn_queue_counters_init(&counters, conn, terms.now_wall_ms);
-    counters.host = exchange->host;
-    counters.worker_id = exchange->worker_id;
-    counters.is_leaving = exchange->is_leaving;
-    counters.shift_ms = qn_delay_clock_shift_of(self, terms.now_wall_ms, terms.now_boot_ms);
-    bool known = false;
-    status = find_reply(&counters, exchange, &terms, reply, &known, err);
-    if (status == QUERN_OK && known) {
-        status = describe_queues(&counters, exchange, err);
-    } else if (status == QUERN_OK) {
-        status = work(&counters, exchange, &terms, reply, err);
-    }
-    if (status == QUERN_OK && !known) {
-        status = qn_transaction_commit(self, err);
+    init_counters(&self, sqlite, conn);
+    status = work(&self, err);
+    if (status == QUERN_OK && !self.known) {
+        status = qn_transaction_commit(sqlite, err);
     } else {
-        qn_transaction_rollback(self);
+        qn_transaction_rollback(sqlite);
     }
-    if (status == QUERN_OK && (counters.wake || known)) {
-        qn_waiters_wake(self);
+    if (status == QUERN_OK && (self.counters.wake || self.known)) {
+        qn_waiters_wake(sqlite);
     }
-    if (status == QUERN_OK && (exchange->outcome_count > 0 || known)) {
-        qn_waiters_report_ends(self);
+    if (status == QUERN_OK && (exchange->outcome_count > 0 || self.known)) {
+        qn_waiters_report_ends(sqlite);
     }
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);
     } else if (exchange->solo != QN_SOLO_NONE) {
-        exchange->solo_queue = terms.solo_queue;
+        exchange->solo_queue = self.terms.solo_queue;
     }
-    qn_queue_counters_finish(&counters);
+    qn_queue_counters_finish(&self.counters);
     return status;
 }

@@ -14,6 +14,7 @@ struct qn_lease_terms {
     int64_t now_wall_ms;
     int64_t now_boot_ms;
     int64_t first_token; /* out: of the leased runs, which have consecutive tokens */
+    size_t run_count;    /* out: how many they are */
     uint32_t solo_queue; /* out: as exchange->solo_queue */
 };
 /* Serves requests for solo locks, and leases up to exchange->room runs into reply->runs
@@ -22,9 +23,9 @@ QUERN_NODISCARD quern_status qn_lease_take(struct qn_queue_counters *counters,
                                            struct qn_exchange *exchange,
                                            struct qn_lease_terms *terms,
                                            struct qn_exchange_reply *reply, quern_error *err);
-/* Reads the runs that were leased with these tokens before, for a replay. */
+/* Reads the runs that were leased with the tokens of the terms before, for a replay. */
 QUERN_NODISCARD quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
-                                            const struct qn_lease_terms *terms, size_t count,
+                                            struct qn_lease_terms *terms,
                                             struct qn_exchange_reply *reply, quern_error *err);
 
 #endif

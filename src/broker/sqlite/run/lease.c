@@ -22,25 +22,22 @@
 static quern_status take_from_queue(struct qn_lease_batch *batch, size_t queue_index, size_t want,
                                     quern_error *err)
 {
-    struct qn_queue_share *out = &batch->exchange->queues[queue_index];
     struct qn_queue_progress *state = &batch->progress[queue_index];
-    struct qn_counted_queue *queue = NULL;
-    quern_status status = qn_queue_counters_queue(batch->counters, out->name, &queue, err);
+    struct qn_lease_source source;
+    quern_status status = qn_lease_batch_source(batch, queue_index, &source, err);
     if (status != QUERN_OK) {
         return status;
     }
-    size_t kept = 0;
+    const struct qn_counted_queue *queue = source.queue;
     state->empty = state->empty || queue->no == 0 || queue->paused;
     if (!state->empty && qn_brake_is_on(&queue->brake)) {
         state->empty = true;
-        status = qn_pick_probe(batch, queue_index, queue, &kept, err);
-        out->leased += (uint32_t)kept;
-        return status;
+        return qn_pick_probe(batch, &source, err);
     }
-    while (status == QUERN_OK && want > 0 && !state->empty && !qn_lease_batch_ends_early(batch)) {
-        status = qn_pick_pending(batch, queue_index, queue, want, &kept, err);
-        out->leased += (uint32_t)kept;
-        want -= kept;
+    size_t full = batch->count + want;
+    while (status == QUERN_OK && batch->count < full && !state->empty &&
+           !qn_lease_batch_ends_early(batch)) {
+        status = qn_pick_pending(batch, &source, full - batch->count, err);
     }
     return status;
 }
@@ -227,39 +224,52 @@ quern_status qn_lease_take(struct qn_queue_counters *counters, struct qn_exchang
         }
         return status;
     }
-    reply->run_count = batch.count;
+    reply->run_count = terms->run_count = batch.count;
     reply->more = batch.count < exchange->room && qn_lease_batch_ends_early(&batch);
     return QUERN_OK;
 }
 
+/* The runs of one queue that have one of these tokens. */
+static quern_status take_again(struct qn_lease_batch *batch, size_t queue_index, quern_error *err)
+{
+    const struct qn_lease_terms *terms = batch->terms;
+    struct qn_rows rows;
+    struct qn_lease_source source;
+    quern_status status = qn_lease_batch_source(batch, queue_index, &source, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_replay);
+    qn_query_int(&query, source.queue->no);
+    qn_query_int(&query, terms->first_token);
+    qn_query_int(&query, terms->first_token + (int64_t)terms->run_count - 1);
+    status = qn_lease_row_read_all(batch, &source, &query, &rows, err);
+    for (size_t i = 0; i < rows.count; i++) {
+        struct qn_leased *run = rows.items[i].run;
+        if (batch->count == terms->run_count) { /* two tasks with one token: see the doctor */
+            qn_leased_free(run);
+            continue;
+        }
+        run->fence = run->token;
+        run->leased_at_boot_ms = terms->now_boot_ms;
+        batch->exchange->queues[queue_index].leased++;
+        batch->runs[batch->count++] = run;
+    }
+    return status;
+}
+
 quern_status qn_lease_again(struct qn_conn *conn, struct qn_exchange *exchange,
-                            const struct qn_lease_terms *terms, size_t count,
-                            struct qn_exchange_reply *reply, quern_error *err)
+                            struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
+                            quern_error *err)
 {
     struct qn_queue_counters counters;
-    struct qn_row rows[QN_BATCH_MAX];
     qn_queue_counters_init(&counters, conn, terms->now_wall_ms);
-    struct qn_lease_batch batch = {.counters = &counters, .exchange = exchange};
+    struct qn_lease_batch batch = {
+        .counters = &counters, .exchange = exchange, .terms = terms, .runs = reply->runs};
     quern_status status = QUERN_OK;
-    int64_t last_token = terms->first_token + (int64_t)count - 1;
-    for (size_t i = 0; status == QUERN_OK && count > 0 && i < exchange->queue_count; i++) {
-        struct qn_counted_queue *queue = NULL;
-        size_t found = 0;
-        status = qn_queue_counters_queue(&counters, exchange->queues[i].name, &queue, err);
-        if (status == QUERN_OK) {
-            status = qn_lease_row_read_all(&batch, sql_lease_replay, i, queue, terms->first_token,
-                                           (size_t)last_token, rows, &found, err);
-        }
-        for (size_t r = 0; status == QUERN_OK && r < found; r++) {
-            if (batch.count == count) { /* two tasks with one token: damaged; see the doctor */
-                qn_leased_free(rows[r].run);
-                continue;
-            }
-            rows[r].run->fence = rows[r].run->token;
-            rows[r].run->leased_at_boot_ms = terms->now_boot_ms;
-            exchange->queues[i].leased++;
-            reply->runs[batch.count++] = rows[r].run;
-        }
+    for (size_t i = 0; status == QUERN_OK && terms->run_count > 0 && i < exchange->queue_count;
+         i++) {
+        status = take_again(&batch, i, err);
     }
     qn_queue_counters_finish(&counters);
     qn_slab_finish(&batch.slab);

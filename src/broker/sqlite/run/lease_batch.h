@@ -5,6 +5,7 @@
 #define QN_BROKER_SQLITE_RUN_LEASE_BATCH_H
 
 #include "broker/sqlite/run/exchange.h"
+#include "broker/sqlite/store/query.h"
 #include "task/isolation.h"
 
 /* The level of a task limits how many others may run beside it: its charges, at most
@@ -14,6 +15,17 @@
 struct qn_row {
     struct qn_leased *run;
     int64_t place;
+};
+
+struct qn_rows {
+    struct qn_row items[QN_BATCH_MAX];
+    size_t count;
+};
+
+/* One queue of the request; valid until the counters read in another one. */
+struct qn_lease_source {
+    size_t index; /* in exchange->queues and in the batch's progress */
+    struct qn_counted_queue *queue;
 };
 
 struct qn_queue_progress {
@@ -44,38 +56,45 @@ static inline bool qn_lease_batch_ends_early(const struct qn_lease_batch *batch)
     return batch->late_count >= QN_PRUNE_BATCH_MAX;
 }
 
+/* The source of this index in the request. */
+QUERN_NODISCARD static inline quern_status qn_lease_batch_source(const struct qn_lease_batch *batch,
+                                                                 size_t index,
+                                                                 struct qn_lease_source *ret_source,
+                                                                 quern_error *err)
+{
+    ret_source->index = index;
+    return qn_queue_counters_queue(batch->counters, batch->exchange->queues[index].name,
+                                   &ret_source->queue, err);
+}
+
 /* --- lease_row.c ----------------------------------------------------------------------- */
 
-/* Reads up to `limit` rows by a statement of lease.sql that takes queue, a number and a limit. */
-QUERN_NODISCARD quern_status qn_lease_row_read_all(struct qn_lease_batch *batch, const char *sql,
-                                                   size_t queue_index,
-                                                   const struct qn_counted_queue *queue,
-                                                   int64_t number, size_t limit,
-                                                   struct qn_row *rows, size_t *ret_count,
+/* Reads all rows of a statement of lease.sql, which has a limit of QN_BATCH_MAX at most. */
+QUERN_NODISCARD quern_status qn_lease_row_read_all(struct qn_lease_batch *batch,
+                                                   const struct qn_lease_source *source,
+                                                   struct qn_query *query, struct qn_rows *ret_rows,
                                                    quern_error *err);
 /* Reads the pending task; *ret_run is NULL when it is not that any more. */
-QUERN_NODISCARD quern_status qn_lease_row_read(struct qn_lease_batch *batch, size_t queue_index,
-                                               const struct qn_counted_queue *queue, int64_t seq,
+QUERN_NODISCARD quern_status qn_lease_row_read(struct qn_lease_batch *batch,
+                                               const struct qn_lease_source *source, int64_t seq,
                                                struct qn_leased **ret_run, quern_error *err);
 
 /* --- pick.c ---------------------------------------------------------------------------- */
 
 /* Takes up to `want` runs of a queue that is not braked, as far as one reading goes. Says in the
  * queue's progress whether it is empty then. */
-QUERN_NODISCARD quern_status qn_pick_pending(struct qn_lease_batch *batch, size_t queue_index,
-                                             struct qn_counted_queue *queue, size_t want,
-                                             size_t *ret_kept, quern_error *err);
+QUERN_NODISCARD quern_status qn_pick_pending(struct qn_lease_batch *batch,
+                                             const struct qn_lease_source *source, size_t want,
+                                             quern_error *err);
 /* Takes the probe of a queue that is braked, if it is time for one: no task that must run alone. */
-QUERN_NODISCARD quern_status qn_pick_probe(struct qn_lease_batch *batch, size_t queue_index,
-                                           struct qn_counted_queue *queue, size_t *ret_kept,
-                                           quern_error *err);
+QUERN_NODISCARD quern_status qn_pick_probe(struct qn_lease_batch *batch,
+                                           const struct qn_lease_source *source, quern_error *err);
 /* Takes the task of the queue that is to run alone now, for the worker that has its solo lock. */
-QUERN_NODISCARD quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t queue_index,
-                                          struct qn_counted_queue *queue, size_t *ret_kept,
-                                          quern_error *err);
+QUERN_NODISCARD quern_status qn_pick_solo(struct qn_lease_batch *batch,
+                                          const struct qn_lease_source *source, quern_error *err);
 /* Whether a task waits there that must run alone, and could run now as far as the brake goes. */
-QUERN_NODISCARD quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, size_t queue_index,
-                                                const struct qn_counted_queue *queue,
+QUERN_NODISCARD quern_status qn_pick_solo_waits(struct qn_lease_batch *batch,
+                                                const struct qn_lease_source *source,
                                                 bool *ret_waits, quern_error *err);
 
 /* --- lease_solo.c ---------------------------------------------------------------------- */

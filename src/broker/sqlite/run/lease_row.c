@@ -4,7 +4,6 @@
 #include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
-#include "broker/sqlite/store/query.h"
 
 /* Copies the present row into one block of the slab. */
 static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const char *queue)
@@ -51,18 +50,19 @@ static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const
     return whole ? qn_leased_copy(slab, &leased) : NULL;
 }
 
-static quern_status copy_rows(struct qn_lease_batch *batch, struct qn_query *query,
-                              size_t queue_index, const struct qn_counted_queue *queue,
-                              struct qn_row *rows, size_t *ret_count, quern_error *err)
+quern_status qn_lease_row_read_all(struct qn_lease_batch *batch,
+                                   const struct qn_lease_source *source, struct qn_query *query,
+                                   struct qn_rows *ret_rows, quern_error *err)
 {
     size_t count = 0;
     bool full = false;
     while (!full && qn_query_row(query)) {
-        rows[count].place = sqlite3_column_int64(query->statement, 1);
-        rows[count].run = copy_row(&batch->slab, query->statement, queue->name);
-        full = rows[count].run == NULL;
+        struct qn_row *row = &ret_rows->items[count];
+        row->place = sqlite3_column_int64(query->statement, 1);
+        row->run = copy_row(&batch->slab, query->statement, source->queue->name);
+        full = row->run == NULL;
         if (!full) {
-            rows[count].run->queue_index = (uint16_t)queue_index;
+            row->run->queue_index = (uint16_t)source->index;
             count++;
         }
     }
@@ -71,33 +71,19 @@ static quern_status copy_rows(struct qn_lease_batch *batch, struct qn_query *que
         status = qn_error_nomem(err);
     }
     for (size_t i = 0; status != QUERN_OK && i < count; i++) {
-        qn_leased_free(rows[i].run);
+        qn_leased_free(ret_rows->items[i].run);
     }
-    *ret_count = status == QUERN_OK ? count : 0;
+    ret_rows->count = status == QUERN_OK ? count : 0;
     return status;
 }
 
-quern_status qn_lease_row_read_all(struct qn_lease_batch *batch, const char *sql,
-                                   size_t queue_index, const struct qn_counted_queue *queue,
-                                   int64_t number, size_t limit, struct qn_row *rows,
-                                   size_t *ret_count, quern_error *err)
+quern_status qn_lease_row_read(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                               int64_t seq, struct qn_leased **ret_run, quern_error *err)
 {
-    struct qn_query query = qn_query_start(batch->counters->conn, sql);
-    qn_query_int(&query, queue->no);
-    qn_query_int(&query, number);
-    qn_query_int(&query, (int64_t)limit);
-    return copy_rows(batch, &query, queue_index, queue, rows, ret_count, err);
-}
-
-quern_status qn_lease_row_read(struct qn_lease_batch *batch, size_t queue_index,
-                               const struct qn_counted_queue *queue, int64_t seq,
-                               struct qn_leased **ret_run, quern_error *err)
-{
-    struct qn_row row = {0};
-    size_t count = 0;
+    struct qn_rows rows;
     struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_row);
     qn_query_int(&query, seq);
-    quern_status status = copy_rows(batch, &query, queue_index, queue, &row, &count, err);
-    *ret_run = count > 0 ? row.run : NULL;
+    quern_status status = qn_lease_row_read_all(batch, source, &query, &rows, err);
+    *ret_run = rows.count > 0 ? rows.items[0].run : NULL;
     return status;
 }

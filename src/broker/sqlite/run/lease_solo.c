@@ -7,58 +7,50 @@
 static quern_status ask_solo(struct qn_lease_batch *batch, uint32_t *ret_queue_index,
                              quern_error *err)
 {
-    struct qn_exchange *exchange = batch->exchange;
-    for (uint32_t i = 0; i < exchange->queue_count; i++) {
-        struct qn_counted_queue *queue = NULL;
+    for (uint32_t i = 0; i < batch->exchange->queue_count; i++) {
+        struct qn_lease_source source;
         bool waits = false;
-        quern_status status =
-            qn_queue_counters_queue(batch->counters, exchange->queues[i].name, &queue, err);
+        quern_status status = qn_lease_batch_source(batch, i, &source, err);
         if (status != QUERN_OK) {
             return status;
         }
-        if (queue->no == 0 || queue->paused ||
-            qn_solo_wait_ms(&queue->solo, batch->counters->now_ms) > 0) {
+        if (source.queue->no == 0 || source.queue->paused ||
+            qn_solo_wait_ms(&source.queue->solo, batch->counters->now_ms) > 0) {
             continue;
         }
-        status = qn_pick_solo_waits(batch, i, queue, &waits, err);
+        status = qn_pick_solo_waits(batch, &source, &waits, err);
         if (status != QUERN_OK || waits) {
             *ret_queue_index = i;
-            return status == QUERN_OK ? qn_solo_take(batch->counters, queue, err) : status;
+            return status == QUERN_OK ? qn_solo_take(batch->counters, source.queue, err) : status;
         }
     }
     return QUERN_OK;
 }
 
-/* Keep and run: *ret_turn is left as it is where the lock is no longer held. */
+/* Keep and run: *ret_queue_index is left as it is where the lock is no longer held. */
 static quern_status keep_solo(struct qn_lease_batch *batch, uint32_t queue_index,
                               uint32_t *ret_queue_index, quern_error *err)
 {
-    struct qn_exchange *exchange = batch->exchange;
-    struct qn_counted_queue *queue = NULL;
+    const struct qn_exchange *exchange = batch->exchange;
+    struct qn_lease_source source;
     bool held = false;
-    size_t kept = 0;
-    quern_status status =
-        qn_queue_counters_queue(batch->counters, exchange->queues[queue_index].name, &queue, err);
+    quern_status status = qn_lease_batch_source(batch, queue_index, &source, err);
     if (status == QUERN_OK) {
-        status = qn_solo_keep(batch->counters, queue, &held, err);
+        status = qn_solo_keep(batch->counters, source.queue, &held, err);
     }
     if (status != QUERN_OK || !held) {
         return status;
     }
     *ret_queue_index = queue_index;
-    if (exchange->solo == QN_SOLO_RUN && exchange->room > 0 && !queue->paused) {
-        status = qn_pick_solo(batch, queue_index, queue, &kept, err);
-        exchange->queues[queue_index].leased += (uint32_t)kept;
-    }
-    return status;
+    bool runs = exchange->solo == QN_SOLO_RUN && exchange->room > 0 && !source.queue->paused;
+    return runs ? qn_pick_solo(batch, &source, err) : QUERN_OK;
 }
 
 static quern_status end_solo(struct qn_lease_batch *batch, uint32_t queue_index, quern_error *err)
 {
-    struct qn_counted_queue *queue = NULL;
-    quern_status status = qn_queue_counters_queue(
-        batch->counters, batch->exchange->queues[queue_index].name, &queue, err);
-    return status == QUERN_OK ? qn_solo_end(batch->counters, queue, err) : status;
+    struct qn_lease_source source;
+    quern_status status = qn_lease_batch_source(batch, queue_index, &source, err);
+    return status == QUERN_OK ? qn_solo_end(batch->counters, source.queue, err) : status;
 }
 
 quern_status qn_lease_solo(struct qn_lease_batch *batch, uint32_t *ret_queue_index, bool *ret_usual,

@@ -90,26 +90,29 @@ static quern_status complete_task(struct qn_queue_counters *counters,
     return finish(&query, ret_changed, err);
 }
 
-/* Done and drop: the task leaves the queue, and its lock is free. */
-static quern_status finish_task(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
+/* Done and drop: the task leaves the queue. */
+static quern_status finish_task(struct qn_queue_counters *counters,
                                 const struct qn_outcome *outcome, bool salvage, bool *ret_changed,
                                 quern_error *err)
 {
-    const struct qn_task *task = &outcome->run->task;
-    bool keep = outcome->kind == QN_DONE && task->retention_ms > 0;
-    quern_status status =
-        keep
-            ? complete_task(counters, outcome,
-                            salvage ? sql_salvage_complete : sql_outcome_complete, ret_changed, err)
-            : delete_task(counters, outcome, salvage ? sql_salvage_delete : sql_outcome_delete,
-                          ret_changed, err);
-    if (status == QUERN_OK && *ret_changed) {
-        count(counters, queue, outcome, false);
-        if (!QN_BUG(UNIQUE_LOCK_WRONG)) {
-            status = qn_tables_unlock(counters->conn, task->unique_key, queue->no, task->id, err);
-        }
+    if (outcome->kind == QN_DONE && outcome->run->task.retention_ms > 0) {
+        const char *sql = salvage ? sql_salvage_complete : sql_outcome_complete;
+        return complete_task(counters, outcome, sql, ret_changed, err);
     }
-    return status;
+    const char *sql = salvage ? sql_salvage_delete : sql_outcome_delete;
+    return delete_task(counters, outcome, sql, ret_changed, err);
+}
+
+/* What follows from that: it is counted, and its lock is free. */
+static quern_status count_finished(struct qn_queue_counters *counters,
+                                   struct qn_counted_queue *queue, const struct qn_outcome *outcome,
+                                   quern_error *err)
+{
+    const struct qn_task *task = &outcome->run->task;
+    count(counters, queue, outcome, false);
+    return QN_BUG(UNIQUE_LOCK_WRONG)
+               ? QUERN_OK
+               : qn_tables_unlock(counters->conn, task->unique_key, queue->no, task->id, err);
 }
 
 static quern_status apply_done(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
@@ -117,14 +120,14 @@ static quern_status apply_done(struct qn_queue_counters *counters, struct qn_cou
                                quern_error *err)
 {
     bool changed = false;
-    quern_status status = finish_task(counters, queue, outcome, false, &changed, err);
+    quern_status status = finish_task(counters, outcome, false, &changed, err);
     if (status == QUERN_OK && changed) {
         *ret_applied = QN_APPLIED;
     } else if (status == QUERN_OK && outcome->kind == QN_DONE) {
-        status = finish_task(counters, queue, outcome, true, &changed, err);
+        status = finish_task(counters, outcome, true, &changed, err);
         *ret_applied = changed ? QN_SALVAGED : QN_STALE;
     }
-    return status;
+    return status == QUERN_OK && changed ? count_finished(counters, queue, outcome, err) : status;
 }
 
 static quern_status apply_archive(struct qn_queue_counters *counters,
@@ -199,10 +202,10 @@ static quern_status apply_retry(struct qn_queue_counters *counters, struct qn_co
                               : apply_archive(counters, queue, outcome, ret_applied, err);
     bool changed = false;
     if (status == QUERN_OK && *ret_applied == QN_STALE && QN_BUG(FAILED_RUN_SALVAGED)) {
-        status = finish_task(counters, queue, outcome, true, &changed, err);
+        status = finish_task(counters, outcome, true, &changed, err);
         *ret_applied = changed ? QN_SALVAGED : QN_STALE;
     }
-    return status;
+    return status == QUERN_OK && changed ? count_finished(counters, queue, outcome, err) : status;
 }
 
 static quern_status apply_give_back(struct qn_queue_counters *counters,

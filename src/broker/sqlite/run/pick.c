@@ -14,7 +14,6 @@
 #include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
-#include "broker/sqlite/store/query.h"
 #include "task/brake.h"
 #include "task/isolation.h"
 
@@ -48,31 +47,30 @@ static quern_status archive_late(struct qn_lease_batch *batch, struct qn_counted
 
 /* Takes the run or archives its task; it is the batch's from now on, in any case. */
 static quern_status take(struct qn_lease_batch *batch, struct qn_counted_queue *queue,
-                         struct qn_leased *run, size_t *kept, quern_error *err)
+                         struct qn_leased *run, quern_error *err)
 {
     if (is_late(batch, run)) {
         return archive_late(batch, queue, run, err);
     }
     batch->runs[batch->count++] = run;
-    (*kept)++;
+    batch->exchange->queues[run->queue_index].leased++;
     return QUERN_OK;
 }
 
 /* The same for a task that is started in any case. *ret_done: it was taken or archived. */
-static quern_status take_started(struct qn_lease_batch *batch, size_t queue_index,
-                                 struct qn_counted_queue *queue, int64_t seq, size_t *kept,
-                                 bool *ret_done, quern_error *err)
+static quern_status take_started(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                                 int64_t seq, bool *ret_done, quern_error *err)
 {
     struct qn_leased *run = NULL;
-    quern_status status = qn_lease_row_read(batch, queue_index, queue, seq, &run, err);
+    quern_status status = qn_lease_row_read(batch, source, seq, &run, err);
     *ret_done = run != NULL;
     if (status != QUERN_OK || run == NULL) {
         return status;
     }
     int64_t charges = run->crash_count;
-    size_t before = *kept;
-    status = take(batch, queue, run, kept, err);
-    if (*kept > before) {
+    size_t before = batch->count;
+    status = take(batch, source->queue, run, err);
+    if (batch->count > before) {
         qn_isolation_add(&batch->isolation, charges);
         batch->starts_left--;
     }
@@ -81,15 +79,15 @@ static quern_status take_started(struct qn_lease_batch *batch, size_t queue_inde
 
 /* --- Levels ---------------------------------------------------------------------------- */
 
-static quern_status find_top(struct qn_lease_batch *batch, size_t queue_index,
-                             const struct qn_counted_queue *queue, quern_error *err)
+static quern_status find_top(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                             quern_error *err)
 {
-    struct qn_queue_progress *state = &batch->progress[queue_index];
+    struct qn_queue_progress *state = &batch->progress[source->index];
     if (state->top_known) {
         return QUERN_OK;
     }
     state->top_known = true;
-    return qn_solo_level(batch->counters->conn, queue->no, &state->top_level, err);
+    return qn_solo_level(batch->counters->conn, source->queue->no, &state->top_level, err);
 }
 
 /* The least charged tasks that must run alone; QN_LEVELS: none must. */
@@ -128,37 +126,41 @@ struct stream {
 };
 
 struct streams {
-    struct qn_row rows[QN_BATCH_MAX]; /* those of level 0, all of them read */
+    size_t want;
+    struct qn_rows rows; /* those of level 0, all of them read */
     struct stream levels[QN_LEVELS];
 };
 
-static quern_status read_uncharged(struct qn_lease_batch *batch, size_t queue_index,
-                                   const struct qn_counted_queue *queue, size_t want,
-                                   struct streams *streams, quern_error *err)
+static quern_status read_uncharged(struct qn_lease_batch *batch,
+                                   const struct qn_lease_source *source, struct streams *streams,
+                                   quern_error *err)
 {
     struct stream *stream = &streams->levels[0];
-    quern_status status = qn_lease_row_read_all(batch, sql_lease_pending, queue_index, queue,
-                                                batch->progress[queue_index].places[0], want,
-                                                streams->rows, &stream->count, err);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_pending);
+    qn_query_int(&query, source->queue->no);
+    qn_query_int(&query, batch->progress[source->index].places[0]);
+    qn_query_int(&query, (int64_t)streams->want);
+    quern_status status = qn_lease_row_read_all(batch, source, &query, &streams->rows, err);
+    stream->count = streams->rows.count;
     for (size_t i = 0; i < stream->count; i++) {
-        stream->spots[i].place = streams->rows[i].place;
+        stream->spots[i].place = streams->rows.items[i].place;
     }
-    stream->more = stream->count == want;
+    stream->more = stream->count == streams->want;
     return status;
 }
 
-static quern_status read_charged(struct qn_lease_batch *batch, size_t queue_index,
-                                 const struct qn_counted_queue *queue, uint32_t level, size_t want,
-                                 struct stream *stream, quern_error *err)
+static quern_status read_charged(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                                 uint32_t level, struct streams *streams, quern_error *err)
 {
-    size_t limit = room(batch, level) < want ? room(batch, level) : want;
+    struct stream *stream = &streams->levels[level];
+    size_t limit = room(batch, level) < streams->want ? room(batch, level) : streams->want;
     if (limit == 0) {
         return QUERN_OK;
     }
     struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_charged);
-    qn_query_int(&query, queue->no);
+    qn_query_int(&query, source->queue->no);
     qn_query_int(&query, level);
-    qn_query_int(&query, batch->progress[queue_index].places[level]);
+    qn_query_int(&query, batch->progress[source->index].places[level]);
     qn_query_int(&query, (int64_t)limit);
     while (qn_query_row(&query)) {
         stream->spots[stream->count++] =
@@ -201,58 +203,53 @@ static bool find_next(const struct qn_lease_batch *batch, const struct streams *
     return found;
 }
 
-static quern_status merge(struct qn_lease_batch *batch, size_t queue_index,
-                          struct qn_counted_queue *queue, size_t want, struct streams *streams,
-                          size_t *ret_kept, quern_error *err)
+static quern_status merge(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                          struct streams *streams, quern_error *err)
 {
-    struct qn_queue_progress *state = &batch->progress[queue_index];
+    struct qn_queue_progress *state = &batch->progress[source->index];
     quern_status status = QUERN_OK;
-    size_t kept = 0;
+    size_t full = batch->count + streams->want;
     uint32_t level = 0;
     bool more = true;
     bool done = false;
-    while (status == QUERN_OK && kept < want && !qn_lease_batch_ends_early(batch) &&
+    while (status == QUERN_OK && batch->count < full && !qn_lease_batch_ends_early(batch) &&
            find_next(batch, streams, state->top_level, &level, &more)) {
         struct stream *stream = &streams->levels[level];
         size_t at = stream->at++;
         state->places[level] = stream->spots[at].place;
-        status = level == 0 ? take(batch, queue, streams->rows[at].run, &kept, err)
-                            : take_started(batch, queue_index, queue, stream->spots[at].seq, &kept,
-                                           &done, err);
+        status = level == 0 ? take(batch, source->queue, streams->rows.items[at].run, err)
+                            : take_started(batch, source, stream->spots[at].seq, &done, err);
     }
     for (size_t i = streams->levels[0].at; i < streams->levels[0].count; i++) {
-        qn_leased_free(streams->rows[i].run);
+        qn_leased_free(streams->rows.items[i].run);
     }
-    state->empty = kept < want && !more && !qn_lease_batch_ends_early(batch);
-    *ret_kept = kept;
+    state->empty = batch->count < full && !more && !qn_lease_batch_ends_early(batch);
     return status;
 }
 
-quern_status qn_pick_pending(struct qn_lease_batch *batch, size_t queue_index,
-                             struct qn_counted_queue *queue, size_t want, size_t *ret_kept,
-                             quern_error *err)
+quern_status qn_pick_pending(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                             size_t want, quern_error *err)
 {
     struct streams streams;
-    struct qn_queue_progress *state = &batch->progress[queue_index];
+    struct qn_queue_progress *state = &batch->progress[source->index];
+    streams.want = want;
     for (size_t level = 0; level < QN_LEVELS; level++) {
         streams.levels[level].count = streams.levels[level].at = 0;
         streams.levels[level].more = false;
     }
-    *ret_kept = 0;
-    quern_status status = find_top(batch, queue_index, queue, err);
+    quern_status status = find_top(batch, source, err);
     if (status == QUERN_OK && QN_BUG(CHARGED_NOT_OVERTAKEN) && state->top_level > 0 &&
         room(batch, 1) == 0) {
         state->empty = true;
         return QUERN_OK;
     }
     for (uint32_t level = 1; status == QUERN_OK && level <= state->top_level; level++) {
-        status = read_charged(batch, queue_index, queue, level, want, &streams.levels[level], err);
+        status = read_charged(batch, source, level, &streams, err);
     }
     if (status == QUERN_OK) {
-        status = read_uncharged(batch, queue_index, queue, want, &streams, err);
+        status = read_uncharged(batch, source, &streams, err);
     }
-    return status == QUERN_OK ? merge(batch, queue_index, queue, want, &streams, ret_kept, err)
-                              : status;
+    return status == QUERN_OK ? merge(batch, source, &streams, err) : status;
 }
 
 /* --- Probes ---------------------------------------------------------------------------- */
@@ -271,35 +268,34 @@ static quern_status is_due(struct qn_lease_batch *batch, const struct qn_counted
     return status;
 }
 
-/* Of these levels; none is taken where it is not time for one. */
-static quern_status take_probe(struct qn_lease_batch *batch, size_t queue_index,
-                               struct qn_counted_queue *queue, uint32_t first_level,
-                               uint32_t last_level, size_t *ret_kept, quern_error *err)
+/* Of these charges; none is taken where it is not time for one. */
+static quern_status take_probe(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                               struct qn_charge_range range, quern_error *err)
 {
+    const struct qn_counted_queue *queue = source->queue;
+    size_t before = batch->count;
     bool due = false;
     quern_status status = is_due(batch, queue, &due, err);
-    *ret_kept = 0;
-    while (status == QUERN_OK && due && *ret_kept == 0 && may_start(batch)) {
+    while (status == QUERN_OK && due && batch->count == before && may_start(batch)) {
         struct qn_candidate chosen = {0};
-        status = qn_brake_choose(batch->counters->conn, queue->no, &queue->brake, first_level,
-                                 last_level, &chosen, err);
+        status = qn_brake_choose(batch->counters->conn, queue, range, &chosen, err);
         due = false;
         if (status == QUERN_OK && chosen.seq != 0) {
-            status = take_started(batch, queue_index, queue, chosen.seq, ret_kept, &due, err);
+            status = take_started(batch, source, chosen.seq, &due, err);
         }
     }
-    batch->progress[queue_index].probe = *ret_kept > 0;
+    batch->progress[source->index].probe = batch->count > before;
     return status;
 }
 
-quern_status qn_pick_probe(struct qn_lease_batch *batch, size_t queue_index,
-                           struct qn_counted_queue *queue, size_t *ret_kept, quern_error *err)
+quern_status qn_pick_probe(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                           quern_error *err)
 {
-    uint32_t last_level = 0;
-    while (last_level + 1 < QN_LEVELS && room(batch, last_level + 1) > 0) {
-        last_level++;
+    struct qn_charge_range range = {0};
+    while (range.last + 1 < QN_LEVELS && room(batch, range.last + 1) > 0) {
+        range.last++;
     }
-    return take_probe(batch, queue_index, queue, 0, last_level, ret_kept, err);
+    return take_probe(batch, source, range, err);
 }
 
 /* --- Alone ----------------------------------------------------------------------------- */
@@ -314,44 +310,44 @@ static quern_status find_solo(struct qn_lease_batch *batch, const struct qn_coun
     return qn_query_finish(&query, err);
 }
 
-quern_status qn_pick_solo(struct qn_lease_batch *batch, size_t queue_index,
-                          struct qn_counted_queue *queue, size_t *ret_kept, quern_error *err)
+quern_status qn_pick_solo(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                          quern_error *err)
 {
-    uint32_t first_level = solo_level(batch);
-    *ret_kept = 0;
-    if (first_level == QN_LEVELS) {
+    struct qn_charge_range range = {.first = solo_level(batch), .last = QN_ALONE_CHARGES};
+    if (range.first == QN_LEVELS) {
         return QUERN_OK;
     }
-    if (qn_brake_is_on(&queue->brake)) {
-        return take_probe(batch, queue_index, queue, first_level, QN_ALONE_CHARGES, ret_kept, err);
+    if (qn_brake_is_on(&source->queue->brake)) {
+        return take_probe(batch, source, range, err);
     }
     quern_status status = QUERN_OK;
+    size_t before = batch->count;
     bool again = true;
-    while (status == QUERN_OK && again && *ret_kept == 0 && may_start(batch)) {
+    while (status == QUERN_OK && again && batch->count == before && may_start(batch)) {
         int64_t seq = 0;
-        status = find_solo(batch, queue, &seq, err);
+        status = find_solo(batch, source->queue, &seq, err);
         again = false;
         if (status == QUERN_OK && seq != 0) {
-            status = take_started(batch, queue_index, queue, seq, ret_kept, &again, err);
+            status = take_started(batch, source, seq, &again, err);
         }
     }
     return status;
 }
 
-quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, size_t queue_index,
-                                const struct qn_counted_queue *queue, bool *ret_waits,
-                                quern_error *err)
+quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                                bool *ret_waits, quern_error *err)
 {
-    quern_status status = find_top(batch, queue_index, queue, err);
-    *ret_waits = batch->progress[queue_index].top_level >= solo_level(batch);
+    const struct qn_counted_queue *queue = source->queue;
+    quern_status status = find_top(batch, source, err);
+    *ret_waits = batch->progress[source->index].top_level >= solo_level(batch);
     if (status != QUERN_OK || !*ret_waits || !qn_brake_is_on(&queue->brake)) {
         return status;
     }
+    const struct qn_charge_range any = {.first = 0, .last = QN_ALONE_CHARGES};
     struct qn_candidate chosen = {0};
     status = is_due(batch, queue, ret_waits, err);
     if (status == QUERN_OK && *ret_waits) {
-        status = qn_brake_choose(batch->counters->conn, queue->no, &queue->brake, 0,
-                                 QN_ALONE_CHARGES, &chosen, err);
+        status = qn_brake_choose(batch->counters->conn, queue, any, &chosen, err);
         *ret_waits = qn_isolation_is_solo(&batch->isolation, chosen.charges);
     }
     return status;

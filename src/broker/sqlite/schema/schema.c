@@ -52,44 +52,49 @@ quern_status qn_sqlite_schema_check_file(struct qn_conn *conn, quern_error *err)
     return QUERN_OK;
 }
 
-/* *ret_version is 0 when our tables are missing. */
-static quern_status read_version(struct qn_conn *conn, int64_t *ret_version, bool *ret_others,
-                                 quern_error *err)
+/* Whose tables there are. */
+struct tables {
+    int64_t version; /* of ours; 0: they are missing */
+    bool others;     /* of another program */
+};
+
+static quern_status read_tables(struct qn_conn *conn, struct tables *ret_tables, quern_error *err)
 {
     struct qn_query query = qn_query_start_once(conn, sql_tables);
     bool ours = false;
     if (qn_query_row(&query)) {
         ours = sqlite3_column_int64(query.statement, 0) > 0;
-        *ret_others = sqlite3_column_int64(query.statement, 1) > 0;
+        ret_tables->others = sqlite3_column_int64(query.statement, 1) > 0;
     }
     quern_status status = qn_query_finish(&query, err);
-    *ret_version = 0;
+    ret_tables->version = 0;
     if (status != QUERN_OK || !ours) {
         return status;
     }
     query = qn_query_start_once(conn, sql_version);
     bool found = qn_query_row(&query);
     if (found) {
-        *ret_version = sqlite3_column_int64(query.statement, 0);
+        ret_tables->version = sqlite3_column_int64(query.statement, 0);
     }
     status = qn_query_finish(&query, err);
-    if (status == QUERN_OK && (!found || *ret_version < 1)) {
+    if (status == QUERN_OK && (!found || ret_tables->version < 1)) {
         status = qn_error_set(err, QUERN_E_CORRUPT,
                               "sqlite %s: quern_meta does not say its version", conn->path);
     }
     return status;
 }
 
-static quern_status check_version(struct qn_conn *conn, int64_t version, bool others, bool create,
-                                  bool init, quern_error *err)
+static quern_status check_tables(struct qn_conn *conn, const struct tables *tables, bool create,
+                                 bool init, quern_error *err)
 {
+    int64_t version = tables->version;
     if (version > QN_SQLITE_SCHEMA_VERSION) {
         return qn_error_set(err, QUERN_E_CORRUPT,
                             "sqlite %s: made by a newer quern (schema %lld, this one knows %d); "
                             "nothing was changed: use that version",
                             conn->path, (long long)version, QN_SQLITE_SCHEMA_VERSION);
     }
-    if (version == 0 && others && !init) {
+    if (version == 0 && tables->others && !init) {
         return qn_error_set(err, QUERN_E_STATE,
                             "sqlite %s: holds the tables of another program; to add quern's beside "
                             "them: quern db init FILE",
@@ -133,16 +138,15 @@ static quern_status set_wal(struct qn_conn *conn, quern_error *err)
 quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool init, int64_t now_ms,
                                       quern_error *err)
 {
-    int64_t version = 0;
-    bool others = false;
-    quern_status status = read_version(conn, &version, &others, err);
+    struct tables tables = {0};
+    quern_status status = read_tables(conn, &tables, err);
     if (status == QUERN_OK) {
-        status = check_version(conn, version, others, create, init, err);
+        status = check_tables(conn, &tables, create, init, err);
     }
     if (status == QUERN_OK) {
         status = set_wal(conn, err);
     }
-    if (status != QUERN_OK || version == QN_SQLITE_SCHEMA_VERSION) {
+    if (status != QUERN_OK || tables.version == QN_SQLITE_SCHEMA_VERSION) {
         return status;
     }
     qn_conn_limit(conn, 0); /* a migration may rewrite every row */
@@ -150,12 +154,12 @@ quern_status qn_sqlite_schema_prepare(struct qn_conn *conn, bool create, bool in
     if (status != QUERN_OK) {
         return status;
     }
-    status = read_version(conn, &version, &others, err);
+    status = read_tables(conn, &tables, err);
     if (status == QUERN_OK) {
-        status = check_version(conn, version, others, create, init, err);
+        status = check_tables(conn, &tables, create, init, err);
     }
-    if (status == QUERN_OK && version < QN_SQLITE_SCHEMA_VERSION) {
-        status = make_tables(conn, version, now_ms, err);
+    if (status == QUERN_OK && tables.version < QN_SQLITE_SCHEMA_VERSION) {
+        status = make_tables(conn, tables.version, now_ms, err);
     }
     if (status == QUERN_OK) {
         status = qn_conn_exec(conn, "COMMIT", err);

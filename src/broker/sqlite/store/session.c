@@ -13,8 +13,8 @@
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/session_sql.h"
 
-quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp, void *reply,
-                                    size_t reply_size, bool *ret_known, quern_error *err)
+quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp,
+                                    struct qn_room reply, bool *ret_known, quern_error *err)
 {
     *ret_known = false;
     if (stamp.sequence == 0 || QN_BUG(REPLAY_IGNORED)) {
@@ -27,9 +27,9 @@ quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp,
     if (qn_query_row(&query)) {
         last = (uint64_t)sqlite3_column_int64(query.statement, 0);
         const void *stored = sqlite3_column_blob(query.statement, 1);
-        fits = (size_t)sqlite3_column_bytes(query.statement, 1) == reply_size;
-        if (last == stamp.sequence && fits && reply_size > 0) {
-            memcpy(reply, stored, reply_size);
+        fits = (size_t)sqlite3_column_bytes(query.statement, 1) == reply.size;
+        if (last == stamp.sequence && fits && reply.size > 0) {
+            memcpy(reply.data, stored, reply.size);
         }
     }
     quern_status status = qn_query_finish(&query, err);
@@ -46,7 +46,7 @@ quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp,
 }
 
 quern_status qn_sqlite_session_keep(struct qn_conn *conn, struct qn_stamp stamp, int64_t now_ms,
-                                    const void *reply, size_t reply_size, quern_error *err)
+                                    struct qn_bytes reply, quern_error *err)
 {
     if (stamp.sequence == 0) {
         return QUERN_OK;
@@ -54,7 +54,7 @@ quern_status qn_sqlite_session_keep(struct qn_conn *conn, struct qn_stamp stamp,
     struct qn_query query = qn_query_start(conn, sql_session_keep);
     qn_query_int(&query, (int64_t)stamp.session);
     qn_query_int(&query, (int64_t)stamp.sequence);
-    qn_query_blob(&query, reply, reply_size);
+    qn_query_blob(&query, reply.data, reply.size);
     qn_query_int(&query, now_ms);
     return qn_query_run(&query, NULL, err);
 }

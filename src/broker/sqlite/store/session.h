@@ -6,12 +6,12 @@
 #include "broker/broker.h"
 #include "broker/sqlite/store/conn.h"
 
-/* The earlier reply to this request: *ret_known, and exactly reply_size bytes. */
+/* The earlier reply to this request, all of `reply`, if *ret_known. */
 QUERN_NODISCARD quern_status qn_sqlite_session_find(struct qn_conn *conn, struct qn_stamp stamp,
-                                                    void *reply, size_t reply_size, bool *ret_known,
+                                                    struct qn_room reply, bool *ret_known,
                                                     quern_error *err);
 QUERN_NODISCARD quern_status qn_sqlite_session_keep(struct qn_conn *conn, struct qn_stamp stamp,
-                                                    int64_t now_ms, const void *reply,
-                                                    size_t reply_size, quern_error *err);
+                                                    int64_t now_ms, struct qn_bytes reply,
+                                                    quern_error *err);
 
 #endif

@@ -75,22 +75,28 @@ static quern_status peek(struct pruning *pruning, struct qn_names queues, bool *
     return status;
 }
 
+/* Of one queue, the tasks that came to their place by then, up to a number of them. */
+struct outdated {
+    int64_t queue_no;
+    int64_t until_ms;
+    int64_t limit;
+};
+
 /* Runs one of the two statements that delete tasks; the locks of the deleted are freed. */
-static quern_status remove_tasks(struct pruning *pruning, const char *sql, int64_t queue_no,
-                                 int64_t until_ms, int64_t limit, int64_t *ret_count,
-                                 quern_error *err)
+static quern_status remove_tasks(struct pruning *pruning, const char *sql, struct outdated outdated,
+                                 int64_t *ret_count, quern_error *err)
 {
     int64_t count = 0;
     quern_status lock_status = QUERN_OK;
     struct qn_query query = qn_query_start(pruning->conn, sql);
-    qn_query_int(&query, queue_no);
-    qn_query_int(&query, until_ms);
-    qn_query_int(&query, limit);
+    qn_query_int(&query, outdated.queue_no);
+    qn_query_int(&query, outdated.until_ms);
+    qn_query_int(&query, outdated.limit);
     while (lock_status == QUERN_OK && qn_query_row(&query)) {
         count++;
         lock_status =
             qn_tables_unlock(pruning->conn, (const char *)sqlite3_column_text(query.statement, 0),
-                             queue_no, qn_query_column_text(&query, 1), err);
+                             outdated.queue_no, qn_query_column_text(&query, 1), err);
     }
     quern_status status = qn_query_finish(&query, lock_status == QUERN_OK ? err : NULL);
     pruning->removed += (size_t)count;
@@ -113,15 +119,17 @@ static quern_status trim_archive(struct pruning *pruning, int64_t queue_no, quer
 {
     int64_t old = 0;
     int64_t surplus = 0;
-    int64_t limit = QN_BUG(TRIM_UNBOUNDED) ? INT64_MAX / 2 : left(pruning);
-    quern_status status = remove_tasks(pruning, sql_prune_old_archived, queue_no,
-                                       pruning->archived_until_ms, limit, &old, err);
+    struct outdated outdated = {.queue_no = queue_no,
+                                .until_ms = pruning->archived_until_ms,
+                                .limit = QN_BUG(TRIM_UNBOUNDED) ? INT64_MAX / 2 : left(pruning)};
+    quern_status status = remove_tasks(pruning, sql_prune_old_archived, outdated, &old, err);
     if (status == QUERN_OK) {
-        status = count_surplus(pruning, queue_no, limit - old, &surplus, err);
+        status = count_surplus(pruning, queue_no, outdated.limit - old, &surplus, err);
     }
     if (status == QUERN_OK && surplus > 0) {
-        status = remove_tasks(pruning, sql_prune_old_archived, queue_no, INT64_MAX, surplus,
-                              &surplus, err);
+        outdated.until_ms = INT64_MAX;
+        outdated.limit = surplus;
+        status = remove_tasks(pruning, sql_prune_old_archived, outdated, &surplus, err);
     }
     if (status == QUERN_OK && old + surplus > 0) {
         struct qn_query query = qn_query_start(pruning->conn, sql_prune_trimmed);
@@ -140,8 +148,9 @@ static quern_status prune_queue(struct pruning *pruning, const char *queue, quer
     if (status != QUERN_OK || no == 0 || left(pruning) <= 0) {
         return status;
     }
-    status =
-        remove_tasks(pruning, sql_prune_completed, no, pruning->now_ms, left(pruning), &count, err);
+    const struct outdated outdated = {
+        .queue_no = no, .until_ms = pruning->now_ms, .limit = left(pruning)};
+    status = remove_tasks(pruning, sql_prune_completed, outdated, &count, err);
     if (status == QUERN_OK && left(pruning) > 0) {
         status = trim_archive(pruning, no, err);
     }

@@ -47,6 +47,7 @@ struct lease {
     int64_t worker;
     int64_t lease_until;
     int64_t started_at_ms;
+    quern_cause cause; /* why it ends; not read */
 };
 
 struct recovering {
@@ -185,14 +186,14 @@ static quern_status describe_death(struct recovering *recovering,
 
 /* worker: the one that has died; NULL: none. */
 static quern_status end_lease(struct recovering *recovering, struct qn_counted_queue *queue,
-                              const struct lease *lease, quern_cause cause,
-                              struct qn_worker_fate *worker, quern_error *err)
+                              const struct lease *lease, struct qn_worker_fate *worker,
+                              quern_error *err)
 {
     struct qn_end end = {.seq = lease->seq,
                          .token = lease->token,
                          .started = lease->started,
                          .started_at_ms = lease->started_at_ms,
-                         .cause = cause};
+                         .cause = lease->cause};
     struct qn_ended ended = {0};
     bool is_charged = worker != NULL && !qn_worker_fate_is_excused(&recovering->fates, worker);
     quern_status status =
@@ -205,7 +206,7 @@ static quern_status end_lease(struct recovering *recovering, struct qn_counted_q
     }
     recovering->report[recovering->count++] = (struct qn_recovery){.queue = queue->name,
                                                                    .id = lease->id,
-                                                                   .cause = cause,
+                                                                   .cause = lease->cause,
                                                                    .charged = ended.charged,
                                                                    .archived = ended.archived};
     return QUERN_OK;
@@ -222,8 +223,8 @@ static quern_status end_worker(struct recovering *recovering, struct qn_counted_
     qn_query_int(&query, (int64_t)left(recovering));
     quern_status status = read_leases(recovering, &query, &count, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        status = end_lease(recovering, queue, &recovering->leases[i], QUERN_CAUSE_WORKER_DIED,
-                           worker, err);
+        recovering->leases[i].cause = QUERN_CAUSE_WORKER_DIED;
+        status = end_lease(recovering, queue, &recovering->leases[i], worker, err);
     }
     return status;
 }
@@ -241,7 +242,7 @@ static struct qn_worker_fate *find_worker(const struct recovering *recovering, i
 /* A lease is void after a reboot, or when its worker has withdrawn. A worker that is silent when
  * one of its leases has expired is dead. */
 static quern_status end_if_ours(struct recovering *recovering, struct qn_counted_queue *queue,
-                                const struct lease *lease, quern_error *err)
+                                struct lease *lease, quern_error *err)
 {
     struct qn_worker_fate *worker = find_worker(recovering, lease->worker);
     if (worker != NULL && worker->fate == QN_FATE_FOREIGN) {
@@ -249,8 +250,8 @@ static quern_status end_if_ours(struct recovering *recovering, struct qn_counted
     }
     bool is_void = lease->lease_until == LEASE_VOID;
     bool died = worker != NULL && !is_void && (!worker->lives || QN_BUG(LIVING_OWNER_CHARGED));
-    quern_cause cause = is_void || died ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
-    return end_lease(recovering, queue, lease, cause, died ? worker : NULL, err);
+    lease->cause = is_void || died ? QUERN_CAUSE_WORKER_DIED : QUERN_CAUSE_LEASE_EXPIRED;
+    return end_lease(recovering, queue, lease, died ? worker : NULL, err);
 }
 
 /* The expired leases of a queue, of all workers; foreign ones are skipped. */

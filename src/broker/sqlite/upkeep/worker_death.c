@@ -41,7 +41,7 @@ static quern_status tell_brake(struct qn_queue_counters *counters,
         return status;
     }
     qn_brake_death(&brake, is_probe, counters->now_ms);
-    return qn_brake_write(counters->conn, queue_no, death->host, &brake, counters->now_ms, err);
+    return qn_brake_write(counters, queue_no, death->host, &brake, err);
 }
 
 static quern_status tell_brakes(struct qn_queue_counters *counters,
