@@ -31,8 +31,9 @@ static void try_message(struct fuzz_input *input, const struct qn_task_fields_op
     struct qn_asynq_task message;
     struct qn_bytes bytes;
     struct qn_task task;
-    if (qn_task_fields_decode(&arena, input->data, input->size, "default", "id0", opts, &message,
-                              &task, &err) == QUERN_OK) {
+    const struct qn_stored_task stored = {
+        .queue = "default", .id = "id0", .message = {input->data, input->size}, .opts = opts};
+    if (qn_task_fields_decode(&arena, &stored, &message, &task, &err) == QUERN_OK) {
         fuzz_require(strcmp(task.id, "id0") == 0);
         fuzz_require(task.timeout_ms >= 0 && task.retry_max >= 0 && task.retention_ms >= 0);
         fuzz_require(qn_asynq_task_encode(&arena, &message, &bytes, &err) == QUERN_OK);

@@ -20,17 +20,22 @@
 
 /* --- What a Go client does ------------------------------------------------------------ */
 
+struct go_task {
+    const char *type;
+    const char *id;
+    const char *payload;
+};
+
 /* Stores a task by an asynq script. at: its last argument. */
-static void store(const char *script, const char *place, const char *type, const char *id,
-                  const char *payload, long long at)
+static void store(const char *script, const char *place, const struct go_task *go, long long at)
 {
     struct qn_arena arena = {0};
     struct qn_bytes bytes;
     quern_error err = {0};
-    const struct qn_asynq_task task = {.type = type,
-                                       .payload = payload,
-                                       .payload_size = strlen(payload),
-                                       .id = id,
+    const struct qn_asynq_task task = {.type = go->type,
+                                       .payload = go->payload,
+                                       .payload_size = strlen(go->payload),
+                                       .id = go->id,
                                        .queue = "default",
                                        .retry_max = 25,
                                        .timeout_ms = 1800000};
@@ -38,15 +43,15 @@ static void store(const char *script, const char *place, const char *type, const
     test_redis_do(test_store_server(), "SADD asynq:queues default");
     assert_int_equal(
         test_redis_count(test_store_server(),
-                         "EVAL %s 2 asynq:{default}:t:%s asynq:{default}:%s %b %s %lld", script, id,
-                         place, bytes.data, bytes.size, id, at),
+                         "EVAL %s 2 asynq:{default}:t:%s asynq:{default}:%s %b %s %lld", script,
+                         go->id, place, bytes.data, bytes.size, go->id, at),
         1);
     qn_arena_finish(&arena);
 }
 
 static void push(const char *id, const char *payload)
 {
-    store(PUSH, "pending", "t", id, payload, 1800000000000000000);
+    store(PUSH, "pending", &(struct go_task){"t", id, payload}, 1800000000000000000);
 }
 
 /* --- Connections ---------------------------------------------------------------------- */
@@ -305,7 +310,7 @@ static void put_due(struct rig *rig, int number, int64_t at_ms, bool by_go)
     (void)snprintf(id, sizeof id, "n%d", number);
     (void)snprintf(moment, sizeof moment, "%lld", (long long)at_ms);
     if (by_go) {
-        store(SCHEDULE, "scheduled", "due", id, moment, at_ms / 1000);
+        store(SCHEDULE, "scheduled", &(struct go_task){"due", id, moment}, at_ms / 1000);
         return;
     }
     rig_put_task(rig, &(quern_task){.type = "due",

@@ -46,9 +46,8 @@ static struct qn_task decode(struct qn_bytes bytes, const struct qn_task_fields_
 {
     struct qn_asynq_task message;
     struct qn_task task = {0};
-    assert_ok(qn_task_fields_decode(&arena, bytes.data, bytes.size, "default", "a", opts, &message,
-                                    &task, &err),
-              err);
+    const struct qn_stored_task stored = {"default", "a", bytes, opts};
+    assert_ok(qn_task_fields_decode(&arena, &stored, &message, &task, &err), err);
     return task;
 }
 
@@ -66,11 +65,10 @@ static struct qn_task through_redis(const struct qn_task *task)
 
 static quern_status decode_as(const char *queue, const char *id)
 {
-    struct qn_bytes bytes = encode(&plain);
+    const struct qn_stored_task stored = {queue, id, encode(&plain), NULL};
     struct qn_asynq_task message;
     struct qn_task task;
-    return qn_task_fields_decode(&arena, bytes.data, bytes.size, queue, id, NULL, &message, &task,
-                                 &err);
+    return qn_task_fields_decode(&arena, &stored, &message, &task, &err);
 }
 
 /* --- Rows ----------------------------------------------------------------------------- */
@@ -264,11 +262,11 @@ static void broken_bytes_are_corrupt(void **state)
     (void)state;
     const char *const broken[] = {"ff", "0a05", "0a02c3281a0161220764656661756c74"};
     for (size_t i = 0; i < TEST_COUNT(broken); i++) {
-        struct qn_bytes bytes = test_from_hex(&arena, broken[i]);
+        const struct qn_stored_task stored = {"default", "a", test_from_hex(&arena, broken[i]),
+                                              NULL};
         struct qn_asynq_task message;
         struct qn_task task;
-        assert_int_equal(qn_task_fields_decode(&arena, bytes.data, bytes.size, "default", "a", NULL,
-                                               &message, &task, &err),
+        assert_int_equal(qn_task_fields_decode(&arena, &stored, &message, &task, &err),
                          QUERN_E_CORRUPT);
     }
 }
@@ -281,9 +279,8 @@ static void fields_that_we_do_not_know_survive(void **state)
     struct qn_bytes bytes = test_from_hex(&arena, hex);
     struct qn_asynq_task message;
     struct qn_task task;
-    assert_ok(qn_task_fields_decode(&arena, bytes.data, bytes.size, "default", "a", NULL, &message,
-                                    &task, &err),
-              err);
+    const struct qn_stored_task stored = {"default", "a", bytes, NULL};
+    assert_ok(qn_task_fields_decode(&arena, &stored, &message, &task, &err), err);
     message.retry_count = 1;
     assert_ok(qn_asynq_task_encode(&arena, &message, &bytes, &err), err);
     test_assert_hex(bytes, "0a01741a0161220764656661756c7428193001403c"

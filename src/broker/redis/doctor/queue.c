@@ -151,26 +151,30 @@ static void count_in_words(int64_t count, const struct words *words, char *text,
                    qn_plural((uint64_t)count, words->one, words->more));
 }
 
-/* upkeep: the function that repairs it; NULL: left to a worker. */
+/* Tasks of a queue that are late. */
+struct lateness {
+    int64_t count;
+    struct words words;
+    /* Repairs it; NULL: it is left to a worker. */
+    quern_status (*upkeep)(struct qn_redis_doctor *doctor, const char *queue, size_t *ret_done,
+                           quern_error *err);
+};
+
 static quern_status keep_late(struct qn_redis_doctor *doctor, const struct qn_checked_queue *queue,
-                              int64_t count, const struct words *words,
-                              quern_status (*upkeep)(struct qn_redis_doctor *doctor,
-                                                     const char *queue, size_t *ret_done,
-                                                     quern_error *err),
-                              quern_error *err)
+                              const struct lateness *late, quern_error *err)
 {
     size_t done = 0;
     char text[TEXT_SIZE];
-    if (count == 0 || !queue->served) {
+    if (late->count == 0 || !queue->served) {
         return QUERN_OK;
     }
     quern_status status = QUERN_OK;
-    if (doctor->repair && upkeep != NULL) {
-        status = upkeep(doctor, queue->name, &done, err);
+    if (doctor->repair && late->upkeep != NULL) {
+        status = late->upkeep(doctor, queue->name, &done, err);
         status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* reported separately */
     }
     if (status == QUERN_OK) {
-        count_in_words(count, words, text, sizeof text);
+        count_in_words(late->count, &late->words, text, sizeof text);
         const quern_finding finding = {
             .invariant = "I8", .queue = queue->name, .text = text, .repaired = done > 0};
         status = qn_redis_findings_keep(&doctor->findings, &finding, err);
@@ -182,18 +186,21 @@ static quern_status keep_lateness(struct qn_redis_doctor *doctor,
                                   const struct qn_checked_queue *queue, const struct counts *counts,
                                   quern_error *err)
 {
-    static const struct words lapsed = {"lease is over, and its task not recovered",
-                                        "leases are over, and their tasks not recovered"};
-    static const struct words overdue = {"task is due and not pending",
-                                         "tasks are due and not pending"};
-    static const struct words overkept = {"completed task is past its retention",
-                                          "completed tasks are past their retention"};
-    quern_status status = keep_late(doctor, queue, counts->lapsed, &lapsed, recover, err);
-    if (status == QUERN_OK) {
-        status = keep_late(doctor, queue, counts->overdue, &overdue, forward, err);
-    }
-    if (status == QUERN_OK) {
-        status = keep_late(doctor, queue, counts->overkept, &overkept, NULL, err);
+    const struct lateness all[] = {
+        {counts->lapsed,
+         {"lease is over, and its task not recovered",
+          "leases are over, and their tasks not recovered"},
+         recover},
+        {counts->overdue,
+         {"task is due and not pending", "tasks are due and not pending"},
+         forward},
+        {counts->overkept,
+         {"completed task is past its retention", "completed tasks are past their retention"},
+         NULL},
+    };
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < sizeof all / sizeof all[0]; i++) {
+        status = keep_late(doctor, queue, &all[i], err);
     }
     if (status == QUERN_OK && queue->served && counts->archived > QN_ARCHIVE_SIZE_MAX) {
         char text[TEXT_SIZE];

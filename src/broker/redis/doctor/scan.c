@@ -314,36 +314,45 @@ static bool is_suspect(const struct qn_checked_queue *queue, const struct key *k
     return answer[0] != '.';
 }
 
-static quern_status check_hashes(struct page *page, const struct qn_checked_queue *queue,
-                                 const struct key *keys, size_t count, struct qn_suspect *suspects,
-                                 size_t *ret_count, quern_error *err)
+/* The keys of one queue in this page, and which of their hashes are suspect. */
+struct queue_keys {
+    const struct qn_checked_queue *queue;
+    const struct key *keys;
+    size_t count;
+    struct qn_suspect *suspects; /* room for all */
+    size_t suspect_count;
+};
+
+static quern_status check_hashes(struct page *page, struct queue_keys *of, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply;
     qn_redis_begin(&pipeline, page->doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_script(&pipeline, &qn_lua_doctor_hash, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
-    qn_keys_add_prefix(&pipeline, queue->name);
-    for (size_t i = 0; i < count; i++) {
-        if (begins(&keys[i], QN_KEY_TASK)) {
-            qn_pipeline_bytes(&pipeline, keys[i].rest + TASK_SIZE, keys[i].rest_size - TASK_SIZE);
+    qn_keys_add_prefix(&pipeline, of->queue->name);
+    for (size_t i = 0; i < of->count; i++) {
+        const struct key *key = &of->keys[i];
+        if (begins(key, QN_KEY_TASK)) {
+            qn_pipeline_bytes(&pipeline, key->rest + TASK_SIZE, key->rest_size - TASK_SIZE);
         }
     }
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     size_t at = 0;
-    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        if (!begins(&keys[i], QN_KEY_TASK)) {
+    for (size_t i = 0; status == QUERN_OK && i < of->count; i++) {
+        const struct key *key = &of->keys[i];
+        if (!begins(key, QN_KEY_TASK)) {
             continue;
         }
         const char *answer = qn_reply_text(qn_reply_at(reply, at));
         const struct qn_reply *message = qn_reply_at(reply, at + 1);
         at += 2;
-        if (is_suspect(queue, &keys[i], answer)) {
-            struct qn_suspect *suspect = &suspects[(*ret_count)++];
-            *suspect = (struct qn_suspect){.id = keys[i].rest + TASK_SIZE,
-                                           .id_size = keys[i].rest_size - TASK_SIZE};
+        if (is_suspect(of->queue, key, answer)) {
+            struct qn_suspect *suspect = &of->suspects[of->suspect_count++];
+            *suspect = (struct qn_suspect){.id = key->rest + TASK_SIZE,
+                                           .id_size = key->rest_size - TASK_SIZE};
             if (message->size > 0) {
-                (void)qn_suspect_read(page->doctor, queue->name, message->data, message->size,
+                (void)qn_suspect_read(page->doctor, of->queue->name, message->data, message->size,
                                       suspect);
             }
         }
@@ -352,24 +361,26 @@ static quern_status check_hashes(struct page *page, const struct qn_checked_queu
     return status == QUERN_E_CORRUPT ? QUERN_OK : status;
 }
 
-static quern_status keep_lock(struct qn_redis_doctor *doctor, const char *queue, const char *id,
-                              const char *text, int64_t ends_in_s, quern_error *err)
+/* Of the script's reply, which has three items for each lock that is wrong. */
+static quern_status keep_lock(struct qn_redis_doctor *doctor, const char *queue,
+                              const struct qn_reply *reply, size_t first, quern_error *err)
 {
+    const char *text = qn_reply_text(qn_reply_at(reply, first + 1));
+    int64_t ends_in_s = qn_reply_int(qn_reply_at(reply, first + 2), -1);
     bool stays = ends_in_s < 0;
     if (!stays) {
         text = qn_arena_printf(&doctor->page, "%s; it ends in %lld s", text, (long long)ends_in_s);
     }
     const quern_finding finding = {.invariant = stays ? "I4" : "lock",
                                    .queue = queue,
-                                   .id = id,
+                                   .id = qn_reply_text(qn_reply_at(reply, first)),
                                    .text = text,
                                    .repaired = stays && doctor->repair};
     return text == NULL ? qn_error_nomem(err)
                         : qn_redis_findings_keep(&doctor->findings, &finding, err);
 }
 
-static quern_status check_locks(struct page *page, const struct qn_checked_queue *queue,
-                                const struct key *keys, size_t count, quern_error *err)
+static quern_status check_locks(struct page *page, const struct queue_keys *of, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply;
@@ -377,49 +388,45 @@ static quern_status check_locks(struct page *page, const struct qn_checked_queue
                    page->doctor->repair ? QN_PIPELINE_WRITES : QN_PIPELINE_READS);
     qn_pipeline_script(&pipeline, &qn_lua_doctor_lock, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
-    qn_keys_add_prefix(&pipeline, queue->name);
+    qn_keys_add_prefix(&pipeline, of->queue->name);
     qn_pipeline_text(&pipeline, page->doctor->repair ? "1" : "0");
-    for (size_t i = 0; i < count; i++) {
-        if (begins(&keys[i], QN_KEY_UNIQUE)) {
-            const char *start = keys[i].queue - ROOT_SIZE;
-            qn_pipeline_bytes(&pipeline, start, (size_t)(keys[i].rest + keys[i].rest_size - start));
+    for (size_t i = 0; i < of->count; i++) {
+        const struct key *key = &of->keys[i];
+        if (begins(key, QN_KEY_UNIQUE)) {
+            const char *start = key->queue - ROOT_SIZE;
+            qn_pipeline_bytes(&pipeline, start, (size_t)(key->rest + key->rest_size - start));
         }
     }
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     for (size_t i = 0; status == QUERN_OK && i + 2 < reply->count; i += 3) {
-        status = keep_lock(page->doctor, queue->name, qn_reply_text(qn_reply_at(reply, i)),
-                           qn_reply_text(qn_reply_at(reply, i + 1)),
-                           qn_reply_int(qn_reply_at(reply, i + 2), -1), err);
+        status = keep_lock(page->doctor, of->queue->name, reply, i, err);
     }
     qn_pipeline_end(&pipeline);
     return status;
 }
 
-/* The keys of one queue in this page. */
 static quern_status check_keys_of(struct page *page, const struct key *keys, size_t count,
                                   quern_error *err)
 {
-    size_t suspect_count = 0;
-    size_t hash_count = 0;
-    const struct qn_checked_queue *queue =
-        queue_of(page->doctor, keys[0].queue, keys[0].queue_size);
-    struct qn_suspect *suspects =
-        qn_arena_alloc(&page->doctor->page, count * sizeof(struct qn_suspect));
-    if (queue == NULL || suspects == NULL) {
+    struct qn_redis_doctor *doctor = page->doctor;
+    struct queue_keys of = {.queue = queue_of(doctor, keys[0].queue, keys[0].queue_size),
+                            .keys = keys,
+                            .count = count,
+                            .suspects =
+                                qn_arena_alloc(&doctor->page, count * sizeof(struct qn_suspect))};
+    if (of.queue == NULL || of.suspects == NULL) {
         return qn_error_nomem(err);
     }
+    size_t hash_count = 0;
     for (size_t i = 0; i < count; i++) {
         hash_count += begins(&keys[i], QN_KEY_TASK) ? 1 : 0;
     }
-    quern_status status = QUERN_OK;
-    if (hash_count > 0) {
-        status = check_hashes(page, queue, keys, count, suspects, &suspect_count, err);
-    }
+    quern_status status = hash_count > 0 ? check_hashes(page, &of, err) : QUERN_OK;
     if (status == QUERN_OK) {
-        status = qn_suspect_check_all(page->doctor, queue->name, suspects, suspect_count, err);
+        status = qn_suspect_check_all(doctor, of.queue->name, of.suspects, of.suspect_count, err);
     }
     if (status == QUERN_OK && hash_count < count) {
-        status = check_locks(page, queue, keys, count, err);
+        status = check_locks(page, &of, err);
     }
     return status;
 }

@@ -38,8 +38,9 @@ bool qn_suspect_read(struct qn_redis_doctor *doctor, const char *queue, const ch
     quern_error why = {0};
     struct qn_asynq_task decoded;
     struct qn_task task;
-    quern_status status = qn_task_fields_decode(&doctor->page, message, size, queue, suspect->id,
-                                                NULL, &decoded, &task, &why);
+    const struct qn_stored_task stored = {
+        .queue = queue, .id = suspect->id, .message = {message, size}};
+    quern_status status = qn_task_fields_decode(&doctor->page, &stored, &decoded, &task, &why);
     if (status == QUERN_E_NOMEM) {
         return true; /* it is not the message's fault */
     }

@@ -95,29 +95,28 @@ static quern_status read_group_score(struct qn_pipeline *pipeline, const char *q
 struct search {
     struct qn_redis *self;
     struct qn_task_entry entry;
-    bool (*on_place)(const struct qn_place *place, const struct qn_task_entry *entry, void *user);
-    void *user;
+    const struct qn_place_sink *sink;
     int64_t now_ms;
     bool stopped;
 };
 
 /* Queries some queues; results are reported after the pipeline, since the callback may begin its
  * own. */
-static quern_status ask_queues(const struct search *search, const char *const *queues, size_t count,
+static quern_status ask_queues(const struct search *search, struct qn_names queues,
                                struct found *found, quern_error *err)
 {
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, search->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    for (size_t i = 0; i < count; i++) {
-        ask_queue(&pipeline, queues[i], &search->entry);
+    for (size_t i = 0; i < queues.count; i++) {
+        ask_queue(&pipeline, queues.items[i], &search->entry);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
-    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         found[i] = take_queue(&pipeline, i * COMMAND_COUNT);
     }
-    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         if (found[i].found && found[i].state == QUERN_TASK_AGGREGATING) {
-            status = read_group_score(&pipeline, queues[i], &search->entry, &found[i], err);
+            status = read_group_score(&pipeline, queues.items[i], &search->entry, &found[i], err);
         }
     }
     qn_pipeline_end(&pipeline);
@@ -131,28 +130,24 @@ static void report_place(struct search *search, const char *queue, const struct 
     entry.score = found->score;
     entry.at_ms =
         (found->due_at_ms + 999) / 1000 == found->score ? found->due_at_ms : found->score * 1000;
-    search->stopped = !search->on_place(&place, &entry, search->user);
+    search->stopped = !search->sink->on_place(&place, &entry, search->sink->user);
 }
 
-quern_status qn_find_id(struct qn_redis *self, const char *const *queues, size_t queue_count,
-                        const char *id,
-                        bool (*on_place)(const struct qn_place *place,
-                                         const struct qn_task_entry *entry, void *user),
-                        void *user, quern_error *err)
+quern_status qn_find_id(struct qn_redis *self, struct qn_names queues, const char *id,
+                        const struct qn_place_sink *sink, quern_error *err)
 {
-    struct search search = {.self = self,
-                            .entry = {.id = id, .id_size = strlen(id)},
-                            .on_place = on_place,
-                            .user = user};
+    struct search search = {.self = self, .entry = {.id = id, .id_size = strlen(id)}, .sink = sink};
     struct found found[QUEUES_AT_ONCE];
     quern_status status = qn_redis_inspect_now(self, &search.now_ms, err);
-    for (size_t i = 0; status == QUERN_OK && i < queue_count && !search.stopped;
+    for (size_t i = 0; status == QUERN_OK && i < queues.count && !search.stopped;
          i += QUEUES_AT_ONCE) {
-        size_t some = queue_count - i < QUEUES_AT_ONCE ? queue_count - i : QUEUES_AT_ONCE;
-        status = ask_queues(&search, queues + i, some, found, err);
-        for (size_t j = 0; status == QUERN_OK && j < some && !search.stopped; j++) {
+        size_t left = queues.count - i;
+        const struct qn_names some = {.items = queues.items + i,
+                                      .count = left < QUEUES_AT_ONCE ? left : QUEUES_AT_ONCE};
+        status = ask_queues(&search, some, found, err);
+        for (size_t j = 0; status == QUERN_OK && j < some.count && !search.stopped; j++) {
             if (found[j].found) {
-                report_place(&search, queues[i + j], &found[j]);
+                report_place(&search, some.items[j], &found[j]);
             }
         }
     }

@@ -28,25 +28,31 @@ static quern_status ask_today(struct qn_redis *self, struct qn_pipeline *pipelin
     return status;
 }
 
-static quern_status ask_days(struct qn_pipeline *pipeline, const char *queue, int64_t now_ms,
-                             size_t count, quern_day *ret_days, quern_error *err)
+struct history {
+    int64_t now_ms;
+    quern_day *days;
+    size_t count;
+};
+
+static quern_status ask_days(struct qn_pipeline *pipeline, const char *queue,
+                             struct history *history, quern_error *err)
 {
     const struct qn_reply *reply;
     char suffix[40];
     qn_pipeline_command(pipeline, "MGET");
-    for (size_t i = 0; i < count; i++) {
-        quern_day *day = &ret_days[i];
+    for (size_t i = 0; i < history->count; i++) {
+        quern_day *day = &history->days[i];
         *day = (quern_day){0};
-        qn_redis_inspect_date(now_ms - (int64_t)i * QN_DAY_MS, day->date);
+        qn_redis_inspect_date(history->now_ms - (int64_t)i * QN_DAY_MS, day->date);
         (void)snprintf(suffix, sizeof suffix, "processed:%s", day->date);
         qn_keys_add(pipeline, queue, suffix);
         (void)snprintf(suffix, sizeof suffix, "failed:%s", day->date);
         qn_keys_add(pipeline, queue, suffix);
     }
     quern_status status = qn_pipeline_ask(pipeline, &reply, err);
-    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        ret_days[i].processed = qn_reply_uint(qn_reply_at(reply, 2 * i));
-        ret_days[i].failed = qn_reply_uint(qn_reply_at(reply, 2 * i + 1));
+    for (size_t i = 0; status == QUERN_OK && i < history->count; i++) {
+        history->days[i].processed = qn_reply_uint(qn_reply_at(reply, 2 * i));
+        history->days[i].failed = qn_reply_uint(qn_reply_at(reply, 2 * i + 1));
     }
     return status;
 }
@@ -54,13 +60,13 @@ static quern_status ask_days(struct qn_pipeline *pipeline, const char *queue, in
 quern_status qn_redis_history(struct qn_broker *broker, const char *queue, size_t days,
                               quern_day *ret_days, quern_error *err)
 {
-    int64_t now_ms = 0;
+    struct history history = {.days = ret_days, .count = days};
     struct qn_redis *self = qn_redis_of(broker);
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    quern_status status = ask_today(self, &pipeline, queue, &now_ms, err);
+    quern_status status = ask_today(self, &pipeline, queue, &history.now_ms, err);
     if (status == QUERN_OK) {
-        status = ask_days(&pipeline, queue, now_ms, days, ret_days, err);
+        status = ask_days(&pipeline, queue, &history, err);
     }
     qn_pipeline_end(&pipeline);
     return status;

@@ -132,33 +132,40 @@ static quern_status scan_step(struct qn_page_bound *bound, struct names *names, 
     return status;
 }
 
-quern_status qn_redis_inspect_set(struct qn_redis *self, const char *queue, const char *key,
-                                  struct qn_arena *arena, const char ***ret_names,
-                                  size_t *ret_count, quern_error *err)
+/* The texts of a set, sorted, each once; in the arena. */
+static quern_status read_set(struct qn_page_bound *bound, struct qn_arena *arena,
+                             struct qn_names *ret_names, quern_error *err)
 {
     struct names names = {.arena = arena};
-    struct qn_page_bound bound = {
-        .self = self, .size_command = "SCARD", .queue = queue, .key = key};
     char cursor[24] = "0";
     quern_status status = QUERN_OK;
     do {
-        status = scan_step(&bound, &names, cursor, err);
+        status = scan_step(bound, &names, cursor, err);
         if (status == QUERN_OK) {
-            status = qn_page_bound_check(&bound, err);
+            status = qn_page_bound_check(bound, err);
         }
     } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
     if (status == QUERN_OK) {
         names_sort(&names);
-        *ret_names = names.items;
-        *ret_count = names.count;
+        *ret_names = (struct qn_names){.items = names.items, .count = names.count};
     }
     return status;
 }
 
 quern_status qn_redis_inspect_queues(struct qn_redis *self, struct qn_arena *arena,
-                                     const char ***ret_names, size_t *ret_count, quern_error *err)
+                                     struct qn_names *ret_names, quern_error *err)
 {
-    return qn_redis_inspect_set(self, NULL, QN_KEY_QUEUES, arena, ret_names, ret_count, err);
+    struct qn_page_bound bound = {.self = self, .size_command = "SCARD", .key = QN_KEY_QUEUES};
+    return read_set(&bound, arena, ret_names, err);
+}
+
+quern_status qn_redis_inspect_groups(struct qn_redis *self, const char *queue,
+                                     struct qn_arena *arena, struct qn_names *ret_names,
+                                     quern_error *err)
+{
+    struct qn_page_bound bound = {
+        .self = self, .size_command = "SCARD", .queue = queue, .key = "groups"};
+    return read_set(&bound, arena, ret_names, err);
 }
 
 quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *queue,

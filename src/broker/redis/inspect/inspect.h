@@ -26,6 +26,19 @@ struct qn_task_entry {
     uint64_t rank; /* in its list or zset, counted from where reading began */
 };
 
+struct qn_task_entries {
+    const struct qn_task_entry *items;
+    size_t count;
+};
+
+/* One state of one queue. */
+struct qn_place {
+    const char *queue;
+    quern_task_state state;
+    const char *key; /* the list or zset, without the prefix; NULL: the state's own */
+    int64_t now_ms;
+};
+
 /* The server's clock, or ours where this user may not ask for it. */
 QUERN_NODISCARD quern_status qn_redis_inspect_now(struct qn_redis *self, int64_t *ret_now_ms,
                                                   quern_error *err);
@@ -38,13 +51,11 @@ void qn_redis_inspect_date(int64_t at_ms, char out[QN_DATE_SIZE]);
 bool qn_redis_inspect_forbidden(const struct qn_pipeline *pipeline, size_t index);
 /* The names of all queues, sorted; in the arena. */
 QUERN_NODISCARD quern_status qn_redis_inspect_queues(struct qn_redis *self, struct qn_arena *arena,
-                                                     const char ***ret_names, size_t *ret_count,
-                                                     quern_error *err);
-/* The texts of a set, sorted, each once; in the arena. queue NULL: key is a whole key. */
-QUERN_NODISCARD quern_status qn_redis_inspect_set(struct qn_redis *self, const char *queue,
-                                                  const char *key, struct qn_arena *arena,
-                                                  const char ***ret_names, size_t *ret_count,
-                                                  quern_error *err);
+                                                     struct qn_names *ret_names, quern_error *err);
+/* The names of the groups of a queue, likewise. */
+QUERN_NODISCARD quern_status qn_redis_inspect_groups(struct qn_redis *self, const char *queue,
+                                                     struct qn_arena *arena,
+                                                     struct qn_names *ret_names, quern_error *err);
 QUERN_NODISCARD quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *queue,
                                                            bool *ret_exists, quern_error *err);
 
@@ -70,10 +81,11 @@ struct qn_task_cursor {
     struct qn_arena key_arena;
 };
 
-/* group: only of this group, when state is aggregating; NULL: of all. */
+/* Over queue and state of the place. group: only of this group, when the state is aggregating;
+ * NULL: of all. */
 QUERN_NODISCARD quern_status qn_task_cursor_init(struct qn_task_cursor *cursor,
-                                                 struct qn_redis *self, const char *queue,
-                                                 quern_task_state state, const char *group,
+                                                 struct qn_redis *self,
+                                                 const struct qn_place *place, const char *group,
                                                  quern_error *err);
 void qn_task_cursor_finish(struct qn_task_cursor *cursor);
 /* Passes over up to `count` entries without reading them; only right after init. */
@@ -81,8 +93,8 @@ QUERN_NODISCARD quern_status qn_task_cursor_skip(struct qn_task_cursor *cursor, 
                                                  uint64_t *ret_skipped, quern_error *err);
 /* Up to `room` more entries, in order; none: that was all. They live until the next call. */
 QUERN_NODISCARD quern_status qn_task_cursor_next(struct qn_task_cursor *cursor, size_t room,
-                                                 const struct qn_task_entry **ret_entries,
-                                                 size_t *ret_count, quern_error *err);
+                                                 struct qn_task_entries *ret_entries,
+                                                 quern_error *err);
 /* So many of the entries that were handed out have been taken out of their list or zset. */
 void qn_task_cursor_removed(struct qn_task_cursor *cursor, uint64_t count);
 /* The list or zset that the latest entries came from, without the prefix. */
@@ -95,30 +107,29 @@ QUERN_NODISCARD quern_status qn_cursor_order_sort(struct qn_task_cursor *cursor,
 
 /* --- The tasks of entries: read_task.c ---------------------------------------------------- */
 
-struct qn_place {
-    const char *queue;
-    quern_task_state state;
-    const char *key; /* the list or zset, without the prefix; NULL: the state's own */
-    int64_t now_ms;
+struct qn_task_sink {
+    /* false stops. */
+    bool (*on_info)(const struct qn_task_entry *entry, const quern_task_info *info, void *user);
+    void *user;
 };
 /* Reads the tasks of these entries and passes each on, with its entry. A task that has left its
  * place meanwhile is left out; one that cannot be read has no type, and an error that reports
  * this. */
 QUERN_NODISCARD quern_status qn_read_task_all(struct qn_redis *self, const struct qn_place *place,
-                                              const struct qn_task_entry *entries, size_t count,
-                                              bool (*on_info)(const struct qn_task_entry *entry,
-                                                              const quern_task_info *info,
-                                                              void *user),
-                                              void *user, quern_error *err);
+                                              struct qn_task_entries entries,
+                                              const struct qn_task_sink *sink, quern_error *err);
 
 /* --- One id, wherever it is: find.c ------------------------------------------------------ */
 
-/* Searches the id in these queues. on_place is called for each that has it, with its state there;
- * false stops. */
-QUERN_NODISCARD quern_status qn_find_id(
-    struct qn_redis *self, const char *const *queues, size_t queue_count, const char *id,
-    bool (*on_place)(const struct qn_place *place, const struct qn_task_entry *entry, void *user),
-    void *user, quern_error *err);
+struct qn_place_sink {
+    /* false stops. */
+    bool (*on_place)(const struct qn_place *place, const struct qn_task_entry *entry, void *user);
+    void *user;
+};
+/* Searches the id in these queues, and reports each that has it, with its state there. */
+QUERN_NODISCARD quern_status qn_find_id(struct qn_redis *self, struct qn_names queues,
+                                        const char *id, const struct qn_place_sink *sink,
+                                        quern_error *err);
 
 /* --- The server: server_info.c ------------------------------------------------------------ */
 

@@ -24,8 +24,7 @@ struct counting {
     quern_queue_info *info;
     int64_t now_ms;
     const char *today; /* "2026-11-20" */
-    const char **groups;
-    size_t group_count;
+    struct qn_names groups;
 };
 
 /* --- Counters and counts ------------------------------------------------------------------ */
@@ -149,22 +148,22 @@ static quern_status read_counts(struct counting *counting, quern_error *err)
 /* --- Groups ------------------------------------------------------------------------------- */
 
 /* How many tasks these keys hold; the keys come without the queue's prefix, or whole. */
-static quern_status count_zsets(struct counting *counting, const char *const *names, size_t count,
-                                bool whole, quern_error *err)
+static quern_status count_zsets(struct counting *counting, struct qn_names names, bool whole,
+                                quern_error *err)
 {
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < names.count; i++) {
         qn_pipeline_command(&pipeline, "ZCARD");
         if (whole) {
-            qn_pipeline_text(&pipeline, names[i]);
+            qn_pipeline_text(&pipeline, names.items[i]);
         } else {
-            const char *key = qn_arena_printf(pipeline.arena, QN_KEY_GROUP "%s", names[i]);
+            const char *key = qn_arena_printf(pipeline.arena, QN_KEY_GROUP "%s", names.items[i]);
             qn_keys_add(&pipeline, counting->queue, key);
         }
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
-    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < names.count; i++) {
         const struct qn_reply *reply = NULL;
         status = reply_or_nothing(&pipeline, i, &reply, err);
         if (status == QUERN_OK) {
@@ -177,11 +176,13 @@ static quern_status count_zsets(struct counting *counting, const char *const *na
     return status;
 }
 
-static quern_status read_set_names(struct counting *counting, const char ***ret_names,
-                                   size_t *ret_count, quern_error *err)
+static quern_status read_set_names(struct counting *counting, struct qn_names *ret_names,
+                                   quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
+    const char **names = NULL;
+    size_t count = 0;
     qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_one(&pipeline, "ZRANGE", counting->queue, "aggregation_sets");
     qn_pipeline_int(&pipeline, 0);
@@ -191,37 +192,37 @@ static quern_status read_set_names(struct counting *counting, const char ***ret_
         status = reply_or_nothing(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
-        *ret_count = reply->type == QN_REPLY_ARRAY ? reply->count : 0;
-        *ret_names = qn_arena_alloc(counting->arena, (*ret_count + 1) * sizeof **ret_names);
-        status = *ret_names == NULL ? qn_error_nomem(err) : QUERN_OK;
+        count = reply->type == QN_REPLY_ARRAY ? reply->count : 0;
+        names = qn_arena_alloc(counting->arena, (count + 1) * sizeof *names);
+        status = names == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
-    for (size_t i = 0; status == QUERN_OK && i < *ret_count; i++) {
-        (*ret_names)[i] = qn_arena_strdup(counting->arena, qn_reply_text(qn_reply_at(reply, i)));
-        status = (*ret_names)[i] == NULL ? qn_error_nomem(err) : QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        names[i] = qn_arena_strdup(counting->arena, qn_reply_text(qn_reply_at(reply, i)));
+        status = names[i] == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     qn_pipeline_end(&pipeline);
+    *ret_names = (struct qn_names){.items = names, .count = count};
     return status;
 }
 
 static quern_status read_groups(struct counting *counting, quern_error *err)
 {
-    const char **sets = NULL;
-    size_t set_count = 0;
+    struct qn_names sets;
     quern_status status = QUERN_OK;
     if (counting->info->group_count > 0) {
-        status = qn_redis_inspect_set(counting->self, counting->queue, "groups", counting->arena,
-                                      &counting->groups, &counting->group_count, err);
+        status = qn_redis_inspect_groups(counting->self, counting->queue, counting->arena,
+                                         &counting->groups, err);
     }
-    for (size_t i = 0; status == QUERN_OK && i < counting->group_count; i += QN_INSPECT_BLOCK) {
-        size_t left = counting->group_count - i;
-        status = count_zsets(counting, counting->groups + i,
-                             left < QN_INSPECT_BLOCK ? left : QN_INSPECT_BLOCK, false, err);
+    for (size_t i = 0; status == QUERN_OK && i < counting->groups.count; i += QN_INSPECT_BLOCK) {
+        size_t left = counting->groups.count - i;
+        const struct qn_names block = {.items = counting->groups.items + i,
+                                       .count = left < QN_INSPECT_BLOCK ? left : QN_INSPECT_BLOCK};
+        status = count_zsets(counting, block, false, err);
     }
     if (status == QUERN_OK) {
-        status = read_set_names(counting, &sets, &set_count, err);
+        status = read_set_names(counting, &sets, err);
     }
-    return status == QUERN_OK && set_count > 0 ? count_zsets(counting, sets, set_count, true, err)
-                                               : status;
+    return status == QUERN_OK && sets.count > 0 ? count_zsets(counting, sets, true, err) : status;
 }
 
 /* --- Memory and latency --------------------------------------------------------------------- */
@@ -249,9 +250,10 @@ static size_t choose_samples(const struct counting *counting, struct qn_pipeline
                                 .count = counting->info->counts[state]};
         }
     }
-    size_t groups = counting->group_count < SAMPLE_GROUPS ? counting->group_count : SAMPLE_GROUPS;
+    size_t groups = counting->groups.count < SAMPLE_GROUPS ? counting->groups.count : SAMPLE_GROUPS;
     for (size_t i = 0; i < groups; i++) {
-        const char *key = qn_arena_printf(pipeline->arena, QN_KEY_GROUP "%s", counting->groups[i]);
+        const char *key =
+            qn_arena_printf(pipeline->arena, QN_KEY_GROUP "%s", counting->groups.items[i]);
         samples[count++] = (struct sample){
             .key = key, .count = counting->info->counts[QUERN_TASK_AGGREGATING] / groups};
     }
@@ -402,20 +404,19 @@ quern_status qn_redis_queues(struct qn_broker *broker,
     struct qn_redis *self = qn_redis_of(broker);
     struct qn_arena names_arena = {0};
     struct qn_arena arena = {0};
-    const char **names = NULL;
-    size_t count = 0;
+    struct qn_names names = {0};
     int64_t now_ms = 0;
     char today[QN_DATE_SIZE] = "";
     quern_status status = qn_redis_inspect_now(self, &now_ms, err);
     if (status == QUERN_OK) {
         qn_redis_inspect_date(now_ms, today);
-        status = qn_redis_inspect_queues(self, &names_arena, &names, &count, err);
+        status = qn_redis_inspect_queues(self, &names_arena, &names, err);
     }
     bool go_on = true;
-    for (size_t i = 0; status == QUERN_OK && i < count && go_on; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < names.count && go_on; i++) {
         quern_queue_info info;
         struct counting counting = {.self = self,
-                                    .queue = names[i],
+                                    .queue = names.items[i],
                                     .arena = &arena,
                                     .info = &info,
                                     .now_ms = now_ms,

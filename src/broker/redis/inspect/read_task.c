@@ -30,8 +30,7 @@ struct reading {
     const struct qn_task_entry *entries;
     size_t count;
     size_t sizes[QN_INSPECT_BATCH]; /* of the fields that make a task large */
-    bool (*on_info)(const struct qn_task_entry *entry, const quern_task_info *info, void *user);
-    void *user;
+    const struct qn_task_sink *sink;
     bool stopped;
 };
 
@@ -253,10 +252,13 @@ static void report_task(struct reading *reading, struct qn_pipeline *pipeline,
         if (message->type != QN_REPLY_TEXT) {
             (void)qn_error_set(&why, QUERN_E_CORRUPT, "its message is missing");
         } else {
-            status = qn_task_fields_decode(pipeline->arena, message->data, message->size,
-                                           reading->place->queue, entry->id,
-                                           text_size(hash.fields[OPTS]) > 0 ? &hash.opts : NULL,
-                                           &hash.message, &info.task, &why);
+            const struct qn_stored_task stored = {
+                .queue = reading->place->queue,
+                .id = entry->id,
+                .message = {message->data, message->size},
+                .opts = text_size(hash.fields[OPTS]) > 0 ? &hash.opts : NULL};
+            status =
+                qn_task_fields_decode(pipeline->arena, &stored, &hash.message, &info.task, &why);
         }
     }
     if (status == QUERN_OK) {
@@ -267,7 +269,7 @@ static void report_task(struct reading *reading, struct qn_pipeline *pipeline,
                      qn_arena_printf(pipeline->arena, "damaged: %s", why.text), &info);
         fill_unusable(pipeline, &hash, &info);
     }
-    reading->stopped = !reading->on_info(entry, &info, reading->user);
+    reading->stopped = !reading->sink->on_info(entry, &info, reading->sink->user);
 }
 
 /* --- Several ---------------------------------------------------------------------------- */
@@ -312,20 +314,27 @@ static void ask_place(struct qn_pipeline *pipeline, const struct qn_place *place
     }
 }
 
-static void ask_leases(struct qn_pipeline *pipeline, const struct reading *reading, size_t first,
-                       size_t count)
+/* Entries that are read in one pipeline. */
+struct part {
+    size_t first;
+    size_t count;
+    size_t asked_at[QN_INSPECT_BATCH]; /* the command that asks for its place once more; 0: none */
+};
+
+static void ask_leases(struct qn_pipeline *pipeline, const struct reading *reading,
+                       const struct part *part)
 {
     qn_pipeline_command(pipeline, "ZMSCORE");
     qn_keys_add(pipeline, reading->place->queue, "lease");
-    for (size_t i = first; i < first + count; i++) {
+    for (size_t i = part->first; i < part->first + part->count; i++) {
         qn_pipeline_bytes(pipeline, reading->entries[i].id, reading->entries[i].id_size);
     }
 }
 
-static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *reading, size_t first,
-                      size_t count)
+static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *reading,
+                      const struct part *part)
 {
-    for (size_t i = first; i < first + count; i++) {
+    for (size_t i = part->first; i < part->first + part->count; i++) {
         qn_pipeline_command(pipeline, "HMGET");
         qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
         qn_keys_add_task(pipeline, reading->place->queue, reading->entries[i].id,
@@ -335,7 +344,7 @@ static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *readin
         }
     }
     if (reading->place->state == QUERN_TASK_ACTIVE) {
-        ask_leases(pipeline, reading, first, count);
+        ask_leases(pipeline, reading, part);
     }
 }
 
@@ -348,16 +357,15 @@ static bool says_its_state(const struct reading *reading, const struct qn_pipeli
            strcmp(qn_reply_text(qn_reply_at(reply, STATE)), state) == 0;
 }
 
-/* Asks once more for those that do not; at[i] is the index of that command, or 0. */
+/* Asks once more for those that do not. */
 static quern_status ask_again(const struct reading *reading, struct qn_pipeline *pipeline,
-                              size_t first, size_t count, size_t at[QN_INSPECT_BATCH],
-                              quern_error *err)
+                              struct part *part, quern_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        at[i] = 0;
+    for (size_t i = 0; i < part->count; i++) {
+        part->asked_at[i] = 0;
         if (!says_its_state(reading, pipeline, i)) {
-            at[i] = pipeline->command_count;
-            ask_place(pipeline, reading->place, &reading->entries[first + i]);
+            part->asked_at[i] = pipeline->command_count;
+            ask_place(pipeline, reading->place, &reading->entries[part->first + i]);
         }
     }
     return qn_pipeline_run(pipeline, err);
@@ -373,19 +381,21 @@ static bool has_moved(const struct qn_pipeline *pipeline, size_t at)
 static quern_status read_some(struct reading *reading, size_t first, size_t count, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    size_t at[QN_INSPECT_BATCH];
+    struct part part;
+    part.first = first;
+    part.count = count;
     qn_redis_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    ask_tasks(&pipeline, reading, first, count);
+    ask_tasks(&pipeline, reading, &part);
     quern_status status = qn_pipeline_run(&pipeline, err);
     if (status == QUERN_OK) {
-        status = ask_again(reading, &pipeline, first, count, at, err);
+        status = ask_again(reading, &pipeline, &part, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < count && !reading->stopped; i++) {
         const struct qn_reply *reply = NULL;
         const struct qn_reply *leases = NULL;
         struct qn_task_entry entry = reading->entries[first + i];
         quern_error refused = {0};
-        if (has_moved(&pipeline, at[i])) {
+        if (has_moved(&pipeline, part.asked_at[i])) {
             continue;
         }
         if (reading->place->state == QUERN_TASK_ACTIVE &&
@@ -402,20 +412,18 @@ static quern_status read_some(struct reading *reading, size_t first, size_t coun
 }
 
 quern_status qn_read_task_all(struct qn_redis *self, const struct qn_place *place,
-                              const struct qn_task_entry *entries, size_t count,
-                              bool (*on_info)(const struct qn_task_entry *entry,
-                                              const quern_task_info *info, void *user),
-                              void *user, quern_error *err)
+                              struct qn_task_entries entries, const struct qn_task_sink *sink,
+                              quern_error *err)
 {
     quern_status status = QUERN_OK;
     bool stopped = false;
-    for (size_t done = 0; status == QUERN_OK && done < count && !stopped;) {
+    for (size_t done = 0; status == QUERN_OK && done < entries.count && !stopped;) {
+        size_t left = entries.count - done;
         struct reading reading = {.self = self,
                                   .place = place,
-                                  .entries = entries + done,
-                                  .on_info = on_info,
-                                  .user = user};
-        reading.count = count - done < QN_INSPECT_BATCH ? count - done : QN_INSPECT_BATCH;
+                                  .entries = entries.items + done,
+                                  .count = left < QN_INSPECT_BATCH ? left : QN_INSPECT_BATCH,
+                                  .sink = sink};
         status = read_sizes(&reading, err);
         for (size_t i = 0; status == QUERN_OK && i < reading.count && !reading.stopped;) {
             size_t some = 1;

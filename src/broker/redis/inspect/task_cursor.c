@@ -56,7 +56,7 @@ static quern_status read_sets(struct qn_task_cursor *cursor, struct qn_reply con
     return status == QUERN_OK ? qn_pipeline_reply(pipeline, 0, ret_reply, err) : status;
 }
 
-static quern_status add_sets(struct qn_task_cursor *cursor, const char **groups, size_t group_count,
+static quern_status add_sets(struct qn_task_cursor *cursor, struct qn_names groups,
                              quern_error *err)
 {
     struct qn_pipeline pipeline;
@@ -67,11 +67,12 @@ static quern_status add_sets(struct qn_task_cursor *cursor, const char **groups,
     quern_status status = read_sets(cursor, &sets, &pipeline, err);
     if (status == QUERN_OK) {
         cursor->keys =
-            qn_arena_alloc(arena, (group_count + sets->count + 1) * sizeof *cursor->keys);
+            qn_arena_alloc(arena, (groups.count + sets->count + 1) * sizeof *cursor->keys);
         status = cursor->keys == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
-    for (size_t i = 0; status == QUERN_OK && i < group_count; i++) {
-        cursor->keys[cursor->key_count] = qn_arena_printf(arena, QN_KEY_GROUP "%s", groups[i]);
+    for (size_t i = 0; status == QUERN_OK && i < groups.count; i++) {
+        cursor->keys[cursor->key_count] =
+            qn_arena_printf(arena, QN_KEY_GROUP "%s", groups.items[i]);
         status = cursor->keys[cursor->key_count++] == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     for (size_t i = 0; status == QUERN_OK && i < sets->count; i++) {
@@ -86,21 +87,19 @@ static quern_status add_sets(struct qn_task_cursor *cursor, const char **groups,
 }
 
 quern_status qn_task_cursor_init(struct qn_task_cursor *cursor, struct qn_redis *self,
-                                 const char *queue, quern_task_state state, const char *group,
-                                 quern_error *err)
+                                 const struct qn_place *place, const char *group, quern_error *err)
 {
-    *cursor = (struct qn_task_cursor){.self = self, .queue = queue, .state = state};
-    if (state != QUERN_TASK_AGGREGATING) {
-        return one_key(cursor, quern_task_state_name(state), err);
+    *cursor = (struct qn_task_cursor){.self = self, .queue = place->queue, .state = place->state};
+    if (place->state != QUERN_TASK_AGGREGATING) {
+        return one_key(cursor, quern_task_state_name(place->state), err);
     }
     if (group != NULL) {
         return one_key(cursor, qn_arena_printf(&cursor->key_arena, QN_KEY_GROUP "%s", group), err);
     }
-    const char **groups = NULL;
-    size_t count = 0;
+    struct qn_names groups;
     quern_status status =
-        qn_redis_inspect_set(self, queue, "groups", &cursor->key_arena, &groups, &count, err);
-    return status == QUERN_OK ? add_sets(cursor, groups, count, err) : status;
+        qn_redis_inspect_groups(self, place->queue, &cursor->key_arena, &groups, err);
+    return status == QUERN_OK ? add_sets(cursor, groups, err) : status;
 }
 
 void qn_task_cursor_finish(struct qn_task_cursor *cursor)
@@ -242,8 +241,7 @@ static quern_status read_block(struct qn_task_cursor *cursor, quern_error *err)
 }
 
 quern_status qn_task_cursor_next(struct qn_task_cursor *cursor, size_t room,
-                                 const struct qn_task_entry **ret_entries, size_t *ret_count,
-                                 quern_error *err)
+                                 struct qn_task_entries *ret_entries, quern_error *err)
 {
     quern_status status = QUERN_OK;
     while (status == QUERN_OK && cursor->at == cursor->count &&
@@ -257,9 +255,9 @@ quern_status qn_task_cursor_next(struct qn_task_cursor *cursor, size_t room,
     }
     if (status == QUERN_OK) {
         size_t left = cursor->count - cursor->at;
-        *ret_count = left < room ? left : room;
-        *ret_entries = cursor->entries == NULL ? NULL : cursor->entries + cursor->at;
-        cursor->at += *ret_count;
+        ret_entries->count = left < room ? left : room;
+        ret_entries->items = cursor->entries == NULL ? NULL : cursor->entries + cursor->at;
+        cursor->at += ret_entries->count;
     }
     return status;
 }
@@ -315,12 +313,11 @@ static quern_status start_at(struct qn_task_cursor *cursor, uint64_t rank, quern
     cursor->rank = (uint64_t)qn_number_clamp(before, 0, (int64_t)rank);
     uint64_t surplus = rank - cursor->rank;
     while (status == QUERN_OK && surplus > 0) {
-        const struct qn_task_entry *passed = NULL;
-        size_t count = 0;
+        struct qn_task_entries passed = {0};
         status = qn_task_cursor_next(cursor, surplus > SIZE_MAX ? SIZE_MAX : (size_t)surplus,
-                                     &passed, &count, err);
-        surplus -= count;
-        if (count == 0) {
+                                     &passed, err);
+        surplus -= passed.count;
+        if (passed.count == 0) {
             break;
         }
     }

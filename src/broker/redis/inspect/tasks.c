@@ -57,19 +57,18 @@ static quern_status list_entries(struct listing *listing, struct qn_task_cursor 
         status = qn_task_cursor_skip(cursor, listing->skip, &skipped, err);
         listing->skip -= status == QUERN_OK ? skipped : 0;
     }
-    size_t count = 1;
-    while (status == QUERN_OK && count > 0 && !is_over(listing)) {
-        const struct qn_task_entry *page = NULL;
+    const struct qn_task_sink sink = {.on_info = report_task, .user = listing};
+    struct qn_task_entries page = {.count = 1};
+    while (status == QUERN_OK && page.count > 0 && !is_over(listing)) {
         bool few = !listing->reads && listing->room < QN_INSPECT_BATCH;
-        status = qn_task_cursor_next(cursor, few ? (size_t)listing->room : QN_INSPECT_BATCH, &page,
-                                     &count, err);
-        if (status == QUERN_OK && count > 0) {
+        status =
+            qn_task_cursor_next(cursor, few ? (size_t)listing->room : QN_INSPECT_BATCH, &page, err);
+        if (status == QUERN_OK && page.count > 0) {
             struct qn_place place = {.queue = cursor->queue,
                                      .state = cursor->state,
                                      .key = qn_task_cursor_key(cursor),
                                      .now_ms = listing->now_ms};
-            status =
-                qn_read_task_all(listing->self, &place, page, count, report_task, listing, err);
+            status = qn_read_task_all(listing->self, &place, page, &sink, err);
         }
     }
     return status;
@@ -79,8 +78,9 @@ static quern_status list_state(struct listing *listing, const char *queue, quern
                                quern_error *err)
 {
     struct qn_task_cursor cursor;
+    const struct qn_place place = {.queue = queue, .state = state};
     quern_status status =
-        qn_task_cursor_init(&cursor, listing->self, queue, state, listing->filter->group, err);
+        qn_task_cursor_init(&cursor, listing->self, &place, listing->filter->group, err);
     if (status == QUERN_OK) {
         status = list_entries(listing, &cursor, err);
     }
@@ -145,21 +145,22 @@ static bool report_found(const struct qn_place *place, const struct qn_task_entr
                          void *user)
 {
     struct hit *hit = user;
+    const struct qn_task_sink sink = {.on_info = report_task, .user = hit->listing};
     hit->found = true;
     hit->status =
-        qn_read_task_all(hit->listing->self, place, entry, 1, report_task, hit->listing, hit->err);
+        qn_read_task_all(hit->listing->self, place,
+                         (struct qn_task_entries){.items = entry, .count = 1}, &sink, hit->err);
     return hit->status == QUERN_OK && !is_over(hit->listing);
 }
 
-static quern_status list_id(struct listing *listing, const char *const *queues, size_t count,
-                            quern_error *err)
+static quern_status list_id(struct listing *listing, struct qn_names queues, quern_error *err)
 {
     quern_status status = QUERN_OK;
     bool moved = true;
     for (int i = 0; status == QUERN_OK && moved && i < FIND_MAX; i++) {
         struct hit hit = {.listing = listing, .status = QUERN_OK, .err = err};
-        status =
-            qn_find_id(listing->self, queues, count, listing->filter->id, report_found, &hit, err);
+        const struct qn_place_sink sink = {.on_place = report_found, .user = &hit};
+        status = qn_find_id(listing->self, queues, listing->filter->id, &sink, err);
         status = hit.status != QUERN_OK ? hit.status : status;
         moved = hit.found && !listing->read_any;
     }
@@ -168,15 +169,14 @@ static quern_status list_id(struct listing *listing, const char *const *queues, 
 
 /* --- All --------------------------------------------------------------------------------- */
 
-static quern_status list_queues(struct listing *listing, const char *const *queues, size_t count,
-                                quern_error *err)
+static quern_status list_queues(struct listing *listing, struct qn_names queues, quern_error *err)
 {
     if (listing->filter->id != NULL) {
-        return list_id(listing, queues, count, err);
+        return list_id(listing, queues, err);
     }
     quern_status status = QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && i < count && !is_over(listing); i++) {
-        status = list_queue(listing, queues[i], err);
+    for (size_t i = 0; status == QUERN_OK && i < queues.count && !is_over(listing); i++) {
+        status = list_queue(listing, queues.items[i], err);
     }
     return status;
 }
@@ -193,15 +193,13 @@ quern_status qn_redis_tasks(struct qn_broker *broker, const quern_task_filter *f
                               .on_task = on_task,
                               .user = user};
     struct qn_arena arena = {0};
-    const char **names = NULL;
-    size_t count = 1;
+    struct qn_names queues = {.items = &filter->queue, .count = 1};
     quern_status status = qn_redis_inspect_now(listing.self, &listing.now_ms, err);
     if (status == QUERN_OK && filter->queue == NULL) {
-        status = qn_redis_inspect_queues(listing.self, &arena, &names, &count, err);
+        status = qn_redis_inspect_queues(listing.self, &arena, &queues, err);
     }
     if (status == QUERN_OK) {
-        const char *const *queues = filter->queue == NULL ? names : &filter->queue;
-        status = list_queues(&listing, queues, count, err);
+        status = list_queues(&listing, queues, err);
     }
     qn_arena_finish(&arena);
     return status;

@@ -107,9 +107,12 @@ static quern_status keep_run(struct listing *listing, const char *queue,
     const char *given = qn_reply_text(qn_reply_at(reply, first + 3));
     const struct qn_reply *bytes = qn_reply_at(reply, first + 4);
     qn_task_fields_opts_read(given, strlen(given), &opts);
+    const struct qn_stored_task stored = {.queue = queue,
+                                          .id = id,
+                                          .message = {bytes->data, bytes->size},
+                                          .opts = given[0] != '\0' ? &opts : NULL};
     quern_status status =
-        qn_task_fields_decode(listing->pipeline.arena, bytes->data, bytes->size, queue, id,
-                              given[0] != '\0' ? &opts : NULL, &message, &task, NULL);
+        qn_task_fields_decode(listing->pipeline.arena, &stored, &message, &task, NULL);
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? qn_error_nomem(err) : QUERN_OK;
     }

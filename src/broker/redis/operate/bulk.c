@@ -74,9 +74,12 @@ static quern_status act_on(struct acting *acting, size_t first, size_t count, qu
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
     qn_redis_begin(&pipeline, acting->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
-    qn_operate_add(&pipeline, acting->action, acting->filter->queue,
-                   quern_task_state_name((quern_task_state)acting->filter->state),
-                   acting->tasks + first, count);
+    const struct qn_operate_tasks tasks = {
+        .queue = acting->filter->queue,
+        .state = quern_task_state_name((quern_task_state)acting->filter->state),
+        .items = acting->tasks + first,
+        .count = count};
+    qn_operate_add(&pipeline, acting->action, &tasks);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         status = take_answer(acting, reply, count, err);
@@ -130,21 +133,22 @@ static bool gather_fitting(const struct qn_task_entry *entry, const quern_task_i
     return !qn_filter_fits(acting->filter, info) || gather(acting, entry, info->task.unique_key);
 }
 
-static quern_status gather_page(struct acting *acting, const struct qn_task_entry *page,
-                                size_t count, quern_error *err)
+static quern_status gather_page(struct acting *acting, struct qn_task_entries page,
+                                quern_error *err)
 {
     if (acting->reads) {
         struct qn_place place = {.queue = acting->filter->queue,
                                  .state = (quern_task_state)acting->filter->state,
                                  .key = qn_task_cursor_key(&acting->cursor)};
-        quern_status status =
-            qn_read_task_all(acting->self, &place, page, count, gather_fitting, acting, err);
+        const struct qn_task_sink sink = {.on_info = gather_fitting, .user = acting};
+        quern_status status = qn_read_task_all(acting->self, &place, page, &sink, err);
         bool nomem = status == QUERN_OK && acting->nomem;
         return nomem ? qn_error_nomem(err) : status;
     }
-    for (size_t i = 0; i < count; i++) {
-        bool wanted = acting->filter->id == NULL || strcmp(acting->filter->id, page[i].id) == 0;
-        if (wanted && !gather(acting, &page[i], NULL)) {
+    for (size_t i = 0; i < page.count; i++) {
+        const struct qn_task_entry *entry = &page.items[i];
+        bool wanted = acting->filter->id == NULL || strcmp(acting->filter->id, entry->id) == 0;
+        if (wanted && !gather(acting, entry, NULL)) {
             return qn_error_nomem(err);
         }
     }
@@ -161,20 +165,20 @@ static size_t page_room(const struct acting *acting)
 
 static quern_status pass(struct acting *acting, quern_error *err)
 {
-    size_t count = 1;
+    const struct qn_place place = {.queue = acting->filter->queue,
+                                   .state = (quern_task_state)acting->filter->state};
+    struct qn_task_entries page = {.count = 1};
     quern_status status =
-        qn_task_cursor_init(&acting->cursor, acting->self, acting->filter->queue,
-                            (quern_task_state)acting->filter->state, acting->filter->group, err);
+        qn_task_cursor_init(&acting->cursor, acting->self, &place, acting->filter->group, err);
     acting->cursor.oldest_first = true;
     acting->pass_done = 0;
-    while (status == QUERN_OK && count > 0 && acting->done < acting->limit) {
-        const struct qn_task_entry *page = NULL;
-        status = qn_task_cursor_next(&acting->cursor, page_room(acting), &page, &count, err);
-        if (status == QUERN_OK && count > 0) {
-            status = gather_page(acting, page, count, err);
+    while (status == QUERN_OK && page.count > 0 && acting->done < acting->limit) {
+        status = qn_task_cursor_next(&acting->cursor, page_room(acting), &page, err);
+        if (status == QUERN_OK && page.count > 0) {
+            status = gather_page(acting, page, err);
         }
-        bool enough =
-            count == 0 || page_room(acting) == 0 || acting->count + QN_INSPECT_BATCH > QN_BULK_MAX;
+        bool enough = page.count == 0 || page_room(acting) == 0 ||
+                      acting->count + QN_INSPECT_BATCH > QN_BULK_MAX;
         if (status == QUERN_OK && enough) {
             status = act(acting, err);
         }

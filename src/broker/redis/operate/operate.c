@@ -41,17 +41,17 @@ const char *qn_operate_verb(quern_action action)
     return cancel ? "cancel" : word_of(action);
 }
 
-void qn_operate_add(struct qn_pipeline *pipeline, quern_action action, const char *queue,
-                    const char *state, const struct qn_operate_task *tasks, size_t count)
+void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
+                    const struct qn_operate_tasks *tasks)
 {
     qn_pipeline_script(pipeline, &qn_lua_operate, 1);
-    qn_keys_add_prefix(pipeline, queue);
+    qn_keys_add_prefix(pipeline, tasks->queue);
     qn_pipeline_text(pipeline, word_of(action));
-    qn_pipeline_text(pipeline, state == NULL ? "" : state);
+    qn_pipeline_text(pipeline, tasks->state == NULL ? "" : tasks->state);
     qn_pipeline_int(pipeline, QN_ARCHIVE_SIZE_MAX);
-    for (size_t i = 0; i < count; i++) {
-        qn_pipeline_bytes(pipeline, tasks[i].id, tasks[i].id_size);
-        qn_pipeline_text(pipeline, tasks[i].unique_key);
+    for (size_t i = 0; i < tasks->count; i++) {
+        qn_pipeline_bytes(pipeline, tasks->items[i].id, tasks->items[i].id_size);
+        qn_pipeline_text(pipeline, tasks->items[i].unique_key);
     }
 }
 
@@ -74,11 +74,11 @@ static quern_status find_queue(struct qn_redis *self, const char *id, struct pla
                                quern_error *err)
 {
     struct qn_arena arena = {0};
-    const char **names = NULL;
-    size_t count = 0;
-    quern_status status = qn_redis_inspect_queues(self, &arena, &names, &count, err);
+    const struct qn_place_sink sink = {.on_place = add_place, .user = places};
+    struct qn_names queues;
+    quern_status status = qn_redis_inspect_queues(self, &arena, &queues, err);
     if (status == QUERN_OK) {
-        status = qn_find_id(self, names, count, id, add_place, places, err);
+        status = qn_find_id(self, queues, id, &sink, err);
     }
     qn_arena_finish(&arena);
     if (status == QUERN_OK && places->count == 0) {
@@ -150,7 +150,8 @@ static quern_status act_in(struct qn_redis *self, quern_action action, const cha
         status = read_lock(&pipeline, queue, &task, err);
     }
     if (status == QUERN_OK) {
-        qn_operate_add(&pipeline, action, queue, NULL, &task, 1);
+        const struct qn_operate_tasks tasks = {.queue = queue, .items = &task, .count = 1};
+        qn_operate_add(&pipeline, action, &tasks);
         status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {

@@ -11,9 +11,16 @@ struct qn_operate_task {
     const char *unique_key; /* of its message, whole; "" when there is none or it is not known */
 };
 
-/* Appends the script; state NULL: one task in any state. */
-void qn_operate_add(struct qn_pipeline *pipeline, quern_action action, const char *queue,
-                    const char *state, const struct qn_operate_task *tasks, size_t count);
+/* Tasks of one queue. */
+struct qn_operate_tasks {
+    const char *queue;
+    const char *state; /* NULL: any */
+    const struct qn_operate_task *items;
+    size_t count;
+};
+/* Appends the script. */
+void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
+                    const struct qn_operate_tasks *tasks);
 /* "run", "archive", "delete", "cancel" */
 const char *qn_operate_verb(quern_action action);
 

@@ -149,10 +149,12 @@ static quern_status read_run(struct qn_pipeline *pipeline, struct qn_redis_lease
         .queue_index = (uint16_t)found->queue_index,
         .started = found->started,
     };
+    const struct qn_stored_task stored = {.queue = batch->exchange->queues[found->queue_index].name,
+                                          .id = found->id,
+                                          .message = {found->message->data, found->message->size},
+                                          .opts = has_opts ? &opts : NULL};
     quern_status status =
-        qn_task_fields_decode(pipeline->arena, found->message->data, found->message->size,
-                              batch->exchange->queues[found->queue_index].name, found->id,
-                              has_opts ? &opts : NULL, &message, &leased.task, why);
+        qn_task_fields_decode(pipeline->arena, &stored, &message, &leased.task, why);
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? status : QUERN_E_CORRUPT;
     }

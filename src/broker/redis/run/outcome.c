@@ -26,6 +26,7 @@ struct place {
 struct plan {
     struct place *places; /* one per outcome */
     size_t *counts;       /* outcomes of each command */
+    size_t command;       /* the one that is being built */
 };
 
 /* --- One outcome, as outcome.lua reads it -------------------------------------------- */
@@ -187,20 +188,20 @@ static bool is_of(const struct qn_leased *run, const char *queue)
 
 /* Begins the script of a queue with its plain outcomes. They come first in the answer, too. */
 static void begin_queue(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
-                        const char *queue, size_t command, struct plan *plan)
+                        const char *queue, struct plan *plan)
 {
     size_t plain_count = 0;
     size_t start_count = 0;
     for (size_t i = 0; i < exchange->outcome_count; i++) {
         const struct qn_outcome *outcome = &exchange->outcomes[i];
         if (is_plain(outcome) && is_of(outcome->run, queue)) {
-            plan->places[i] = (struct place){.command = command, .index = plain_count++};
+            plan->places[i] = (struct place){.command = plan->command, .index = plain_count++};
         }
     }
     for (size_t i = 0; i < exchange->start_count; i++) {
         start_count += is_of(exchange->starts[i], queue) ? 1 : 0;
     }
-    plan->counts[command] = plain_count;
+    plan->counts[plan->command] = plain_count;
     qn_pipeline_script(pipeline, &qn_lua_outcome, 1);
     qn_keys_add_prefix(pipeline, queue);
     qn_keys_add_session(pipeline, exchange->stamp.session);
@@ -224,15 +225,15 @@ static void begin_queue(struct qn_pipeline *pipeline, const struct qn_exchange *
 
 /* Everything of one queue. */
 static quern_status add_queue(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
-                              const char *queue, size_t command, struct plan *plan,
-                              quern_error *err)
+                              const char *queue, struct plan *plan, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    begin_queue(pipeline, exchange, queue, command, plan);
+    begin_queue(pipeline, exchange, queue, plan);
     for (size_t i = 0; status == QUERN_OK && i < exchange->outcome_count; i++) {
         const struct qn_outcome *outcome = &exchange->outcomes[i];
         if (!is_plain(outcome) && is_of(outcome->run, queue)) {
-            plan->places[i] = (struct place){.command = command, .index = plan->counts[command]++};
+            plan->places[i] =
+                (struct place){.command = plan->command, .index = plan->counts[plan->command]++};
             status = put_outcome(pipeline, outcome, err);
         }
     }
@@ -277,8 +278,8 @@ quern_status qn_redis_outcome_add(struct qn_pipeline *pipeline, const struct qn_
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < total; i++) {
         if (is_first_of_its_queue(exchange, i)) {
-            status = add_queue(pipeline, exchange, queue_of(exchange, i),
-                               ret_outcomes->command_count++, plan, err);
+            plan->command = ret_outcomes->command_count++;
+            status = add_queue(pipeline, exchange, queue_of(exchange, i), plan, err);
         }
     }
     ret_outcomes->plan = plan;
@@ -355,7 +356,7 @@ quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
             bytes = (struct qn_bytes){.data = unusable.data, .size = unusable.size};
         }
         if (status == QUERN_OK) {
-            begin_queue(pipeline, &alone, tasks[i].queue, 0, &plan);
+            begin_queue(pipeline, &alone, tasks[i].queue, &plan);
             qn_pipeline_text(pipeline, "m");
             qn_pipeline_bytes(pipeline, tasks[i].id, tasks[i].id_size);
             qn_pipeline_uint(pipeline, tasks[i].token);

@@ -138,24 +138,23 @@ static void add_opts(struct qn_task *task, const struct qn_task_fields_opts *opt
     task->retry = opts->retry;
 }
 
-quern_status qn_task_fields_decode(struct qn_arena *arena, const void *data, size_t size,
-                                   const char *queue, const char *id,
-                                   const struct qn_task_fields_opts *opts,
+quern_status qn_task_fields_decode(struct qn_arena *arena, const struct qn_stored_task *stored,
                                    struct qn_asynq_task *ret_message, struct qn_task *ret_task,
                                    quern_error *err)
 {
     struct qn_asynq_task message;
-    quern_status status = qn_asynq_task_decode(arena, data, size, &message, err);
+    quern_status status =
+        qn_asynq_task_decode(arena, stored->message.data, stored->message.size, &message, err);
     if (status != QUERN_OK) {
         return status;
     }
-    if (strcmp(message.id, id) != 0 || strcmp(message.queue, queue) != 0) {
+    if (strcmp(message.id, stored->id) != 0 || strcmp(message.queue, stored->queue) != 0) {
         return qn_error_set(err, QUERN_E_CORRUPT, "message of task: is of task %s in queue %s",
                             message.id, message.queue);
     }
     struct qn_task task = {
-        .id = id,
-        .queue = queue,
+        .id = stored->id,
+        .queue = stored->queue,
         .type = message.type,
         .payload = message.payload,
         .payload_size = message.payload_size,
@@ -168,8 +167,8 @@ quern_status qn_task_fields_decode(struct qn_arena *arena, const void *data, siz
         .headers = message.headers,
         .header_count = message.header_count,
     };
-    if (opts != NULL) {
-        add_opts(&task, opts);
+    if (stored->opts != NULL) {
+        add_opts(&task, stored->opts);
     }
     if (task.timeout_ms == 0 && task.deadline_at_ms == 0) {
         task.timeout_ms = QN_ASYNQ_TIMEOUT_MS;

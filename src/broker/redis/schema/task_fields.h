@@ -62,13 +62,20 @@ void qn_task_fields_run_read(const char *text, size_t size, struct qn_task_field
 QUERN_NODISCARD quern_status qn_task_fields_encode(struct qn_arena *arena,
                                                    const struct qn_task *task,
                                                    struct qn_bytes *ret_bytes, quern_error *err);
-/* opts may be NULL; where they and the message disagree by more than the message's rounding, the
- * message is right, because Go has changed it. QUERN_E_CORRUPT also when id or queue are not those
- * of the key. ret_message keeps what ret_task has no room for, and what we do not know, for the way
- * back with qn_asynq_task_encode. Both live in the arena and borrow `queue` and `id`. */
-QUERN_NODISCARD quern_status qn_task_fields_decode(struct qn_arena *arena, const void *data,
-                                                   size_t size, const char *queue, const char *id,
-                                                   const struct qn_task_fields_opts *opts,
+
+/* The hash of a task: whose it is, by its key, and what is in it. */
+struct qn_stored_task {
+    const char *queue;
+    const char *id;
+    struct qn_bytes message;
+    const struct qn_task_fields_opts *opts; /* NULL: none */
+};
+/* Where the fields and the message disagree by more than the message's rounding, the message is
+ * right, because Go has changed it. QUERN_E_CORRUPT also when id or queue are not those of the key.
+ * ret_message keeps what ret_task has no room for, and what we do not know, for the way back with
+ * qn_asynq_task_encode. Both live in the arena and borrow `queue` and `id`. */
+QUERN_NODISCARD quern_status qn_task_fields_decode(struct qn_arena *arena,
+                                                   const struct qn_stored_task *stored,
                                                    struct qn_asynq_task *ret_message,
                                                    struct qn_task *ret_task, quern_error *err);
 

@@ -36,9 +36,15 @@ static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline,
     qn_pipeline_text(pipeline, qn_redis_served_host(&self->served, pipeline->arena));
 }
 
+struct armed {
+    bool paired; /* the connections that listen are as they were */
+    bool work;
+    int64_t next_due_at_ms;
+};
+
 /* To the script, which is the last command. */
 static quern_status read_answer(const struct qn_redis *self, const struct qn_pipeline *pipeline,
-                                bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+                                struct armed *ret_armed, quern_error *err)
 {
     const struct qn_reply *reply;
     quern_status status = qn_pipeline_reply(pipeline, pipeline->command_count - 1, &reply, err);
@@ -50,8 +56,8 @@ static quern_status read_answer(const struct qn_redis *self, const struct qn_pip
         return status;
     }
     int64_t until_us = qn_reply_span_us(qn_reply_at(reply, 1), -1);
-    *ret_work = qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
-    *ret_next_due_at_ms =
+    ret_armed->work = qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
+    ret_armed->next_due_at_ms =
         until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(self->base.clock, until_us);
     return QUERN_OK;
 }
@@ -65,9 +71,9 @@ static void note_rest(struct qn_redis_listener *listener, bool armed, int64_t ne
     (void)pthread_mutex_unlock(&listener->mutex);
 }
 
-/* *ret_armed: false: the pair fell apart meanwhile, try again. */
-static quern_status try_arm(struct qn_redis *self, struct qn_names queues, bool *ret_armed,
-                            bool *ret_work, int64_t *ret_next_due_at_ms, quern_error *err)
+/* Where the pair fell apart meanwhile, it is worth another try. */
+static quern_status try_arm(struct qn_redis *self, struct qn_names queues, struct armed *ret_armed,
+                            quern_error *err)
 {
     struct qn_pipeline pipeline;
     struct qn_redis_pair pair;
@@ -78,11 +84,12 @@ static quern_status try_arm(struct qn_redis *self, struct qn_names queues, bool 
         status = qn_pipeline_run(&pipeline, err);
     }
     if (status == QUERN_OK) {
-        *ret_armed = qn_redis_pair_settle(self, &pair, &pipeline);
-        status = read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, err);
+        ret_armed->paired = qn_redis_pair_settle(self, &pair, &pipeline);
+        status = read_answer(self, &pipeline, ret_armed, err);
     }
     if (status == QUERN_OK) {
-        note_rest(&self->listener, *ret_armed && !*ret_work, *ret_next_due_at_ms);
+        note_rest(&self->listener, ret_armed->paired && !ret_armed->work,
+                  ret_armed->next_due_at_ms);
     }
     qn_pipeline_end(&pipeline);
     return status;
@@ -123,8 +130,7 @@ static void note_unpaired(struct qn_redis_listener *listener, const char *why)
 }
 
 /* Reads by the connection of the pump; false: that is not there, either. */
-static bool read_unpaired(struct qn_redis *self, struct qn_names queues, bool *ret_work,
-                          int64_t *ret_next_due_at_ms)
+static bool read_unpaired(struct qn_redis *self, struct qn_names queues, struct armed *ret_armed)
 {
     static const struct qn_redis_pair none = {.redirect = false};
     struct qn_pipeline pipeline;
@@ -134,10 +140,10 @@ static bool read_unpaired(struct qn_redis *self, struct qn_names queues, bool *r
     if (done) {
         build_arm(self, &pipeline, &none, queues);
         done = qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
-               read_answer(self, &pipeline, ret_work, ret_next_due_at_ms, NULL) == QUERN_OK;
+               read_answer(self, &pipeline, ret_armed, NULL) == QUERN_OK;
     }
     if (done) {
-        note_rest(&self->listener, !*ret_work, *ret_next_due_at_ms);
+        note_rest(&self->listener, !ret_armed->work, ret_armed->next_due_at_ms);
     }
     qn_pipeline_end(&pipeline);
     return done;
@@ -145,18 +151,41 @@ static bool read_unpaired(struct qn_redis *self, struct qn_names queues, bool *r
 
 /* --- Arming --------------------------------------------------------------------------- */
 
-static quern_status arm_pair(struct qn_redis *self, struct qn_names queues, bool *ret_work,
-                             int64_t *ret_next_due_at_ms, quern_error *err)
+static quern_status arm_pair(struct qn_redis *self, struct qn_names queues, struct armed *ret_armed,
+                             quern_error *err)
 {
-    bool armed = false;
     quern_status status = QUERN_OK;
-    for (int attempt = 0; status == QUERN_OK && attempt < QN_PAIR_ATTEMPT_MAX && !armed;
-         attempt++) {
-        status = try_arm(self, queues, &armed, ret_work, ret_next_due_at_ms, err);
+    ret_armed->paired = false;
+    for (int i = 0; status == QUERN_OK && i < QN_PAIR_ATTEMPT_MAX && !ret_armed->paired; i++) {
+        status = try_arm(self, queues, ret_armed, err);
     }
-    if (status == QUERN_OK && !armed) {
+    if (status == QUERN_OK && !ret_armed->paired) {
         status = qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
                               self->endpoint.peer.address);
+    }
+    return status;
+}
+
+/* Arms with the connections that listen where they may be had, else by polling. */
+static quern_status arm(struct qn_redis *self, struct qn_names queues, struct armed *ret_armed,
+                        quern_error *err)
+{
+    bool tries = may_pair(&self->listener);
+    quern_status status = QUERN_E_CONNECT;
+    if (tries) {
+        status = arm_pair(self, queues, ret_armed, err);
+    }
+    if (status != QUERN_OK && read_unpaired(self, queues, ret_armed)) {
+        if (tries) {
+            note_unpaired(&self->listener, err->text);
+        }
+        return QUERN_OK;
+    }
+    if (!tries) {
+        status = arm_pair(self, queues, ret_armed, err);
+    }
+    if (status == QUERN_OK) {
+        note_paired(&self->listener);
     }
     return status;
 }
@@ -165,25 +194,14 @@ quern_status qn_redis_arm(struct qn_broker *broker, struct qn_names queues, bool
                           int64_t *ret_next_due_at_ms, quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
+    struct armed armed = {0};
     quern_error why = {0};
     qn_redis_served_note_queues(&self->served, queues);
-    bool tries = may_pair(&self->listener);
-    quern_status status = QUERN_E_CONNECT;
-    if (tries) {
-        status = arm_pair(self, queues, ret_work, ret_next_due_at_ms, &why);
+    quern_status status = arm(self, queues, &armed, &why);
+    if (status != QUERN_OK) {
+        return qn_error_set(err, status, "%s", why.text);
     }
-    if (status != QUERN_OK && read_unpaired(self, queues, ret_work, ret_next_due_at_ms)) {
-        if (tries) {
-            note_unpaired(&self->listener, why.text);
-        }
-        return QUERN_OK;
-    }
-    if (!tries) {
-        status = arm_pair(self, queues, ret_work, ret_next_due_at_ms, &why);
-    }
-    if (status == QUERN_OK) {
-        note_paired(&self->listener);
-        return QUERN_OK;
-    }
-    return qn_error_set(err, status, "%s", why.text);
+    *ret_work = armed.work;
+    *ret_next_due_at_ms = armed.next_due_at_ms;
+    return QUERN_OK;
 }
