@@ -10,7 +10,7 @@
 #include "base/memory/view.h"
 #include "quern/status.h"
 
-/* What two tasks have in common that are the same to a lock. */
+/* Two tasks that agree in all of this are equal, and have the same lock. */
 struct qn_uniqueness {
     const char *queue;
     const char *type;

@@ -32,7 +32,7 @@ struct qn_task {
     int64_t delay_ms;       /* process_at_ms is this long from now; 0: it was given as a moment */
 };
 
-/* What a new task depends on besides what its caller wrote. */
+/* The surroundings in which a new task is prepared. */
 struct qn_task_terms {
     int64_t now_wall_ms;
     size_t payload_size_max;

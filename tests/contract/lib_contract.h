@@ -106,7 +106,7 @@ void contract_jump(struct contract *c, int64_t ms);
 
 /* --- Enqueueing --------------------------------------------------------------------- */
 
-/* What a task that is enqueued now is prepared with. */
+/* For a task that is prepared now. */
 struct qn_task_terms contract_terms(struct contract *c);
 /* Stores the task as the library would; returns the result for that one task. */
 quern_status contract_try(struct contract *c, const quern_task *task);

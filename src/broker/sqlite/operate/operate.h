@@ -11,7 +11,6 @@ struct qn_operate_target {
     quern_task_state state;
     char id[QN_NAME_SIZE_MAX + 1];
 };
-/* What is done, and when. */
 struct qn_operation {
     quern_action action;
     int64_t now_ms;

@@ -103,7 +103,7 @@ static quern_status finish_task(struct qn_queue_counters *counters,
     return delete_task(counters, outcome, sql, ret_changed, err);
 }
 
-/* What follows from that: it is counted, and its lock is free. */
+/* Afterwards: it is counted, and its lock is free. */
 static quern_status count_finished(struct qn_queue_counters *counters,
                                    struct qn_counted_queue *queue, const struct qn_outcome *outcome,
                                    quern_error *err)

@@ -52,7 +52,7 @@ quern_status qn_sqlite_schema_check_file(struct qn_conn *conn, quern_error *err)
     return QUERN_OK;
 }
 
-/* Whose tables there are. */
+/* Which tables the file has. */
 struct tables {
     int64_t version; /* of ours; 0: they are missing */
     bool others;     /* of another program */
