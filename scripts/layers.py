@@ -1,7 +1,7 @@
 """The layers and rooms of the tree, for check_layers (includes) and check_objects (calls).
 
 A layer is a folder of src, a room a part of one; each may use itself and what lies below it. What
-broke a rule when it was made stands in scripts/layer_exceptions.txt, which may only get shorter.
+breaks a rule for a reason stands in scripts/layer_exceptions.txt.
 """
 import re
 
@@ -28,8 +28,10 @@ LAYERS = {
 # public header: the lowest layer that may include it.
 PUBLIC = {
     "quern/export.h": "base",
+    "quern/log.h": "base",
     "quern/status.h": "base",
     "quern/version.h": "base",
+    "quern/header.h": "message",
     "quern/task.h": "task",
     "quern/run.h": "worker",
     "quern/mux.h": "worker",
@@ -44,7 +46,7 @@ PUBLIC = {
 # header, or the folder of it: the only places in src and include that may include it.
 RESERVED = {
     "broker/ops.h": r"src/broker/",
-    "broker/inspect.h": r"src/(broker|inspect)/|src/worker/(fetch/drain|keeper/upkeep|queue_check)",
+    "broker/inspect.h": r"src/(broker|inspect)/",
     "hiredis/": r"src/redis/(encode|decode)\.c",
     "sqlite3.h": r"src/broker/sqlite/|src/client/enqueue_tx\.c|src/cli/main\.c|"
                  r"include/quern/sqlite\.h",

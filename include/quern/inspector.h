@@ -138,14 +138,6 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_task_short(quern_inspecto
                                                                   quern_task_info **ret_info,
                                                                   quern_error *err);
 
-typedef enum quern_action {
-    QUERN_ACTION_RUN = 1,           /* make it pending now; not for active and pending tasks */
-    QUERN_ACTION_ARCHIVE = 2,       /* not for active and archived tasks */
-    QUERN_ACTION_DELETE = 3,        /* not for active tasks */
-    QUERN_ACTION_CANCEL_RETRY = 4,  /* cancel an active task; it is retried later */
-    QUERN_ACTION_CANCEL_ARCHIVE = 5 /* cancel an active task; it is archived */
-} quern_action;
-
 /* Applies the action to one task; queue NULL: in any queue. QUERN_E_NOT_FOUND; QUERN_E_STATE: the
  * state does not allow it, or queue is NULL and several queues have this id. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_act(quern_inspector *inspector,

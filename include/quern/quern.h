@@ -32,7 +32,9 @@
 
 #include "quern/client.h"
 #include "quern/export.h"
+#include "quern/header.h"
 #include "quern/inspector.h"
+#include "quern/log.h"
 #include "quern/mux.h"
 #include "quern/run.h"
 #include "quern/status.h"

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "quern/export.h"
+#include "quern/header.h"
 #include "quern/status.h"
 
 #ifdef __cplusplus
@@ -47,12 +48,6 @@ typedef struct quern_retry_policy {
  * least base_ms. */
 #define QUERN_BACKOFF_EXPONENTIAL(base_ms, cap_ms) {3, 0, (base_ms), (cap_ms)}
 /* clang-format on */
-
-/* You own arrays of this struct, so it never grows. */
-typedef struct quern_header {
-    const char *name;  /* a name, see quern_task */
-    const char *value; /* valid UTF-8, at most 8 KiB; NULL means empty */
-} quern_header;
 
 /* Names (types, queues, ids, groups, names of headers) have 1 to 256 bytes of valid UTF-8, are not
  * blank, and contain no control characters and no marks that change the direction of text, which
@@ -91,6 +86,15 @@ typedef enum quern_task_state {
 
 /* "active", "pending", ...; a static string; NULL for a number that is not a state. */
 QUERN_API const char *quern_task_state_name(quern_task_state state);
+
+/* What an operator does to a task, see quern_inspector_act. */
+typedef enum quern_action {
+    QUERN_ACTION_RUN = 1,           /* make it pending now; not for active and pending tasks */
+    QUERN_ACTION_ARCHIVE = 2,       /* not for active and archived tasks */
+    QUERN_ACTION_DELETE = 3,        /* not for active tasks */
+    QUERN_ACTION_CANCEL_RETRY = 4,  /* cancel an active task; it is retried later */
+    QUERN_ACTION_CANCEL_ARCHIVE = 5 /* cancel an active task; it is archived */
+} quern_action;
 
 /* Why a task was run once more. */
 typedef enum quern_cause {

@@ -6,6 +6,7 @@
 #ifndef QUERN_WORKER_H
 #define QUERN_WORKER_H
 
+#include "quern/log.h"
 #include "quern/mux.h"
 
 #ifdef __cplusplus
@@ -21,13 +22,6 @@ typedef struct quern_queue {
     uint32_t weight;   /* share of starts, 1 to 10000; 0: 1; under strict_priority the rank */
     uint32_t reserved; /* 0 */
 } quern_queue;
-
-typedef enum quern_log_level {
-    QUERN_LOG_DEBUG = 0,
-    QUERN_LOG_INFO = 1,
-    QUERN_LOG_WARN = 2,
-    QUERN_LOG_ERROR = 3
-} quern_log_level;
 
 /* One run that ended, for counters and logs of the caller. */
 typedef struct quern_run_report {
@@ -72,10 +66,6 @@ typedef struct quern_worker_options {
                                * ended by then), so that the process is started again; 0: 1 minute;
                                * -1: no limit */
 } quern_worker_options;
-
-/* For on_log: writes each line but those for debugging to stderr, with its time and level:
- * ts=2026-11-20T12:00:00.000Z level=info msg="worker starts" ... `user` is not used. Any thread. */
-QUERN_API void quern_log_stderr(quern_log_level level, const char *line, void *user);
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
  * outlive the worker. options may be NULL. A broker that is absent or busy (a server that is down

@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "quern/worker.h"
+#include "quern/log.h"
+#include "quern/status.h"
 
 struct qn_log {
     pthread_mutex_t mutex; /* serialises the sink */

@@ -17,7 +17,8 @@
 
 #include "base/memory/arena.h"
 #include "base/memory/view.h"
-#include "quern/task.h"
+#include "quern/header.h"
+#include "quern/status.h"
 
 /* The bytes before fields of a task as protobuf writes it: 8 times the number in asynq.proto, plus
  * 2 for texts. Of the fields that our scripts read or write. */

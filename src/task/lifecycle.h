@@ -20,7 +20,6 @@
 
 #include <stdbool.h>
 
-#include "quern/inspector.h"
 #include "quern/task.h"
 
 bool qn_lifecycle_may_become(quern_task_state from, quern_task_state to);

@@ -10,6 +10,7 @@
 #include "lib_test.h"
 #include "message/asynq.h"
 #include "message/asynq.pb-c.h"
+#include "quern/task.h"
 #include "task/limits.h"
 
 static void constants_stand_in_scripts_as_numbers(void **state)
