@@ -15,7 +15,7 @@
 #include "base/assert.h"
 #include "base/bug.h"
 #include "base/clock.h"
-#include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "base/text/str.h"
 #include "base/text/utf8.h"
 

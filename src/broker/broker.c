@@ -135,6 +135,12 @@ void qn_broker_interrupt(struct qn_broker *broker)
     }
 }
 
+quern_status qn_broker_find_queue(struct qn_broker *broker, const char *queue, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->find_queue != NULL, "find_queue", err);
+    return status != QUERN_OK ? status : broker->ops->find_queue(broker, queue, err);
+}
+
 quern_status qn_broker_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,
                                quern_error *err)
 {

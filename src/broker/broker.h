@@ -59,6 +59,10 @@ QUERN_NODISCARD quern_status qn_broker_open(const char *url,
  * nothing. */
 QUERN_NODISCARD quern_status qn_broker_check_queue(const char *url, const char *name,
                                                    quern_error *err);
+/* Whether there is a queue of this name: QUERN_OK or QUERN_E_NOT_FOUND. Cheap. */
+typedef quern_status qn_find_queue_fn(struct qn_broker *broker, const char *queue,
+                                      quern_error *err);
+QUERN_NODISCARD qn_find_queue_fn qn_broker_find_queue;
 /* Whether opening, which failed with this status, may succeed a moment later: a server is down or
  * loading, a file is locked, a disk is full. */
 bool qn_broker_may_come(const char *url, quern_status status);

@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* inspect.h - the part of a broker's interface that lists and changes stored data.
  *
- * It belongs to broker.h, whose rules and errors hold here, too. A listing is a consistent snapshot
- * where the broker has transactions for reading, and never delays a writer. Callbacks receive
- * borrowed data; a callback that returns false stops the listing. */
+ * It belongs to broker.h and listing.h, whose rules and errors hold here, too. */
 #ifndef QN_BROKER_INSPECT_H
 #define QN_BROKER_INSPECT_H
 
-#include "broker/broker.h"
-#include "broker/task_info.h"
+#include "broker/listing.h"
 
 /* --- Listing ------------------------------------------------------------------------ */
-
-typedef quern_status qn_queues_fn(struct qn_broker *broker,
-                                  bool (*on_queue)(const quern_queue_info *queue, void *user),
-                                  void *user, quern_error *err);
-QUERN_NODISCARD qn_queues_fn qn_broker_queues;
-
-typedef quern_status qn_tasks_fn(struct qn_broker *broker, const quern_task_filter *filter,
-                                 bool (*on_task)(const quern_task_info *info, void *user),
-                                 void *user, quern_error *err);
-QUERN_NODISCARD qn_tasks_fn qn_broker_tasks;
 
 typedef quern_status qn_workers_fn(struct qn_broker *broker,
                                    bool (*on_worker)(const quern_worker_info *worker, void *user),

@@ -19,6 +19,7 @@ struct qn_broker_ops {
     size_t enqueue_max;     /* 0: QN_BATCH_MAX */
     uint32_t exchanges_max; /* see qn_broker_exchanges_max */
     qn_close_fn *close;
+    qn_find_queue_fn *find_queue;
     qn_enqueue_fn *enqueue;
     qn_enqueue_in_fn *enqueue_in;
     qn_wake_fn *wake;

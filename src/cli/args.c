@@ -18,6 +18,7 @@
 #include "base/assert.h"
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 

@@ -86,7 +86,7 @@ int qn_cli_url_with_password(const struct qn_cli *cli, const char *url, char **r
         return QN_EXIT_CONFIG;
     }
     const char *value = param + strlen(PARAM);
-    char *name = qn_memory_must(qn_strdup(value));
+    char *name = qn_memory_must(qn_str_dup(value));
     name[strcspn(name, "&")] = '\0';
     const char *password = getenv(name);
     int exit_code = QN_EXIT_OK;

@@ -103,7 +103,7 @@ static char *missing_directory(const char *url)
         return NULL;
     }
     bool is_file = parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0;
-    char *directory = is_file ? qn_memory_must(qn_strdup(parsed.path)) : NULL;
+    char *directory = is_file ? qn_memory_must(qn_str_dup(parsed.path)) : NULL;
     qn_url_finish(&parsed);
     char *slash = directory != NULL ? strrchr(directory, '/') : NULL;
     if (slash != NULL && slash != directory) {

@@ -14,7 +14,7 @@
 #include <sys/statvfs.h>
 
 #include "base/clock.h"
-#include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "base/text/plural.h"
 #include "cli/cli.h"
 #include "cli/memory.h"

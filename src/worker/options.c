@@ -13,6 +13,7 @@
 #include "base/memory/sized.h"
 #include "base/text/buf.h"
 #include "base/text/number.h"
+#include "base/text/str.h"
 #include "task/retry.h"
 #include "task/task.h"
 #include "worker/internal.h"
@@ -158,7 +159,7 @@ static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
     worker->queue_count = options->queue_count;
     for (size_t i = 0; i < worker->queue_count; i++) {
         ours[i].weight = theirs[i].weight == 0 ? 1 : theirs[i].weight;
-        ours[i].name = qn_strdup(theirs[i].name);
+        ours[i].name = qn_str_dup(theirs[i].name);
         if (ours[i].name == NULL) {
             return qn_error_nomem(err);
         }

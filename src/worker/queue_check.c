@@ -9,16 +9,12 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "broker/inspect.h"
 #include "task/name.h"
 #include "worker/internal.h"
 
-/* Reads the history of the queue because that is the cheapest way to see that it exists: a listing
- * of queues counts their tasks, of which there may be millions. */
 static quern_status find_queue(struct quern_worker *worker, size_t i, quern_error *err)
 {
-    quern_day today;
-    quern_status status = qn_broker_history(worker->broker, worker->queue_names[i], 1, &today, err);
+    quern_status status = qn_broker_find_queue(worker->broker, worker->queue_names[i], err);
     worker->queue_found[i] = status == QUERN_OK;
     return status == QUERN_E_NOT_FOUND ? QUERN_OK : status;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "base/text/number.h"
 #include "task/limits.h"
 

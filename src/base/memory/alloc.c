@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* alloc.c - the only callers of malloc and its kin.
  *
- * A size of zero gives a block too, so that NULL always means that memory is out. qn_strdup lives
+ * A size of zero gives a block too, so that NULL always means that memory is out. qn_str_dup lives
  * in str.c: a call within one file cannot be wrapped at link time, and the fault tests must see
  * its allocation as well. */
 #include "base/memory/alloc.h"

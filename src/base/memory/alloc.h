@@ -16,7 +16,6 @@ QUERN_NODISCARD void *qn_alloc(size_t size);
 QUERN_NODISCARD void *qn_alloc_zero(size_t count, size_t size);
 /* As realloc; on failure the old block stays valid. */
 QUERN_NODISCARD void *qn_realloc(void *block, size_t size);
-QUERN_NODISCARD char *qn_strdup(const char *text);
 void qn_free(void *block); /* NULL is fine */
 
 #endif

@@ -106,7 +106,7 @@ size_t qn_str_distance(const char *a, const char *b)
     return rows[a_size % 3][b_size];
 }
 
-char *qn_strdup(const char *text)
+char *qn_str_dup(const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = qn_alloc(size);

@@ -6,12 +6,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "quern/export.h"
+
 /* Borrowed; NUL-terminated only where the owner promises it. */
 struct qn_str {
     const char *data;
     size_t size;
 };
 
+/* A copy on the heap, for qn_free; NULL: out of memory. */
+QUERN_NODISCARD char *qn_str_dup(const char *text);
 bool qn_str_blank(const char *text); /* empty, or white space only (ASCII and Unicode) */
 /* Nothing but visible ASCII. */
 bool qn_str_is_plain(const char *text);

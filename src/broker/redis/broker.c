@@ -19,6 +19,7 @@ static const struct qn_broker_ops ops = {
     .enqueue_max = QN_ENQUEUE_MAX,
     .exchanges_max = QN_EXCHANGES_MAX,
     .close = qn_redis_close,
+    .find_queue = qn_redis_find_queue,
     .enqueue = qn_redis_enqueue,
     .wake = qn_redis_wake,
     .exchange = qn_redis_exchange,

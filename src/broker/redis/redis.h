@@ -79,6 +79,7 @@ void qn_redis_full_explain(struct qn_redis *self, quern_error *err);
 
 /* --- The operations, each in the file of its name ---------------------------------------- */
 
+qn_find_queue_fn qn_redis_find_queue;
 qn_enqueue_fn qn_redis_enqueue;
 qn_wake_fn qn_redis_wake;
 qn_exchange_fn qn_redis_exchange;

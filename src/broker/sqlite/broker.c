@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/text/str.h"
 #include "broker/sqlite/file/file.h"
 #include "broker/sqlite/file/presence.h"
 #include "broker/sqlite/schema/schema.h"
@@ -32,6 +33,7 @@ static const struct qn_broker_ops ops = {
     .scheme = "sqlite",
     .exchanges_max = 1,
     .close = qn_sqlite_close,
+    .find_queue = qn_sqlite_find_queue,
     .enqueue = qn_sqlite_enqueue,
     .enqueue_in = qn_sqlite_enqueue_in,
     .exchange = qn_sqlite_exchange,
@@ -211,7 +213,7 @@ static quern_status open_memory(struct qn_sqlite *self, const struct qn_url *url
     if (status != QUERN_OK) {
         return status;
     }
-    self->path = qn_strdup(url->path);
+    self->path = qn_str_dup(url->path);
     if (self->path == NULL) {
         return qn_error_nomem(err);
     }

@@ -130,6 +130,7 @@ static inline struct qn_sqlite *qn_sqlite_of(struct qn_broker *broker)
 quern_status qn_sqlite_open(const struct qn_url *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err);
 qn_close_fn qn_sqlite_close;
+qn_find_queue_fn qn_sqlite_find_queue;
 qn_enqueue_fn qn_sqlite_enqueue;
 qn_enqueue_in_fn qn_sqlite_enqueue_in;
 qn_wake_fn qn_sqlite_wake;

@@ -11,6 +11,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/arena.h"
 #include "base/text/buf.h"
+#include "base/text/str.h"
 #include "cli/cli.h"
 #include "cli/enqueue/import.h"
 #include "cli/memory.h"
@@ -73,7 +74,7 @@ static int read_headers(const struct qn_cli *cli, struct headers *headers)
         if (equals == NULL || equals == text) {
             return qn_cli_usage(cli, "--header: '%s' is not K=V", text);
         }
-        char *copy = qn_memory_must(qn_strdup(text));
+        char *copy = qn_memory_must(qn_str_dup(text));
         copy[equals - text] = '\0';
         headers->texts[headers->count] = copy;
         headers->entries[headers->count++] =

@@ -13,7 +13,9 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "base/text/number.h"
+#include "base/text/str.h"
 #include "cli/enqueue/import.h"
 #include "cli/memory.h"
 #include "cli/output/base64.h"
@@ -111,7 +113,7 @@ static quern_status read_payload(struct qn_import_line *line, const char *key, j
     }
     char *text = qn_memory_must(compact_text(value));
     line->task.payload_size = strlen(text);
-    line->payload = qn_strdup(text);
+    line->payload = qn_str_dup(text);
     free(text);
     line->task.payload = qn_memory_must(line->payload);
     return QUERN_OK;

@@ -8,6 +8,7 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "cli/output/pretty.h"
 #include "cli/output/terminal.h"
 #include "cli/output/text.h"

@@ -110,7 +110,7 @@ static char *lay_out(const char *data, size_t size)
     for (skip_blanks(&layout); layout.at < size; skip_blanks(&layout)) {
         put_token(&layout);
     }
-    char *text = qn_memory_must(qn_strdup(qn_buf_text(&layout.out)));
+    char *text = qn_memory_must(qn_str_dup(qn_buf_text(&layout.out)));
     qn_buf_finish(&layout.out);
     return text;
 }

@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "cli/memory.h"
 #include "cli/output/terminal.h"
 #include "cli/output/text.h"

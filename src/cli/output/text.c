@@ -79,7 +79,7 @@ char *qn_text_safe(const char *data, size_t size)
     if (append_safe(&out, data, size) != QUERN_OK) {
         qn_memory_exhausted();
     }
-    char *text = qn_memory_must(qn_strdup(qn_buf_text(&out)));
+    char *text = qn_memory_must(qn_str_dup(qn_buf_text(&out)));
     qn_buf_finish(&out);
     return text;
 }
@@ -135,7 +135,7 @@ char *qn_text_bytes(const void *data, size_t size)
     if (status != QUERN_OK) {
         qn_memory_exhausted();
     }
-    char *text = qn_memory_must(qn_strdup(qn_buf_text(&out)));
+    char *text = qn_memory_must(qn_str_dup(qn_buf_text(&out)));
     qn_buf_finish(&out);
     return text;
 }

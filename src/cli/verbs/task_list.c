@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "base/text/plural.h"
 #include "cli/memory.h"
 #include "cli/output/field.h"

@@ -18,7 +18,9 @@
 #include "base/text/buf.h"
 #include "base/text/duration.h"
 #include "base/text/hash.h"
+#include "base/text/moment.h"
 #include "base/text/plural.h"
+#include "base/text/str.h"
 #include "cli/memory.h"
 #include "cli/work/queues.h"
 
@@ -68,8 +70,8 @@ void qn_work_end_note_run(struct qn_work *work, const quern_run_report *report)
         work->failed->unnoted++;
         return;
     }
-    slot->queue = qn_memory_must(qn_strdup(report->queue));
-    slot->id = qn_memory_must(qn_strdup(report->id));
+    slot->queue = qn_memory_must(qn_str_dup(report->queue));
+    slot->id = qn_memory_must(qn_str_dup(report->id));
     work->failed->count++;
 }
 

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/memory/alloc.h"
 #include "base/text/buf.h"
-#include "base/text/duration.h"
+#include "base/text/moment.h"
 #include "base/text/utf8.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"

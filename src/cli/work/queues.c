@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/str.h"
 #include "broker/broker.h"
 #include "cli/memory.h"
 #include "task/name.h"
@@ -37,7 +38,7 @@ static int add_queue(struct qn_work *work, const char *text)
         }
         weight = (uint32_t)number;
     }
-    char *name = qn_memory_must(qn_strdup(text));
+    char *name = qn_memory_must(qn_str_dup(text));
     if (equals != NULL) {
         name[equals - text] = '\0';
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/str.h"
 #include "cli/memory.h"
 #include "cli/work/end.h"
 #include "cli/work/queues.h"
@@ -79,7 +80,7 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     if (equals == NULL || equals == text || equals[1] == '\0') {
         return qn_cli_usage(cli, "--exec: '%s' is not PATTERN=COMMAND", text);
     }
-    char *pattern = qn_memory_must(qn_strdup(text));
+    char *pattern = qn_memory_must(qn_str_dup(text));
     pattern[equals - text] = '\0';
     quern_error err;
     int exit_code = QN_EXIT_OK;

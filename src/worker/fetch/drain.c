@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#include "base/text/duration.h"
-#include "broker/inspect.h"
+#include "base/text/moment.h"
+#include "broker/listing.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
 

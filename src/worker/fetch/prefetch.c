@@ -9,6 +9,7 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/hash.h"
+#include "base/text/str.h"
 #include "task/limits.h"
 
 enum { FULL_AT = QN_PREFETCH_TYPES_MAX * 3 / 4, GLIDE = 32 };
@@ -48,7 +49,7 @@ void qn_prefetch_measure(struct qn_prefetch *prefetch, const char *type, int64_t
         if (prefetch->type_count == FULL_AT) {
             return;
         }
-        pace->type = qn_strdup(type);
+        pace->type = qn_str_dup(type);
         if (pace->type == NULL) {
             return;
         }

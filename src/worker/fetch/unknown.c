@@ -23,6 +23,7 @@
 #include "base/bug.h"
 #include "base/memory/alloc.h"
 #include "base/text/hash.h"
+#include "base/text/str.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
 
@@ -128,7 +129,7 @@ static struct qn_unknown_type *find_type(struct qn_unknown *unknown, const char 
             return &unknown->types[i];
         }
     }
-    char *copy = unknown->type_count < QN_UNKNOWN_TYPES_MAX ? qn_strdup(type) : NULL;
+    char *copy = unknown->type_count < QN_UNKNOWN_TYPES_MAX ? qn_str_dup(type) : NULL;
     if (copy == NULL) {
         return NULL; /* more types than a person would read about */
     }

@@ -11,7 +11,7 @@
 
 #include "base/assert.h"
 #include "base/memory/alloc.h"
-#include "broker/inspect.h"
+#include "broker/listing.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
 #include "worker/run/stuck.h"

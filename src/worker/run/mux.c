@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
+#include "base/text/str.h"
 #include "task/limits.h"
 #include "task/name.h"
 #include "task/retry.h"
@@ -145,7 +146,7 @@ quern_status qn_mux_add(quern_mux *mux, const char *pattern, const struct qn_mux
     if (mux->entry_count == ENTRIES_MAX) {
         return qn_error_set(err, QUERN_E_FULL, "mux has %d patterns already", ENTRIES_MAX);
     }
-    char *copy = qn_strdup(pattern);
+    char *copy = qn_str_dup(pattern);
     if (copy == NULL) {
         return qn_error_nomem(err);
     }

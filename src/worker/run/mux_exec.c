@@ -368,7 +368,7 @@ quern_status quern_mux_exec_sized(quern_mux *mux, const char *pattern, const cha
     if (status != QUERN_OK) {
         goto fail;
     }
-    command->text = qn_strdup(command_text);
+    command->text = qn_str_dup(command_text);
     if (command->text == NULL) {
         status = qn_error_nomem(err);
         goto fail;

@@ -219,6 +219,18 @@ static void outcomes_are_applied_while_the_queue_is_paused(struct contract *c)
     contract_assert_counted(c, "default", 1, 0);
 }
 
+static void queue_is_found_once_it_has_had_a_task(struct contract *c)
+{
+    quern_error err = {0};
+    assert_int_equal(qn_broker_find_queue(c->broker, "default", &err), QUERN_E_NOT_FOUND);
+    assert_string_equal(err.text, "no queue \"default\"");
+    contract_put(c, "default", "a");
+    assert_ok(qn_broker_find_queue(c->broker, "default", &err), err);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+    assert_ok(qn_broker_find_queue(c->broker, "default", &err), err);
+    assert_int_equal(qn_broker_find_queue(c->broker, "defaul", NULL), QUERN_E_NOT_FOUND);
+}
+
 /* Of "default" and, with two, "other". */
 static bool is_drained(struct contract *c, size_t queue_count, enum qn_until until)
 {
@@ -277,6 +289,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(strict_skips_a_paused_queue),
     CONTRACT_TEST(pausing_twice_is_an_error_of_state),
     CONTRACT_TEST(outcomes_are_applied_while_the_queue_is_paused),
+    CONTRACT_TEST(queue_is_found_once_it_has_had_a_task),
     CONTRACT_TEST(drained_sees_all_that_may_still_run),
     CONTRACT_TEST(idle_is_without_a_task_that_can_start_now),
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_duration.c - durations and moments, both ways. */
 #include "base/text/duration.h"
+#include "base/text/moment.h"
 
 #include <string.h>
 

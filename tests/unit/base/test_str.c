@@ -163,7 +163,7 @@ static void strdup_copies(void **state)
 {
     (void)state;
     char text[] = "text";
-    char *copy = qn_strdup(text);
+    char *copy = qn_str_dup(text);
     assert_non_null(copy);
     text[0] = 'n';
     assert_string_equal(copy, "text");

@@ -167,20 +167,3 @@ quern_status qn_redis_inspect_groups(struct qn_redis *self, const char *queue,
         .self = self, .size_command = "SCARD", .queue = queue, .key = "groups"};
     return read_set(&bound, arena, ret_names, err);
 }
-
-quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *queue,
-                                           bool *ret_exists, quern_error *err)
-{
-    struct qn_pipeline pipeline;
-    const struct qn_reply *reply = NULL;
-    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    qn_pipeline_command(&pipeline, "SISMEMBER");
-    qn_pipeline_text(&pipeline, QN_KEY_QUEUES);
-    qn_pipeline_text(&pipeline, queue);
-    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
-    if (status == QUERN_OK) {
-        *ret_exists = qn_reply_int(reply, 0) == 1;
-    }
-    qn_pipeline_end(&pipeline);
-    return status;
-}

@@ -56,8 +56,6 @@ QUERN_NODISCARD quern_status qn_redis_inspect_queues(struct qn_redis *self, stru
 QUERN_NODISCARD quern_status qn_redis_inspect_groups(struct qn_redis *self, const char *queue,
                                                      struct qn_arena *arena,
                                                      struct qn_names *ret_names, quern_error *err);
-QUERN_NODISCARD quern_status qn_redis_inspect_queue_exists(struct qn_redis *self, const char *queue,
-                                                           bool *ret_exists, quern_error *err);
 
 /* --- The entries of one state of one queue, in order: task_cursor.c ---------------------- */
 

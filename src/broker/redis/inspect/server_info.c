@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/text/str.h"
 #include "broker/redis/inspect/inspect.h"
 #include "quern/version.h"
 
@@ -64,7 +65,7 @@ static quern_status ask_server(struct qn_redis *self, struct answers *answers, q
         const struct qn_reply *reply = NULL;
         quern_error refused;
         quern_status answer = qn_pipeline_reply(&pipeline, 0, &reply, &refused);
-        answers->info = qn_strdup(answer == QUERN_OK ? qn_reply_text(reply) : "");
+        answers->info = qn_str_dup(answer == QUERN_OK ? qn_reply_text(reply) : "");
         if (answers->info == NULL) {
             status = qn_error_nomem(err);
         }

@@ -208,13 +208,9 @@ quern_status qn_redis_operate_all(struct qn_broker *broker, const struct qn_bulk
                             qn_operate_verb(bulk->action), name == NULL ? "in no state" : name);
     }
     struct qn_redis *self = qn_redis_of(broker);
-    bool exists = false;
-    quern_status status = qn_redis_inspect_queue_exists(self, filter->queue, &exists, err);
+    quern_status status = qn_redis_find_queue(broker, filter->queue, err);
     if (status != QUERN_OK) {
         return status;
-    }
-    if (!exists) {
-        return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", filter->queue);
     }
     bool by_lock = state == QUERN_TASK_AGGREGATING && bulk->action == QUERN_ACTION_DELETE;
     struct acting acting = {.self = self,

@@ -27,12 +27,8 @@ quern_status qn_redis_pause(struct qn_broker *broker, const char *queue, bool pa
                             quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
-    bool exists = false;
     bool changed = false;
-    quern_status status = qn_redis_inspect_queue_exists(self, queue, &exists, err);
-    if (status == QUERN_OK && !exists) {
-        return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
-    }
+    quern_status status = qn_redis_find_queue(broker, queue, err);
     if (status == QUERN_OK) {
         status = change(self, queue, pause, &changed, err);
     }

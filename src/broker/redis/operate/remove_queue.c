@@ -105,12 +105,8 @@ quern_status qn_redis_remove_queue(struct qn_broker *broker, const char *queue, 
                                    quern_error *err)
 {
     struct removal removal = {.self = qn_redis_of(broker), .queue = queue, .force = force};
-    bool exists = false;
     bool used = false;
-    quern_status status = qn_redis_inspect_queue_exists(removal.self, queue, &exists, err);
-    if (status == QUERN_OK && !exists) {
-        return qn_error_set(err, QUERN_E_NOT_FOUND, "no queue \"%s\"", queue);
-    }
+    quern_status status = qn_redis_find_queue(broker, queue, err);
     if (status == QUERN_OK) {
         status = qn_redis_inspect_now(removal.self, &removal.now_ms, err);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/str.h"
 
 void qn_redis_served_init(struct qn_redis_served *served)
 {
@@ -44,7 +45,7 @@ void qn_redis_served_note_queues(struct qn_redis_served *served, struct qn_names
         char **copy = qn_alloc_zero(queues.count, sizeof *copy);
         bool whole = copy != NULL;
         for (size_t i = 0; whole && i < queues.count; i++) {
-            copy[i] = qn_strdup(queues.items[i]);
+            copy[i] = qn_str_dup(queues.items[i]);
             whole = copy[i] != NULL;
         }
         if (whole) {

@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/text/str.h"
 #include "broker/sqlite/file/place.h"
 
 /* linux/magic.h and the kernel's own headers of these file systems. */
@@ -89,7 +90,7 @@ static quern_status resolve(const char *path, char **ret_path, bool *ret_exists,
     if (resolved == NULL) {
         return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: %s", path, strerror(errno));
     }
-    char *copy = qn_strdup(resolved);
+    char *copy = qn_str_dup(resolved);
     qn_free(resolved);
     if (copy == NULL) {
         return qn_error_nomem(err);

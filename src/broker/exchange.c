@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* exchange.c - the parts of an exchange that all brokers share. */
+#include "broker/ops.h"
+
+void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply)
+{
+    reply->run_count = 0;
+    reply->more = false;
+    for (size_t i = 0; i < exchange->queue_count; i++) {
+        exchange->queues[i].leased = 0;
+        exchange->queues[i].paused = false;
+        exchange->queues[i].braked = false;
+        exchange->queues[i].deaths = 0;
+        exchange->queues[i].wait_ms = 0;
+    }
+}
+
+void qn_exchange_free_runs(struct qn_exchange_reply *reply)
+{
+    for (size_t i = 0; i < reply->run_count; i++) {
+        qn_leased_free(reply->runs[i]);
+        reply->runs[i] = NULL;
+    }
+    reply->run_count = 0;
+}
