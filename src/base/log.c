@@ -53,7 +53,7 @@ const char *qn_log_level_name(quern_log_level level)
 }
 
 /* Always leaves room for the mark. */
-static void put(struct line *line, const char *data, size_t size)
+static void append(struct line *line, const char *data, size_t size)
 {
     line->full = line->full || line->size + size + sizeof CUT_MARK > sizeof line->text;
     if (!line->full) {
@@ -92,7 +92,7 @@ static void put_escaped(struct line *line, const char *text)
         if (shown_size > left) {
             return;
         }
-        put(line, shown, shown_size);
+        append(line, shown, shown_size);
         left -= shown_size;
         text += size;
     }
@@ -110,12 +110,12 @@ static void put_value(struct line *line, const char *text)
     char value[VALUE_SIZE_MAX];
     (void)qn_utf8_sanitize(text, strlen(text), value, sizeof value);
     if (is_plain(value) || QN_BUG(LOG_UNESCAPED)) {
-        put(line, value, strlen(value));
+        append(line, value, strlen(value));
         return;
     }
-    put(line, "\"", 1);
+    append(line, "\"", 1);
     put_escaped(line, value);
-    put(line, "\"", 1);
+    append(line, "\"", 1);
 }
 
 static void put_field(struct line *line, const struct qn_log_field *field)
@@ -125,12 +125,12 @@ static void put_field(struct line *line, const struct qn_log_field *field)
     if (field->text == NULL && !field->is_number) {
         return;
     }
-    put(line, " ", before == 0 ? 0 : 1);
-    put(line, field->name, strlen(field->name));
-    put(line, "=", 1);
+    append(line, " ", before == 0 ? 0 : 1);
+    append(line, field->name, strlen(field->name));
+    append(line, "=", 1);
     if (field->is_number) {
         (void)snprintf(number, sizeof number, "%" PRId64, field->number);
-        put(line, number, strlen(number));
+        append(line, number, strlen(number));
     } else {
         put_value(line, field->text);
     }

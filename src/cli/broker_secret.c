@@ -35,7 +35,7 @@ static const char *find_param(const char *url)
     return NULL;
 }
 
-static char *put(char *out, const char *data, size_t size)
+static char *put_bytes(char *out, const char *data, size_t size)
 {
     memcpy(out, data, size);
     return out + size;
@@ -62,12 +62,12 @@ static char *insert_password(const char *url, const char *param, const char *pas
     const char *rest = authority + strcspn(authority, "/?@");
     const char *host = *rest == '@' ? rest + 1 : authority;
     const char *behind = param + strcspn(param, "&");
-    char *out = put(made, url, (size_t)((*rest == '@' ? rest : authority) - url));
-    out = put(out, ":", 1);
+    char *out = put_bytes(made, url, (size_t)((*rest == '@' ? rest : authority) - url));
+    out = put_bytes(out, ":", 1);
     out = put_encoded(out, password);
-    out = put(out, "@", 1);
-    out = put(out, host, (size_t)(param - host));
-    (void)put(out, behind, strlen(behind) + 1);
+    out = put_bytes(out, "@", 1);
+    out = put_bytes(out, host, (size_t)(param - host));
+    (void)put_bytes(out, behind, strlen(behind) + 1);
     return made;
 }
 

@@ -14,7 +14,7 @@ struct quern_queue_list {
     bool no_memory;
 };
 
-static bool add(const quern_queue_info *queue, void *user)
+static bool add_queue(const quern_queue_info *queue, void *user)
 {
     quern_queue_list *list = user;
     const char *name = qn_arena_strdup(&list->arena, queue->name);
@@ -44,7 +44,7 @@ quern_status quern_inspector_queues(quern_inspector *inspector, quern_queue_list
     if (list == NULL) {
         return qn_error_nomem(err);
     }
-    status = qn_broker_queues(inspector->broker, add, list, err);
+    status = qn_broker_queues(inspector->broker, add_queue, list, err);
     if (status == QUERN_OK && list->no_memory) {
         status = qn_error_nomem(err);
     }

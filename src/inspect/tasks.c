@@ -17,7 +17,7 @@ struct quern_task_list {
     bool no_memory;
 };
 
-static bool add(const quern_task_info *info, void *user)
+static bool add_task(const quern_task_info *info, void *user)
 {
     quern_task_list *list = user;
     quern_task_info **items =
@@ -43,7 +43,7 @@ static quern_status read_list(quern_inspector *inspector, const quern_task_filte
     if (list == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_broker_tasks(inspector->broker, filter, add, list, err);
+    quern_status status = qn_broker_tasks(inspector->broker, filter, add_task, list, err);
     if (status == QUERN_OK && list->no_memory) {
         status = qn_error_nomem(err);
     }

@@ -77,7 +77,7 @@ static bool copy_worker(struct qn_arena *arena, const quern_worker_info *worker,
            copy_runs(arena, worker, copy);
 }
 
-static bool add(const quern_worker_info *worker, void *user)
+static bool add_worker(const quern_worker_info *worker, void *user)
 {
     quern_worker_list *list = user;
     quern_worker_info *items =
@@ -109,7 +109,7 @@ quern_status quern_inspector_workers(quern_inspector *inspector, quern_worker_li
     if (list == NULL) {
         return qn_error_nomem(err);
     }
-    status = qn_broker_workers(inspector->broker, add, list, err);
+    status = qn_broker_workers(inspector->broker, add_worker, list, err);
     if (status == QUERN_OK && list->no_memory) {
         status = qn_error_nomem(err);
     }

@@ -129,8 +129,8 @@ static const quern_header *get_headers(struct qn_wire *wire, const Asynq__TaskMe
     return headers;
 }
 
-static quern_status decode(struct qn_wire wire, const void *data, size_t size,
-                           struct qn_asynq_task *ret_task)
+static quern_status decode_task(struct qn_wire wire, const void *data, size_t size,
+                                struct qn_asynq_task *ret_task)
 {
     const Asynq__TaskMessage *message =
         (Asynq__TaskMessage *)qn_wire_unpack(&wire, &asynq__task_message__descriptor, data, size);
@@ -170,12 +170,12 @@ quern_status qn_asynq_task_decode(struct qn_arena *arena, const void *data, size
                                   struct qn_asynq_task *ret_task, quern_error *err)
 {
     const struct qn_wire wire = {.arena = arena, .message = "task", .err = err};
-    return decode(wire, data, size, ret_task);
+    return decode_task(wire, data, size, ret_task);
 }
 
 quern_status qn_asynq_task_show(struct qn_arena *arena, const void *data, size_t size,
                                 struct qn_asynq_task *ret_task, quern_error *err)
 {
     const struct qn_wire wire = {.arena = arena, .message = "task", .err = err, .cleans = true};
-    return decode(wire, data, size, ret_task);
+    return decode_task(wire, data, size, ret_task);
 }

@@ -52,7 +52,7 @@ static int until_ms(int64_t deadline_mono_ns)
     return left_ms > 3600000 ? 3600000 : (int)left_ms;
 }
 
-static quern_status refuse(const struct qn_peer *peer, int code, quern_error *err)
+static quern_status report_errno(const struct qn_peer *peer, int code, quern_error *err)
 {
     return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", peer->address, strerror(code));
 }
@@ -153,7 +153,7 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
     while (winner < 0) {
         start_next(race);
         if (race->count == 0) {
-            return refuse(race->peer, race->first_errno, err);
+            return report_errno(race->peer, race->first_errno, err);
         }
         nfds_t running = race->count;
         int64_t next_at_ns = qn_clock_mono_ns() + INT64_C(1000000) * HEAD_START_MS;
@@ -209,7 +209,7 @@ static quern_status connect_unix(const struct qn_peer *peer, int64_t deadline_mo
     memcpy(address.sun_path, peer->path, strlen(peer->path) + 1);
     int fd = new_socket(AF_UNIX);
     if (fd < 0) {
-        return refuse(peer, errno, err);
+        return report_errno(peer, errno, err);
     }
     int code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
     while (code < 0 && errno == EAGAIN) {
@@ -222,7 +222,7 @@ static quern_status connect_unix(const struct qn_peer *peer, int64_t deadline_mo
         code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);
     }
     if (code < 0) {
-        quern_status status = refuse(peer, errno, err);
+        quern_status status = report_errno(peer, errno, err);
         (void)close(fd);
         return status;
     }

@@ -42,8 +42,9 @@ void qn_connection_limit(struct qn_connection *connection, size_t reply_size_max
 }
 
 /* Decodes the bytes that the socket has received; *ret_reply: the reply if it is complete now. */
-static quern_status decode(struct qn_connection *connection, size_t size, struct qn_arena *arena,
-                           struct qn_reply **ret_reply, quern_error *err)
+static quern_status decode_received(struct qn_connection *connection, size_t size,
+                                    struct qn_arena *arena, struct qn_reply **ret_reply,
+                                    quern_error *err)
 {
     quern_status status = QUERN_OK;
     if (size > 0) {
@@ -60,11 +61,11 @@ quern_status qn_connection_try_receive(struct qn_connection *connection, struct 
 {
     struct qn_reply *reply = NULL;
     size_t size = 1; /* so far something was there */
-    quern_status status = decode(connection, 0, arena, &reply, err);
+    quern_status status = decode_received(connection, 0, arena, &reply, err);
     for (int i = 0; status == QUERN_OK && reply == NULL && size > 0 && i < RECEIVE_MAX; i++) {
         status = qn_socket_try_receive(&connection->socket, &size, err);
         if (status == QUERN_OK) {
-            status = decode(connection, size, arena, &reply, err);
+            status = decode_received(connection, size, arena, &reply, err);
         }
     }
     if (status == QUERN_OK) {
@@ -79,12 +80,12 @@ quern_status qn_connection_receive(struct qn_connection *connection, struct qn_a
 {
     struct qn_socket_wait wait = {.deadline_mono_ns = deadline_mono_ns};
     struct qn_reply *reply = NULL;
-    quern_status status = decode(connection, 0, arena, &reply, err);
+    quern_status status = decode_received(connection, 0, arena, &reply, err);
     while (status == QUERN_OK && reply == NULL) {
         size_t size = 0;
         status = qn_socket_receive(&connection->socket, &wait, &size, err);
         if (status == QUERN_OK) {
-            status = decode(connection, size, arena, &reply, err);
+            status = decode_received(connection, size, arena, &reply, err);
         }
     }
     if (status == QUERN_OK) {

@@ -79,7 +79,7 @@ static void *too_large(struct qn_decoder *decoder, size_t limit)
 }
 
 /* Types of replies that we did not request. */
-static void *refuse(const redisReadTask *task)
+static void *refuse_type(const redisReadTask *task)
 {
     struct qn_decoder *decoder = task->privdata;
     decoder->strange = true;
@@ -100,7 +100,7 @@ static void *make_string(const redisReadTask *task, char *data, size_t size)
     struct qn_decoder *decoder = task->privdata;
     if (task->type != REDIS_REPLY_STRING && task->type != REDIS_REPLY_STATUS &&
         task->type != REDIS_REPLY_ERROR) {
-        return refuse(task);
+        return refuse_type(task);
     }
     if (task->type != REDIS_REPLY_STRING && size > LINE_SIZE_MAX) {
         return too_large(decoder, LINE_SIZE_MAX);
@@ -125,7 +125,7 @@ static void *make_array(const redisReadTask *task, item_count count)
 {
     struct qn_decoder *decoder = task->privdata;
     if (task->type != REDIS_REPLY_ARRAY || depth_of(task) > DEPTH_MAX) {
-        return refuse(task);
+        return refuse_type(task);
     }
     size_t size = (size_t)count;
     if (size > decoder->items_left) {
@@ -157,13 +157,13 @@ static void *make_nil(const redisReadTask *task)
 static void *refuse_double(const redisReadTask *task, double value, char *text, size_t size)
 {
     (void)value, (void)text, (void)size;
-    return refuse(task);
+    return refuse_type(task);
 }
 
 static void *refuse_bool(const redisReadTask *task, int value)
 {
     (void)value;
-    return refuse(task);
+    return refuse_type(task);
 }
 #endif
 

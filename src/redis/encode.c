@@ -28,7 +28,7 @@ char *qn_encode_digits(char *end, uint64_t number)
     return end;
 }
 
-static char *put(char *at, const char *data, size_t size)
+static char *put_bytes(char *at, const char *data, size_t size)
 {
     if (size > 0) {
         memcpy(at, data, size);
@@ -50,7 +50,7 @@ static char *put_head(char *at, char kind, size_t number)
     char *end = digits + sizeof digits;
     const char *begin = qn_encode_digits(end, number);
     *at = kind;
-    return put_end(put(at + 1, begin, (size_t)(end - begin)));
+    return put_end(put_bytes(at + 1, begin, (size_t)(end - begin)));
 }
 
 void qn_encode(char **at, const char **args, const size_t *sizes, size_t count)
@@ -58,7 +58,7 @@ void qn_encode(char **at, const char **args, const size_t *sizes, size_t count)
     char *here = put_head(*at, '*', count);
     for (size_t i = 0; i < count; i++) {
         here = put_head(here, '$', sizes[i]);
-        here = put_end(put(here, args[i], sizes[i]));
+        here = put_end(put_bytes(here, args[i], sizes[i]));
     }
     *at = here;
 }

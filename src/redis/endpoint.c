@@ -181,7 +181,7 @@ static quern_status read_place(struct qn_endpoint *endpoint, const struct qn_url
 }
 
 /* Puts a copy of text at *at and moves it behind. */
-static const char *put(char **at, const char *text)
+static const char *copy_text(char **at, const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = memcpy(*at, text, size);
@@ -202,11 +202,11 @@ static quern_status copy_strings(struct qn_endpoint *endpoint, const struct qn_u
         return qn_error_nomem(err);
     }
     char *at = endpoint->memory;
-    endpoint->peer.host = put(&at, url->host);
-    endpoint->peer.port = put(&at, port);
-    endpoint->peer.path = put(&at, is_socket ? url->path : "");
-    endpoint->user = put(&at, url->user);
-    endpoint->password = put(&at, draft->password);
+    endpoint->peer.host = copy_text(&at, url->host);
+    endpoint->peer.port = copy_text(&at, port);
+    endpoint->peer.path = copy_text(&at, is_socket ? url->path : "");
+    endpoint->user = copy_text(&at, url->user);
+    endpoint->password = copy_text(&at, draft->password);
     endpoint->peer.address = at;
     size_t left = size - (size_t)(at - endpoint->memory);
     if (is_socket) {

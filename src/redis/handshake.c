@@ -24,7 +24,7 @@
 #define FRAME_SIZE 256 /* the bytes around the arguments of the greeting */
 
 /* Writes these words as one command. */
-static void put(char **at, const char **words, size_t count)
+static void put_command(char **at, const char **words, size_t count)
 {
     size_t sizes[8];
     QN_ASSERT(count <= sizeof sizes / sizeof *sizes);
@@ -52,9 +52,9 @@ static void write_greeting(const struct qn_connection *connection, char **at)
                            endpoint->user[0] == '\0' ? "default" : endpoint->user,
                            endpoint->password};
     const char *select[] = {"SELECT", db};
-    put(at, hello, known ? 7 : 4);
+    put_command(at, hello, known ? 7 : 4);
     if (endpoint->db != 0) {
-        put(at, select, 2);
+        put_command(at, select, 2);
     }
 }
 
@@ -76,8 +76,8 @@ static quern_status send_greeting(struct qn_connection *connection, int64_t dead
     return status;
 }
 
-static quern_status refuse(const struct qn_connection *connection, const struct qn_reply *reply,
-                           quern_error *err)
+static quern_status refuse_server(const struct qn_connection *connection,
+                                  const struct qn_reply *reply, quern_error *err)
 {
     const char *address = connection->endpoint->peer.address;
     const char *password = connection->endpoint->password;
@@ -109,7 +109,7 @@ static quern_status judge(const struct qn_connection *connection, const struct q
 {
     const char *address = connection->endpoint->peer.address;
     if (hello->type == QN_REPLY_ERROR) {
-        return refuse(connection, hello, err);
+        return refuse_server(connection, hello, err);
     }
     const char *version = field(hello, "version");
     const char *mode = field(hello, "mode");

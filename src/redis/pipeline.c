@@ -61,7 +61,7 @@ static void keep_failure(struct qn_pipeline *pipeline, quern_status status,
 }
 
 /* Reports the failure that it keeps. */
-static quern_status report(const struct qn_pipeline *pipeline, quern_error *err)
+static quern_status report_failure(const struct qn_pipeline *pipeline, quern_error *err)
 {
     if (pipeline->status != QUERN_OK && err != NULL) {
         *err = pipeline->error;
@@ -355,7 +355,7 @@ quern_status qn_pipeline_send(struct qn_pipeline *pipeline, quern_error *err)
         quern_status status = send_rest(pipeline, &error);
         keep_failure(pipeline, qn_pipeline_fail(pipeline, status, &error), &error);
     }
-    return report(pipeline, err);
+    return report_failure(pipeline, err);
 }
 
 quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern_error *err)
@@ -368,7 +368,7 @@ quern_status qn_pipeline_run(struct qn_pipeline *pipeline, quern_error *err)
         }
         keep_failure(pipeline, qn_pipeline_fail(pipeline, status, &error), &error);
     }
-    return report(pipeline, err);
+    return report_failure(pipeline, err);
 }
 
 quern_status qn_pipeline_ask(struct qn_pipeline *pipeline, const struct qn_reply **ret_reply,

@@ -12,7 +12,7 @@
 #include "task/name.h"
 #include "worker/internal.h"
 
-static quern_status find_queue(struct quern_worker *worker, size_t i, quern_error *err)
+static quern_status note_queue(struct quern_worker *worker, size_t i, quern_error *err)
 {
     quern_status status = qn_broker_find_queue(worker->broker, worker->queue_names[i], err);
     worker->queue_found[i] = status == QUERN_OK;
@@ -23,7 +23,7 @@ quern_status qn_queue_check_names(struct quern_worker *worker, quern_error *err)
 {
     quern_status looked = QUERN_OK;
     for (size_t i = 0; looked == QUERN_OK && i < worker->queue_count; i++) {
-        looked = find_queue(worker, i, err);
+        looked = note_queue(worker, i, err);
     }
     worker->queues_known = looked == QUERN_OK;
     for (size_t i = 0; i < worker->queue_count; i++) {

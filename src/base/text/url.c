@@ -27,7 +27,7 @@ struct parser {
     quern_error *err;
 };
 
-static quern_status refuse(const struct parser *parser, const char *why)
+static quern_status refuse_url(const struct parser *parser, const char *why)
 {
     char shown[SHOWN_SIZE];
     qn_url_redact(parser->text, shown, sizeof shown);
@@ -57,13 +57,13 @@ static quern_status take_piece(struct parser *parser, struct qn_str raw, const c
             int high = is_whole ? hex_value(raw.data[i + 1]) : -1;
             int low = is_whole ? hex_value(raw.data[i + 2]) : -1;
             if (high < 0 || low < 0) {
-                return refuse(parser, "% must be followed by two hexadecimal digits");
+                return refuse_url(parser, "% must be followed by two hexadecimal digits");
             }
             c = (char)(high * 16 + low);
             i += 2;
         }
         if (c == '\0') {
-            return refuse(parser, "%00 cannot be used");
+            return refuse_url(parser, "%00 cannot be used");
         }
         *out++ = c;
     }
@@ -93,11 +93,11 @@ static quern_status parse_scheme(struct parser *parser, struct qn_str raw, struc
         unsigned char c = (unsigned char)raw.data[i];
         bool valid = isalpha(c) || (i > 0 && (isdigit(c) || c == '+' || c == '-' || c == '.'));
         if (!valid) {
-            return refuse(parser, "the scheme must be letters, digits, + - and .");
+            return refuse_url(parser, "the scheme must be letters, digits, + - and .");
         }
     }
     if (raw.size == 0) {
-        return refuse(parser, "the scheme is missing before ://");
+        return refuse_url(parser, "the scheme is missing before ://");
     }
     quern_status status = take_piece(parser, raw, &url->scheme);
     for (; status == QUERN_OK && *scheme != '\0'; scheme++) {
@@ -111,12 +111,12 @@ static quern_status parse_port(struct parser *parser, struct qn_str raw, struct 
     unsigned number = 0;
     for (size_t i = 0; i < raw.size; i++) {
         if (!isdigit((unsigned char)raw.data[i]) || number > 65535) {
-            return refuse(parser, "the port must be a number from 1 to 65535");
+            return refuse_url(parser, "the port must be a number from 1 to 65535");
         }
         number = number * 10 + (unsigned)(raw.data[i] - '0');
     }
     if (number < 1 || number > 65535) {
-        return refuse(parser, "the port must be a number from 1 to 65535");
+        return refuse_url(parser, "the port must be a number from 1 to 65535");
     }
     return take_piece(parser, raw, &url->port);
 }
@@ -130,17 +130,17 @@ static quern_status parse_host(struct parser *parser, struct qn_str raw, struct 
         struct qn_str after;
         host = split((struct qn_str){.data = raw.data + 1, .size = raw.size - 1}, ']', &after);
         if (after.data == NULL || host.size == 0) {
-            return refuse(parser, "an IPv6 address is written [address]");
+            return refuse_url(parser, "an IPv6 address is written [address]");
         }
         struct qn_str nothing = split(after, ':', &port);
         if (nothing.size > 0) {
-            return refuse(parser, "only :port may follow the ] of an IPv6 address");
+            return refuse_url(parser, "only :port may follow the ] of an IPv6 address");
         }
     } else {
         host = split(raw, ':', &port);
     }
     if (port.data != NULL && memchr(port.data, ':', port.size) != NULL) {
-        return refuse(parser, "an IPv6 address is written [address]");
+        return refuse_url(parser, "an IPv6 address is written [address]");
     }
     quern_status status = take_piece(parser, host, &url->host);
     if (status != QUERN_OK || port.data == NULL) {
@@ -170,7 +170,7 @@ static quern_status parse_authority(struct parser *parser, struct qn_str raw, st
 static quern_status parse_param(struct parser *parser, struct qn_str raw, struct qn_url *url)
 {
     if (url->param_count == QN_URL_PARAM_MAX) {
-        return refuse(parser, "it has more than 16 parameters");
+        return refuse_url(parser, "it has more than 16 parameters");
     }
     struct qn_str raw_value;
     struct qn_str raw_name = split(raw, '=', &raw_value);
@@ -184,10 +184,10 @@ static quern_status parse_param(struct parser *parser, struct qn_str raw, struct
         return status;
     }
     if (name[0] == '\0') {
-        return refuse(parser, "a parameter has no name");
+        return refuse_url(parser, "a parameter has no name");
     }
     if (qn_url_param(url, name) != NULL) {
-        return refuse(parser, "a parameter is given twice");
+        return refuse_url(parser, "a parameter is given twice");
     }
     url->params[url->param_count].name = name;
     url->params[url->param_count].value = value;
@@ -222,10 +222,10 @@ static quern_status parse_pieces(struct parser *parser, struct qn_url *url)
         return QUERN_OK;
     }
     if (qn_str_has_control(text)) {
-        return refuse(parser, "it has control characters");
+        return refuse_url(parser, "it has control characters");
     }
     if (strchr(text, '#') != NULL) {
-        return refuse(parser, "write # as %23");
+        return refuse_url(parser, "write # as %23");
     }
     struct qn_str scheme = {.data = text, .size = (size_t)(mark - text)};
     struct qn_str query;

@@ -12,7 +12,8 @@
 /* Decodes the character at the start of data (size >= 1). Returns its length, or 0 when it is
  * invalid; then *ret_bad is how many bytes belong together as one mistake (Unicode's "maximal
  * subpart", so that a cut-off character is replaced once). */
-static size_t decode(const unsigned char *data, size_t size, uint32_t *ret_code, size_t *ret_bad)
+static size_t decode_character(const unsigned char *data, size_t size, uint32_t *ret_code,
+                               size_t *ret_bad)
 {
     unsigned char lead = data[0];
     *ret_bad = 1;
@@ -52,7 +53,7 @@ bool qn_utf8_valid(const char *data, size_t size)
             at++;
             continue;
         }
-        size_t length = decode(bytes + at, size - at, &code, &bad);
+        size_t length = decode_character(bytes + at, size - at, &code, &bad);
         if (length == 0) {
             return false;
         }
@@ -71,7 +72,7 @@ size_t qn_utf8_sanitize(const char *data, size_t size, char *out, size_t out_siz
     while (at < size) {
         uint32_t code = 0;
         size_t taken;
-        size_t length = decode(bytes + at, size - at, &code, &taken);
+        size_t length = decode_character(bytes + at, size - at, &code, &taken);
         const char *from = data + at;
         if (length > 0) {
             taken = length;
@@ -95,7 +96,7 @@ size_t qn_utf8_sanitize(const char *data, size_t size, char *out, size_t out_siz
 size_t qn_utf8_at(const char *text, uint32_t *ret_code)
 {
     size_t bad;
-    return decode((const unsigned char *)text, strnlen(text, 4), ret_code, &bad);
+    return decode_character((const unsigned char *)text, strnlen(text, 4), ret_code, &bad);
 }
 
 bool qn_utf8_is_bidi(uint32_t code)

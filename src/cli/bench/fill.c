@@ -29,7 +29,7 @@ void qn_bench_queue_name(uint32_t index, char out[QN_BENCH_NAME_SIZE])
     }
 }
 
-static void *fill(void *argument)
+static void *run_filler(void *argument)
 {
     struct filler *filler = argument;
     size_t batch = filler->bench->batch;
@@ -64,7 +64,7 @@ static quern_status run_fillers(const struct filler *all, uint32_t thread_count,
         *filler = *all;
         filler->task_count = left / (thread_count - started);
         left -= filler->task_count;
-        if (pthread_create(&filler->thread, NULL, fill, filler) != 0) {
+        if (pthread_create(&filler->thread, NULL, run_filler, filler) != 0) {
             status = qn_error_set(err, QUERN_E_FULL, "no thread");
             break;
         }

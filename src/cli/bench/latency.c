@@ -241,7 +241,7 @@ static quern_status sample_rated(const struct qn_bench *bench, quern_client *cli
     return status;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_samples(const void *left, const void *right)
 {
     int64_t a = *(const int64_t *)left;
     int64_t b = *(const int64_t *)right;
@@ -268,7 +268,7 @@ static quern_status sample(const struct qn_bench *bench, struct sheet *sheet, in
                                 : sample_idle(bench, client, &worker, ret_samples, err);
     }
     if (status == QUERN_OK) {
-        qsort(ret_samples, bench->task_count, sizeof *ret_samples, compare);
+        qsort(ret_samples, bench->task_count, sizeof *ret_samples, compare_samples);
     }
     quern_client_free(client);
     if (status == QUERN_OK) {

@@ -37,8 +37,8 @@ static void client_main(const struct qn_bench *bench, const struct qn_bench_pipe
 }
 
 /* Stores the tasks of the bench in another process, and waits for it. */
-static quern_status fill(const struct qn_bench *bench, uint32_t threads, int64_t *ret_ns,
-                         quern_error *err)
+static quern_status fill_queues(const struct qn_bench *bench, uint32_t threads, int64_t *ret_ns,
+                                quern_error *err)
 {
     struct qn_bench_child client = {0};
     int64_t start_ns = 0;
@@ -197,7 +197,7 @@ static quern_status hold(const struct qn_bench *bench, struct crew *crew, quern_
     held.queues = 1; /* the first one's tasks are held */
     held.task_count = bench->active;
     held.batch = FILL_BATCH;
-    quern_status status = fill(&held, 1, &ns, err);
+    quern_status status = fill_queues(&held, 1, &ns, err);
     if (status == QUERN_OK) {
         status = qn_bench_child_start(bench, qn_bench_hold_main, NULL, &crew->holder, err);
     }
@@ -241,7 +241,7 @@ quern_status qn_bench_enqueue(const struct qn_bench *bench, struct qn_bench_load
     uint32_t threads = bench->concurrency == 0 ? 1 : bench->concurrency;
     int64_t ns = 0;
     int64_t before_ns = broker_cpu_ns(bench);
-    quern_status status = fill(bench, threads, &ns, err);
+    quern_status status = fill_queues(bench, threads, &ns, err);
     if (status == QUERN_OK) {
         int64_t after_ns = broker_cpu_ns(bench);
         *ret_load =
@@ -263,7 +263,7 @@ quern_status qn_bench_drain(const struct qn_bench *bench, struct qn_bench_load *
     drained.batch = FILL_BATCH;
     quern_status status = hold(bench, &crew, err);
     if (status == QUERN_OK) {
-        status = bench->standing ? check_pending(bench, err) : fill(&drained, 1, &ns, err);
+        status = bench->standing ? check_pending(bench, err) : fill_queues(&drained, 1, &ns, err);
     }
     if (status == QUERN_OK) {
         status = crew_start(bench, &crew, &start_ns, err);

@@ -27,7 +27,7 @@ bool qn_id_set_add(struct qn_id_set *set, const char *id, size_t size)
     return true;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_hashes(const void *left, const void *right)
 {
     const uint64_t *a = left;
     const uint64_t *b = right;
@@ -37,7 +37,7 @@ static int compare(const void *left, const void *right)
 void qn_id_set_sort(struct qn_id_set *set)
 {
     if (set->count > 0) {
-        qsort(set->items, set->count, sizeof set->items[0], compare);
+        qsort(set->items, set->count, sizeof set->items[0], compare_hashes);
     }
 }
 
@@ -45,7 +45,7 @@ bool qn_id_set_has(const struct qn_id_set *set, const char *id, size_t size)
 {
     uint64_t hash = hash_of(id, size);
     return set->count > 0 &&
-           bsearch(&hash, set->items, set->count, sizeof set->items[0], compare) != NULL;
+           bsearch(&hash, set->items, set->count, sizeof set->items[0], compare_hashes) != NULL;
 }
 
 bool qn_id_set_twins(const struct qn_id_set *set, struct qn_id_set *ret_twins)

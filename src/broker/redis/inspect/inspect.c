@@ -77,7 +77,7 @@ static bool names_add(struct names *names, const struct qn_reply *member)
     return copy != NULL;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -88,7 +88,7 @@ static void names_sort(struct names *names)
     if (names->count < 2) {
         return;
     }
-    qsort(names->items, names->count, sizeof *names->items, compare);
+    qsort(names->items, names->count, sizeof *names->items, compare_names);
     size_t used = 1;
     for (size_t i = 1; i < names->count; i++) {
         if (strcmp(names->items[i], names->items[used - 1]) != 0) {

@@ -181,8 +181,8 @@ static void fill_progress(const struct hash *hash, struct quern_task_info *info)
 }
 
 /* Everything that a readable task shows. */
-static void fill(const struct qn_place *place, const struct qn_task_entry *entry,
-                 const struct hash *hash, struct quern_task_info *info)
+static void fill_readable(const struct qn_place *place, const struct qn_task_entry *entry,
+                          const struct hash *hash, struct quern_task_info *info)
 {
     const struct qn_reply *result = hash->fields[RESULT];
     info->retry_count = qn_number_clamp(hash->message.retry_count, 0, INT32_MAX);
@@ -263,7 +263,7 @@ static void report_task(struct reading *reading, struct qn_pipeline *pipeline,
     }
     if (status == QUERN_OK) {
         info.task.state = reading->place->state;
-        fill(reading->place, entry, &hash, &info);
+        fill_readable(reading->place, entry, &hash, &info);
     } else {
         fill_damaged(reading->place, entry,
                      qn_arena_printf(pipeline->arena, "damaged: %s", why.text), &info);

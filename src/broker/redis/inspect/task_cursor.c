@@ -110,7 +110,7 @@ void qn_task_cursor_finish(struct qn_task_cursor *cursor)
 
 /* --- A block ------------------------------------------------------------------------ */
 
-static bool make_room(struct qn_task_cursor *cursor, size_t count)
+static bool grow_entries(struct qn_task_cursor *cursor, size_t count)
 {
     if (cursor->count + count <= cursor->capacity) {
         return true;
@@ -132,7 +132,7 @@ static quern_status add_entry(struct qn_task_cursor *cursor, const struct qn_rep
                               int64_t score, uint64_t rank, quern_error *err)
 {
     char *copy = qn_arena_alloc(&cursor->arena, id->size + 1);
-    if (copy == NULL || !make_room(cursor, 1)) {
+    if (copy == NULL || !grow_entries(cursor, 1)) {
         return qn_error_nomem(err);
     }
     memcpy(copy, id->data, id->size);
@@ -167,7 +167,7 @@ static quern_status take_block(struct qn_task_cursor *cursor, const struct qn_re
 {
     quern_status status = QUERN_OK;
     size_t count = is_list(cursor) ? reply->count : reply->count / 2;
-    if (!make_room(cursor, count)) {
+    if (!grow_entries(cursor, count)) {
         return qn_error_nomem(err);
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {

@@ -85,7 +85,7 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
 
 /* --- The runs of our workers ----------------------------------------------------------- */
 
-static quern_status make_room(struct listing *listing, quern_error *err)
+static quern_status grow_runs(struct listing *listing, quern_error *err)
 {
     struct run *runs = qn_vec_grow_in(listing->pipeline.arena, listing->runs, listing->run_count,
                                       &listing->run_capacity, sizeof *runs);
@@ -116,7 +116,7 @@ static quern_status keep_run(struct listing *listing, const char *queue,
     if (status != QUERN_OK) {
         return status == QUERN_E_NOMEM ? qn_error_nomem(err) : QUERN_OK;
     }
-    status = make_room(listing, err);
+    status = grow_runs(listing, err);
     if (status == QUERN_OK) {
         int64_t started_at_ms = qn_reply_moment_ms(qn_reply_at(reply, first + 2));
         listing->runs[listing->run_count++] =

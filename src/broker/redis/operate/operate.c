@@ -70,8 +70,8 @@ static bool add_place(const struct qn_place *place, const struct qn_task_entry *
     return ++places->count < 2;
 }
 
-static quern_status find_queue(struct qn_redis *self, const char *id, struct places *places,
-                               quern_error *err)
+static quern_status find_queue_of(struct qn_redis *self, const char *id, struct places *places,
+                                  quern_error *err)
 {
     struct qn_arena arena = {0};
     const struct qn_place_sink sink = {.on_place = add_place, .user = places};
@@ -173,7 +173,7 @@ quern_status qn_redis_operate(struct qn_broker *broker, quern_action action, con
     struct places places = {0};
     quern_status status = QUERN_OK;
     if (queue == NULL) {
-        status = find_queue(self, id, &places, err);
+        status = find_queue_of(self, id, &places, err);
         queue = places.queues[0];
     }
     return status == QUERN_OK ? act_in(self, action, queue, id, err) : status;

@@ -27,8 +27,8 @@
 #define DAMAGES_MAX 100 /* as in check_integrity */
 #define TEXT_SIZE 400
 
-static void report(const struct qn_sqlite_doctor *doctor, const char *invariant,
-                   quern_severity severity, const char *text, bool repaired)
+static void report_finding(const struct qn_sqlite_doctor *doctor, const char *invariant,
+                           quern_severity severity, const char *text, bool repaired)
 {
     const quern_finding finding = {.invariant = invariant,
                                    .queue = "",
@@ -88,7 +88,7 @@ quern_status qn_sqlite_integrity_check(struct qn_sqlite_doctor *doctor, bool rep
         *ret_rows = *ret_rows || row;
         *ret_safe = *ret_safe && row;
         if (!row || report_rows) {
-            report(doctor, "I9", QUERN_SEVERITY_VIOLATED, texts[i], false);
+            report_finding(doctor, "I9", QUERN_SEVERITY_VIOLATED, texts[i], false);
         }
     }
     qn_arena_finish(&arena);
@@ -150,8 +150,8 @@ static void note_leftovers(struct qn_sqlite_doctor *doctor)
     (void)snprintf(text, sizeof text, "%zu %s in the directory", count,
                    qn_plural(count, "socket of a process that died lies",
                              "sockets of processes that died lie"));
-    report(doctor, "note", QUERN_SEVERITY_NOTE, text,
-           doctor->repair && count_leftovers(doctor->self) < count);
+    report_finding(doctor, "note", QUERN_SEVERITY_NOTE, text,
+                   doctor->repair && count_leftovers(doctor->self) < count);
 }
 
 static void note_wal(struct qn_sqlite_doctor *doctor)
@@ -164,14 +164,14 @@ static void note_wal(struct qn_sqlite_doctor *doctor)
     (void)snprintf(text, sizeof text,
                    "the write-ahead log holds %lld MB: a long reader keeps it from being emptied",
                    (long long)(info.st_size >> 20));
-    report(doctor, "note", QUERN_SEVERITY_NOTE, text, false);
+    report_finding(doctor, "note", QUERN_SEVERITY_NOTE, text, false);
 }
 
 static void warn_of_group(const struct qn_sqlite_doctor *doctor)
 {
     char text[TEXT_SIZE];
     if (qn_sqlite_place_warning(doctor->self, text, sizeof text)) {
-        report(doctor, "place", QUERN_SEVERITY_WARNING, text, false);
+        report_finding(doctor, "place", QUERN_SEVERITY_WARNING, text, false);
     }
 }
 
@@ -185,5 +185,5 @@ void qn_sqlite_integrity_notes(struct qn_sqlite_doctor *doctor)
     char text[TEXT_SIZE];
     (void)snprintf(text, sizeof text, "durability %s",
                    qn_sqlite_server_info_durability(doctor->self));
-    report(doctor, "note", QUERN_SEVERITY_NOTE, text, false);
+    report_finding(doctor, "note", QUERN_SEVERITY_NOTE, text, false);
 }

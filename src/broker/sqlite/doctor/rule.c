@@ -146,8 +146,8 @@ static quern_status find_rows(struct qn_sqlite_doctor *doctor, struct qn_conn *c
     return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
-static quern_status find(struct qn_sqlite_doctor *doctor, const char *sql, struct look *look,
-                         quern_error *err)
+static quern_status find_broken(struct qn_sqlite_doctor *doctor, const char *sql, struct look *look,
+                                quern_error *err)
 {
     struct qn_conn *conn = NULL;
     quern_status status = qn_transaction_read_begin(doctor->self, &conn, err);
@@ -237,8 +237,8 @@ static quern_status mend(struct qn_sqlite_doctor *doctor, const struct qn_rule *
  */
 
 /* Returns whether anything was repaired. */
-static bool report(const struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
-                   const struct look *look)
+static bool report_found(const struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
+                         const struct look *look)
 {
     bool repaired = false;
     for (size_t i = 0; i < look->count; i++) {
@@ -276,11 +276,11 @@ quern_status qn_sqlite_rule_check(struct qn_sqlite_doctor *doctor, const struct 
     quern_status status = QUERN_OK;
     bool again = true;
     while (status == QUERN_OK && again) {
-        status = find(doctor, rule->find, &look, err);
+        status = find_broken(doctor, rule->find, &look, err);
         if (status == QUERN_OK && doctor->repair) {
             status = mend(doctor, rule, &look, err);
         }
-        bool repaired = report(doctor, rule, &look);
+        bool repaired = report_found(doctor, rule, &look);
         again = look.more && repaired;
         if (status == QUERN_OK && look.more && !again) {
             report_more(doctor, rule);

@@ -16,9 +16,9 @@
 #define FOREIGN_TEXT_SIZE 400
 #define NAME_SHOWN_MAX 80
 
-static void report(const struct qn_sqlite_doctor *doctor, const char *invariant,
-                   quern_severity severity, const struct qn_schema_object *object,
-                   const char *words)
+static void report_object(const struct qn_sqlite_doctor *doctor, const char *invariant,
+                          quern_severity severity, const struct qn_schema_object *object,
+                          const char *words)
 {
     char name[NAME_SHOWN_MAX + 1];
     char table[NAME_SHOWN_MAX + 1];
@@ -37,20 +37,20 @@ static void report_foreign(const struct qn_sqlite_doctor *doctor,
                            const struct qn_schema_object *object)
 {
     if (strcmp(object->type, "trigger") == 0) {
-        report(doctor, "I9", QUERN_SEVERITY_WARNING, object,
-               "is not quern's: it runs when other programs write, not when quern does");
+        report_object(doctor, "I9", QUERN_SEVERITY_WARNING, object,
+                      "is not quern's: it runs when other programs write, not when quern does");
     } else if (strcmp(object->type, "view") == 0) {
-        report(doctor, "note", QUERN_SEVERITY_NOTE, object,
-               "is not quern's; quern does not use it");
+        report_object(doctor, "note", QUERN_SEVERITY_NOTE, object,
+                      "is not quern's; quern does not use it");
     } else if (object->unique) {
-        report(doctor, "I9", QUERN_SEVERITY_WARNING, object,
-               "is not quern's: it may refuse what quern writes");
+        report_object(doctor, "I9", QUERN_SEVERITY_WARNING, object,
+                      "is not quern's: it may refuse what quern writes");
     } else if (strcmp(object->type, "index") == 0) {
-        report(doctor, "note", QUERN_SEVERITY_NOTE, object,
-               "is not quern's; it costs each write time");
+        report_object(doctor, "note", QUERN_SEVERITY_NOTE, object,
+                      "is not quern's; it costs each write time");
     } else {
-        report(doctor, "I9", QUERN_SEVERITY_WARNING, object,
-               "is not quern's, and names with quern_ are kept for it");
+        report_object(doctor, "I9", QUERN_SEVERITY_WARNING, object,
+                      "is not quern's, and names with quern_ are kept for it");
     }
 }
 
@@ -73,9 +73,10 @@ quern_status qn_sqlite_schema_compare(struct qn_sqlite_doctor *doctor, quern_err
          at = at->next) {
         const struct qn_schema_object *found = qn_sqlite_trust_find(objects, at);
         if (found == NULL) {
-            report(doctor, "I9", QUERN_SEVERITY_VIOLATED, at, "is missing");
+            report_object(doctor, "I9", QUERN_SEVERITY_VIOLATED, at, "is missing");
         } else if (strcmp(found->text, at->text) != 0) { /* since the file was opened */
-            report(doctor, "I9", QUERN_SEVERITY_VIOLATED, at, "is not as quern made it any more");
+            report_object(doctor, "I9", QUERN_SEVERITY_VIOLATED, at,
+                          "is not as quern made it any more");
         }
     }
     for (const struct qn_schema_object *at = objects; status == QUERN_OK && at != NULL;

@@ -54,7 +54,7 @@ static bool gather(const quern_worker_info *worker, void *user)
     return !gathering->no_memory;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_names(const void *left, const void *right)
 {
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
@@ -67,15 +67,15 @@ quern_status qn_served_read(struct qn_served *served, struct qn_sqlite *self, qu
         status = qn_error_nomem(err);
     }
     if (served->count > 0) {
-        qsort(served->names, served->count, sizeof *served->names, compare);
+        qsort(served->names, served->count, sizeof *served->names, compare_names);
     }
     return status;
 }
 
 bool qn_served_has(const struct qn_served *served, const char *queue)
 {
-    return served->count > 0 &&
-           bsearch(&queue, served->names, served->count, sizeof *served->names, compare) != NULL;
+    return served->count > 0 && bsearch(&queue, served->names, served->count, sizeof *served->names,
+                                        compare_names) != NULL;
 }
 
 void qn_served_finish(struct qn_served *served)

@@ -172,8 +172,8 @@ static quern_status find_places(struct qn_conn *conn, const char *queue, const c
     return qn_query_finish(&query, err);
 }
 
-static quern_status find(struct qn_conn *conn, const char *queue, const char *id,
-                         struct place *ret_place, quern_error *err)
+static quern_status find_task(struct qn_conn *conn, const char *queue, const char *id,
+                              struct place *ret_place, quern_error *err)
 {
     struct places places;
     quern_status status = find_places(conn, queue, id, &places, err);
@@ -203,7 +203,7 @@ quern_status qn_sqlite_operate(struct qn_broker *broker, quern_action action, co
         return status;
     }
     struct place place = {0};
-    status = find(conn, queue, id, &place, err);
+    status = find_task(conn, queue, id, &place, err);
     if (status == QUERN_OK) {
         const struct qn_operation operation = {.action = action,
                                                .now_ms = qn_clock_wall_ms(broker->clock)};

@@ -100,7 +100,8 @@ quern_status qn_brake_put_behind(struct qn_conn *conn, int64_t seq, quern_error 
 
 /* --- Choosing ------------------------------------------------------------------------- */
 
-static quern_status find(struct qn_query *query, struct qn_candidate *ret_chosen, quern_error *err)
+static quern_status read_candidate(struct qn_query *query, struct qn_candidate *ret_chosen,
+                                   quern_error *err)
 {
     if (qn_query_row(query)) {
         ret_chosen->seq = sqlite3_column_int64(query->statement, 0);
@@ -114,7 +115,7 @@ static quern_status find_uncharged(struct qn_conn *conn, int64_t queue_no, const
 {
     struct qn_query query = qn_query_start(conn, sql);
     qn_query_int(&query, queue_no);
-    return find(&query, ret_chosen, err);
+    return read_candidate(&query, ret_chosen, err);
 }
 
 static quern_status find_charged(struct qn_conn *conn, int64_t queue_no,
@@ -128,7 +129,7 @@ static quern_status find_charged(struct qn_conn *conn, int64_t queue_no,
     qn_query_int(&query, queue_no);
     qn_query_int(&query, range.first);
     qn_query_int(&query, range.last);
-    return find(&query, ret_chosen, err);
+    return read_candidate(&query, ret_chosen, err);
 }
 
 quern_status qn_brake_choose(struct qn_conn *conn, const struct qn_counted_queue *queue,

@@ -303,7 +303,7 @@ static quern_status check_meta(struct qn_conn *conn, quern_error *err)
     return status;
 }
 
-static quern_status run(struct qn_conn *conn, const char *sql, quern_error *err)
+static quern_status run_sql(struct qn_conn *conn, const char *sql, quern_error *err)
 {
     struct qn_query query = qn_query_start(conn, sql);
     return qn_query_run(&query, NULL, err);
@@ -327,16 +327,16 @@ quern_status qn_sqlite_enqueue_in(struct qn_broker *broker, void *tx,
     batch.shift_ms = qn_delay_clock_shift_ms(self, &batch.now_ms);
     status = check_meta(conn, err);
     if (status == QUERN_OK) {
-        status = run(conn, sql_savepoint, err);
+        status = run_sql(conn, sql_savepoint, err);
     }
     if (status == QUERN_OK) {
         status = store_all(&batch, enqueue, err);
         if (status != QUERN_OK) {
             /* Fails only where SQLite has rolled back everything already. */
-            (void)run(conn, sql_savepoint_rollback, NULL);
-            (void)run(conn, sql_savepoint_release, NULL);
+            (void)run_sql(conn, sql_savepoint_rollback, NULL);
+            (void)run_sql(conn, sql_savepoint_release, NULL);
         } else {
-            status = run(conn, sql_savepoint_release, err);
+            status = run_sql(conn, sql_savepoint_release, err);
         }
     }
     qn_conn_return(conn);

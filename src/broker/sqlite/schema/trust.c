@@ -76,7 +76,7 @@ struct plain {
     bool gap; /* something was left out before the next character */
 };
 
-static void put(struct plain *plain, const char *token, size_t size)
+static void put_token(struct plain *plain, const char *token, size_t size)
 {
     if (plain->gap && plain->out > plain->start && is_word(plain->out[-1]) && is_word(*token)) {
         *plain->out++ = ' ';
@@ -103,12 +103,12 @@ static const char *plain_text(struct qn_arena *arena, const char *sql)
             plain.gap = true;
         } else if (quoted > 0 && is_plain_name(sql, quoted)) {
             plain.gap = true;
-            put(&plain, sql + 1, quoted - 2);
+            put_token(&plain, sql + 1, quoted - 2);
             plain.gap = true;
             sql += quoted;
         } else {
             size_t size = quoted > 0 ? quoted : 1;
-            put(&plain, sql, size);
+            put_token(&plain, sql, size);
             sql += size;
         }
     }
@@ -232,8 +232,8 @@ static quern_status refuse_table(struct qn_conn *conn, struct qn_conn *expected,
                                           : "");
 }
 
-static quern_status compare(struct qn_conn *conn, struct qn_conn *expected, struct qn_arena *arena,
-                            quern_error *err)
+static quern_status compare_schemas(struct qn_conn *conn, struct qn_conn *expected,
+                                    struct qn_arena *arena, quern_error *err)
 {
     struct qn_schema_object *objects = NULL;
     struct qn_schema_object *wanted = NULL;
@@ -266,7 +266,7 @@ quern_status qn_sqlite_trust_check(struct qn_conn *conn, int64_t version, quern_
     struct qn_conn expected = {0};
     quern_status status = open_expected(&expected, version, err);
     if (status == QUERN_OK && !QN_BUG(SCHEMA_TRUSTED)) {
-        status = compare(conn, &expected, &arena, err);
+        status = compare_schemas(conn, &expected, &arena, err);
     }
     qn_conn_close(&expected);
     qn_arena_finish(&arena);

@@ -39,7 +39,7 @@ static quern_status check_url(const char *url, quern_error *err)
 }
 
 /* With the lock of the list held. */
-static struct qn_memory *find(const char *url)
+static struct qn_memory *find_memory(const char *url)
 {
     pid_t pid = getpid();
     struct qn_memory *memory = list;
@@ -81,7 +81,7 @@ quern_status qn_memory_open(const char *url, struct qn_memory **ret_memory, quer
         return status;
     }
     pthread_mutex_lock(&list_mutex);
-    struct qn_memory *memory = find(url);
+    struct qn_memory *memory = find_memory(url);
     if (memory == NULL) {
         status = make(url, &memory, err);
     }

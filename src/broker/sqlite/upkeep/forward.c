@@ -64,8 +64,8 @@ static quern_status peek(struct qn_sqlite *self, struct qn_names queues, int64_t
     return status;
 }
 
-static quern_status find(struct forwarding *forwarding, int64_t queue_no, size_t *ret_count,
-                         quern_error *err)
+static quern_status find_due(struct forwarding *forwarding, int64_t queue_no, size_t *ret_count,
+                             quern_error *err)
 {
     size_t count = 0;
     struct qn_query query = qn_query_start(forwarding->conn, sql_forward_find);
@@ -88,7 +88,7 @@ static quern_status move_queue(struct forwarding *forwarding, const char *queue,
     int64_t place = 0;
     quern_status status = qn_tables_queue_no(forwarding->conn, queue, false, &no, err);
     if (status == QUERN_OK && no != 0) {
-        status = find(forwarding, no, &count, err);
+        status = find_due(forwarding, no, &count, err);
     }
     if (status == QUERN_OK && count > 0) {
         status = qn_tables_numbers(forwarding->conn, count, &place, err);

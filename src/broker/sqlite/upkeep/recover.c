@@ -336,7 +336,8 @@ static quern_status end_leases(struct recovering *recovering, struct qn_names qu
     return status;
 }
 
-static quern_status run(struct recovering *recovering, struct qn_names queues, quern_error *err)
+static quern_status run_recovery(struct recovering *recovering, struct qn_names queues,
+                                 quern_error *err)
 {
     recovering->report = qn_alloc_zero(recovering->limit, sizeof recovering->report[0]);
     recovering->leases = qn_alloc_zero(recovering->limit, sizeof recovering->leases[0]);
@@ -377,7 +378,7 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, struct qn_upkeep upkeep
         status = peek(&recovering, &work, err);
     }
     if (status == QUERN_OK && work && upkeep.limit > 0) {
-        status = run(&recovering, upkeep.queues, err);
+        status = run_recovery(&recovering, upkeep.queues, err);
     }
     if (status == QUERN_OK) {
         if (recovering.counters.wake) {
