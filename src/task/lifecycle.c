@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/error.h"
+
 #define STATE_COUNT 8
 #define TO(state) (1u << (state))
 #define DELETED TO(0) /* 0 is no state */
@@ -93,6 +95,41 @@ bool qn_lifecycle_allows(quern_task_state state, quern_action action)
 {
     bool is_action = (int)action >= QUERN_ACTION_RUN && (int)action <= QUERN_ACTION_CANCEL_ARCHIVE;
     return is_state(state) && is_action && (states[state].actions & MAY(action)) != 0;
+}
+
+const char *qn_lifecycle_verb(quern_action action)
+{
+    switch (action) {
+    case QUERN_ACTION_RUN:
+        return "run";
+    case QUERN_ACTION_ARCHIVE:
+        return "archive";
+    case QUERN_ACTION_DELETE:
+        return "delete";
+    case QUERN_ACTION_CANCEL_RETRY:
+    case QUERN_ACTION_CANCEL_ARCHIVE:
+        break;
+    }
+    return "cancel";
+}
+
+quern_status qn_lifecycle_refuse(quern_action action, quern_task_state state, const char *id,
+                                 quern_error *err)
+{
+    const char *verb = qn_lifecycle_verb(action);
+    const char *name = quern_task_state_name(state);
+    if (id == NULL) {
+        return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s", verb,
+                            name == NULL ? "in no state" : name);
+    }
+    bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
+    if (cancels && name != NULL) {
+        return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is not running (state: %s)",
+                            verb, id, name);
+    }
+    return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is %s%s", verb, id,
+                        name == NULL ? "damaged" : name,
+                        state == QUERN_TASK_ACTIVE ? "; cancel it instead" : "");
 }
 
 quern_task_state qn_lifecycle_parse(const char *name)

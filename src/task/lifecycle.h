@@ -20,12 +20,18 @@
 
 #include <stdbool.h>
 
+#include "quern/status.h"
 #include "quern/task.h"
 
 bool qn_lifecycle_may_become(quern_task_state from, quern_task_state to);
 bool qn_lifecycle_may_delete(quern_task_state from);
 /* Whether an operator may do this to a task in that state. */
 bool qn_lifecycle_allows(quern_task_state state, quern_action action);
+/* "run", "archive", "delete", "cancel" */
+const char *qn_lifecycle_verb(quern_action action);
+/* QUERN_E_STATE, and why a task in that state does not allow it. id NULL: many tasks. */
+quern_status qn_lifecycle_refuse(quern_action action, quern_task_state state, const char *id,
+                                 quern_error *err);
 /* 0 when the name is no state. */
 quern_task_state qn_lifecycle_parse(const char *name);
 

@@ -57,6 +57,34 @@ static void operators_may_do_what_the_inspector_says(void **state)
     }
 }
 
+static void refusals_name_task_state_and_what_to_do(void **state)
+{
+    (void)state;
+    static const struct {
+        quern_action action;
+        quern_task_state state;
+        const char *id;
+        const char *text;
+    } cases[] = {
+        {QUERN_ACTION_DELETE, QUERN_TASK_ACTIVE, "a",
+         "cannot delete task a: it is active; cancel it instead"},
+        {QUERN_ACTION_RUN, QUERN_TASK_PENDING, "a", "cannot run task a: it is pending"},
+        {QUERN_ACTION_CANCEL_RETRY, QUERN_TASK_RETRY, "a",
+         "cannot cancel task a: it is not running (state: retry)"},
+        {QUERN_ACTION_CANCEL_ARCHIVE, (quern_task_state)9, "a",
+         "cannot cancel task a: it is damaged"},
+        {QUERN_ACTION_ARCHIVE, QUERN_TASK_ARCHIVED, NULL, "cannot archive tasks that are archived"},
+        {QUERN_ACTION_ARCHIVE, (quern_task_state)0, NULL,
+         "cannot archive tasks that are in no state"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_error err = {0};
+        assert_int_equal(qn_lifecycle_refuse(cases[i].action, cases[i].state, cases[i].id, &err),
+                         QUERN_E_STATE);
+        assert_string_equal(err.text, cases[i].text);
+    }
+}
+
 static void numbers_that_are_no_state_may_nothing(void **state)
 {
     (void)state;
@@ -263,6 +291,7 @@ static void first_policy_that_says_something_wins(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(moves_between_states_are_those_of_the_drawing),
     cmocka_unit_test(operators_may_do_what_the_inspector_says),
+    cmocka_unit_test(refusals_name_task_state_and_what_to_do),
     cmocka_unit_test(numbers_that_are_no_state_may_nothing),
     cmocka_unit_test(states_are_spelled_as_asynq_does_and_read_back),
     cmocka_unit_test(every_cause_has_a_name_of_its_own),

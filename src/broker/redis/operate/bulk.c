@@ -203,9 +203,7 @@ quern_status qn_redis_operate_all(struct qn_broker *broker, const struct qn_bulk
     quern_task_state state = (quern_task_state)filter->state;
     QN_ASSERT(bulk->limit <= QN_BULK_MAX && filter->queue != NULL);
     if (!qn_lifecycle_allows(state, bulk->action)) {
-        const char *name = quern_task_state_name(state);
-        return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s",
-                            qn_operate_verb(bulk->action), name == NULL ? "in no state" : name);
+        return qn_lifecycle_refuse(bulk->action, state, NULL, err);
     }
     struct qn_redis *self = qn_redis_of(broker);
     quern_status status = qn_redis_find_queue(broker, filter->queue, err);

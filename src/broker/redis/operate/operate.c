@@ -35,12 +35,6 @@ static const char *word_of(quern_action action)
     return "stop";
 }
 
-const char *qn_operate_verb(quern_action action)
-{
-    bool cancel = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
-    return cancel ? "cancel" : word_of(action);
-}
-
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
                     const struct qn_operate_tasks *tasks)
 {
@@ -103,18 +97,15 @@ static quern_status refuse_operation(quern_action action, const char *queue, con
     if (strcmp(why, "set") == 0) {
         return qn_error_set(err, QUERN_E_STATE,
                             "cannot %s task %s: it is being aggregated with its group",
-                            qn_operate_verb(action), id);
+                            qn_lifecycle_verb(action), id);
     }
-    bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
-    if (cancels && strcmp(why, "active") != 0 && qn_lifecycle_parse(why) != 0) {
-        return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is not running (state: %s)",
-                            qn_operate_verb(action), id, why);
+    quern_task_state state = qn_lifecycle_parse(why);
+    if (state != 0) {
+        return qn_lifecycle_refuse(action, state, id, err);
     }
-    const char *advice = strcmp(why, "active") == 0    ? "; cancel it instead"
-                         : strcmp(why, "damaged") == 0 ? "; delete it instead"
-                                                       : "";
     return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is %s%s",
-                        qn_operate_verb(action), id, why, advice);
+                        qn_lifecycle_verb(action), id, why,
+                        strcmp(why, "damaged") == 0 ? "; delete it instead" : "");
 }
 
 /* The lock that the message names; "" when it cannot be read. */

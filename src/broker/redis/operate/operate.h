@@ -21,7 +21,5 @@ struct qn_operate_tasks {
 /* Appends the script. */
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
                     const struct qn_operate_tasks *tasks);
-/* "run", "archive", "delete", "cancel" */
-const char *qn_operate_verb(quern_action action);
 
 #endif

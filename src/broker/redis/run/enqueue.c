@@ -21,6 +21,7 @@
 #include "base/assert.h"
 #include "base/bug.h"
 #include "base/error.h"
+#include "base/text/hash.h"
 #include "broker/redis/run/enqueue_lua.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
@@ -92,10 +93,8 @@ static bool may_have_twins(const struct batch *batch, const struct part *part)
     }
     uint32_t slots[TWIN_SLOTS] = {0};
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
-        uint32_t hash = 2166136261U; /* FNV-1a */
-        for (const char *c = batch->request->tasks[i].id; *c != '\0'; c++) {
-            hash = (hash ^ (unsigned char)*c) * 16777619U;
-        }
+        const char *id = batch->request->tasks[i].id;
+        uint32_t hash = (uint32_t)qn_hash_bytes(QN_HASH_START, id, strlen(id));
         hash = hash == 0 ? 1 : hash;
         size_t slot = hash % TWIN_SLOTS;
         while (slots[slot] != 0 && slots[slot] != hash) {

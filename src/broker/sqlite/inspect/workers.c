@@ -4,10 +4,9 @@
  * A record stays behind when its worker is killed. It is not shown once its process is known to be
  * gone; where that is unknown (another kernel or pid namespace), its heartbeat decides. Workers and
  * all runs are read side by side in the same order, so the time is linear in both. */
-#include <string.h>
-
 #include "base/error.h"
 #include "base/memory/arena.h"
+#include "base/memory/vec.h"
 #include "broker/owner.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
@@ -38,15 +37,6 @@ static bool read_run(struct qn_arena *arena, const struct qn_query *query,
     return run->task_id != NULL && run->task_type != NULL && run->queue != NULL;
 }
 
-static quern_worker_run_info *grow(struct runs *runs, quern_worker_run_info *items, size_t count)
-{
-    quern_worker_run_info *larger = qn_arena_alloc(&runs->arena, 2 * (count + 1) * sizeof *larger);
-    if (larger != NULL && count > 0) {
-        memcpy(larger, items, count * sizeof *larger);
-    }
-    return larger;
-}
-
 /* Reads on to the runs of this worker and takes them. */
 static void take_runs(struct runs *runs, int64_t worker_no, quern_worker_info *info)
 {
@@ -56,10 +46,7 @@ static void take_runs(struct runs *runs, int64_t worker_no, quern_worker_info *i
     qn_arena_reset(&runs->arena);
     while (runs->has_row && !runs->no_memory &&
            sqlite3_column_int64(runs->query.statement, WORKER_COLUMN) == worker_no) {
-        if (count == room) {
-            items = grow(runs, items, count);
-            room = 2 * (count + 1);
-        }
+        items = qn_vec_grow_in(&runs->arena, items, count, &room, sizeof *items);
         runs->no_memory = items == NULL || !read_run(&runs->arena, &runs->query, &items[count]);
         count += runs->no_memory ? 0 : 1;
         runs->has_row = qn_query_row(&runs->query);

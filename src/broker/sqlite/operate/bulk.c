@@ -121,10 +121,7 @@ quern_status qn_sqlite_operate_all(struct qn_broker *broker, const struct qn_bul
     quern_task_state state = (quern_task_state)bulk->filter->state;
     QN_ASSERT(bulk->limit <= QN_BULK_MAX && bulk->filter->queue != NULL);
     if (!qn_lifecycle_allows(state, bulk->action)) {
-        const char *name = quern_task_state_name(state);
-        return qn_error_set(err, QUERN_E_STATE, "cannot %s tasks that are %s",
-                            qn_sqlite_operate_verb(bulk->action),
-                            name == NULL ? "in no state" : name);
+        return qn_lifecycle_refuse(bulk->action, state, NULL, err);
     }
     struct bulk_step *step = qn_alloc_zero(1, sizeof *step);
     if (step == NULL) {

@@ -33,22 +33,6 @@ enum qn_cancel qn_sqlite_operate_cancel(quern_action action)
     return QN_CANCEL_NONE;
 }
 
-const char *qn_sqlite_operate_verb(quern_action action)
-{
-    switch (action) {
-    case QUERN_ACTION_RUN:
-        return "run";
-    case QUERN_ACTION_ARCHIVE:
-        return "archive";
-    case QUERN_ACTION_DELETE:
-        return "delete";
-    case QUERN_ACTION_CANCEL_RETRY:
-    case QUERN_ACTION_CANCEL_ARCHIVE:
-        break;
-    }
-    return "cancel";
-}
-
 static quern_status do_run(struct qn_conn *conn, const struct qn_operate_target *target,
                            int64_t now_ms, quern_error *err)
 {
@@ -108,21 +92,6 @@ static quern_status apply(struct qn_conn *conn, const struct qn_operation *opera
     return qn_error_set(err, QUERN_E_INVALID, "no such action");
 }
 
-static quern_status refuse_operation(quern_action action, const struct qn_operate_target *target,
-                                     quern_error *err)
-{
-    const char *state = quern_task_state_name(target->state);
-    bool cancels = action == QUERN_ACTION_CANCEL_RETRY || action == QUERN_ACTION_CANCEL_ARCHIVE;
-    if (cancels && state != NULL) {
-        return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is not running (state: %s)",
-                            qn_sqlite_operate_verb(action), target->id, state);
-    }
-    const char *advice = target->state == QUERN_TASK_ACTIVE ? "; cancel it instead" : "";
-    return qn_error_set(err, QUERN_E_STATE, "cannot %s task %s: it is %s%s",
-                        qn_sqlite_operate_verb(action), target->id,
-                        state == NULL ? "damaged" : state, advice);
-}
-
 quern_status qn_sqlite_operate_on(struct qn_conn *conn, const struct qn_operation *operation,
                                   struct qn_operate_target *target, quern_error *err)
 {
@@ -137,7 +106,7 @@ quern_status qn_sqlite_operate_on(struct qn_conn *conn, const struct qn_operatio
         unique_key = (const char *)sqlite3_column_text(query.statement, 3);
         status = qn_lifecycle_allows(target->state, operation->action)
                      ? apply(conn, operation, target, unique_key, err)
-                     : refuse_operation(operation->action, target, err);
+                     : qn_lifecycle_refuse(operation->action, target->state, target->id, err);
     }
     quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);
     return status == QUERN_OK ? finished : status;

@@ -22,8 +22,6 @@ QUERN_NODISCARD quern_status qn_sqlite_operate_on(struct qn_conn *conn,
                                                   quern_error *err);
 /* The mark that the action leaves on a task that runs. */
 enum qn_cancel qn_sqlite_operate_cancel(quern_action action);
-/* "run", "archive", "delete", "cancel" */
-const char *qn_sqlite_operate_verb(quern_action action);
 
 struct qn_queue_row {
     int64_t no;
