@@ -39,7 +39,7 @@ struct qn_waiter {
     bool deaf;             /* ready without sockets: the directory is another user's */
     bool armed;            /* set by arm, cleared by the wake-up */
     int64_t armed_version; /* data_version at arm; 0: not known */
-    int64_t looked_at_ns;  /* when it was compared last */
+    int64_t polled_at_ns;  /* when it was compared last */
     int epoll_fd;
     int interrupt_fd; /* an eventfd, from open to finish, so that interrupt needs no lock */
     struct qn_sockets sockets;

@@ -40,9 +40,9 @@
 
 struct qn_recovery_cursor {
     struct qn_recovery_cursor *next;
-    int64_t looked_at_mono_ns; /* when its workers were last read; 0: never */
-    int64_t from;              /* the rank where the next page begins */
-    char *anchors;             /* the text from the page before (lib_pages.lua); NULL: none */
+    int64_t workers_read_at_mono_ns; /* when its workers were last read; 0: never */
+    int64_t from;                    /* the rank where the next page begins */
+    char *anchors;                   /* the text from the page before (lib_pages.lua); NULL: none */
     size_t anchors_size;
     bool is_unsure;     /* this round may have passed over some */
     uint64_t dead_mark; /* the workers that were known to be dead when this round began */
@@ -283,10 +283,10 @@ static quern_status choose_queues(struct recovering *recovering, const char **qu
         if (cursor == NULL) {
             return qn_error_nomem(err);
         }
-        bool late = cursor->looked_at_mono_ns == 0 ||
-                    now_mono_ns - cursor->looked_at_mono_ns >= LOOK_ANYWAY_MS * 1000000;
+        bool late = cursor->workers_read_at_mono_ns == 0 ||
+                    now_mono_ns - cursor->workers_read_at_mono_ns >= LOOK_ANYWAY_MS * 1000000;
         if (held[i] || late) {
-            cursor->looked_at_mono_ns = now_mono_ns;
+            cursor->workers_read_at_mono_ns = now_mono_ns;
             queues[chosen++] = queues[i];
         }
     }

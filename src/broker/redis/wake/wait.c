@@ -204,7 +204,7 @@ static quern_status look_up_cancellation(struct qn_redis *self, struct qn_wakeup
 
 struct sleep {
     int64_t until_mono_ns;
-    int64_t look_at_mono_ns; /* 0: no need */
+    int64_t poll_at_mono_ns; /* 0: no need */
 };
 
 static int timeout_ms(int64_t now_mono_ns, int64_t until_mono_ns)
@@ -246,13 +246,13 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
         receive(listener, wakeup);
     }
     int64_t now_mono_ns = qn_clock_mono_ns();
-    if (qn_wake_state_polls(&listener->state) && sleep->look_at_mono_ns == 0) {
+    if (qn_wake_state_polls(&listener->state) && sleep->poll_at_mono_ns == 0) {
         uint64_t spread = LOOK_AFTER_MS_MAX - LOOK_AFTER_MS_MIN + 1;
         int64_t after_ms = LOOK_AFTER_MS_MIN + (int64_t)qn_random_below(&listener->random, spread);
-        sleep->look_at_mono_ns = now_mono_ns + after_ms * QN_NS_PER_MS;
+        sleep->poll_at_mono_ns = now_mono_ns + after_ms * QN_NS_PER_MS;
     }
     if (qn_wake_state_has_missed(&listener->state) ||
-        (sleep->look_at_mono_ns != 0 && now_mono_ns >= sleep->look_at_mono_ns)) {
+        (sleep->poll_at_mono_ns != 0 && now_mono_ns >= sleep->poll_at_mono_ns)) {
         qn_wake_state_change(&listener->state, QN_WAKE_TAKEN);
         wakeup->work = true;
     }
@@ -263,8 +263,8 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
     if (sleep->until_mono_ns < until_mono_ns) {
         until_mono_ns = sleep->until_mono_ns;
     }
-    if (sleep->look_at_mono_ns != 0 && sleep->look_at_mono_ns < until_mono_ns) {
-        until_mono_ns = sleep->look_at_mono_ns;
+    if (sleep->poll_at_mono_ns != 0 && sleep->poll_at_mono_ns < until_mono_ns) {
+        until_mono_ns = sleep->poll_at_mono_ns;
     }
     if (!wakeup->work) {
         rest(listener, until_mono_ns, wakeup);

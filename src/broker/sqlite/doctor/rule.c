@@ -32,7 +32,7 @@ struct found {
     bool repaired;
 };
 
-struct look {
+struct search {
     struct qn_arena arena;
     struct found *items; /* room for FOUND_MAX */
     size_t count;
@@ -107,15 +107,15 @@ static quern_status set_functions(struct qn_conn *conn, struct qn_sqlite_doctor 
 
 /* --- Finding ---------------------------------------------------------------------------------- */
 
-static bool keep(struct look *look, const struct qn_query *query)
+static bool keep(struct search *search, const struct qn_query *query)
 {
-    struct found *found = &look->items[look->count];
+    struct found *found = &search->items[search->count];
     *found = (struct found){.number = sqlite3_column_int64(query->statement, 3)};
-    found->queue = qn_arena_strdup(&look->arena, qn_query_column_text(query, 0));
-    found->id = qn_arena_strdup(&look->arena, qn_query_column_text(query, 1));
-    found->text = qn_arena_strdup(&look->arena, qn_query_column_text(query, 2));
-    found->key = qn_arena_strdup(&look->arena, qn_query_column_text(query, 4));
-    look->count++;
+    found->queue = qn_arena_strdup(&search->arena, qn_query_column_text(query, 0));
+    found->id = qn_arena_strdup(&search->arena, qn_query_column_text(query, 1));
+    found->text = qn_arena_strdup(&search->arena, qn_query_column_text(query, 2));
+    found->key = qn_arena_strdup(&search->arena, qn_query_column_text(query, 4));
+    search->count++;
     return found->queue != NULL && found->id != NULL && found->text != NULL && found->key != NULL;
 }
 
@@ -129,7 +129,7 @@ static void bind_known(struct qn_query *query, const int64_t *values, int count)
 }
 
 static quern_status find_rows(struct qn_sqlite_doctor *doctor, struct qn_conn *conn,
-                              const char *sql, struct look *look, quern_error *err)
+                              const char *sql, struct search *search, quern_error *err)
 {
     const int64_t values[] = {
         doctor->now_ms, doctor->leases_over_ms, QN_SQLITE_SCHEMA_VERSION, QN_ARCHIVE_SIZE_MAX,
@@ -137,17 +137,17 @@ static quern_status find_rows(struct qn_sqlite_doctor *doctor, struct qn_conn *c
     struct qn_query query = qn_query_start_once(conn, sql);
     bind_known(&query, values, (int)(sizeof values / sizeof values[0]));
     bool memory = true;
-    look->more = false;
-    while (memory && !look->more && qn_query_row(&query)) {
-        look->more = look->count == FOUND_MAX;
-        memory = look->more || keep(look, &query);
+    search->more = false;
+    while (memory && !search->more && qn_query_row(&query)) {
+        search->more = search->count == FOUND_MAX;
+        memory = search->more || keep(search, &query);
     }
     quern_status status = qn_query_finish(&query, err);
     return status == QUERN_OK && !memory ? qn_error_nomem(err) : status;
 }
 
-static quern_status find_broken(struct qn_sqlite_doctor *doctor, const char *sql, struct look *look,
-                                quern_error *err)
+static quern_status find_broken(struct qn_sqlite_doctor *doctor, const char *sql,
+                                struct search *search, quern_error *err)
 {
     struct qn_conn *conn = NULL;
     quern_status status = qn_transaction_read_begin(doctor->self, &conn, err);
@@ -155,11 +155,11 @@ static quern_status find_broken(struct qn_sqlite_doctor *doctor, const char *sql
         return status;
     }
     qn_conn_limit(conn, 0); /* a look at all tasks */
-    qn_arena_reset(&look->arena);
-    look->count = 0;
+    qn_arena_reset(&search->arena);
+    search->count = 0;
     status = set_functions(conn, doctor, err);
     if (status == QUERN_OK) {
-        status = find_rows(doctor, conn, sql, look, err);
+        status = find_rows(doctor, conn, sql, search, err);
     }
     if (set_functions(conn, NULL, NULL) != QUERN_OK && status == QUERN_OK) {
         status = qn_error_nomem(err); /* the only reason there is */
@@ -192,17 +192,17 @@ static quern_status mend_row(struct qn_sqlite_doctor *doctor, struct qn_conn *co
 }
 
 /* One transaction's worth from the first on. */
-static quern_status mend_step(struct qn_sqlite_doctor *doctor, const char *sql, struct look *look,
-                              size_t first, quern_error *err)
+static quern_status mend_step(struct qn_sqlite_doctor *doctor, const char *sql,
+                              struct search *search, size_t first, quern_error *err)
 {
-    size_t end = look->count - first > MEND_STEP ? first + MEND_STEP : look->count;
+    size_t end = search->count - first > MEND_STEP ? first + MEND_STEP : search->count;
     struct qn_conn *conn = NULL;
     quern_status status = qn_transaction_begin(doctor->self, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
     for (size_t i = first; status == QUERN_OK && i < end; i++) {
-        status = mend_row(doctor, conn, sql, &look->items[i], err);
+        status = mend_row(doctor, conn, sql, &search->items[i], err);
     }
     if (status == QUERN_OK) {
         status = qn_transaction_commit(doctor->self, err);
@@ -210,24 +210,24 @@ static quern_status mend_step(struct qn_sqlite_doctor *doctor, const char *sql, 
         qn_transaction_rollback(doctor->self);
     }
     for (size_t i = first; status != QUERN_OK && i < end; i++) {
-        look->items[i].repaired = false;
+        search->items[i].repaired = false;
     }
     return status;
 }
 
 static quern_status mend(struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
-                         struct look *look, quern_error *err)
+                         struct search *search, quern_error *err)
 {
     quern_status status = QUERN_OK;
     if (rule->mend != NULL) {
-        for (size_t i = 0; status == QUERN_OK && i < look->count; i += MEND_STEP) {
-            status = mend_step(doctor, rule->mend, look, i, err);
+        for (size_t i = 0; status == QUERN_OK && i < search->count; i += MEND_STEP) {
+            status = mend_step(doctor, rule->mend, search, i, err);
         }
     } else if (rule->upkeep != NULL) {
-        for (size_t i = 0; status == QUERN_OK && i < look->count; i++) {
+        for (size_t i = 0; status == QUERN_OK && i < search->count; i++) {
             size_t done = 0;
-            status = rule->upkeep(doctor, look->items[i].queue, &done, err);
-            look->items[i].repaired = status == QUERN_OK && done > 0;
+            status = rule->upkeep(doctor, search->items[i].queue, &done, err);
+            search->items[i].repaired = status == QUERN_OK && done > 0;
         }
     }
     return status;
@@ -238,11 +238,11 @@ static quern_status mend(struct qn_sqlite_doctor *doctor, const struct qn_rule *
 
 /* Returns whether anything was repaired. */
 static bool report_found(const struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
-                         const struct look *look)
+                         const struct search *search)
 {
     bool repaired = false;
-    for (size_t i = 0; i < look->count; i++) {
-        const struct found *found = &look->items[i];
+    for (size_t i = 0; i < search->count; i++) {
+        const struct found *found = &search->items[i];
         const quern_finding finding = {.invariant = rule->invariant,
                                        .queue = found->queue,
                                        .id = found->id,
@@ -268,25 +268,25 @@ static void report_more(const struct qn_sqlite_doctor *doctor, const struct qn_r
 quern_status qn_sqlite_rule_check(struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
                                   quern_error *err)
 {
-    struct look look = {0};
-    look.items = qn_alloc_zero(FOUND_MAX, sizeof *look.items);
-    if (look.items == NULL) {
+    struct search search = {0};
+    search.items = qn_alloc_zero(FOUND_MAX, sizeof *search.items);
+    if (search.items == NULL) {
         return qn_error_nomem(err);
     }
     quern_status status = QUERN_OK;
     bool again = true;
     while (status == QUERN_OK && again) {
-        status = find_broken(doctor, rule->find, &look, err);
+        status = find_broken(doctor, rule->find, &search, err);
         if (status == QUERN_OK && doctor->repair) {
-            status = mend(doctor, rule, &look, err);
+            status = mend(doctor, rule, &search, err);
         }
-        bool repaired = report_found(doctor, rule, &look);
-        again = look.more && repaired;
-        if (status == QUERN_OK && look.more && !again) {
+        bool repaired = report_found(doctor, rule, &search);
+        again = search.more && repaired;
+        if (status == QUERN_OK && search.more && !again) {
             report_more(doctor, rule);
         }
     }
-    qn_arena_finish(&look.arena);
-    qn_free(look.items);
+    qn_arena_finish(&search.arena);
+    qn_free(search.items);
     return status;
 }

@@ -10,19 +10,19 @@
 
 #define DAY_MS (24 * 3600 * INT64_C(1000))
 
-struct queue_look {
+struct queue_listing {
     struct qn_conn *conn;
     int64_t now_ms;
 };
 
-static quern_status read_latency(const struct queue_look *look, int64_t queue_no,
+static quern_status read_latency(const struct queue_listing *listing, int64_t queue_no,
                                  int64_t *ret_latency_ms, quern_error *err)
 {
-    struct qn_query query = qn_query_start(look->conn, sql_pending_since);
+    struct qn_query query = qn_query_start(listing->conn, sql_pending_since);
     qn_query_int(&query, queue_no);
     int64_t latency_ms = 0;
     while (qn_query_row(&query)) {
-        int64_t waited_ms = look->now_ms - qn_query_column_moment_ms(query.statement, 0);
+        int64_t waited_ms = listing->now_ms - qn_query_column_moment_ms(query.statement, 0);
         latency_ms = waited_ms > latency_ms ? waited_ms : latency_ms;
     }
     quern_status status = qn_query_finish(&query, err);
@@ -56,20 +56,20 @@ quern_status qn_sqlite_queues(struct qn_broker *broker,
                               void *user, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct queue_look look = {.now_ms = qn_clock_wall_ms(broker->clock)};
-    quern_status status = qn_transaction_read_begin(self, &look.conn, err);
+    struct queue_listing listing = {.now_ms = qn_clock_wall_ms(broker->clock)};
+    quern_status status = qn_transaction_read_begin(self, &listing.conn, err);
     if (status != QUERN_OK) {
         return status;
     }
-    struct qn_query query = qn_query_start(look.conn, sql_queues);
-    qn_query_int(&query, look.now_ms / DAY_MS);
+    struct qn_query query = qn_query_start(listing.conn, sql_queues);
+    qn_query_int(&query, listing.now_ms / DAY_MS);
     qn_query_int(&query, QN_BRAKE_DEATHS);
     bool go_on = true;
     while (status == QUERN_OK && go_on && qn_query_row(&query)) {
         quern_queue_info info = {0};
         read_queue(&query, &info);
         status =
-            read_latency(&look, sqlite3_column_int64(query.statement, 0), &info.latency_ms, err);
+            read_latency(&listing, sqlite3_column_int64(query.statement, 0), &info.latency_ms, err);
         go_on = status == QUERN_OK && on_queue(&info, user);
     }
     quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);

@@ -112,14 +112,14 @@ static uint32_t room(const struct qn_lease_batch *batch, uint32_t level)
 
 /* --- Merging --------------------------------------------------------------------------- */
 
-struct spot {
+struct position {
     int64_t seq;
     int64_t place;
 };
 
 /* The rows read of one level. */
 struct stream {
-    struct spot spots[QN_BATCH_MAX];
+    struct position positions[QN_BATCH_MAX];
     size_t count;
     size_t at;
     bool more; /* there may be more than was read */
@@ -143,7 +143,7 @@ static quern_status read_uncharged(struct qn_lease_batch *batch,
     quern_status status = qn_lease_row_read_all(batch, source, &query, &streams->rows, err);
     stream->count = streams->rows.count;
     for (size_t i = 0; i < stream->count; i++) {
-        stream->spots[i].place = streams->rows.items[i].place;
+        stream->positions[i].place = streams->rows.items[i].place;
     }
     stream->more = stream->count == streams->want;
     return status;
@@ -163,9 +163,9 @@ static quern_status read_charged(struct qn_lease_batch *batch, const struct qn_l
     qn_query_int(&query, batch->progress[source->index].places[level]);
     qn_query_int(&query, (int64_t)limit);
     while (qn_query_row(&query)) {
-        stream->spots[stream->count++] =
-            (struct spot){.seq = sqlite3_column_int64(query.statement, 0),
-                          .place = sqlite3_column_int64(query.statement, 1)};
+        stream->positions[stream->count++] =
+            (struct position){.seq = sqlite3_column_int64(query.statement, 0),
+                              .place = sqlite3_column_int64(query.statement, 1)};
     }
     stream->more = stream->count == limit;
     return qn_query_finish(&query, err);
@@ -194,9 +194,9 @@ static bool find_next(const struct qn_lease_batch *batch, const struct streams *
             *ret_more = true;
             return false;
         }
-        if (!found || stream->spots[stream->at].place < place) {
+        if (!found || stream->positions[stream->at].place < place) {
             found = true;
-            place = stream->spots[stream->at].place;
+            place = stream->positions[stream->at].place;
             *ret_level = level;
         }
     }
@@ -216,9 +216,9 @@ static quern_status merge(struct qn_lease_batch *batch, const struct qn_lease_so
            find_next(batch, streams, state->top_level, &level, &more)) {
         struct stream *stream = &streams->levels[level];
         size_t at = stream->at++;
-        state->places[level] = stream->spots[at].place;
+        state->places[level] = stream->positions[at].place;
         status = level == 0 ? take(batch, source->queue, streams->rows.items[at].run, err)
-                            : take_started(batch, source, stream->spots[at].seq, &done, err);
+                            : take_started(batch, source, stream->positions[at].seq, &done, err);
     }
     for (size_t i = streams->levels[0].at; i < streams->levels[0].count; i++) {
         qn_leased_free(streams->rows.items[i].run);

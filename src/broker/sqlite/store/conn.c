@@ -18,8 +18,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define BUSY_NAP_US_MIN 50
-#define BUSY_NAP_US_MAX 800
+#define BUSY_PAUSE_US_MIN 50
+#define BUSY_PAUSE_US_MAX 800
 #define PATH_SHOWN_MAX 120
 #define HURRY_MS 1000
 #define STEPS_PER_LOOK 5000 /* of SQLite's machine, between two looks at the clock */
@@ -37,20 +37,20 @@ static int wait_for_lock(void *user, int tries)
     if (now_ns - conn->busy_since_ns >= max_ms * 1000000) {
         return 0;
     }
-    uint64_t nap_us = BUSY_NAP_US_MIN;
-    for (int i = 0; i < tries && nap_us < BUSY_NAP_US_MAX; i++) {
-        nap_us *= 2;
+    uint64_t pause_us = BUSY_PAUSE_US_MIN;
+    for (int i = 0; i < tries && pause_us < BUSY_PAUSE_US_MAX; i++) {
+        pause_us *= 2;
     }
-    nap_us = nap_us / 2 + qn_random_below(&conn->jitter, nap_us);
-    struct timespec nap = {.tv_nsec = (long)nap_us * 1000};
-    (void)nanosleep(&nap, NULL); /* cut short by a signal: tries again a little earlier */
+    pause_us = pause_us / 2 + qn_random_below(&conn->jitter, pause_us);
+    struct timespec pause = {.tv_nsec = (long)pause_us * 1000};
+    (void)nanosleep(&pause, NULL); /* cut short by a signal: tries again a little earlier */
     return 1;
 }
 
 void qn_conn_give_way(void)
 {
-    struct timespec nap = {.tv_nsec = (long)BUSY_NAP_US_MAX * 3 / 2 * 1000};
-    (void)nanosleep(&nap, NULL); /* cut short by a signal: they get their turn at the next step */
+    struct timespec pause = {.tv_nsec = (long)BUSY_PAUSE_US_MAX * 3 / 2 * 1000};
+    (void)nanosleep(&pause, NULL); /* cut short by a signal: they get their turn at the next step */
 }
 
 static int look_at_clock(void *user)

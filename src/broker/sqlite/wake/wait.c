@@ -207,7 +207,7 @@ static quern_status arm_socket(struct qn_sqlite *self, quern_error *err)
     }
     waiter->armed = true;
     waiter->armed_version = 0;
-    waiter->looked_at_ns = qn_clock_mono_ns();
+    waiter->polled_at_ns = qn_clock_mono_ns();
     return QUERN_OK;
 }
 
@@ -284,10 +284,10 @@ static quern_status look_for_changes(struct qn_sqlite *self, bool *ret_changed, 
     *ret_changed = false;
     pthread_mutex_lock(&waiter->mutex);
     bool due = waiter->armed && waiter->armed_version != 0 &&
-               now_ns - waiter->looked_at_ns >= QN_SAFETY_NET_MS * QN_NS_PER_MS;
+               now_ns - waiter->polled_at_ns >= QN_SAFETY_NET_MS * QN_NS_PER_MS;
     int64_t armed_version = waiter->armed_version;
     if (due) {
-        waiter->looked_at_ns = now_ns;
+        waiter->polled_at_ns = now_ns;
     }
     pthread_mutex_unlock(&waiter->mutex);
     struct qn_conn *conn = NULL;
