@@ -222,13 +222,13 @@ static void outcomes_are_applied_while_the_queue_is_paused(struct contract *c)
 static void queue_is_found_once_it_has_had_a_task(struct contract *c)
 {
     quern_error err = {0};
-    assert_int_equal(qn_broker_find_queue(c->broker, "default", &err), QUERN_E_NOT_FOUND);
-    assert_string_equal(err.text, "no queue \"default\"");
-    contract_put(c, "default", "a");
-    assert_ok(qn_broker_find_queue(c->broker, "default", &err), err);
-    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
-    assert_ok(qn_broker_find_queue(c->broker, "default", &err), err);
-    assert_int_equal(qn_broker_find_queue(c->broker, "defaul", NULL), QUERN_E_NOT_FOUND);
+    assert_int_equal(qn_broker_find_queue(c->broker, "late", &err), QUERN_E_NOT_FOUND);
+    assert_string_equal(err.text, "no queue \"late\"");
+    contract_put(c, "late", "a");
+    assert_ok(qn_broker_find_queue(c->broker, "late", &err), err);
+    contract_finish(c, contract_take_id(c, "late", "a"), QN_DONE);
+    assert_ok(qn_broker_find_queue(c->broker, "late", &err), err);
+    assert_int_equal(qn_broker_find_queue(c->broker, "lat", NULL), QUERN_E_NOT_FOUND);
 }
 
 /* Of "default" and, with two, "other". */
