@@ -145,6 +145,7 @@ QUERN_NODISCARD struct qn_leased *qn_leased_copy(struct qn_slab *slab,
                                                  const struct qn_leased *leased);
 void qn_leased_free(struct qn_leased *leased);
 
+/* If you add one: the recipe in CONTRIBUTING.md. */
 enum qn_outcome_kind {
     QN_DONE,      /* deleted, or completed for its retention; lock freed; processed +1 */
     QN_DROP,      /* deleted; lock freed; processed +1 */

@@ -4,7 +4,8 @@
  *
  * The promise of each operation is at its type in broker.h and inspect.h. An implementation
  * declares its functions by these types (`qn_enqueue_fn qn_redis_enqueue;`) and puts them into a
- * table. Only the brokers and broker.c include this file. */
+ * table. Only the brokers and broker.c include this file. If you add an operation: the recipe in
+ * CONTRIBUTING.md. */
 #ifndef QN_BROKER_OPS_H
 #define QN_BROKER_OPS_H
 

@@ -2,8 +2,7 @@
 /* cli.h - shared by all files of the program: verbs, exit codes, messages.
  *
  * Data goes to stdout, messages to stderr. Every verb prints one JSON document instead of text with
- * --json. To add a verb: write verbs/<noun>.c with its table of options and its struct qn_noun, add
- * the noun to the table in main.c, a section to man/quern.1 and a test to tests/cli. */
+ * --json. To add a verb: see CONTRIBUTING.md. */
 #ifndef QN_CLI_CLI_H
 #define QN_CLI_CLI_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* limits.h - every limit of the library, with its reason. */
+/* limits.h - the limits that more than one file needs, with their reasons. To add one: see
+ * CONTRIBUTING.md. */
 #ifndef QN_TASK_LIMITS_H
 #define QN_TASK_LIMITS_H
 
@@ -9,8 +10,8 @@
 #define QN_SERVED_NAME_SIZE_MAX 4096 /* a queue that others made, and that a worker serves */
 #define QN_HEADER_COUNT_MAX 64
 #define QN_HEADER_VALUE_SIZE_MAX 8192
-#define QN_PAYLOAD_SIZE_MAX ((size_t)32 << 20) /* default; 512 MiB is Redis's own limit */
-#define QN_PAYLOAD_SIZE_LIMIT ((size_t)512 << 20)
+#define QN_PAYLOAD_SIZE_MAX ((size_t)32 << 20)    /* default; 512 MiB is Redis's own limit */
+#define QN_PAYLOAD_SIZE_LIMIT ((size_t)512 << 20) /* of payload_size_max, and of a result */
 #define QN_ERROR_TEXT_SIZE_MAX 4096 /* of a failed run: enough for the last lines of stderr */
 #define QN_NOTE_SIZE_MAX 256
 #define QN_BATCH_MAX 128    /* tasks in one transaction or script: 0.6 ms of Redis */

@@ -15,7 +15,7 @@
 #include "broker/broker.h"
 #include "cli/memory.h"
 #include "cli/work/await.h"
-#include "cli/work/limit.h"
+#include "cli/work/descriptors.h"
 #include "cli/work/queues.h"
 
 struct start_info {
@@ -79,7 +79,7 @@ static int report_with(const struct qn_work *work, quern_inspector *inspector, c
     int exit_code = qn_work_queues_check_names(work, list);
     if (exit_code == QN_EXIT_OK) {
         report_start(work, url, durability);
-        qn_work_limit_warn(work->cli, work->concurrency);
+        qn_work_descriptors_warn(work->cli, work->concurrency);
         warn_of_groups(work, list);
     }
     quern_queue_list_free(list);

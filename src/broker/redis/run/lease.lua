@@ -157,7 +157,7 @@ local function begin(i, prefix)
         seen = {}, held = {'', '', '', ''}, held_count = 3, is_read = false}
 end
 
-local late_left, bytes_left = 128, 8388608 -- QN_BATCH_MAX, QN_BATCH_BYTES_MAX
+local late_left, bytes_left = @QN_BATCH_MAX@, @QN_BATCH_BYTES_MAX@
 local unnoted = nil -- a queue with charged tasks of which it is not noted that there are any
 
 -- Looks at tasks at the head of `pending`: `heads[k]` is the one at place `first` - k, so from the

@@ -67,7 +67,7 @@ end
 
 -- That only helps: an index of the wrong type stops nothing.
 local function note_charged(Q, entry, i)
-    local level = math.min(tonumber(entry.charges), 4) -- QN_ALONE_CHARGES
+    local level = math.min(tonumber(entry.charges), @QN_ALONE_CHARGES@)
     redis.pcall('ZADD', Q .. 'quern:charged:' .. string.format('%d', level),
         string.format('%.0f', now_s * 1000000 + time[2] + i), entry[1])
     redis.pcall('HSET', Q .. 'quern:meta', 'charged', '1')

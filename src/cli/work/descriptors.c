@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* limit.c - limits of the system that are too low for the settings of a worker.
+/* descriptors.c - a limit of the system (RLIMIT_NOFILE) that is too low for a worker.
  *
- * The worker lives with them (src/worker/run/shortage.c): it gives runs back and pauses. But the
+ * The worker lives with it (src/worker/run/shortage.c): it gives runs back and pauses. But the
  * user should learn at once why it will never reach its concurrency. */
-#include "cli/work/limit.h"
+#include "cli/work/descriptors.h"
 
 #include <inttypes.h>
 #include <sys/resource.h>
@@ -14,7 +14,7 @@
 #define FDS_WHILE_STARTED 3
 #define FDS_OF_WORKER 40
 
-void qn_work_limit_warn(const struct qn_cli *cli, uint32_t concurrency)
+void qn_work_descriptors_warn(const struct qn_cli *cli, uint32_t concurrency)
 {
     struct rlimit limit;
     uint64_t wanted = FDS_OF_WORKER + (uint64_t)concurrency * (FDS_PER_COMMAND + FDS_WHILE_STARTED);
