@@ -171,7 +171,7 @@ static void hang_up(struct pair *pair)
 }
 
 /* Sends the rest of an answer to an earlier request. False: the client is gone. */
-static bool say_late(struct pair *pair)
+static bool send_late_reply(struct pair *pair)
 {
     const char *late = pair->late;
     pair->late = NULL;
@@ -179,7 +179,7 @@ static bool say_late(struct pair *pair)
 }
 
 /* Sends the next part of the present reply. False: the client is gone. */
-static bool say_more(struct pair *pair)
+static bool send_more(struct pair *pair)
 {
     struct peer_rule *rule = &pair->talking;
     bool slowly = rule->manner == PEER_TRICKLE || rule->manner == PEER_DRIP;
@@ -206,14 +206,14 @@ static bool say_more(struct pair *pair)
 
 static bool serve(struct peer *peer, struct pair *pair)
 {
-    bool good = pair->talking.reply == NULL || say_more(pair);
+    bool good = pair->talking.reply == NULL || send_more(pair);
     while (good && pair->talking.reply == NULL) {
         size_t size = end_of(&pair->in, 0);
         struct peer_rule rule;
         if (size == 0) {
             break;
         }
-        good = say_late(pair);
+        good = send_late_reply(pair);
         if (good && find_rule(peer, &pair->in, &rule)) {
             rule.reply_size = rule.reply_size == 0 ? strlen(rule.reply) : rule.reply_size;
             rule.repeat = rule.repeat == 0 ? 1 : rule.repeat;
@@ -222,7 +222,7 @@ static bool serve(struct peer *peer, struct pair *pair)
             pair->talking = is_late ? (struct peer_rule){0} : rule;
             pair->said = 0;
             atomic_fetch_add(&peer->answered, 1);
-            good = say_more(pair);
+            good = send_more(pair);
         } else if (good) {
             good = pass_on(pair, size);
         }
@@ -252,7 +252,7 @@ static void accept_client(struct peer *peer)
     hang_up(&pair);
 }
 
-static void look_at(struct peer *peer, struct pair *pair, const struct pollfd fds[2])
+static void serve_events(struct peer *peer, struct pair *pair, const struct pollfd fds[2])
 {
     bool good = true;
     if (fds[0].revents != 0) {
@@ -289,7 +289,7 @@ static void *serve_all(void *argument)
         }
         for (size_t i = 0; i < PAIRS_MAX; i++) {
             if (peer->pairs[i].client_fd >= 0) {
-                look_at(peer, &peer->pairs[i], &fds[2 + 2 * i]);
+                serve_events(peer, &peer->pairs[i], &fds[2 + 2 * i]);
             }
         }
         if (fds[1].revents != 0) {

@@ -38,7 +38,7 @@ static void note_task(struct test_round *round, const struct qn_task *task)
 
 /* --- Looking ---------------------------------------------------------------------------- */
 
-static bool look_at_task(const quern_task_info *info, void *user)
+static bool check_task(const quern_task_info *info, void *user)
 {
     note_task(user, &info->task);
     note(user, "retry_count", info->retry_count, INT32_MAX);
@@ -52,7 +52,7 @@ static bool look_at_task(const quern_task_info *info, void *user)
     return true;
 }
 
-static bool look_at_queue(const quern_queue_info *info, void *user)
+static bool check_queue(const quern_queue_info *info, void *user)
 {
     note(user, "latency_ms", info->latency_ms, QN_MOMENT_MS_MAX);
     note_moment(user, "paused_at_ms", info->paused_at_ms);
@@ -61,7 +61,7 @@ static bool look_at_queue(const quern_queue_info *info, void *user)
     return true;
 }
 
-static bool look_at_worker(const quern_worker_info *info, void *user)
+static bool check_worker(const quern_worker_info *info, void *user)
 {
     note_moment(user, "worker started_at_ms", info->started_at_ms);
     note_moment(user, "heartbeat_at_ms", info->heartbeat_at_ms);
@@ -82,18 +82,18 @@ static void forget_fact(const char *name, const char *text, void *user)
     (void)name, (void)text, (void)user;
 }
 
-static void look(struct test_round *round)
+static void inspect(struct test_round *round)
 {
     quern_day days[QN_HISTORY_DAYS];
     quern_error err;
-    (void)!qn_broker_queues(round->broker, look_at_queue, round, &err);
+    (void)!qn_broker_queues(round->broker, check_queue, round, &err);
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         const quern_task_filter filter = {.queue = "default", .state = state};
-        (void)!qn_broker_tasks(round->broker, &filter, look_at_task, round, &err);
+        (void)!qn_broker_tasks(round->broker, &filter, check_task, round, &err);
     }
     const quern_task_filter one = {.id = "t1"};
-    (void)!qn_broker_tasks(round->broker, &one, look_at_task, round, &err);
-    (void)!qn_broker_workers(round->broker, look_at_worker, round, &err);
+    (void)!qn_broker_tasks(round->broker, &one, check_task, round, &err);
+    (void)!qn_broker_workers(round->broker, check_worker, round, &err);
     (void)!qn_broker_history(round->broker, "default", QN_HISTORY_DAYS, days, &err);
     (void)!qn_broker_server_info(round->broker, forget_fact, round, &err);
     (void)!qn_broker_doctor(round->broker, false, forget_finding, NULL, &err);
@@ -239,11 +239,11 @@ void test_round(struct test_round *round)
     static const enum qn_solo solos[] = {QN_SOLO_ASK, QN_SOLO_RUN, QN_SOLO_END, QN_SOLO_NONE};
     struct qn_leased *runs[ROOM];
     quern_error err;
-    look(round);
+    inspect(round);
     send_heartbeat(round);
     size_t count = lease(round, QN_SOLO_NONE, runs);
     hold(round, runs, count);
-    look(round);
+    inspect(round);
     end(round, runs, count);
     keep_up(round);
     steer(round);
@@ -251,7 +251,7 @@ void test_round(struct test_round *round)
         count = lease(round, solos[i], runs);
         end(round, runs, count);
     }
-    look(round);
+    inspect(round);
     (void)!qn_broker_deregister(round->broker, round->worker_id, &err);
     (void)!qn_broker_remove_queue(round->broker, "default", true, &err);
 }

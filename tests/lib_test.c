@@ -173,12 +173,12 @@ struct test_child test_spawn(const char *role, const char *const *args)
     return (struct test_child){.pid = pid, .to_fd = to[1], .from_fd = from[0]};
 }
 
-void test_child_say(const struct test_child *child, char byte)
+void test_child_send(const struct test_child *child, char byte)
 {
     assert_int_equal(write(child->to_fd, &byte, 1), 1);
 }
 
-char test_child_hear(const struct test_child *child)
+char test_child_receive(const struct test_child *child)
 {
     struct pollfd ready = {.fd = child->from_fd, .events = POLLIN};
     char byte = '\0';
@@ -230,12 +230,12 @@ int test_child_join(struct test_child *child)
     return 95;
 }
 
-void test_parent_say(char byte)
+void test_parent_send(char byte)
 {
     TEST_REQUIRE(write(1, &byte, 1) == 1);
 }
 
-char test_parent_hear(void)
+char test_parent_receive(void)
 {
     char byte = '\0';
     return read(0, &byte, 1) == 1 ? byte : '\0';

@@ -83,9 +83,9 @@ struct test_child {
 };
 /* args: NULL-terminated, may be NULL. */
 struct test_child test_spawn(const char *role, const char *const *args);
-void test_child_say(const struct test_child *child, char byte);
+void test_child_send(const struct test_child *child, char byte);
 /* The next byte of the child; '\0' when it ended or the patience is over. */
-char test_child_hear(const struct test_child *child);
+char test_child_receive(const struct test_child *child);
 /* SIGKILL, and reaped: afterwards its pid is gone. */
 void test_child_kill(struct test_child *child);
 /* Waits for its end. The exit code, or 128 + signal. */
@@ -94,7 +94,7 @@ int test_child_join(struct test_child *child);
 int test_child_poll(struct test_child *child);
 
 /* In the child. */
-void test_parent_say(char byte);
-char test_parent_hear(void); /* '\0' when the parent is gone */
+void test_parent_send(char byte);
+char test_parent_receive(void); /* '\0' when the parent is gone */
 
 #endif

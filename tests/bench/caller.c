@@ -44,7 +44,7 @@ void caller_load(struct caller *caller, const char *text, size_t size, char *ret
     freeReplyObject(reply);
 }
 
-redisReply *caller_ask(struct caller *caller, const char *command)
+redisReply *caller_request(struct caller *caller, const char *command)
 {
     redisReply *reply = redisCommand(caller->redis, command);
     if (reply == NULL) {
@@ -101,7 +101,7 @@ double server_cpu(const char *socket)
     static struct caller caller;
     double sum = 0;
     caller_open(&caller, socket);
-    redisReply *info = caller_ask(&caller, "INFO cpu");
+    redisReply *info = caller_request(&caller, "INFO cpu");
     static const char *const names[] = {"used_cpu_sys_main_thread:", "used_cpu_user_main_thread:",
                                         "used_cpu_sys:", "used_cpu_user:"};
     bool told = strstr(info->str, names[0]) != NULL;

@@ -28,7 +28,7 @@ void caller_close(struct caller *caller);
 /* So that EVALSHA finds it; ret_sha1 has room for SHA1_DIGITS and a zero. */
 void caller_load(struct caller *caller, const char *text, size_t size, char *ret_sha1);
 /* One plain command, and its answer; the caller frees it. */
-redisReply *caller_ask(struct caller *caller, const char *command);
+redisReply *caller_request(struct caller *caller, const char *command);
 
 /* A call of a script with PREFIX for its key. What is put has to live until it is sent. */
 void caller_begin(struct caller *caller, const char *sha1);

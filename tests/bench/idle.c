@@ -74,11 +74,11 @@ static void track(struct caller *caller, struct caller *listener, const char *so
 {
     char command[64];
     caller_open(listener, socket);
-    redisReply *id = caller_ask(listener, "CLIENT ID");
+    redisReply *id = caller_request(listener, "CLIENT ID");
     (void)snprintf(command, sizeof command, "CLIENT TRACKING ON REDIRECT %lld", id->integer);
     freeReplyObject(id);
-    freeReplyObject(caller_ask(listener, "SUBSCRIBE __redis__:invalidate"));
-    freeReplyObject(caller_ask(caller, command));
+    freeReplyObject(caller_request(listener, "SUBSCRIBE __redis__:invalidate"));
+    freeReplyObject(caller_request(caller, command));
 }
 
 static int compare(const void *a, const void *b)
@@ -91,7 +91,7 @@ static int compare(const void *a, const void *b)
 /* One task; how long its start took. */
 static int64_t take_one(struct caller *caller, struct caller *listener, struct exchange *exchange)
 {
-    freeReplyObject(caller_ask(caller, "LLEN " PREFIX "pending")); /* arms the notice */
+    freeReplyObject(caller_request(caller, "LLEN " PREFIX "pending")); /* arms the notice */
     atomic_fetch_add(&exchange->ready, 1);
     freeReplyObject(caller_receive(listener));
     bare_lease(caller, "1");

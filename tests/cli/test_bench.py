@@ -69,7 +69,7 @@ class BenchTest(CliTest):
         self.assertEqual([queue["name"] for queue in self.json("queue", "list")], ["default"])
         self.assertEqual(self.state(task_id), "pending")
 
-    def test_a_load_tells_what_the_workers_used(self):
+    def test_a_load_reports_what_the_workers_used(self):
         figure = self.json("bench", "drain", "--tasks", "200")
         self.assertGreater(figure["worker_cpu_us"], 0)
         self.assertGreater(figure["worker_rss_bytes"], 100000)
@@ -107,7 +107,7 @@ class BenchTest(CliTest):
             with self.subTest(args=args):
                 self.fails(EXIT_USAGE, "bench", "enqueue", *args)
 
-    def test_a_folder_that_cannot_be_made_is_told(self):
+    def test_a_folder_that_cannot_be_created_is_reported(self):
         shutil.rmtree(self.scratch)
         self.assertIn("scratch", self.fails(1, "bench", "enqueue", "--tasks", "1"))
 

@@ -68,7 +68,7 @@ class BrokerTest(CliTest):
         self.fails(EXIT_BROKER, "--broker", "redis/no/q.db", "work", "--drain", "--exec", "t=true")
 
     @only("sqlite")
-    def test_database_that_is_made_says_so_once(self):
+    def test_database_that_is_created_is_reported_once(self):
         for args in (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"]):
             with self.subTest(args=args):
                 name = self.path(args[0] + ".db")
@@ -101,7 +101,7 @@ class BrokerTest(CliTest):
         self.assertNotIn("secret", error)
 
     @only("sqlite")
-    def test_missing_file_is_not_made_by_looking(self):
+    def test_missing_file_is_not_created_by_inspecting(self):
         for args in LOOKS:
             with self.subTest(args=args):
                 self.assertIn("q.db", self.fails(EXIT_BROKER, *args))

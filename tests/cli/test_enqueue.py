@@ -259,7 +259,7 @@ class ImportTest(CliTest):
         stopped = self.fails(EXIT_DATA, "enqueue", "--from", "-", stdin='{"type":"t"}\nbad\n')
         self.assertIn("(stored 1 task before it; the rest was not read)", stopped)
 
-    def test_interrupt_stores_what_was_read_and_says_how_much(self):
+    def test_interrupt_stores_what_was_read_and_reports_how_much(self):
         self.fifo("lines")
         process = self.start("enqueue", "--from", "lines")
         with open(self.path("lines"), "w", encoding="utf-8") as lines:

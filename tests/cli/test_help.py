@@ -202,7 +202,7 @@ class HelpTest(CliTest):
         self.assertEqual(len(self.json("task", "list", "--broker", other)), 2)
         self.assertNotEqual(first, second)
 
-    def test_version_is_said_in_each_way(self):
+    def test_version_is_printed_in_each_way(self):
         self.assertRegex(self.ok("--version"), r"^quern \d+\.\d+\.\d+$")
         self.assertEqual(self.ok("version"), self.ok("--version"))
         self.assertRegex(self.json("version")["version"], r"^\d+\.\d+\.\d+$")

@@ -33,7 +33,7 @@ class QueueTest(CliTest):
         self.assertIn("no queue 'zz'", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
 
     @only("sqlite")
-    def test_inspect_says_where_a_queue_is_braked(self):
+    def test_inspect_shows_where_a_queue_is_braked(self):
         self.enqueue("t", "--queue", "a")
         self.assertNotIn("braked", self.ok("queue", "inspect", "a"))
         self.assertEqual(self.json("queue", "inspect", "a")["braked_hosts"], 0)
@@ -169,7 +169,7 @@ class TaskTest(CliTest):
         self.assertIn("--yes", error)
         self.assertEqual(self.counts()["pending"], 3)
 
-    def test_all_asks_on_a_terminal(self):
+    def test_all_prompts_on_a_terminal(self):
         self.enqueue("t")
         self.assertEqual(self.answer("n\n"), EXIT_FAILURE)
         self.assertEqual(self.counts()["pending"], 1)

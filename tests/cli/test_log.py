@@ -68,7 +68,7 @@ class LogTest(CliTest):
                 self.assertTrue([line for line in lines
                                  if line.get("error", "").endswith("a\u202eb\x9bc\u2029d\x7f")])
 
-    def test_what_the_program_says_by_itself_is_a_line_of_the_format_too(self):
+    def test_messages_of_the_program_itself_are_lines_of_the_format_too(self):
         self.ok("db", "init") if lib_cli.BROKER == "sqlite" else None
         worker = self.start("work", "--exec", "t=true", "--on-hup", "reload", "--log-format",
                             "json")
@@ -81,7 +81,7 @@ class LogTest(CliTest):
         for line in (self.read(worker.log_name) + wrong).splitlines():
             self.assertIn("msg", json.loads(line))
 
-    def test_full_stdout_is_said_once_and_the_worker_goes_on(self):
+    def test_full_stdout_is_reported_once_and_the_worker_goes_on(self):
         self.enqueue("t")
         self.enqueue("t")
         with open("/dev/full", "w", encoding="utf-8") as full:

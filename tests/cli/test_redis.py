@@ -88,7 +88,7 @@ class UrlTest(RedisTest):
                 self.assertNotIn(password, str(facts))
         self.assertIn("NOAUTH", self.fails(EXIT_DENIED, "db", "info"))
 
-    def test_wrong_password_is_said_but_not_shown(self):
+    def test_wrong_password_is_reported_but_not_shown(self):
         self.start_redis("--requirepass", "right")
         for args in COMMANDS:
             with self.subTest(args=args):
@@ -97,7 +97,7 @@ class UrlTest(RedisTest):
                 self.assertIn("login refused, user or password is wrong", error)
                 self.assertNotIn("wr0ng", error)
 
-    def test_doctor_says_when_it_could_not_look_who_serves(self):
+    def test_doctor_reports_when_it_could_not_read_who_serves(self):
         self.start_redis()
         self.enqueue("t")
         self.redis("ACL", "SETUSER", "half", "on", ">pw", "~asynq:*", "&*", "+@all", "-sscan")
@@ -133,7 +133,7 @@ class StartTest(RedisTest):
         self.fails(EXIT_BROKER, "work", "--no-wait", "--exec", "t=true")
         self.fails(EXIT_BROKER, "--broker", "redis://127.0.0.1:1", "stats")
 
-    def test_work_waits_and_says_so_once(self):
+    def test_work_waits_and_reports_it_once(self):
         worker = self.start("work", "--exec", "t=true")
         self.until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
         self.start_redis("--appendonly", "yes")
@@ -236,7 +236,7 @@ class StartTest(RedisTest):
 
 
 class WordsTest(RedisTest):
-    def test_full_memory_is_told_in_words_with_the_limit(self):
+    def test_full_memory_is_reported_with_the_limit(self):
         self.start_redis("--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
         for _ in range(40):
             result = self.quern("enqueue", "t", "-", stdin="x" * 200000)
@@ -304,7 +304,7 @@ class IdleTest(RedisTest):
                 break
         return stamps[polls[1]:]
 
-    def test_idle_worker_says_little_however_many_queues_it_serves(self):
+    def test_idle_worker_sends_little_however_many_queues_it_serves(self):
         self.start_redis()
         for count in (1, 20):
             with self.subTest(queues=count):

@@ -318,7 +318,7 @@ class ReaderTest(InspectTest):
              ["task", "list", "--text", "route"], ["task", "inspect", "retry"], ["worker", "list"],
              ["queue", "history", "default"], ["stats"])
 
-    def test_a_user_who_may_only_read_can_look(self):
+    def test_a_user_who_may_only_read_can_inspect(self):
         self.put_all_states()
         shown = [self.json(*words) for words in self.LOOKS[:6]]
         self.redis.do("ACL", "SETUSER", "reader", "on", ">look", "resetchannels", "-@all",

@@ -40,7 +40,7 @@ class ServiceTest(CliTest):
         place = lines[0].split().index(name)
         return {line.split()[0]: line.split()[place] for line in lines[1:]}
 
-    def test_queue_without_a_worker_is_said_wherever_it_is_seen(self):
+    def test_queue_without_a_worker_is_reported_wherever_it_is_seen(self):
         task_id = self.enqueue("t")
         because, advice = self.why(task_id)
         self.assertEqual(because, "no live worker serves queue default")
@@ -63,7 +63,7 @@ class ServiceTest(CliTest):
         self.assertEqual(self.column("WORKERS"), {"default": "1", "other": "1"})
         self.assertNotIn("no live", self.why(waiting)[0])
 
-    def test_paused_queue_is_said_with_the_way_out(self):
+    def test_paused_queue_is_reported_with_a_hint(self):
         task_id = self.enqueue("t")
         self.ok("queue", "pause", "default")
         because, advice = self.why(task_id)
@@ -71,7 +71,7 @@ class ServiceTest(CliTest):
         self.assertEqual(advice, "quern queue resume default")
         self.assertIn("is paused since", self.ok("doctor"))
 
-    def test_type_that_nobody_serves_is_said(self):
+    def test_type_that_nobody_serves_is_reported(self):
         self.fifo("never")
         self.start_worker()
         task_id = self.enqueue("unknown")
@@ -85,7 +85,7 @@ class ServiceTest(CliTest):
         served = self.json("worker", "list")[0]
         self.assertEqual((served["types"], served["hung"]), (["t"], 0))
 
-    def test_quiet_workers_are_said(self):
+    def test_quiet_workers_are_reported(self):
         worker = self.start_worker()
         worker.send_signal(signal.SIGTSTP)
         self.until(lambda: self.json("worker", "list")[0]["status"] == "quiet", "it is quiet")
@@ -93,7 +93,7 @@ class ServiceTest(CliTest):
         self.assertIn(f"process {worker.pid}, is quiet", because)
         self.assertIn(f"kill -CONT {worker.pid}", advice)
 
-    def test_busy_workers_and_later_moments_are_said(self):
+    def test_busy_workers_and_later_moments_are_reported(self):
         self.fifo("never")
         self.start_worker("--concurrency", "1")
         running = self.enqueue("t")
@@ -103,7 +103,7 @@ class ServiceTest(CliTest):
         self.assertIn("it is due at 20", self.why(later)[0])
 
     @only("redis")
-    def test_full_memory_is_said_and_the_queue_can_still_be_paused(self):
+    def test_full_memory_is_reported_and_the_queue_can_still_be_paused(self):
         self.fifo("never")
         self.start_worker("--concurrency", "1")
         self.wait_state(self.enqueue("t"), "active")
@@ -120,7 +120,7 @@ class ServiceTest(CliTest):
         self.redis.do("CONFIG", "SET", "maxmemory", 0)
         self.assertIn("is paused since", self.why(waiting)[0])
 
-    def test_braked_queue_is_said(self):
+    def test_braked_queue_is_reported(self):
         text = "".join(f'{{"type":"t","payload":"{n}"}}\n' for n in range(40))
         self.ok("enqueue", "--from", "-", stdin=text)
         self.start("work", "--exec", "t=kill -SEGV $$", "--concurrency", "1")
@@ -131,7 +131,7 @@ class ServiceTest(CliTest):
         self.assertIn("run after run of queue default dies", because)
         self.assertIn("mend the program", advice)
 
-    def test_dead_worker_whose_lease_must_run_out_is_said(self):
+    def test_dead_worker_whose_lease_must_run_out_is_reported(self):
         self.fifo("never")
         worker = self.start_worker()
         task_id = self.enqueue("t")

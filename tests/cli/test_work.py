@@ -143,7 +143,7 @@ class VerdictTest(CliTest):
         self.assertEqual(self.stop(worker), 0)
         self.assertIn('worker serves types=t others=left', self.read(worker.log_name))
 
-    def test_drain_says_that_nobody_here_serves_what_is_left_and_how_to_end(self):
+    def test_drain_reports_that_nobody_here_serves_what_is_left_and_how_to_end(self):
         self.enqueue("other")
         self.enqueue("t")
         worker = self.start("work", "--drain", "--exec", "t=true")
@@ -250,7 +250,7 @@ class LimitTest(CliTest):
 
 
 class EndTest(CliTest):
-    def test_first_line_says_broker_durability_queues_and_concurrency(self):
+    def test_first_line_names_broker_durability_queues_and_concurrency(self):
         self.enqueue("t", "--queue", "a")  # so the file is there
         result = self.quern("work", "--drain", "--exec", "t=true", "--queue", "a=3", "--queue",
                             "b", "--concurrency", "7", "--strict")
@@ -331,7 +331,7 @@ class EndTest(CliTest):
                 self.assertEqual(self.state(task_id), "gone")
 
     @only("sqlite")
-    def test_hup_can_be_kept_for_reloading_which_says_that_there_is_nothing(self):
+    def test_hup_can_be_kept_for_reloading_which_reports_that_there_is_nothing(self):
         self.ok("db", "init")
         worker = self.start("work", "--exec", "t=true", "--on-hup", "reload")
         self.until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
@@ -404,7 +404,7 @@ class EndTest(CliTest):
             self.wait_state(self.enqueue("t"), "gone")
         self.assertEqual(self.stop(worker), 0)
 
-    def test_groups_without_aggregator_are_said(self):
+    def test_groups_without_aggregator_are_reported(self):
         task_id = self.enqueue("t", "--group", "g")
         result = self.quern("work", "--drain", "--exec", "t=true")
         self.assertEqual(result.returncode, 0)

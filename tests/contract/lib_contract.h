@@ -140,8 +140,8 @@ enum qn_applied contract_end(struct contract *c, const struct qn_outcome *outcom
 enum qn_applied contract_finish(struct contract *c, struct qn_leased *run,
                                 enum qn_outcome_kind kind);
 /* Without freeing it. */
-enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
-                              enum qn_outcome_kind kind);
+enum qn_applied contract_report(struct contract *c, const struct qn_leased *run,
+                                enum qn_outcome_kind kind);
 /* The handler's process died, alone and at once; frees the run. */
 enum qn_applied contract_die(struct contract *c, struct qn_leased *run);
 /* Any exchange; fills in worker, host, lease and other missing fields. applied may be NULL without
@@ -154,7 +154,7 @@ size_t contract_recover(struct contract *c, const char *queue);
 size_t contract_recover_once(struct contract *c, const char *queue);
 size_t contract_forward(struct contract *c, const char *queue, int64_t *ret_next_due_at_ms);
 /* Lets the leases of all runs of the queue expire and recovers them. */
-void contract_lapse(struct contract *c, const char *queue);
+void contract_expire(struct contract *c, const char *queue);
 
 /* --- Looking ------------------------------------------------------------------------ */
 
@@ -183,7 +183,7 @@ struct contract_view {
     uint64_t fence;
     int32_t progress;
 };
-struct contract_view contract_see(struct contract *c, const char *queue, const char *id);
+struct contract_view contract_inspect(struct contract *c, const char *queue, const char *id);
 /* 0 when the task does not exist. */
 int contract_state(struct contract *c, const char *queue, const char *id);
 /* The numbers of a queue; zero when it does not exist (name is NULL then, else ""). */

@@ -41,7 +41,7 @@ static bool keep_task(const quern_task_info *info, void *user)
     return true;
 }
 
-struct contract_view contract_see(struct contract *c, const char *queue, const char *id)
+struct contract_view contract_inspect(struct contract *c, const char *queue, const char *id)
 {
     struct contract_view view = {0};
     quern_task_filter filter = {.queue = queue, .id = id};
@@ -52,7 +52,7 @@ struct contract_view contract_see(struct contract *c, const char *queue, const c
 
 int contract_state(struct contract *c, const char *queue, const char *id)
 {
-    struct contract_view view = contract_see(c, queue, id);
+    struct contract_view view = contract_inspect(c, queue, id);
     return view.found ? (int)view.state : 0;
 }
 

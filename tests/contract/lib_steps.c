@@ -201,8 +201,8 @@ static quern_cause cause_of(enum qn_outcome_kind kind)
     return QUERN_CAUSE_NONE;
 }
 
-enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
-                              enum qn_outcome_kind kind)
+enum qn_applied contract_report(struct contract *c, const struct qn_leased *run,
+                                enum qn_outcome_kind kind)
 {
     bool failed = kind == QN_RETRY || kind == QN_ARCHIVE;
     bool later = kind == QN_RETRY || kind == QN_SNOOZE || kind == QN_ASIDE;
@@ -218,7 +218,7 @@ enum qn_applied contract_tell(struct contract *c, const struct qn_leased *run,
 enum qn_applied contract_finish(struct contract *c, struct qn_leased *run,
                                 enum qn_outcome_kind kind)
 {
-    enum qn_applied applied = contract_tell(c, run, kind);
+    enum qn_applied applied = contract_report(c, run, kind);
     qn_leased_free(run);
     return applied;
 }
@@ -269,7 +269,7 @@ size_t contract_forward(struct contract *c, const char *queue, int64_t *ret_next
     return count;
 }
 
-void contract_lapse(struct contract *c, const char *queue)
+void contract_expire(struct contract *c, const char *queue)
 {
     contract_advance(c, CONTRACT_LEASE_MS + 1);
     assert_true(contract_recover(c, queue) > 0);

@@ -27,7 +27,7 @@ static void charge(struct contract *c)
 }
 
 /* True: the solo lock is the worker's. */
-static bool ask(struct contract *c, const char *worker_id, enum qn_solo solo)
+static bool request_solo(struct contract *c, const char *worker_id, enum qn_solo solo)
 {
     struct qn_queue_share share = {.name = "default", .weight = 1};
     struct qn_exchange exchange = {.queues = &share,
@@ -43,17 +43,17 @@ static bool ask(struct contract *c, const char *worker_id, enum qn_solo solo)
 static void rest_after(struct contract *c, int64_t before_ms, int64_t kept_ms, int64_t after_ms)
 {
     contract_jump(c, before_ms);
-    assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_ASK));
+    assert_true(request_solo(c, CONTRACT_WORKER, QN_SOLO_ASK));
     contract_jump(c, kept_ms);
     contract_advance(c, 1000);
-    assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_KEEP));
+    assert_true(request_solo(c, CONTRACT_WORKER, QN_SOLO_KEEP));
     contract_jump(c, after_ms);
     contract_advance(c, 1000);
-    (void)ask(c, CONTRACT_WORKER, QN_SOLO_END);
+    (void)request_solo(c, CONTRACT_WORKER, QN_SOLO_END);
     contract_jump(c, -before_ms - kept_ms - after_ms);
     contract_advance(c, 2000);
-    assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_ASK));
-    (void)ask(c, CONTRACT_WORKER, QN_SOLO_END);
+    assert_true(request_solo(c, CONTRACT_WORKER, QN_SOLO_ASK));
+    (void)request_solo(c, CONTRACT_WORKER, QN_SOLO_END);
     contract_advance(c, 2000);
 }
 
@@ -75,11 +75,11 @@ static void lock_whose_dead_owner_nobody_saw_for_hours_makes_no_longer_rest(stru
     const struct contract_worker dead = {.id = "dead", .is_dead = true};
     charge(c);
     contract_heartbeat_as(c->broker, &dead);
-    assert_true(ask(c, "dead", QN_SOLO_ASK));
+    assert_true(request_solo(c, "dead", QN_SOLO_ASK));
     contract_advance(c, 5 * HOUR_MS);
     (void)contract_recover(c, "default");
     contract_advance(c, QN_SOLO_MS + QN_SOLO_DEATH_MS);
-    assert_true(ask(c, CONTRACT_WORKER, QN_SOLO_ASK));
+    assert_true(request_solo(c, CONTRACT_WORKER, QN_SOLO_ASK));
 }
 
 /* --- Deaths ---------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ static void worker_that_lives_is_not_dead_while_the_clock_is_wrong(struct contra
     contract_jump(c, HOUR_MS);
     assert_int_equal(contract_recover(c, "default"), 1);
     contract_jump(c, -HOUR_MS);
-    struct contract_view task = contract_see(c, "default", "a");
+    struct contract_view task = contract_inspect(c, "default", "a");
     assert_int_equal(task.cause, QUERN_CAUSE_LEASE_EXPIRED);
     assert_int_equal(task.crash_count, 0);
 }
@@ -141,7 +141,7 @@ static void dead_worker_does_not_live_for_an_hour(struct contract *c)
     assert_int_equal(contract_recover(c, "default"), 0);
     contract_advance(c, CONTRACT_LEASE_MS + 1000);
     assert_int_equal(contract_recover(c, "default"), 1);
-    struct contract_view task = contract_see(c, "default", "a");
+    struct contract_view task = contract_inspect(c, "default", "a");
     assert_int_equal(task.cause, QUERN_CAUSE_WORKER_DIED);
     assert_int_equal(task.crash_count, 1);
 }

@@ -49,19 +49,19 @@ class AclTest(QuernTest):
 
     def check_what_more_rights_show(self):
         """What the page says of +config|get for workers and of +info +eval +evalsha for readers."""
-        def look(user):
+        def inspect(user):
             stats = self.act(user, "stats", "-v")
             running = json.loads(self.act(user, "--json", "worker", "list"))[0]["runs"]
             return stats, [run["id"] for run in running]
 
-        self.assertNotIn("appendfsync everysec", look("worker")[0])
+        self.assertNotIn("appendfsync everysec", inspect("worker")[0])
         self.redis.do("ACL", "SETUSER", "worker", "+config|get")
-        self.assertNotIn("may not see", look("worker")[0])
-        self.assertEqual(look("reader")[1], [])
-        self.assertNotIn("memory", look("reader")[0])
+        self.assertNotIn("may not see", inspect("worker")[0])
+        self.assertEqual(inspect("reader")[1], [])
+        self.assertNotIn("memory", inspect("reader")[0])
         self.redis.do("ACL", "SETUSER", "reader", "+time", "+info", "+eval", "+evalsha")
-        self.assertEqual(look("reader")[1], ["slow"])
-        self.assertIn("memory", look("reader")[0])
+        self.assertEqual(inspect("reader")[1], ["slow"])
+        self.assertIn("memory", inspect("reader")[0])
         self.redis.do("ACL", "SETUSER", "worker", "-config|get")
 
     def test_the_user_of_a_worker_is_enough_for_client_worker_and_operator(self):
@@ -100,7 +100,7 @@ class AclTest(QuernTest):
             worker(*words)
         self.assertEqual(self.refused(), [])
 
-    def test_the_user_of_a_reader_is_enough_to_look(self):
+    def test_the_user_of_a_reader_is_enough_to_inspect(self):
         self.act("worker", "enqueue", "mail", "ann", "--id", "one")
         for words in (["stats"], ["queue", "list"], ["queue", "inspect", "default"],
                       ["queue", "history", "default"], ["task", "list"], ["task", "inspect", "one"],

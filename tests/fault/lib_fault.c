@@ -22,8 +22,8 @@ void fault_site_open_at(struct fault_site *site, int64_t wall_ms)
     *site = (struct fault_site){0};
     test_store_open(&site->store, wall_ms);
     site->url = site->store.url;
-    (void)snprintf(site->book, sizeof site->book, "%s/book", site->store.dir);
-    int fd = open(site->book, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    (void)snprintf(site->journal, sizeof site->journal, "%s/journal", site->store.dir);
+    int fd = open(site->journal, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     (void)close(fd);
 }
@@ -64,7 +64,7 @@ void fault_enqueue(struct fault_site *site, const char *type, size_t count)
 
 /* --- The worker --------------------------------------------------------------------- */
 
-void fault_write(int book, enum fault_kind kind, const quern_run *run, uint64_t task)
+void fault_write(int journal, enum fault_kind kind, const quern_run *run, uint64_t task)
 {
     struct fault_record record = {.task = task,
                                   .fence = quern_run_fence(run),
@@ -73,7 +73,7 @@ void fault_write(int book, enum fault_kind kind, const quern_run *run, uint64_t 
                                   .pid = (int32_t)getpid(),
                                   .crash_count = (int32_t)quern_run_crash_count(run),
                                   .at_ms = test_now_ms()};
-    TEST_REQUIRE(write(book, &record, sizeof record) == (ssize_t)sizeof record);
+    TEST_REQUIRE(write(journal, &record, sizeof record) == (ssize_t)sizeof record);
 }
 
 uint64_t fault_number(const quern_task *task)
@@ -86,19 +86,19 @@ uint64_t fault_number(const quern_task *task)
 
 static quern_outcome run_steady(quern_run *run, const quern_task *task, void *user)
 {
-    const int *book = user;
+    const int *journal = user;
     uint64_t number = fault_number(task);
-    fault_write(*book, FAULT_START, run, number);
+    fault_write(*journal, FAULT_START, run, number);
     struct pollfd cancelled = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
     (void)poll(&cancelled, 1, (int)(number % 4));
-    fault_write(*book, FAULT_END, run, number);
+    fault_write(*journal, FAULT_END, run, number);
     return QUERN_DONE;
 }
 
-/* A file beside the book: once it exists, handlers that hold their run end. */
-static void release_path(const char *book, char out[300])
+/* A file beside the journal: once it exists, handlers that hold their run end. */
+static void release_path(const char *journal, char out[300])
 {
-    (void)snprintf(out, 300, "%s.release", book);
+    (void)snprintf(out, 300, "%s.release", journal);
 }
 
 /* Set once by the role before any handler runs. */
@@ -116,20 +116,20 @@ static bool is_repeated(const quern_run *run)
  * first run of a task does so. */
 static quern_outcome run_held(quern_run *run, const quern_task *task, void *user)
 {
-    const int *book = user;
+    const int *journal = user;
     uint64_t number = fault_number(task);
-    fault_write(*book, FAULT_START, run, number);
+    fault_write(*journal, FAULT_START, run, number);
     while (!is_repeated(run) && access(held_until, F_OK) != 0) {
         test_pause_ms(1);
     }
-    fault_write(*book, FAULT_END, run, number);
+    fault_write(*journal, FAULT_END, run, number);
     return QUERN_DONE;
 }
 
 static quern_outcome run_poison(quern_run *run, const quern_task *task, void *user)
 {
-    const int *book = user;
-    fault_write(*book, FAULT_START, run, fault_number(task));
+    const int *journal = user;
+    fault_write(*journal, FAULT_START, run, fault_number(task));
     (void)kill(getpid(), SIGKILL);
     return QUERN_DONE;
 }
@@ -193,8 +193,8 @@ int fault_serve(const char *url, const quern_mux *mux, const quern_worker_option
 int fault_worker(int argc, char **argv)
 {
     TEST_REQUIRE(argc == 5);
-    int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
-    TEST_REQUIRE(book >= 0);
+    int journal = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
+    TEST_REQUIRE(journal >= 0);
     release_path(argv[1], held_until);
     quern_mux *mux = NULL;
     quern_error err = {0};
@@ -202,12 +202,12 @@ int fault_worker(int argc, char **argv)
                                           .drain = strcmp(argv[3], "drain") == 0,
                                           .lease_ms = strtol(argv[4], NULL, 10)};
     TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "steady", run_steady, &book, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "poison", run_poison, &book, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "held", run_held, &book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "steady", run_steady, &journal, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "poison", run_poison, &journal, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "held", run_held, &journal, NULL, &err) == QUERN_OK);
     int code = fault_serve(argv[0], mux, &options);
     quern_mux_free(mux);
-    (void)close(book);
+    (void)close(journal);
     return code;
 }
 
@@ -216,14 +216,14 @@ struct test_child fault_spawn_worker(const struct fault_site *site, const char *
 {
     char lease_ms[24];
     (void)snprintf(lease_ms, sizeof lease_ms, "%lld", (long long)site->lease_ms);
-    const char *args[] = {site->url, site->book, concurrency, mode, lease_ms, NULL};
+    const char *args[] = {site->url, site->journal, concurrency, mode, lease_ms, NULL};
     return test_spawn("worker", args);
 }
 
 void fault_release(const struct fault_site *site, bool release)
 {
     char path[300];
-    release_path(site->book, path);
+    release_path(site->journal, path);
     if (!release) {
         (void)unlink(path);
         return;
@@ -245,20 +245,20 @@ void fault_kill(struct fault_site *site, struct test_child *child)
     test_child_kill(child);
 }
 
-/* --- The book ----------------------------------------------------------------------- */
+/* --- The journal ----------------------------------------------------------------------- */
 
-size_t fault_book_size(const struct fault_site *site)
+size_t fault_journal_size(const struct fault_site *site)
 {
     struct stat info;
-    assert_int_equal(stat(site->book, &info), 0);
+    assert_int_equal(stat(site->journal, &info), 0);
     return (size_t)info.st_size / sizeof(struct fault_record);
 }
 
-struct fault_record *fault_book_read(const struct fault_site *site, size_t *ret_count)
+struct fault_record *fault_journal_read(const struct fault_site *site, size_t *ret_count)
 {
-    size_t count = fault_book_size(site);
+    size_t count = fault_journal_size(site);
     struct fault_record *records = calloc(count + 1, sizeof *records);
-    int fd = open(site->book, O_RDONLY | O_CLOEXEC);
+    int fd = open(site->journal, O_RDONLY | O_CLOEXEC);
     assert_non_null(records);
     assert_true(fd >= 0);
     assert_int_equal(read(fd, records, count * sizeof *records), count * sizeof *records);
@@ -318,12 +318,12 @@ static void judge_record(const struct fault_site *site, struct verdict *verdict,
     verdict->pid = record->pid;
 }
 
-size_t fault_book_judge_but(const struct fault_site *site,
-                            bool (*excused)(uint64_t task, const void *user), const void *user)
+size_t fault_journal_judge_but(const struct fault_site *site,
+                               bool (*excused)(uint64_t task, const void *user), const void *user)
 {
     size_t count = 0;
     size_t extra = 0;
-    struct fault_record *records = fault_book_read(site, &count);
+    struct fault_record *records = fault_journal_read(site, &count);
     struct verdict *verdicts = calloc(site->task_count, sizeof *verdicts);
     assert_non_null(verdicts);
     for (size_t i = 0; i < count; i++) {
@@ -348,9 +348,9 @@ static bool is_poison(uint64_t task, const void *user)
     return task == *poison;
 }
 
-size_t fault_book_judge(const struct fault_site *site, size_t poison)
+size_t fault_journal_judge(const struct fault_site *site, size_t poison)
 {
-    return fault_book_judge_but(site, is_poison, &poison);
+    return fault_journal_judge_but(site, is_poison, &poison);
 }
 
 static void show_finding(const quern_finding *finding, void *user)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_fault.h - a worker program to be killed, the book in which its handler records its actions,
- * and the checks of that book.
+/* lib_fault.h - a worker program to be killed, the journal in which its handler records its
+ * actions, and the checks of that journal.
  *
- * The book is a file of fixed-size records, written with O_APPEND by the handler itself, so it
+ * The journal is a file of fixed-size records, written with O_APPEND by the handler itself, so it
  * survives every kill and does not depend on the tested code. Tasks are numbered from 0; the number
  * is the payload. */
 #ifndef TESTS_FAULT_LIB_FAULT_H
@@ -29,7 +29,7 @@ struct fault_record {
 struct fault_site {
     struct test_store store;
     const char *url;
-    char book[256];
+    char journal[256];
     size_t task_count;
     int64_t lease_ms;         /* of the workers; 0: the library's default */
     int lost[FAULT_LOST_MAX]; /* processes whose runs may have to be repeated */
@@ -44,7 +44,7 @@ void fault_site_close(struct fault_site *site);
  * when completed. */
 void fault_enqueue(struct fault_site *site, const char *type, size_t count);
 
-/* The role "worker": argv: URL, book, concurrency, "drain" or "stay", lease. Runs a quern worker
+/* The role "worker": argv: URL, journal, concurrency, "drain" or "stay", lease. Runs a quern worker
  * that knows the types "steady" (rests up to 3 ms), "poison" (kills its own process) and "held"
  * (its first run lasts until fault_release). It ends when its parent sends anything. */
 int fault_worker(int argc, char **argv);
@@ -59,7 +59,7 @@ struct test_child fault_spawn_worker(const struct fault_site *site, const char *
 
 /* For worker programs of other tests: writes a record; the number that is a task's payload; runs a
  * worker with these options (on_log is filled in) until the parent sends anything. Exit code. */
-void fault_write(int book, enum fault_kind kind, const quern_run *run, uint64_t task);
+void fault_write(int journal, enum fault_kind kind, const quern_run *run, uint64_t task);
 uint64_t fault_number(const quern_task *task);
 int fault_serve(const char *url, const quern_mux *mux, const quern_worker_options *options);
 
@@ -71,17 +71,17 @@ void fault_kill(struct fault_site *site, struct test_child *child);
 /* Notes that the runs of this process may be repeated, however it was lost. */
 void fault_lose(struct fault_site *site, pid_t pid);
 
-size_t fault_book_size(const struct fault_site *site); /* records so far */
-/* Reads the whole book; freed by the caller. */
-struct fault_record *fault_book_read(const struct fault_site *site, size_t *ret_count);
+size_t fault_journal_size(const struct fault_site *site); /* records so far */
+/* Reads the whole journal; freed by the caller. */
+struct fault_record *fault_journal_read(const struct fault_site *site, size_t *ret_count);
 
-/* Asserts for the whole book: fences of a task strictly grow, each start after its first has a
+/* Asserts for the whole journal: fences of a task strictly grow, each start after its first has a
  * cause and follows a run of a process that was lost, and each task has ended at least once unless
  * it is `poison` (SIZE_MAX: none). Returns the number of extra starts. */
-size_t fault_book_judge(const struct fault_site *site, size_t poison);
+size_t fault_journal_judge(const struct fault_site *site, size_t poison);
 /* The same; a task that `excused` names need not have ended. */
-size_t fault_book_judge_but(const struct fault_site *site,
-                            bool (*excused)(uint64_t task, const void *user), const void *user);
+size_t fault_journal_judge_but(const struct fault_site *site,
+                               bool (*excused)(uint64_t task, const void *user), const void *user);
 /* Asserts the queue's end: this many completed and archived, no others left, matching counters, and
  * no violated invariant. */
 void fault_assert_end(const struct fault_site *site, uint64_t completed, uint64_t archived);

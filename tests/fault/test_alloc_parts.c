@@ -138,7 +138,7 @@ static quern_status convert_schedule(quern_error *err)
 }
 
 /* The least number of allocations that each must have had a chance to fail at. */
-static void parts_say_that_memory_is_out_and_change_nothing(void **state)
+static void parts_report_that_memory_is_out_and_change_nothing(void **state)
 {
     (void)state;
     static const struct {
@@ -184,7 +184,7 @@ static void failed_append_leaves_the_buffer_and_the_arena_usable(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(parts_say_that_memory_is_out_and_change_nothing),
+    cmocka_unit_test(parts_report_that_memory_is_out_and_change_nothing),
     cmocka_unit_test(failed_append_leaves_the_buffer_and_the_arena_usable),
 };
 

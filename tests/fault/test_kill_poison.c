@@ -51,7 +51,7 @@ static void one_poison_task_costs_one_task(void **state)
     } while (code != 0);
     print_message("poison %zu: %d workers died\n", poison, deaths);
     assert_true(deaths >= 3);
-    (void)fault_book_judge(&site, poison);
+    (void)fault_journal_judge(&site, poison);
     fault_assert_end(&site, 999, 1);
     assert_poison_is_archived(&site, poison);
     fault_site_close(&site);

@@ -12,11 +12,11 @@
 #define STARTS_MIN 20
 #define STARTS_SPAN 100
 
-/* Waits until the book has this many records, or the worker has ended on its own. */
+/* Waits until the journal has this many records, or the worker has ended on its own. */
 static int watch(const struct fault_site *site, struct test_child *child, size_t records)
 {
     int64_t end_ms = test_now_ms() + TEST_PATIENCE_MS;
-    while (fault_book_size(site) < records) {
+    while (fault_journal_size(site) < records) {
         int code = test_child_poll(child);
         if (code >= 0) {
             return code;
@@ -39,7 +39,7 @@ static void killed_workers_lose_no_task_and_repeat_none_without_cause(void **sta
     fault_enqueue(&site, "steady", kills * TASKS_PER_KILL);
     while (killed < kills) {
         struct test_child child = fault_spawn_worker(&site, "4", "drain");
-        size_t records = fault_book_size(&site) + 2 * STARTS_MIN;
+        size_t records = fault_journal_size(&site) + 2 * STARTS_MIN;
         records += qn_random_below(&random, 2 * STARTS_SPAN);
         int code = watch(&site, &child, records);
         if (code >= 0) { /* we looked too seldom: it has run all there were */
@@ -52,7 +52,7 @@ static void killed_workers_lose_no_task_and_repeat_none_without_cause(void **sta
     }
     struct test_child last = fault_spawn_worker(&site, "4", "drain");
     assert_int_equal(test_child_join(&last), 0);
-    size_t extra = fault_book_judge(&site, SIZE_MAX);
+    size_t extra = fault_journal_judge(&site, SIZE_MAX);
     print_message("%zu kills, %zu tasks, %zu extra starts\n", killed, site.task_count, extra);
     fault_assert_end(&site, site.task_count, 0);
     fault_site_close(&site);
@@ -72,7 +72,7 @@ static void worker_is_killed_beside_one_that_lives(void **state)
     }
     for (size_t i = 0; i < kills; i++) {
         struct test_child *victim = &children[qn_random_below(&random, 2)];
-        size_t records = fault_book_size(&site) + 2 * STARTS_MIN;
+        size_t records = fault_journal_size(&site) + 2 * STARTS_MIN;
         fault_enqueue(&site, "steady", 2 * TASKS_PER_KILL);
         assert_int_equal(watch(&site, victim, records), -1);
         fault_kill(&site, victim);
@@ -81,10 +81,10 @@ static void worker_is_killed_beside_one_that_lives(void **state)
     struct test_child last = fault_spawn_worker(&site, "3", "drain");
     assert_int_equal(test_child_join(&last), 0);
     for (size_t i = 0; i < 2; i++) {
-        test_child_say(&children[i], 'q');
+        test_child_send(&children[i], 'q');
         assert_int_equal(test_child_join(&children[i]), 0);
     }
-    size_t extra = fault_book_judge(&site, SIZE_MAX);
+    size_t extra = fault_journal_judge(&site, SIZE_MAX);
     print_message("%zu tasks, %zu extra starts\n", site.task_count, extra);
     fault_assert_end(&site, site.task_count, 0);
     fault_site_close(&site);
@@ -97,15 +97,15 @@ static void stopped_worker_gives_its_tasks_back_without_a_mark(void **state)
     fault_site_open(&site);
     for (int i = 0; i < 5; i++) {
         struct test_child child = fault_spawn_worker(&site, "8", "stay");
-        size_t records = fault_book_size(&site) + 100;
+        size_t records = fault_journal_size(&site) + 100;
         fault_enqueue(&site, "steady", 200);
         assert_int_equal(watch(&site, &child, records), -1);
-        test_child_say(&child, 'q');
+        test_child_send(&child, 'q');
         assert_int_equal(test_child_join(&child), 0);
     }
     struct test_child last = fault_spawn_worker(&site, "8", "drain");
     assert_int_equal(test_child_join(&last), 0);
-    assert_int_equal(fault_book_judge(&site, SIZE_MAX), 0);
+    assert_int_equal(fault_journal_judge(&site, SIZE_MAX), 0);
     fault_assert_end(&site, site.task_count, 0);
     fault_site_close(&site);
 }

@@ -7,7 +7,7 @@
 static bool all_ended(void *user)
 {
     const struct fault_site *site = user;
-    return fault_book_size(site) >= 2 * site->task_count;
+    return fault_journal_size(site) >= 2 * site->task_count;
 }
 
 static void two_workers_share_a_file_and_run_each_task_once(void **state)
@@ -27,12 +27,12 @@ static void two_workers_share_a_file_and_run_each_task_once(void **state)
     assert_true(test_until(all_ended, &site));
     int pids[2] = {(int)children[0].pid, (int)children[1].pid};
     for (size_t i = 0; i < 2; i++) {
-        test_child_say(&children[i], 'q');
+        test_child_send(&children[i], 'q');
     }
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(test_child_join(&children[i]), 0);
     }
-    struct fault_record *records = fault_book_read(&site, &count);
+    struct fault_record *records = fault_journal_read(&site, &count);
     for (size_t i = 0; i < count; i++) {
         mine[0] += records[i].pid == pids[0] ? 1 : 0;
         mine[1] += records[i].pid == pids[1] ? 1 : 0;
@@ -43,7 +43,7 @@ static void two_workers_share_a_file_and_run_each_task_once(void **state)
     free(records);
     print_message("records: %zu and %zu\n", mine[0], mine[1]);
     assert_int_equal(mine[0] + mine[1], 2 * site.task_count);
-    assert_int_equal(fault_book_judge(&site, SIZE_MAX), 0);
+    assert_int_equal(fault_journal_judge(&site, SIZE_MAX), 0);
     fault_assert_end(&site, site.task_count, 0);
     fault_site_close(&site);
 }

@@ -59,10 +59,10 @@ struct progress {
     size_t records;
 };
 
-static bool book_has(void *user)
+static bool journal_has(void *user)
 {
     const struct progress *progress = user;
-    return fault_book_size(progress->site) >= progress->records;
+    return fault_journal_size(progress->site) >= progress->records;
 }
 
 static void zombie_changes_nothing_after_its_lease(void **state)
@@ -73,12 +73,12 @@ static void zombie_changes_nothing_after_its_lease(void **state)
     fault_site_open(&site);
     site.lease_ms = 1000;
     for (int round = 0; round < rounds; round++) {
-        struct progress started = {.site = &site, .records = fault_book_size(&site) + 1};
+        struct progress started = {.site = &site, .records = fault_journal_size(&site) + 1};
         fault_release(&site, false);
         fault_enqueue(&site, "held", 1);
         struct test_child zombie = fault_spawn_worker(&site, "2", "stay");
         fault_lose(&site, zombie.pid);
-        assert_true(test_until(book_has, &started));
+        assert_true(test_until(journal_has, &started));
         freeze(&site, &zombie);
         fault_enqueue(&site, "steady", 20);
         struct test_child other = fault_spawn_worker(&site, "2", "drain");
@@ -86,12 +86,12 @@ static void zombie_changes_nothing_after_its_lease(void **state)
         fault_assert_end(&site, site.task_count, 0);
         assert_int_equal(kill(zombie.pid, SIGCONT), 0);
         fault_release(&site, true);
-        test_child_say(&zombie, 'q');
+        test_child_send(&zombie, 'q');
         assert_int_equal(test_child_join(&zombie), 0);
         /* Counted once, completed once: the zombie's success came too late. */
         fault_assert_end(&site, site.task_count, 0);
     }
-    assert_int_equal(fault_book_judge(&site, SIZE_MAX), rounds);
+    assert_int_equal(fault_journal_judge(&site, SIZE_MAX), rounds);
     fault_site_close(&site);
 }
 

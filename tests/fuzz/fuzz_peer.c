@@ -53,7 +53,7 @@ static const char *const errors[] = {
     "MOVED 1 127.0.0.1:1",
     "CLUSTERDOWN Hash slot not served"};
 
-static void say_text(int peer_fd, const char *text, size_t size)
+static void send_text(int peer_fd, const char *text, size_t size)
 {
     char head[32];
     int count = snprintf(head, sizeof head, "$%zu\r\n", size);
@@ -62,50 +62,50 @@ static void say_text(int peer_fd, const char *text, size_t size)
     peer_write(peer_fd, "\r\n", 2);
 }
 
-static void say_number(int peer_fd, int64_t number, bool as_text)
+static void send_number(int peer_fd, int64_t number, bool as_text)
 {
     char text[32];
     int size = snprintf(text, sizeof text, as_text ? "%" PRId64 : ":%" PRId64 "\r\n", number);
     if (as_text) {
-        say_text(peer_fd, text, (size_t)size);
+        send_text(peer_fd, text, (size_t)size);
     } else {
         peer_write(peer_fd, text, (size_t)size);
     }
 }
 
-static void say_bytes(int peer_fd, size_t size, bool as_text)
+static void send_bytes(int peer_fd, size_t size, bool as_text)
 {
     static char bytes[65536];
     for (size_t i = 0; i < size; i++) {
         bytes[i] = (char)fuzz_byte(&input);
     }
     if (as_text) {
-        say_text(peer_fd, bytes, size);
+        send_text(peer_fd, bytes, size);
     } else {
         peer_write(peer_fd, bytes, size);
     }
 }
 
-static void say_error(int peer_fd, const char *text)
+static void send_error(int peer_fd, const char *text)
 {
     peer_write(peer_fd, "-", 1);
     peer_write(peer_fd, text, strcspn(text, "\r\n"));
     peer_write(peer_fd, "\r\n", 2);
 }
 
-static void say(int peer_fd, int depth);
+static void send_value(int peer_fd, int depth);
 
-static void say_list(int peer_fd, size_t count, int depth)
+static void send_list(int peer_fd, size_t count, int depth)
 {
     char head[32];
     int size = snprintf(head, sizeof head, "*%zu\r\n", count);
     peer_write(peer_fd, head, (size_t)size);
     for (size_t i = 0; i < count; i++) {
-        say(peer_fd, depth + 1);
+        send_value(peer_fd, depth + 1);
     }
 }
 
-static void say_special(int peer_fd, uint8_t byte, int depth)
+static void send_special(int peer_fd, uint8_t byte, int depth)
 {
     char text[256];
     switch (byte) {
@@ -114,21 +114,21 @@ static void say_special(int peer_fd, uint8_t byte, int depth)
         break;
     case 0x82:
     case 0x83:
-        say_number(peer_fd, (int64_t)fuzz_word(&input), byte == 0x83);
+        send_number(peer_fd, (int64_t)fuzz_word(&input), byte == 0x83);
         break;
     case 0x84:
         (void)fuzz_text(&input, text, sizeof text);
-        say_error(peer_fd, text);
+        send_error(peer_fd, text);
         break;
     case 0x85:
-        say_bytes(peer_fd, fuzz_byte(&input), false);
+        send_bytes(peer_fd, fuzz_byte(&input), false);
         break;
     case 0x86:
         (void)snprintf(text, sizeof text, "%s", words[fuzz_byte(&input) % 16]);
-        say_text(peer_fd, text, strlen(text));
+        send_text(peer_fd, text, strlen(text));
         break;
     case 0x87:
-        say_error(peer_fd, errors[fuzz_byte(&input) % (sizeof errors / sizeof errors[0])]);
+        send_error(peer_fd, errors[fuzz_byte(&input) % (sizeof errors / sizeof errors[0])]);
         break;
     case 0x88:
         peer_write(peer_fd, "*0\r\n", 4);
@@ -140,38 +140,38 @@ static void say_special(int peer_fd, uint8_t byte, int depth)
         break;
     case 0x8b: {
         size_t size = fuzz_byte(&input);
-        say_bytes(peer_fd, size << 8 | fuzz_byte(&input), true);
+        send_bytes(peer_fd, size << 8 | fuzz_byte(&input), true);
         break;
     }
     case 0x8c:
-        say_list(peer_fd, depth < DEPTH_MAX ? fuzz_byte(&input) : 0, depth);
+        send_list(peer_fd, depth < DEPTH_MAX ? fuzz_byte(&input) : 0, depth);
         break;
     case 0x8d:
         peer_write(peer_fd, "+OK\r\n", 5);
         break;
     case 0x8e:
     case 0x8f:
-        say_number(peer_fd, fuzz_number(&input), byte == 0x8f);
+        send_number(peer_fd, fuzz_number(&input), byte == 0x8f);
         break;
     default:
         peer_write(peer_fd, "$-1\r\n", 5);
     }
 }
 
-static void say(int peer_fd, int depth)
+static void send_value(int peer_fd, int depth)
 {
     uint8_t byte = fuzz_byte(&input);
     if (byte >= 0x80 && byte < 0x90) {
-        say_special(peer_fd, byte, depth);
+        send_special(peer_fd, byte, depth);
         return;
     }
     byte &= 0x7f;
     if (byte < 0x40) {
-        say_number(peer_fd, byte, false);
+        send_number(peer_fd, byte, false);
     } else if (byte < 0x60) {
-        say_bytes(peer_fd, byte & 31, true);
+        send_bytes(peer_fd, byte & 31, true);
     } else {
-        say_list(peer_fd, depth < DEPTH_MAX ? byte & 31 : 0, depth);
+        send_list(peer_fd, depth < DEPTH_MAX ? byte & 31 : 0, depth);
     }
 }
 
@@ -185,7 +185,7 @@ void peer_answer(int peer_fd, const char *name, size_t name_size, const char *co
     } else if (input.size == 0) {
         peer_hang_up(peer_fd);
     } else {
-        say(peer_fd, 0);
+        send_value(peer_fd, 0);
     }
 }
 

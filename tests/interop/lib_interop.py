@@ -3,7 +3,7 @@
 
 Each test class starts one redis-server (lib_redis.py), and each test begins with an empty one. Go
 is one process, asynq_peer, that is asked by lines of JSON (rpc.go); servers of Go and workers of
-quern are processes that write a book (server.go, worker.c)."""
+quern are processes that write a journal (server.go, worker.c)."""
 
 import base64
 import json
@@ -69,14 +69,14 @@ class Peer:
                                         stdout=subprocess.PIPE, text=True,
                                         preexec_fn=die_with_parent)
 
-    def ask(self, do, **fields):
+    def request(self, do, **fields):
         """The reply: {"ok": ...}, or {"error": text}."""
         self.process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
     def __call__(self, do, **fields):
-        reply = self.ask(do, **fields)
+        reply = self.request(do, **fields)
         if "error" in reply:
             raise AssertionError(f"asynq: {do} {fields}: {reply['error']}")
         return reply["ok"]
@@ -109,7 +109,7 @@ class InteropTest(QuernTest):
     def setUp(self):
         super().setUp()
         self.empty()
-        self.book = self.path("book")
+        self.journal = self.path("journal")
         self.url = self.redis.url()
         self.env["QUERN_BROKER"] = self.url
 
@@ -142,7 +142,7 @@ class InteropTest(QuernTest):
         return process
 
     def go_server(self, name="go", queues=None, concurrency=4, retry_ms=0, **more):
-        config = {"name": name, "book": self.book, "queues": queues or {"default": 1},
+        config = {"name": name, "journal": self.journal, "queues": queues or {"default": 1},
                   "concurrency": concurrency, "retry_delay_ms": retry_ms, "check_ms": 20,
                   "forward_ms": 50, "shutdown_ms": 300, **more}
         if retry_ms is None:
@@ -152,7 +152,7 @@ class InteropTest(QuernTest):
 
     def quern_worker(self, name="quern", queues=("default",), concurrency=4, retry_ms=1,
                      lease_ms=30000):
-        return self.start(os.environ["INTEROP_WORKER"], self.url, self.book, name,
+        return self.start(os.environ["INTEROP_WORKER"], self.url, self.journal, name,
                           str(concurrency), str(lease_ms), str(retry_ms), *queues)
 
     def stop(self, process):
@@ -160,17 +160,17 @@ class InteropTest(QuernTest):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(PATIENCE_S), 0)
 
-    def read_book(self, what=None):
-        if not os.path.exists(self.book):
+    def read_journal(self, what=None):
+        if not os.path.exists(self.journal):
             return []
-        with open(self.book, encoding="utf-8") as file:
+        with open(self.journal, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file if line.endswith("\n")]
         return [line for line in lines if what in (None, line["what"])]
 
     def release(self, task_id, worker=None):
         """Lets the runs of a task of the type "hold" end; or only that of one worker."""
         name = task_id if worker is None else f"{worker}.{task_id}"
-        with open(f"{self.book}.go.{name}", "w", encoding="utf-8"):
+        with open(f"{self.journal}.go.{name}", "w", encoding="utf-8"):
             pass
 
     # --- present data -----------------------------------------------------------------------
@@ -184,8 +184,9 @@ class InteropTest(QuernTest):
         self.until(lambda: self.state(task_id, queue) == state, f"{task_id} {state}")
 
     def until_started(self, task_id, count=1):
-        self.until(lambda: sum(line["id"] == task_id for line in self.read_book("start")) >= count,
-                   f"{task_id} started")
+        def started():
+            return sum(line["id"] == task_id for line in self.read_journal("start"))
+        self.until(lambda: started() >= count, f"{task_id} started")
 
     def counts(self, queue="default"):
         """The totals of processed and failed in the server."""

@@ -48,7 +48,7 @@ type recorder struct {
 	asynq     *redis.Client // speaks for asynq; what it says is noted
 	client    *asynq.Client
 	inspector *asynq.Inspector
-	folder    string // for books
+	folder    string // for journals
 
 	mutex    sync.Mutex // guards what follows
 	commands []string
@@ -196,13 +196,13 @@ func record(address, folder string) error {
 	if folder == "" {
 		return errors.New("record REDIS FOLDER")
 	}
-	books, err := os.MkdirTemp("", "asynq-peer-")
+	journals, err := os.MkdirTemp("", "asynq-peer-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(books)
+	defer os.RemoveAll(journals)
 	r := &recorder{address: address, redis: redisClient(address), asynq: redisClient(address),
-		folder: books, scripts: map[string]bool{}}
+		folder: journals, scripts: map[string]bool{}}
 	r.asynq.AddHook(r)
 	r.inspector = asynq.NewInspector(asynqOptions(address))
 	defer r.inspector.Close()

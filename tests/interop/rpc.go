@@ -191,10 +191,10 @@ func serveRequests(address string, in io.Reader, out io.Writer) error {
 		var answer reply
 		if do, found := verbs[r.Do]; !found {
 			answer.Error = fmt.Sprintf("no verb %q", r.Do)
-		} else if told, err := do(p, &r); err != nil {
+		} else if result, err := do(p, &r); err != nil {
 			answer.Error = err.Error()
 		} else {
-			answer.OK = told
+			answer.OK = result
 		}
 		if err := encoder.Encode(answer); err != nil {
 			return err

@@ -150,7 +150,7 @@ func (r *recorder) servers() ([]scenario, error) {
 	var done []scenario
 	for _, c := range cases {
 		c.task.Payload = payload
-		config := serverConfig{Name: "recorder", Book: r.folder + "/book",
+		config := serverConfig{Name: "recorder", Journal: r.folder + "/journal",
 			Queues: map[string]int{"default": 1, "mail": 3}, Concurrency: 3, CheckMs: 10,
 			ForwardMs: 3600000, ShutdownMs: 200}
 		s, err := r.scenario(scenario{Name: c.name, Tasks: []taskSpec{c.task}},
@@ -158,7 +158,7 @@ func (r *recorder) servers() ([]scenario, error) {
 		if err != nil {
 			return nil, err
 		}
-		config.Book = ""
+		config.Journal = ""
 		s.Server = &config
 		done = append(done, s)
 	}
@@ -186,7 +186,7 @@ func (r *recorder) serve(s *scenario, config serverConfig, c *serverCase) error 
 // What the aggregator makes of a group, before anybody runs it: the queue is paused.
 func (r *recorder) aggregated() (scenario, error) {
 	second := int64(1000)
-	config := serverConfig{Name: "recorder", Book: r.folder + "/book",
+	config := serverConfig{Name: "recorder", Journal: r.folder + "/journal",
 		Queues: map[string]int{"default": 1}, Concurrency: 1, CheckMs: 10, GraceMs: second}
 	tasks := []taskSpec{{Type: "a", Payload: []byte("1"), Group: of("g")},
 		{Type: "a", Payload: []byte("2"), Group: of("g")}}

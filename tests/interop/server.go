@@ -2,7 +2,7 @@
 
 // A worker of asynq whose handlers do what the type of a task says; the quern worker of the tests
 // (worker.c) understands the same words. Each start and each end of a handler is a line of JSON in
-// the book, an O_APPEND file that survives every kill.
+// the journal, an O_APPEND file that survives every kill.
 //
 //	ok             done
 //	result         done; the payload is the result
@@ -11,7 +11,7 @@
 //	skip, revoke   asynq's SkipRetry and RevokeTask
 //	panic          panics
 //	rest:MS        done after so many milliseconds, or the context's error before
-//	hold           done when the file BOOK.go.ID or BOOK.go.NAME.ID exists, or the context's error
+//	hold           done when the file JOURNAL.go.ID or JOURNAL.go.NAME.ID exists, or the context's error
 //	               before
 
 package main
@@ -34,7 +34,7 @@ import (
 
 type serverConfig struct {
 	Name         string         `json:"name"`
-	Book         string         `json:"book"`
+	Journal      string         `json:"journal"`
 	Queues       map[string]int `json:"queues"`
 	Strict       bool           `json:"strict"`
 	Concurrency  int            `json:"concurrency"`
@@ -46,7 +46,7 @@ type serverConfig struct {
 	GraceMs      int64          `json:"grace_ms"`       // of groups; 0: nothing is aggregated
 }
 
-type bookLine struct {
+type journalLine struct {
 	What    string `json:"what"` // "start" or "end"
 	Worker  string `json:"worker"`
 	PID     int    `json:"pid"`
@@ -58,12 +58,12 @@ type bookLine struct {
 }
 
 type worker struct {
-	config serverConfig
-	book   *os.File
+	config  serverConfig
+	journal *os.File
 }
 
 func (w *worker) write(ctx context.Context, what string, failure error) {
-	line := bookLine{What: what, Worker: w.config.Name, PID: os.Getpid(), AtNs: time.Now().UnixNano()}
+	line := journalLine{What: what, Worker: w.config.Name, PID: os.Getpid(), AtNs: time.Now().UnixNano()}
 	line.ID, _ = asynq.GetTaskID(ctx)
 	line.Queue, _ = asynq.GetQueueName(ctx)
 	line.Retried, _ = asynq.GetRetryCount(ctx)
@@ -71,9 +71,9 @@ func (w *worker) write(ctx context.Context, what string, failure error) {
 		line.Error = failure.Error()
 	}
 	text, _ := json.Marshal(line)
-	_, err := w.book.Write(append(text, '\n'))
+	_, err := w.journal.Write(append(text, '\n'))
 	if err != nil {
-		panic(err) // a test that is not told what happened proves nothing
+		panic(err) // without a record of what happened a test proves nothing
 	}
 }
 
@@ -121,8 +121,8 @@ func (w *worker) run(ctx context.Context, task *asynq.Task) error {
 		return waitFor(ctx, func() bool { return time.Since(began).Milliseconds() >= int64(value) })
 	case "hold":
 		return waitFor(ctx, func() bool {
-			return exists(w.config.Book+".go."+id) ||
-				exists(w.config.Book+".go."+w.config.Name+"."+id)
+			return exists(w.config.Journal+".go."+id) ||
+				exists(w.config.Journal+".go."+w.config.Name+"."+id)
 		})
 	}
 	return fmt.Errorf("no handler for %q", task.Type())
@@ -164,12 +164,12 @@ func (c *serverConfig) asynq() asynq.Config {
 
 // Starts the server; the function it returns shuts it down, as asynq does at SIGTERM.
 func startServer(client redis.UniversalClient, config serverConfig) (func(), error) {
-	book, err := os.OpenFile(config.Book, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	journal, err := os.OpenFile(config.Journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	server := asynq.NewServerFromRedisClient(client, config.asynq())
-	if err := server.Start(&worker{config: config, book: book}); err != nil {
+	if err := server.Start(&worker{config: config, journal: journal}); err != nil {
 		return nil, err
 	}
 	var once sync.Once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Tasks and what is told about them, as JSON.
+// Tasks and their infos, as JSON.
 
 package main
 
@@ -117,9 +117,9 @@ func infoOf(info *asynq.TaskInfo) *taskInfo {
 }
 
 func infosOf(infos []*asynq.TaskInfo) []*taskInfo {
-	told := []*taskInfo{}
+	listed := []*taskInfo{}
 	for _, info := range infos {
-		told = append(told, infoOf(info))
+		listed = append(listed, infoOf(info))
 	}
-	return told
+	return listed
 }

@@ -124,7 +124,7 @@ class OptionTest(ClientTest):
         self.assertEqual(self.inspect(info)["timeout_ms"], 1800000)
         worker = self.quern_worker()
         self.until_started(info["id"])
-        [run] = self.until(lambda: self.quern("worker", "list")[0]["runs"], "the run is told")
+        [run] = self.until(lambda: self.quern("worker", "list")[0]["runs"], "the run is listed")
         self.assertLess(abs(run["deadline_at_ms"] / 1000 - time.time() - 1800), 60)
         self.release(info["id"])
         self.until_state("gone", info["id"])
@@ -150,7 +150,7 @@ class OptionTest(ClientTest):
                 for task, text in (({"id": "x", "payload": b"other"}, "conflict"),
                                    ({"id": "y", "payload": b"same", "unique_ms": 1000}, "exists")):
                     if second == "go":
-                        reply = self.go.ask("enqueue", task={
+                        reply = self.go.request("enqueue", task={
                             "type": "ok", **task, "payload": b64(task["payload"])})
                         self.assertIn(text, reply["error"])
                     else:
@@ -256,7 +256,7 @@ class OptionTest(ClientTest):
     def lock_by(self, who, payload):
         """Enqueues a unique task, quern's by its program; whether it was stored."""
         if who == "go":
-            return "error" not in self.go.ask("enqueue", task={
+            return "error" not in self.go.request("enqueue", task={
                 "type": "ok", "payload": b64(payload), "unique_ms": HOUR_MS})
         operands = ("ok",) if payload is None else ("ok", "-")
         result = self.quern_result("enqueue", *operands, "--unique", "1h", stdin=payload or b"")
@@ -293,7 +293,7 @@ class Runs(ClientTest):
             count = sum(info["queue"] == queue for info in infos)
             self.assertEqual(self.counts(queue), (count, 0))
         self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
-        self.assertEqual(sorted(line["id"] for line in self.read_book("start")),
+        self.assertEqual(sorted(line["id"] for line in self.read_journal("start")),
                          sorted(info["id"] for info in infos))
         self.assert_clean()
 
@@ -313,14 +313,14 @@ class Runs(ClientTest):
         self.stop(worker)
         self.assert_clean()
 
-    def test_a_failure_is_retried_and_told(self):
+    def test_a_failure_is_retried_and_reported(self):
         worker = self.worker()
         info = self.give(type="fail:2", payload="nicht möglich".encode(),
                                retry=5, retention_ms=HOUR_MS, unique_ms=HOUR_MS)
         self.until_state("completed", info["id"])
         _, theirs = self.assert_both_see(info)
         self.assertEqual((theirs["retried"], theirs["last_err"]), (2, "nicht möglich"))
-        self.assertEqual([line["retried"] for line in self.read_book("start")], [0, 1, 2])
+        self.assertEqual([line["retried"] for line in self.read_journal("start")], [0, 1, 2])
         self.assertEqual(self.counts(), (3, 2))
         self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
         self.stop(worker)
@@ -386,8 +386,8 @@ class Runs(ClientTest):
         for info in (timed, ended):
             _, theirs = self.assert_both_see(info)
             self.assertRegex(theirs["last_err"], "timeout|deadline")
-            [start] = [line for line in self.read_book("start") if line["id"] == info["id"]]
-            [end] = [line for line in self.read_book("end") if line["id"] == info["id"]]
+            [start] = [line for line in self.read_journal("start") if line["id"] == info["id"]]
+            [end] = [line for line in self.read_journal("end") if line["id"] == info["id"]]
             self.assertLess(end["at_ns"] - start["at_ns"], 5 * 10**9)
         self.stop(worker)
         self.assert_clean()
@@ -402,7 +402,7 @@ class Runs(ClientTest):
         self.until_state("retry" if self.runner == "go" else "archived", info["id"])
         _, theirs = self.assert_both_see(info)
         self.assertIn("deadline exceeded", theirs["last_err"])
-        self.assertEqual(self.read_book(), [])
+        self.assertEqual(self.read_journal(), [])
         self.assertEqual(self.counts(), (1, 1))
         self.stop(worker)
         self.assert_clean()
@@ -413,7 +413,7 @@ class Runs(ClientTest):
         info = self.give(type="ok", process_in_ms=1200)
         due_ns = began_ns + 1200000000
         self.until_state("gone", info["id"])
-        [start] = self.read_book("start")
+        [start] = self.read_journal("start")
         # asynq's clients cut off the parts of a second, so theirs may be early by so much.
         self.assertGreater(start["at_ns"], due_ns - (10**9 if self.giver == "go" else 0))
         self.stop(worker)
@@ -431,7 +431,7 @@ class Runs(ClientTest):
         worker = self.worker(concurrency=1)
         self.until(lambda: self.counts()[0] == len(ids), "all are done")
         self.stop(worker)
-        self.assertEqual([line["id"] for line in self.read_book("start")], ids)
+        self.assertEqual([line["id"] for line in self.read_journal("start")], ids)
 
     def test_a_worker_that_ends_gives_its_run_back_to_the_other(self):
         worker = self.worker()
@@ -443,7 +443,7 @@ class Runs(ClientTest):
         self.release(info["id"])
         worker = self.other_worker()
         self.until_state("gone", info["id"])
-        self.assertEqual([line["retried"] for line in self.read_book("start")], [0, 0])
+        self.assertEqual([line["retried"] for line in self.read_journal("start")], [0, 0])
         self.assertEqual(self.counts(), (1, 0))
         self.stop(worker)
         self.assert_clean()

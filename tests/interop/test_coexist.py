@@ -32,7 +32,7 @@ class RecoverTest(InteropTest):
         self.release("x")
         server = self.go_server()
         self.until_state("gone", "x")
-        [first, second] = self.read_book("start")
+        [first, second] = self.read_journal("start")
         self.assertEqual((first["worker"], second["worker"]), ("quern", "go"))
         self.assertEqual(second["retried"], 1)
         self.assertEqual(self.counts(), (2, 1))
@@ -49,7 +49,7 @@ class RecoverTest(InteropTest):
         self.assertEqual(self.counts(), (1, 1))
         self.redis.do("ZADD", "asynq:{default}:retry", "1", "x")
         self.until_state("completed", "x")
-        [first, second] = self.read_book("start")
+        [first, second] = self.read_journal("start")
         self.assertEqual((first["worker"], second["worker"]), ("go", "quern"))
         self.assertEqual((second["cause"], second["crashes"], second["retried"]),
                          ("lease expired", 0, 1))
@@ -68,7 +68,7 @@ class RecoverTest(InteropTest):
         self.release("x")
         worker = self.quern_worker()
         self.until(lambda: self.state("x") == "gone", "quern runs it", patience_s=150)
-        [_, second] = self.read_book("start")
+        [_, second] = self.read_journal("start")
         # asynq's delay of a first retry is 15 to 44 s.
         self.assertGreaterEqual(second["at_ns"] / 1e9, ends + 30 + 15)
         self.assertLess(second["at_ns"] / 1e9, ends + 40 + 45)
@@ -86,7 +86,7 @@ class RecoverTest(InteropTest):
         self.until_state("gone", "y")
         # A recovery at its start would have been before this run.
         self.assertEqual(self.state("x"), "active")
-        self.assertEqual(len([line for line in self.read_book("start") if line["id"] == "x"]), 1)
+        self.assertEqual(len([line for line in self.read_journal("start") if line["id"] == "x"]), 1)
         self.age_leases(seconds=60)
         self.release("x")
         self.until_started("x", 2)
@@ -105,7 +105,7 @@ class RecoverTest(InteropTest):
         self.assertEqual(self.state("x"), "active")
         self.release("x")
         self.until_state("gone", "x")
-        self.assertEqual(len([line for line in self.read_book("start") if line["id"] == "x"]), 1)
+        self.assertEqual(len([line for line in self.read_journal("start") if line["id"] == "x"]), 1)
         self.stop(server)
         self.stop(worker)
         self.assert_clean()
@@ -113,7 +113,7 @@ class RecoverTest(InteropTest):
     def test_both_see_an_orphan(self):
         for start in (self.quern_worker, self.go_server):
             self.empty()
-            self.book = self.path(start.__name__)
+            self.journal = self.path(start.__name__)
             self.enqueue("hold", b"", "--id", "x")
             worker = start()
             self.until_started("x")
@@ -149,7 +149,7 @@ class HeartbeatTest(InteropTest):
         # quern's worker may take the next one, too: so it shall have no room.
         self.stop(worker)
         self.until_state("active", "ours")
-        self.until(lambda: self.read_book("start")[-1]["worker"] == "go", "Go runs it")
+        self.until(lambda: self.read_journal("start")[-1]["worker"] == "go", "Go runs it")
         worker = self.quern_worker(lease_ms=9000, queues=("other",))
         self.enqueue("hold", b"", "--id", "second", "--queue", "other")
         self.until_started("second")
@@ -176,8 +176,8 @@ class HeartbeatTest(InteropTest):
         self.redis.do("ZADD", LEASE, "XX", int(time.time()) + 30, "x")
         self.release("x")
         self.until_state("gone", "x")
-        [told] = self.until(lambda: self.read_book("told"), "the outcome is told")
-        self.assertTrue(told["applied"])
+        [report] = self.until(lambda: self.read_journal("reported"), "the outcome is reported")
+        self.assertTrue(report["applied"])
         self.stop(worker)
         self.assert_clean()
 
@@ -189,8 +189,8 @@ class DelayTest(InteropTest):
         for number in range(10):
             self.enqueue("ok", b"", "--id", f"d{number}", "--in", "700ms")
         self.until(lambda: self.counts()[0] == 10, "all were run")
-        self.assertEqual({line["worker"] for line in self.read_book("start")}, {"go"})
-        self.assertGreater(min(line["at_ns"] for line in self.read_book("start")),
+        self.assertEqual({line["worker"] for line in self.read_journal("start")}, {"go"})
+        self.assertGreater(min(line["at_ns"] for line in self.read_journal("start")),
                            (began + 0.7) * 1e9)
         self.stop(server)
         # The entries of our index are stale now; that is allowed, and ends with the next upkeep.
@@ -210,21 +210,21 @@ class DelayTest(InteropTest):
         self.stop(worker)
         server = self.go_server()
         self.until_state("completed", "x")
-        [first, second] = self.read_book("start")
+        [first, second] = self.read_journal("start")
         self.assertEqual((first["worker"], second["worker"], second["retried"]),
                          ("quern", "go", 1))
         self.assertGreaterEqual(second["at_ns"] / 1e9, due)
         self.stop(server)
         self.assert_clean()
 
-    def test_quern_runs_what_it_delayed_at_the_millisecond_though_go_cannot_say_it(self):
+    def test_quern_runs_what_it_delayed_at_the_millisecond_though_go_has_seconds(self):
         worker = self.quern_worker()
         began_ms = time.time() * 1000
         info = self.enqueue("ok", b"", "--id", "x", "--in", "1234ms")
         score = int(self.redis.do("ZSCORE", "asynq:{default}:scheduled", "x"))
         self.assertEqual(score, -(-info["due_at_ms"] // 1000))
         self.until_state("gone", "x")
-        [start] = self.read_book("start")
+        [start] = self.read_journal("start")
         self.assertGreaterEqual(start["at_ns"] / 1e6, began_ms + 1234)
         self.assertLess(start["at_ns"] / 1e9, score + 1)
         self.stop(worker)
@@ -233,7 +233,7 @@ class DelayTest(InteropTest):
         server = self.go_server()
         self.enqueue("fail:2", b"no", "--id", "x", "--in", "500ms", "--retention", "1h")
         self.until_state("completed", "x")
-        self.assertEqual([line["retried"] for line in self.read_book("start")], [0, 1, 2])
+        self.assertEqual([line["retried"] for line in self.read_journal("start")], [0, 1, 2])
         assert_same_task(self, self.quern("task", "inspect", "x"),
                          self.go("task", queue="default", id="x"))
         self.stop(server)
@@ -252,7 +252,7 @@ class DelayTest(InteropTest):
         self.go("run", queue="default", id="x")
         server = self.go_server()
         self.until_state("completed", "x")
-        self.assertEqual([(line["worker"], line["retried"]) for line in self.read_book("start")],
+        self.assertEqual([(line["worker"], line["retried"]) for line in self.read_journal("start")],
                          [("go", 0), ("quern", 1), ("go", 2)])
         self.assertEqual(self.counts(), (3, 2))
         self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
@@ -267,7 +267,7 @@ class KeepTest(InteropTest):
         self.enqueue("result", b"body", "--id", "x", "--retention", "1500ms")
         self.until_state("completed", "x")
         self.stop(worker)
-        self.assertIn("ok", self.go.ask("task", queue="default", id="x"))
+        self.assertIn("ok", self.go.request("task", queue="default", id="x"))
         return int(self.redis.do("ZSCORE", "asynq:{default}:completed", "x"))
 
     def assert_removed_after(self, kept_until):
@@ -296,7 +296,7 @@ class AggregateTest(InteropTest):
             self.enqueue("part", str(number).encode(), "--group", "digest")
         server = self.go_server(grace_ms=1000)
         self.until(lambda: self.counts() == (1, 0), "the aggregate was run")
-        self.assertEqual(len(self.read_book("start")), 1)
+        self.assertEqual(len(self.read_journal("start")), 1)
         self.until(lambda: self.go("queue", queue="default")["Size"] == 0, "nothing is left")
         self.assertEqual(self.go("groups", queue="default") or [], [])
         self.stop(server)
@@ -314,21 +314,21 @@ class FenceTest(InteropTest):
         self.age_leases()
         server = self.go_server(name="second")
         self.until_started("x", 2)
-        self.assertEqual([line["worker"] for line in self.read_book("start")],
+        self.assertEqual([line["worker"] for line in self.read_journal("start")],
                          ["first", "second"])
         # Go's recoverer counted one failure.
         self.assertEqual(self.counts(), (1, 1))
         return worker, server
 
-    def told(self, worker_name):
-        return [line for line in self.read_book("told") if line["worker"] == worker_name]
+    def reports(self, worker_name):
+        return [line for line in self.read_journal("reported") if line["worker"] == worker_name]
 
     def assert_refused(self, worker, server):
         """The first goes on, and ends; nothing that Go's run has is touched; then Go ends it."""
         before = self.redis.dump()
         worker.send_signal(signal.SIGCONT)
-        [told] = self.until(lambda: self.told("first"), "the first is told")
-        self.assertFalse(told["applied"])
+        [report] = self.until(lambda: self.reports("first"), "the first has reported")
+        self.assertFalse(report["applied"])
         after = self.redis.dump()
         for name in ("active", "lease", "t:x", "processed", "failed"):
             key = f"asynq:{{default}}:{name}".encode()
@@ -336,11 +336,11 @@ class FenceTest(InteropTest):
                 self.assertEqual(sorted(after[key][2]), sorted(before[key][2]))
             else:
                 self.assertEqual(after[key], before[key], name)
-        self.assertEqual(len(self.read_book("end")), 1)
+        self.assertEqual(len(self.read_journal("end")), 1)
         self.release("x")
         self.until_state("completed", "x")
         self.assertEqual(self.counts(), (2, 1))
-        self.assertEqual(len(self.read_book("start")), 2)
+        self.assertEqual(len(self.read_journal("start")), 2)
         self.stop(server)
         self.stop(worker)
         self.assert_clean()
@@ -361,8 +361,8 @@ class FenceTest(InteropTest):
         self.until_state("completed", "x")
         before = self.redis.dump()[b"asynq:{default}:t:x"]
         worker.send_signal(signal.SIGCONT)
-        [told] = self.until(lambda: self.told("first"), "the first is told")
-        self.assertFalse(told["applied"])
+        [report] = self.until(lambda: self.reports("first"), "the first has reported")
+        self.assertFalse(report["applied"])
         self.assertEqual(self.redis.dump()[b"asynq:{default}:t:x"], before)
         self.assertEqual(self.counts(), (2, 1))
         self.stop(server)
@@ -374,8 +374,8 @@ class FenceTest(InteropTest):
         self.release("x")
         self.until_state("gone", "x")
         worker.send_signal(signal.SIGCONT)
-        [told] = self.until(lambda: self.told("first"), "the first is told")
-        self.assertFalse(told["applied"])
+        [report] = self.until(lambda: self.reports("first"), "the first has reported")
+        self.assertFalse(report["applied"])
         self.assertEqual(self.state("x"), "gone")
         self.assertEqual(self.counts(), (2, 1))
         self.stop(server)

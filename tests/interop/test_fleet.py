@@ -105,14 +105,14 @@ class FleetTest(InteropTest):
                 self.go("enqueue", task=spec)
 
     def tail(self):
-        """New lines of the book since the last call."""
-        if not os.path.exists(self.book):
+        """New lines of the journal since the last call."""
+        if not os.path.exists(self.journal):
             return []
-        with open(self.book, "rb") as file:
-            file.seek(self.book_at)
+        with open(self.journal, "rb") as file:
+            file.seek(self.journal_at)
             data = file.read()
         data = data[:data.rfind(b"\n") + 1]
-        self.book_at += len(data)
+        self.journal_at += len(data)
         return [json.loads(line) for line in data.splitlines()]
 
     def busy(self):
@@ -130,7 +130,7 @@ class FleetTest(InteropTest):
         client.start()
         deadline = time.monotonic() + PATIENCE_S
         ends, next_kill, victims = 0, ENDS_PER_KILL, []
-        changes = Changes(os.path.dirname(self.book))
+        changes = Changes(os.path.dirname(self.journal))
         while client.is_alive() or self.busy():
             changes.forget()
             lines = self.tail()
@@ -154,7 +154,7 @@ class FleetTest(InteropTest):
         self.lines += self.tail()
 
     def judge(self, tasks):
-        """Reads the book: every task was run, and every repetition is explained."""
+        """Reads the journal: every task was run, and every repetition is explained."""
         runs = {}
         for line in sorted(self.lines, key=lambda line: line["at_ns"]):
             if line["what"] == "start":
@@ -183,7 +183,7 @@ class FleetTest(InteropTest):
         print(f"seed {seed}", flush=True)
         dice = random.Random(seed)
         self.fleet, self.killed, self.turned_back = {}, {}, set()
-        self.lines, self.book_at = [], 0
+        self.lines, self.journal_at = [], 0
         tasks = self.make_tasks(dice)
         self.run_fleet(tasks, random.Random(seed + 1))
         repeated = self.judge(tasks)

@@ -121,13 +121,13 @@ class CodecTest(InteropTest):
         for (kind, message), (again, _) in zip(lines, codec(lines), strict=True):
             self.assertEqual(again.hex(), message.hex(), kind)
 
-    def test_the_fields_are_what_go_says_that_they_are(self):
+    def test_the_fields_are_as_recorded_from_go(self):
         looked = 0
         for scenario in recordings("enqueue"):
-            told = {reply["ok"]["id"]: reply["ok"] for reply in scenario["replies"]
+            infos = {reply["ok"]["id"]: reply["ok"] for reply in scenario["replies"]
                     if "error" not in reply}
             for _, fields in codec([line for line in messages_of(scenario)]):
-                info = told[fields["id"][0].decode()]
+                info = infos[fields["id"][0].decode()]
                 one = {name: values[0].decode(errors="surrogateescape")
                        for name, values in fields.items()}
                 self.assertEqual(fields["payload"][0], unb64(info["payload"]))

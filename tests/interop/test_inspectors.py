@@ -39,7 +39,7 @@ class StageTest(InteropTest):
                 options += [name, str(value)]
         self.enqueue(task_type, payload, *options)
 
-    def stage(self, side):
+    def populate(self, side):
         """Gives the worker, which holds the one active task."""
         for number in range(3):
             self.put(side, f"archived-{number}", "skip")
@@ -76,7 +76,7 @@ class StageTest(InteropTest):
 class GoInspectsQuernTest(StageTest):
     def setUp(self):
         super().setUp()
-        self.worker = self.stage("quern")
+        self.worker = self.populate("quern")
 
     def test_queues_and_their_figures(self):
         self.assertEqual(self.go("queues"), ["default"])
@@ -132,7 +132,7 @@ class GoInspectsQuernTest(StageTest):
         self.go("delete", queue="default", id="archived-1")
         self.go("delete", queue="default", id="aggregating-1")
         for verb in ("run", "archive", "delete"):
-            self.assertIn("error", self.go.ask(verb, queue="default", id="active-0"))
+            self.assertIn("error", self.go.request(verb, queue="default", id="active-0"))
         self.assertEqual([len(self.quern_ids(state)) for state in STATES],
                          [7, 1, 0, 0, 4, 1, 0])
         # quern can still reach every task that Go moved: it runs the pending ones.
@@ -201,7 +201,7 @@ class GoInspectsQuernTest(StageTest):
         self.assertEqual(self.quern_result("queue", "pause", "default").returncode, 1)
         self.put("quern", "after")
         self.assertEqual(self.state("pending-0"), "pending")
-        self.assertEqual([line["id"] for line in self.read_book("start")][-1], "active-0")
+        self.assertEqual([line["id"] for line in self.read_journal("start")][-1], "active-0")
         self.go("unpause", queue="default")
         self.until_state("gone", "after")
         self.stop(self.worker)
@@ -227,7 +227,7 @@ class GoInspectsQuernTest(StageTest):
     def test_doctor_finds_a_fleet_of_go_healthy(self):
         # What leaves a lock behind in asynq: an id that was taken, tasks deleted by their state.
         for task_id, payload in (("locked", b"1"), ("locked", b"2"), ("other", b"3")):
-            self.go.ask("enqueue", task={"type": "ok", "queue": "locks", "id": task_id,
+            self.go.request("enqueue", task={"type": "ok", "queue": "locks", "id": task_id,
                                          "payload": b64(payload), "unique_ms": 3600000})
         self.go("delete_all", queue="locks", state="pending")
         self.release("active-0")
@@ -248,8 +248,8 @@ class GoInspectsQuernTest(StageTest):
         self.assert_clean()
 
     def test_a_queue_is_removed(self):
-        self.assertIn("error", self.go.ask("remove", queue="default"))
-        self.assertIn("error", self.go.ask("remove", queue="default", force=True))
+        self.assertIn("error", self.go.request("remove", queue="default"))
+        self.assertIn("error", self.go.request("remove", queue="default", force=True))
         self.release("active-0")
         self.until(lambda: self.go("queue", queue="default")["Pending"] == 0, "all are run")
         self.stop(self.worker)
@@ -306,7 +306,7 @@ class GoInspectsQuernTest(StageTest):
 class QuernInspectsGoTest(StageTest):
     def setUp(self):
         super().setUp()
-        self.worker = self.stage("go")
+        self.worker = self.populate("go")
 
     def test_queues_and_their_figures(self):
         [info] = self.quern("queue", "list")
@@ -344,7 +344,7 @@ class QuernInspectsGoTest(StageTest):
             self.assertEqual(self.go("task", queue="default", id=task_id)["state"], "archived")
         for task_id in ("scheduled-2", "archived-1", "aggregating-1"):
             self.quern("task", "delete", task_id)
-            self.assertIn("error", self.go.ask("task", queue="default", id=task_id))
+            self.assertIn("error", self.go.request("task", queue="default", id=task_id))
         for verb in ("run", "archive", "delete"):
             self.assertEqual(self.quern_result("task", verb, "active-0").returncode, 1)
         self.release("active-0")
@@ -395,7 +395,7 @@ class QuernInspectsGoTest(StageTest):
     def test_pause_and_resume_hold_for_go(self):
         self.quern("queue", "pause", "default")
         self.assertTrue(self.go("queue", queue="default")["Paused"])
-        self.assertIn("error", self.go.ask("pause", queue="default"))
+        self.assertIn("error", self.go.request("pause", queue="default"))
         self.release("active-0")
         self.until_state("gone", "active-0")
         self.assertEqual(self.state("pending-0"), "pending")

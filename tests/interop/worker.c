@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* worker.c - a quern worker for the interop tests: the type of a task controls its handler.
  *
- *     interop_worker URL BOOK NAME CONCURRENCY LEASE_MS RETRY_MS QUEUE[=WEIGHT]...
+ *     interop_worker URL JOURNAL NAME CONCURRENCY LEASE_MS RETRY_MS QUEUE[=WEIGHT]...
  *
  * It has the same types as asynq_peer's server (server.go): ok, result, fail, fail:N, skip, revoke,
- * rest:MS and hold. Each start and each end of a handler is a line of JSON in the book, an O_APPEND
- * file that survives every kill. Prints "ready" before it takes tasks; TERM and INT end it;
- * RETRY_MS -1 leaves the delay of a retry to the library. */
+ * rest:MS and hold. Each start and each end of a handler is a line of JSON in the journal, an
+ * O_APPEND file that survives every kill. Prints "ready" before it takes tasks; TERM and INT end
+ * it; RETRY_MS -1 leaves the delay of a retry to the library. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,9 +23,9 @@
 #define LINE_SIZE 2048
 
 struct place {
-    const char *book;
+    const char *journal;
     const char *name;
-    int book_fd;
+    int journal_fd;
 };
 
 static quern_worker *the_worker; /* for the signal handler */
@@ -56,7 +56,7 @@ static void note(const struct place *place, const char *what, const quern_run *r
         what, place->name, (int)getpid(), quern_run_task_id(run), quern_run_queue(run),
         (long long)quern_run_retry_count(run), now_ns(), (long long)quern_run_crash_count(run),
         quern_cause_name(quern_run_cause(run)), (unsigned long long)quern_run_fence(run), error);
-    if (size <= 0 || size >= LINE_SIZE || write(place->book_fd, line, (size_t)size) != size) {
+    if (size <= 0 || size >= LINE_SIZE || write(place->journal_fd, line, (size_t)size) != size) {
         abort(); /* a test without records proves nothing */
     }
 }
@@ -65,11 +65,11 @@ static void note(const struct place *place, const char *what, const quern_run *r
 static bool is_released(const quern_run *run, const struct place *place)
 {
     char path[LINE_SIZE];
-    (void)snprintf(path, sizeof path, "%s.go.%s", place->book, quern_run_task_id(run));
+    (void)snprintf(path, sizeof path, "%s.go.%s", place->journal, quern_run_task_id(run));
     if (access(path, F_OK) == 0) {
         return true;
     }
-    (void)snprintf(path, sizeof path, "%s.go.%s.%s", place->book, place->name,
+    (void)snprintf(path, sizeof path, "%s.go.%s.%s", place->journal, place->name,
                    quern_run_task_id(run));
     return access(path, F_OK) == 0;
 }
@@ -141,11 +141,11 @@ static void on_run(const quern_run_report *report, void *user)
     const struct place *place = user;
     char line[LINE_SIZE];
     int size = snprintf(line, sizeof line,
-                        "{\"what\":\"told\",\"worker\":\"%s\",\"pid\":%d,\"id\":\"%s\","
+                        "{\"what\":\"reported\",\"worker\":\"%s\",\"pid\":%d,\"id\":\"%s\","
                         "\"outcome\":%d,\"applied\":%s,\"at_ns\":%lld}\n",
                         place->name, (int)getpid(), report->id, (int)report->outcome,
                         report->applied ? "true" : "false", now_ns());
-    if (size <= 0 || size >= LINE_SIZE || write(place->book_fd, line, (size_t)size) != size) {
+    if (size <= 0 || size >= LINE_SIZE || write(place->journal_fd, line, (size_t)size) != size) {
         abort();
     }
 }
@@ -176,12 +176,13 @@ static size_t read_queues(char **words, int count, quern_queue *queues)
 int main(int argc, char **argv)
 {
     if (argc < 8) {
-        (void)fputs("usage: interop_worker URL BOOK NAME CONCURRENCY LEASE_MS RETRY_MS QUEUE...\n",
+        (void)fputs("usage: interop_worker URL JOURNAL NAME CONCURRENCY LEASE_MS RETRY_MS "
+                    "QUEUE...\n",
                     stderr);
         return 2;
     }
-    struct place place = {.book = argv[2], .name = argv[3]};
-    place.book_fd = open(argv[2], O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    struct place place = {.journal = argv[2], .name = argv[3]};
+    place.journal_fd = open(argv[2], O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     quern_queue queues[QUEUES_MAX];
     long long retry_ms = strtoll(argv[6], NULL, 10);
     quern_worker_options options = {

@@ -33,7 +33,7 @@ static void open_connection(void)
     from = fdopen(to_fd, "r");
 }
 
-static void say(const char *text, size_t size)
+static void send_text(const char *text, size_t size)
 {
     while (size > 0) {
         ssize_t sent = write(to_fd, text, size);
@@ -46,7 +46,7 @@ static void say(const char *text, size_t size)
 }
 
 /* Reads a line and dies unless it begins with `expected`. */
-static void hear(const char *expected, char line[256])
+static void expect_line(const char *expected, char line[256])
 {
     if (fgets(line, 256, from) == NULL || strncmp(line, expected, strlen(expected)) != 0) {
         driver_die("beanstalkd: an unexpected answer");
@@ -68,9 +68,9 @@ static void put(size_t count, size_t depth)
             size += (size_t)snprintf(command + size, sizeof command - size, BODY_FORMAT,
                                      PAYLOAD_SIZE, body);
         }
-        say(command, size);
+        send_text(command, size);
         for (size_t i = 0; i < batch; i++) {
-            hear("INSERTED", line);
+            expect_line("INSERTED", line);
         }
         left -= batch;
     }
@@ -97,13 +97,13 @@ static void work(size_t count, size_t depth)
         for (size_t i = 0; i < batch; i++) {
             size += (size_t)snprintf(command + size, sizeof command - size, "reserve\r\n");
         }
-        say(command, size);
+        send_text(command, size);
         for (size_t i = 0; i < reserved; i++) {
-            hear("DELETED", line);
+            expect_line("DELETED", line);
         }
         done += reserved;
         for (size_t i = 0; i < batch; i++) {
-            hear("RESERVED", line);
+            expect_line("RESERVED", line);
             ids[i] = strtoull(line + strlen("RESERVED "), NULL, 10);
             if (fread(body, 1, PAYLOAD_SIZE + 2, from) != PAYLOAD_SIZE + 2) {
                 driver_die("beanstalkd: the end of the connection");
@@ -121,8 +121,8 @@ static void echo(void)
     puts("ready");
     (void)fflush(stdout);
     for (;;) {
-        say("reserve\r\n", strlen("reserve\r\n"));
-        hear("RESERVED", line);
+        send_text("reserve\r\n", strlen("reserve\r\n"));
+        expect_line("RESERVED", line);
         if (fread(body, 1, PAYLOAD_SIZE + 2, from) != PAYLOAD_SIZE + 2) {
             driver_die("beanstalkd: the end of the connection");
         }
@@ -130,8 +130,8 @@ static void echo(void)
         char command[64];
         int size = snprintf(command, sizeof command, "delete %llu\r\n",
                             strtoull(line + strlen("RESERVED "), NULL, 10));
-        say(command, (size_t)size);
-        hear("DELETED", line);
+        send_text(command, (size_t)size);
+        expect_line("DELETED", line);
     }
 }
 
@@ -143,8 +143,8 @@ static void forward_lines(void)
     while (fgets(line, sizeof line, stdin) != NULL) {
         driver_stamp(body);
         int size = snprintf(command, sizeof command, BODY_FORMAT, PAYLOAD_SIZE, body);
-        say(command, (size_t)size);
-        hear("INSERTED", line);
+        send_text(command, (size_t)size);
+        expect_line("INSERTED", line);
     }
 }
 

@@ -38,7 +38,7 @@ static void busy_broker_is_healthy(struct contract *c)
     struct qn_leased *active = contract_take_id(c, "other", "active");
     contract_put(c, "other", "lost");
     struct qn_leased *lost = contract_take_id(c, "other", "lost");
-    contract_lapse(c, "other");
+    contract_expire(c, "other");
     contract_put(c, "other", "pending");
     doctor_assert_healthy(c);
     struct doctor_report report;
@@ -48,7 +48,7 @@ static void busy_broker_is_healthy(struct contract *c)
     qn_leased_free(lost);
 }
 
-static void notes_tell_what_is_worth_knowing(struct contract *c)
+static void notes_report_what_is_worth_knowing(struct contract *c)
 {
     contract_put(c, "unserved", "a");
     contract_enqueue(c, &(quern_task){.type = "t", .id = "grouped", .group = "g"});
@@ -72,7 +72,7 @@ static void delays_dated_by_a_clock_that_was_set_are_put_right(struct contract *
     contract_finish(c, run, QN_RETRY); /* due in a minute */
     contract_jump(c, -60 * MINUTE_MS);
     doctor_assert_mended(c, "I8 default/: 1 delayed task waits for the wall clock as it was");
-    assert_int_equal(contract_see(c, "default", "a").at_ms, CONTRACT_NOW_MS + MINUTE_MS);
+    assert_int_equal(contract_inspect(c, "default", "a").at_ms, CONTRACT_NOW_MS + MINUTE_MS);
 }
 
 static void retry_of_an_older_file_that_failed_in_the_future_is_put_right(struct contract *c)
@@ -81,7 +81,7 @@ static void retry_of_an_older_file_that_failed_in_the_future_is_put_right(struct
     doctor_plant(c, "UPDATE quern_task SET due_boot_ms = 0, at_ms = at_ms + 3600000,"
                     " failed_at_ms = failed_at_ms + 3600000");
     doctor_assert_mended(c, "I8 default/a: its failure is dated 3600 s ahead of the clock");
-    assert_int_equal(contract_see(c, "default", "a").at_ms, CONTRACT_NOW_MS + MINUTE_MS);
+    assert_int_equal(contract_inspect(c, "default", "a").at_ms, CONTRACT_NOW_MS + MINUTE_MS);
 }
 
 /* --- Tasks -------------------------------------------------------------------------------- */
@@ -91,10 +91,10 @@ static void active_task_without_a_lease_is_pending_again(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     doctor_plant(c, "UPDATE quern_task SET lease_until = 0");
     doctor_assert_mended(c, "I3 default/a: active without a lease");
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_PENDING);
     assert_int_equal(view.cause, QUERN_CAUSE_BROKER_LOST);
-    assert_int_equal(contract_tell(c, run, QN_DONE), QN_STALE);
+    assert_int_equal(contract_report(c, run, QN_DONE), QN_STALE);
     qn_leased_free(run);
 }
 
@@ -140,7 +140,7 @@ static void task_in_no_state_goes_to_the_archive(struct contract *c)
     contract_put(c, "default", "a");
     doctor_plant(c, "UPDATE quern_task SET state = 12");
     doctor_assert_mended(c, "I1 default/a: its state is 12, which is none");
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_string_equal(view.error, "its state was 12");
 }
@@ -158,7 +158,7 @@ static void retries_beyond_the_limit_are_cut(struct contract *c)
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = 2});
     doctor_plant(c, "UPDATE quern_task SET retry_count = 9, crash_count = -1");
     doctor_assert_mended(c, "I7 default/a: 9 retries of 2, -1 deaths");
-    assert_int_equal(contract_see(c, "default", "a").retry_count, 2);
+    assert_int_equal(contract_inspect(c, "default", "a").retry_count, 2);
     assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 1);
 }
 
@@ -345,7 +345,7 @@ static void lapsed_leases_and_due_tasks_are_moved_where_a_worker_lives(struct co
     doctor_assert_line(&report, "I8 default/: 1 lease is over, and its task not recovered");
     doctor_assert_mended(c, "I8 default/: 1 task is due and not pending");
     assert_int_equal(contract_state(c, "default", "lapsed"), QUERN_TASK_PENDING);
-    assert_int_equal(contract_see(c, "default", "lapsed").cause, QUERN_CAUSE_LEASE_EXPIRED);
+    assert_int_equal(contract_inspect(c, "default", "lapsed").cause, QUERN_CAUSE_LEASE_EXPIRED);
     assert_int_equal(contract_state(c, "default", "due"), QUERN_TASK_PENDING);
 }
 
@@ -379,7 +379,7 @@ static void kept_too_long_is_a_warning_and_left_to_a_worker(struct contract *c)
     assert_int_equal(contract_count(c, "other", QUERN_TASK_ARCHIVED), 10001);
 }
 
-static void more_damages_than_one_look_holds_are_all_mended(struct contract *c)
+static void more_damages_than_one_pass_holds_are_all_mended(struct contract *c)
 {
     contract_put_many(c, "default", "t", 2300);
     doctor_plant(c, "UPDATE quern_task SET state = 1, lease_until = 0");
@@ -395,7 +395,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(busy_broker_is_healthy),
     CONTRACT_TEST_ONLY("sqlite", delays_dated_by_a_clock_that_was_set_are_put_right),
     CONTRACT_TEST_ONLY("sqlite", retry_of_an_older_file_that_failed_in_the_future_is_put_right),
-    CONTRACT_TEST_ONLY("sqlite", notes_tell_what_is_worth_knowing),
+    CONTRACT_TEST_ONLY("sqlite", notes_report_what_is_worth_knowing),
     CONTRACT_TEST_ONLY("sqlite", active_task_without_a_lease_is_pending_again),
     CONTRACT_TEST_ONLY("sqlite", active_task_without_a_token_is_pending_again),
     CONTRACT_TEST_ONLY("sqlite", active_task_of_a_missing_worker_is_pending_again),
@@ -420,6 +420,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(lapsed_leases_and_due_tasks_are_moved_where_a_worker_lives),
     CONTRACT_TEST_ONLY("sqlite", without_a_worker_nobody_is_late),
     CONTRACT_TEST_ONLY("sqlite", kept_too_long_is_a_warning_and_left_to_a_worker),
-    CONTRACT_TEST_ONLY("sqlite", more_damages_than_one_look_holds_are_all_mended),
+    CONTRACT_TEST_ONLY("sqlite", more_damages_than_one_pass_holds_are_all_mended),
 };
 CONTRACT_MAIN(tests)

@@ -126,8 +126,7 @@ static int64_t check_us(struct contract *c)
 
 /* Checking a process takes longer than the rest of the check of its worker. With one such check for
  * each queue, 20 queues took 15 to 20 times as long. */
-static void processes_of_workers_are_looked_at_once_however_many_queues_there_are(
-    struct contract *c)
+static void processes_of_workers_are_judged_once_however_many_queues_there_are(struct contract *c)
 {
     enum { QUEUES = 20, TIMES_MAX = 5 };
     contract_heartbeat(c->broker, "crowd-0");
@@ -156,7 +155,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", damaged_pages_are_reported_and_nothing_is_written),
     CONTRACT_TEST_ONLY("sqlite", sockets_of_the_dead_are_noted_and_removed),
     CONTRACT_TEST_ONLY("sqlite",
-                       processes_of_workers_are_looked_at_once_however_many_queues_there_are),
+                       processes_of_workers_are_judged_once_however_many_queues_there_are),
     CONTRACT_TEST_ONLY("sqlite", log_that_grew_too_large_is_noted),
 };
 CONTRACT_MAIN(tests)

@@ -354,7 +354,7 @@ static void copied_info_enqueues_the_same_task(struct contract *c)
     quern_inspector_free(inspector);
 }
 
-static void task_is_looked_for_in_all_queues_unless_it_is_in_several(struct contract *c)
+static void task_is_searched_in_all_queues_unless_it_is_in_several(struct contract *c)
 {
     contract_put(c, "default", "one");
     contract_put(c, "default", "both");
@@ -406,7 +406,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(payload_and_result_have_a_nul_behind_them),
     CONTRACT_TEST(task_shows_all_that_was_enqueued),
     CONTRACT_TEST(copied_info_enqueues_the_same_task),
-    CONTRACT_TEST(task_is_looked_for_in_all_queues_unless_it_is_in_several),
+    CONTRACT_TEST(task_is_searched_in_all_queues_unless_it_is_in_several),
     CONTRACT_TEST(active_task_shows_its_worker_until_its_lease_is_over),
 };
 CONTRACT_MAIN(tests)

@@ -231,7 +231,7 @@ static void facts_name_the_broker_and_its_durability(struct contract *c)
     quern_inspector_free(inspector);
 }
 
-static void opening_makes_nothing_unless_asked_to(struct contract *c)
+static void opening_creates_nothing_unless_requested(struct contract *c)
 {
     char url[300];
     (void)snprintf(url, sizeof url, "%s-none", c->url);
@@ -253,7 +253,7 @@ static void opening_makes_nothing_unless_asked_to(struct contract *c)
     quern_inspector_free(NULL);
 }
 
-static void options_of_a_newer_program_are_refused_if_they_ask_for_something(struct contract *c)
+static void options_of_a_newer_program_are_refused_unless_zero(struct contract *c)
 {
     struct {
         quern_inspector_options known;
@@ -285,7 +285,7 @@ static void inspector_of_a_parent_is_refused_in_a_fork(struct contract *c)
     quern_inspector_free(inspector);
 }
 
-static void *look_around(void *user)
+static void *inspect_all(void *user)
 {
     quern_inspector *inspector = user;
     for (size_t i = 0; i < 25; i++) {
@@ -314,7 +314,7 @@ static void threads_share_an_inspector(struct contract *c)
     quern_inspector *inspector = inspect(c);
     pthread_t threads[4];
     for (size_t i = 0; i < TEST_COUNT(threads); i++) {
-        assert_int_equal(pthread_create(&threads[i], NULL, look_around, inspector), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, inspect_all, inspector), 0);
     }
     for (size_t i = 0; i < TEST_COUNT(threads); i++) {
         void *result = NULL;
@@ -332,8 +332,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(worker_whose_process_is_gone_is_not_shown),
     CONTRACT_TEST(worker_of_another_kernel_is_shown_while_its_heartbeat_is_young),
     CONTRACT_TEST(facts_name_the_broker_and_its_durability),
-    CONTRACT_TEST_ONLY("sqlite", opening_makes_nothing_unless_asked_to),
-    CONTRACT_TEST(options_of_a_newer_program_are_refused_if_they_ask_for_something),
+    CONTRACT_TEST_ONLY("sqlite", opening_creates_nothing_unless_requested),
+    CONTRACT_TEST(options_of_a_newer_program_are_refused_unless_zero),
     CONTRACT_TEST(inspector_of_a_parent_is_refused_in_a_fork),
     CONTRACT_TEST(threads_share_an_inspector),
 };

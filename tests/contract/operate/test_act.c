@@ -50,7 +50,7 @@ static void run_makes_a_waiting_or_ended_task_pending_at_the_tail(struct contrac
     struct qn_leased *active = make_all_states(c);
     for (size_t i = 0; i < TEST_COUNT(ids); i++) {
         assert_int_equal(act(c, QUERN_ACTION_RUN, ids[i]), QUERN_OK);
-        struct contract_view view = contract_see(c, "default", ids[i]);
+        struct contract_view view = contract_inspect(c, "default", ids[i]);
         assert_int_equal(view.state, QUERN_TASK_PENDING);
         assert_int_equal(view.cause, QUERN_CAUSE_OPERATOR);
         assert_int_equal(view.at_ms, 0);
@@ -67,10 +67,10 @@ static void run_forgives_crashes(struct contract *c)
 {
     contract_finish(c, contract_start(c, "a"), QN_CRASH);
     contract_finish(c, contract_take_id(c, "default", "a"), QN_CRASH);
-    assert_int_equal(contract_see(c, "default", "a").crash_count, 2);
+    assert_int_equal(contract_inspect(c, "default", "a").crash_count, 2);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
     assert_int_equal(act(c, QUERN_ACTION_RUN, "a"), QUERN_OK);
-    assert_int_equal(contract_see(c, "default", "a").crash_count, 0);
+    assert_int_equal(contract_inspect(c, "default", "a").crash_count, 0);
 }
 
 static void run_keeps_the_retries_so_far(struct contract *c)
@@ -81,17 +81,17 @@ static void run_keeps_the_retries_so_far(struct contract *c)
     struct qn_leased *run = contract_take_id(c, "default", "a");
     assert_int_equal(run->retry_count, 1);
     assert_int_equal(run->cause, QUERN_CAUSE_OPERATOR);
-    assert_int_equal(contract_tell(c, run, QN_RETRY), QN_ARCHIVED);
+    assert_int_equal(contract_report(c, run, QN_RETRY), QN_ARCHIVED);
     qn_leased_free(run);
 }
 
 static void task_run_by_hand_is_not_taken_by_a_late_outcome(struct contract *c)
 {
     struct qn_leased *late = contract_start(c, "a");
-    contract_lapse(c, "default"); /* back to pending, could be salvaged */
+    contract_expire(c, "default"); /* back to pending, could be salvaged */
     assert_int_equal(act(c, QUERN_ACTION_ARCHIVE, "a"), QUERN_OK);
     assert_int_equal(act(c, QUERN_ACTION_RUN, "a"), QUERN_OK);
-    assert_int_equal(contract_tell(c, late, QN_DONE), QN_STALE);
+    assert_int_equal(contract_report(c, late, QN_DONE), QN_STALE);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
     qn_leased_free(late);
 }
@@ -104,7 +104,7 @@ static void archive_takes_all_but_active_and_archived(struct contract *c)
     for (size_t i = 0; i < TEST_COUNT(ids); i++) {
         assert_int_equal(act(c, QUERN_ACTION_ARCHIVE, ids[i]), QUERN_OK);
         assert_int_equal(contract_state(c, "default", ids[i]), QUERN_TASK_ARCHIVED);
-        assert_int_equal(contract_see(c, "default", ids[i]).at_ms, CONTRACT_NOW_MS + 500);
+        assert_int_equal(contract_inspect(c, "default", ids[i]).at_ms, CONTRACT_NOW_MS + 500);
     }
     assert_int_equal(contract_count(c, "default", QUERN_TASK_ARCHIVED), 6);
     contract_assert_counted(c, "default", 3, 2); /* as before: an operator counts nothing */
@@ -168,7 +168,7 @@ static void delete_frees_its_own_lock_only(struct contract *c)
     assert_int_equal(contract_try(c, &task), QUERN_OK);
 }
 
-static void cancel_is_told_with_the_next_extension(struct contract *c)
+static void cancel_is_reported_with_the_next_extension(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
     assert_int_equal(act(c, QUERN_ACTION_CANCEL_ARCHIVE, "a"), QUERN_OK);
@@ -324,7 +324,7 @@ static quern_status take_endlessly(struct qn_broker *broker, const struct qn_bul
     return QUERN_OK;
 }
 
-static void bulk_action_that_finds_ever_more_stops_and_says_so(struct contract *c)
+static void bulk_action_that_finds_ever_more_stops_and_reports_it(struct contract *c)
 {
     contract_put_many(c, "default", "t", 3);
     quern_inspector *inspector = inspect(c);
@@ -431,13 +431,13 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(delete_takes_all_but_active),
     CONTRACT_TEST(refused_action_names_the_state_and_changes_nothing),
     CONTRACT_TEST(delete_frees_its_own_lock_only),
-    CONTRACT_TEST(cancel_is_told_with_the_next_extension),
+    CONTRACT_TEST(cancel_is_reported_with_the_next_extension),
     CONTRACT_TEST(action_finds_the_queue_unless_there_are_several),
     CONTRACT_TEST(action_on_all_counts_each_task_once),
     CONTRACT_TEST(action_on_all_heeds_the_filter),
     CONTRACT_TEST(cancel_of_all_ends_and_counts_only_new_marks),
     CONTRACT_TEST(action_on_all_needs_a_queue_and_a_state_that_allows_it),
-    CONTRACT_TEST(bulk_action_that_finds_ever_more_stops_and_says_so),
+    CONTRACT_TEST(bulk_action_that_finds_ever_more_stops_and_reports_it),
     CONTRACT_TEST(bulk_archive_beyond_the_limit_is_refused),
     CONTRACT_TEST(paused_queue_gives_nothing_until_it_is_resumed),
     CONTRACT_TEST(queue_with_tasks_is_removed_only_by_force),

@@ -18,7 +18,7 @@ static struct test_redis *server(void)
     return test_store_server();
 }
 
-static const char *ask(const char *command)
+static const char *run_command(const char *command)
 {
     return test_redis_do(server(), command);
 }
@@ -68,7 +68,7 @@ static void plant(const char *prefix, int count, int charges)
 /* All commands that the server ever carried out, also inside scripts. */
 static long long work_done(void)
 {
-    const char *line = ask("INFO commandstats");
+    const char *line = run_command("INFO commandstats");
     long long calls = 0;
     while ((line = strstr(line, "calls=")) != NULL) {
         line += strlen("calls=");
@@ -104,7 +104,7 @@ static void charged_tasks_behind_which_others_were_taken_run_when_there_is_room(
     struct qn_leased *runs[4];
     struct qn_leased *held[SLOTS];
     plant("bad", 12, 1);
-    (void)ask("HSET " Q "quern:meta charged 1");
+    (void)run_command("HSET " Q "quern:meta charged 1");
     contract_put_many(c, "default", "good", 8);
     assert_int_equal(lease(c, SLOTS, held), SLOTS); /* four charged ones, for so many is room */
     assert_string_equal(held[3]->task.id, "bad3");
@@ -133,17 +133,17 @@ static void charged_tasks_behind_which_others_were_taken_run_when_there_is_room(
     }
 }
 
-static void task_that_must_be_alone_is_not_asked_for_once_go_has_taken_it(struct contract *c)
+static void solo_lock_is_not_requested_once_go_has_taken_the_task(struct contract *c)
 {
     struct qn_leased *run = NULL;
     uint32_t queue = 0;
     plant("bad", 1, 4);
     assert_int_equal(lease(c, 1, &run), 0);
     assert_int_equal(test_redis_count(server(), "ZCARD " Q "quern:charged:4"), 1);
-    (void)ask("RPOPLPUSH " Q "pending " Q "active");
-    (void)ask("HSET " Q "t:bad0 state active");
-    (void)ask("HDEL " Q "t:bad0 pending_since");
-    (void)ask("ZADD " Q "lease 1800000030 bad0");
+    (void)run_command("RPOPLPUSH " Q "pending " Q "active");
+    (void)run_command("HSET " Q "t:bad0 state active");
+    (void)run_command("HDEL " Q "t:bad0 pending_since");
+    (void)run_command("ZADD " Q "lease 1800000030 bad0");
     assert_int_equal(exchange_solo(c, QN_SOLO_ASK, 1, &queue, &run), 0);
     assert_int_equal(queue, 1);
     assert_int_equal(test_redis_count(server(), "ZCARD " Q "quern:charged:4"), 0);
@@ -156,10 +156,10 @@ static void uncharged_task_that_go_gave_back_before_charged_ones_is_found(struct
     plant("bad", 3, 4);
     assert_int_equal(lease(c, 1, &run), 0);
     contract_put(c, "default", "good");
-    (void)ask("LREM " Q "pending 1 good");
-    (void)ask("RPUSH " Q "pending good");
-    (void)ask("LREM " Q "pending 1 bad0"); /* as many as before */
-    (void)ask("DEL " Q "t:bad0");
+    (void)run_command("LREM " Q "pending 1 good");
+    (void)run_command("RPUSH " Q "pending good");
+    (void)run_command("LREM " Q "pending 1 bad0"); /* as many as before */
+    (void)run_command("DEL " Q "t:bad0");
     contract_advance(c, 11000);
     assert_int_equal(lease(c, 1, &run), 1);
     assert_string_equal(run->task.id, "good");
@@ -188,7 +188,7 @@ static void task_that_must_be_alone_is_found_though_go_forwarded_it(struct contr
 
 static const char *lock_owner(void)
 {
-    return strrchr(ask("HGET " Q "quern:meta solo"), ' ') + 1;
+    return strrchr(run_command("HGET " Q "quern:meta solo"), ' ') + 1;
 }
 
 /* A worker that did not get the answer to its return of a lock may still own it. Its next request
@@ -223,7 +223,7 @@ static void lock_of_a_worker_without_a_record_is_returned_by_recovery(struct con
     assert_int_equal(queue, 0);
     assert_int_equal(contract_recover(c, "default"), 0);
     assert_string_equal(lock_owner(), CONTRACT_WORKER);
-    (void)ask("HDEL " Q "quern:workers " CONTRACT_WORKER);
+    (void)run_command("HDEL " Q "quern:workers " CONTRACT_WORKER);
     assert_int_equal(contract_recover(c, "default"), 0);
     assert_string_equal(lock_owner(), "");
     contract_advance(c, QN_SOLO_DEATH_MS);
@@ -258,7 +258,7 @@ static void probe_is_found_where_go_put_only_charged_tasks(struct contract *c)
         (void)test_redis_do(server(), "HSET " Q "quern:meta h:" HOST " %s", brakes[probes]);
         assert_int_equal(lease(c, 1, &run), 1);
         contract_finish(c, run, QN_DONE);
-        (void)ask("FLUSHALL");
+        (void)run_command("FLUSHALL");
     }
 }
 
@@ -307,8 +307,8 @@ static void host_that_was_rebooted_charges_nobody(struct contract *c)
                             "1799999985000 active a:1:3:1 h");
         contract_advance(c, CONTRACT_LEASE_MS + 1);
         assert_int_equal(contract_recover(c, "default"), 1);
-        assert_int_equal(contract_see(c, "default", "a").crash_count, cases[i].charges);
-        (void)ask("FLUSHALL");
+        assert_int_equal(contract_inspect(c, "default", "a").crash_count, cases[i].charges);
+        (void)run_command("FLUSHALL");
     }
 }
 
@@ -325,7 +325,7 @@ static bool arm(struct contract *c)
     return work;
 }
 
-static bool hears(struct contract *c, int64_t timeout_ms)
+static bool is_woken(struct contract *c, int64_t timeout_ms)
 {
     struct qn_wakeup wakeup;
     quern_error err = {0};
@@ -342,7 +342,7 @@ static void charged_tasks_that_nobody_could_take_are_no_work(struct contract *c)
     assert_int_equal(lease(c, 1, &run), 0);
     assert_false(arm(c));
     contract_put(c, "default", "good");
-    assert_true(hears(c, TEST_PATIENCE_MS));
+    assert_true(is_woken(c, TEST_PATIENCE_MS));
     assert_true(arm(c));
     assert_int_equal(lease(c, 1, &run), 1);
     assert_false(arm(c));
@@ -361,7 +361,7 @@ static void brake_that_cannot_be_read_is_none(struct contract *c)
         contract_put(c, "default", "a");
         assert_int_equal(lease(c, 1, &run), 1);
         contract_finish(c, run, QN_DONE);
-        assert_non_null(strstr(ask("HGET " Q "quern:meta h:" HOST), " 0 0 0 "));
+        assert_non_null(strstr(run_command("HGET " Q "quern:meta h:" HOST), " 0 0 0 "));
     }
 }
 
@@ -410,14 +410,14 @@ static void index_of_the_wrong_type_stops_no_queue(struct contract *c)
         (void)test_redis_do(server(), "LPUSH " Q "%s x", keys[i]);
         plant("bad", 3, 4);
         plant("once", 1, 1);
-        (void)ask("HSET " Q "quern:meta charged 1");
+        (void)run_command("HSET " Q "quern:meta charged 1");
         contract_put(c, "default", "good");
         assert_int_equal(lease(c, 2, runs), 2);
         assert_string_equal(runs[0]->task.id, "once0");
         assert_string_equal(runs[1]->task.id, "good");
         contract_finish(c, runs[0], QN_CRASH);
         contract_finish(c, runs[1], QN_DONE);
-        (void)ask("FLUSHALL");
+        (void)run_command("FLUSHALL");
     }
 }
 
@@ -425,7 +425,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", five_thousand_charged_tasks_neither_hide_nor_slow_down_the_others),
     CONTRACT_TEST_ONLY("redis",
                        charged_tasks_behind_which_others_were_taken_run_when_there_is_room),
-    CONTRACT_TEST_ONLY("redis", task_that_must_be_alone_is_not_asked_for_once_go_has_taken_it),
+    CONTRACT_TEST_ONLY("redis", solo_lock_is_not_requested_once_go_has_taken_the_task),
     CONTRACT_TEST_ONLY("redis", uncharged_task_that_go_gave_back_before_charged_ones_is_found),
     CONTRACT_TEST_ONLY("redis", task_that_must_be_alone_is_found_though_go_forwarded_it),
     CONTRACT_TEST_ONLY("redis", lock_that_was_kept_by_mistake_is_not_taken_without_need),

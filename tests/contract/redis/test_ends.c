@@ -268,8 +268,8 @@ static void deleted_lease_lets_one_run_end(struct contract *c)
 {
     struct qn_leased *first = contract_start(c, "a");
     (void)test_redis_do(server(), "ZREM " Q "lease a");
-    assert_int_equal(contract_tell(c, first, QN_DONE), QN_APPLIED);
-    assert_int_equal(contract_tell(c, first, QN_DONE), QN_STALE);
+    assert_int_equal(contract_report(c, first, QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_report(c, first, QN_DONE), QN_STALE);
     qn_leased_free(first);
 
     first = contract_start(c, "b");

@@ -55,7 +55,7 @@ static void failures_do_not_let_a_message_grow(struct contract *c)
     }
     contract_finish(c, contract_take_id(c, "default", "a"), QN_ARCHIVE);
     assert_int_equal(message_size("a"), whole);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.retry_count, 3);
     assert_string_equal(view.error, "broken");
 }
@@ -72,7 +72,7 @@ static void what_a_message_holds_besides_is_kept(struct contract *c)
             .run = run, .kind = kinds[i], .started = true, .error = "again", .delay_ms = 60000};
         assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
         qn_leased_free(run);
-        struct contract_view view = contract_see(c, "default", "a");
+        struct contract_view view = contract_inspect(c, "default", "a");
         assert_string_equal(view.error, "again");
         assert_int_equal(view.retry_count, kinds[i] == QN_RETRY ? 1 : 0);
         assert_string_equal(
@@ -97,7 +97,7 @@ static void attempts_of_a_go_task_with_many_headers_are_used_up(struct contract 
         go_takes("a");
         contract_advance(c, 60000);
         assert_int_equal(contract_recover(c, "default"), 1);
-        struct contract_view view = contract_see(c, "default", "a");
+        struct contract_view view = contract_inspect(c, "default", "a");
         assert_int_equal(view.retry_count, i < 3 ? i : 2);
         assert_int_equal(view.state, i < 3 ? QUERN_TASK_RETRY : QUERN_TASK_ARCHIVED);
         whole = i == 1 ? message_size("a") : whole;

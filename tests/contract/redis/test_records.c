@@ -41,7 +41,7 @@ static void huge_record_of_a_queue_costs_itself_only(struct contract *c)
     die_with(c, 3);
     plant_huge(Q "quern:workers", "huge");
     assert_int_equal(contract_recover(c, "default"), 3);
-    assert_int_equal(contract_see(c, "default", "t0000").state, QUERN_TASK_PENDING);
+    assert_int_equal(contract_inspect(c, "default", "t0000").state, QUERN_TASK_PENDING);
 }
 
 /* Then its queues are unknown, so its death counts as a shared one. */
@@ -51,7 +51,7 @@ static void huge_record_of_a_dead_worker_costs_itself_only(struct contract *c)
     die_with(c, 1);
     plant_huge("asynq:quern:workers", "dead");
     assert_int_equal(contract_recover(c, "default"), 1);
-    assert_int_equal(contract_see(c, "default", "t").crash_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "t").crash_count, 1);
 }
 
 static void dead_worker_is_found_among_thousands_of_records(struct contract *c)

@@ -17,7 +17,7 @@ static struct test_redis *server(void)
     return test_store_server();
 }
 
-static const char *ask(const char *command)
+static const char *run_command(const char *command)
 {
     return test_redis_do(server(), command);
 }
@@ -70,7 +70,7 @@ static void run_of_a_dead_go_worker_is_retried_with_its_count_and_delay(struct c
     contract_advance(c, 60000);
     int64_t now_ms = CONTRACT_NOW_MS + 60000;
     assert_int_equal(contract_recover(c, "default"), 1);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_RETRY);
     assert_int_equal(view.retry_count, 1);
     assert_int_equal(view.crash_count, 0);
@@ -92,7 +92,7 @@ static void run_of_a_dead_go_worker_without_attempts_left_is_archived(struct con
     go_takes("a");
     contract_advance(c, 60000);
     assert_int_equal(contract_recover(c, "default"), 1);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_string_equal(view.error, "asynq: task lease expired");
     contract_assert_counted(c, "default", 1, 1);
@@ -108,7 +108,7 @@ static void deaths_of_go_workers_convict_nobody(struct contract *c)
         contract_advance(c, 3600000);
         assert_int_equal(contract_forward(c, "default", NULL), 1);
     }
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_PENDING);
     assert_int_equal(view.crash_count, 0);
     assert_int_equal(view.retry_count, 5);
@@ -125,9 +125,9 @@ static void message_that_cannot_be_read_comes_back_as_it_is(struct contract *c)
         (void)test_redis_do(server(), "HSET " Q "t:a msg %s", messages[i]);
         contract_advance(c, 60000);
         assert_int_equal(contract_recover(c, "default"), 1);
-        assert_string_equal(ask("HGET " Q "t:a state"), "pending");
-        assert_string_equal(ask("HGET " Q "t:a msg"), messages[i]);
-        (void)ask("DEL " Q "t:a " Q "pending");
+        assert_string_equal(run_command("HGET " Q "t:a state"), "pending");
+        assert_string_equal(run_command("HGET " Q "t:a msg"), messages[i]);
+        (void)run_command("DEL " Q "t:a " Q "pending");
     }
 }
 
@@ -141,23 +141,23 @@ static void run_that_a_go_worker_took_over_changes_nothing(struct contract *c)
     struct qn_leased *zombie = contract_start(c, "a");
     struct qn_extension extension = {.run = zombie};
     contract_advance(c, 2 * CONTRACT_LEASE_MS);
-    (void)ask("LREM " Q "active 0 a");
-    (void)ask("ZREM " Q "lease a");
-    (void)ask("LPUSH " Q "pending a");
-    (void)ask("HSET " Q "t:a state pending pending_since 1800000060000000000");
+    (void)run_command("LREM " Q "active 0 a");
+    (void)run_command("ZREM " Q "lease a");
+    (void)run_command("LPUSH " Q "pending a");
+    (void)run_command("HSET " Q "t:a state pending pending_since 1800000060000000000");
     go_takes("a");
     for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
-        assert_int_equal(contract_tell(c, zombie, kinds[i]), QN_STALE);
+        assert_int_equal(contract_report(c, zombie, kinds[i]), QN_STALE);
     }
     assert_ok(qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, &err), err);
     assert_false(extension.held);
     assert_int_equal(qn_broker_write_result(c->broker, zombie, (struct qn_bytes){"x", 1}, &err),
                      QUERN_E_STALE);
     contract_assert_counted(c, "default", 0, 0);
-    assert_string_equal(ask("HEXISTS " Q "t:a result"), "0");
+    assert_string_equal(run_command("HEXISTS " Q "t:a result"), "0");
     assert_true(go_finishes("a"));
     contract_assert_counted(c, "default", 1, 0);
-    assert_int_equal(contract_tell(c, zombie, QN_DONE), QN_STALE);
+    assert_int_equal(contract_report(c, zombie, QN_DONE), QN_STALE);
     contract_assert_counted(c, "default", 1, 0);
     qn_leased_free(zombie);
 }
@@ -203,7 +203,7 @@ static void silence_of_the_server_is_nobody_s_death(struct contract *c)
     assert_int_equal(contract_recover_once(c, "default"), 0);
     test_pause_ms(3100);
     assert_int_equal(contract_recover_once(c, "default"), 1);
-    assert_int_equal(contract_see(c, "default", "a").crash_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "a").crash_count, 1);
     qn_leased_free(run);
 }
 
@@ -214,9 +214,9 @@ static void task_without_a_lease_gets_one_and_comes_back(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     contract_put(c, "default", "b");
     go_takes("b");
-    (void)ask("ZREM " Q "lease a b");
+    (void)run_command("ZREM " Q "lease a b");
     assert_int_equal(contract_recover(c, "default"), 0);
-    assert_string_equal(ask("ZCARD " Q "lease"), "2");
+    assert_string_equal(run_command("ZCARD " Q "lease"), "2");
     /* Its worker may still finish: the task was not taken from it. */
     assert_true(go_finishes("b"));
     contract_advance(c, CONTRACT_LEASE_MS + 1);
@@ -228,29 +228,29 @@ static void task_without_a_lease_gets_one_and_comes_back(struct contract *c)
 static void lease_of_a_task_that_is_in_no_list_is_ended(struct contract *c)
 {
     qn_leased_free(contract_start(c, "a"));
-    (void)ask("LREM " Q "active 0 a");
+    (void)run_command("LREM " Q "active 0 a");
     contract_advance(c, 3 * CONTRACT_LEASE_MS);
     assert_int_equal(contract_recover(c, "default"), 1);
     contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
-    assert_string_equal(ask("ZCARD " Q "lease"), "0");
+    assert_string_equal(run_command("ZCARD " Q "lease"), "0");
 }
 
 static void ghosts_go(struct contract *c)
 {
     /* As asynq dequeues an id whose hash is gone: a hash that has only its state. */
-    (void)ask("LPUSH " Q "pending ghost");
+    (void)run_command("LPUSH " Q "pending ghost");
     go_takes("ghost");
-    (void)ask("LPUSH " Q "active unleased");
-    (void)ask("ZADD " Q "lease 1800000000 unlisted");
+    (void)run_command("LPUSH " Q "active unleased");
+    (void)run_command("ZADD " Q "lease 1800000000 unlisted");
     contract_put(c, "default", "here");
-    (void)ask("LPUSH " Q "active here");
+    (void)run_command("LPUSH " Q "active here");
     assert_int_equal(contract_recover(c, "default"), 0);
-    assert_string_equal(ask("LRANGE " Q "active 0 -1"), "ghost\n");
+    assert_string_equal(run_command("LRANGE " Q "active 0 -1"), "ghost\n");
     contract_advance(c, 120000);
     assert_int_equal(contract_recover(c, "default"), 0);
-    assert_string_equal(ask("LLEN " Q "active"), "0");
-    assert_string_equal(ask("ZCARD " Q "lease"), "0");
-    assert_string_equal(ask("EXISTS " Q "t:ghost"), "0");
+    assert_string_equal(run_command("LLEN " Q "active"), "0");
+    assert_string_equal(run_command("ZCARD " Q "lease"), "0");
+    assert_string_equal(run_command("EXISTS " Q "t:ghost"), "0");
     contract_finish(c, contract_take_id(c, "default", "here"), QN_DONE);
     assert_null(contract_take(c, "default"));
 }
@@ -323,7 +323,7 @@ static void fill(size_t count)
 /* All commands that the server ever carried out, also inside scripts. */
 static long long work_done(void)
 {
-    const char *line = ask("INFO commandstats");
+    const char *line = run_command("INFO commandstats");
     long long calls = 0;
     while ((line = strstr(line, "calls=")) != NULL) {
         line += strlen("calls=");
@@ -354,7 +354,7 @@ static void many_expired_leases_are_recovered_in_bounded_steps(struct contract *
     assert_int_equal(test_redis_count(server(), "ZCARD " Q "lease"), count);
     assert_int_equal(contract_count(c, "default", QUERN_TASK_ACTIVE), count);
     assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), count);
-    assert_string_equal(ask("HGET " Q "t:go77 state"), "active");
+    assert_string_equal(run_command("HGET " Q "t:go77 state"), "active");
     print_message("%zu calls, at most %lld commands each\n", calls, most);
 }
 
@@ -401,12 +401,12 @@ static void runs_that_end_meanwhile_hide_no_lease_of_a_dead_worker(struct contra
             found += contract_recover(c, "default");
         }
         assert_int_equal(found, 1);
-        assert_int_equal(contract_see(c, "default", "lost0").crash_count, 1);
+        assert_int_equal(contract_inspect(c, "default", "lost0").crash_count, 1);
         contract_advance(c, 10001);
         assert_int_equal(contract_recover(c, "default"), 0);
-        assert_string_equal(ask("HEXISTS " Q "quern:workers dead"), "0");
-        assert_string_equal(ask("HEXISTS " Q "quern:workers other"), "1");
-        (void)ask("FLUSHALL");
+        assert_string_equal(run_command("HEXISTS " Q "quern:workers dead"), "0");
+        assert_string_equal(run_command("HEXISTS " Q "quern:workers other"), "1");
+        (void)run_command("FLUSHALL");
     }
 }
 
@@ -422,14 +422,14 @@ static void lease_that_came_too_late_for_a_dead_worker_is_ended_at_once(struct c
     contract_put_many(c, "default", "a", 2);
     assert_int_equal(contract_lease_as(c, &dead, "default", 2, runs), 2);
     assert_int_equal(contract_recover(c, "default"), 2);
-    struct contract_view view = contract_see(c, "default", "a0000");
+    struct contract_view view = contract_inspect(c, "default", "a0000");
     assert_int_equal(view.state, QUERN_TASK_PENDING);
     assert_int_equal(view.crash_count, 0);
     contract_advance(c, 10001);
-    assert_string_equal(ask("HEXISTS " Q "quern:workers dead"), "1");
+    assert_string_equal(run_command("HEXISTS " Q "quern:workers dead"), "1");
     assert_int_equal(contract_recover(c, "default"), 0);
-    assert_string_equal(ask("HEXISTS " Q "quern:workers dead"), "0");
-    assert_int_equal(contract_tell(c, runs[0], QN_DONE), QN_SALVAGED);
+    assert_string_equal(run_command("HEXISTS " Q "quern:workers dead"), "0");
+    assert_int_equal(contract_report(c, runs[0], QN_DONE), QN_SALVAGED);
     qn_leased_free(runs[0]);
     qn_leased_free(runs[1]);
 }

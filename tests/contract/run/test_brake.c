@@ -77,7 +77,7 @@ static void any_other_outcome_ends_the_row(struct contract *c)
 static void run_whose_task_was_settled_before_ends_the_row(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "early");
-    assert_int_equal(contract_tell(c, run, QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_report(c, run, QN_DONE), QN_APPLIED);
     die_many(c, "bad", 3);
     contract_put(c, "default", "early"); /* another task of this name is left alone */
     assert_int_equal(contract_finish(c, run, QN_ENDED), QN_APPLIED);
@@ -139,7 +139,7 @@ static void success_that_came_too_late_leaves_the_row(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = contract_start(c, "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_ARCHIVE, "default", "a", &err), err);
     die_many(c, "bad", 3);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
@@ -150,7 +150,7 @@ static void salvaged_success_ends_the_row(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
     die_many(c, "bad", 3);
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_SALVAGED);
     assert_int_equal(c->deaths, 0);
 }
@@ -348,7 +348,7 @@ static void brake_outlives_the_workers(struct contract *c)
     contract_finish(c, run, QN_DONE);
 }
 
-static void queue_says_on_how_many_hosts_it_is_braked(struct contract *c)
+static void queue_reports_on_how_many_hosts_it_is_braked(struct contract *c)
 {
     assert_int_equal(contract_queue(c, "default").braked_hosts, 0);
     brake(c);
@@ -429,7 +429,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(probes_come_each_second_then_ever_more_slowly),
     CONTRACT_TEST(clock_that_went_back_stops_no_probe),
     CONTRACT_TEST(brake_outlives_the_workers),
-    CONTRACT_TEST(queue_says_on_how_many_hosts_it_is_braked),
+    CONTRACT_TEST(queue_reports_on_how_many_hosts_it_is_braked),
     CONTRACT_TEST(brake_of_a_host_that_is_gone_is_forgotten),
     CONTRACT_TEST(broken_deploy_empties_no_queue_into_the_archive),
 };

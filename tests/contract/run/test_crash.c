@@ -55,7 +55,7 @@ static void command_that_dies_while_its_worker_leaves_charges_nobody(struct cont
     assert_int_equal(contract_exchange(c, &exchange, &applied, NULL), 0);
     assert_int_equal(applied, QN_APPLIED);
     qn_leased_free(run);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_PENDING);
     assert_int_equal(view.crash_count, 0);
     contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
@@ -66,7 +66,7 @@ static void first_death_returns_the_task_at_once(struct contract *c)
     contract_put(c, "default", "a");
     contract_put(c, "default", "b");
     assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_PENDING);
     assert_int_equal(view.crash_count, 1);
     assert_int_equal(view.retry_count, 0);
@@ -85,7 +85,7 @@ static void crash_before_the_start_is_not_charged(struct contract *c)
         struct qn_leased *run = contract_fetch(c, "default");
         assert_non_null(run);
         assert_int_equal(crash(c, run, false), QN_APPLIED);
-        struct contract_view view = contract_see(c, "default", "a");
+        struct contract_view view = contract_inspect(c, "default", "a");
         assert_int_equal(view.state, QUERN_TASK_PENDING);
         assert_int_equal(view.crash_count, 0);
         assert_int_equal(c->deaths, 0);
@@ -98,7 +98,7 @@ static void second_death_and_later_ones_wait_two_seconds(struct contract *c)
     int64_t next_due_at_ms = 0;
     crash(c, contract_start(c, "a"), true);
     assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_RETRY);
     assert_int_equal(view.crash_count, 2);
     assert_int_equal(view.retry_count, 0);
@@ -110,7 +110,7 @@ static void second_death_and_later_ones_wait_two_seconds(struct contract *c)
     contract_advance(c, 1);
     assert_int_equal(contract_forward(c, "default", NULL), 1);
     assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_APPLIED);
-    view = contract_see(c, "default", "a");
+    view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_RETRY);
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 2000 + 2000);
     struct qn_leased *run = take_after_wait(c, "a");
@@ -151,7 +151,7 @@ static void third_lone_death_is_poison_where_a_run_has_ended_well_since(struct c
     contract_advance(c, 1);
     end_one_well(c, CONTRACT_HOST);
     assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_ARCHIVED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_int_equal(view.crash_count, 3);
     assert_int_equal(view.retry_count, 0);
@@ -165,7 +165,7 @@ static void where_nothing_has_ended_well_no_task_is_poison(struct contract *c)
     crash(c, contract_take_id(c, "default", "a"), true);
     for (int64_t i = 3; i < 8; i++) {
         assert_int_equal(crash(c, take_after_wait(c, "a"), true), QN_APPLIED);
-        assert_int_equal(contract_see(c, "default", "a").crash_count, i);
+        assert_int_equal(contract_inspect(c, "default", "a").crash_count, i);
     }
     struct qn_leased *run = take_after_wait(c, "a");
     end_one_well(c, CONTRACT_HOST);
@@ -236,7 +236,7 @@ static void deaths_older_than_the_window_are_forgotten(struct contract *c)
     struct qn_leased *run = take_after_wait(c, "a");
     contract_advance(c, 73 * HOUR_MS);
     assert_int_equal(crash(c, run, true), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.crash_count, 1);
     assert_int_equal(view.state, QUERN_TASK_PENDING);
 }
@@ -263,7 +263,7 @@ static void failures_do_not_make_poison(struct contract *c)
         contract_advance(c, 60000);
         assert_int_equal(contract_forward(c, "default", NULL), 1);
     }
-    assert_int_equal(contract_see(c, "default", "a").crash_count, 0);
+    assert_int_equal(contract_inspect(c, "default", "a").crash_count, 0);
 }
 
 static void task_without_attempts_left_is_archived_when_it_dies(struct contract *c)
@@ -273,7 +273,7 @@ static void task_without_attempts_left_is_archived_when_it_dies(struct contract 
         &(quern_task){.type = "t", .queue = "default", .id = "a", .retry_max = QUERN_RETRY_NEVER});
     assert_int_equal(crash(c, contract_take_id(c, "default", "a"), false), QN_APPLIED);
     assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_ARCHIVED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_string_equal(view.error, "no attempts left: child died");
     assert_int_equal(view.crash_count, 1);
@@ -287,9 +287,9 @@ static void task_run_by_an_operator_begins_anew(struct contract *c)
     crash(c, contract_take_id(c, "default", "a"), true);
     end_one_well(c, CONTRACT_HOST);
     assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_RUN, "default", "a", &err), err);
-    assert_int_equal(contract_see(c, "default", "a").crash_count, 0);
+    assert_int_equal(contract_inspect(c, "default", "a").crash_count, 0);
     assert_int_equal(crash(c, contract_take_id(c, "default", "a"), true), QN_APPLIED);
-    assert_int_equal(contract_see(c, "default", "a").crash_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "a").crash_count, 1);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
 }
 

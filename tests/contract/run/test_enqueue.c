@@ -47,7 +47,7 @@ static void enqueued_task_keeps_every_field(struct contract *c)
 static void enqueued_task_is_seen_as_pending(struct contract *c)
 {
     contract_put(c, "default", "a");
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_true(view.found);
     assert_int_equal(view.state, QUERN_TASK_PENDING);
     assert_string_equal(view.type, "t");
@@ -121,7 +121,7 @@ static void each_task_of_a_batch_has_its_own_result(struct contract *c)
         assert_int_equal(results[i], expected[i]);
     }
     assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 4);
-    assert_false(contract_see(c, "default", "c").found);
+    assert_false(contract_inspect(c, "default", "c").found);
 }
 
 static void same_id_in_another_queue_is_no_conflict(struct contract *c)
@@ -183,8 +183,8 @@ static void delayed_task_is_scheduled_at_its_moment(struct contract *c)
                      &(quern_task){.type = "t", .id = "b", .process_at_ms = CONTRACT_NOW_MS + 99});
     contract_enqueue(
         c, &(quern_task){.type = "t", .id = "c", .process_at_ms = CONTRACT_NOW_MS - 5000});
-    struct contract_view a = contract_see(c, "default", "a");
-    struct contract_view b = contract_see(c, "default", "b");
+    struct contract_view a = contract_inspect(c, "default", "a");
+    struct contract_view b = contract_inspect(c, "default", "b");
     assert_int_equal(a.state, QUERN_TASK_SCHEDULED);
     assert_int_equal(a.at_ms, CONTRACT_NOW_MS + 1234);
     assert_int_equal(b.state, QUERN_TASK_SCHEDULED);

@@ -26,7 +26,7 @@ static void leased_run_carries_its_lease(struct contract *c)
     assert_true(run->started);
     assert_int_equal(run->leased_at_boot_ms, qn_clock_boot_ms(&c->clock));
     assert_int_equal(run->task.process_at_ms, CONTRACT_NOW_MS);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ACTIVE);
     assert_int_equal(view.fence, run->fence);
     assert_string_equal(view.worker, CONTRACT_WORKER);
@@ -131,7 +131,7 @@ static void task_past_its_deadline_is_archived_not_leased(struct contract *c)
     contract_advance(c, 1001);
     contract_finish(c, contract_take_id(c, "default", "b"), QN_DONE);
     assert_null(contract_take(c, "default"));
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_string_equal(view.error, "deadline exceeded");
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 1001);
@@ -206,7 +206,7 @@ static void late_tasks_are_archived_a_bounded_number_at_a_time(struct contract *
  * run again. */
 static bool is_started(struct contract *c, const char *id)
 {
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     return contract_state(c, "default", id) == QUERN_TASK_ARCHIVED;
 }
 
@@ -240,7 +240,7 @@ static void only_the_first_runs_of_a_lease_are_started(struct contract *c)
     assert_true(runs[0]->started);
     assert_true(runs[1]->started);
     assert_false(runs[2]->started);
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_int_equal(contract_state(c, "default", "a0"), QUERN_TASK_ARCHIVED);
     assert_int_equal(contract_state(c, "default", "a1"), QUERN_TASK_ARCHIVED);
     assert_int_equal(contract_state(c, "default", "a2"), QUERN_TASK_PENDING);
@@ -264,7 +264,7 @@ static void start_of_a_stale_run_is_not_recorded(struct contract *c)
 {
     put_spent(c, "a");
     struct qn_leased *zombie = contract_fetch(c, "default");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     struct qn_leased *owner = contract_fetch(c, "default");
     const struct qn_leased *starts[] = {zombie};
     struct qn_queue_share share = {.name = "default", .weight = 1};

@@ -43,7 +43,7 @@ static void extended_lease_keeps_its_token(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     contract_advance(c, 10000);
     assert_true(extend(c, run).held);
-    assert_int_equal(contract_see(c, "default", "a").fence, run->fence);
+    assert_int_equal(contract_inspect(c, "default", "a").fence, run->fence);
     contract_advance(c, 10000);
     assert_true(extend(c, run).held);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_APPLIED);
@@ -63,10 +63,10 @@ static void lease_may_be_extended_to_another_length(struct contract *c)
     qn_leased_free(run);
 }
 
-static void lost_lease_is_said_and_not_taken_back(struct contract *c)
+static void lost_lease_is_reported_and_not_taken_back(struct contract *c)
 {
     struct qn_leased *zombie = contract_start(c, "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_false(extend(c, zombie).held);
     struct qn_leased *owner = contract_take_id(c, "default", "a");
     assert_false(extend(c, zombie).held);
@@ -82,7 +82,7 @@ static void lost_lease_is_said_and_not_taken_back(struct contract *c)
 static void finished_run_holds_no_lease(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
-    assert_int_equal(contract_tell(c, run, QN_RETRY), QN_APPLIED);
+    assert_int_equal(contract_report(c, run, QN_RETRY), QN_APPLIED);
     assert_false(extend(c, run).held);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
     qn_leased_free(run);
@@ -95,7 +95,7 @@ static void one_call_answers_for_each_lease(struct contract *c)
     quern_error err = {0};
     contract_put_many(c, "default", "a", 3);
     assert_int_equal(contract_lease(c, "default", 3, runs), 3);
-    assert_int_equal(contract_tell(c, runs[1], QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_report(c, runs[1], QN_DONE), QN_APPLIED);
     for (size_t i = 0; i < 3; i++) {
         extensions[i].run = runs[i];
     }
@@ -185,7 +185,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(extended_lease_is_not_recovered),
     CONTRACT_TEST(extended_lease_keeps_its_token),
     CONTRACT_TEST(lease_may_be_extended_to_another_length),
-    CONTRACT_TEST(lost_lease_is_said_and_not_taken_back),
+    CONTRACT_TEST(lost_lease_is_reported_and_not_taken_back),
     CONTRACT_TEST(finished_run_holds_no_lease),
     CONTRACT_TEST(one_call_answers_for_each_lease),
     CONTRACT_TEST(many_leases_are_extended_at_once),

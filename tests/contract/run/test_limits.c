@@ -10,7 +10,7 @@ static void assert_payload_comes_back(struct contract *c, const void *payload, s
 {
     contract_enqueue(
         c, &(quern_task){.type = "t", .id = "a", .payload = payload, .payload_size = size});
-    assert_int_equal(contract_see(c, "default", "a").payload_size, size);
+    assert_int_equal(contract_inspect(c, "default", "a").payload_size, size);
     struct qn_leased *run = contract_take_id(c, "default", "a");
     assert_int_equal(run->task.payload_size, size);
     if (size > 0) {
@@ -62,7 +62,7 @@ static void longest_names_are_kept(struct contract *c)
     memset(name, 'n', QN_NAME_SIZE_MAX);
     name[QN_NAME_SIZE_MAX] = '\0';
     contract_enqueue(c, &(quern_task){.type = name, .id = name, .queue = name});
-    struct contract_view view = contract_see(c, name, name);
+    struct contract_view view = contract_inspect(c, name, name);
     assert_string_equal(view.id, name);
     assert_string_equal(view.type, name);
     assert_string_equal(view.queue, name);
@@ -78,7 +78,7 @@ static void names_are_bytes_not_patterns(struct contract *c)
     for (size_t i = 0; i < TEST_COUNT(names); i++) {
         contract_put(c, names[i], names[i]);
     }
-    assert_false(contract_see(c, "a_b", "a:b").found);
+    assert_false(contract_inspect(c, "a_b", "a:b").found);
     for (size_t i = 0; i < TEST_COUNT(names); i++) {
         contract_finish(c, contract_take_id(c, names[i], names[i]), QN_DONE);
         contract_assert_counted(c, names[i], 1, 0);
@@ -119,7 +119,7 @@ static void longest_error_text_is_kept(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     struct qn_outcome outcome = {.run = run, .kind = QN_ARCHIVE, .error = text};
     assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(strlen(view.error), QN_ERROR_TEXT_SIZE_MAX);
     qn_leased_free(run);
     free(text);
@@ -138,7 +138,7 @@ static void extreme_numbers_are_kept(struct contract *c)
     assert_true(run->task.timeout_ms == QN_DURATION_MS_MAX);
     assert_true(run->task.deadline_at_ms == CONTRACT_NOW_MS + QN_DURATION_MS_MAX);
     contract_finish(c, run, QN_DONE);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_COMPLETED);
     assert_true(view.at_ms == CONTRACT_NOW_MS + QN_DURATION_MS_MAX);
 }

@@ -20,7 +20,7 @@ static void done_with_retention_completes_the_task(struct contract *c)
     struct qn_leased *run = contract_take_id(c, "default", "a");
     contract_advance(c, 40);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_COMPLETED);
     assert_int_equal(view.completed_at_ms, CONTRACT_NOW_MS + 40);
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 5040);
@@ -42,7 +42,7 @@ static void retry_waits_for_its_delay_and_counts_one(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     contract_advance(c, 70);
     assert_int_equal(contract_finish(c, run, QN_RETRY), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_RETRY);
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 70 + 60000);
     assert_int_equal(view.retry_count, 1);
@@ -65,7 +65,7 @@ static void next_run_of_a_retried_task_knows_why(struct contract *c)
     assert_int_equal(run->retry_count, 1);
     assert_int_equal(run->crash_count, 0);
     contract_finish(c, run, QN_RETRY);
-    assert_int_equal(contract_see(c, "default", "a").retry_count, 2);
+    assert_int_equal(contract_inspect(c, "default", "a").retry_count, 2);
     contract_assert_counted(c, "default", 2, 2);
 }
 
@@ -77,7 +77,7 @@ static void retry_archives_when_attempts_are_used_up(struct contract *c)
     assert_int_equal(contract_forward(c, "default", NULL), 1);
     assert_int_equal(contract_finish(c, contract_take_id(c, "default", "a"), QN_RETRY),
                      QN_ARCHIVED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_true(view.retry_count <= 1);
     assert_string_equal(view.error, "broken");
@@ -89,7 +89,7 @@ static void task_without_retries_is_archived_at_its_first_failure(struct contrac
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = QUERN_RETRY_NEVER});
     assert_int_equal(contract_finish(c, contract_take_id(c, "default", "a"), QN_RETRY),
                      QN_ARCHIVED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS);
     contract_assert_counted(c, "default", 1, 1);
@@ -100,7 +100,7 @@ static void snooze_waits_and_counts_nothing(struct contract *c)
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = QUERN_RETRY_NEVER});
     assert_int_equal(contract_finish(c, contract_take_id(c, "default", "a"), QN_SNOOZE),
                      QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_RETRY);
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 60000);
     assert_int_equal(view.retry_count, 0);
@@ -123,7 +123,7 @@ static void what_is_put_aside_stays_as_it_was(struct contract *c)
     struct qn_leased *run = contract_take_id(c, "default", "a");
     contract_advance(c, 10);
     assert_int_equal(contract_finish(c, run, QN_ASIDE), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_RETRY);
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 60010 + 60000);
     assert_int_equal(view.retry_count, 1);
@@ -146,7 +146,7 @@ static void what_never_ran_has_no_cause_after_it_was_put_aside(struct contract *
         .run = run, .kind = QN_ASIDE, .delay_ms = 1000, .error = "no handler"};
     assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
     qn_leased_free(run);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_string_equal(view.error, "no handler");
     assert_int_equal(view.failed_at_ms, 0);
     contract_advance(c, 1000);
@@ -162,7 +162,7 @@ static void archive_keeps_the_task_and_its_error(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     contract_advance(c, 30);
     assert_int_equal(contract_finish(c, run, QN_ARCHIVE), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 30);
     assert_int_equal(view.failed_at_ms, CONTRACT_NOW_MS + 30);
@@ -178,11 +178,11 @@ static void cancelled_task_is_archived(struct contract *c)
     contract_assert_counted(c, "default", 1, 1);
 }
 
-static void give_back_counts_nothing_and_says_so(struct contract *c)
+static void give_back_counts_nothing_and_is_reported(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
     assert_int_equal(contract_finish(c, run, QN_GIVE_BACK), QN_APPLIED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_PENDING);
     assert_int_equal(view.retry_count, 0);
     assert_int_equal(view.crash_count, 0);
@@ -242,13 +242,13 @@ static const enum qn_outcome_kind all_kinds[] = {
 static void stale_token_changes_nothing(struct contract *c)
 {
     struct qn_leased *zombie = contract_start(c, "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     struct qn_leased *owner = contract_take_id(c, "default", "a");
     assert_true(owner->token != zombie->token);
-    struct contract_view before = contract_see(c, "default", "a");
+    struct contract_view before = contract_inspect(c, "default", "a");
     for (size_t i = 0; i < TEST_COUNT(all_kinds); i++) {
-        assert_int_equal(contract_tell(c, zombie, all_kinds[i]), QN_STALE);
-        struct contract_view after = contract_see(c, "default", "a");
+        assert_int_equal(contract_report(c, zombie, all_kinds[i]), QN_STALE);
+        struct contract_view after = contract_inspect(c, "default", "a");
         assert_int_equal(after.state, QUERN_TASK_ACTIVE);
         assert_int_equal(after.retry_count, 0);
         assert_int_equal(after.crash_count, before.crash_count);
@@ -257,21 +257,21 @@ static void stale_token_changes_nothing(struct contract *c)
         contract_assert_counted(c, "default", 0, 0);
     }
     assert_int_equal(contract_finish(c, owner, QN_DONE), QN_APPLIED);
-    assert_int_equal(contract_tell(c, zombie, QN_DONE), QN_STALE);
+    assert_int_equal(contract_report(c, zombie, QN_DONE), QN_STALE);
     contract_assert_counted(c, "default", 1, 0);
     qn_leased_free(zombie);
 }
 
-static void outcome_told_twice_counts_once(struct contract *c)
+static void outcome_reported_twice_counts_once(struct contract *c)
 {
     for (size_t i = 0; i < TEST_COUNT(all_kinds); i++) {
         char id[8];
         (void)snprintf(id, sizeof id, "t%zu", i);
         contract_enqueue(c, &(quern_task){.type = "t", .id = id, .queue = id});
         struct qn_leased *run = contract_take_id(c, id, id);
-        assert_int_equal(contract_tell(c, run, all_kinds[i]), QN_APPLIED);
+        assert_int_equal(contract_report(c, run, all_kinds[i]), QN_APPLIED);
         quern_queue_info before = contract_queue(c, id);
-        assert_int_equal(contract_tell(c, run, QN_RETRY), QN_STALE);
+        assert_int_equal(contract_report(c, run, QN_RETRY), QN_STALE);
         quern_queue_info after = contract_queue(c, id);
         assert_memory_equal(before.counts, after.counts, sizeof before.counts);
         assert_int_equal(before.processed_total, after.processed_total);
@@ -282,10 +282,10 @@ static void outcome_told_twice_counts_once(struct contract *c)
 static void token_of_a_former_task_with_the_same_id_is_stale(struct contract *c)
 {
     struct qn_leased *old = contract_start(c, "a");
-    assert_int_equal(contract_tell(c, old, QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_report(c, old, QN_DONE), QN_APPLIED);
     struct qn_leased *new = contract_start(c, "a");
     assert_true(new->fence > old->fence);
-    assert_int_equal(contract_tell(c, old, QN_RETRY), QN_STALE);
+    assert_int_equal(contract_report(c, old, QN_RETRY), QN_STALE);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ACTIVE);
     assert_int_equal(contract_finish(c, new, QN_DONE), QN_APPLIED);
     qn_leased_free(old);
@@ -298,8 +298,8 @@ static void one_batch_mixes_valid_and_stale_outcomes(struct contract *c)
     enum qn_applied applied[4];
     contract_put_many(c, "default", "a", 4);
     assert_int_equal(contract_lease(c, "default", 4, runs), 4);
-    assert_int_equal(contract_tell(c, runs[1], QN_DONE), QN_APPLIED);
-    assert_int_equal(contract_tell(c, runs[3], QN_ARCHIVE), QN_APPLIED);
+    assert_int_equal(contract_report(c, runs[1], QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_report(c, runs[3], QN_ARCHIVE), QN_APPLIED);
     for (size_t i = 0; i < 4; i++) {
         outcomes[i] = (struct qn_outcome){.run = runs[i], .kind = QN_DONE};
     }
@@ -343,11 +343,11 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(what_never_ran_has_no_cause_after_it_was_put_aside),
     CONTRACT_TEST(archive_keeps_the_task_and_its_error),
     CONTRACT_TEST(cancelled_task_is_archived),
-    CONTRACT_TEST(give_back_counts_nothing_and_says_so),
+    CONTRACT_TEST(give_back_counts_nothing_and_is_reported),
     CONTRACT_TEST(given_back_task_returns_to_the_head_of_its_queue),
     CONTRACT_TEST(given_back_batch_keeps_its_order),
     CONTRACT_TEST(stale_token_changes_nothing),
-    CONTRACT_TEST(outcome_told_twice_counts_once),
+    CONTRACT_TEST(outcome_reported_twice_counts_once),
     CONTRACT_TEST(token_of_a_former_task_with_the_same_id_is_stale),
     CONTRACT_TEST(one_batch_mixes_valid_and_stale_outcomes),
     CONTRACT_TEST(counters_of_a_day_start_anew_at_midnight),

@@ -5,45 +5,45 @@
 
 #include <string.h>
 
-struct lot {
+struct batch {
     struct qn_leased *runs[QN_BATCH_MAX];
     size_t count;
 };
 
 static void lease_from(struct contract *c, struct qn_queue_share *shares, size_t share_count,
-                       uint32_t room, struct lot *lot)
+                       uint32_t room, struct batch *batch)
 {
     struct qn_exchange exchange = {
         .queues = shares, .queue_count = share_count, .room = room, .start_count_now = room};
-    lot->count = contract_exchange(c, &exchange, NULL, lot->runs);
+    batch->count = contract_exchange(c, &exchange, NULL, batch->runs);
     uint32_t sum = 0;
     for (size_t i = 0; i < share_count; i++) {
         sum += shares[i].leased;
     }
-    assert_int_equal(sum, lot->count);
-    for (size_t i = 0; i < lot->count; i++) {
-        assert_true(lot->runs[i]->queue_index < share_count);
-        assert_string_equal(lot->runs[i]->task.queue, shares[lot->runs[i]->queue_index].name);
+    assert_int_equal(sum, batch->count);
+    for (size_t i = 0; i < batch->count; i++) {
+        assert_true(batch->runs[i]->queue_index < share_count);
+        assert_string_equal(batch->runs[i]->task.queue, shares[batch->runs[i]->queue_index].name);
     }
 }
 
 static void lease_strictly(struct contract *c, struct qn_queue_share *shares, size_t share_count,
-                           uint32_t room, struct lot *lot)
+                           uint32_t room, struct batch *batch)
 {
     struct qn_exchange exchange = {.queues = shares,
                                    .queue_count = share_count,
                                    .strict = true,
                                    .room = room,
                                    .start_count_now = room};
-    lot->count = contract_exchange(c, &exchange, NULL, lot->runs);
+    batch->count = contract_exchange(c, &exchange, NULL, batch->runs);
 }
 
-static void finish_lot(struct contract *c, struct lot *lot)
+static void finish_batch(struct contract *c, struct batch *batch)
 {
-    for (size_t i = 0; i < lot->count; i++) {
-        contract_finish(c, lot->runs[i], QN_DONE);
+    for (size_t i = 0; i < batch->count; i++) {
+        contract_finish(c, batch->runs[i], QN_DONE);
     }
-    lot->count = 0;
+    batch->count = 0;
 }
 
 static void pause_queue(struct contract *c, const char *queue, bool pause)
@@ -54,150 +54,150 @@ static void pause_queue(struct contract *c, const char *queue, bool pause)
 
 static void full_queues_give_their_quotas(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "a", "a", 20);
     contract_put_many(c, "b", "b", 20);
     contract_put_many(c, "c", "c", 20);
     struct qn_queue_share shares[] = {{.name = "a", .weight = 6, .quota = 6},
                                       {.name = "b", .weight = 3, .quota = 3},
                                       {.name = "c", .weight = 1, .quota = 1}};
-    lease_from(c, shares, 3, 10, &lot);
-    assert_int_equal(lot.count, 10);
+    lease_from(c, shares, 3, 10, &batch);
+    assert_int_equal(batch.count, 10);
     assert_int_equal(shares[0].leased, 6);
     assert_int_equal(shares[1].leased, 3);
     assert_int_equal(shares[2].leased, 1);
-    finish_lot(c, &lot);
+    finish_batch(c, &batch);
 }
 
 static void runs_come_by_queue_and_in_order_within_it(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "a", "a", 5);
     contract_put_many(c, "b", "b", 5);
     struct qn_queue_share shares[] = {{.name = "b", .weight = 1, .quota = 3},
                                       {.name = "a", .weight = 1, .quota = 3}};
-    lease_from(c, shares, 2, 6, &lot);
+    lease_from(c, shares, 2, 6, &batch);
     const char *expected[] = {"b0000", "b0001", "b0002", "a0000", "a0001", "a0002"};
-    assert_int_equal(lot.count, 6);
+    assert_int_equal(batch.count, 6);
     for (size_t i = 0; i < 6; i++) {
-        assert_string_equal(lot.runs[i]->task.id, expected[i]);
+        assert_string_equal(batch.runs[i]->task.id, expected[i]);
     }
-    finish_lot(c, &lot);
+    finish_batch(c, &batch);
 }
 
 static void slots_of_an_empty_queue_are_redrawn_by_weight(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "a", "a", 30);
     contract_put_many(c, "b", "b", 30);
     struct qn_queue_share shares[] = {{.name = "a", .weight = 3, .quota = 2},
                                       {.name = "empty", .weight = 9, .quota = 8},
                                       {.name = "b", .weight = 1, .quota = 2}};
-    lease_from(c, shares, 3, 12, &lot);
-    assert_int_equal(lot.count, 12);
+    lease_from(c, shares, 3, 12, &batch);
+    assert_int_equal(batch.count, 12);
     assert_int_equal(shares[0].leased, 8);
     assert_int_equal(shares[1].leased, 0);
     assert_int_equal(shares[2].leased, 4);
-    finish_lot(c, &lot);
+    finish_batch(c, &batch);
 }
 
 static void redraw_goes_on_until_room_is_full(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "a", "a", 1);
     contract_put_many(c, "b", "b", 3);
     contract_put_many(c, "c", "c", 40);
     struct qn_queue_share shares[] = {{.name = "a", .weight = 8, .quota = 16},
                                       {.name = "b", .weight = 4, .quota = 2},
                                       {.name = "c", .weight = 1, .quota = 2}};
-    lease_from(c, shares, 3, 20, &lot);
-    assert_int_equal(lot.count, 20);
+    lease_from(c, shares, 3, 20, &batch);
+    assert_int_equal(batch.count, 20);
     assert_int_equal(shares[0].leased, 1);
     assert_int_equal(shares[1].leased, 3);
     assert_int_equal(shares[2].leased, 16);
-    finish_lot(c, &lot);
+    finish_batch(c, &batch);
 }
 
 static void quotas_do_not_exceed_room(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "a", "a", 30);
     contract_put_many(c, "b", "b", 30);
     struct qn_queue_share shares[] = {{.name = "a", .weight = 1, .quota = 5},
                                       {.name = "b", .weight = 1, .quota = 5}};
-    lease_from(c, shares, 2, 7, &lot);
-    assert_int_equal(lot.count, 7);
-    finish_lot(c, &lot);
+    lease_from(c, shares, 2, 7, &batch);
+    assert_int_equal(batch.count, 7);
+    finish_batch(c, &batch);
 }
 
 static void strict_empties_one_queue_before_the_next(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "low", "l", 30);
     contract_put_many(c, "high", "h", 7);
     contract_put_many(c, "middle", "m", 2);
     struct qn_queue_share shares[] = {{.name = "high", .weight = 3, .quota = 10},
                                       {.name = "middle", .weight = 2, .quota = 10},
                                       {.name = "low", .weight = 1, .quota = 10}};
-    lease_strictly(c, shares, 3, 5, &lot);
+    lease_strictly(c, shares, 3, 5, &batch);
     assert_int_equal(shares[0].leased, 5);
-    finish_lot(c, &lot);
-    lease_strictly(c, shares, 3, 10, &lot);
+    finish_batch(c, &batch);
+    lease_strictly(c, shares, 3, 10, &batch);
     assert_int_equal(shares[0].leased, 2);
     assert_int_equal(shares[1].leased, 2);
     assert_int_equal(shares[2].leased, 6);
-    assert_string_equal(lot.runs[0]->task.id, "h0005");
-    assert_string_equal(lot.runs[9]->task.id, "l0005");
-    finish_lot(c, &lot);
+    assert_string_equal(batch.runs[0]->task.id, "h0005");
+    assert_string_equal(batch.runs[9]->task.id, "l0005");
+    finish_batch(c, &batch);
 }
 
 static void unknown_queue_gives_nothing(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "a", "a", 3);
     struct qn_queue_share shares[] = {{.name = "never heard of", .weight = 1, .quota = 3},
                                       {.name = "a", .weight = 1, .quota = 0}};
-    lease_from(c, shares, 2, 3, &lot);
-    assert_int_equal(lot.count, 3);
-    finish_lot(c, &lot);
+    lease_from(c, shares, 2, 3, &batch);
+    assert_int_equal(batch.count, 3);
+    finish_batch(c, &batch);
 }
 
-static void paused_queue_gives_nothing_and_says_so(struct contract *c)
+static void paused_queue_gives_nothing_and_reports_it(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "a", "a", 3);
     contract_put_many(c, "b", "b", 9);
     pause_queue(c, "a", true);
     assert_int_equal(contract_queue(c, "a").paused_at_ms, CONTRACT_NOW_MS);
     struct qn_queue_share shares[] = {{.name = "a", .weight = 1, .quota = 3},
                                       {.name = "b", .weight = 1, .quota = 3}};
-    lease_from(c, shares, 2, 6, &lot);
+    lease_from(c, shares, 2, 6, &batch);
     assert_true(shares[0].paused);
     assert_false(shares[1].paused);
     assert_int_equal(shares[0].leased, 0);
     assert_int_equal(shares[1].leased, 6);
-    finish_lot(c, &lot);
+    finish_batch(c, &batch);
     pause_queue(c, "a", false);
     assert_int_equal(contract_queue(c, "a").paused_at_ms, 0);
-    lease_from(c, shares, 2, 6, &lot);
+    lease_from(c, shares, 2, 6, &batch);
     assert_false(shares[0].paused);
     assert_int_equal(shares[0].leased, 3);
     assert_int_equal(shares[1].leased, 3);
-    finish_lot(c, &lot);
+    finish_batch(c, &batch);
 }
 
 static void strict_skips_a_paused_queue(struct contract *c)
 {
-    struct lot lot;
+    struct batch batch;
     contract_put_many(c, "high", "h", 3);
     contract_put_many(c, "low", "l", 3);
     pause_queue(c, "high", true);
     struct qn_queue_share shares[] = {{.name = "high", .weight = 2, .quota = 6},
                                       {.name = "low", .weight = 1, .quota = 6}};
-    lease_strictly(c, shares, 2, 6, &lot);
+    lease_strictly(c, shares, 2, 6, &batch);
     assert_int_equal(shares[0].leased, 0);
     assert_int_equal(shares[1].leased, 3);
-    finish_lot(c, &lot);
+    finish_batch(c, &batch);
 }
 
 static void pausing_twice_is_an_error_of_state(struct contract *c)
@@ -285,7 +285,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(quotas_do_not_exceed_room),
     CONTRACT_TEST(strict_empties_one_queue_before_the_next),
     CONTRACT_TEST(unknown_queue_gives_nothing),
-    CONTRACT_TEST(paused_queue_gives_nothing_and_says_so),
+    CONTRACT_TEST(paused_queue_gives_nothing_and_reports_it),
     CONTRACT_TEST(strict_skips_a_paused_queue),
     CONTRACT_TEST(pausing_twice_is_an_error_of_state),
     CONTRACT_TEST(outcomes_are_applied_while_the_queue_is_paused),

@@ -14,7 +14,7 @@ static struct qn_leased *start_kept(struct contract *c)
 
 static void assert_result(struct contract *c, const void *data, size_t size)
 {
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_true(view.has_result);
     assert_int_equal(view.result_size, size);
     assert_memory_equal(view.result, data, size);
@@ -62,7 +62,7 @@ static void empty_result_is_a_result(struct contract *c)
     struct qn_leased *run = start_kept(c);
     assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"something", 9}, &err), err);
     assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){NULL, 0}, &err), err);
-    assert_int_equal(contract_see(c, "default", "a").result_size, 0);
+    assert_int_equal(contract_inspect(c, "default", "a").result_size, 0);
     contract_finish(c, run, QN_DONE);
 }
 
@@ -80,7 +80,7 @@ static void lost_lease_refuses_result_and_progress(struct contract *c)
     quern_error err = {0};
     struct qn_leased *zombie = start_kept(c);
     assert_ok(qn_broker_write_result(c->broker, zombie, (struct qn_bytes){"mine", 4}, &err), err);
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_int_equal(qn_broker_write_result(c->broker, zombie, (struct qn_bytes){"late", 4}, &err),
                      QUERN_E_STALE);
     struct qn_leased *owner = contract_take_id(c, "default", "a");
@@ -100,13 +100,13 @@ static void progress_and_its_note_are_seen(struct contract *c)
 {
     quern_error err = {0};
     struct qn_leased *run = start_kept(c);
-    assert_int_equal(contract_see(c, "default", "a").progress, -1);
+    assert_int_equal(contract_inspect(c, "default", "a").progress, -1);
     assert_ok(qn_broker_write_progress(c->broker, run, 0, NULL, &err), err);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.progress, 0);
     assert_string_equal(view.note, "");
     assert_ok(qn_broker_write_progress(c->broker, run, 42, "page 3 of 7", &err), err);
-    view = contract_see(c, "default", "a");
+    view = contract_inspect(c, "default", "a");
     assert_int_equal(view.progress, 42);
     assert_string_equal(view.note, "page 3 of 7");
     contract_finish(c, run, QN_DONE);
@@ -123,7 +123,7 @@ static void large_result_comes_back_byte_by_byte(struct contract *c)
     }
     struct qn_leased *run = start_kept(c);
     assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){data, size}, &err), err);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.result_size, size);
     assert_memory_equal(view.result, data, sizeof view.result);
     contract_finish(c, run, QN_DONE);

@@ -9,7 +9,7 @@
 static struct qn_leased *lost_run(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
     return run;
 }
@@ -17,11 +17,11 @@ static struct qn_leased *lost_run(struct contract *c)
 static void success_is_salvaged_while_the_task_is_pending(struct contract *c)
 {
     struct qn_leased *run = lost_run(c);
-    assert_int_equal(contract_tell(c, run, QN_DONE), QN_SALVAGED);
+    assert_int_equal(contract_report(c, run, QN_DONE), QN_SALVAGED);
     assert_int_equal(contract_state(c, "default", "a"), 0);
     assert_null(contract_take(c, "default"));
     contract_assert_counted(c, "default", 1, 0);
-    assert_int_equal(contract_tell(c, run, QN_DONE), QN_STALE);
+    assert_int_equal(contract_report(c, run, QN_DONE), QN_STALE);
     contract_assert_counted(c, "default", 1, 0);
     qn_leased_free(run);
 }
@@ -37,7 +37,7 @@ static struct qn_leased *charged_run(struct contract *c)
     assert_string_equal(run->task.id, "a");
     assert_int_equal(contract_recover(c, "default"), 0); /* its record is new: seen each second */
     contract_advance(c, 2000);                           /* the grace for its clock */
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     return run;
 }
 
@@ -76,7 +76,7 @@ static void success_is_not_salvaged_after_somebody_else_succeeded(struct contrac
 {
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retention_ms = 60000});
     struct qn_leased *run = contract_take_id(c, "default", "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_COMPLETED);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
@@ -89,7 +89,7 @@ static void success_is_not_salvaged_out_of_the_archive(struct contract *c)
         c,
         &(quern_task){.type = "t", .queue = "default", .id = "a", .retry_max = QUERN_RETRY_NEVER});
     struct qn_leased *run = contract_take_id(c, "default", "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ARCHIVED);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ARCHIVED);
@@ -99,7 +99,7 @@ static void success_is_not_salvaged_out_of_the_archive(struct contract *c)
 static void success_is_not_salvaged_for_another_task_with_the_id(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
-    assert_int_equal(contract_tell(c, run, QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_report(c, run, QN_DONE), QN_APPLIED);
     contract_put(c, "default", "a");
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
@@ -109,7 +109,7 @@ static void success_of_a_retried_run_is_not_salvaged(struct contract *c)
 {
     /* The run reported its failure itself; a later success of the same run is a mistake. */
     struct qn_leased *run = contract_start(c, "a");
-    assert_int_equal(contract_tell(c, run, QN_RETRY), QN_APPLIED);
+    assert_int_equal(contract_report(c, run, QN_RETRY), QN_APPLIED);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_STALE);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
 }
@@ -120,8 +120,8 @@ static void failed_run_is_never_salvaged(struct contract *c)
                                           QN_GIVE_BACK, QN_CRASH,  QN_CANCEL};
     struct qn_leased *run = lost_run(c);
     for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
-        assert_int_equal(contract_tell(c, run, kinds[i]), QN_STALE);
-        struct contract_view view = contract_see(c, "default", "a");
+        assert_int_equal(contract_report(c, run, kinds[i]), QN_STALE);
+        struct contract_view view = contract_inspect(c, "default", "a");
         assert_int_equal(view.state, QUERN_TASK_PENDING);
         assert_int_equal(view.retry_count, 0);
         assert_int_equal(view.crash_count, 0);
@@ -144,11 +144,11 @@ static void salvaged_run_keeps_its_result_for_the_retention(struct contract *c)
 {
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retention_ms = 60000});
     struct qn_leased *run = contract_take_id(c, "default", "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     struct qn_outcome outcome = {
         .run = run, .kind = QN_DONE, .result = "42", .result_size = 2, .has_result = true};
     assert_int_equal(contract_end(c, &outcome), QN_SALVAGED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_COMPLETED);
     assert_int_equal(view.result_size, 2);
     assert_memory_equal(view.result, "42", 2);
@@ -160,7 +160,7 @@ static void salvage_frees_the_unique_lock(struct contract *c)
     const quern_task task = {.type = "t", .id = "a", .unique_ms = 3600000};
     contract_enqueue(c, &task);
     struct qn_leased *run = contract_take_id(c, "default", "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_int_equal(contract_try(c, &task), QUERN_E_DUPLICATE);
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_SALVAGED);
     assert_int_equal(contract_try(c, &task), QUERN_OK);
@@ -219,7 +219,7 @@ static void one_batch_mixes_salvage_with_all_kinds(struct contract *c)
     assert_int_equal(contract_lease(c, "default", COUNT, runs), COUNT);
     contract_finish(c, runs[2], QN_DONE);
     runs[2] = lapsed;
-    assert_int_equal(contract_tell(c, runs[4], QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_report(c, runs[4], QN_DONE), QN_APPLIED);
     contract_advance(c, CONTRACT_LEASE_MS / 2 + 1000);
     assert_int_equal(contract_recover(c, "default"), 1);
     for (size_t i = 0; i < COUNT; i++) {

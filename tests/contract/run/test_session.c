@@ -149,7 +149,7 @@ static void replayed_exchange_counts_an_outcome_once(struct contract *c)
         assert_int_equal(exchange_with(c, stamp_a, &outcome, &applied, NULL), 0);
         assert_int_equal(applied, QN_APPLIED);
     }
-    assert_int_equal(contract_see(c, "default", "a").retry_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "a").retry_count, 1);
     contract_assert_counted(c, "default", 1, 1);
     assert_int_equal(exchange_with(c, (struct qn_stamp){1001, 6}, &outcome, &applied, NULL), 0);
     assert_int_equal(applied, QN_STALE);
@@ -161,7 +161,7 @@ static void replayed_exchange_repeats_a_stale_answer(struct contract *c)
     struct qn_leased *run = contract_start(c, "a");
     struct qn_outcome outcome = {.run = run, .kind = QN_DONE};
     enum qn_applied applied = QN_APPLIED;
-    assert_int_equal(contract_tell(c, run, QN_DONE), QN_APPLIED);
+    assert_int_equal(contract_report(c, run, QN_DONE), QN_APPLIED);
     for (int round = 0; round < 2; round++) {
         applied = QN_APPLIED;
         assert_int_equal(exchange_with(c, stamp_a, &outcome, &applied, NULL), 0);

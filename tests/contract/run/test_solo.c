@@ -15,7 +15,7 @@ static void task_that_must_be_alone_is_not_leased_in_company(struct contract *c)
     isolation_give_back(c, &got);
 }
 
-static void asking_takes_the_lock_and_leases_nothing(struct contract *c)
+static void requesting_takes_the_lock_and_leases_nothing(struct contract *c)
 {
     isolation_charge(c, "default", "alone", 2, SOLO);
     contract_put(c, "default", "x0000");
@@ -35,7 +35,7 @@ static void asking_takes_the_lock_and_leases_nothing(struct contract *c)
     contract_finish(c, got.runs[0], QN_DONE);
 }
 
-static void asking_where_nothing_must_be_alone_leases_as_usual(struct contract *c)
+static void requesting_where_nothing_must_be_alone_leases_as_usual(struct contract *c)
 {
     isolation_charge(c, "default", "s", 1, 1);
     contract_put(c, "default", "x0000");
@@ -324,8 +324,8 @@ static void braked_queue_with_another_probe_to_run_keeps_its_lock(struct contrac
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST(task_that_must_be_alone_is_not_leased_in_company),
-    CONTRACT_TEST(asking_takes_the_lock_and_leases_nothing),
-    CONTRACT_TEST(asking_where_nothing_must_be_alone_leases_as_usual),
+    CONTRACT_TEST(requesting_takes_the_lock_and_leases_nothing),
+    CONTRACT_TEST(requesting_where_nothing_must_be_alone_leases_as_usual),
     CONTRACT_TEST(running_takes_the_one_that_stands_first),
     CONTRACT_TEST(one_worker_at_a_time_has_the_lock),
     CONTRACT_TEST(worker_that_is_silent_for_a_minute_loses_the_lock),

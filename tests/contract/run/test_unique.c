@@ -102,7 +102,7 @@ static void archived_task_keeps_its_lock(struct contract *c)
 static void lost_lease_keeps_the_lock(struct contract *c)
 {
     struct qn_leased *run = take_unique(c);
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_int_equal(contract_try(c, &unique), QUERN_E_DUPLICATE);
     qn_leased_free(run);
 }

@@ -285,7 +285,7 @@ static void delays_are_right_however_often_the_clock_is_set_meanwhile(struct con
     assert_int_equal(moved, 2 * COUNT);
 }
 
-static void whoever_sleeps_hears_that_a_delay_ends_earlier(struct contract *c)
+static void sleepers_are_notified_that_a_delay_ends_earlier(struct contract *c)
 {
     const char *queue = "default";
     int64_t next_due_at_ms = 0;
@@ -352,7 +352,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", delay_is_not_shorter_when_the_wall_clock_is_set),
     CONTRACT_TEST_ONLY("sqlite", delay_is_not_shorter_because_another_worker_saw_the_clock_behind),
     CONTRACT_TEST_ONLY("sqlite", delays_are_right_however_often_the_clock_is_set_meanwhile),
-    CONTRACT_TEST_ONLY("sqlite", whoever_sleeps_hears_that_a_delay_ends_earlier),
+    CONTRACT_TEST_ONLY("sqlite", sleepers_are_notified_that_a_delay_ends_earlier),
     CONTRACT_TEST_ONLY("sqlite", thousands_of_delays_are_put_right_in_steps),
     CONTRACT_TEST_ONLY("sqlite", moment_of_the_day_follows_the_wall_clock),
 };

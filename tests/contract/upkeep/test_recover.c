@@ -74,7 +74,7 @@ static void expired_lease_of_a_living_worker_charges_nobody(struct contract *c)
     assert_int_equal(all.charged, 0);
     assert_int_equal(all.archived, 0);
     assert_int_equal(all.cause, QUERN_CAUSE_LEASE_EXPIRED);
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_PENDING);
     assert_int_equal(view.crash_count, 0);
     assert_int_equal(view.retry_count, 0);
@@ -117,7 +117,7 @@ static void lapsed_leases_of_a_living_worker_convict_none(struct contract *c)
         }
     }
     assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 30);
-    assert_int_equal(contract_see(c, "default", "a0000").crash_count, 0);
+    assert_int_equal(contract_inspect(c, "default", "a0000").crash_count, 0);
 }
 
 static void expired_lease_of_a_silent_worker_is_its_death(struct contract *c)
@@ -131,13 +131,13 @@ static void expired_lease_of_a_silent_worker_is_its_death(struct contract *c)
     assert_int_equal(all.charged, 1);
     assert_int_equal(all.cause, QUERN_CAUSE_WORKER_DIED);
     assert_int_equal(recover(c, 10).charged, 1);
-    assert_int_equal(contract_see(c, "default", "a0000").crash_count, 1);
-    assert_int_equal(contract_see(c, "default", "a0001").crash_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "a0000").crash_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "a0001").crash_count, 1);
     contract_finish(c, contract_take_id(c, "default", "a0000"), QN_GIVE_BACK);
     assert_int_equal(c->deaths, 1);
 }
 
-static void expired_lease_of_a_worker_that_is_heard_of_charges_nobody(struct contract *c)
+static void expired_lease_of_a_worker_with_a_recent_heartbeat_charges_nobody(struct contract *c)
 {
     contract_put(c, "default", "a");
     hold(c, &far, "default", 1);
@@ -196,7 +196,7 @@ static void recovery_touches_only_the_queues_it_is_given(struct contract *c)
 #define CHILD_LEASES 3
 
 /* argv: URL. Leases three tasks, two of them started, reports it, and waits to be killed. */
-static int doomed_worker(int argc, char **argv)
+static int killed_worker(int argc, char **argv)
 {
     struct qn_leased *runs[CHILD_LEASES];
     struct qn_exchange_reply reply = {.runs = runs};
@@ -214,8 +214,8 @@ static int doomed_worker(int argc, char **argv)
                                    .start_count_now = 2};
     TEST_REQUIRE(qn_broker_exchange(broker, &exchange, &reply, NULL) == QUERN_OK);
     TEST_REQUIRE(reply.run_count == CHILD_LEASES);
-    test_parent_say('L');
-    (void)test_parent_hear();
+    test_parent_send('L');
+    (void)test_parent_receive();
     return 0;
 }
 
@@ -223,8 +223,8 @@ static void tasks_of_a_dead_worker_return_before_their_lease_ends(struct contrac
 {
     const char *args[] = {c->url, NULL};
     contract_put_many(c, "default", "a", CHILD_LEASES);
-    struct test_child child = test_spawn("doomed_worker", args);
-    assert_int_equal(test_child_hear(&child), 'L');
+    struct test_child child = test_spawn("killed_worker", args);
+    assert_int_equal(test_child_receive(&child), 'L');
     assert_int_equal(contract_count(c, "default", QUERN_TASK_ACTIVE), CHILD_LEASES);
     assert_int_equal(recover(c, 10).count, 0);
     test_child_kill(&child);
@@ -232,9 +232,9 @@ static void tasks_of_a_dead_worker_return_before_their_lease_ends(struct contrac
     assert_int_equal(all.count, CHILD_LEASES);
     assert_int_equal(all.cause, QUERN_CAUSE_WORKER_DIED);
     assert_int_equal(all.charged, 2);
-    assert_int_equal(contract_see(c, "default", "a0000").crash_count, 1);
-    assert_int_equal(contract_see(c, "default", "a0001").crash_count, 1);
-    assert_int_equal(contract_see(c, "default", "a0002").crash_count, 0);
+    assert_int_equal(contract_inspect(c, "default", "a0000").crash_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "a0001").crash_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "a0002").crash_count, 0);
     struct qn_leased *run = contract_take_id(c, "default", "a0000");
     assert_int_equal(run->cause, QUERN_CAUSE_WORKER_DIED);
     contract_finish(c, run, QN_DONE);
@@ -264,7 +264,7 @@ static void deaths_that_were_shared_convict_nobody(struct contract *c)
         struct recoveries all = recover(c, 10);
         assert_int_equal(all.charged, 2);
         assert_int_equal(all.archived, 0);
-        assert_int_equal(contract_see(c, "default", "a0000").crash_count, i);
+        assert_int_equal(contract_inspect(c, "default", "a0000").crash_count, i);
         wait_for_all(c);
     }
 }
@@ -281,7 +281,7 @@ static void lone_deaths_of_workers_make_poison(struct contract *c)
         assert_int_equal(all.archived, i == 3 ? 1 : 0);
         wait_for_all(c);
     }
-    struct contract_view view = contract_see(c, "default", "a");
+    struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_string_equal(view.error, "poison: 3 deaths, 3 of them alone; the last: worker died");
 }
@@ -298,7 +298,7 @@ static void death_is_shared_however_many_calls_its_leases_take(struct contract *
         assert_int_equal(contract_recover(c, "other"), 1);
         assert_int_equal(recover(c, 1).charged, 1);
         assert_int_equal(contract_state(c, "default", "a") == QUERN_TASK_ARCHIVED, false);
-        assert_int_equal(contract_see(c, "default", "a").crash_count, i);
+        assert_int_equal(contract_inspect(c, "default", "a").crash_count, i);
         wait_for_all(c);
         (void)contract_forward(c, "other", NULL);
     }
@@ -318,7 +318,7 @@ static void death_that_a_full_call_met_is_not_forgotten(struct contract *c)
         assert_int_equal(all.charged, 1);
         assert_int_equal(all.cause, QUERN_CAUSE_WORKER_DIED);
     }
-    assert_int_equal(contract_see(c, "default", "a0000").crash_count, 1);
+    assert_int_equal(contract_inspect(c, "default", "a0000").crash_count, 1);
 }
 
 static void death_of_a_worker_is_one_for_the_brake_of_each_queue(struct contract *c)
@@ -374,7 +374,7 @@ static void end_of_a_leaving_worker_charges_nobody(struct contract *c)
         assert_int_equal(all.count, 2);
         assert_int_equal(all.charged, 0);
         assert_int_equal(all.cause, QUERN_CAUSE_WORKER_DIED);
-        assert_int_equal(contract_see(c, "default", "a0000").crash_count, 0);
+        assert_int_equal(contract_inspect(c, "default", "a0000").crash_count, 0);
         contract_finish(c, contract_take_id(c, "default", "a0000"), QN_DROP);
         contract_finish(c, contract_take_id(c, "default", "a0001"), QN_DROP);
     }
@@ -398,18 +398,19 @@ static void task_without_attempts_left_is_archived_whatever_ended_its_run(struct
     struct recoveries all = recover(c, 10);
     assert_int_equal(all.archived, 1);
     assert_int_equal(all.charged, 0);
-    assert_string_equal(contract_see(c, "default", "a").error, "no attempts left: worker died");
+    assert_string_equal(contract_inspect(c, "default", "a").error, "no attempts left: worker died");
     put_spent(c, "b");
     qn_leased_free(contract_take_id(c, "default", "b"));
     contract_advance(c, CONTRACT_LEASE_MS + 1);
     assert_int_equal(recover(c, 10).archived, 1);
-    assert_string_equal(contract_see(c, "default", "b").error, "no attempts left: lease expired");
+    assert_string_equal(contract_inspect(c, "default", "b").error,
+                        "no attempts left: lease expired");
     put_spent(c, "c");
     hold(c, &dead, "default", 1);
     all = recover(c, 10);
     assert_int_equal(all.archived, 1);
     assert_int_equal(all.charged, 1);
-    assert_string_equal(contract_see(c, "default", "c").error, "no attempts left: worker died");
+    assert_string_equal(contract_inspect(c, "default", "c").error, "no attempts left: worker died");
     contract_assert_counted(c, "default", 3, 3);
 }
 
@@ -445,8 +446,8 @@ static void leases_of_a_living_worker_are_left_alone(struct contract *c)
 {
     const char *args[] = {c->url, NULL};
     contract_put_many(c, "default", "a", CHILD_LEASES);
-    struct test_child child = test_spawn("doomed_worker", args);
-    assert_int_equal(test_child_hear(&child), 'L');
+    struct test_child child = test_spawn("killed_worker", args);
+    assert_int_equal(test_child_receive(&child), 'L');
     contract_put(c, "default", "mine");
     struct qn_leased *run = contract_take_id(c, "default", "mine");
     test_child_kill(&child);
@@ -463,7 +464,7 @@ static void worker_that_left_in_peace_leaves_no_lease(struct contract *c)
     contract_advance(c, CONTRACT_LEASE_MS + 1);
     assert_int_equal(recover(c, 10).count, 1);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
-    assert_int_equal(contract_see(c, "default", "a").crash_count, 0);
+    assert_int_equal(contract_inspect(c, "default", "a").crash_count, 0);
     qn_leased_free(run);
 }
 
@@ -472,7 +473,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(unstarted_run_is_recovered_without_charge),
     CONTRACT_TEST(lapsed_leases_of_a_living_worker_convict_none),
     CONTRACT_TEST(expired_lease_of_a_silent_worker_is_its_death),
-    CONTRACT_TEST(expired_lease_of_a_worker_that_is_heard_of_charges_nobody),
+    CONTRACT_TEST(expired_lease_of_a_worker_with_a_recent_heartbeat_charges_nobody),
     CONTRACT_TEST(recovered_tasks_return_to_their_old_places),
     CONTRACT_TEST(recovery_is_bounded_by_its_limit),
     CONTRACT_TEST(recovery_touches_only_the_queues_it_is_given),
@@ -493,7 +494,7 @@ static const struct contract_test tests[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct test_role roles[] = {{.name = "doomed_worker", .main = doomed_worker}};
+    static const struct test_role roles[] = {{.name = "killed_worker", .main = killed_worker}};
     const struct contract_suite suite = {tests, TEST_COUNT(tests), roles, TEST_COUNT(roles)};
     return contract_main(argc, argv, &suite);
 }

@@ -127,7 +127,7 @@ static void resuming_a_queue_with_backlog_wakes(struct contract *c)
     assert_true(work_now(c));
 }
 
-static void arm_says_when_the_next_task_is_due(struct contract *c)
+static void arm_returns_when_the_next_task_is_due(struct contract *c)
 {
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .delay_ms = 7000});
     contract_enqueue(c, &(quern_task){.type = "t", .id = "b", .queue = "other", .delay_ms = 5000});
@@ -180,7 +180,7 @@ static void recovered_task_wakes(struct contract *c)
     qn_leased_free(contract_start(c, "a"));
     settle(c);
     (void)arm_idle(c);
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_woken(c);
 }
 
@@ -382,7 +382,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(work_of_foreign_queues_is_not_ours),
     CONTRACT_TEST(backlog_of_a_paused_queue_is_no_work),
     CONTRACT_TEST(resuming_a_queue_with_backlog_wakes),
-    CONTRACT_TEST(arm_says_when_the_next_task_is_due),
+    CONTRACT_TEST(arm_returns_when_the_next_task_is_due),
     CONTRACT_TEST(earlier_delayed_task_wakes),
     CONTRACT_TEST(first_delayed_task_wakes),
     CONTRACT_TEST(retry_of_another_worker_wakes_as_a_delayed_task),

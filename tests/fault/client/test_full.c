@@ -90,7 +90,7 @@ static int child_main(int argc, char **argv)
     return 0;
 }
 
-static void a_full_disk_is_told_and_nothing_is_half_stored(void **state)
+static void a_full_disk_is_reported_and_nothing_is_half_stored(void **state)
 {
     (void)state;
     char dir[TEST_DIR_SIZE];
@@ -128,7 +128,7 @@ static void a_full_disk_is_told_and_nothing_is_half_stored(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_full_disk_is_told_and_nothing_is_half_stored),
+    cmocka_unit_test(a_full_disk_is_reported_and_nothing_is_half_stored),
 };
 static const struct test_role roles[] = {{"client", child_main}};
 

@@ -50,9 +50,9 @@ static int child_main(int argc, char **argv)
                 .type = "kill", .id = ids[i], .payload = payloads[i], .payload_size = PAYLOAD_SIZE};
         }
         stored = quern_client_enqueue_batch(client, tasks, BATCH, NULL, NULL) == QUERN_OK;
-        test_parent_say(stored ? 'k' : 'f'); /* acknowledged, or failed */
+        test_parent_send(stored ? 'k' : 'f'); /* acknowledged, or failed */
     }
-    (void)test_parent_hear(); /* the kill */
+    (void)test_parent_receive(); /* the kill */
     return 1;
 }
 
@@ -133,7 +133,7 @@ static void a_killed_client_leaves_whole_tasks_and_every_acknowledged_one(void *
         size_t acknowledged = 0;
         size_t wanted = 1 + qn_random_below(&random, 4);
         for (; acknowledged < wanted; acknowledged++) {
-            assert_int_equal(test_child_hear(&child), 'k');
+            assert_int_equal(test_child_receive(&child), 'k');
         }
         /* Some part of the next batch passes: a batch takes about as long as these turns. */
         for (uint64_t turns = qn_random_below(&random, 60000); turns > 0; turns--) {

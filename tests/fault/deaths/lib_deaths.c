@@ -42,15 +42,15 @@ int gethostname(char *name, size_t size)
     return 0;
 }
 
-static quern_outcome rest(quern_run *run, const quern_task *task, int book, int ms)
+static quern_outcome rest(quern_run *run, const quern_task *task, int journal, int ms)
 {
     uint64_t number = fault_number(task);
-    fault_write(book, FAULT_START, run, number);
+    fault_write(journal, FAULT_START, run, number);
     struct pollfd cancelled = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
     if (poll(&cancelled, 1, ms) != 0) {
         return QUERN_RETRY;
     }
-    fault_write(book, FAULT_END, run, number);
+    fault_write(journal, FAULT_END, run, number);
     return QUERN_DONE;
 }
 
@@ -79,10 +79,10 @@ static quern_outcome run_deploy(quern_run *run, const quern_task *task, void *us
     return rest(run, task, *(const int *)user, 1);
 }
 
-/* A file beside the book: if it exists, that host is broken. */
-static void path_of_broken(const char *book, const char *host, char out[PATH_SIZE])
+/* A file beside the journal: if it exists, that host is broken. */
+static void path_of_broken(const char *journal, const char *host, char out[PATH_SIZE])
 {
-    (void)snprintf(out, PATH_SIZE, "%s.broken.%s", book, host);
+    (void)snprintf(out, PATH_SIZE, "%s.broken.%s", journal, host);
 }
 
 static struct quern_clock *map_clock(const char *path, int flags)
@@ -96,25 +96,25 @@ static struct quern_clock *map_clock(const char *path, int flags)
     return map;
 }
 
-static quern_mux *make_mux(int *book)
+static quern_mux *make_mux(int *journal)
 {
     quern_mux *mux = NULL;
     quern_error err = {0};
     TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "good", run_good, book, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "second", run_second, book, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "fatal", run_fatal, book, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "deploy", run_deploy, book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "good", run_good, journal, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "second", run_second, journal, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "fatal", run_fatal, journal, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "deploy", run_deploy, journal, NULL, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_exec(mux, "command", "kill -9 $$", NULL, &err) == QUERN_OK);
     return mux;
 }
 
-/* argv: URL, book, host, queues, concurrency, clock or "-". */
+/* argv: URL, journal, host, queues, concurrency, clock or "-". */
 int deaths_worker(int argc, char **argv)
 {
     TEST_REQUIRE(argc == 6);
-    int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
-    TEST_REQUIRE(book >= 0);
+    int journal = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
+    TEST_REQUIRE(journal >= 0);
     host_name = argv[2];
     path_of_broken(argv[1], host_name, broken_path);
     quern_queue queues[2] = {{.name = argv[3]}};
@@ -130,10 +130,10 @@ int deaths_worker(int argc, char **argv)
         options.clock = map_clock(argv[5], 0);
         options.lease_ms = TURNED_LEASE_MS;
     }
-    quern_mux *mux = make_mux(&book);
+    quern_mux *mux = make_mux(&journal);
     int code = fault_serve(argv[0], mux, &options);
     quern_mux_free(mux);
-    (void)close(book);
+    (void)close(journal);
     return code;
 }
 
@@ -144,9 +144,9 @@ static void spawn(struct deaths *deaths, struct deaths_member *member)
     char concurrency[16];
     char clock[PATH_SIZE];
     (void)snprintf(concurrency, sizeof concurrency, "%u", member->concurrency);
-    (void)snprintf(clock, sizeof clock, "%s.clock", deaths->site.book);
+    (void)snprintf(clock, sizeof clock, "%s.clock", deaths->site.journal);
     const char *args[] = {deaths->site.url,
-                          deaths->site.book,
+                          deaths->site.journal,
                           member->host,
                           member->queues,
                           concurrency,
@@ -190,7 +190,7 @@ static void supervise(struct deaths *deaths)
 void deaths_break(struct deaths *deaths, const char *host, bool broken)
 {
     char path[PATH_SIZE];
-    path_of_broken(deaths->site.book, host, path);
+    path_of_broken(deaths->site.journal, host, path);
     if (!broken) {
         (void)unlink(path);
         return;
@@ -200,7 +200,7 @@ void deaths_break(struct deaths *deaths, const char *host, bool broken)
     (void)close(fd);
 }
 
-/* --- The book ----------------------------------------------------------------------- */
+/* --- The journal ----------------------------------------------------------------------- */
 
 static void take_record(struct deaths *deaths, const struct fault_record *record)
 {
@@ -216,18 +216,18 @@ static void take_record(struct deaths *deaths, const struct fault_record *record
     task->starts++;
 }
 
-static void read_book(struct deaths *deaths)
+static void read_journal(struct deaths *deaths)
 {
     struct fault_record records[64];
     size_t count;
     do {
-        ssize_t size = pread(deaths->book, records, sizeof records, deaths->book_offset);
+        ssize_t size = pread(deaths->journal, records, sizeof records, deaths->journal_offset);
         assert_true(size >= 0);
         count = (size_t)size / sizeof records[0];
         for (size_t i = 0; i < count; i++) {
             take_record(deaths, &records[i]);
         }
-        deaths->book_offset += (int64_t)(count * sizeof records[0]);
+        deaths->journal_offset += (int64_t)(count * sizeof records[0]);
     } while (count > 0);
 }
 
@@ -248,7 +248,7 @@ void deaths_step(struct deaths *deaths)
     test_pause_ms(1);
     turn_clock(deaths);
     supervise(deaths);
-    read_book(deaths);
+    read_journal(deaths);
 }
 
 bool deaths_until(struct deaths *deaths, bool (*condition)(struct deaths *deaths, void *user),
@@ -404,12 +404,12 @@ struct deaths *deaths_open(unsigned pace)
     deaths->turned_at_ms = test_now_ms();
     if (pace != 0) {
         char path[PATH_SIZE];
-        (void)snprintf(path, sizeof path, "%s.clock", deaths->site.book);
+        (void)snprintf(path, sizeof path, "%s.clock", deaths->site.journal);
         deaths->clock = map_clock(path, O_CREAT);
         qn_clock_init(deaths->clock, NOW_MS, NOW_MS);
     }
-    deaths->book = open(deaths->site.book, O_RDONLY | O_CLOEXEC);
-    assert_true(deaths->book >= 0);
+    deaths->journal = open(deaths->site.journal, O_RDONLY | O_CLOEXEC);
+    assert_true(deaths->journal >= 0);
     const quern_client_options client = {.clock = deaths->clock};
     const quern_inspector_options inspector = {.clock = deaths->clock, .create = true};
     assert_ok(quern_client_open(deaths->site.url, &client, &deaths->client, &err), err);
@@ -439,12 +439,12 @@ void deaths_close(struct deaths *deaths)
     quern_error err = {0};
     size_t violated = 0;
     for (size_t i = 0; i < deaths->member_count; i++) {
-        test_child_say(&deaths->members[i].child, 'q');
+        test_child_send(&deaths->members[i].child, 'q');
     }
     for (size_t i = 0; i < deaths->member_count; i++) {
         assert_int_equal(test_child_join(&deaths->members[i].child), 0);
     }
-    (void)fault_book_judge_but(&deaths->site, is_to_die, deaths);
+    (void)fault_journal_judge_but(&deaths->site, is_to_die, deaths);
     assert_ok(quern_inspector_check(deaths->inspector, false, show_violation, &violated, &err),
               err);
     assert_int_equal(violated, 0);
@@ -453,7 +453,7 @@ void deaths_close(struct deaths *deaths)
     if (deaths->clock != NULL) {
         (void)munmap(deaths->clock, sizeof *deaths->clock);
     }
-    (void)close(deaths->book);
+    (void)close(deaths->journal);
     last = NULL;
     fault_site_close(&deaths->site);
     free(deaths);

@@ -50,8 +50,8 @@ struct deaths {
     struct deaths_member members[DEATHS_MEMBERS_MAX];
     size_t member_count;
     size_t died; /* workers */
-    int book;
-    int64_t book_offset;
+    int journal;
+    int64_t journal_offset;
     struct deaths_task tasks[DEATHS_TASKS_MAX];
 };
 

@@ -18,7 +18,7 @@ struct play {
     size_t stream_first;
     int64_t streamed_at_ms;
     size_t good_wanted;
-    int64_t looked_at_ms;
+    int64_t polled_at_ms;
 };
 
 static void stream(struct deaths *deaths, struct play *play)
@@ -51,10 +51,10 @@ static bool stream_is_done(struct deaths *deaths, void *user)
 static bool bad_are_poison(struct deaths *deaths, void *user)
 {
     struct play *play = user;
-    if (test_now_ms() < play->looked_at_ms + 100) {
+    if (test_now_ms() < play->polled_at_ms + 100) {
         return false;
     }
-    play->looked_at_ms = test_now_ms();
+    play->polled_at_ms = test_now_ms();
     return deaths_poisoned(deaths, "default", play->scenario->type) == play->scenario->bad;
 }
 
@@ -62,10 +62,10 @@ static bool bad_are_poison(struct deaths *deaths, void *user)
 static bool bad_have_died(struct deaths *deaths, void *user)
 {
     struct play *play = user;
-    if (test_now_ms() < play->looked_at_ms + 100) {
+    if (test_now_ms() < play->polled_at_ms + 100) {
         return false;
     }
-    play->looked_at_ms = test_now_ms();
+    play->polled_at_ms = test_now_ms();
     return deaths_charged(deaths, "default", play->scenario->type) == play->scenario->bad;
 }
 

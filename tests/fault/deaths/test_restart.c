@@ -55,7 +55,7 @@ static bool all_ended(struct deaths *deaths, void *user)
     return deaths_ended(deaths, NULL, NULL) == deaths->site.task_count;
 }
 
-/* The last start after the last kill, by the book. */
+/* The last start after the last kill, by the journal. */
 static int64_t last_start_ms(const struct deaths *deaths, const struct crowd *crowd)
 {
     int64_t late_ms = 0;

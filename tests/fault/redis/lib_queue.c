@@ -53,15 +53,15 @@ void put(const char *id)
     assert_int_equal(enqueue(&task), QUERN_OK);
 }
 
-void free_lot(struct lot *lot)
+void free_batch(struct batch *batch)
 {
-    for (size_t i = 0; i < lot->count; i++) {
-        qn_leased_free(lot->runs[i]);
+    for (size_t i = 0; i < batch->count; i++) {
+        qn_leased_free(batch->runs[i]);
     }
-    lot->count = 0;
+    batch->count = 0;
 }
 
-quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct lot *lot)
+quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct batch *batch)
 {
     struct qn_queue_share share = {.name = "default", .weight = 1, .quota = room};
     struct qn_exchange exchange = {.stamp = stamp,
@@ -71,22 +71,22 @@ quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct lot *lot)
                                    .queue_count = 1,
                                    .room = room,
                                    .start_count_now = 1};
-    struct qn_exchange_reply reply = {.runs = lot->runs};
+    struct qn_exchange_reply reply = {.runs = batch->runs};
     quern_status status = qn_broker_exchange(broker, &exchange, &reply, &err);
-    lot->count = reply.run_count;
-    lot->more = reply.more;
+    batch->count = reply.run_count;
+    batch->more = reply.more;
     return status;
 }
 
-void lease(uint32_t room, struct lot *lot)
+void lease(uint32_t room, struct batch *batch)
 {
-    assert_ok(lease_with((struct qn_stamp){77, ++sequence}, room, lot), err);
+    assert_ok(lease_with((struct qn_stamp){77, ++sequence}, room, batch), err);
 }
 
-void expect(const struct lot *lot, size_t index, const char *id)
+void expect(const struct batch *batch, size_t index, const char *id)
 {
-    assert_true(index < lot->count);
-    assert_string_equal(lot->runs[index]->task.id, id);
+    assert_true(index < batch->count);
+    assert_string_equal(batch->runs[index]->task.id, id);
 }
 
 const char *field(const char *id, const char *name)

@@ -28,16 +28,16 @@ quern_status enqueue(const struct qn_task *task);
 void put(const char *id);
 const char *field(const char *id, const char *name);
 
-/* The runs that one exchange leased; freed by free_lot. */
-struct lot {
+/* The runs that one exchange leased; freed by free_batch. */
+struct batch {
     struct qn_leased *runs[QN_BATCH_MAX];
     size_t count;
     bool more;
 };
-quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct lot *lot);
+quern_status lease_with(struct qn_stamp stamp, uint32_t room, struct batch *batch);
 /* The same with a stamp that is new. */
-void lease(uint32_t room, struct lot *lot);
-void expect(const struct lot *lot, size_t index, const char *id);
-void free_lot(struct lot *lot);
+void lease(uint32_t room, struct batch *batch);
+void expect(const struct batch *batch, size_t index, const char *id);
+void free_batch(struct batch *batch);
 
 #endif

@@ -115,7 +115,7 @@ static quern_status open_scene(void)
     return status;
 }
 
-static void opening_without_memory_says_so(void **state)
+static void opening_without_memory_is_reported(void **state)
 {
     (void)state;
     begin();
@@ -317,7 +317,7 @@ static quern_status inspect_scene(void)
     return status;
 }
 
-static void looking_without_memory_says_so(void **state)
+static void inspecting_without_memory_is_reported(void **state)
 {
     (void)state;
     begin();
@@ -327,10 +327,10 @@ static void looking_without_memory_says_so(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    TEST_ONLY_OVER("redis", opening_without_memory_says_so),
+    TEST_ONLY_OVER("redis", opening_without_memory_is_reported),
     TEST_ONLY_OVER("redis", enqueue_without_memory_stores_all_or_nothing),
     TEST_ONLY_OVER("redis", exchange_without_memory_loses_no_task),
     TEST_ONLY_OVER("redis", the_runs_of_a_batch_share_a_few_blocks_of_memory),
-    TEST_ONLY_OVER("redis", looking_without_memory_says_so),
+    TEST_ONLY_OVER("redis", inspecting_without_memory_is_reported),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -274,7 +274,7 @@ static void large_enqueue_finds_an_id_that_comes_again_in_another_script(void **
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), LARGE_COUNT - 1);
 }
 
-static void large_enqueue_that_finds_no_room_says_which_are_stored(void **state)
+static void large_enqueue_that_finds_no_room_reports_which_are_stored(void **state)
 {
     (void)state;
     static const char payload[1024];
@@ -448,7 +448,7 @@ static const struct CMUnitTest tests[] = {
     TEST(full_batch_of_many_ids_is_stored_whole),
     TEST(large_enqueue_keeps_the_order_of_each_queue),
     TEST(large_enqueue_finds_an_id_that_comes_again_in_another_script),
-    TEST(large_enqueue_that_finds_no_room_says_which_are_stored),
+    TEST(large_enqueue_that_finds_no_room_reports_which_are_stored),
     TEST(large_enqueue_keeps_its_order_when_the_script_comes_to_be_known),
     TEST(large_enqueue_that_is_cut_while_it_is_sent_keeps_its_order),
     TEST(large_enqueue_whose_answers_are_lost_is_resolved),

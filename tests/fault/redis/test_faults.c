@@ -161,7 +161,7 @@ static void malformed_message_costs_one_task(void **state)
     assert_int_equal(rig->start_count, 2);
     rig_wait_log(rig, "its message cannot be used");
     assert_int_equal(rig_queue(rig, "default").counts[QUERN_TASK_ARCHIVED], 3);
-    quern_task_info *info = rig_see(rig, "noise");
+    quern_task_info *info = rig_inspect(rig, "noise");
     assert_non_null(strstr(quern_task_info_error(info), "cannot be used"));
     assert_string_equal(quern_task_info_type(info), "quern:unreadable");
     quern_task_info_free(info);

@@ -115,12 +115,12 @@ static void malformed_answer_of_a_lease_is_an_error(void **state)
     end(&scene);
 }
 
-static bool was_asked_often(void *user)
+static bool got_many_requests(void *user)
 {
     return peer_answered(user) >= 3;
 }
 
-static void worker_of_a_server_that_talks_nonsense_asks_again_and_can_be_stopped(void **state)
+static void worker_of_a_server_that_sends_nonsense_retries_and_can_be_stopped(void **state)
 {
     (void)state;
     static const struct peer_rule rule = {.to = qn_lua_lease.sha1, .reply = "$5\r\n1 0 x\r\n"};
@@ -131,7 +131,7 @@ static void worker_of_a_server_that_talks_nonsense_asks_again_and_can_be_stopped
     scene.rig->url = peer_url(scene.peer);
     rig_put(scene.rig, "a", "done");
     rig_start(scene.rig, &worker, NULL);
-    assert_true(test_until(was_asked_often, scene.peer));
+    assert_true(test_until(got_many_requests, scene.peer));
     rig_wait_log(scene.rig, "lease answered what it should not");
     peer_rules(scene.peer, NULL, 0);
     rig_wait_starts(scene.rig, 1);
@@ -207,7 +207,7 @@ static void answer_that_comes_byte_by_byte_is_taken_within_the_deadline(void **s
 #define PONG "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
 #define CANCEL "*3\r\n$7\r\nmessage\r\n$12\r\nasynq:cancel\r\n$1\r\nx\r\n"
 
-static void listener_that_is_talked_to_without_end_still_wakes_in_time(void **state)
+static void listener_that_receives_without_end_still_wakes_in_time(void **state)
 {
     (void)state;
     static const struct peer_rule floods[] = {
@@ -383,7 +383,7 @@ static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", strange_answers_are_errors_or_nothing),
     TEST_ONLY_OVER("redis", walks_that_never_end_are_ended),
     TEST_ONLY_OVER("redis", answer_that_comes_byte_by_byte_is_taken_within_the_deadline),
-    TEST_ONLY_OVER("redis", listener_that_is_talked_to_without_end_still_wakes_in_time),
-    TEST_ONLY_OVER("redis", worker_of_a_server_that_talks_nonsense_asks_again_and_can_be_stopped),
+    TEST_ONLY_OVER("redis", listener_that_receives_without_end_still_wakes_in_time),
+    TEST_ONLY_OVER("redis", worker_of_a_server_that_sends_nonsense_retries_and_can_be_stopped),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -29,7 +29,7 @@ static void put_unreadable(const char *id)
 static void large_messages_come_a_few_at_a_time(void **state)
 {
     (void)state;
-    struct lot lot;
+    struct batch batch;
     char *payload = calloc(1, QN_BATCH_BYTES_MAX / 2);
     assert_non_null(payload);
     const char *const ids[] = {"a", "b", "c", "d"};
@@ -37,82 +37,82 @@ static void large_messages_come_a_few_at_a_time(void **state)
         put_large(ids[i], payload, QN_BATCH_BYTES_MAX / 2);
     }
     free(payload);
-    lease(5, &lot);
-    assert_int_equal(lot.count, 2);
-    assert_true(lot.more);
-    expect(&lot, 1, "b");
+    lease(5, &batch);
+    assert_int_equal(batch.count, 2);
+    assert_true(batch.more);
+    expect(&batch, 1, "b");
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), 2);
-    free_lot(&lot);
-    lease(5, &lot);
-    assert_int_equal(lot.count, 2);
-    expect(&lot, 0, "c");
+    free_batch(&batch);
+    lease(5, &batch);
+    assert_int_equal(batch.count, 2);
+    expect(&batch, 0, "c");
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), 0);
-    free_lot(&lot);
-    lease(5, &lot);
-    assert_int_equal(lot.count, 0);
-    assert_false(lot.more);
+    free_batch(&batch);
+    lease(5, &batch);
+    assert_int_equal(batch.count, 0);
+    assert_false(batch.more);
 }
 
 static void unreadable_messages_end_an_exchange_some_time(void **state)
 {
     (void)state;
-    struct lot lot;
+    struct batch batch;
     char id[24];
     for (int i = 0; i < 1200; i++) {
         (void)snprintf(id, sizeof id, "bad%d", i);
         put_unreadable(id);
     }
     put("a");
-    lease(4, &lot);
-    assert_int_equal(lot.count, 0);
-    assert_true(lot.more);
+    lease(4, &batch);
+    assert_int_equal(batch.count, 0);
+    assert_true(batch.more);
     long long aside = test_redis_count(&redis, "ZCARD " Q "archived");
     assert_in_range(aside, QN_PRUNE_BATCH_MAX, 2 * QN_PRUNE_BATCH_MAX);
-    for (int i = 0; i < 3 && lot.more; i++) {
-        lease(4, &lot);
+    for (int i = 0; i < 3 && batch.more; i++) {
+        lease(4, &batch);
     }
-    assert_int_equal(lot.count, 1);
-    expect(&lot, 0, "a");
-    free_lot(&lot);
+    assert_int_equal(batch.count, 1);
+    expect(&batch, 0, "a");
+    free_batch(&batch);
 }
 
 static void crowd_of_ids_without_a_task_is_dropped_without_delay(void **state)
 {
     (void)state;
-    struct lot lot;
+    struct batch batch;
     for (int i = 0; i < 1200; i++) {
         (void)test_redis_do(&redis, "LPUSH " Q "pending ghost%d", i);
     }
     put("a");
     for (int i = 0; i < 2; i++) {
-        lease(4, &lot);
-        assert_int_equal(lot.count, 0);
-        assert_true(lot.more);
+        lease(4, &batch);
+        assert_int_equal(batch.count, 0);
+        assert_true(batch.more);
     }
-    lease(4, &lot);
-    assert_int_equal(lot.count, 1);
-    expect(&lot, 0, "a");
-    assert_false(lot.more);
-    free_lot(&lot);
+    lease(4, &batch);
+    assert_int_equal(batch.count, 1);
+    expect(&batch, 0, "a");
+    assert_false(batch.more);
+    free_batch(&batch);
 }
 
 /* The second part of a request, again, out of a connection that was given up. */
 static void part_that_comes_twice_leases_nothing(void **state)
 {
     (void)state;
-    struct lot lot;
+    struct batch batch;
     put_unreadable("bad");
     put("a");
     put("b");
     put("c");
     put("d");
-    assert_ok(lease_with((struct qn_stamp){9, 1}, 2, &lot), err);
-    assert_int_equal(lot.count, 2);
+    assert_ok(lease_with((struct qn_stamp){9, 1}, 2, &batch), err);
+    assert_int_equal(batch.count, 2);
     (void)test_redis_do(&redis, "EVAL %s 1 " Q " 0000000000000009 1 1 1 30000 1 1 123 w",
                         qn_lua_lease.text);
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "pending"), 2);
     assert_int_equal(test_redis_count(&redis, "LLEN " Q "active"), 2);
-    free_lot(&lot);
+    free_batch(&batch);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, queue_set_up, queue_tear_down)

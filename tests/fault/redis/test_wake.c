@@ -230,7 +230,7 @@ static void make_deaf(void)
     qn_pipeline_end(&pipeline);
 }
 
-static void work_that_nobody_told_of_is_found_by_recovery(void **state)
+static void work_without_a_notice_is_found_by_recovery(void **state)
 {
     (void)state;
     assert_false(arm(NULL));
@@ -250,7 +250,7 @@ static void work_that_nobody_told_of_is_found_by_recovery(void **state)
     expect_silence();
 }
 
-static void earlier_delayed_task_that_nobody_told_of_is_found_by_recovery(void **state)
+static void earlier_delayed_task_without_a_notice_is_found_by_recovery(void **state)
 {
     (void)state;
     long long now_s = server_s();
@@ -302,7 +302,7 @@ static void arm_after_the_end_of_a_connection_still_wakes(void **state)
     }
 }
 
-static void new_listener_is_told_to_the_tracked_connection(void **state)
+static void new_listener_is_announced_on_the_tracked_connection(void **state)
 {
     (void)state;
     assert_false(arm(NULL));
@@ -325,7 +325,7 @@ static void *arm_in_another_thread(void *argument)
     return NULL;
 }
 
-static void wait_hears_what_another_thread_opened_meanwhile(void **state)
+static void wait_receives_notices_on_a_connection_that_another_thread_opened(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -337,7 +337,7 @@ static void wait_hears_what_another_thread_opened_meanwhile(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-static void restarted_server_is_heard_again(void **state)
+static void notices_of_a_restarted_server_are_received(void **state)
 {
     (void)state;
     quern_error err = {0};
@@ -370,7 +370,7 @@ static void silent_listener_is_found_out(void **state)
     assert_true(wakeup.work);
 }
 
-static void refused_tracking_is_polling_and_is_said(void **state)
+static void refused_tracking_is_polling_and_is_reported(void **state)
 {
     (void)state;
     static const char *const rules[] = {"-client +client|id", "-client +client|tracking",
@@ -477,15 +477,15 @@ int main(int argc, char **argv)
         WAKE_TEST(earlier_delayed_task_of_a_go_client_wakes),
         WAKE_TEST(moment_of_the_index_counts_only_where_it_fits),
         WAKE_TEST(emptied_server_is_news),
-        WAKE_TEST(work_that_nobody_told_of_is_found_by_recovery),
-        WAKE_TEST(earlier_delayed_task_that_nobody_told_of_is_found_by_recovery),
+        WAKE_TEST(work_without_a_notice_is_found_by_recovery),
+        WAKE_TEST(earlier_delayed_task_without_a_notice_is_found_by_recovery),
         WAKE_TEST(end_of_either_connection_is_news),
         WAKE_TEST(arm_after_the_end_of_a_connection_still_wakes),
-        WAKE_TEST(new_listener_is_told_to_the_tracked_connection),
-        WAKE_TEST(wait_hears_what_another_thread_opened_meanwhile),
-        WAKE_TEST(restarted_server_is_heard_again),
+        WAKE_TEST(new_listener_is_announced_on_the_tracked_connection),
+        WAKE_TEST(wait_receives_notices_on_a_connection_that_another_thread_opened),
+        WAKE_TEST(notices_of_a_restarted_server_are_received),
         WAKE_TEST(silent_listener_is_found_out),
-        WAKE_TEST(refused_tracking_is_polling_and_is_said),
+        WAKE_TEST(refused_tracking_is_polling_and_is_reported),
         WAKE_TEST(allowed_tracking_is_no_refusal),
         WAKE_TEST(bare_cancellation_is_a_retry),
         WAKE_TEST(wish_in_the_task_is_obeyed),

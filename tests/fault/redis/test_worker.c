@@ -123,7 +123,7 @@ static void tasks_of_go_clients_run_whatever_happens_to_the_connections(void **s
     rig_free(rig);
 }
 
-static void without_tracking_a_worker_asks(void **state)
+static void without_tracking_a_worker_polls(void **state)
 {
     (void)state;
     char url[256];
@@ -161,7 +161,7 @@ static size_t count_in_log(struct rig *rig, const char *text)
 
 /* The server has room for the connections that carry commands, but only for one or none of the two
  * that receive notices. */
-static void without_connections_that_listen_a_worker_asks_and_says_so_once(void **state)
+static void without_listening_connections_a_worker_polls_and_reports_it_once(void **state)
 {
     (void)state;
     static const char *const roles[] = {"listener", "tracked"};
@@ -206,7 +206,7 @@ static long long script_calls(void)
     return line == NULL ? 0 : strtoll(strchr(line, '=') + 1, NULL, 10);
 }
 
-static void storm_of_news_that_bring_nothing_is_looked_at_now_and_then(void **state)
+static void many_spurious_notices_are_polled_only_now_and_then(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -265,7 +265,7 @@ static void lost_cancellation_comes_with_the_extension(void **state)
 
 /* --- Delayed tasks -------------------------------------------------------------------- */
 
-struct due_book {
+struct due_journal {
     pthread_mutex_t mutex; /* guards the rest */
     size_t count;
     size_t early_count;
@@ -277,28 +277,29 @@ struct due_book {
 static quern_outcome check_moment(quern_run *run, const quern_task *task, void *user)
 {
     (void)run;
-    struct due_book *book = user;
+    struct due_journal *journal = user;
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     char text[32] = "";
     memcpy(text, task->payload, task->payload_size < 31 ? task->payload_size : 31);
     int64_t late_us =
         (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - strtoll(text, NULL, 10) * 1000;
-    (void)pthread_mutex_lock(&book->mutex);
-    book->count++;
-    book->early_count += late_us < 0 ? 1 : 0;
-    book->exact_count += late_us < 200000 ? 1 : 0;
-    book->late_ms_max = late_us / 1000 > book->late_ms_max ? late_us / 1000 : book->late_ms_max;
-    (void)pthread_mutex_unlock(&book->mutex);
+    (void)pthread_mutex_lock(&journal->mutex);
+    journal->count++;
+    journal->early_count += late_us < 0 ? 1 : 0;
+    journal->exact_count += late_us < 200000 ? 1 : 0;
+    journal->late_ms_max =
+        late_us / 1000 > journal->late_ms_max ? late_us / 1000 : journal->late_ms_max;
+    (void)pthread_mutex_unlock(&journal->mutex);
     return QUERN_DONE;
 }
 
 static bool all_came(void *user)
 {
-    struct due_book *book = user;
-    (void)pthread_mutex_lock(&book->mutex);
-    bool all = book->count >= 40;
-    (void)pthread_mutex_unlock(&book->mutex);
+    struct due_journal *journal = user;
+    (void)pthread_mutex_lock(&journal->mutex);
+    bool all = journal->count >= 40;
+    (void)pthread_mutex_unlock(&journal->mutex);
     return all;
 }
 
@@ -323,10 +324,10 @@ static void put_due(struct rig *rig, int number, int64_t at_ms, bool by_go)
 static void delayed_tasks_are_exact_and_never_early(void **state)
 {
     (void)state;
-    struct due_book book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct due_journal journal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
     struct rig *rig = rig_new(false);
     quern_error err = {0};
-    assert_ok(quern_mux_handle(rig->mux, "due", check_moment, &book, NULL, &err), err);
+    assert_ok(quern_mux_handle(rig->mux, "due", check_moment, &journal, NULL, &err), err);
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
@@ -335,28 +336,28 @@ static void delayed_tasks_are_exact_and_never_early(void **state)
         bool by_go = i % 8 == 0;
         put_due(rig, i, by_go ? (at_ms / 1000 + 1) * 1000 : at_ms, by_go); /* whole seconds */
     }
-    assert_true(test_until(all_came, &book));
+    assert_true(test_until(all_came, &journal));
     rig_stop(&worker);
-    assert_int_equal(book.count, 40);
-    assert_int_equal(book.early_count, 0);
-    print_message("the latest came %lld ms late\n", (long long)book.late_ms_max);
-    assert_true(book.exact_count >= 20); /* whole seconds would make it about 11 */
+    assert_int_equal(journal.count, 40);
+    assert_int_equal(journal.early_count, 0);
+    print_message("the latest came %lld ms late\n", (long long)journal.late_ms_max);
+    assert_true(journal.exact_count >= 20); /* whole seconds would make it about 11 */
     assert_string_equal(test_redis_do(test_store_server(), "ZCARD asynq:{default}:quern:due"), "0");
     rig_free(rig);
 }
 
 /* --- Damage --------------------------------------------------------------------------- */
 
-static void damaged_queue_costs_the_others_no_time_and_is_told_once(void **state)
+static void damaged_queue_costs_the_others_no_time_and_is_reported_once(void **state)
 {
     (void)state;
     static const quern_queue queues[] = {{.name = "bad", .weight = 1},
                                          {.name = "default", .weight = 1}};
-    struct due_book book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct due_journal journal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
     struct rig *rig = rig_new(false);
     struct rig_worker worker;
     quern_error err = {0};
-    assert_ok(quern_mux_handle(rig->mux, "due", check_moment, &book, NULL, &err), err);
+    assert_ok(quern_mux_handle(rig->mux, "due", check_moment, &journal, NULL, &err), err);
     (void)test_redis_do(test_store_server(), "SET asynq:{bad}:scheduled x");
     rig_start(rig, &worker,
               &(quern_worker_options){.concurrency = 4, .queues = queues, .queue_count = 2});
@@ -365,9 +366,9 @@ static void damaged_queue_costs_the_others_no_time_and_is_told_once(void **state
     for (int i = 0; i < 40; i++) {
         put_due(rig, i, now_ms + 100 + i * 50, false);
     }
-    assert_true(test_until(all_came, &book));
-    assert_int_equal(book.early_count, 0);
-    assert_true(book.exact_count >= 30);
+    assert_true(test_until(all_came, &journal));
+    assert_int_equal(journal.early_count, 0);
+    assert_true(journal.exact_count >= 30);
     assert_int_equal(count_in_log(rig, "broker does not answer"), 1);
     (void)test_redis_do(test_store_server(), "DEL asynq:{bad}:scheduled");
     rig_wait_log(rig, "broker answers again");
@@ -448,7 +449,7 @@ static bool is_announced(void *user)
     return strstr(runs, "task in hand") != NULL && strstr(runs, "default") != NULL;
 }
 
-static void heartbeat_tells_go_what_runs(void **state)
+static void heartbeat_shows_go_what_runs(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -466,15 +467,15 @@ static void heartbeat_tells_go_what_runs(void **state)
 
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("redis", tasks_of_go_clients_run_whatever_happens_to_the_connections),
-    TEST_ONLY_OVER("redis", without_tracking_a_worker_asks),
-    TEST_ONLY_OVER("redis", without_connections_that_listen_a_worker_asks_and_says_so_once),
-    TEST_ONLY_OVER("redis", storm_of_news_that_bring_nothing_is_looked_at_now_and_then),
+    TEST_ONLY_OVER("redis", without_tracking_a_worker_polls),
+    TEST_ONLY_OVER("redis", without_listening_connections_a_worker_polls_and_reports_it_once),
+    TEST_ONLY_OVER("redis", many_spurious_notices_are_polled_only_now_and_then),
     TEST_ONLY_OVER("redis", cancellation_by_a_go_client_is_a_retry),
     TEST_ONLY_OVER("redis", lost_cancellation_comes_with_the_extension),
     TEST_ONLY_OVER("redis", delayed_tasks_are_exact_and_never_early),
-    TEST_ONLY_OVER("redis", damaged_queue_costs_the_others_no_time_and_is_told_once),
+    TEST_ONLY_OVER("redis", damaged_queue_costs_the_others_no_time_and_is_reported_once),
     TEST_ONLY_OVER("redis", worker_starts_beside_damage_that_hinders_its_record),
     TEST_ONLY_OVER("redis", runs_outlive_a_restart_of_the_server),
-    TEST_ONLY_OVER("redis", heartbeat_tells_go_what_runs),
+    TEST_ONLY_OVER("redis", heartbeat_shows_go_what_runs),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -57,11 +57,11 @@ void soak_print_times(const char *what, struct soak_times *times)
 }
 
 /* The event that explains that this run was followed by another at that moment. */
-static const struct soak_event *find_event(const struct soak_book *book, const struct run *run,
-                                           int64_t at_ms)
+static const struct soak_event *find_event(const struct soak_journal *journal,
+                                           const struct run *run, int64_t at_ms)
 {
-    for (size_t i = 0; i < book->event_count; i++) {
-        const struct soak_event *event = &book->events[i];
+    for (size_t i = 0; i < journal->event_count; i++) {
+        const struct soak_event *event = &journal->events[i];
         bool meets = event->kind != SOAK_HINDERED && event->until_ms >= run->at_ms &&
                      event->from_ms <= at_ms;
         if (meets && (event->pid == 0 || event->pid == run->pid)) {
@@ -77,12 +77,12 @@ static int64_t min_ms(int64_t a, int64_t b)
 }
 
 /* A worker that was stopped for two seconds, and a server that was then down for one. */
-static bool was_hindered(const struct soak_book *book, const struct run *run,
+static bool was_hindered(const struct soak_journal *journal, const struct run *run,
                          const struct fault_record *record)
 {
     int64_t sum_ms = 0;
-    for (size_t i = 0; i < book->event_count; i++) {
-        const struct soak_event *event = &book->events[i];
+    for (size_t i = 0; i < journal->event_count; i++) {
+        const struct soak_event *event = &journal->events[i];
         bool ours = event->pid == 0 || event->pid == run->pid;
         int64_t from_ms = -min_ms(-event->from_ms, -run->at_ms);
         int64_t until_ms = min_ms(event->until_ms, record->at_ms);
@@ -95,13 +95,13 @@ static bool was_hindered(const struct soak_book *book, const struct run *run,
 
 /* Whether a process was lost or stopped, or a clock was set, after the run had failed and before
  * the task started again: that worker may have leased it meanwhile without recording it. */
-static bool may_be_unwritten(const struct soak_book *book, const struct run *run,
+static bool may_be_unwritten(const struct soak_journal *journal, const struct run *run,
                              const struct fault_record *record)
 {
     bool by_loss =
         record->cause == QUERN_CAUSE_WORKER_DIED || record->cause == QUERN_CAUSE_LEASE_EXPIRED;
-    for (size_t i = 0; run->failed && by_loss && i < book->event_count; i++) {
-        const struct soak_event *event = &book->events[i];
+    for (size_t i = 0; run->failed && by_loss && i < journal->event_count; i++) {
+        const struct soak_event *event = &journal->events[i];
         if (event->until_ms >= run->over_at_ms && event->from_ms <= record->at_ms) {
             return true;
         }
@@ -109,7 +109,7 @@ static bool may_be_unwritten(const struct soak_book *book, const struct run *run
     return false;
 }
 
-static const char *find_fault(const struct soak_book *book, struct run *run,
+static const char *find_fault(const struct soak_journal *journal, struct run *run,
                               const struct fault_record *record)
 {
     if (record->fence <= run->fence) {
@@ -124,8 +124,9 @@ static const char *find_fault(const struct soak_book *book, struct run *run,
     if (run->failed && record->cause == QUERN_CAUSE_RETRY) {
         return NULL;
     }
-    const struct soak_event *event = find_event(book, run, record->at_ms);
-    if (event == NULL && (may_be_unwritten(book, run, record) || was_hindered(book, run, record))) {
+    const struct soak_event *event = find_event(journal, run, record->at_ms);
+    if (event == NULL &&
+        (may_be_unwritten(journal, run, record) || was_hindered(journal, run, record))) {
         return NULL;
     }
     if (event == NULL) {
@@ -136,14 +137,14 @@ static const char *find_fault(const struct soak_book *book, struct run *run,
 }
 
 /* Everything known about a task, and the faults during its life: for debugging. */
-static void show_history(const struct soak_book *book, uint64_t task, int64_t until_ms)
+static void show_history(const struct soak_journal *journal, uint64_t task, int64_t until_ms)
 {
     static const char *const kinds[] = {"", "starts", "ends", "fails"};
     static const char *const events[] = {"was lost", "stood still", "clock was turned",
                                          "was hindered"};
     int64_t from_ms = INT64_MAX;
-    for (size_t i = 0; i < book->count && book->records[i].at_ms <= until_ms; i++) {
-        const struct fault_record *record = &book->records[i];
+    for (size_t i = 0; i < journal->count && journal->records[i].at_ms <= until_ms; i++) {
+        const struct fault_record *record = &journal->records[i];
         if (record->task != task) {
             continue;
         }
@@ -152,8 +153,8 @@ static void show_history(const struct soak_book *book, uint64_t task, int64_t un
                     (long long)record->at_ms, kinds[record->kind], record->pid,
                     (unsigned long long)record->fence, record->cause, record->crash_count);
     }
-    for (size_t i = 0; i < book->event_count; i++) {
-        const struct soak_event *event = &book->events[i];
+    for (size_t i = 0; i < journal->event_count; i++) {
+        const struct soak_event *event = &journal->events[i];
         if (event->from_ms >= from_ms - SOAK_LEASE_MS && event->from_ms <= until_ms) {
             print_error("  at %lld: %d %s for %lld ms\n", (long long)event->from_ms, event->pid,
                         events[event->kind], (long long)(event->until_ms - event->from_ms));
@@ -161,17 +162,17 @@ static void show_history(const struct soak_book *book, uint64_t task, int64_t un
     }
 }
 
-static void judge_start(const struct soak_book *book, struct run *run,
+static void judge_start(const struct soak_journal *journal, struct run *run,
                         const struct fault_record *record, struct soak_verdict *verdict)
 {
     run->lost_at_ms = 0;
-    const char *fault = find_fault(book, run, record);
+    const char *fault = find_fault(journal, run, record);
     if (fault != NULL) {
         print_error("task %llu, start %zu in %d at %lld, cause %d, after %d at %lld: %s\n",
                     (unsigned long long)record->task, run->starts + 1, record->pid,
                     (long long)record->at_ms, record->cause, run->pid, (long long)run->at_ms,
                     fault);
-        show_history(book, record->task, record->at_ms);
+        show_history(journal, record->task, record->at_ms);
         verdict->unexplained++;
     }
     if (run->lost_at_ms != 0) {
@@ -186,16 +187,16 @@ static void judge_start(const struct soak_book *book, struct run *run,
                         .starts = run->starts + 1};
 }
 
-void soak_judge(const struct soak_book *book, bool *ends, struct soak_verdict *ret_verdict)
+void soak_judge(const struct soak_journal *journal, bool *ends, struct soak_verdict *ret_verdict)
 {
-    struct run *runs = calloc(book->task_count + 1, sizeof *runs);
+    struct run *runs = calloc(journal->task_count + 1, sizeof *runs);
     assert_non_null(runs);
-    for (size_t i = 0; i < book->count; i++) {
-        const struct fault_record *record = &book->records[i];
-        assert_true(record->task < book->task_count);
+    for (size_t i = 0; i < journal->count; i++) {
+        const struct fault_record *record = &journal->records[i];
+        assert_true(record->task < journal->task_count);
         struct run *run = &runs[record->task];
         if (record->kind == FAULT_START) {
-            judge_start(book, run, record, ret_verdict);
+            judge_start(journal, run, record, ret_verdict);
             continue;
         }
         if (record->fence == run->fence) { /* else a run that was fenced off */

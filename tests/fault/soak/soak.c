@@ -40,7 +40,7 @@ struct soak {
     bool server_stopped;
     struct soak_times server_times; /* back, until the first start */
     int64_t server_back_ms;         /* 0: a run has started since */
-    size_t book_size;
+    size_t journal_size;
     size_t kills, stops, jumps, restarts, ends;
     struct soak_feeder feeder;
 };
@@ -53,7 +53,7 @@ static void note_event(struct soak *soak, struct soak_event event)
 
 static void spawn(struct soak *soak, size_t index)
 {
-    const char *args[] = {soak->url, soak->site.book, NULL};
+    const char *args[] = {soak->url, soak->site.journal, NULL};
     soak->workers[index] = test_spawn("worker", args);
 }
 
@@ -165,7 +165,7 @@ static void start_server(struct soak *soak)
     soak->server_at_ms = 0;
     soak->server_back_ms = test_now_ms();
     note_hindrance(soak, soak->server_gone_ms, soak->server_back_ms);
-    soak->book_size = fault_book_size(&soak->site);
+    soak->journal_size = fault_journal_size(&soak->site);
 }
 
 static void do_something(struct soak *soak, int64_t now_ms)
@@ -223,7 +223,7 @@ static void heal(struct soak *soak, int64_t now_ms, bool all)
     if (soak->proxy != NULL && (all || now_ms >= soak->uncut_at_ms)) {
         test_proxy_cut(soak->proxy, 0);
     }
-    if (soak->server_back_ms != 0 && fault_book_size(&soak->site) > soak->book_size) {
+    if (soak->server_back_ms != 0 && fault_journal_size(&soak->site) > soak->journal_size) {
         soak_note_ms(&soak->server_times, test_now_ms() - soak->server_back_ms);
         soak->server_back_ms = 0;
     }
@@ -238,7 +238,7 @@ struct remainder {
     uint64_t open; /* neither archived nor completed */
 };
 
-static struct remainder look(const struct soak *soak)
+static struct remainder read_remainder(const struct soak *soak)
 {
     struct remainder remainder = {0};
     quern_inspector *inspector = NULL;
@@ -336,7 +336,7 @@ static void show_stuck(const struct soak *soak)
 static void settle(struct soak *soak)
 {
     int64_t end_ms = test_now_ms() + PATIENCE_MS;
-    while (look(soak).open > 0 && test_now_ms() < end_ms) {
+    while (read_remainder(soak).open > 0 && test_now_ms() < end_ms) {
         heal(soak, test_now_ms(), true);
         test_pause_ms(50);
     }
@@ -345,18 +345,18 @@ static void settle(struct soak *soak)
 static void judge(struct soak *soak)
 {
     size_t count = 0;
-    struct fault_record *records = fault_book_read(&soak->site, &count);
+    struct fault_record *records = fault_journal_read(&soak->site, &count);
     size_t stored = atomic_load(&soak->feeder.stored);
-    const struct soak_book book = {.records = records,
-                                   .count = count,
-                                   .events = soak->events,
-                                   .event_count = soak->event_count,
-                                   .task_count = SOAK_TASKS_MAX};
+    const struct soak_journal journal = {.records = records,
+                                         .count = count,
+                                         .events = soak->events,
+                                         .event_count = soak->event_count,
+                                         .task_count = SOAK_TASKS_MAX};
     struct soak_verdict verdict = {0};
     bool *ends = calloc(SOAK_TASKS_MAX, sizeof *ends);
     assert_non_null(ends);
-    soak_judge(&book, ends, &verdict);
-    struct remainder left = look(soak);
+    soak_judge(&journal, ends, &verdict);
+    struct remainder left = read_remainder(soak);
     if (left.open > 0) {
         show_stuck(soak);
     }
@@ -387,7 +387,7 @@ static struct soak *soak_open(void)
     qn_random_init_seed(&soak->random, seed);
     fault_site_open(&soak->site);
     /* Over Redis the client is on another machine: a delay is a moment by its own clock. */
-    soak_clock_open(soak->site.book, test_store_is(&soak->site.store, "sqlite"));
+    soak_clock_open(soak->site.journal, test_store_is(&soak->site.store, "sqlite"));
     soak->url = soak->site.url;
     if (test_store_is(&soak->site.store, "redis")) {
         /* Acknowledged writes must survive any end. */
@@ -407,7 +407,7 @@ static struct soak *soak_open(void)
 static void soak_close(struct soak *soak)
 {
     for (size_t i = 0; i < WORKERS; i++) {
-        test_child_say(&soak->workers[i], 'q');
+        test_child_send(&soak->workers[i], 'q');
         assert_int_equal(test_child_join(&soak->workers[i]), 0);
     }
     if (soak->proxy != NULL) {

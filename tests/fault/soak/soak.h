@@ -18,7 +18,7 @@
 #define SOAK_TASKS_MAX ((size_t)1 << 20)
 
 /* The wall clock of the workers and, if `ours`, of this process; its file is beside the records. */
-void soak_clock_open(const char *book, bool ours);
+void soak_clock_open(const char *journal, bool ours);
 void soak_clock_close(void);
 void soak_clock_jump(int64_t ms); /* so far from the real one; 0: back */
 
@@ -32,7 +32,7 @@ struct soak_feeder {
 void soak_feed_start(struct soak_feeder *feeder, const char *url);
 void soak_feed_stop(struct soak_feeder *feeder);
 
-/* The role of the workers: argv: URL, book. */
+/* The role of the workers: argv: URL, journal. */
 int soak_worker(int argc, char **argv);
 
 /* Something that explains extra starts. All moments are real, monotonic. */
@@ -56,7 +56,7 @@ struct soak_times {
 
 #define SOAK_CHARGES 3
 
-struct soak_book {
+struct soak_journal {
     const struct fault_record *records;
     size_t count;
     const struct soak_event *events;
@@ -76,6 +76,6 @@ void soak_note_ms(struct soak_times *times, int64_t ms);
 /* Prints p50, p99 and the greatest, and forgets them. */
 void soak_print_times(const char *what, struct soak_times *times);
 /* ends: by task, whether it has ended well; of task_count entries. */
-void soak_judge(const struct soak_book *book, bool *ends, struct soak_verdict *ret_verdict);
+void soak_judge(const struct soak_journal *journal, bool *ends, struct soak_verdict *ret_verdict);
 
 #endif

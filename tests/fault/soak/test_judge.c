@@ -36,12 +36,12 @@ static size_t unexplained(const struct trial *trial)
 {
     bool ends[1] = {false};
     struct soak_verdict verdict = {0};
-    const struct soak_book book = {.records = trial->records,
-                                   .count = trial->count,
-                                   .events = trial->events,
-                                   .event_count = trial->event_count,
-                                   .task_count = 1};
-    soak_judge(&book, ends, &verdict);
+    const struct soak_journal journal = {.records = trial->records,
+                                         .count = trial->count,
+                                         .events = trial->events,
+                                         .event_count = trial->event_count,
+                                         .task_count = 1};
+    soak_judge(&journal, ends, &verdict);
     for (size_t i = 0; i < SOAK_CHARGES; i++) {
         free(verdict.worker[i].ms);
     }

@@ -31,10 +31,10 @@ int clock_gettime(clockid_t id, struct timespec *ret_now)
     return code;
 }
 
-static void map_jump(const char *book, int flags)
+static void map_jump(const char *journal, int flags)
 {
     char path[300];
-    (void)snprintf(path, sizeof path, "%s.jump", book);
+    (void)snprintf(path, sizeof path, "%s.jump", journal);
     int fd = open(path, flags | O_RDWR | O_CLOEXEC, 0600);
     TEST_REQUIRE(fd >= 0 && ftruncate(fd, sizeof *jump_ms) == 0);
     void *map = mmap(NULL, sizeof *jump_ms, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -43,9 +43,9 @@ static void map_jump(const char *book, int flags)
     jump_ms = map;
 }
 
-void soak_clock_open(const char *book, bool ours)
+void soak_clock_open(const char *journal, bool ours)
 {
-    map_jump(book, O_CREAT);
+    map_jump(journal, O_CREAT);
     jumps = ours;
 }
 
@@ -66,35 +66,35 @@ void soak_clock_jump(int64_t ms)
 /* One of 10 takes a second or two, one of 10 fails the first time, the others are short. */
 static quern_outcome run_any(quern_run *run, const quern_task *task, void *user)
 {
-    const int *book = user;
+    const int *journal = user;
     uint64_t number = fault_number(task);
     int ms = number % 10 == 0 ? 1000 + (int)(number % 1000) : (int)(number % 20);
     struct pollfd cancelled = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
-    fault_write(*book, FAULT_START, run, number);
+    fault_write(*journal, FAULT_START, run, number);
     if (poll(&cancelled, 1, ms) != 0) {
         return QUERN_RETRY;
     }
     if (number % 10 == 1 && quern_run_retry_count(run) == 0) {
-        fault_write(*book, (enum fault_kind)SOAK_FAILED, run, number);
+        fault_write(*journal, (enum fault_kind)SOAK_FAILED, run, number);
         return QUERN_RETRY;
     }
-    fault_write(*book, FAULT_END, run, number);
+    fault_write(*journal, FAULT_END, run, number);
     return QUERN_DONE;
 }
 
-/* argv: URL, book. */
+/* argv: URL, journal. */
 int soak_worker(int argc, char **argv)
 {
     TEST_REQUIRE(argc == 2);
-    int book = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
+    int journal = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
     quern_mux *mux = NULL;
     quern_error err = {0};
     const quern_worker_options options = {.concurrency = CONCURRENCY, .lease_ms = SOAK_LEASE_MS};
     map_jump(argv[1], 0);
     jumps = true;
-    TEST_REQUIRE(book >= 0);
+    TEST_REQUIRE(journal >= 0);
     TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "any", run_any, &book, NULL, &err) == QUERN_OK);
+    TEST_REQUIRE(quern_mux_handle(mux, "any", run_any, &journal, NULL, &err) == QUERN_OK);
     int code = fault_serve(argv[0], mux, &options);
     quern_mux_free(mux);
     return code;

@@ -219,7 +219,7 @@ static void empty_file_becomes_a_database(void **state)
     test_dir_remove(place.dir);
 }
 
-static void missing_file_is_not_made_unless_asked(void **state)
+static void missing_file_is_not_created_unless_requested(void **state)
 {
     (void)state;
     struct place place;
@@ -325,7 +325,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(file_with_other_tables_is_refused_with_advice),
     cmocka_unit_test(file_of_a_newer_version_is_refused),
     cmocka_unit_test(empty_file_becomes_a_database),
-    cmocka_unit_test(missing_file_is_not_made_unless_asked),
+    cmocka_unit_test(missing_file_is_not_created_unless_requested),
     cmocka_unit_test(directory_and_unwritable_place_are_refused),
     cmocka_unit_test(truncated_file_crashes_nobody),
     cmocka_unit_test(flipped_bits_crash_nobody),

@@ -97,7 +97,7 @@ static void write_damaged(const struct scene *scene, struct qn_random *random)
 }
 
 /* A failure must say what it is. */
-static void look(quern_status status, quern_error *err)
+static void check_error(quern_status status, quern_error *err)
 {
     if (status != QUERN_OK) {
         assert_int_equal(err->code, status);
@@ -119,7 +119,7 @@ static void exchange(struct qn_broker *broker, quern_error *err)
                                    .room = ROOM,
                                    .start_count_now = ROOM};
     struct qn_exchange_reply reply = {.runs = runs};
-    look(qn_broker_exchange(broker, &exchange, &reply, err), err);
+    check_error(qn_broker_exchange(broker, &exchange, &reply, err), err);
     struct qn_outcome outcomes[ROOM];
     enum qn_applied applied[ROOM];
     size_t count = reply.run_count;
@@ -130,7 +130,7 @@ static void exchange(struct qn_broker *broker, quern_error *err)
     }
     exchange = (struct qn_exchange){.outcomes = outcomes, .outcome_count = count};
     reply = (struct qn_exchange_reply){.applied = applied};
-    look(qn_broker_exchange(broker, &exchange, &reply, err), err);
+    check_error(qn_broker_exchange(broker, &exchange, &reply, err), err);
     for (size_t i = 0; i < count; i++) {
         qn_leased_free(runs[i]);
     }
@@ -156,21 +156,24 @@ static void try_everything(const struct scene *scene)
     size_t count = 0;
     int64_t due_at_ms = 0;
     quern_status status = qn_broker_open(scene->path, &options, &broker, &err);
-    look(status, &err);
+    check_error(status, &err);
     if (status != QUERN_OK) {
         return;
     }
-    look(qn_broker_enqueue(broker,
-                           &(struct qn_enqueue){(struct qn_stamp){.session = 1, .sequence = 99},
-                                                &task, 1, &result},
-                           &err),
-         &err);
-    look(qn_broker_forward(broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &due_at_ms, &err),
-         &err);
+    check_error(
+        qn_broker_enqueue(broker,
+                          &(struct qn_enqueue){(struct qn_stamp){.session = 1, .sequence = 99},
+                                               &task, 1, &result},
+                          &err),
+        &err);
+    check_error(
+        qn_broker_forward(broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &due_at_ms, &err),
+        &err);
     exchange(broker, &err);
-    look(qn_broker_recover(broker, (struct qn_upkeep){{queues, 2}, 100}, NULL, &count, &err), &err);
-    look(qn_broker_prune(broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &err), &err);
-    look(qn_broker_tasks(broker, &filter, take_task, NULL, &err), &err);
+    check_error(qn_broker_recover(broker, (struct qn_upkeep){{queues, 2}, 100}, NULL, &count, &err),
+                &err);
+    check_error(qn_broker_prune(broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &err), &err);
+    check_error(qn_broker_tasks(broker, &filter, take_task, NULL, &err), &err);
     qn_broker_close(broker);
 }
 

@@ -293,7 +293,7 @@ int rig_state(struct rig *rig, const char *id)
     return state;
 }
 
-quern_task_info *rig_see(struct rig *rig, const char *id)
+quern_task_info *rig_inspect(struct rig *rig, const char *id)
 {
     quern_task_info *info = find_task(rig, id);
     assert_non_null(info);

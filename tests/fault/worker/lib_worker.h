@@ -102,7 +102,7 @@ quern_status rig_join(struct rig_worker *worker);
 /* 0 when there is no such task. */
 int rig_state(struct rig *rig, const char *id);
 /* The info of a task; the caller frees it. Fails the test when there is none. */
-quern_task_info *rig_see(struct rig *rig, const char *id);
+quern_task_info *rig_inspect(struct rig *rig, const char *id);
 quern_queue_info rig_queue(struct rig *rig, const char *queue);
 void rig_wait_state(struct rig *rig, const char *id, int state);
 void rig_wait_starts(struct rig *rig, size_t count);

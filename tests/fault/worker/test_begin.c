@@ -62,7 +62,7 @@ static void a_worker_that_waits_for_a_locked_file_ends_soon(void **state)
     rig_free(rig);
 }
 
-static void a_worker_that_must_not_wait_says_that_its_broker_is_busy(void **state)
+static void a_worker_that_must_not_wait_reports_that_its_broker_is_busy(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -159,7 +159,7 @@ static void each_thread_uses_a_server_that_is_back_within_a_second(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worker_that_starts_while_its_broker_is_busy_waits),
     cmocka_unit_test(a_worker_that_waits_for_its_broker_can_be_stopped),
-    cmocka_unit_test(a_worker_that_must_not_wait_says_that_its_broker_is_busy),
+    cmocka_unit_test(a_worker_that_must_not_wait_reports_that_its_broker_is_busy),
     TEST_ONLY_OVER("sqlite", a_worker_that_waits_for_a_locked_file_ends_soon),
     cmocka_unit_test(a_worker_whose_broker_hangs_at_its_end_ends_soon),
     TEST_ONLY_OVER("redis", a_worker_that_starts_before_its_server_waits),

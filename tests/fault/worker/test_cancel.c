@@ -14,7 +14,7 @@
 
 static void expect_error(struct rig *rig, const char *id, const char *error)
 {
-    quern_task_info *info = rig_see(rig, id);
+    quern_task_info *info = rig_inspect(rig, id);
     assert_string_equal(quern_task_info_error(info), error);
     quern_task_info_free(info);
 }
@@ -231,7 +231,7 @@ static void a_run_that_was_cut_short_keeps_the_reason_of_its_handler(void **stat
 }
 
 /* Reports that it has noticed its cancellation, and ends when the gate is open. */
-static quern_outcome hear_and_hold(quern_run *run, const quern_task *task, void *user)
+static quern_outcome record_cancel_and_hold(quern_run *run, const quern_task *task, void *user)
 {
     (void)task;
     struct rig *rig = user;
@@ -247,12 +247,12 @@ static quern_outcome hear_and_hold(quern_run *run, const quern_task *task, void 
     return QUERN_RETRY;
 }
 
-static void a_wish_for_the_archive_is_heard_after_one_for_a_retry(void **state)
+static void an_archive_request_is_obeyed_after_a_retry_request(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
     quern_error error = {0};
-    assert_ok(quern_mux_handle(rig->mux, "x", hear_and_hold, rig, NULL, &error), error);
+    assert_ok(quern_mux_handle(rig->mux, "x", record_cancel_and_hold, rig, NULL, &error), error);
     static const char *const ids[] = {"a", "b", "c"};
     struct rig_worker worker;
     for (size_t i = 0; i < TEST_COUNT(ids); i++) {
@@ -275,7 +275,7 @@ static void a_wish_for_the_archive_is_heard_after_one_for_a_retry(void **state)
     rig_free(rig);
 }
 
-static void a_command_is_terminated_at_its_timeout_and_keeps_what_it_said(void **state)
+static void a_command_is_terminated_at_its_timeout_and_keeps_its_output(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -301,7 +301,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_handler_that_ignores_its_deadline_is_fenced_off_and_replaced),
     cmocka_unit_test(without_a_spare_thread_a_deaf_handler_costs_its_slot_until_it_returns),
     cmocka_unit_test(a_run_that_was_cut_short_keeps_the_reason_of_its_handler),
-    cmocka_unit_test(a_wish_for_the_archive_is_heard_after_one_for_a_retry),
-    cmocka_unit_test(a_command_is_terminated_at_its_timeout_and_keeps_what_it_said),
+    cmocka_unit_test(an_archive_request_is_obeyed_after_a_retry_request),
+    cmocka_unit_test(a_command_is_terminated_at_its_timeout_and_keeps_its_output),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -77,7 +77,7 @@ static void a_worker_without_a_slot_is_not_ready_and_goes_on_when_a_handler_retu
     rig_free(rig);
 }
 
-static void a_quiet_worker_says_so_and_takes_tasks_again_when_resumed(void **state)
+static void a_quiet_worker_reports_it_and_takes_tasks_again_when_resumed(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -116,7 +116,7 @@ static void a_worker_logs_its_runs_on_request(void **state)
     rig_free(rig);
 }
 
-static void a_drain_says_what_is_left_and_names_what_it_gives_back(void **state)
+static void a_drain_reports_what_is_left_and_names_what_it_gives_back(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -137,9 +137,9 @@ static void a_drain_says_what_is_left_and_names_what_it_gives_back(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worker_without_a_slot_ends_with_an_error_after_its_grace),
     cmocka_unit_test(a_worker_without_a_slot_is_not_ready_and_goes_on_when_a_handler_returns),
-    cmocka_unit_test(a_quiet_worker_says_so_and_takes_tasks_again_when_resumed),
+    cmocka_unit_test(a_quiet_worker_reports_it_and_takes_tasks_again_when_resumed),
     cmocka_unit_test(a_worker_logs_its_runs_on_request),
-    cmocka_unit_test(a_drain_says_what_is_left_and_names_what_it_gives_back),
+    cmocka_unit_test(a_drain_reports_what_is_left_and_names_what_it_gives_back),
 };
 
 TEST_MAIN_OVER_BROKERS(tests)

@@ -151,13 +151,13 @@ static void a_run_taken_back_before_its_start_leaves_the_cause_it_came_with(void
 
 static bool is_noted_as_started(void *user)
 {
-    quern_task_info *info = rig_see(user, "hold");
+    quern_task_info *info = rig_inspect(user, "hold");
     bool noted = quern_task_info_started_at_ms(info) != 0;
     quern_task_info_free(info);
     return noted;
 }
 
-static void the_start_of_a_run_fetched_ahead_is_told_to_the_broker(void **state)
+static void the_start_of_a_prefetched_run_is_reported_to_the_broker(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -217,7 +217,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(strict_priority_empties_the_higher_queue_first),
     cmocka_unit_test(runs_fetched_ahead_that_do_not_start_are_taken_back),
     cmocka_unit_test(a_run_taken_back_before_its_start_leaves_the_cause_it_came_with),
-    cmocka_unit_test(the_start_of_a_run_fetched_ahead_is_told_to_the_broker),
+    cmocka_unit_test(the_start_of_a_prefetched_run_is_reported_to_the_broker),
     cmocka_unit_test(pause_holds_also_for_runs_fetched_ahead),
     cmocka_unit_test(a_worker_warns_of_groups_that_nobody_serves),
 };

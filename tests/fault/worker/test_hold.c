@@ -153,7 +153,7 @@ struct spin {
     _Atomic bool ends;
 };
 
-static quern_outcome spin_until_told(quern_run *run, const quern_task *task, void *user)
+static quern_outcome spin_until_released(quern_run *run, const quern_task *task, void *user)
 {
     (void)run;
     (void)task;
@@ -177,7 +177,7 @@ static void leases_are_held_beside_handlers_that_use_up_all_cpus(void **state)
     struct spin spin = {.rig = rig};
     struct rig_worker worker;
     quern_error error = {0};
-    assert_ok(quern_mux_handle(rig->mux, "spin", spin_until_told, &spin, NULL, &error), error);
+    assert_ok(quern_mux_handle(rig->mux, "spin", spin_until_released, &spin, NULL, &error), error);
     for (size_t i = 0; i < size.runs; i++) {
         rig_put_task(rig, &(quern_task){.type = "spin"});
     }

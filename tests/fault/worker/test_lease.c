@@ -26,7 +26,7 @@ static void lapse(struct rig *rig, const char *id)
         assert_ok(qn_broker_recover(rig->broker, (struct qn_upkeep){{&queue, 1}, 10}, NULL,
                                     &recovered, &error),
                   error);
-        quern_task_info *info = rig_see(rig, id);
+        quern_task_info *info = rig_inspect(rig, id);
         cause = quern_task_info_cause(info);
         quern_task_info_free(info);
     }
@@ -79,7 +79,7 @@ static void a_failure_after_a_lost_lease_changes_nothing(void **state)
     assert_int_equal(rig->stale_count, 1);
     assert_int_equal(rig_stats(&worker).stale, 1);
     rig_stop(&worker);
-    quern_task_info *info = rig_see(rig, "a");
+    quern_task_info *info = rig_inspect(rig, "a");
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
     assert_int_equal(quern_task_info_retry_count(info), 0);
     quern_task_info_free(info);
@@ -217,7 +217,7 @@ static void a_timeout_follows_the_time_that_passes(void **state)
     rig_free(rig);
 }
 
-static quern_outcome look_and_fail(quern_run *run, const quern_task *task, void *user)
+static quern_outcome inspect_and_fail(quern_run *run, const quern_task *task, void *user)
 {
     (void)task;
     struct rig *rig = user;
@@ -231,7 +231,7 @@ static void an_early_ack_is_confirmed_before_the_handler_starts(void **state)
     struct rig *rig = rig_new(false);
     quern_error error = {0};
     const quern_handler_options early = {.ack = QUERN_ACK_EARLY};
-    assert_ok(quern_mux_handle(rig->mux, "early", look_and_fail, rig, &early, &error), error);
+    assert_ok(quern_mux_handle(rig->mux, "early", inspect_and_fail, rig, &early, &error), error);
     rig_put_task(rig, &(quern_task){.id = "a", .type = "early"});
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
@@ -315,7 +315,7 @@ static struct quern_run *hold_run(struct rig *rig, quern_worker **ret_worker)
 }
 
 /* Tells the broker of what has ended. */
-static void tell_outcomes(quern_worker *worker)
+static void report_outcomes(quern_worker *worker)
 {
     quern_error error = {0};
     struct qn_exchange_request *request = &worker->pump.first;
@@ -339,7 +339,7 @@ static void a_run_whose_lease_is_over_is_not_started(void **state)
     struct quern_run *run = hold_run(rig, &worker);
     rig_advance(rig, LEASE_MS);
     qn_execute_item(&run->item);
-    tell_outcomes(worker);
+    report_outcomes(worker);
     assert_int_equal(rig->start_count, 0);
     assert_int_equal(worker->stats.lost_leases, 1);
     assert_int_equal(worker->stats.stale, 0);
@@ -358,7 +358,7 @@ static void a_run_whose_lease_is_nearly_over_is_started(void **state)
     struct quern_run *run = hold_run(rig, &worker);
     rig_advance(rig, LEASE_MS - 1);
     qn_execute_item(&run->item);
-    tell_outcomes(worker);
+    report_outcomes(worker);
     assert_int_equal(rig->start_count, 1);
     assert_int_equal(rig_state(rig, "a"), 0);
     quern_worker_free(worker);
@@ -398,7 +398,7 @@ static void a_lease_that_may_be_over_goes_back_to_its_queue(void **state)
     assert_ok(qn_response_exchange(worker, request, 0, &error), error);
     pthread_mutex_unlock(&worker->pump.plan_mutex);
     assert_true(test_until(has_finished_one, worker));
-    tell_outcomes(worker);
+    report_outcomes(worker);
     assert_int_equal(rig->start_count, 0);
     assert_int_equal(worker->stats.lost_leases, 0);
     assert_int_equal(worker->stats.given_back, 1);
@@ -416,9 +416,9 @@ static void a_run_that_is_cancelled_before_its_start_uses_up_nothing(void **stat
     struct quern_run *run = hold_run(rig, &worker);
     qn_run_cancel(run, QN_REASON_OPERATOR_RETRY);
     qn_execute_item(&run->item);
-    tell_outcomes(worker);
+    report_outcomes(worker);
     assert_int_equal(rig->start_count, 0);
-    quern_task_info *info = rig_see(rig, "a");
+    quern_task_info *info = rig_inspect(rig, "a");
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_RETRY);
     assert_int_equal(quern_task_info_retry_count(info), 0);
     assert_string_equal(quern_task_info_error(info), "cancelled");
@@ -436,7 +436,7 @@ static void progress_and_result_are_stored_while_the_handler_runs(void **state)
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     rig_wait_written(rig, 1);
-    quern_task_info *info = rig_see(rig, "a");
+    quern_task_info *info = rig_inspect(rig, "a");
     size_t size = 0;
     assert_memory_equal(quern_task_info_result(info, &size), "42", 2);
     assert_int_equal(size, 2);

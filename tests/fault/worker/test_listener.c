@@ -27,7 +27,7 @@ static void no_task_has_to_wait_for_the_next_news(void **state)
     rig_free(rig);
 }
 
-static void an_idle_worker_is_told_to_end(void **state)
+static void an_idle_worker_receives_the_request_to_end(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -69,7 +69,7 @@ static void a_handler_may_stop_its_worker(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_task_has_to_wait_for_the_next_news),
-    cmocka_unit_test(an_idle_worker_is_told_to_end),
+    cmocka_unit_test(an_idle_worker_receives_the_request_to_end),
     cmocka_unit_test(a_handler_may_stop_its_worker),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -188,7 +188,7 @@ static void a_file_that_was_damaged_for_a_moment_does_not_end_its_worker(void **
     rig_free(rig);
 }
 
-static void a_worker_starts_on_a_full_disk_says_what_is_missing_and_waits(void **state)
+static void a_worker_starts_on_a_full_disk_reports_what_is_missing_and_waits(void **state)
 {
     (void)state;
     struct rig *rig = open_rig();
@@ -205,7 +205,7 @@ static void a_worker_starts_on_a_full_disk_says_what_is_missing_and_waits(void *
     rig_free(rig);
 }
 
-static void a_worker_that_must_not_wait_says_that_its_disk_is_full(void **state)
+static void a_worker_that_must_not_wait_reports_that_its_disk_is_full(void **state)
 {
     (void)state;
     struct rig *rig = open_rig();
@@ -228,7 +228,7 @@ static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("sqlite", a_worker_whose_file_is_damaged_ends),
     TEST_ONLY_OVER("sqlite", idle_workers_end_whatever_is_done_to_their_files),
     TEST_ONLY_OVER("sqlite", a_file_that_was_damaged_for_a_moment_does_not_end_its_worker),
-    TEST_ONLY_OVER("sqlite", a_worker_that_must_not_wait_says_that_its_disk_is_full),
-    TEST_ONLY_OVER("sqlite", a_worker_starts_on_a_full_disk_says_what_is_missing_and_waits),
+    TEST_ONLY_OVER("sqlite", a_worker_that_must_not_wait_reports_that_its_disk_is_full),
+    TEST_ONLY_OVER("sqlite", a_worker_starts_on_a_full_disk_reports_what_is_missing_and_waits),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -71,7 +71,7 @@ static void a_worker_that_stops_in_an_outage_delivers_when_it_is_over(void **sta
     rig_wait_log(rig, "broker does not answer");
     test_store_unblock(&rig->store);
     assert_int_equal(rig_join(&worker), QUERN_OK);
-    quern_task_info *info = rig_see(rig, "a");
+    quern_task_info *info = rig_inspect(rig, "a");
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
     assert_int_equal(quern_task_info_retry_count(info), 0);
     quern_task_info_free(info);

@@ -18,7 +18,7 @@ static void done_tasks_are_deleted_or_kept_for_their_retention(void **state)
     rig_start(rig, &worker, NULL);
     rig_wait_state(rig, "gone", 0);
     rig_wait_state(rig, "kept", QUERN_TASK_COMPLETED);
-    quern_task_info *info = rig_see(rig, "kept");
+    quern_task_info *info = rig_inspect(rig, "kept");
     size_t size = 0;
     assert_memory_equal(quern_task_info_result(info, &size), "42", 2);
     assert_int_equal(size, 2);
@@ -41,11 +41,11 @@ static void failed_tasks_are_retried_with_their_error(void **state)
     rig_start(rig, &worker, NULL);
     rig_wait_state(rig, "a", QUERN_TASK_RETRY);
     rig_wait_state(rig, "odd", QUERN_TASK_RETRY);
-    quern_task_info *info = rig_see(rig, "a");
+    quern_task_info *info = rig_inspect(rig, "a");
     assert_string_equal(quern_task_info_error(info), "broken");
     assert_int_equal(quern_task_info_retry_count(info), 1);
     quern_task_info_free(info);
-    info = rig_see(rig, "odd");
+    info = rig_inspect(rig, "odd");
     assert_string_equal(quern_task_info_error(info), "handler returned the unknown outcome 77");
     quern_task_info_free(info);
     rig_wait_reports(rig, 2);
@@ -91,10 +91,10 @@ static void archived_dropped_and_snoozed_tasks_go_where_they_should(void **state
     rig_wait_state(rig, "archive", QUERN_TASK_ARCHIVED);
     rig_wait_state(rig, "drop", 0);
     rig_wait_state(rig, "snooze", QUERN_TASK_RETRY);
-    quern_task_info *info = rig_see(rig, "archive");
+    quern_task_info *info = rig_inspect(rig, "archive");
     assert_string_equal(quern_task_info_error(info), "no use");
     quern_task_info_free(info);
-    info = rig_see(rig, "snooze");
+    info = rig_inspect(rig, "snooze");
     assert_int_equal(quern_task_info_retry_count(info), 0);
     assert_true(quern_task_info_due_at_ms(info) >
                 qn_clock_wall_ms(qn_clock_system()) + INT64_C(3500000));
@@ -108,7 +108,7 @@ static void archived_dropped_and_snoozed_tasks_go_where_they_should(void **state
     rig_free(rig);
 }
 
-static void a_type_without_handler_gets_the_outcome_that_was_asked_for(void **state)
+static void a_type_without_handler_gets_the_configured_outcome(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -118,21 +118,21 @@ static void a_type_without_handler_gets_the_outcome_that_was_asked_for(void **st
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     rig_wait_state(rig, "x", QUERN_TASK_RETRY);
-    quern_task_info *info = rig_see(rig, "x");
+    quern_task_info *info = rig_inspect(rig, "x");
     assert_string_equal(quern_task_info_error(info), "handler not found for task \"unserved\"");
     quern_task_info_free(info);
     rig_stop(&worker);
     rig_free(rig);
 }
 
-static int64_t say_two_hours(int64_t retry_count, const quern_task *task, void *user)
+static int64_t return_two_hours(int64_t retry_count, const quern_task *task, void *user)
 {
     (void)task;
     (void)user;
     return (retry_count + 2) * 3600000;
 }
 
-static quern_outcome say_no(quern_run *run, const quern_task *task, void *user)
+static quern_outcome refuse(quern_run *run, const quern_task *task, void *user)
 {
     (void)task;
     (void)user;
@@ -142,21 +142,21 @@ static quern_outcome say_no(quern_run *run, const quern_task *task, void *user)
 static int64_t delay_ms(struct rig *rig, const char *id)
 {
     rig_wait_state(rig, id, QUERN_TASK_RETRY);
-    quern_task_info *info = rig_see(rig, id);
+    quern_task_info *info = rig_inspect(rig, id);
     int64_t at_ms = quern_task_info_due_at_ms(info);
     quern_task_info_free(info);
     return at_ms - qn_clock_wall_ms(&rig->clock);
 }
 
-static void the_task_then_the_handler_then_the_worker_says_the_retry_delay(void **state)
+static void the_task_then_the_handler_then_the_worker_sets_the_retry_delay(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(true);
     quern_error error = {0};
     quern_handler_options fixed = {.retry = QUERN_BACKOFF_FIXED(20000)};
-    quern_handler_options asked = {.retry_delay_ms = say_two_hours};
-    assert_ok(quern_mux_handle(rig->mux, "fixed", say_no, NULL, &fixed, &error), error);
-    assert_ok(quern_mux_handle(rig->mux, "asked", say_no, NULL, &asked, &error), error);
+    quern_handler_options asked = {.retry_delay_ms = return_two_hours};
+    assert_ok(quern_mux_handle(rig->mux, "fixed", refuse, NULL, &fixed, &error), error);
+    assert_ok(quern_mux_handle(rig->mux, "asked", refuse, NULL, &asked, &error), error);
     rig_put_task(rig, &(quern_task){.id = "fixed", .type = "fixed"});
     rig_put_task(rig, &(quern_task){.id = "asked", .type = "asked"});
     rig_put_task(rig,
@@ -225,8 +225,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(failed_tasks_are_retried_with_their_error),
     cmocka_unit_test(tasks_without_attempts_left_are_archived),
     cmocka_unit_test(archived_dropped_and_snoozed_tasks_go_where_they_should),
-    cmocka_unit_test(a_type_without_handler_gets_the_outcome_that_was_asked_for),
-    cmocka_unit_test(the_task_then_the_handler_then_the_worker_says_the_retry_delay),
+    cmocka_unit_test(a_type_without_handler_gets_the_configured_outcome),
+    cmocka_unit_test(the_task_then_the_handler_then_the_worker_sets_the_retry_delay),
     cmocka_unit_test(a_delayed_task_wakes_an_idle_worker),
     cmocka_unit_test(two_workers_on_one_file_run_each_task_once),
 };

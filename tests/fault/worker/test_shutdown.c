@@ -27,7 +27,7 @@ static void a_draining_worker_ends_when_its_queues_are_empty(void **state)
     rig_free(rig);
 }
 
-static void a_draining_worker_says_what_it_waits_for(void **state)
+static void a_draining_worker_reports_what_it_waits_for(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -73,7 +73,7 @@ static void runs_that_do_not_end_in_time_go_back_without_using_a_retry(void **st
     rig_wait_starts(rig, 1);
     rig_stop(&worker); /* the handler listens to its cancellation */
     assert_string_equal(rig_start_at(rig, 0).reason, "shutdown");
-    quern_task_info *info = rig_see(rig, "a");
+    quern_task_info *info = rig_inspect(rig, "a");
     assert_int_equal(quern_task_info_state(info), QUERN_TASK_PENDING);
     assert_int_equal(quern_task_info_retry_count(info), 0);
     assert_int_equal(quern_task_info_crash_count(info), 0);
@@ -214,7 +214,7 @@ static void a_worker_runs_once(void **state)
     rig_free(rig);
 }
 
-static void statistics_may_be_asked_for_while_a_worker_ends(void **state)
+static void statistics_may_be_read_while_a_worker_ends(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
@@ -288,7 +288,7 @@ static void only_redis_has_queues_of_names_that_go_alone_makes(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_draining_worker_ends_when_its_queues_are_empty),
-    cmocka_unit_test(a_draining_worker_says_what_it_waits_for),
+    cmocka_unit_test(a_draining_worker_reports_what_it_waits_for),
     cmocka_unit_test(a_stopped_worker_lets_runs_finish),
     cmocka_unit_test(runs_that_do_not_end_in_time_go_back_without_using_a_retry),
     cmocka_unit_test(done_during_shutdown_counts),
@@ -297,7 +297,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_quiet_worker_fetches_nothing_more),
     cmocka_unit_test(a_worker_announces_itself_and_withdraws),
     cmocka_unit_test(a_worker_runs_once),
-    cmocka_unit_test(statistics_may_be_asked_for_while_a_worker_ends),
+    cmocka_unit_test(statistics_may_be_read_while_a_worker_ends),
     cmocka_unit_test(bad_options_are_refused_with_a_text),
     cmocka_unit_test(only_redis_has_queues_of_names_that_go_alone_makes),
 };

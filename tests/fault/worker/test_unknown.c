@@ -22,7 +22,7 @@ static void tasks_of_unknown_types_hold_up_no_known_one(void **state)
     rig_free(rig);
 }
 
-static void unknown_task_waits_unchanged_and_says_why(void **state)
+static void unknown_task_waits_unchanged_and_reports_why(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(true);
@@ -30,7 +30,7 @@ static void unknown_task_waits_unchanged_and_says_why(void **state)
     struct rig_worker worker;
     rig_start(rig, &worker, NULL);
     rig_wait_state(rig, "x", QUERN_TASK_RETRY);
-    quern_task_info *info = rig_see(rig, "x");
+    quern_task_info *info = rig_inspect(rig, "x");
     assert_int_equal(quern_task_info_retry_count(info), 0);
     assert_int_equal(quern_task_info_crash_count(info), 0);
     assert_int_equal(quern_task_info_failed_at_ms(info), 0);
@@ -91,7 +91,7 @@ static void another_worker_runs_what_was_put_aside(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(tasks_of_unknown_types_hold_up_no_known_one),
-    cmocka_unit_test(unknown_task_waits_unchanged_and_says_why),
+    cmocka_unit_test(unknown_task_waits_unchanged_and_reports_why),
     cmocka_unit_test(type_that_nobody_takes_is_warned_about),
     cmocka_unit_test(another_worker_runs_what_was_put_aside),
 };

@@ -7,7 +7,7 @@
 #define JUMP_MS 1000
 #define WITHIN_MS 5000
 
-static void first_look_is_no_jump(void **state)
+static void first_reading_is_no_jump(void **state)
 {
     (void)state;
     struct qn_clock_jump jump = {0};
@@ -45,7 +45,7 @@ static void drift_becomes_a_jump_unless_the_offset_follows(void **state)
     assert_int_equal(followed.offset_ms, 101197);
 }
 
-static void only_a_jump_ahead_counts_where_that_is_asked(void **state)
+static void only_a_jump_ahead_counts_where_that_is_requested(void **state)
 {
     (void)state;
     struct qn_clock_jump jump = {0};
@@ -58,10 +58,10 @@ static void only_a_jump_ahead_counts_where_that_is_asked(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(first_look_is_no_jump),
+    cmocka_unit_test(first_reading_is_no_jump),
     cmocka_unit_test(jump_in_either_direction_is_remembered_for_a_while),
     cmocka_unit_test(drift_becomes_a_jump_unless_the_offset_follows),
-    cmocka_unit_test(only_a_jump_ahead_counts_where_that_is_asked),
+    cmocka_unit_test(only_a_jump_ahead_counts_where_that_is_requested),
 };
 
 TEST_MAIN(tests)

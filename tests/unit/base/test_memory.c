@@ -174,7 +174,7 @@ static void reset_buffer_is_empty_and_keeps_its_memory(void **state)
     qn_buf_finish(&buf);
 }
 
-static void blocks_of_a_lot_are_apart_aligned_and_freed_in_any_order(void **state)
+static void blocks_of_a_slab_are_apart_aligned_and_freed_in_any_order(void **state)
 {
     (void)state;
     struct qn_slab lot = {0};
@@ -202,7 +202,7 @@ static void blocks_of_a_lot_are_apart_aligned_and_freed_in_any_order(void **stat
     qn_slab_free(NULL);
 }
 
-static void block_outlives_the_others_of_its_lot(void **state)
+static void block_outlives_the_others_of_its_slab(void **state)
 {
     (void)state;
     struct qn_slab lot = {0};
@@ -223,7 +223,7 @@ static void block_outlives_the_others_of_its_lot(void **state)
     qn_slab_free(second);
 }
 
-static void lot_whose_blocks_are_all_freed_goes_on(void **state)
+static void slab_whose_blocks_are_all_freed_goes_on(void **state)
 {
     (void)state;
     struct qn_slab lot = {0};
@@ -305,9 +305,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(arena_refuses_absurd_sizes_and_goes_on),
     cmocka_unit_test(arena_keeps_one_chunk_of_ordinary_size_over_a_reset),
     cmocka_unit_test(arena_formats_and_copies),
-    cmocka_unit_test(blocks_of_a_lot_are_apart_aligned_and_freed_in_any_order),
-    cmocka_unit_test(block_outlives_the_others_of_its_lot),
-    cmocka_unit_test(lot_whose_blocks_are_all_freed_goes_on),
+    cmocka_unit_test(blocks_of_a_slab_are_apart_aligned_and_freed_in_any_order),
+    cmocka_unit_test(block_outlives_the_others_of_its_slab),
+    cmocka_unit_test(slab_whose_blocks_are_all_freed_goes_on),
 #ifdef __SANITIZE_ADDRESS__
     cmocka_unit_test(sanitizer_knows_which_bytes_are_a_block),
 #endif

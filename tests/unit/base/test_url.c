@@ -83,7 +83,7 @@ static void sixteen_parameters_fit_and_no_more(void **state)
     assert_int_equal(qn_url_parse(text, &url, &err), QUERN_E_INVALID);
 }
 
-static void wrong_urls_are_refused_and_the_reason_is_said(void **state)
+static void wrong_urls_are_refused_with_the_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -186,7 +186,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(urls_are_cut_into_their_pieces),
     cmocka_unit_test(parameters_are_found_by_name),
     cmocka_unit_test(sixteen_parameters_fit_and_no_more),
-    cmocka_unit_test(wrong_urls_are_refused_and_the_reason_is_said),
+    cmocka_unit_test(wrong_urls_are_refused_with_the_reason),
     cmocka_unit_test(redaction_shows_all_but_the_password),
     cmocka_unit_test(errors_never_show_a_password),
 };

@@ -57,18 +57,18 @@ static void reaped_process_is_dead(void **state)
     (void)state;
     struct parts parts = self_parts();
     struct test_child child = test_spawn("idle", NULL);
-    assert_int_equal(test_child_hear(&child), 'I');
+    assert_int_equal(test_child_receive(&child), 'I');
     parts.pid = child.pid;
     test_child_kill(&child);
     assert_int_equal(judge(&parts), QN_OWNER_DEAD);
 }
 
 /* The owner text of a child, as it would announce it. */
-static void hear_owner(const struct test_child *child, char *out, size_t out_size)
+static void receive_owner(const struct test_child *child, char *out, size_t out_size)
 {
     size_t size = 0;
-    for (char byte = test_child_hear(child); byte != '\n' && byte != '\0';
-         byte = test_child_hear(child)) {
+    for (char byte = test_child_receive(child); byte != '\n' && byte != '\0';
+         byte = test_child_receive(child)) {
         assert_true(size + 1 < out_size);
         out[size++] = byte;
     }
@@ -80,7 +80,7 @@ static void child_is_judged_by_another_process(void **state)
     (void)state;
     char owner[QN_OWNER_SIZE];
     struct test_child child = test_spawn("named", NULL);
-    hear_owner(&child, owner, sizeof owner);
+    receive_owner(&child, owner, sizeof owner);
     assert_int_equal(qn_owner_judge(owner), QN_OWNER_ALIVE);
     test_child_kill(&child);
     assert_int_equal(qn_owner_judge(owner), QN_OWNER_DEAD);
@@ -91,7 +91,7 @@ static void zombie_is_dead(void **state)
     (void)state;
     char owner[QN_OWNER_SIZE];
     struct test_child child = test_spawn("named", NULL);
-    hear_owner(&child, owner, sizeof owner);
+    receive_owner(&child, owner, sizeof owner);
     siginfo_t info;
     assert_int_equal(kill(child.pid, SIGKILL), 0);
     /* Waits for its end, but leaves it unreaped. */
@@ -173,8 +173,8 @@ static int idle(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    test_parent_say('I');
-    (void)test_parent_hear();
+    test_parent_send('I');
+    (void)test_parent_receive();
     return 0;
 }
 
@@ -185,10 +185,10 @@ static int named(int argc, char **argv)
     (void)argv;
     TEST_REQUIRE(qn_owner_self(owner, NULL) == QUERN_OK);
     for (const char *at = owner; *at != '\0'; at++) {
-        test_parent_say(*at);
+        test_parent_send(*at);
     }
-    test_parent_say('\n');
-    (void)test_parent_hear();
+    test_parent_send('\n');
+    (void)test_parent_receive();
     return 0;
 }
 

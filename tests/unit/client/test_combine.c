@@ -252,7 +252,7 @@ static quern_status hold_then_refuse_all(size_t turn, const struct qn_enqueue *e
     return qn_error_set(err, QUERN_E_CONNECT, "the broker is gone");
 }
 
-static void when_the_broker_fails_every_caller_is_told(void **state)
+static void when_the_broker_fails_every_caller_gets_the_error(void **state)
 {
     struct client_test *t = *state;
     struct call calls[WAITERS + 1] = {0};
@@ -398,7 +398,7 @@ static quern_status never_answer(size_t turn, const struct qn_enqueue *enqueue, 
                      : qn_error_set(err, QUERN_E_BUSY, "locked");
 }
 
-static void what_cannot_be_resolved_in_time_is_said_with_the_id(void **state)
+static void what_cannot_be_resolved_in_time_is_reported_with_the_id(void **state)
 {
     struct client_test *t = *state;
     client_reopen(t, &(quern_client_options){.command_timeout_ms = 30});
@@ -457,14 +457,14 @@ static const struct CMUnitTest tests[] = {
     CLIENT_TEST(callers_that_wait_share_one_transaction),
     CLIENT_TEST(each_caller_sees_only_its_own_error),
     CLIENT_TEST(a_task_that_the_broker_cannot_take_fails_alone),
-    CLIENT_TEST(when_the_broker_fails_every_caller_is_told),
+    CLIENT_TEST(when_the_broker_fails_every_caller_gets_the_error),
     CLIENT_TEST(a_lost_reply_is_resolved_with_the_same_stamp),
     CLIENT_TEST(a_lost_request_is_sent_again),
     CLIENT_TEST(a_locked_file_is_tried_again),
     CLIENT_TEST(a_server_that_is_away_is_tried_again),
     CLIENT_TEST(a_file_that_is_away_stays_away),
     CLIENT_TEST(a_full_server_is_not_tried_again),
-    CLIENT_TEST(what_cannot_be_resolved_in_time_is_said_with_the_id),
+    CLIENT_TEST(what_cannot_be_resolved_in_time_is_reported_with_the_id),
     CLIENT_TEST(a_caller_behind_a_slow_one_gives_up_in_time),
 };
 TEST_MAIN(tests)

@@ -81,7 +81,7 @@ static void defaults_are_those_of_the_headers(void **state)
     quern_task_info_free(returned);
 }
 
-static void returned_info_says_what_was_stored(void **state)
+static void returned_info_shows_what_was_stored(void **state)
 {
     struct client_test *t = *state;
     const quern_task task = {
@@ -263,7 +263,7 @@ static void bad_options_of_the_client_are_named(void **state)
     }
 }
 
-static void options_of_a_newer_header_are_refused_when_they_say_something(void **state)
+static void options_of_a_newer_header_are_refused_unless_zero(void **state)
 {
     struct client_test *t = *state;
     struct {
@@ -338,7 +338,7 @@ static void null_arguments_are_refused(void **state)
 static const struct CMUnitTest tests[] = {
     CLIENT_TEST(every_option_is_stored_and_read_back),
     CLIENT_TEST(defaults_are_those_of_the_headers),
-    CLIENT_TEST(returned_info_says_what_was_stored),
+    CLIENT_TEST(returned_info_shows_what_was_stored),
     CLIENT_TEST(constants_turn_retries_and_timeout_off),
     CLIENT_TEST(a_task_with_a_group_is_stored_as_aggregating),
     CLIENT_TEST(every_validation_error_names_its_field),
@@ -346,7 +346,7 @@ static const struct CMUnitTest tests[] = {
     CLIENT_TEST(a_second_equal_unique_task_is_a_duplicate),
     CLIENT_TEST(a_second_task_with_the_same_id_is_a_conflict),
     CLIENT_TEST(bad_options_of_the_client_are_named),
-    CLIENT_TEST(options_of_a_newer_header_are_refused_when_they_say_something),
+    CLIENT_TEST(options_of_a_newer_header_are_refused_unless_zero),
     CLIENT_TEST(a_task_of_an_older_header_gets_defaults_for_the_rest),
     CLIENT_TEST(a_fork_of_the_program_is_refused),
     CLIENT_TEST(null_arguments_are_refused),

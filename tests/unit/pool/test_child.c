@@ -37,7 +37,7 @@ static struct qn_child_end run(const struct qn_child_spec *spec)
     return end;
 }
 
-static void exit_codes_are_told(void **state)
+static void exit_codes_are_reported(void **state)
 {
     (void)state;
     static const int codes[] = {0, 1, 65, 75, 255};
@@ -97,7 +97,7 @@ static void a_missing_command_is_127(void **state)
     qn_child_end_finish(&end);
 }
 
-static void death_by_a_signal_is_told(void **state)
+static void death_by_a_signal_is_reported(void **state)
 {
     (void)state;
     struct qn_child_spec spec = command("kill -SEGV $$");
@@ -357,10 +357,10 @@ static void a_child_starts_with_default_signals(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(exit_codes_are_told),
+    cmocka_unit_test(exit_codes_are_reported),
     cmocka_unit_test(a_missing_command_is_127),
     cmocka_unit_test(a_command_whose_shell_gets_no_process_did_not_run),
-    cmocka_unit_test(death_by_a_signal_is_told),
+    cmocka_unit_test(death_by_a_signal_is_reported),
     cmocka_unit_test(input_and_environment_arrive_and_output_comes_back),
     cmocka_unit_test(huge_output_is_cut_and_the_child_runs_on),
     cmocka_unit_test(the_last_bytes_of_stderr_are_kept),

@@ -211,7 +211,7 @@ static void a_quarantined_thread_is_replaced_up_to_the_limit(void **state)
     scene_finish(&scene);
 }
 
-static void stop_says_when_threads_still_run_and_can_be_called_again(void **state)
+static void stop_reports_that_threads_still_run_and_can_be_called_again(void **state)
 {
     (void)state;
     struct scene scene;
@@ -229,7 +229,7 @@ static void stop_says_when_threads_still_run_and_can_be_called_again(void **stat
 
 static _Atomic int blocked_signals;
 
-static void look_at_mask(struct qn_pool_item *base)
+static void check_mask(struct qn_pool_item *base)
 {
     struct item *item = QN_CONTAINER_OF(base, struct item, base);
     sigset_t mask;
@@ -245,7 +245,7 @@ static void threads_block_the_signals_of_the_program(void **state)
     (void)state;
     struct scene scene;
     scene_init(&scene);
-    struct item item = {.scene = &scene, .base = {.execute = look_at_mask}};
+    struct item item = {.scene = &scene, .base = {.execute = check_mask}};
     struct qn_list list;
     qn_list_init(&list);
     qn_list_append(&list, &item.base.node);
@@ -264,7 +264,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sleeping_threads_are_woken_one_after_the_other_until_all_run),
     cmocka_unit_test(an_item_that_has_not_started_can_be_taken_back),
     cmocka_unit_test(a_quarantined_thread_is_replaced_up_to_the_limit),
-    cmocka_unit_test(stop_says_when_threads_still_run_and_can_be_called_again),
+    cmocka_unit_test(stop_reports_that_threads_still_run_and_can_be_called_again),
     cmocka_unit_test(threads_block_the_signals_of_the_program),
 };
 TEST_MAIN(tests)

@@ -43,7 +43,7 @@ static void assert_has(const struct facts *facts, const char *line)
     }
 }
 
-static void the_server_and_its_memory_are_told(void **state)
+static void the_server_and_its_memory_are_reported(void **state)
 {
     (void)state;
     struct facts facts;
@@ -106,7 +106,7 @@ static void durability_is_what_the_server_does(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(the_server_and_its_memory_are_told, stop),
+    cmocka_unit_test_teardown(the_server_and_its_memory_are_reported, stop),
     cmocka_unit_test_teardown(durability_is_what_the_server_does, stop),
 };
 TEST_MAIN(tests)

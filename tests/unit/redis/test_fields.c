@@ -80,7 +80,7 @@ static void plain_task_needs_no_field(void **state)
     assert_int_equal(qn_task_fields_opts_write(&plain, text), 0);
 }
 
-static void what_the_message_cannot_say_is_in_the_field(void **state)
+static void what_the_message_cannot_hold_is_in_the_field(void **state)
 {
     (void)state;
     struct qn_task tasks[] = {plain, plain, plain, plain, plain, plain};
@@ -290,7 +290,7 @@ static void fields_that_we_do_not_know_survive(void **state)
 #define TEST(function) cmocka_unit_test_setup_teardown(function, start, finish)
 static const struct CMUnitTest tests[] = {
     TEST(plain_task_needs_no_field),
-    TEST(what_the_message_cannot_say_is_in_the_field),
+    TEST(what_the_message_cannot_hold_is_in_the_field),
     TEST(largest_numbers_fit_a_field),
     TEST(rows_are_read_word_by_word),
     TEST(damaged_rows_are_zeros_not_errors),

@@ -60,7 +60,7 @@ void lib_sqlite_exec(const char *path, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-int64_t lib_sqlite_ask(const char *path, const char *sql)
+int64_t lib_sqlite_query(const char *path, const char *sql)
 {
     sqlite3 *db = NULL;
     sqlite3_stmt *statement = NULL;

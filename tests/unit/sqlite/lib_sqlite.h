@@ -23,7 +23,7 @@ quern_status lib_sqlite_enqueue(struct qn_broker *broker, const char *id, quern_
 /* Runs SQL through a connection of its own. */
 void lib_sqlite_exec(const char *path, const char *sql);
 /* The first column of the first row. */
-int64_t lib_sqlite_ask(const char *path, const char *sql);
+int64_t lib_sqlite_query(const char *path, const char *sql);
 void lib_sqlite_write_file(const char *path, const void *data, size_t size);
 /* How many names are in the directory; -1: there is none. */
 int lib_sqlite_names_in(const char *dir);

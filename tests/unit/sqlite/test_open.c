@@ -46,7 +46,7 @@ static void new_file_is_private(void **state)
     lib_sqlite_remove(&place);
 }
 
-static void missing_file_is_not_made_without_being_asked(void **state)
+static void missing_file_is_not_created_without_a_request(void **state)
 {
     (void)state;
     struct lib_sqlite place;
@@ -133,7 +133,7 @@ static void file_of_another_program_is_refused_with_advice(void **state)
     lib_sqlite_exec(place.path, "CREATE TABLE accounts (id INTEGER PRIMARY KEY)");
     assert_int_equal(lib_sqlite_refused(place.path, true, &err), QUERN_E_STATE);
     assert_non_null(strstr(err.text, "quern db init"));
-    assert_int_equal(lib_sqlite_ask(place.path, "SELECT count(*) FROM sqlite_master"), 1);
+    assert_int_equal(lib_sqlite_query(place.path, "SELECT count(*) FROM sqlite_master"), 1);
     lib_sqlite_remove(&place);
 }
 
@@ -153,9 +153,9 @@ static void init_adds_our_tables_beside_others(void **state)
     qn_broker_close(broker);
     broker = lib_sqlite_open(place.path); /* from now on as any other */
     qn_broker_close(broker);
-    assert_int_equal(lib_sqlite_ask(place.path, "SELECT id FROM accounts"), 7);
-    assert_int_equal(lib_sqlite_ask(place.path, "PRAGMA user_version"), 42);
-    assert_int_equal(lib_sqlite_ask(place.path, "PRAGMA application_id"), 43);
+    assert_int_equal(lib_sqlite_query(place.path, "SELECT id FROM accounts"), 7);
+    assert_int_equal(lib_sqlite_query(place.path, "PRAGMA user_version"), 42);
+    assert_int_equal(lib_sqlite_query(place.path, "PRAGMA application_id"), 43);
     lib_sqlite_remove(&place);
 }
 
@@ -169,7 +169,7 @@ static void newer_schema_is_refused(void **state)
     lib_sqlite_exec(place.path, "UPDATE quern_meta SET schema_version = 1000");
     assert_int_equal(lib_sqlite_refused(place.path, true, &err), QUERN_E_CORRUPT);
     assert_non_null(strstr(err.text, "newer"));
-    assert_int_equal(lib_sqlite_ask(place.path, "SELECT schema_version FROM quern_meta"), 1000);
+    assert_int_equal(lib_sqlite_query(place.path, "SELECT schema_version FROM quern_meta"), 1000);
     lib_sqlite_remove(&place);
 }
 
@@ -207,7 +207,7 @@ static void file_of_the_first_version_is_brought_to_this_one(void **state)
     make_first_version(&place);
     (void)chmod(place.path, 0600);
     struct qn_broker *broker = lib_sqlite_open(place.path);
-    assert_int_equal(lib_sqlite_ask(place.path, "SELECT schema_version FROM quern_meta"),
+    assert_int_equal(lib_sqlite_query(place.path, "SELECT schema_version FROM quern_meta"),
                      QN_SQLITE_SCHEMA_VERSION);
     assert_ok(qn_broker_exchange(broker, &exchange, &reply, &err), err);
     assert_int_equal(reply.run_count, 1);
@@ -335,7 +335,7 @@ static void new_file_may_be_opened_by_many_at_once(void **state)
         assert_ok(lib_sqlite_enqueue(broker, id, &err), err);
         qn_broker_close(broker);
     }
-    assert_int_equal(lib_sqlite_ask(place.path, "SELECT count(*) FROM quern_task"),
+    assert_int_equal(lib_sqlite_query(place.path, "SELECT count(*) FROM quern_task"),
                      TEST_COUNT(threads));
     lib_sqlite_remove(&place);
 }
@@ -386,13 +386,13 @@ static void file_that_was_removed_or_replaced_is_refused(void **state)
     qn_broker_close(broker);
     assert_ok(lib_sqlite_enqueue(other, "e", &err), err);
     qn_broker_close(other);
-    assert_int_equal(lib_sqlite_ask(place.path, "SELECT count(*) FROM quern_task"), 2);
+    assert_int_equal(lib_sqlite_query(place.path, "SELECT count(*) FROM quern_task"), 2);
     lib_sqlite_remove(&place);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(new_file_is_private),
-    cmocka_unit_test(missing_file_is_not_made_without_being_asked),
+    cmocka_unit_test(missing_file_is_not_created_without_a_request),
     cmocka_unit_test(empty_file_is_a_new_one),
     cmocka_unit_test(text_file_is_refused_and_left_alone),
     cmocka_unit_test(file_cut_short_is_refused_and_left_alone),

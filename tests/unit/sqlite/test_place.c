@@ -73,7 +73,7 @@ static void keep_warning(const char *name, const char *text, void *user)
     }
 }
 
-static void file_of_a_group_is_allowed_and_said(void **state)
+static void file_of_a_group_is_allowed_and_reported(void **state)
 {
     (void)state;
     struct lib_sqlite place;
@@ -209,7 +209,7 @@ static void worker_beside_sockets_of_another_user_finds_its_work_all_the_same(vo
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(file_of_another_user_is_refused_unless_trusted),
     cmocka_unit_test(what_every_user_may_write_is_refused_unless_trusted),
-    cmocka_unit_test(file_of_a_group_is_allowed_and_said),
+    cmocka_unit_test(file_of_a_group_is_allowed_and_reported),
     cmocka_unit_test(pipes_in_the_place_of_files_are_refused),
     cmocka_unit_test(sockets_are_private_whatever_the_umask),
     cmocka_unit_test(root_leaves_sockets_that_the_owner_of_the_file_can_use),

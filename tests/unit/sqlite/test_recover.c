@@ -120,8 +120,8 @@ static void reboot_voids_the_leases_of_before(void **state)
     assert_int_equal(recovered.cause, QUERN_CAUSE_WORKER_DIED);
     assert_int_equal(recover(&scene).count, 0);
     /* No task is charged with a reboot. */
-    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT crash_count FROM quern_task"), 0);
-    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_host"), 0);
+    assert_int_equal(lib_sqlite_query(scene.place.path, "SELECT crash_count FROM quern_task"), 0);
+    assert_int_equal(lib_sqlite_query(scene.place.path, "SELECT count(*) FROM quern_host"), 0);
     scene_remove(&scene);
 }
 
@@ -237,9 +237,9 @@ static void shared_file_judges_other_hosts_by_their_heartbeat(void **state)
     assert_int_equal(recovered.count, 1);
     assert_int_equal(recovered.cause, QUERN_CAUSE_WORKER_DIED);
     /* All of that host are silent: it may have been rebooted. */
-    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT crash_count FROM quern_task"), 0);
-    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_host"), 0);
-    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_worker"), 0);
+    assert_int_equal(lib_sqlite_query(scene.place.path, "SELECT crash_count FROM quern_task"), 0);
+    assert_int_equal(lib_sqlite_query(scene.place.path, "SELECT count(*) FROM quern_host"), 0);
+    assert_int_equal(lib_sqlite_query(scene.place.path, "SELECT count(*) FROM quern_worker"), 0);
     scene_remove(&scene);
 }
 
@@ -254,7 +254,7 @@ static void worker_of_a_host_that_lives_is_charged_with_its_death(void **state)
     pass(&scene, 61000);
     send_heartbeat(&scene, "mate", OTHER_BOOT);
     assert_int_equal(recover(&scene).count, 1);
-    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT crash_count FROM quern_task"), 1);
+    assert_int_equal(lib_sqlite_query(scene.place.path, "SELECT crash_count FROM quern_task"), 1);
     scene_remove(&scene);
 }
 
@@ -293,11 +293,11 @@ static void silent_record_goes_when_it_holds_nothing(void **state)
     lease(&scene, "far", "a");
     atomic_fetch_add(&scene.clock.wall_ms, 61000);
     assert_int_equal(recover(&scene).count, 0);
-    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_worker"), 1);
+    assert_int_equal(lib_sqlite_query(scene.place.path, "SELECT count(*) FROM quern_worker"), 1);
     atomic_fetch_add(&scene.clock.boot_ms, LEASE_MS + 1);
     assert_int_equal(recover(&scene).count, 1);
     assert_int_equal(recover(&scene).count, 0);
-    assert_int_equal(lib_sqlite_ask(scene.place.path, "SELECT count(*) FROM quern_worker"), 0);
+    assert_int_equal(lib_sqlite_query(scene.place.path, "SELECT count(*) FROM quern_worker"), 0);
     scene_remove(&scene);
 }
 

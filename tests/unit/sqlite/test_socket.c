@@ -78,8 +78,8 @@ static int sleeper(int argc, char **argv)
     TEST_REQUIRE(qn_broker_open(argv[0], &options, &broker, NULL) == QUERN_OK);
     TEST_REQUIRE(qn_broker_arm(broker, (struct qn_names){&queue, 1}, &work, &due_at_ms, NULL) ==
                  QUERN_OK);
-    test_parent_say('S');
-    (void)test_parent_hear();
+    test_parent_send('S');
+    (void)test_parent_receive();
     return 0;
 }
 
@@ -92,7 +92,7 @@ static void sockets_of_a_killed_process_are_removed_by_the_next_sender(void **st
     const char *args[] = {scene.place.path, NULL};
     struct qn_broker *broker = lib_sqlite_open(scene.place.path);
     struct test_child child = test_spawn("sleeper", args);
-    assert_int_equal(test_child_hear(&child), 'S');
+    assert_int_equal(test_child_receive(&child), 'S');
     assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
     assert_int_equal(lib_sqlite_names_in(scene.wake_dir), 3);
     test_child_kill(&child);

@@ -133,7 +133,7 @@ static quern_status enqueue_stamped(struct qn_broker *broker, int n, quern_error
     return status == QUERN_OK ? result : status;
 }
 
-static void failed_write_is_told_and_can_be_sent_again(void **state)
+static void failed_write_is_reported_and_can_be_sent_again(void **state)
 {
     (void)state;
     struct lib_sqlite place;
@@ -157,7 +157,7 @@ static void failed_write_is_told_and_can_be_sent_again(void **state)
             unknown += status == QUERN_E_UNKNOWN ? 1 : 0;
         }
         assert_ok(enqueue_stamped(broker, n, &err), err);
-        assert_int_equal(lib_sqlite_ask(place.path, "SELECT count(*) FROM quern_task"), n + 1);
+        assert_int_equal(lib_sqlite_query(place.path, "SELECT count(*) FROM quern_task"), n + 1);
     }
     assert_false(reached);
     assert_true(failures > 0);
@@ -170,6 +170,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(commit_is_synced_without_a_worker),
     cmocka_unit_test(closing_syncs_what_was_committed),
     cmocka_unit_test(full_sync_waits_for_the_disk_at_each_commit),
-    cmocka_unit_test(failed_write_is_told_and_can_be_sent_again),
+    cmocka_unit_test(failed_write_is_reported_and_can_be_sent_again),
 };
 TEST_MAIN(tests)

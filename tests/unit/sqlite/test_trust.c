@@ -99,8 +99,8 @@ static void triggers_of_others_do_not_run(void **state)
                 "CREATE VIEW quern_report AS SELECT * FROM quern_task");
     assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
     assert_ok(lib_sqlite_enqueue(broker, "b", &err), err);
-    assert_int_equal(lib_sqlite_ask(place.path, "SELECT count(*) FROM book"), 0);
-    assert_int_equal(lib_sqlite_ask(place.path, "SELECT count(*) FROM quern_task"), 2);
+    assert_int_equal(lib_sqlite_query(place.path, "SELECT count(*) FROM book"), 0);
+    assert_int_equal(lib_sqlite_query(place.path, "SELECT count(*) FROM quern_task"), 2);
     qn_broker_close(broker);
     lib_sqlite_remove(&place);
 }

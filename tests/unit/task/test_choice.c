@@ -19,7 +19,7 @@ struct game {
     uint32_t weights[QUEUES_MAX];
     int64_t stock[QUEUES_MAX];  /* tasks that a queue holds; negative: without end */
     uint32_t taken[QUEUES_MAX]; /* by the last turn */
-    size_t asked_count[QUEUES_MAX];
+    size_t request_count[QUEUES_MAX];
     uint16_t starts[STARTS_MAX];
     size_t start_count;
 };
@@ -82,7 +82,7 @@ static size_t play(struct game *game, size_t room)
     qn_choice_redraw_weights(&game->choice, room, weights);
     size_t left = room;
     for (size_t i = 0; i < game->queue_count; i++) {
-        game->asked_count[i] += quota[i] > 0;
+        game->request_count[i] += quota[i] > 0;
         uint32_t given = give(game, i, quota[i]);
         more[i] = given == quota[i];
         left -= given;
@@ -210,7 +210,7 @@ static void other_queues_keep_their_shares_while_some_are_empty(void **state)
     }
 }
 
-static void empty_queues_are_asked_at_least_half_as_often_as_their_weight_says(void **state)
+static void empty_queues_are_polled_at_least_half_as_often_as_their_weight(void **state)
 {
     (void)state;
     const uint32_t weights[] = {4, 10, 5, 1};
@@ -221,8 +221,8 @@ static void empty_queues_are_asked_at_least_half_as_often_as_their_weight_says(v
     while (game.start_count < 10000) {
         (void)play(&game, 1);
     }
-    assert_true(game.asked_count[0] >= 10000 / 2 * 4 / 20);
-    assert_true(game.asked_count[2] >= 10000 / 2 * 5 / 20);
+    assert_true(game.request_count[0] >= 10000 / 2 * 4 / 20);
+    assert_true(game.request_count[2] >= 10000 / 2 * 5 / 20);
 }
 
 static void queue_that_comes_back_after_a_quiet_time_gets_its_share_and_no_more(void **state)
@@ -299,7 +299,7 @@ static void credits_stay_bounded_whatever_comes(void **state)
     }
 }
 
-static void strict_asks_every_queue_for_the_whole_room(void **state)
+static void strict_polls_every_queue_for_the_whole_room(void **state)
 {
     (void)state;
     const uint32_t weights[] = {6, 3, 1};
@@ -370,12 +370,12 @@ static void redraw_places_nothing_when_no_queue_is_left(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(empty_queues_are_asked_at_least_half_as_often_as_their_weight_says),
+    cmocka_unit_test(empty_queues_are_polled_at_least_half_as_often_as_their_weight),
     cmocka_unit_test(queue_that_comes_back_after_a_quiet_time_gets_its_share_and_no_more),
     cmocka_unit_test(slots_that_nobody_took_change_nothing),
     cmocka_unit_test(room_is_filled_while_any_queue_has_tasks),
     cmocka_unit_test(credits_stay_bounded_whatever_comes),
-    cmocka_unit_test(strict_asks_every_queue_for_the_whole_room),
+    cmocka_unit_test(strict_polls_every_queue_for_the_whole_room),
     cmocka_unit_test(draw_lists_each_slot_of_the_quotas_once),
     cmocka_unit_test(redraw_shares_by_weight_among_those_that_have_more),
     cmocka_unit_test(redraw_places_nothing_when_no_queue_is_left),

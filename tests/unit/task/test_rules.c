@@ -34,7 +34,7 @@ static void moves_between_states_are_those_of_the_drawing(void **state)
     }
 }
 
-static void operators_may_do_what_the_inspector_says(void **state)
+static void operators_may_do_what_the_inspector_allows(void **state)
 {
     (void)state;
     /* Columns: run archive delete cancel-retry cancel-archive. */
@@ -269,7 +269,7 @@ static void wrong_policies_are_refused(void **state)
     }
 }
 
-static void first_policy_that_says_something_wins(void **state)
+static void first_policy_that_is_set_wins(void **state)
 {
     (void)state;
     const quern_retry_policy silent = {0};
@@ -290,7 +290,7 @@ static void first_policy_that_says_something_wins(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(moves_between_states_are_those_of_the_drawing),
-    cmocka_unit_test(operators_may_do_what_the_inspector_says),
+    cmocka_unit_test(operators_may_do_what_the_inspector_allows),
     cmocka_unit_test(refusals_name_task_state_and_what_to_do),
     cmocka_unit_test(numbers_that_are_no_state_may_nothing),
     cmocka_unit_test(states_are_spelled_as_asynq_does_and_read_back),
@@ -300,7 +300,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exponential_delays_have_full_jitter_and_a_cap),
     cmocka_unit_test(jitter_is_spread_over_the_whole_range),
     cmocka_unit_test(wrong_policies_are_refused),
-    cmocka_unit_test(first_policy_that_says_something_wins),
+    cmocka_unit_test(first_policy_that_is_set_wins),
 };
 
 TEST_MAIN(tests)

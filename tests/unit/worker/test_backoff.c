@@ -149,7 +149,7 @@ static void a_member_that_leaves_holds_no_outage_open(void **state)
     close_world(&world);
 }
 
-static void only_a_later_line_says_how_long_an_outage_lasts(void **state)
+static void only_a_later_line_reports_how_long_an_outage_lasts(void **state)
 {
     (void)state;
     struct world world;
@@ -189,7 +189,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_outage_is_logged_once_for_all_threads),
     cmocka_unit_test(the_outage_of_a_member_that_left_is_logged_once),
     cmocka_unit_test(a_member_that_leaves_holds_no_outage_open),
-    cmocka_unit_test(only_a_later_line_says_how_long_an_outage_lasts),
+    cmocka_unit_test(only_a_later_line_reports_how_long_an_outage_lasts),
     cmocka_unit_test(an_outage_that_nobody_saw_end_is_not_part_of_the_next),
 };
 TEST_MAIN(tests)

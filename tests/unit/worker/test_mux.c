@@ -172,7 +172,7 @@ static quern_outcome odd(quern_run *run, const quern_task *task, void *user)
     return (quern_outcome)QN_OUTCOME_CRASHED; /* ours alone: not for handlers */
 }
 
-static void an_unknown_outcome_is_a_retry_that_says_so(void **state)
+static void an_unknown_outcome_is_a_retry_with_its_reason(void **state)
 {
     (void)state;
     quern_mux *mux = new_mux();
@@ -328,7 +328,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_first_middleware_is_the_outermost),
     cmocka_unit_test(a_middleware_may_answer_itself),
     cmocka_unit_test(an_unknown_type_gets_the_not_found_outcome),
-    cmocka_unit_test(an_unknown_outcome_is_a_retry_that_says_so),
+    cmocka_unit_test(an_unknown_outcome_is_a_retry_with_its_reason),
     cmocka_unit_test(bad_registrations_are_refused),
     cmocka_unit_test(a_frozen_mux_cannot_be_changed),
     cmocka_unit_test(the_exit_code_of_a_command_is_its_verdict),

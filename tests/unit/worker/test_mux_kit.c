@@ -25,7 +25,7 @@ static quern_outcome everything(quern_run *run, const quern_task *task, void *us
     return quern_run_fail(run, QUERN_RETRY, "bad \xff byte");
 }
 
-static void a_handler_sees_its_run_and_what_it_does_is_told(void **state)
+static void a_handler_sees_its_run_and_its_actions_are_recorded(void **state)
 {
     (void)state;
     int calls = 0;
@@ -130,7 +130,7 @@ static void bad_tasks_and_options_are_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_handler_sees_its_run_and_what_it_does_is_told),
+    cmocka_unit_test(a_handler_sees_its_run_and_its_actions_are_recorded),
     cmocka_unit_test(a_run_can_be_cancelled_from_the_start),
     cmocka_unit_test(misuse_is_refused_and_long_errors_are_cut),
     cmocka_unit_test(bad_tasks_and_options_are_refused),

@@ -95,7 +95,7 @@ static void a_command_that_was_started_since_ends_the_shortage(void **state)
     assert_int_equal(world->ends, 1);
 }
 
-static void a_command_that_was_started_before_it_says_nothing_of_the_shortage(void **state)
+static void a_command_that_was_started_before_it_does_not_report_the_shortage(void **state)
 {
     struct world *world = *state;
     refuse(world);
@@ -125,7 +125,7 @@ static void a_system_that_lets_some_commands_start_gets_short_pauses(void **stat
     assert_int_equal(world->ends, 0);
 }
 
-static void a_shortage_that_lasts_is_said_each_minute(void **state)
+static void a_shortage_that_lasts_is_reported_each_minute(void **state)
 {
     struct world *world = *state;
     refuse(world);
@@ -170,9 +170,9 @@ static void a_run_that_was_not_started_is_no_run_for_on_run(void **state)
 #define CASE(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 static const struct CMUnitTest tests[] = {
     CASE(a_command_that_was_started_since_ends_the_shortage),
-    CASE(a_command_that_was_started_before_it_says_nothing_of_the_shortage),
+    CASE(a_command_that_was_started_before_it_does_not_report_the_shortage),
     CASE(a_system_that_lets_some_commands_start_gets_short_pauses),
-    CASE(a_shortage_that_lasts_is_said_each_minute),
+    CASE(a_shortage_that_lasts_is_reported_each_minute),
     CASE(a_cancelled_run_that_was_not_started_uses_up_nothing),
     CASE(a_run_that_was_not_started_is_no_run_for_on_run),
 };

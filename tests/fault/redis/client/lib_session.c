@@ -30,7 +30,7 @@ void session_finish(struct session *session)
     qn_endpoint_finish(&session->endpoint);
 }
 
-quern_status session_ask(struct session *session, quern_error *err)
+quern_status session_request(struct session *session, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
@@ -48,7 +48,7 @@ quern_status session_try(const char *prefix, const char *rest, quern_error *err)
     struct session session;
     (void)snprintf(url, sizeof url, "%s%s", prefix, rest);
     session_init(&session, url, 0, "");
-    quern_status status = session_ask(&session, err);
+    quern_status status = session_request(&session, err);
     session_finish(&session);
     return status;
 }

@@ -20,7 +20,7 @@ extern const struct qn_script session_bump;
 void session_init(struct session *session, const char *url, int64_t timeout_ms, const char *role);
 void session_finish(struct session *session);
 /* Connects, and sends a request that every user with any permission may send. */
-quern_status session_ask(struct session *session, quern_error *err);
+quern_status session_request(struct session *session, quern_error *err);
 /* The same in a session of its own, of the URL prefix + rest. */
 quern_status session_try(const char *prefix, const char *rest, quern_error *err);
 /* One write: a script, a plain command, an error. */

@@ -34,14 +34,14 @@ static void a_server_that_accepts_and_never_answers_is_left(void **state)
     struct session session;
     session_init(&session, wire.url, 100, "");
     int64_t begun_ms = test_now_ms();
-    assert_int_equal(session_ask(&session, &err), QUERN_E_TIMEOUT);
+    assert_int_equal(session_request(&session, &err), QUERN_E_TIMEOUT);
     assert_in_range(test_now_ms() - begun_ms, 90, 5000);
     assert_non_null(strstr(err.text, "connected, but no answer within 100 ms"));
     session_finish(&session);
     wire_stop(&wire);
 }
 
-static void who_may_not_is_told_why(void **state)
+static void refused_users_get_the_reason(void **state)
 {
     (void)state;
     quern_error err = {0};
@@ -149,7 +149,7 @@ static void connections_notice_a_peer_that_is_gone(void **state)
     struct session session;
     session_init(&session, server.tcp_url, 10000, "");
     quern_error err = {0};
-    assert_ok(session_ask(&session, &err), err);
+    assert_ok(session_request(&session, &err), err);
     int fd = session.channel.connection.socket.fd;
     assert_int_equal(tcp_option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
     assert_in_range(tcp_option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 1, 60);
@@ -167,7 +167,7 @@ static void a_slow_server_is_soon_waited_for_asleep(void **state)
     quern_error err = {0};
     struct session session;
     session_init(&session, server.url, 5000, "");
-    assert_ok(session_ask(&session, &err), err);
+    assert_ok(session_request(&session, &err), err);
     struct qn_connection *connection = &session.channel.connection;
     connection->socket.in_vain_count = 0;
     for (uint32_t turn = 0; turn < 6; turn++) {
@@ -192,8 +192,8 @@ static void connections_have_names(void **state)
     for (size_t i = 0; i < TEST_COUNT(sessions); i++) {
         session_init(&sessions[i], server.url, 10000, roles[i]);
     }
-    assert_ok(session_ask(&sessions[0], &err), err);
-    assert_ok(session_ask(&sessions[1], &err), err);
+    assert_ok(session_request(&sessions[0], &err), err);
+    assert_ok(session_request(&sessions[1], &err), err);
     const char *list = test_redis_do(&server, "CLIENT LIST");
     assert_non_null(strstr(list, "name=quern "));
     assert_non_null(strstr(list, "name=quern-one "));
@@ -205,7 +205,7 @@ static void connections_have_names(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_server_that_accepts_and_never_answers_is_left),
-    cmocka_unit_test_setup_teardown(who_may_not_is_told_why, start, stop),
+    cmocka_unit_test_setup_teardown(refused_users_get_the_reason, start, stop),
     cmocka_unit_test(servers_of_another_kind_are_refused_by_name),
     cmocka_unit_test_setup_teardown(each_way_to_a_server_works, start, stop),
     cmocka_unit_test_setup_teardown(connections_notice_a_peer_that_is_gone, start, stop),

@@ -221,7 +221,7 @@ static void a_restart_between_two_pipelines_is_not_noticed(void **state)
     session_finish(&session);
 }
 
-static void a_server_that_is_loading_says_so(void **state)
+static void a_server_that_is_loading_is_reported(void **state)
 {
     (void)state;
     session_prepare(&server);
@@ -276,7 +276,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(scripts_that_were_flushed_are_sent_again, start, stop),
     cmocka_unit_test_setup_teardown(only_the_scripts_that_were_not_run_are_sent_again, start, stop),
     cmocka_unit_test_setup_teardown(a_restart_between_two_pipelines_is_not_noticed, start, stop),
-    cmocka_unit_test_setup_teardown(a_server_that_is_loading_says_so, start, stop),
+    cmocka_unit_test_setup_teardown(a_server_that_is_loading_is_reported, start, stop),
     cmocka_unit_test_setup_teardown(a_huge_reply_is_refused_and_the_next_one_comes, start, stop),
 };
 TEST_MAIN(tests)

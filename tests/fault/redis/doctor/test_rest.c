@@ -142,7 +142,7 @@ static void forgotten_queue_is_listed_again(void **state)
     assert_int_equal(test_redis_count(&doctor.redis, "SISMEMBER asynq:queues gone"), 0);
 }
 
-static void keys_of_the_wrong_type_are_told(void **state)
+static void keys_of_the_wrong_type_are_reported(void **state)
 {
     (void)state;
     doctor_put("a");
@@ -165,7 +165,7 @@ static void keys_of_the_wrong_type_are_told(void **state)
 }
 
 /* The fence that is wanted there has no place. */
-static void meta_of_the_wrong_type_is_told_beside_runs(void **state)
+static void meta_of_the_wrong_type_is_reported_beside_runs(void **state)
 {
     (void)state;
     doctor_start("a");
@@ -236,7 +236,7 @@ static void many_ids_without_a_task_all_go(void **state)
 
 /* --- The server ---------------------------------------------------------------------------- */
 
-static void dangerous_settings_are_told(void **state)
+static void dangerous_settings_are_reported(void **state)
 {
     (void)state;
     doctor_check(false);
@@ -328,13 +328,13 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(wrong_counters_are_set_right),
     DOCTOR_TEST(counter_that_is_no_number_begins_anew),
     DOCTOR_TEST(forgotten_queue_is_listed_again),
-    DOCTOR_TEST(keys_of_the_wrong_type_are_told),
-    DOCTOR_TEST(meta_of_the_wrong_type_is_told_beside_runs),
+    DOCTOR_TEST(keys_of_the_wrong_type_are_reported),
+    DOCTOR_TEST(meta_of_the_wrong_type_is_reported_beside_runs),
     DOCTOR_TEST(late_work_that_a_damaged_key_hinders_ends_no_check),
     DOCTOR_TEST(late_work_is_done_where_a_worker_lives),
     DOCTOR_TEST(many_damages_are_all_mended),
     DOCTOR_TEST(many_ids_without_a_task_all_go),
-    DOCTOR_TEST(dangerous_settings_are_told),
+    DOCTOR_TEST(dangerous_settings_are_reported),
     DOCTOR_TEST(user_with_few_rights_may_repair),
     DOCTOR_TEST(busy_queue_raises_no_false_alarm),
 };
