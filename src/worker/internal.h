@@ -59,7 +59,8 @@ struct quern_worker {
     struct qn_backoff_group backoffs;
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
-    _Atomic bool log_runs; /* requested by quern_worker_log_runs */
+    _Atomic bool log_runs;        /* requested by quern_worker_log_runs */
+    _Atomic bool progress_posted; /* by a run, for the keeper */
 
     struct qn_pump pump;
     struct qn_keeper keeper;

@@ -78,45 +78,6 @@ class VerdictTest(CliTest):
         self.assertEqual(seen["QUERN_RETRY_COUNT"], "0")
         self.assertGreater(int(seen["QUERN_FENCE"]), 0)
 
-    def seen(self, *task, options=()):
-        """The environment of a command that runs this task, by name."""
-        self.enqueue("t", *task)
-        self.drain("t=env -0 > seen", options=options)
-        return dict(text.split("=", 1) for text in self.read("seen").split("\0") if text)
-
-    def test_environment_has_limits_and_cause(self):
-        seen = self.seen("--retry", "3", "--deadline", "@4922899200", "--timeout", "0")
-        self.assertEqual([seen[f"QUERN_{name}"] for name in ("RETRY_MAX", "DEADLINE", "CAUSE")],
-                         ["3", "4922899200", ""])
-        seen = self.seen("--retry", "0", "--timeout", "0")
-        self.assertEqual((seen["QUERN_RETRY_MAX"], seen["QUERN_DEADLINE"]), ("0", ""))
-
-    def test_environment_has_headers_and_the_trace(self):
-        self.env.update({"QUERN_HEADER_OLD": "of the worker", "TRACEPARENT": "of the worker"})
-        seen = self.seen("--header", "x-user=ann", "--header", "X_User=bob", "--header", "a b=c",
-                         "--header", "text=two\nlines", "--header", "empty=",
-                         "--header", "traceparent=00-ab-cd-01")
-        headers = {name: value for name, value in seen.items() if name.startswith("QUERN_HEADER_")}
-        self.assertEqual(headers, {"QUERN_HEADER_X_USER": "ann", "QUERN_HEADER_EMPTY": "",
-                                   "QUERN_HEADER_TEXT": "two\nlines",
-                                   "QUERN_HEADER_TRACEPARENT": "00-ab-cd-01"})
-        self.assertEqual(seen["QUERN_HEADERS_OMITTED"], "2")  # a second X_USER, and a blank
-        self.assertEqual((seen["TRACEPARENT"], seen["TRACESTATE"]), ("00-ab-cd-01", ""))
-        self.assertEqual(self.seen()["TRACEPARENT"], "of the worker")
-
-    def test_all_64_headers_are_there(self):
-        seen = self.seen("--header", "traceparent=00-ab-cd-01",
-                         *(word for number in range(63)
-                           for word in ("--header", f"h{number}={number}")))
-        self.assertEqual(seen["QUERN_HEADERS_OMITTED"], "0")
-        self.assertEqual(seen["QUERN_HEADER_H62"], "62")
-
-    def test_headers_beyond_64_kib_are_left_out(self):
-        seen = self.seen(*(word for number in range(10)
-                           for word in ("--header", f"h{number}=" + "x" * 8000)))
-        self.assertEqual(seen["QUERN_HEADERS_OMITTED"], "2")
-        self.assertEqual(len(seen["QUERN_HEADER_H7"]), 8000)
-
     def test_longest_pattern_wins_and_ends_at_the_first_equals_sign(self):
         for kind in ("a", "a:b", "a:b:c", "a:x"):
             self.enqueue(kind)

@@ -8,10 +8,10 @@
 #include <inttypes.h>
 #include <sys/resource.h>
 
-/* A command: three pipes, its process, its cancellation; while it is started three more. The worker
+/* A command: four pipes, its process, its cancellation; while it is started four more. The worker
  * itself: files or connections of its broker, and the descriptors that its threads wait at. */
-#define FDS_PER_COMMAND 5
-#define FDS_WHILE_STARTED 3
+#define FDS_PER_COMMAND 6
+#define FDS_WHILE_STARTED 4
 #define FDS_OF_WORKER 40
 
 void qn_work_descriptors_warn(const struct qn_cli *cli, uint32_t concurrency)

@@ -287,7 +287,7 @@ static int run_work(struct qn_cli *cli)
 static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
-    .summary = "run tasks with shell commands; exit 0: done, 75: retry, 65: archive",
+    .summary = "run tasks with shell commands: exit 0 done, 75 retry, 65 archive; fd 3: progress",
     .example = "  quern work --exec 'image:=./resize' --queue media=3 --queue default",
     .options = options,
     .option_count = QN_COUNT_OF(options),

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* child.c - runs one shell command to its end: feeds it, reads it, cancels it, reaps it.
  *
- * One poll loop over stdin, stdout, stderr, the cancel descriptor and the process itself. Nothing
- * blocks on a pipe, so a child that reads nothing, or writes before it reads, cannot cause a
- * deadlock. Relies on spawn.c for a child that is a process group of its own.
+ * One poll loop over stdin, stdout, stderr, its progress, the cancel descriptor and the process
+ * itself. Nothing blocks on a pipe, so a child that reads nothing, or writes before it reads,
+ * cannot cause a deadlock. Relies on spawn.c for a child that is a process group of its own.
  *
  * Happy path: input written and closed, both outputs read to their end, the process ended.
  * Cancelled: SIGTERM to the group, through its guard; after kill_after_ms SIGKILL, or as soon as
  * the run is abandoned, because its task may belong to another run by then. When the process has
  * ended, the rest of its group is killed before it is reaped (so no other group can have its
- * number). Pipes that daemons with a session of their own still hold are left after LINGER_MS. When
- * memory runs out while output is read, the output is cut; the run continues. */
+ * number). Pipes that daemons with a session of their own still hold are left after LINGER_MS, that
+ * of the progress at once. When memory runs out while output is read, the output is cut; the run
+ * continues.
+ *
+ * Progress is for display only. A child that writes PROGRESS_SIZE_MAX of it within PROGRESS_MS is
+ * not read until that time is over, so that the thread does not work for it all the time. */
 #include "pool/exec/child.h"
 
 #include <errno.h>
@@ -27,8 +31,9 @@
 #include "pool/exec/spawn.h"
 
 enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
+enum { PROGRESS_SIZE_MAX = 1 << 20, PROGRESS_MS = 100, PROGRESS_REST_MAX = 65536 };
 
-enum { IN, OUT, ERR, CANCEL, PROCESS, FD_COUNT };
+enum { IN, OUT, ERR, PROGRESS, CANCEL, PROCESS, FD_COUNT };
 
 struct watch {
     const struct qn_child_spec *spec;
@@ -38,6 +43,8 @@ struct watch {
     size_t input_sent;
     bool ended;            /* the process; it is a zombie until it is reaped */
     int64_t alarm_mono_ns; /* when to kill, or, once it has ended, when to stop reading */
+    size_t progress_size;  /* read since progress_from_mono_ns */
+    int64_t progress_from_mono_ns;
 };
 
 static void close_watched(struct watch *watch, int which)
@@ -118,6 +125,9 @@ static void read_piece(struct watch *watch, int which)
         close_watched(watch, which);
     } else if (which == OUT) {
         keep_output(watch, piece, (size_t)count);
+    } else if (which == PROGRESS) {
+        watch->progress_size += (size_t)count;
+        watch->spec->on_progress(piece, (size_t)count, watch->spec->user);
     } else {
         keep_stderr(watch, piece, (size_t)count);
     }
@@ -156,13 +166,35 @@ static void reap(struct watch *watch)
     }
 }
 
-/* Milliseconds until the alarm, rounded up; -1: none is set. */
-static int poll_timeout_ms(const struct watch *watch)
+/* Reads progress or lets it wait. Returns the moment until which it waits; INT64_MAX: it does
+ * not. */
+static int64_t limit_progress(struct watch *watch)
 {
-    if (watch->alarm_mono_ns == INT64_MAX) {
+    struct pollfd *progress = &watch->fds[PROGRESS];
+    int64_t until_mono_ns = watch->progress_from_mono_ns + PROGRESS_MS * QN_NS_PER_MS;
+    if (watch->progress_size < PROGRESS_SIZE_MAX) {
+        return INT64_MAX;
+    }
+    progress->events = 0;
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    if (now_mono_ns < until_mono_ns) {
+        return until_mono_ns;
+    }
+    watch->progress_size = 0;
+    watch->progress_from_mono_ns = now_mono_ns;
+    progress->events = POLLIN;
+    return INT64_MAX;
+}
+
+/* Milliseconds until the alarm or `until_mono_ns`, rounded up; -1: neither is set. */
+static int poll_timeout_ms(const struct watch *watch, int64_t until_mono_ns)
+{
+    int64_t next_mono_ns =
+        watch->alarm_mono_ns < until_mono_ns ? watch->alarm_mono_ns : until_mono_ns;
+    if (next_mono_ns == INT64_MAX) {
         return -1;
     }
-    int64_t left_ns = watch->alarm_mono_ns - qn_clock_mono_ns();
+    int64_t left_ns = next_mono_ns - qn_clock_mono_ns();
     if (left_ns <= 0) {
         return 0;
     }
@@ -197,14 +229,15 @@ static bool handle_alarm(struct watch *watch)
 static void watch_child(struct watch *watch)
 {
     while (!watch->ended || watch->fds[OUT].fd >= 0 || watch->fds[ERR].fd >= 0) {
-        if (poll(watch->fds, FD_COUNT, poll_timeout_ms(watch)) < 0 && errno != EINTR) {
+        if (poll(watch->fds, FD_COUNT, poll_timeout_ms(watch, limit_progress(watch))) < 0 &&
+            errno != EINTR) {
             /* Out of kernel memory: poll again, the child continues nevertheless. */
             continue;
         }
         if (watch->fds[IN].fd >= 0 && watch->fds[IN].revents != 0) {
             write_input(watch);
         }
-        for (int which = OUT; which <= ERR; which++) {
+        for (int which = OUT; which <= PROGRESS; which++) {
             if (watch->fds[which].fd >= 0 && watch->fds[which].revents != 0) {
                 read_piece(watch, which);
             }
@@ -219,7 +252,10 @@ static void watch_child(struct watch *watch)
             break;
         }
     }
-    for (int which = IN; which <= ERR; which++) {
+    for (int i = 0; i < PROGRESS_REST_MAX / READ_SIZE && watch->fds[PROGRESS].fd >= 0; i++) {
+        read_piece(watch, PROGRESS); /* others may hold it open: what is there, no more */
+    }
+    for (int which = IN; which <= PROGRESS; which++) {
         close_watched(watch, which);
     }
 }
@@ -251,8 +287,8 @@ static void restore_sigpipe(const sigset_t *before, bool was_pending)
     (void)pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* The errno with which the guard got no process for the shell; 0: the shell ran. */
-static int errno_from_guard(const struct qn_spawned *child, const struct qn_buf *stderr_text)
+/* The errno with which the shell was not started; 0: it ran. */
+static int errno_of_start(const struct qn_spawned *child, const struct qn_buf *stderr_text)
 {
     int code = 0;
     const size_t size = sizeof child->mark + sizeof code;
@@ -264,11 +300,24 @@ static int errno_from_guard(const struct qn_spawned *child, const struct qn_buf 
     return code;
 }
 
+/* All but E2BIG may be over in a moment. */
+static quern_status refuse_start(int code, quern_error *err)
+{
+    if (code == E2BIG) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "the command and its environment are too large for the system: "
+                            "shorten the worker's environment, the command or the task's headers, "
+                            "or allow more (ulimit -s)");
+    }
+    return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(code));
+}
+
 quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end *ret_end,
                           quern_error *err)
 {
     struct qn_spawned child;
-    quern_status status = qn_spawn(spec->command, spec->environment, &child, err);
+    quern_status status =
+        qn_spawn(spec->command, spec->environment, spec->on_progress != NULL, &child, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -281,6 +330,7 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
         .fds = {[IN] = {.fd = child.stdin_fd, .events = POLLOUT},
                 [OUT] = {.fd = child.stdout_fd, .events = POLLIN},
                 [ERR] = {.fd = child.stderr_fd, .events = POLLIN},
+                [PROGRESS] = {.fd = child.progress_fd, .events = POLLIN},
                 [CANCEL] = {.fd = spec->cancel_fd, .events = POLLIN},
                 [PROCESS] = {.fd = child.pid_fd, .events = POLLIN}},
         .pid = child.pid,
@@ -301,10 +351,10 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
         stderr_text->data[stderr_text->size] = '\0';
         ret_end->stderr_cut = true;
     }
-    int code = errno_from_guard(&child, stderr_text);
+    int code = errno_of_start(&child, stderr_text);
     if (code != 0) {
         qn_child_end_finish(ret_end);
-        return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(code));
+        return refuse_start(code, err);
     }
     return QUERN_OK;
 }

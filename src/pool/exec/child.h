@@ -3,7 +3,8 @@
  *
  * Blocks the calling thread until the child and its output are done. The child has a process group
  * of its own, dies with the calling thread and with all that it started (see spawn.c), inherits
- * nothing but stdin, stdout and stderr, and has the default signal mask and dispositions. */
+ * nothing but stdin, stdout, stderr and perhaps descriptor 3, and has the default signal mask and
+ * dispositions. */
 #ifndef QN_POOL_EXEC_CHILD_H
 #define QN_POOL_EXEC_CHILD_H
 
@@ -16,7 +17,7 @@
 
 struct qn_child_spec {
     const char *command;            /* for /bin/sh -c */
-    const char *const *environment; /* "NAME=value", NULL-terminated; added to ours */
+    const char *const *environment; /* as in spawn.h; NULL: ours */
     const void *input;
     size_t input_size;
     size_t stdout_size_max; /* more is read and dropped */
@@ -26,6 +27,10 @@ struct qn_child_spec {
     /* After a cancellation: true means that it is killed without waiting for kill_after_ms. NULL:
      * never. */
     const _Atomic bool *abandoned;
+    /* Gets the bytes that the child writes to its descriptor 3, as they come; NULL: it has none. A
+     * child that writes more than 10 MiB/s there has to wait. */
+    void (*on_progress)(const char *data, size_t size, void *user);
+    void *user;
 };
 
 struct qn_child_end {
@@ -39,8 +44,9 @@ struct qn_child_end {
     struct qn_buf stderr_text; /* the end of stderr */
 };
 
-/* QUERN_E_BROKER is never returned; QUERN_E_NOMEM or QUERN_E_FULL (no process, no descriptor): the
- * command did not run. */
+/* On failure the command did not run: QUERN_E_NOMEM; QUERN_E_FULL (no process, descriptor or memory
+ * of the kernel); QUERN_E_INVALID (the command and its environment are too large for the
+ * system). */
 QUERN_NODISCARD quern_status qn_child_run(const struct qn_child_spec *spec,
                                           struct qn_child_end *ret_end, quern_error *err);
 void qn_child_end_finish(struct qn_child_end *end);

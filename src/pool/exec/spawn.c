@@ -13,10 +13,12 @@
  * before there is a shell.
  *
  * A guard that gets no process for the shell reports that on stderr, behind a random mark that no
- * command can know.
+ * command can know. So does the child when the kernel has no memory for the shell, or its arguments
+ * and environment are too large.
  *
- * The shell starts with default signal dispositions, an empty mask and no descriptor but 0, 1 and
- * 2. If /bin/sh cannot be run it exits with 127, as a shell does for a missing command. */
+ * The shell starts with default signal dispositions, an empty mask and no descriptor but 0, 1, 2
+ * and, where progress is wanted, 3. If /bin/sh cannot be run it exits with 127, as a shell does for
+ * a missing command. */
 #include "pool/exec/spawn.h"
 
 #include <errno.h>
@@ -33,10 +35,10 @@
 #include "base/memory/alloc.h"
 #include "base/random.h"
 
-enum { FIRST_FREE_FD = 3, FD_SCAN_MAX = 65536, EXIT_NOT_FOUND = 127 };
+enum { PROGRESS_FILENO = 3, FIRST_FREE_FD, FD_SCAN_MAX = 65536, EXIT_NOT_FOUND = 127 };
 
 struct ends {
-    int child; /* becomes 0, 1 or 2 */
+    int child; /* becomes 0, 1, 2 or 3 */
     int ours;
 };
 
@@ -163,33 +165,37 @@ static void die_with(pid_t parent, int number)
 /* The data that parent and child share. */
 struct plan {
     struct ends ends[FIRST_FREE_FD];
+    int end_count; /* how many of them the shell gets */
     struct qn_spawn_mark mark;
     int fd_max;
     char *const *arguments;
     char *const *environment;
 };
 
-/* In the guard, whose stderr is still the descriptor of the pipe. */
-_Noreturn static void report_no_process(const struct plan *plan, int code)
+/* `stderr_fd` may still be another descriptor than 2. */
+_Noreturn static void report_not_started(const struct plan *plan, int stderr_fd, int code)
 {
     char text[sizeof plan->mark + sizeof code];
     memcpy(text, &plan->mark, sizeof plan->mark);
     memcpy(text + sizeof plan->mark, &code, sizeof code);
-    (void)!write(plan->ends[STDERR_FILENO].child, text, sizeof text);
+    (void)!write(stderr_fd, text, sizeof text);
     _exit(EXIT_NOT_FOUND);
 }
 
 _Noreturn static void become_shell(const struct plan *plan, pid_t guard)
 {
     die_with(guard, SIGKILL);
-    for (int i = 0; i < FIRST_FREE_FD; i++) {
+    for (int i = 0; i < plan->end_count; i++) {
         if (dup2(plan->ends[i].child, i) < 0) {
             _exit(EXIT_NOT_FOUND);
         }
     }
-    close_from(FIRST_FREE_FD, plan->fd_max);
+    close_from(plan->end_count, plan->fd_max);
     reset_signals();
     (void)execve("/bin/sh", plan->arguments, plan->environment);
+    if (errno == E2BIG || errno == ENOMEM || errno == EAGAIN || errno == ENFILE) {
+        report_not_started(plan, STDERR_FILENO, errno);
+    }
     _exit(EXIT_NOT_FOUND);
 }
 
@@ -255,7 +261,7 @@ _Noreturn static void become_guard(const struct plan *plan, pid_t parent)
         become_shell(plan, guard);
     }
     if (shell < 0) {
-        report_no_process(plan, errno);
+        report_not_started(plan, plan->ends[STDERR_FILENO].child, errno);
     }
     close_from(0, plan->fd_max); /* the ends of the pipes are the shell's alone */
     guard_shell(parent, shell);
@@ -312,10 +318,11 @@ static quern_status start(const struct plan *plan, const char *command, const ch
     return QUERN_OK;
 }
 
-quern_status qn_spawn(const char *command, const char *const *environment,
+quern_status qn_spawn(const char *command, const char *const *environment, bool with_progress,
                       struct qn_spawned *ret_spawned, quern_error *err)
 {
-    struct plan plan = {.ends = {{-1, -1}, {-1, -1}, {-1, -1}}};
+    struct plan plan = {.ends = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}},
+                        .end_count = with_progress ? PROGRESS_FILENO + 1 : PROGRESS_FILENO};
     struct ends *ends = plan.ends;
     struct qn_spawned spawned = {.pid = -1, .pid_fd = -1};
     struct qn_random random;
@@ -327,14 +334,14 @@ quern_status qn_spawn(const char *command, const char *const *environment,
         return qn_error_nomem(err);
     }
     quern_status status = QUERN_OK;
-    for (int i = 0; i < 3 && status == QUERN_OK; i++) {
+    for (int i = 0; i < plan.end_count && status == QUERN_OK; i++) {
         status = open_pipe(&ends[i], i == STDIN_FILENO, err);
     }
     if (status == QUERN_OK) {
         status = start(&plan, command, merged, &spawned, err);
     }
     qn_free(merged);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < plan.end_count; i++) {
         close_fd(&ends[i].child);
     }
     if (status != QUERN_OK) {
@@ -343,11 +350,12 @@ quern_status qn_spawn(const char *command, const char *const *environment,
     spawned.stdin_fd = ends[STDIN_FILENO].ours;
     spawned.stdout_fd = ends[STDOUT_FILENO].ours;
     spawned.stderr_fd = ends[STDERR_FILENO].ours;
+    spawned.progress_fd = ends[PROGRESS_FILENO].ours;
     *ret_spawned = spawned;
     return QUERN_OK;
 
 fail:
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < plan.end_count; i++) {
         close_fd(&ends[i].ours);
     }
     return status;

@@ -3,13 +3,14 @@
 #ifndef QN_POOL_EXEC_SPAWN_H
 #define QN_POOL_EXEC_SPAWN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "quern/status.h"
 
-/* The guard writes this to stderr, followed by errno as an int, when it gets no process for the
- * shell. */
+/* This is written to stderr, followed by errno as an int, when the guard gets no process for the
+ * shell, or the shell cannot be executed for want of memory or room for its environment. */
 struct qn_spawn_mark {
     uint64_t numbers[2];
 };
@@ -20,14 +21,16 @@ struct qn_spawned {
     int stdin_fd;              /* ours, non-blocking: write its stdin */
     int stdout_fd;             /* ours, non-blocking: read its stdout */
     int stderr_fd;             /* ours, non-blocking: read its stderr */
+    int progress_fd;           /* ours, non-blocking: read its descriptor 3; -1: it has none */
     struct qn_spawn_mark mark; /* of this command alone: no output equals it by chance */
 };
 
 /* Starts `/bin/sh -c command` with our environment and `environment` ("NAME=value",
  * NULL-terminated, may be NULL) over it; an entry without "=" removes the variables of ours that
- * begin with it. On success the caller closes the descriptors and reaps the process. QUERN_E_NOMEM
- * or QUERN_E_FULL: nothing runs. */
+ * begin with it. With with_progress its descriptor 3 is a pipe to us. On success the caller closes
+ * the descriptors and reaps the process. QUERN_E_NOMEM or QUERN_E_FULL: nothing runs. */
 QUERN_NODISCARD quern_status qn_spawn(const char *command, const char *const *environment,
-                                      struct qn_spawned *ret_spawned, quern_error *err);
+                                      bool with_progress, struct qn_spawned *ret_spawned,
+                                      quern_error *err);
 
 #endif

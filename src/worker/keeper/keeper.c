@@ -12,6 +12,7 @@
 #include "base/cond.h"
 #include "worker/internal.h"
 #include "worker/keeper/data_loss.h"
+#include "worker/keeper/progress.h"
 #include "worker/keeper/timeouts.h"
 #include "worker/keeper/upkeep.h"
 
@@ -26,6 +27,7 @@ static const struct timer timers[] = {
     {.run = qn_upkeep_forward, .period_ms = 1000},
     {.run = qn_upkeep_prune, .period_ms = 10000},
     {.run = qn_data_loss_check, .period_ms = 1000},
+    {.run = qn_progress_store, .period_ms = 1000},
     {.run = qn_upkeep_warn_groups, .period_ms = 600000}, /* reads all counts of all queues */
 };
 enum { TIMER_COUNT = sizeof timers / sizeof timers[0], HEARTBEAT = 0 };
@@ -115,6 +117,7 @@ static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
 void *qn_keeper_main(void *argument)
 {
     struct timetable table = {.worker = argument};
+    table.worker->keeper.progress_round = 1;
     qn_backoff_init(&table.backoff, &table.worker->backoffs);
     bool stopped = false;
     while (!stopped) {

@@ -17,6 +17,8 @@ struct qn_group_note {
 struct qn_keeper {
     struct qn_group_note *group_notes; /* per queue */
     uint32_t gone_count;               /* times in a row that the data was not found */
+    uint64_t progress_round;           /* see progress.c; new runs have 0, so it begins with 1 */
+    bool progress_failed;              /* for a run of this round */
 };
 
 void *qn_keeper_main(void *worker);

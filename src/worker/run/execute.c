@@ -28,8 +28,14 @@ static quern_status store_progress(struct quern_run *run, int32_t percent, const
     return qn_broker_write_progress(worker->broker, run->leased, percent, note, err);
 }
 
-const struct qn_run_sink qn_execute_sink = {.write_result = store_result,
-                                            .write_progress = store_progress};
+static void note_posted(struct quern_run *run)
+{
+    struct quern_worker *worker = run->owner;
+    atomic_store(&worker->progress_posted, true);
+}
+
+const struct qn_run_sink qn_execute_sink = {
+    .write_result = store_result, .write_progress = store_progress, .progress_posted = note_posted};
 
 /* With mutex held. True, with the verdict, when the run must not start. Where the lease may be over
  * (its request was sent twice, and the first copy may have been the one that counted) the run is

@@ -4,10 +4,13 @@
  * Relies on pool/exec/child.c for the process. Here its end becomes an outcome: the exit code is
  * the verdict, stdout the result of a task that keeps one, the last lines of stderr the error text.
  * Death by a signal that we did not send is a crash of the run, not a failure of the task: the
- * broker charges it as such. A command that cannot be started at all costs its task no attempt: see
- * shortage.h. Stdout beyond its limit is dropped; the result and the log report that. */
+ * broker charges it as such. A command that cannot be started for want of processes, descriptors or
+ * memory costs its task no attempt: see shortage.h. One whose environment is too large would never
+ * start: that is a failure, so that its attempts are used up at last. Stdout beyond its limit is
+ * dropped; the result and the log report that. */
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -22,6 +25,7 @@
 #include "pool/exec/child.h"
 #include "task/limits.h"
 #include "worker/run/mux.h"
+#include "worker/run/progress_lines.h"
 #include "worker/run/run.h"
 
 /* The codes of sysexits.h, which mail programs made common. */
@@ -46,7 +50,8 @@ enum {
 
 struct command {
     char *text;
-    quern_exec_options options; /* defaults filled in */
+    quern_exec_options options;    /* defaults filled in */
+    _Atomic bool garbage_reported; /* that one of its runs wrote garbage as its progress */
 };
 
 /* Cut in front at a line, and without the white space at the end. */
@@ -259,6 +264,19 @@ static bool make_environment(struct environment *environment, const quern_run *r
 
 /* --- The run --------------------------------------------------------------------------- */
 
+struct reporter {
+    quern_run *run;
+    struct qn_progress_lines lines;
+};
+
+static void take_progress(const char *data, size_t size, void *user)
+{
+    struct reporter *reporter = user;
+    if (qn_progress_lines_feed(&reporter->lines, data, size)) {
+        qn_run_post_progress(reporter->run, &reporter->lines.progress);
+    }
+}
+
 static quern_outcome not_started(quern_run *run, const char *why)
 {
     run->not_started = true;
@@ -267,9 +285,10 @@ static quern_outcome not_started(quern_run *run, const char *why)
 
 static quern_outcome run_command(quern_run *run, const quern_task *task, void *user)
 {
-    const struct command *command = user;
+    struct command *command = user;
     struct qn_arena arena = {0};
     struct environment environment = {.arena = &arena};
+    struct reporter reporter = {.run = run};
     if (!make_environment(&environment, run, task)) {
         qn_arena_finish(&arena);
         return not_started(run, "out of memory");
@@ -291,14 +310,21 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
         .kill_after_ms = command->options.kill_after_ms,
         .cancel_fd = cancel_fd,
         .abandoned = &run->abandoned,
+        .on_progress = take_progress,
+        .user = &reporter,
     };
     struct qn_child_end end;
     quern_error error;
     quern_status status = qn_child_run(&spec, &end, &error);
     qn_arena_finish(&arena);
+    if (status == QUERN_E_INVALID) {
+        return quern_run_fail(run, QUERN_RETRY, "command was not started: %s", error.text);
+    }
     if (status != QUERN_OK) {
         return not_started(run, error.text);
     }
+    run->progress_garbled =
+        reporter.lines.garbled && !atomic_exchange(&command->garbage_reported, true);
     quern_outcome outcome = outcome_of(run, task, &end);
     if (outcome == QUERN_DONE && command->options.log_stderr) {
         keep_stderr(run, &end);

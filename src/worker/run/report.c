@@ -121,6 +121,11 @@ void qn_report_output(struct quern_worker *worker, const struct quern_run *run)
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                QN_LOG_TEXT("id", task->id), QN_LOG_NUMBER("dropped_bytes", run->output_dropped));
     }
+    if (run->progress_garbled) {
+        QN_LOG(&worker->log, QUERN_LOG_INFO, "progress of a command was cut or is not UTF-8",
+               QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
+               QN_LOG_TEXT("id", task->id));
+    }
     if (run->stderr_text != NULL) {
         QN_LOG(&worker->log, QUERN_LOG_INFO, "stderr of a command that succeeded",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),

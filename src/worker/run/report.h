@@ -7,7 +7,8 @@
 
 struct quern_worker;
 
-/* Logs about a command's output: that some was dropped, and stderr if that was requested. */
+/* Logs about a command's output: that some was dropped, that its progress had garbage, and stderr
+ * if that was requested. */
 void qn_report_output(struct quern_worker *worker, const struct quern_run *run);
 /* With mutex held: counts an outcome. */
 void qn_report_count(struct quern_worker *worker, const struct quern_run *run,

@@ -86,6 +86,7 @@ void qn_run_free(struct quern_run *run)
     qn_free(run->error);
     qn_free(run->stderr_text);
     qn_free(run->result);
+    qn_free(run->progress);
     qn_slab_free(run);
 }
 
@@ -237,6 +238,41 @@ quern_status quern_run_write_progress(quern_run *run, int32_t percent, const cha
         return qn_error_set(err, QUERN_E_INVALID, "progress note is not valid UTF-8");
     }
     return run->sink->write_progress(run, percent, note, err);
+}
+
+void qn_run_post_progress(struct quern_run *run, const struct qn_progress *progress)
+{
+    (void)pthread_mutex_lock(&run->cancel_mutex);
+    if (run->progress == NULL) {
+        run->progress = qn_alloc(sizeof *run->progress);
+    }
+    if (run->progress != NULL) {
+        *run->progress = *progress;
+        run->progress_is_new = true;
+    }
+    (void)pthread_mutex_unlock(&run->cancel_mutex);
+    if (run->sink != NULL && run->sink->progress_posted != NULL) {
+        run->sink->progress_posted(run);
+    }
+}
+
+bool qn_run_take_progress(struct quern_run *run, struct qn_progress *ret_progress)
+{
+    (void)pthread_mutex_lock(&run->cancel_mutex);
+    bool is_new = run->progress_is_new;
+    if (is_new) {
+        *ret_progress = *run->progress;
+        run->progress_is_new = false;
+    }
+    (void)pthread_mutex_unlock(&run->cancel_mutex);
+    return is_new;
+}
+
+void qn_run_untake_progress(struct quern_run *run)
+{
+    (void)pthread_mutex_lock(&run->cancel_mutex);
+    run->progress_is_new = true;
+    (void)pthread_mutex_unlock(&run->cancel_mutex);
 }
 
 void qn_run_set_error(struct quern_run *run, const char *text, size_t size)

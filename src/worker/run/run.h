@@ -13,6 +13,7 @@
 #include "pool/pool.h"
 #include "quern/mux.h"
 #include "quern/run.h"
+#include "task/limits.h"
 
 /* Where a run, real or simulated for a test, stores the data that its handler writes. */
 struct qn_run_sink {
@@ -20,6 +21,13 @@ struct qn_run_sink {
                                  quern_error *err);
     quern_status (*write_progress)(struct quern_run *run, int32_t percent, const char *note,
                                    quern_error *err);
+    void (*progress_posted)(struct quern_run *run); /* NULL: it is not stored */
+};
+
+/* How far a run is, not stored yet. */
+struct qn_progress {
+    int32_t percent;
+    char note[QN_NOTE_SIZE_MAX + 1]; /* "": none */
 };
 
 enum qn_cancel_reason {
@@ -66,6 +74,7 @@ struct quern_run {
     size_t references;       /* guarded by the worker's mutex */
     enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
     uint64_t extend_round;   /* which extension of leases it was part of last */
+    uint64_t progress_round; /* in which its progress was stored last, see keeper/progress.c */
     bool lost;               /* the lease is lost, by the answer of the broker or by the clock */
     bool lease_unsure;       /* it may end later than lease_until_boot_ms says */
     bool acked;              /* done was written before the run, or is being written */
@@ -86,13 +95,16 @@ struct quern_run {
     _Atomic int64_t cancelled_at_mono_ns;    /* 0: not yet */
     _Atomic int cancel_fd;                   /* -1 until requested */
     _Atomic bool abandoned;                  /* fenced: a command must not go on */
-    pthread_mutex_t cancel_mutex;            /* guards making cancel_fd */
+    pthread_mutex_t cancel_mutex;            /* guards making cancel_fd, and the two next */
+    struct qn_progress *progress;            /* owned; posted last; NULL: none yet */
+    bool progress_is_new;                    /* since it was taken last */
     quern_task view;                         /* passed to the handler */
     int64_t again_in_ms;                     /* (h) -1: not set */
     int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
     bool crashed;                            /* (h) the process of its handler died */
     bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
+    bool progress_garbled;   /* (h) its command is the first to write garbage as its progress */
     char *stderr_text;       /* (h) owned; stderr of a command that succeeded */
     char *error;             /* (h) owned; NULL: none */
     void *result;            /* (h) owned; written with the outcome */
@@ -121,6 +133,13 @@ static inline bool qn_run_began(const struct quern_run *run)
 /* The first reason counts, but QN_REASON_OPERATOR_ARCHIVE replaces all others except a lost lease.
  * Makes the cancel descriptor readable. Any thread. */
 void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason);
+/* Notes how far it is, to be stored later: only the latest is. Valid UTF-8. Out of memory nothing
+ * is noted. Any thread. */
+void qn_run_post_progress(struct quern_run *run, const struct qn_progress *progress);
+/* Returns false when nothing was posted since the last call. Any thread. */
+bool qn_run_take_progress(struct quern_run *run, struct qn_progress *ret_progress);
+/* For progress that was taken and could not be stored. Any thread. */
+void qn_run_untake_progress(struct quern_run *run);
 enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run);
 /* Sets the error text (cleaned and cut as by quern_run_fail). The handler's thread. */
 void qn_run_set_error(struct quern_run *run, const char *text, size_t size);

@@ -356,6 +356,21 @@ static void a_child_starts_with_default_signals(void **state)
     qn_child_end_finish(&end);
 }
 
+static void no_command_starts_with_too_large_an_environment(void **state)
+{
+    (void)state;
+    static char huge[300000]; /* the kernel takes 128 KiB for one variable */
+    memset(huge, 'x', sizeof huge - 1);
+    setenv("CHILD_TEST_HUGE", huge, 1);
+    struct qn_child_spec spec = command("true");
+    struct qn_child_end end;
+    quern_error error = {0};
+    quern_status status = qn_child_run(&spec, &end, &error);
+    unsetenv("CHILD_TEST_HUGE");
+    assert_int_equal(status, QUERN_E_INVALID);
+    assert_non_null(strstr(error.text, "too large"));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exit_codes_are_reported),
     cmocka_unit_test(a_missing_command_is_127),
@@ -375,5 +390,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(strangers_that_hold_the_pipes_are_not_waited_for),
     cmocka_unit_test(a_program_without_stdin_can_run_children),
     cmocka_unit_test(a_child_starts_with_default_signals),
+    cmocka_unit_test(no_command_starts_with_too_large_an_environment),
 };
 TEST_MAIN(tests)

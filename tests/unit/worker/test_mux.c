@@ -4,6 +4,7 @@
 #include "quern/mux.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -322,6 +323,54 @@ static void a_cancelled_command_is_terminated_and_not_a_crash(void **state)
     quern_mux_free(mux);
 }
 
+static void a_command_posts_its_progress(void **state)
+{
+    (void)state;
+    struct qn_progress progress;
+    struct quern_run *run = run_command("echo '5 begun' >&3; echo '70% nearly there' >&3",
+                                        (struct qn_task){.id = NULL});
+    assert_int_equal(run->outcome, QUERN_DONE);
+    assert_false(run->progress_garbled);
+    assert_true(qn_run_take_progress(run, &progress));
+    assert_int_equal(progress.percent, 70);
+    assert_string_equal(progress.note, "nearly there");
+    assert_false(qn_run_take_progress(run, &progress));
+    qn_run_untake_progress(run);
+    assert_true(qn_run_take_progress(run, &progress));
+    qn_run_free(run);
+}
+
+static void garbage_as_progress_is_noted_once_for_a_command(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    assert_ok(quern_mux_exec(mux, "c", "printf '\\377\\n' >&3", NULL, &error), error);
+    for (int i = 0; i < 3; i++) {
+        struct quern_run *run = new_run((struct qn_task){.type = "c"});
+        qn_execute_handler(run, mux);
+        assert_int_equal(run->outcome, QUERN_DONE);
+        assert_int_equal(run->progress_garbled, i == 0);
+        qn_run_free(run);
+    }
+    quern_mux_free(mux);
+}
+
+static void too_large_an_environment_is_a_failure_that_counts(void **state)
+{
+    (void)state;
+    static char huge[300000]; /* the kernel takes 128 KiB for one variable */
+    memset(huge, 'x', sizeof huge - 1);
+    setenv("MUX_TEST_HUGE", huge, 1);
+    struct quern_run *run = run_command("true", (struct qn_task){.id = NULL});
+    unsetenv("MUX_TEST_HUGE");
+    assert_int_equal(run->outcome, QUERN_RETRY);
+    assert_false(run->not_started);
+    assert_non_null(strstr(run->error, "command was not started: "));
+    assert_non_null(strstr(run->error, "ulimit -s"));
+    qn_run_free(run);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exact_pattern_wins_then_the_longest_prefix),
     cmocka_unit_test(a_star_serves_what_no_other_pattern_does),
@@ -335,5 +384,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_command_gets_payload_and_environment),
     cmocka_unit_test(the_last_lines_of_a_long_complaint_become_the_error),
     cmocka_unit_test(a_cancelled_command_is_terminated_and_not_a_crash),
+    cmocka_unit_test(a_command_posts_its_progress),
+    cmocka_unit_test(garbage_as_progress_is_noted_once_for_a_command),
+    cmocka_unit_test(too_large_an_environment_is_a_failure_that_counts),
 };
 TEST_MAIN(tests)
