@@ -30,6 +30,17 @@ class TerminalTest(CliTest):
         page = self.on_terminal("doctor", env={"NO_COLOR": "1"})
         self.assertIn(f"no live worker serves queue {long}\n", page)
 
+    def test_long_names_of_queues_get_the_room_of_columns_that_are_all_zero(self):
+        for n in range(3):
+            self.enqueue("t", "--queue", f"a-rather-long-name-{n}")
+        for verb in (["stats"], ["queue", "list"]):
+            page = self.on_terminal(*verb, env={"NO_COLOR": "1"})
+            self.assertIn("\na-rather-long-name-2  running", page)
+            self.assertNotIn("GROUP", page)
+        self.enqueue("t", "--queue", "a-rather-long-name-1", "--delay", "1h")
+        self.assertRegex(self.on_terminal("stats"), r"PENDING  LATENCY .* SCHED")
+        self.assertIn("COMPL  GROUP", self.ok("stats"))
+
     def test_a_huge_payload_makes_no_huge_table(self):
         self.enqueue("t", "ü" * 60_000)
         self.enqueue("t", "\u202e" * 30_000)

@@ -23,7 +23,6 @@
 #define FLEXIBLE_WIDTH_MIN 8
 #define FLEXIBLE_WIDTH_WANTED 32 /* for less than that of one column, a spare one goes */
 #define SPARE_WIDTH_WANTED 16
-#define SPARE_MAX 4
 #define CELL_WIDTH_MAX 512 /* every row is as wide as the widest cell, also in a pipe */
 
 void qn_table_init(struct qn_table *table, const struct qn_column *columns, size_t column_count)
@@ -159,7 +158,7 @@ static size_t wanted_width(const struct qn_table *table, const size_t *widths, u
 /* A hidden column has the width 0. Returns the width of the others. */
 static size_t hide_spare(const struct qn_table *table, size_t *widths, size_t room)
 {
-    unsigned spare = SPARE_MAX;
+    unsigned spare = QN_SPARE_MAX;
     while (spare > 0 && wanted_width(table, widths, spare) > room) {
         spare--;
     }

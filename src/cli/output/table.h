@@ -7,13 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define QN_SPARE_MAX 4
+
 struct qn_column {
     const char *title;
     bool right;    /* numbers */
     bool flexible; /* cut first when the terminal is too narrow */
     bool whole;    /* the last one: never cut or left out, the terminal may wrap it */
-    /* Left out first where a terminal is too narrow for all: the highest, then the next. 0: only
-     * when nothing else helps, from the right. */
+    /* Left out first where a terminal is too narrow for all: the highest, at most QN_SPARE_MAX,
+     * then the next. 0: only when nothing else helps, from the right. */
     unsigned spare;
 };
 

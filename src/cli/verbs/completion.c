@@ -1,14 +1,69 @@
 /* SPDX-License-Identifier: MIT */
 /* completion.c - `quern completion bash|zsh|fish`: a script made from the tables of verbs.
  *
- * A script needs nothing but its shell: it knows, for each verb, the words and options that may
- * come, and the states for --state. Its texts are those of the help, in single quotes. */
+ * A script knows, for each verb, the words and options that may come, and the values of options
+ * that have few. For the names of queues and the ids of tasks it calls `quern completion queues`,
+ * `ids` and `active`, with the --broker of the line. Such names are foreign: a script compares and
+ * quotes them, and never evaluates them. Texts are those of the help, in single quotes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/verbs/completion_values.h"
 
-#define STATES "pending active scheduled retry archived completed aggregating"
+/* The values of an option, with blanks between them; "": they are not known. */
+static const char *values_of(const struct qn_option *option)
+{
+    static const struct {
+        const char *name;
+        const char *values;
+    } known[] = {
+        {"state", "pending active scheduled retry archived completed aggregating"},
+        {"sort", "at enqueued changed type"},
+        {"then", "retry archive"},
+        {"unknown", "leave retry archive"},
+        {"log-format", "text logfmt json"},
+        {"on-hup", "drain reload"},
+    };
+    for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
+        if (strcmp(known[i].name, option->name) == 0) {
+            return known[i].values;
+        }
+    }
+    return "";
+}
+
+/* What `quern completion` is called for to get the operands of a verb; NULL: nothing. */
+static const char *operands_of(const struct qn_verb *verb)
+{
+    if (strcmp(verb->operands, "QUEUE...") == 0) {
+        return "queues";
+    }
+    bool takes_ids =
+        strncmp(verb->operands, "ID", 2) == 0 || strncmp(verb->operands, "[ID", 3) == 0;
+    return !takes_ids ? NULL : strcmp(verb->name, "cancel") == 0 ? "active" : "ids";
+}
+
+static bool is_single(const struct qn_noun *noun)
+{
+    return noun->verb_count == 1 && noun->verbs[0].name[0] == '\0';
+}
+
+/* A case for each option with values, each between `before` and `after`. */
+static void print_value_cases(const struct qn_cli *cli, const char *before, const char *after)
+{
+    for (size_t i = 0; i < cli->noun_count; i++) {
+        for (size_t j = 0; j < cli->nouns[i]->verb_count; j++) {
+            const struct qn_verb *verb = &cli->nouns[i]->verbs[j];
+            for (size_t k = 0; k < verb->option_count; k++) {
+                const char *values = values_of(&verb->options[k]);
+                if (values[0] != '\0') {
+                    printf("    --%s) %s%s%s ;;\n", verb->options[k].name, before, values, after);
+                }
+            }
+        }
+    }
+}
 
 /* --- bash -------------------------------------------------------------------------------- */
 
@@ -25,7 +80,7 @@ static void print_options(const struct qn_verb *verb)
 /* One case per verb: the words that may follow it. */
 static void print_noun(const struct qn_noun *noun)
 {
-    bool single = noun->verb_count == 1 && noun->verbs[0].name[0] == '\0';
+    bool single = is_single(noun);
     if (!single) {
         printf("    '%s ')\n        words='", noun->name);
         for (size_t i = 0; i < noun->verb_count; i++) {
@@ -37,50 +92,80 @@ static void print_noun(const struct qn_noun *noun)
         const struct qn_verb *verb = &noun->verbs[i];
         printf("    '%s %s'%s)\n        words='", noun->name, verb->name, single ? "*" : "");
         print_options(verb);
-        printf("' ;;\n");
+        printf("'");
+        if (operands_of(verb) != NULL) {
+            printf("\n        kind=%s", operands_of(verb));
+        }
+        printf(" ;;\n");
     }
 }
 
+/* COMP_WORDS is split at ":" and "=", which URLs and names have, so the line is split at blanks;
+ * bash replaces only the part behind the last of those characters. */
+static const char bash_head[] =
+    "# bash completion of quern; made by: quern completion bash\n"
+    "_quern_offer()\n{\n"
+    "    local value keep=\n"
+    "    if [[ $current == *[:=]* ]]; then\n"
+    "        keep=${current%\"${current##*[:=]}\"}\n"
+    "    fi\n"
+    "    while IFS= read -r value; do\n"
+    "        if [[ -n $value && $value == \"$current\"* ]]; then\n"
+    "            printf -v value %q \"${value#\"$keep\"}\"\n"
+    "            COMPREPLY+=(\"$value\")\n"
+    "        fi\n"
+    "    done\n"
+    "}\n"
+    "_quern()\n{\n"
+    "    local word noun= verb= words= kind= current previous i\n"
+    "    local -a line broker\n"
+    "    COMPREPLY=()\n"
+    "    if [[ -n ${COMP_LINE-} ]]; then\n"
+    "        read -a line <<<\"${COMP_LINE:0:COMP_POINT}.\"\n"
+    "    else\n"
+    "        line=(\"${COMP_WORDS[@]:0:COMP_CWORD}\" \"${COMP_WORDS[COMP_CWORD]-}.\")\n"
+    "    fi\n"
+    "    current=${line[${#line[@]} - 1]%.}\n"
+    "    previous=${line[${#line[@]} - 2]}\n"
+    "    for ((i = 1; i < ${#line[@]} - 1; i++)); do\n"
+    "        word=${line[i]}\n"
+    "        case $word in\n"
+    "        --broker) broker=(--broker \"${line[i + 1]}\"); ((i++)) ;;\n"
+    "        --broker=*) broker=(\"$word\") ;;\n"
+    "        -*) ;;\n"
+    "        *) if [[ -z $noun ]]; then noun=$word; elif [[ -z $verb ]]; then verb=$word; fi ;;\n"
+    "        esac\n"
+    "    done\n"
+    "    case $previous in\n";
+
 static void print_bash(const struct qn_cli *cli)
 {
-    printf("# bash completion of quern; made by: quern completion bash\n"
-           "_quern()\n{\n"
-           "    local word noun= verb= words= i\n"
-           "    local current=${COMP_WORDS[COMP_CWORD]}\n"
-           "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-           "        word=${COMP_WORDS[i]}\n"
-           "        case $word in\n"
-           "        --broker) ((i++)) ;;\n"
-           "        -*) ;;\n"
-           "        *) if [[ -z $noun ]]; then noun=$word; elif [[ -z $verb ]]; then verb=$word; fi"
-           " ;;\n"
-           "        esac\n"
-           "    done\n"
-           "    if [[ $COMP_CWORD -gt 0 && ${COMP_WORDS[COMP_CWORD - 1]} == --state ]]; then\n"
-           "        COMPREPLY=($(compgen -W '" STATES "' -- \"$current\"))\n"
-           "        return\n"
-           "    fi\n"
-           "    case \"$noun $verb\" in\n"
+    (void)fputs(bash_head, stdout);
+    print_value_cases(cli, "words='", "'");
+    printf("    --queue) kind=queues; words= ;;\n"
+           "    esac\n"
+           "    [[ -n $words$kind ]] || case \"$noun $verb\" in\n"
            "    ' ')\n        words='");
     for (size_t i = 0; i < cli->noun_count; i++) {
         printf("%s ", cli->nouns[i]->name);
     }
-    printf("--broker --json --help --version' ;;\n");
+    printf("--broker --json --help --version' ;;\n"
+           "    'completion ')\n        words='bash zsh fish' ;;\n");
     for (size_t i = 0; i < cli->noun_count; i++) {
         print_noun(cli->nouns[i]);
     }
     printf("    esac\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+           "    if [[ -n $kind && $current != -* ]]; then\n"
+           "        _quern_offer < <(quern completion $kind \"${broker[@]}\" 2>/dev/null)\n"
+           "    fi\n"
+           "    if [[ -z $kind || $current == -* ]]; then\n"
+           "        COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+           "    fi\n"
            "}\n"
            "complete -o default -F _quern quern\n");
 }
 
 /* --- zsh and fish ------------------------------------------------------------------------ */
-
-static bool is_single(const struct qn_noun *noun)
-{
-    return noun->verb_count == 1 && noun->verbs[0].name[0] == '\0';
-}
 
 /* Between single quotes, as zsh has them, or with `fish` as fish has them. */
 static void print_quoted(const char *text, bool fish)
@@ -125,7 +210,11 @@ static void print_zsh_noun(const struct qn_noun *noun)
                is_single(noun) ? "*" : "");
         print_zsh_options(verb->options, verb->option_count);
         print_zsh_options(qn_args_globals, QN_GLOBAL_COUNT);
-        printf(" ) ;;\n");
+        printf(" )");
+        if (operands_of(verb) != NULL) {
+            printf("\n        kind=%s", operands_of(verb));
+        }
+        printf(" ;;\n");
     }
 }
 
@@ -134,23 +223,28 @@ static void print_zsh(const struct qn_cli *cli)
     printf("#compdef quern\n"
            "# zsh completion of quern; made by: quern completion zsh\n"
            "_quern()\n{\n"
-           "    local word noun= verb= skip=\n"
-           "    local -a list\n"
-           "    for word in ${words[2,CURRENT-1]}; do\n"
-           "        if [[ -n $skip ]]; then skip=; continue; fi\n"
+           "    local word noun= verb= kind= i\n"
+           "    local -a list broker\n"
+           "    for ((i = 2; i < CURRENT; i++)); do\n"
+           "        word=${(Q)words[i]}\n"
            "        case $word in\n"
-           "        --broker) skip=1 ;;\n"
+           "        --broker) broker=(--broker \"${(Q)words[i + 1]}\"); ((i++)) ;;\n"
+           "        --broker=*) broker=(\"$word\") ;;\n"
            "        -*) ;;\n"
            "        *) if [[ -z $noun ]]; then noun=$word; elif [[ -z $verb ]]; then verb=$word; fi"
            " ;;\n"
            "        esac\n"
            "    done\n"
-           "    if [[ ${words[CURRENT-1]} == --state ]]; then\n"
-           "        list=(" STATES ")\n"
-           "        _describe state list\n"
+           "    case ${words[CURRENT - 1]} in\n");
+    print_value_cases(cli, "list=(", ")");
+    printf("    --queue) kind=queues ;;\n"
+           "    esac\n"
+           "    if [[ ${#list} -gt 0 ]]; then\n"
+           "        compadd -a list\n"
            "        return\n"
            "    fi\n"
-           "    case \"$noun $verb\" in\n"
+           "    [[ -n $kind ]] || case \"$noun $verb\" in\n"
+           "    'completion ')\n        list=(bash zsh fish) ;;\n"
            "    ' ')\n        list=(");
     for (size_t i = 0; i < cli->noun_count; i++) {
         print_zsh_item("", cli->nouns[i]->name, cli->nouns[i]->summary);
@@ -162,7 +256,12 @@ static void print_zsh(const struct qn_cli *cli)
     }
     printf(
         "    esac\n"
-        "    _describe -o word list || _files\n"
+        "    if [[ -n $kind && ${words[CURRENT]} != -* ]]; then\n"
+        "        list=(${(f)\"$(quern completion $kind $broker 2>/dev/null)\"})\n"
+        "        compadd -a list\n"
+        "        return\n"
+        "    fi\n"
+        "    _describe word list || _files\n"
         "}\n"
         "if [[ ${funcstack[1]-} == _quern ]]; then _quern \"$@\"; else compdef _quern quern; fi\n");
 }
@@ -172,8 +271,11 @@ static void print_fish_options(const char *words, const struct qn_option *option
 {
     for (size_t i = 0; i < count; i++) {
         printf("complete -c quern%s -l %s", words, options[i].name);
-        if (strcmp(options[i].name, "state") == 0) {
-            printf(" -xa '" STATES "'");
+        const char *values = values_of(&options[i]);
+        if (strcmp(options[i].name, "queue") == 0) {
+            printf(" -xa '(__quern_values queues)'");
+        } else if (values[0] != '\0') {
+            printf(" -xa '%s'", values);
         } else if (options[i].kind != QN_OPTION_FLAG) {
             printf(" -r");
         }
@@ -185,30 +287,65 @@ static void print_fish_options(const char *words, const struct qn_option *option
 
 static void print_fish_word(const char *words, const char *name, const char *text)
 {
-    printf("complete -c quern%s -a %s -d '", words, name);
+    printf("%s -a %s -d '", words, name);
     print_quoted(text, true);
     printf("'\n");
 }
 
+/* The verbs of a noun, until one of them is there, and the operands of each. */
+static void print_fish_verbs(const struct qn_noun *noun)
+{
+    for (size_t i = 0; i < noun->verb_count; i++) {
+        const struct qn_verb *verb = &noun->verbs[i];
+        printf("complete -c quern -f -n '__fish_seen_subcommand_from %s; and not "
+               "__fish_seen_subcommand_from",
+               noun->name);
+        for (size_t j = 0; j < noun->verb_count; j++) {
+            printf(" %s", noun->verbs[j].name);
+        }
+        print_fish_word("'", verb->name, verb->summary);
+        if (operands_of(verb) != NULL) {
+            printf("complete -c quern -f -n '__fish_seen_subcommand_from %s; and "
+                   "__fish_seen_subcommand_from %s' -a '(__quern_values %s)'\n",
+                   noun->name, verb->name, operands_of(verb));
+        }
+    }
+}
+
+static const char fish_head[] =
+    "# fish completion of quern; made by: quern completion fish\n"
+    "function __quern_values\n"
+    "    set -l line (commandline -opc)\n"
+    "    set -l broker\n"
+    "    for i in (seq (count $line))\n"
+    "        switch $line[$i]\n"
+    "            case --broker\n"
+    "                set broker --broker $line[(math $i + 1)]\n"
+    "            case '--broker=*'\n"
+    "                set broker $line[$i]\n"
+    "        end\n"
+    "    end\n"
+    "    quern completion $argv[1] $broker 2>/dev/null\n"
+    "end\n"
+    "complete -c quern -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
+
 static void print_fish(const struct qn_cli *cli)
 {
     char words[160];
-    printf("# fish completion of quern; made by: quern completion fish\n");
+    (void)fputs(fish_head, stdout);
     print_fish_options("", qn_args_globals, QN_GLOBAL_COUNT);
     for (size_t i = 0; i < cli->noun_count; i++) {
         const struct qn_noun *noun = cli->nouns[i];
-        print_fish_word(" -f -n __fish_use_subcommand", noun->name, noun->summary);
+        print_fish_word("complete -c quern -f -n __fish_use_subcommand", noun->name, noun->summary);
         for (size_t j = 0; j < noun->verb_count; j++) {
             const struct qn_verb *verb = &noun->verbs[j];
             (void)snprintf(words, sizeof words, " -n '__fish_seen_subcommand_from %s%s%s'",
                            noun->name, is_single(noun) ? "" : "; and __fish_seen_subcommand_from ",
                            verb->name);
             print_fish_options(words, verb->options, verb->option_count);
-            if (!is_single(noun)) {
-                (void)snprintf(words, sizeof words, " -f -n '__fish_seen_subcommand_from %s'",
-                               noun->name);
-                print_fish_word(words, verb->name, verb->summary);
-            }
+        }
+        if (!is_single(noun)) {
+            print_fish_verbs(noun);
         }
     }
 }
@@ -226,13 +363,17 @@ static int run_completion(struct qn_cli *cli)
             return QN_EXIT_OK;
         }
     }
+    if (qn_completion_values_know(name)) {
+        return qn_completion_values_print(cli, name);
+    }
     return qn_cli_usage(cli, "no completion for '%s', only for bash, zsh and fish", name);
 }
 
 static const struct qn_verb verbs[] = {{
     .name = "",
-    .operands = "bash|zsh|fish",
+    .operands = "bash|zsh|fish|queues|ids|active",
     .summary = "print a completion script for the shell",
+    .about = "The scripts call it for the names of queues, and for the ids of (active) tasks.",
     .example = "  quern completion bash > ~/.local/share/bash-completion/completions/quern",
     .operand_min = 1,
     .operand_max = 1,

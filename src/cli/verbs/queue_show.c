@@ -60,11 +60,14 @@ static void add_row(struct qn_table *table, const quern_queue_info *queue,
     }
 }
 
-void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers,
-                              size_t lines_max)
+enum { COLUMN_COUNT = 11 };
+
+/* Where a terminal is too narrow for the names, columns that are all 0 are left out, from the
+ * right. */
+static void choose_columns(struct qn_column columns[COLUMN_COUNT],
+                           const quern_queue_info *const *queues, size_t count)
 {
-    /* On a terminal of 80 columns the columns at the right are left out. */
-    static const struct qn_column columns[] = {
+    static const struct qn_column all[COLUMN_COUNT] = {
         {"QUEUE", .flexible = true}, {"STATE"},
         {"WORKERS", .right = true},  {"PENDING", .right = true},
         {"LATENCY", .right = true},  {"ACTIVE", .right = true},
@@ -72,8 +75,23 @@ void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_l
         {"ARCH", .right = true},     {"COMPL", .right = true},
         {"GROUP", .right = true},
     };
-    struct qn_table table;
-    qn_table_init(&table, columns, QN_COUNT_OF(columns));
+    memcpy(columns, all, sizeof all);
+    unsigned spare = QN_SPARE_MAX;
+    for (size_t j = QN_COUNT_OF(states) - 1; j > 0; j--) { /* but PENDING */
+        uint64_t sum = 0;
+        for (size_t i = 0; i < count; i++) {
+            sum += queues[i]->counts[states[j]] > 0 ? 1 : 0;
+        }
+        if (sum == 0) {
+            columns[COLUMN_COUNT - QN_COUNT_OF(states) + j].spare = spare;
+            spare = spare > 1 ? spare - 1 : 1;
+        }
+    }
+}
+
+void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_list *workers,
+                              size_t lines_max)
+{
     size_t count = quern_queue_list_size(list);
     size_t shown = count;
     const quern_queue_info **queues = qn_memory_must(qn_alloc_zero(count + 1, sizeof *queues));
@@ -84,6 +102,10 @@ void qn_queue_show_list_print(const quern_queue_list *list, const quern_worker_l
         shown = lines_max > 3 ? lines_max - 2 : 1; /* the titles and the last line take two */
         qsort(queues, count, sizeof *queues, compare_sizes);
     }
+    struct qn_column columns[COLUMN_COUNT];
+    struct qn_table table;
+    choose_columns(columns, queues, shown);
+    qn_table_init(&table, columns, COLUMN_COUNT);
     for (size_t i = 0; i < shown; i++) {
         add_row(&table, queues[i], workers);
     }

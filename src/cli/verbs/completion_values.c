@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* completion_values.c - `quern completion queues|ids|active`: what a completion script offers.
+ *
+ * A user waits for it at the tab key: so a broker that does not answer is given up soon, and at
+ * most TASKS_MAX ids are read. A name that is no line of its own (of a Go program) is left out. */
+#include "cli/verbs/completion_values.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/output/json.h"
+
+#define CONNECT_MS 1000
+#define COMMAND_MS 2000
+#define TASKS_MAX 200
+
+bool qn_completion_values_know(const char *kind)
+{
+    return strcmp(kind, "queues") == 0 || strcmp(kind, "ids") == 0 || strcmp(kind, "active") == 0;
+}
+
+static void print_value(json_t *values, const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        if ((unsigned char)*at < ' ' || *at == 0x7f) {
+            return;
+        }
+    }
+    if (values != NULL) {
+        (void)json_array_append_new(values, json_string(text));
+    } else {
+        (void)puts(text);
+    }
+}
+
+static quern_status print_queues(quern_inspector *inspector, json_t *values, quern_error *err)
+{
+    quern_queue_list *list = NULL;
+    quern_status status = quern_inspector_queues(inspector, &list, err);
+    for (size_t i = 0; status == QUERN_OK && i < quern_queue_list_size(list); i++) {
+        print_value(values, quern_queue_list_at(list, i)->name);
+    }
+    quern_queue_list_free(list);
+    return status;
+}
+
+static quern_status print_ids(quern_inspector *inspector, int32_t state, json_t *values,
+                              quern_error *err)
+{
+    quern_task_list *list = NULL;
+    const quern_task_filter filter = {.state = state, .limit = TASKS_MAX};
+    quern_status status = quern_inspector_tasks(inspector, &filter, &list, err);
+    for (size_t i = 0; status == QUERN_OK && i < quern_task_list_size(list); i++) {
+        print_value(values, quern_task_info_id(quern_task_list_at(list, i)));
+    }
+    quern_task_list_free(list);
+    return status;
+}
+
+int qn_completion_values_print(struct qn_cli *cli, const char *kind)
+{
+    const quern_inspector_options options = {.connect_timeout_ms = CONNECT_MS,
+                                             .command_timeout_ms = COMMAND_MS};
+    const char *url = NULL;
+    quern_inspector *inspector = NULL;
+    quern_error err;
+    int exit_code = qn_cli_broker_url(cli, false, &url);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    if (quern_inspector_open(url, &options, &inspector, &err) != QUERN_OK) {
+        return qn_cli_open_failed(cli, &err);
+    }
+    json_t *values = cli->json ? json_array() : NULL;
+    quern_status status =
+        strcmp(kind, "queues") == 0
+            ? print_queues(inspector, values, &err)
+            : print_ids(inspector, strcmp(kind, "active") == 0 ? QUERN_TASK_ACTIVE : 0, values,
+                        &err);
+    quern_inspector_free(inspector);
+    if (status != QUERN_OK) {
+        json_decref(values);
+        return qn_cli_fail(cli, &err);
+    }
+    return values == NULL ? QN_EXIT_OK : qn_json_print(values);
+}
