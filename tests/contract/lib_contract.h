@@ -150,6 +150,9 @@ size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum 
                          struct qn_leased **runs);
 
 size_t contract_recover(struct contract *c, const char *queue);
+/* In one call; sink may be NULL. */
+size_t contract_recover_all(struct contract *c, struct qn_upkeep upkeep,
+                            const struct qn_recovery_sink *sink);
 /* Without waiting where the server seems to have been silent. */
 size_t contract_recover_once(struct contract *c, const char *queue);
 size_t contract_forward(struct contract *c, const char *queue, int64_t *ret_next_due_at_ms);

@@ -230,29 +230,39 @@ enum qn_applied contract_die(struct contract *c, struct qn_leased *run)
 
 /* --- Upkeep ------------------------------------------------------------------------- */
 
-size_t contract_recover_once(struct contract *c, const char *queue)
+static size_t recover_once(struct contract *c, struct qn_upkeep upkeep,
+                           const struct qn_recovery_sink *sink)
 {
     size_t count = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_recover(c->broker, (struct qn_upkeep){{&queue, 1}, QN_BATCH_MAX}, NULL,
-                                &count, &err),
-              err);
+    assert_ok(qn_broker_recover(c->broker, upkeep, sink, &count, &err), err);
     return count;
+}
+
+size_t contract_recover_once(struct contract *c, const char *queue)
+{
+    return recover_once(c, (struct qn_upkeep){{&queue, 1}, QN_BATCH_MAX}, NULL);
 }
 
 /* After seconds without a call, on a busy machine, the server seems to have been silent, and for a
  * moment nothing is recovered. No worker waits that long between two calls. */
-size_t contract_recover(struct contract *c, const char *queue)
+size_t contract_recover_all(struct contract *c, struct qn_upkeep upkeep,
+                            const struct qn_recovery_sink *sink)
 {
     enum { SILENCE_MS = 4000, MOMENT_MS = 3500 };
     int64_t since_ms = c->recovered_at_ms == 0 ? 0 : test_now_ms() - c->recovered_at_ms;
-    size_t count = contract_recover_once(c, queue);
+    size_t count = recover_once(c, upkeep, sink);
     if (count == 0 && c->maker->has_clock && since_ms > SILENCE_MS) {
         test_pause_ms(MOMENT_MS);
-        count = contract_recover_once(c, queue);
+        count = recover_once(c, upkeep, sink);
     }
     c->recovered_at_ms = test_now_ms();
     return count;
+}
+
+size_t contract_recover(struct contract *c, const char *queue)
+{
+    return contract_recover_all(c, (struct qn_upkeep){{&queue, 1}, QN_BATCH_MAX}, NULL);
 }
 
 size_t contract_forward(struct contract *c, const char *queue, int64_t *ret_next_due_at_ms)

@@ -104,7 +104,7 @@ static void plant(const char *field, const char *value)
                         value == garbage[0] ? digits : value);
 }
 
-static void try_upkeep(struct contract *c)
+static void keep_up(struct contract *c)
 {
     static const char *const queues[] = {"default", "other"};
     size_t count = 0;
@@ -114,9 +114,7 @@ static void try_upkeep(struct contract *c)
                                 &next_due_at_ms, &err),
               err);
     assert_ok(qn_broker_prune(c->broker, (struct qn_upkeep){{queues, 2}, 100}, &count, &err), err);
-    assert_ok(
-        qn_broker_recover(c->broker, (struct qn_upkeep){{queues, 2}, 100}, NULL, &count, &err),
-        err);
+    (void)contract_recover_all(c, (struct qn_upkeep){{queues, 2}, 100}, NULL);
 }
 
 /* A run each, of a damaged task and of a sound one in the same queue and in another, end in this
@@ -154,7 +152,7 @@ static void end_three(struct contract *c, const char *field, const char *value, 
     }
     for (int round = 0; round < 3; round++) {
         contract_advance(c, 3 * CONTRACT_LEASE_MS);
-        try_upkeep(c);
+        keep_up(c);
     }
     assert_int_not_equal(contract_state(c, "default", "b"), QUERN_TASK_ACTIVE);
     assert_int_not_equal(contract_state(c, "other", "c"), QUERN_TASK_ACTIVE);

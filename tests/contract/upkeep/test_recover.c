@@ -32,11 +32,8 @@ static struct recoveries recover(struct contract *c, size_t limit)
 {
     const char *queue = "default";
     struct recoveries all = {0};
-    size_t count = 0;
-    quern_error err = {0};
-    assert_ok(qn_broker_recover(c->broker, (struct qn_upkeep){{&queue, 1}, limit},
-                                &(struct qn_recovery_sink){note_recovery, &all}, &count, &err),
-              err);
+    const struct qn_recovery_sink sink = {note_recovery, &all};
+    size_t count = contract_recover_all(c, (struct qn_upkeep){{&queue, 1}, limit}, &sink);
     assert_int_equal(count, all.count);
     return all;
 }
