@@ -20,12 +20,7 @@ serve()
     server=$!
     started="$started $server"
     broker="--broker redis-socket://$socket"
-    for try in $(seq 200); do
-        if ask ping >/dev/null 2>&1; then
-            return
-        fi
-        sleep 0.05
-    done
+    timeout 10 tail --pid="$server" -n +1 -f "$log" | grep -q "eady to accept" && return
     echo "bench: redis-server does not answer: $(tail -n 1 "$log")" >&2
     exit 1
 }
@@ -66,6 +61,6 @@ settle()
         case $(info aof_rewrite_in_progress)$(info aof_rewrite_scheduled) in
         00) return ;;
         esac
-        sleep 0.1
+        timeout 1 tail -n 0 -f "$log" | head -n 1 >/dev/null # until it logs something
     done
 }

@@ -178,10 +178,14 @@ class LimitTest(CliTest):
         text = "".join(f'{{"type":"t","payload":"{n}","retry_max":0}}\n' for n in range(40))
         self.ok("enqueue", "--from", "-", stdin=text)
         self.write("ran", "")
+        self.fifo("gate")
+        gate = os.open(self.path("gate"), os.O_RDWR)
+        self.addCleanup(os.close, gate)
         worker = self.start_limited(64, "--drain", "--concurrency", "20", "--exec",
-                                    "t=echo $QUERN_TASK_ID >> ran; sleep 0.2")
+                                    "t=echo $QUERN_TASK_ID >> ran; read -r line < gate || :")
         self.until(lambda: "commands cannot be started" in self.read(worker.log_name),
-                        "it says so")
+                   "it is reported")
+        os.write(gate, b"\n" * 100)  # a line for each run
         log = self.read(worker.log_name)
         self.assertIn("64 open files are allowed (RLIMIT_NOFILE), too few for concurrency 20", log)
         self.assertEqual(log.count("commands cannot be started"), 1)
