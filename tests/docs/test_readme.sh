@@ -2,10 +2,11 @@
 # The program in README.md is examples/hello.c, word for word (without its opening comment), and it
 # compiles and links as a reader would do it.
 set -eu
+. "$QUERN_SOURCE/tests/lib_test.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$QUERN_SOURCE/README.md" >"$work/hello.c"
+readme_program "$work/hello.c"
 [ -s "$work/hello.c" ] || {
     echo "FAILED: README.md holds no C program" >&2
     exit 1

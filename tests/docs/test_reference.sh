@@ -2,10 +2,8 @@
 # The reference is made from the headers without a complaint of doxygen, and each public name has an
 # entry there: a man page, and text in the HTML. Skipped where there is no doxygen.
 set -eu
-if ! command -v doxygen >/dev/null; then
-    echo "skipped: no doxygen (scripts/bootstrap --tests installs it)"
-    exit 77
-fi
+. "$QUERN_SOURCE/tests/lib_test.sh"
+command -v doxygen >/dev/null || skip "no doxygen (scripts/bootstrap --tests installs it)"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$QUERN_SOURCE/scripts/reference" "$work"

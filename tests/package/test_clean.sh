@@ -5,34 +5,13 @@
 # The packages: a shell and its usual tools, gcc, pkg-config, and those of the libraries that quern
 # is linked with. The tree is a tmpfs in a mount namespace of its own.
 set -eu
-skip()
-{
-    echo "skipped: $*"
-    exit 77
-}
-
-if [ "${1-}" != inside ]; then
-    for program in apt-cache dpkg-query unshare chroot tar; do
-        command -v "$program" >/dev/null || skip "there is no $program"
-    done
-    "$CC" --version | grep -qi clang && skip "the tree has gcc only"
-    tree=$(mktemp -d)
-    trap 'rmdir "$tree"' EXIT
-    for flags in -m -rm; do
-        if unshare $flags true 2>/dev/null; then
-            unshare $flags "$0" inside "$tree"
-            exit
-        fi
-    done
-    skip "no mount namespace can be made here"
-fi
+. "$QUERN_SOURCE/tests/lib_test.sh"
+for program in apt-cache dpkg-query unshare chroot tar; do
+    command -v "$program" >/dev/null || skip "there is no $program"
+done
+"$CC" --version | grep -qi clang && skip "the tree has gcc only"
+enter_namespace "$@"
 tree=$2
-
-fail()
-{
-    echo "FAILED: $*" >&2
-    exit 1
-}
 
 # needed - the packages of the libraries that are loaded with quern, and what one needs to type.
 needed()
@@ -87,8 +66,7 @@ cp "$QUERN_SOURCE/scripts/after_install" "$tree/tmp/"
 said=$(in_tree '/tmp/after_install /usr/local')
 [ -z "$said" ] || fail "make install says: $said"
 
-awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$QUERN_SOURCE/README.md" \
-    >"$tree/root/hello.c"
+readme_program "$tree/root/hello.c"
 line=$(grep '^cc hello.c' "$QUERN_SOURCE/README.md") || fail "README has no line that compiles"
 said=$(in_tree "cd /root; $line") || fail "README's program does not build or start"
 [ "$said" = "hello, world" ] || fail "README's program says: $said"

@@ -2,15 +2,10 @@
 # A build without a word about it is hardened and does not name its folder; one for debugging is
 # not. The whole release is looked at by scripts/check_hardening, in `make check-full`.
 set -eu
+. "$QUERN_SOURCE/tests/lib_test.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset CFLAGS CXXFLAGS LDFLAGS
-
-fail()
-{
-    echo "FAILED: $*" >&2
-    exit 1
-}
 
 export CCACHE_DISABLE=1 # it may hand out objects that were compiled in another folder
 cmake -S "$QUERN_SOURCE" -B "$work/usual" -G Ninja -DCMAKE_C_COMPILER="$CC" -DQUERN_TESTS=OFF \

@@ -3,25 +3,9 @@
 # cache. And what was installed can be removed again. In a mount namespace with a /usr/local and an
 # /etc of its own, so that nothing of the machine is touched.
 set -eu
-if [ "${1-}" != inside ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    for flags in -m -rm; do
-        if unshare $flags true 2>/dev/null; then
-            unshare $flags "$0" inside "$work"
-            exit
-        fi
-    done
-    echo "skipped: no mount namespace can be made here"
-    exit 77
-fi
+. "$QUERN_SOURCE/tests/lib_test.sh"
+enter_namespace "$@"
 work=$2
-
-fail()
-{
-    echo "FAILED: $*" >&2
-    exit 1
-}
 
 cp -a /etc "$work/etc" 2>/dev/null || true # what may not be read is not needed
 mount --bind "$work/etc" /etc
@@ -39,7 +23,7 @@ rm /usr/local/after_install
 [ ! -s "$work/said" ] || fail "the loader does not find it: $(cat "$work/said")"
 
 unset LD_LIBRARY_PATH PKG_CONFIG_PATH
-awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$QUERN_SOURCE/README.md" >"$work/hello.c"
+readme_program "$work/hello.c"
 # shellcheck disable=SC2046,SC2086 # flags are lists of words
 $CC $CFLAGS -o "$work/hello" "$work/hello.c" $(pkg-config --cflags --libs quern)
 said=$(cd "$work" && ./hello)

@@ -3,15 +3,10 @@
 # CMake's find_package, from C and C++. Installs below a temporary directory, then moves it, since
 # nothing installed may know where it was built.
 set -eu
+. "$QUERN_SOURCE/tests/lib_test.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 program=$QUERN_SOURCE/tests/package/program.c
-
-fail()
-{
-    echo "FAILED: $*" >&2
-    exit 1
-}
 
 DESTDIR=$work/stage cmake --install "$QUERN_BUILD" --prefix /opt/quern >"$work/log" ||
     fail "install: $(cat "$work/log")"
