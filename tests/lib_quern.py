@@ -16,6 +16,19 @@ from lib_redis import PATIENCE_S, die_with_parent
 FULL = os.environ.get("QUERN_TEST_FULL") == "1"  # the larger counts
 
 
+class Result(unittest.TextTestResult):
+    """Prints a line for each skipped test, which scripts/check repeats at its end."""
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        print(f"\nskipped: {test.id().partition('.')[2]}: {reason}", flush=True)
+
+
+def main():
+    runner = unittest.TextTestRunner(resultclass=Result)
+    unittest.main(module="__main__", testRunner=runner)
+
+
 class QuernTest(unittest.TestCase):
     def setUp(self):
         self.program = os.environ["QUERN"]

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -63,6 +64,19 @@ void test_require(bool condition, const char *text, const char *file, int line);
 void test_dir_make(char out[TEST_DIR_SIZE]);
 void test_dir_remove(const char *dir); /* with all that is in it */
 
+/* Skips the test, and prints why; scripts/check repeats that at its end. */
+#define TEST_SKIP(why)                                                                             \
+    do {                                                                                           \
+        (void)printf("skipped: %s: %s\n", __func__, (why));                                        \
+        (void)fflush(stdout);                                                                      \
+        skip();                                                                                    \
+    } while (0)
+#define TEST_SKIP_UNLESS_ROOT()                                                                    \
+    do {                                                                                           \
+        if (geteuid() != 0) {                                                                      \
+            TEST_SKIP("needs root");                                                               \
+        }                                                                                          \
+    } while (0)
 /* Whether the long versions are requested (QUERN_TEST_FULL=1). */
 bool test_full(void);
 /* QUERN_TEST_SEED, or a new one; printed, so that a failure can be replayed. */

@@ -9,10 +9,9 @@ import json
 import pathlib
 import re
 import os
-import unittest
 
 import lib_redis
-from lib_quern import QuernTest
+from lib_quern import QuernTest, main
 
 PAGE = pathlib.Path(os.environ["QUERN_SOURCE"], "docs/protocol/redis.md")
 
@@ -113,4 +112,4 @@ class AclTest(QuernTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -13,9 +13,8 @@ import re
 import shutil
 import stat
 import subprocess
-import unittest
 
-from lib_quern import PATIENCE_S, QuernTest
+from lib_quern import PATIENCE_S, QuernTest, main
 
 SOURCE = pathlib.Path(os.environ["QUERN_SOURCE"])
 PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs/guide").glob("*.md")),
@@ -104,4 +103,4 @@ class CommandsTest(QuernTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

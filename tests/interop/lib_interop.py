@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
+import lib_quern
 from lib_quern import PATIENCE_S, QuernTest
 from lib_redis import Redis, die_with_parent
 
@@ -91,10 +91,11 @@ class InteropTest(QuernTest):
     """needs_go is False in tests that hold quern against recordings only."""
 
     needs_go = True
+    server_options = ()
 
     @classmethod
     def setUpClass(cls):
-        cls.redis = Redis()
+        cls.redis = Redis(*cls.server_options)
         cls.addClassCleanup(cls.redis.stop)
         if cls.needs_go:
             cls.go = Peer(os.environ["INTEROP_PEER"], cls.redis.path)
@@ -226,4 +227,4 @@ def main():
             reason = "asynq_peer was not built: run ctest -R interop.build"
         print(f"skipped: {reason}")
         sys.exit(1 if os.environ.get("QUERN_INTEROP_REQUIRED") else EXIT_SKIPPED)
-    unittest.main(module="__main__")
+    lib_quern.main()

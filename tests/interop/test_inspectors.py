@@ -10,7 +10,6 @@ import time
 
 import lib_interop
 from lib_interop import InteropTest, assert_same_task, b64
-from lib_redis import RedisError
 
 STATES = ("pending", "active", "scheduled", "retry", "archived", "completed", "aggregating")
 
@@ -260,23 +259,28 @@ class GoInspectsQuernTest(StageTest):
         self.assertEqual(self.go("queues"), ["default"])
         self.assertEqual(self.go_ids("pending"), ["again"])
 
+
+class AsynqProgramTest(StageTest):
+    """asynq's own program, which connects by TCP only."""
+
+    @classmethod
+    def setUpClass(cls):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            cls.port = probe.getsockname()[1]
+        cls.server_options = ("--bind", "127.0.0.1", "--port", str(cls.port))
+        super().setUpClass()
+
     def test_the_asynq_program_lists_queues_tasks_and_servers(self):
         program = (os.environ.get("QUERN_ASYNQ") or shutil.which("asynq") or
                    os.path.join(os.path.dirname(os.environ["INTEROP_PEER"]), "asynq"))
         if not os.path.exists(program):
             self.skipTest("the program `asynq` could not be fetched (it has no release that a "
                           "module proxy serves); QUERN_ASYNQ names one")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        try:
-            self.redis.do("CONFIG", "SET", "port", port)
-        except RedisError as error:
-            self.skipTest(f"this server opens no port later, as Redis 7.0 does: {error}")
-        self.addCleanup(self.redis.do, "CONFIG", "SET", "port", 0)
+        worker = self.populate("quern")
 
         def asynq(*words):
-            return subprocess.run([program, *words, "-u", f"127.0.0.1:{port}"], check=True,
+            return subprocess.run([program, *words, "-u", f"127.0.0.1:{self.port}"], check=True,
                                   capture_output=True, text=True, env=self.env).stdout
 
         self.assertIn("default", asynq("queue", "ls"))
@@ -299,7 +303,7 @@ class GoInspectsQuernTest(StageTest):
         asynq("queue", "resume", "default")
         asynq("task", "cancel", "active-0")
         self.until_state("retry", "active-0")
-        self.stop(self.worker)
+        self.stop(worker)
         self.assert_clean()
 
 

@@ -73,9 +73,7 @@ static int run_without_a_process_for_the_shell(void)
 static void a_command_whose_shell_gets_no_process_did_not_run(void **state)
 {
     (void)state;
-    if (geteuid() != 0) {
-        skip(); /* only root can be another user */
-    }
+    TEST_SKIP_UNLESS_ROOT(); /* only root can become another user */
     pid_t pid = fork();
     if (pid == 0) {
         _exit(run_without_a_process_for_the_shell());

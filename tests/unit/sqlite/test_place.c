@@ -39,9 +39,7 @@ static void file_of_another_user_is_refused_unless_trusted(void **state)
 {
     (void)state;
     struct lib_sqlite place;
-    if (geteuid() != 0) {
-        skip();
-    }
+    TEST_SKIP_UNLESS_ROOT();
     make_place(&place);
     assert_int_equal(chown(place.path, STRANGER, (gid_t)-1), 0);
     assert_refused(place.path, "belongs to another user (uid 65534; this process runs as 0)");
@@ -160,9 +158,7 @@ static void root_leaves_sockets_that_the_owner_of_the_file_can_use(void **state)
 {
     (void)state;
     struct lib_sqlite place;
-    if (geteuid() != 0) {
-        skip();
-    }
+    TEST_SKIP_UNLESS_ROOT();
     make_place(&place);
     assert_int_equal(chown(place.path, STRANGER, (gid_t)-1), 0);
     struct qn_broker *broker = open_trusting(&place);
@@ -182,9 +178,7 @@ static void worker_beside_sockets_of_another_user_finds_its_work_all_the_same(vo
     bool work = false;
     int64_t due_at_ms = 0;
     const char *queue = "default";
-    if (geteuid() != 0) {
-        skip();
-    }
+    TEST_SKIP_UNLESS_ROOT();
     make_place(&place);
     lib_sqlite_wake_dir(&place, path, sizeof path);
     assert_int_equal(mkdir(path, 0700), 0);
