@@ -3,8 +3,8 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc)
-# How many tests run at a time: most of them wait for events rather than compute.
-TEST_JOBS ?= $(shell expr $$(nproc) \* 2)
+# How many tests run at a time: the long ones wait for events rather than compute.
+TEST_JOBS ?= $(shell expr $$(nproc) \* 3)
 MINUTES ?= 30
 
 .PHONY: help demo reference release check check-full soak fuzz bench bench-peers lint format install \
