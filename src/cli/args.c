@@ -137,6 +137,25 @@ static bool parse_duration(struct qn_args *args, const struct qn_option *option,
     return true;
 }
 
+/* 0 would be the default in C and no limit elsewhere: here it is neither. */
+static bool refuse_0(struct qn_args *args, const struct qn_option *option)
+{
+    return set_problem(args, "--%s: 0 is refused: use never, or leave it out for the default",
+                       option->name);
+}
+
+static bool parse_number(struct qn_args *args, const struct qn_option *option, const char *text,
+                         int64_t *ret_number)
+{
+    if (option->never && (strcmp(text, "never") == 0 || strcmp(text, "-1") == 0)) {
+        *ret_number = -1;
+        return true;
+    }
+    bool ok = option->kind == QN_OPTION_COUNT ? parse_count(args, option, text, ret_number)
+                                              : parse_duration(args, option, text, ret_number);
+    return ok && option->never && *ret_number == 0 ? refuse_0(args, option) : ok;
+}
+
 static bool parse_value(struct qn_args *args, const struct qn_option *option, const char *text,
                         int64_t *ret_number)
 {
@@ -146,9 +165,8 @@ static bool parse_value(struct qn_args *args, const struct qn_option *option, co
     case QN_OPTION_TEXT:
         return true;
     case QN_OPTION_COUNT:
-        return parse_count(args, option, text, ret_number);
     case QN_OPTION_DURATION:
-        return parse_duration(args, option, text, ret_number);
+        return parse_number(args, option, text, ret_number);
     case QN_OPTION_MOMENT:
         if (qn_moment_parse(text, ret_number, &err) != QUERN_OK) {
             return set_problem(args, "--%s: %s", option->name, err.text);

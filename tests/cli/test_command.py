@@ -18,11 +18,11 @@ class EnvironmentTest(CliTest):
         return dict(text.split("=", 1) for text in self.read("seen").split("\0") if text)
 
     def test_environment_has_limits_and_cause(self):
-        seen = self.seen("--retry", "3", "--deadline", "@4922899200", "--timeout", "0")
+        seen = self.seen("--retry", "3", "--deadline", "@4922899200", "--timeout", "never")
         self.assertEqual([seen[f"QUERN_{name}"] for name in ("RETRY_MAX", "DEADLINE", "CAUSE")],
                          ["3", "4922899200", ""])
-        seen = self.seen("--retry", "0", "--timeout", "0")
-        self.assertEqual((seen["QUERN_RETRY_MAX"], seen["QUERN_DEADLINE"]), ("0", ""))
+        seen = self.seen("--retry", "never", "--timeout", "never")
+        self.assertEqual((seen["QUERN_RETRY_MAX"], seen["QUERN_DEADLINE"]), ("-1", ""))
 
     def test_environment_has_headers_and_the_trace(self):
         self.env.update({"QUERN_HEADER_OLD": "of the worker", "TRACEPARENT": "of the worker"})
@@ -85,12 +85,12 @@ class EnvironmentTest(CliTest):
         worker = self.limited("--exec", "t=echo ran >> seen")
         large = [word for number in range(7)
                  for word in ("--header", f"h{number}=" + "x" * 8000)]
-        task_id = self.enqueue("t", "--retry", "0", *large)
+        task_id = self.enqueue("t", "--retry", "never", *large)
         task = self.wait_state(task_id, "archived")
         self.assertIn("command was not started: ", task["error"])
         self.assertIn("too large", task["error"])
         self.assertIn("ulimit -s", task["error"])
-        self.wait_state(self.enqueue("t", "--retry", "0"), "gone")  # with a small one it runs
+        self.wait_state(self.enqueue("t", "--retry", "never"), "gone")  # with a small one it runs
         self.assertEqual(self.read("seen"), "ran\n")
         self.assertEqual(self.stop(worker), 0)
         self.assertNotIn("commands cannot be started", self.read(worker.log_name))

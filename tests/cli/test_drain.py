@@ -20,9 +20,9 @@ class DrainTest(CliTest):
         return result.stderr
 
     def test_archived_tasks_are_failures_however_they_got_there(self):
-        cases = [("t=exit 1", ["--retry", "0"], ()), ("t=exit 65", [], ()),
-                 ("t=kill -9 $$", ["--retry", "0"], ()),
-                 ("u=true", ["--retry", "0"], ["--unknown", "retry"]),
+        cases = [("t=exit 1", ["--retry", "never"], ()), ("t=exit 65", [], ()),
+                 ("t=kill -9 $$", ["--retry", "never"], ()),
+                 ("u=true", ["--retry", "never"], ["--unknown", "retry"]),
                  ("u=true", [], ["--unknown", "archive"])]
         for command, task_options, options in cases:
             for option in ("--drain", "--until-idle"):

@@ -45,9 +45,27 @@ class EnqueueTest(CliTest):
         self.assertEqual(task["state"], "scheduled")
         self.assertGreaterEqual(task["due_at_ms"], now_ms + 5400000 - 1000)
 
-    def test_retry_0_means_none_and_timeout_0_means_no_limit(self):
-        task = self.task(self.enqueue("t", "--retry", "0", "--timeout", "0"))
-        self.assertEqual((task["retry_max"], task["timeout_ms"]), (0, 0))
+    def test_never_and_minus_1_turn_a_limit_off_and_0_is_refused(self):
+        for value in ("never", "-1"):
+            task = self.task(self.enqueue("t", "--retry", value, "--timeout", value))
+            self.assertEqual((task["retry_max"], task["timeout_ms"]), (-1, -1))
+            line = json.dumps({"type": "t", "retry_max": task["retry_max"],
+                               "timeout": task["timeout_ms"], "id": f"id-{value}"})
+            self.ok("enqueue", "--from", "-", stdin=line)
+            task = self.task(f"id-{value}")
+            self.assertEqual((task["retry_max"], task["timeout_ms"]), (-1, -1))
+        self.assertIn("0/never", self.ok("task", "list", "--wide"))
+        self.assertIn("0, retry-max never", self.ok("task", "inspect", "id-never"))
+
+    def test_a_limit_of_0_is_refused(self):
+        for option in ("--retry-max", "--timeout"):
+            refused = self.quern("enqueue", "t", option, "0")
+            self.assertEqual(refused.returncode, EXIT_USAGE)
+            self.assertIn(f"{option}: 0 is refused: use never, or leave it out", refused.stderr)
+        for key in ("retry_max", "timeout"):
+            refused = self.quern("enqueue", "--from", "-", stdin=json.dumps({"type": "t", key: 0}))
+            self.assertEqual(refused.returncode, EXIT_DATA)
+            self.assertIn(f'"{key}" 0 is refused: use -1 for never', refused.stderr)
 
     def test_at_in_the_past_is_pending(self):
         self.assertEqual(self.state(self.enqueue("t", "--at", "@1000000000")), "pending")
@@ -149,14 +167,14 @@ class ImportTest(CliTest):
 
     def test_every_key_reaches_the_task(self):
         self.ok("enqueue", "--from", "-", stdin=self.lines({
-            "type": "t", "id": "a", "queue": "q", "payload": "p", "retry_max": 0, "delay": "1m",
-            "timeout": 1.5, "deadline": "2126-01-01T00:00:00Z", "unique": 3600,
+            "type": "t", "id": "a", "queue": "q", "payload": "p", "retry_max": "never",
+            "delay": "1m", "timeout": 1.5, "deadline": "2126-01-01T00:00:00Z", "unique": 3600,
             "retention": "2h", "headers": {"k": "v"}}))
         task = self.task("a")
         self.assertEqual(
             [task[key] for key in ("type", "queue", "payload", "retry_max", "state", "timeout_ms",
                                    "deadline_at_ms", "retention_ms", "headers")],
-            ["t", "q", "p", 0, "scheduled", 1500, 4922899200000, 7200000, {"k": "v"}])
+            ["t", "q", "p", -1, "scheduled", 1500, 4922899200000, 7200000, {"k": "v"}])
         self.ok("enqueue", "--from", "-", stdin=self.lines(
             {"type": "t", "id": "b", "process_at": 4922899200.25},
             {"type": "t", "id": "c", "group": "g"}))
@@ -179,12 +197,12 @@ class ImportTest(CliTest):
         self.assertIn("256 bytes: 00 01 02", self.ok("task", "inspect", "a"))
 
     def test_options_are_the_defaults_of_all_lines(self):
-        self.ok("enqueue", "--from", "-", "--queue", "q", "--retry", "0", "--in", "1h",
+        self.ok("enqueue", "--from", "-", "--queue", "q", "--retry", "never", "--in", "1h",
                 stdin=self.lines({"type": "t", "id": "a"},
                                  {"type": "t", "id": "b", "queue": "p", "retry_max": 2,
                                   "process_at": 1}))
         a, b = self.task("a"), self.task("b")
-        self.assertEqual((a["queue"], a["retry_max"], a["state"]), ("q", 0, "scheduled"))
+        self.assertEqual((a["queue"], a["retry_max"], a["state"]), ("q", -1, "scheduled"))
         self.assertEqual((b["queue"], b["retry_max"], b["state"]), ("p", 2, "pending"))
 
     def test_bad_line_is_named_and_nothing_after_it_is_read(self):
@@ -193,7 +211,7 @@ class ImportTest(CliTest):
             ('{"tpye":"t"}', 'did you mean "type"?'), ('{"type":7}', '"type" is not a string'),
             ('{"type":""}', "type"), ('{"type":"t","delay":-1}', '"delay"'),
             ('{"type":"t","delay":"soon"}', '"delay"'),
-            ('{"type":"t","retry_max":-1}', '"retry_max"'),
+            ('{"type":"t","retry_max":-2}', '"retry_max"'),
             ('{"type":"t","retry_max":1.5}', '"retry_max"'),
             ('{"type":"t","delay":1,"process_at":5}', ""),
             ('{"type":"t","payload_base64":"a"}', "base64"),
@@ -221,9 +239,9 @@ class ImportTest(CliTest):
         self.assertIn("stored 1 task before it", error)
 
     def test_text_for_a_number_is_named_with_file_line_and_key(self):
-        for key, value, text in (("retry_max", "3", "is not a whole number from 0 on"),
-                                 ("retry_max", True, "is not a whole number from 0 on"),
-                                 ("retry_max", None, "is not a whole number from 0 on"),
+        for key, value, text in (("retry_max", "3", "is not a whole number from 1 on"),
+                                 ("retry_max", True, "is not a whole number from 1 on"),
+                                 ("retry_max", None, "is not a whole number from 1 on"),
                                  ("delay", True, "is not a duration"),
                                  ("timeout", "3 apples", "is not a duration"),
                                  ("retention", [1], "is not a duration"),

@@ -135,7 +135,7 @@ class HelpTest(CliTest):
             (["enqueue", "t", "--timeout", "-1s"], "--timeout"),
             (["enqueue", "t", "--in=1 parsec"], "--in"),
             (["enqueue", "t", "--at", "tomorrow"], "--at"),
-            (["enqueue", "t", "--retry", "-1"], "--retry"),
+            (["enqueue", "t", "--retry", "-2"], "--retry"),
             (["enqueue", "t", "--retry", "x"], "--retry"),
             (["enqueue", "t", "--unique", "0.5s"], "--unique"),
             (["enqueue", "t", "--header", "novalue"], "--header"),

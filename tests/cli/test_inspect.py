@@ -71,7 +71,7 @@ class QueueTest(CliTest):
 
     def test_history_counts_today(self):
         self.enqueue("t")
-        self.enqueue("bad", "--retry", "0")
+        self.enqueue("bad", "--retry", "never")
         self.drain("t=true", "bad=exit 1")
         days = self.json("queue", "history", "default", "--days", "3")
         self.assertEqual(len(days), 3)
@@ -226,7 +226,7 @@ class TaskTest(CliTest):
 
     def test_stored_text_cannot_steer_the_terminal(self):
         hostile = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
-        task_id = self.enqueue("t", hostile, "--header", f"h={hostile}", "--retry", "0")
+        task_id = self.enqueue("t", hostile, "--header", f"h={hostile}", "--retry", "never")
         self.drain("t=printf '\\033[31mred\\033[0m\\n' >&2; exit 1")
         for page in (self.ok("task", "inspect", task_id), self.ok("task", "list")):
             for bad in ("\x1b", "\x07", "\x9b", "\u202e"):
@@ -269,7 +269,7 @@ class DoctorTest(CliTest):
     def test_healthy_data_passes(self):
         self.enqueue("t")
         self.enqueue("t", "--in", "1h")
-        self.enqueue("bad", "--retry", "0", "--unique", "1h")
+        self.enqueue("bad", "--retry", "never", "--unique", "1h")
         report = self.json("doctor")
         self.assertTrue(report["healthy"])
         self.assertEqual(report["violated"], 0)

@@ -18,7 +18,7 @@ HOSTILE = 'x" level=error id=forged'
 class LogTest(CliTest):
     def failing_run(self, *options):
         """The log of a worker whose only run fails with two lines of errors."""
-        self.enqueue(HOSTILE, "--retry", "0", "--id", "real")
+        self.enqueue(HOSTILE, "--retry", "never", "--id", "real")
         return self.quern("work", "--drain", "--exec", "x=echo one >&2; echo two=2 >&2; exit 1",
                           *options).stderr.splitlines()
 
@@ -29,7 +29,7 @@ class LogTest(CliTest):
         self.assertIn(r"one\ntwo=2", line)
 
     def test_death_of_a_task_without_attempts_is_no_poison(self):
-        self.enqueue("t", "--retry", "0", "--id", "a")
+        self.enqueue("t", "--retry", "never", "--id", "a")
         text = self.quern("work", "--drain", "--exec", "t=kill -9 $$").stderr
         self.assertIn("task archived, its attempts are used up", text)
         self.assertNotIn("poison", text)
@@ -54,9 +54,9 @@ class LogTest(CliTest):
         self.assertIn("one\ntwo=2", line["error"])
 
     def test_nothing_stored_breaks_or_turns_a_line_in_any_format(self):
-        self.enqueue("t\u2028level=error", "--retry", "0")
+        self.enqueue("t\u2028level=error", "--retry", "never")
         for name in ("json", "logfmt", "text"):
-            self.enqueue("t", "--retry", "0", "--id", f"of-{name}")
+            self.enqueue("t", "--retry", "never", "--id", f"of-{name}")
             command = "*=printf 'a\\342\\200\\256b\\302\\233c\\342\\200\\251d\\177' >&2; exit 1"
             text = self.quern("work", "--drain", "--exec", command, "--log-format", name).stderr
             self.assertNotRegex(text, "[\x7f-\x9f\u2028-\u202e]", name)
@@ -99,7 +99,7 @@ class LogTest(CliTest):
                                            "xml"))
 
     def test_journal_gets_a_priority_and_no_time(self):
-        self.enqueue("t", "--retry", "0")
+        self.enqueue("t", "--retry", "never")
         ours, theirs = socket.socketpair()
         with ours, theirs:
             info = os.fstat(theirs.fileno())

@@ -98,7 +98,7 @@ class ShortIdTest(CliTest):
         self.assertEqual(self.task(an_id[:8])["type"], "t")
 
     def test_what_matters_has_the_width(self):
-        self.fill(12, retry_max=0)
+        self.fill(12, retry_max=-1)
         self.drain("image:=echo no route to host for this image >&2; exit 1")
         self.fill(3)
         page = self.on_terminal("task", "list", env=NO_COLOR)

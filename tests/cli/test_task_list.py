@@ -73,7 +73,7 @@ class ListTest(CliTest):
         self.fails(EXIT_USAGE, "task", "inspect", "a", "--payload", "--json")
 
     def test_list_text_finds_errors(self):
-        self.enqueue("t", "--id", "a", "--retry", "0")
+        self.enqueue("t", "--id", "a", "--retry", "never")
         self.drain("t=echo no route to host >&2; exit 1")
         self.assertEqual(self.ids("--text", "no route"), ["a"])
         self.assertIn("no route to host", self.ok("task", "list", "--state", "archived"))

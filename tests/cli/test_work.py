@@ -47,14 +47,14 @@ class VerdictTest(CliTest):
         self.assertIn("bad address", task["error"])
 
     def test_other_exit_codes_are_failures(self):
-        task_id = self.enqueue("t", "--retry", "0")
+        task_id = self.enqueue("t", "--retry", "never")
         self.drain("t=exit 3")
         task = self.task(task_id)
         self.assertEqual(task["state"], "archived")
         self.assertIn("3", task["error"])
 
     def test_last_lines_of_stderr_become_the_error(self):
-        task_id = self.enqueue("t", "--retry", "0")
+        task_id = self.enqueue("t", "--retry", "never")
         self.drain("t=seq 100000 >&2; echo the last word >&2; exit 1")
         error = self.task(task_id)["error"]
         self.assertIn("the last word", error)
@@ -96,7 +96,7 @@ class VerdictTest(CliTest):
         self.assertIn("write 'mail:'", result.stderr)
 
     def test_type_without_pattern_is_left_to_others(self):
-        task_id = self.enqueue("other", "--retry", "0")
+        task_id = self.enqueue("other", "--retry", "never")
         worker = self.start("work", "--exec", "t=true")
         task = self.wait_state(task_id, "retry")
         self.assertEqual(task["retry_count"], 0)
@@ -116,7 +116,7 @@ class VerdictTest(CliTest):
 
     def test_type_without_pattern_fails_where_that_is_wanted(self):
         for what in ("retry", "archive"):
-            task_id = self.enqueue("other", "--retry", "0")
+            task_id = self.enqueue("other", "--retry", "never")
             self.drain("t=true", options=["--unknown", what])
             self.assertEqual(self.state(task_id), "archived")
         self.fails(EXIT_USAGE, "work", "--exec", "t=true", "--unknown", "drop")
@@ -131,7 +131,7 @@ class VerdictTest(CliTest):
         is too busy for that within the timeout, again with a longer one; gives the task's id."""
         self.fifo("never")
         for timeout in ("500ms", "3s", "20s"):
-            task_id = self.enqueue("t", "--timeout", timeout, "--retry", "0")
+            task_id = self.enqueue("t", "--timeout", timeout, "--retry", "never")
             self.drain("t=" + command)
             if self.read("set"):
                 return task_id
@@ -153,8 +153,8 @@ class VerdictTest(CliTest):
             self.until(lambda pid=pid: not alive(pid), f"the {name} is gone")
 
     def test_json_prints_a_line_for_each_run(self):
-        ids = {self.enqueue("t", str(n), "--retry", "0") for n in range(5)}
-        ids.add(self.enqueue("bad", "--retry", "0"))
+        ids = {self.enqueue("t", str(n), "--retry", "never") for n in range(5)}
+        ids.add(self.enqueue("bad", "--retry", "never"))
         result = self.quern("--json", "work", "--drain", "--exec", "t=true",
                             "--exec", "bad=echo oh >&2; exit 65")
         runs = [json.loads(line) for line in result.stdout.splitlines()]
@@ -175,7 +175,7 @@ class LimitTest(CliTest):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def test_commands_that_cannot_be_started_cost_their_tasks_nothing(self):
-        text = "".join(f'{{"type":"t","payload":"{n}","retry_max":0}}\n' for n in range(40))
+        text = "".join(f'{{"type":"t","payload":"{n}","retry_max":-1}}\n' for n in range(40))
         self.ok("enqueue", "--from", "-", stdin=text)
         self.write("ran", "")
         self.fifo("gate")

@@ -74,7 +74,7 @@ class AclTest(QuernTest):
         worker("enqueue", "mail", "--unique", "1h", "--in", "1s", code=1)
         worker("enqueue", "mail", "--group", "g", "--id", "grouped")
         worker("enqueue", "slow", "--id", "slow", "--queue", "other")
-        worker("enqueue", "bad", "--id", "bad", "--retry", "0")
+        worker("enqueue", "bad", "--id", "bad", "--retry", "never")
         # A worker that runs them, and one whose run is cancelled.
         worker("work", "--exec", "mail=cat", "--exec", "bad=exit 1", "--drain", code=3)
         self.assertEqual(worker("task", "inspect", "kept", "--result"), "ann")

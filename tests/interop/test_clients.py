@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import lib_interop
-from lib_interop import InteropTest, assert_same_task, b64, payload_of, unb64
+from lib_interop import InteropTest, assert_same_task, b64, import_line, payload_of, unb64
 
 NUL = b"a\x00b\xff\x00"
 MEGABYTE = bytes(range(256)) * 4096
@@ -52,18 +52,8 @@ class ClientTest(InteropTest):
         return self.go("enqueue", task={**task, "payload": b64(task["payload"])})
 
     def quern_enqueue(self, **task):
-        """The same by quern's program, from a line of JSON. There a payload of None, Go's nil, is
-        the empty one."""
-        line = {"type": task.get("type", "ok"), "payload_base64": b64(task.get("payload") or b"")}
-        for theirs, ours in (("queue", "queue"), ("id", "id"), ("retry", "retry_max"),
-                             ("deadline_s", "deadline"), ("process_at_s", "process_at"),
-                             ("group", "group"), ("headers", "headers")):
-            if theirs in task:
-                line[ours] = task[theirs]
-        for theirs, ours in (("timeout_ms", "timeout"), ("unique_ms", "unique"),
-                             ("process_in_ms", "delay"), ("retention_ms", "retention")):
-            if theirs in task:
-                line[ours] = f"{task[theirs]}ms"
+        """The same by quern's program, from a line of JSON."""
+        line = import_line(task)
         line.setdefault("id", f"quern-{time.time_ns()}")
         result = self.quern_result("enqueue", "--from", "-", stdin=json.dumps(line).encode())
         self.assertEqual(result.returncode, 0, result.stderr.decode())
@@ -134,7 +124,7 @@ class OptionTest(ClientTest):
         info = self.quern_enqueue(timeout_ms=0, type="hold")
         years = self.go("task", queue="default", id=info["id"])["timeout_ms"] / 1000 / 86400 / 366
         self.assertAlmostEqual(years, 100, delta=0.1)
-        self.assertEqual(self.inspect(info)["timeout_ms"], 0)
+        self.assertEqual(self.inspect(info)["timeout_ms"], -1)
         server = self.go_server()
         self.until_started(info["id"])
         self.release(info["id"])

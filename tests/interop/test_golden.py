@@ -13,7 +13,7 @@ import subprocess
 import time
 
 import lib_interop
-from lib_interop import InteropTest, unb64
+from lib_interop import InteropTest, import_line, unb64
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 SECOND_NS = 1000000000
@@ -154,21 +154,9 @@ class EnqueueTest(InteropTest):
     #   timeout_short: asynq cuts it off to none, we round it up to a second
     UNSAID = {"payload_nil", "timeout_none", "timeout_short"}
 
-    def options(self, task):
-        line = {"type": task["type"], "payload_base64": task["payload"] or ""}
-        for theirs, ours in (("queue", "queue"), ("id", "id"), ("retry", "retry_max"),
-                             ("deadline_s", "deadline"), ("process_at_s", "process_at"),
-                             ("group", "group"), ("headers", "headers")):
-            if theirs in task:
-                line[ours] = task[theirs]
-        for theirs, ours in (("timeout_ms", "timeout"), ("unique_ms", "unique"),
-                             ("process_in_ms", "delay"), ("retention_ms", "retention")):
-            if theirs in task:
-                line[ours] = f"{task[theirs]}ms"
-        return line
-
     def enqueue_like(self, scenario):
-        lines = "".join(json.dumps(self.options(task)) + "\n" for task in scenario["tasks"])
+        tasks = [{**task, "payload": unb64(task["payload"])} for task in scenario["tasks"]]
+        lines = "".join(json.dumps(import_line(task)) + "\n" for task in tasks)
         return self.quern_result("enqueue", "--from", "-", stdin=lines.encode())
 
     def compare(self, scenario, theirs, ours, shift_ns):
@@ -303,7 +291,6 @@ class WorkTest(InteropTest):
                     int(theirs.get(b"asynq:{default}:" + name, (0, 0, b"0"))[2])
                     for name in (b"processed", b"failed")))
 
-    options = EnqueueTest.options
 
 
 class InspectTest(InteropTest):

@@ -2,8 +2,7 @@
 /* enqueue.c - `quern enqueue`: one task from the command line, or many from a file.
  *
  * The options fill one quern_task. With --from it is the template of every line (see import.c).
- * Zero has a meaning of its own for people: --retry 0 is no retry, --timeout 0 is no limit; in the
- * library's struct those are the negative constants, because zero is the default there. */
+ * An option that is left out is 0, which is the default in that struct. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,9 +37,10 @@ enum option {
 static const struct qn_option options[] = {
     [OPTION_QUEUE] = {"queue", "NAME", "into this queue (default: default)", QN_OPTION_TEXT},
     [OPTION_ID] = {"id", "ID", "an id of yours, unique in its queue", QN_OPTION_TEXT},
-    [OPTION_RETRY_MAX] = {"retry-max", "N", "retries after a failure (25; 0: none; also --retry)",
-                          QN_OPTION_COUNT, .min = 0, .max = INT32_MAX, .alias = "retry"},
-    [OPTION_TIMEOUT] = {"timeout", "D", "limit of one run (30m); 0: none", QN_OPTION_DURATION},
+    [OPTION_RETRY_MAX] = {"retry-max", "N", "retries after failures (25), or never; also --retry",
+                          QN_OPTION_COUNT, .max = INT32_MAX, .alias = "retry", .never = true},
+    [OPTION_TIMEOUT] = {"timeout", "D", "limit of one run (30m), or never", QN_OPTION_DURATION,
+                        .never = true},
     [OPTION_DEADLINE] = {"deadline", "T", "not started, and cancelled, after T", QN_OPTION_MOMENT},
     [OPTION_DELAY] = {"delay", "D", "run it so long from now: 90, 1h30m, 2d (also --in)",
                       QN_OPTION_DURATION, .alias = "in"},
@@ -90,22 +90,13 @@ static void free_headers(struct headers *headers)
     }
 }
 
-static int64_t never_if_zero(const struct qn_args *args, size_t option, int64_t never)
-{
-    if (!qn_args_given(args, option)) {
-        return 0;
-    }
-    int64_t number = qn_args_number(args, option, 0);
-    return number == 0 ? never : number;
-}
-
 static quern_task task_of_options(const struct qn_args *args, const struct headers *headers)
 {
     return (quern_task){
         .queue = qn_args_text(args, OPTION_QUEUE),
         .id = qn_args_text(args, OPTION_ID),
-        .retry_max = never_if_zero(args, OPTION_RETRY_MAX, QUERN_RETRY_NEVER),
-        .timeout_ms = never_if_zero(args, OPTION_TIMEOUT, QUERN_TIMEOUT_NEVER),
+        .retry_max = qn_args_number(args, OPTION_RETRY_MAX, 0),
+        .timeout_ms = qn_args_number(args, OPTION_TIMEOUT, 0),
         .deadline_at_ms = qn_args_number(args, OPTION_DEADLINE, 0),
         .delay_ms = qn_args_number(args, OPTION_DELAY, 0),
         .process_at_ms = qn_args_number(args, OPTION_PROCESS_AT, 0),

@@ -173,25 +173,44 @@ static quern_status read_moment(const char *key, json_t *value, int64_t *ret_at_
     return QUERN_OK;
 }
 
+static bool is_never(const json_t *value)
+{
+    return json_is_string(value) ? strcmp(json_string_value(value), "never") == 0
+                                 : json_is_number(value) && json_number_value(value) == -1;
+}
+
+/* 0 would be the default in C and no limit elsewhere: here it is neither. */
+static quern_status refuse_0(const char *key, quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_INVALID,
+                        "\"%s\" 0 is refused: use -1 for never, or leave it out for the default",
+                        key);
+}
+
 static quern_status read_timeout(struct qn_import_line *line, const char *key, json_t *value,
                                  quern_error *err)
 {
-    quern_status status = read_duration(key, value, &line->task.timeout_ms, err);
-    if (status == QUERN_OK && line->task.timeout_ms == 0) {
+    if (is_never(value)) {
         line->task.timeout_ms = QUERN_TIMEOUT_NEVER;
+        return QUERN_OK;
     }
-    return status;
+    quern_status status = read_duration(key, value, &line->task.timeout_ms, err);
+    return status == QUERN_OK && line->task.timeout_ms == 0 ? refuse_0(key, err) : status;
 }
 
 static quern_status read_retry_max(struct qn_import_line *line, const char *key, json_t *value,
                                    quern_error *err)
 {
+    if (is_never(value)) {
+        line->task.retry_max = QUERN_RETRY_NEVER;
+        return QUERN_OK;
+    }
     json_int_t count = json_integer_value(value);
     if (!json_is_integer(value) || count < 0 || count > INT32_MAX) {
-        return wants(key, "a whole number from 0 on", err);
+        return wants(key, "a whole number from 1 on, or -1 for never", err);
     }
-    line->task.retry_max = count == 0 ? QUERN_RETRY_NEVER : count;
-    return QUERN_OK;
+    line->task.retry_max = count;
+    return count == 0 ? refuse_0(key, err) : QUERN_OK;
 }
 
 static quern_status read_headers(struct qn_import_line *line, const char *key, json_t *value,

@@ -73,15 +73,10 @@ void qn_field_duration(const char *name, int64_t ms)
 void qn_field_limit(const char *name, int64_t ms)
 {
     if (ms < 0) {
-        qn_field_text(name, "none");
+        qn_field_text(name, "never");
     } else {
         qn_field_duration(name, ms);
     }
-}
-
-int64_t qn_field_or_0(int64_t limit)
-{
-    return limit < 0 ? 0 : limit;
 }
 
 void qn_field_moment(const char *name, int64_t at_ms)

@@ -15,9 +15,7 @@ void qn_field_document(const char *name, const void *data, size_t size);
 void qn_field_size(const char *name, uint64_t bytes); /* as "1.2 MiB" */
 void qn_field_number(const char *name, int64_t number);
 void qn_field_duration(const char *name, int64_t ms);  /* 0 is left out */
-void qn_field_limit(const char *name, int64_t ms);     /* the same, and "none" if negative */
+void qn_field_limit(const char *name, int64_t ms);     /* the same, and "never" if negative */
 void qn_field_moment(const char *name, int64_t at_ms); /* 0 is left out */
-/* A limit for people and JSON, where one that is off is 0. */
-int64_t qn_field_or_0(int64_t limit);
 
 #endif

@@ -70,10 +70,10 @@ static json_t *headers_of(const quern_task_info *info)
 
 static void set_numbers(json_t *object, const quern_task_info *info)
 {
-    set(object, "retry_max", json_integer(qn_field_or_0(quern_task_info_retry_max(info))));
+    set(object, "retry_max", json_integer(quern_task_info_retry_max(info)));
     set(object, "retry_count", json_integer(quern_task_info_retry_count(info)));
     set(object, "crash_count", json_integer(quern_task_info_crash_count(info)));
-    set(object, "timeout_ms", json_integer(qn_field_or_0(quern_task_info_timeout_ms(info))));
+    set(object, "timeout_ms", json_integer(quern_task_info_timeout_ms(info)));
     set(object, "retention_ms", json_integer(quern_task_info_retention_ms(info)));
     set(object, "due_at_ms", qn_json_moment(quern_task_info_due_at_ms(info)));
     set(object, "archived_at_ms", qn_json_moment(quern_task_info_archived_at_ms(info)));

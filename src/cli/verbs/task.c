@@ -53,9 +53,10 @@ static void print_given(const char *name, const char *text)
 static void print_runs(const quern_task_info *info)
 {
     char retried[96];
-    (void)snprintf(retried, sizeof retried, "%" PRId64 " of %" PRId64,
-                   quern_task_info_retry_count(info),
-                   qn_field_or_0(quern_task_info_retry_max(info)));
+    int64_t retry_max = quern_task_info_retry_max(info);
+    (void)snprintf(retried, sizeof retried,
+                   retry_max < 0 ? "%" PRId64 ", retry-max never" : "%" PRId64 " of %" PRId64,
+                   quern_task_info_retry_count(info), retry_max);
     qn_field_text("retried", retried);
     if (quern_task_info_crash_count(info) > 0) {
         qn_field_number("crashes", quern_task_info_crash_count(info));

@@ -312,9 +312,10 @@ static void add_row(const struct qn_cli *cli, struct qn_table *table, const quer
     size_t size = 0;
     char retried[64];
     const void *payload = quern_task_info_payload(info, &size);
-    (void)snprintf(retried, sizeof retried, "%" PRId64 "/%" PRId64,
-                   quern_task_info_retry_count(info),
-                   qn_field_or_0(quern_task_info_retry_max(info)));
+    int64_t retry_max = quern_task_info_retry_max(info);
+    (void)snprintf(retried, sizeof retried,
+                   retry_max < 0 ? "%" PRId64 "/never" : "%" PRId64 "/%" PRId64,
+                   quern_task_info_retry_count(info), retry_max);
     qn_table_text(table, quern_task_state_name(quern_task_info_state(info)));
     qn_table_text(table, quern_task_info_queue(info));
     qn_table_text(table, quern_task_info_type(info));

@@ -249,8 +249,8 @@ static bool make_environment(struct environment *environment, const quern_run *r
     add_entry(environment, qn_arena_printf(arena, "QUERN_QUEUE=%s", task->queue));
     add_entry(environment, qn_arena_printf(arena, "QUERN_RETRY_COUNT=%lld",
                                            (long long)quern_run_retry_count(run)));
-    add_entry(environment, qn_arena_printf(arena, "QUERN_RETRY_MAX=%lld",
-                                           (long long)run->leased->task.retry_max));
+    add_entry(environment,
+              qn_arena_printf(arena, "QUERN_RETRY_MAX=%lld", (long long)task->retry_max));
     add_entry(environment,
               qn_arena_printf(arena, "QUERN_FENCE=%llu", (unsigned long long)quern_run_fence(run)));
     add_entry(environment, qn_arena_printf(arena, "QUERN_CAUSE=%s", has_cause ? cause : ""));
