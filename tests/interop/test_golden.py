@@ -292,7 +292,6 @@ class WorkTest(InteropTest):
                     for name in (b"processed", b"failed")))
 
 
-
 class InspectTest(InteropTest):
     """quern's program on the data of asynq."""
 
