@@ -5,6 +5,7 @@
 void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply)
 {
     reply->run_count = 0;
+    reply->late_count = 0;
     reply->more = false;
     for (size_t i = 0; i < exchange->queue_count; i++) {
         exchange->queues[i].leased = 0;

@@ -46,6 +46,7 @@ struct contract {
     bool paused;
     int64_t wait_ms;
     bool more;               /* the latest exchange ended early */
+    size_t late_count;       /* all exchanges: tasks archived past their deadline */
     int64_t recovered_at_ms; /* real, monotonic; 0: never */
 };
 

@@ -102,6 +102,7 @@ size_t contract_exchange(struct contract *c, struct qn_exchange *exchange, enum 
     assert_ok(qn_broker_exchange(c->broker, exchange, &reply, &err), err);
     assert_true(reply.run_count <= exchange->room);
     c->more = reply.more;
+    c->late_count += reply.late_count;
     if (exchange->queue_count == 1) {
         c->deaths = exchange->queues[0].deaths;
         c->braked = exchange->queues[0].braked;

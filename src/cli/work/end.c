@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* end.c - how a worker with --drain or --until-idle has done.
  *
- * A task has failed when this worker archived it at the end of a run (its attempts are used up, its
- * handler gave it up, an operator cancelled it so), or when a run of it failed here and the task is
- * still not done: it waits for its retry. A task that failed first and succeeded later has not
- * failed, whichever worker ran it. So failed runs are noted, and at the end the broker is asked
- * where their tasks are: for up to NOTED_MAX of them. Each failed run of others counts as failed,
- * but never more than what is left. Where the broker does not answer any more, all of them do. */
+ * A task has failed when this worker archived it (its attempts are used up, its handler gave it up,
+ * an operator cancelled it so, its deadline was over before a run, its worker died once too often),
+ * or when a run of it failed here and the task is still not done: it waits for its retry. A task
+ * that failed first and succeeded later has not failed, whichever worker ran it. So failed runs are
+ * noted, and at the end the broker is asked where their tasks are: for up to NOTED_MAX of them.
+ * Each failed run of others counts as failed, but never more than what is left. Where the broker
+ * does not answer any more, all of them do. */
 #include "cli/work/end.h"
 
 #include <inttypes.h>

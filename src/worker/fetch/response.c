@@ -51,6 +51,17 @@ static void take_applied(struct quern_worker *worker, struct qn_exchange_request
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
+static void take_late(struct quern_worker *worker, const struct qn_exchange_request *request)
+{
+    if (request->reply.late_count > 0) {
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "tasks archived, their deadline was over before a run",
+               QN_LOG_NUMBER("tasks", request->reply.late_count));
+        (void)pthread_mutex_lock(&worker->mutex);
+        worker->stats.archived += request->reply.late_count;
+        (void)pthread_mutex_unlock(&worker->mutex);
+    }
+}
+
 /* Notes which queues are braked on this host, and when the next probe, or a task that waits for the
  * solo lock, may be leased. */
 static void take_brakes(struct quern_worker *worker, const struct qn_exchange_request *request)
@@ -342,6 +353,7 @@ quern_status qn_response_exchange(struct quern_worker *worker, struct qn_exchang
     if (status == QUERN_OK) {
         request->open = false;
         take_applied(worker, request);
+        take_late(worker, request);
         take_queues(worker, request);
         qn_solo_answer(worker, request, qn_clock_mono_ns());
         take_runs(worker, request);

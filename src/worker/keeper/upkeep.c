@@ -150,6 +150,12 @@ static void note_recovery(const struct qn_recovery *recovery, void *user)
            QN_LOG_TEXT("cause", quern_cause_name(recovery->cause)),
            QN_LOG_TEXT("death", recovery->charged ? "charged" : NULL),
            QN_LOG_TEXT("archived", recovery->archived ? "yes" : NULL));
+    if (recovery->archived) {
+        struct quern_worker *worker = recovering->worker;
+        (void)pthread_mutex_lock(&worker->mutex);
+        worker->stats.archived++;
+        (void)pthread_mutex_unlock(&worker->mutex);
+    }
 }
 
 /* There may be something to fetch for which the broker does not wake this process. */

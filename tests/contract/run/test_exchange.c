@@ -137,6 +137,7 @@ static void task_past_its_deadline_is_archived_not_leased(struct contract *c)
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 1001);
     assert_int_equal(view.fence, 0);
     contract_assert_counted(c, "default", 2, 1);
+    assert_int_equal(c->late_count, 1);
 }
 
 static void task_before_its_deadline_is_leased(struct contract *c)
@@ -166,6 +167,7 @@ static void many_tasks_past_their_deadline_hide_no_live_one(struct contract *c)
     assert_string_equal(run->task.id, "alive");
     contract_finish(c, run, QN_DONE);
     contract_assert_counted(c, "default", 41, 40);
+    assert_int_equal(c->late_count, 40);
 }
 
 static void late_tasks_are_archived_a_bounded_number_at_a_time(struct contract *c)

@@ -103,6 +103,13 @@ static void tell_unreadable(const struct qn_redis_lease_batch *batch)
     }
 }
 
+static void count_late(const struct qn_redis_lease_batch *batch)
+{
+    for (size_t i = 0; i < batch->refused_count; i++) {
+        batch->reply->late_count += batch->refused[i].kind == QN_ARCHIVE ? 1 : 0;
+    }
+}
+
 static quern_status put_away(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                              quern_error *err)
 {
@@ -115,6 +122,9 @@ static quern_status put_away(struct qn_pipeline *pipeline, struct qn_redis_lease
         }
         if (status == QUERN_OK) {
             status = qn_pipeline_run(pipeline, err);
+        }
+        if (status == QUERN_OK) {
+            count_late(batch);
         }
         qn_redis_lease_drop_refused(batch);
         if (status == QUERN_OK) {

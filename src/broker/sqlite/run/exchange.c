@@ -28,6 +28,7 @@
 struct packed {
     int64_t first_token;
     uint32_t run_count;
+    uint32_t late_count;
     uint32_t more;
     uint32_t solo_queue;
     uint8_t applied[QN_BATCH_MAX];
@@ -142,6 +143,7 @@ static quern_status keep_reply(const struct exchanging *self, quern_error *err)
     const struct qn_exchange *exchange = self->exchange;
     struct packed packed = {.first_token = self->terms.first_token,
                             .run_count = (uint32_t)self->reply->run_count,
+                            .late_count = (uint32_t)self->reply->late_count,
                             .more = self->reply->more ? 1 : 0,
                             .solo_queue = self->terms.solo_queue};
     for (size_t i = 0; i < exchange->outcome_count; i++) {
@@ -172,6 +174,7 @@ static quern_status find_reply(struct exchanging *self, quern_error *err)
     self->terms.first_token = packed.first_token;
     self->terms.run_count = packed.run_count;
     self->terms.solo_queue = packed.solo_queue;
+    self->reply->late_count = packed.late_count;
     self->reply->more = packed.more != 0;
     return qn_lease_again(self->counters.conn, exchange, &self->terms, self->reply, err);
 }

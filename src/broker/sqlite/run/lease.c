@@ -225,6 +225,7 @@ quern_status qn_lease_take(struct qn_queue_counters *counters, struct qn_exchang
         return status;
     }
     reply->run_count = terms->run_count = batch.count;
+    reply->late_count = batch.late_count;
     reply->more = batch.count < exchange->room && qn_lease_batch_ends_early(&batch);
     return QUERN_OK;
 }
