@@ -218,7 +218,7 @@ class EndTest(CliTest):
     def test_first_line_names_broker_durability_queues_and_concurrency(self):
         self.enqueue("t", "--queue", "a")  # so the file is there
         result = self.quern("work", "--drain", "--exec", "t=true", "--queue", "a=3", "--queue",
-                            "b", "--concurrency", "7", "--strict")
+                            "b", "--concurrency", "7", "--strict-priority")
         self.assertEqual(result.returncode, 0)
         first = result.stderr.splitlines()[0]
         for text in (self.broker, "durability D", "a=3", "b=1", "concurrency 7", "strict"):
@@ -278,6 +278,33 @@ class EndTest(CliTest):
         self.assertEqual(self.stop(worker, signal.SIGINT), 0)
         task = self.task(task_id)
         self.assertEqual((task["state"], task["retry_count"]), ("pending", 0))
+
+    @only("sqlite")
+    def test_signal_before_the_worker_serves_ends_it_as_one_after_that(self):
+        self.ok("db", "init")
+        for _ in range(5):
+            worker = self.start("work", "--exec", "t=true")
+            self.until(lambda: self.read(worker.log_name), "its first line")
+            self.assertEqual(self.stop(worker), 0, self.read(worker.log_name))
+            self.assertIn("done 0, retried 0,", self.read(worker.log_name))
+
+    @only("sqlite")
+    def test_signal_that_its_parent_has_blocked_ends_it_too(self):
+        self.ok("db", "init")
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            worker = self.start("work", "--exec", "t=true")
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self.assertEqual(self.stop(worker), 0)  # wherever it is by now
+        self.assertIn("done 0, retried 0,", self.read(worker.log_name))
+
+    @only("sqlite")
+    def test_strict_is_another_name_of_strict_priority(self):
+        self.enqueue("t")
+        result = self.quern("work", "--until-idle", "--exec", "t=true", "--strict")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(", strict", result.stderr.splitlines()[0])
 
     @only("sqlite")
     def test_hup_and_quit_drain_as_term_does(self):

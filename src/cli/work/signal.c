@@ -3,7 +3,9 @@
  *
  * A handler has no argument, so the worker it controls is a static of the program. It is set before
  * the handlers are installed and cleared when it ends; the functions of the worker that are called
- * are async-signal-safe. The handlers of signals that end nothing stay until the process is gone:
+ * are async-signal-safe. Until then the signals that end the program are blocked, also where its
+ * parent had blocked them; one that comes meanwhile stops the worker as soon as there is one. The
+ * handlers of signals that end nothing stay until the process is gone:
  * without them USR1 would kill it, and TSTP stop it. HUP and QUIT that were ignored when the
  * program was started (nohup) stay ignored. */
 #include "cli/work/signal.h"
@@ -123,6 +125,10 @@ void qn_work_signal_reload_on_hup(struct qn_work_log *log)
     reload.runs = pthread_create(&reload.thread, NULL, report_reloads, log) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     install(SIGHUP, on_reload); /* without a thread it is only ignored */
+    sigset_t hup;
+    (void)sigemptyset(&hup);
+    (void)sigaddset(&hup, SIGHUP);
+    (void)pthread_sigmask(SIG_UNBLOCK, &hup, NULL);
 }
 
 void qn_work_signal_reload_end(void)
@@ -135,8 +141,11 @@ void qn_work_signal_reload_end(void)
 }
 
 /* Handlers, which do nothing without a worker, not SIG_IGN: commands would inherit that. */
-void qn_work_signal_await(void)
+void qn_work_signal_hold(void)
 {
+    sigset_t ends;
+    qn_work_signal_ends(&ends);
+    (void)pthread_sigmask(SIG_BLOCK, &ends, NULL);
     install(SIGTSTP, on_quiet);
     install(SIGCONT, on_resume);
     install(SIGUSR1, on_log_runs);
@@ -154,6 +163,19 @@ void qn_work_signal_start(quern_worker *worker)
             install(number, signals[i].handler);
         }
     }
+    qn_work_signal_release();
+}
+
+void qn_work_signal_release(void)
+{
+    sigset_t ends;
+    (void)sigemptyset(&ends);
+    for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
+        if (signals[i].handler == on_stop) {
+            (void)sigaddset(&ends, signals[i].number);
+        }
+    }
+    (void)pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
 }
 
 void qn_work_signal_stop(void)

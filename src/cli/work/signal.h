@@ -10,12 +10,16 @@
 #include "cli/work/log.h"
 #include "quern/worker.h"
 
+/* Called first: the signals that end the program wait for qn_work_signal_start, and TSTP, CONT and
+ * USR1 do no harm until there is a worker for them. */
+void qn_work_signal_hold(void);
 /* From now on HUP does not stop the worker; it logs that there is nothing to reload. */
 void qn_work_signal_reload_on_hup(struct qn_work_log *log);
 void qn_work_signal_reload_end(void); /* before the log is finished */
-/* TSTP, CONT and USR1 do no harm until there is a worker for them. */
-void qn_work_signal_await(void);
+/* Those that have waited are handled at once. */
 void qn_work_signal_start(quern_worker *worker);
+/* Those that still wait end the program now: there will be no worker. */
+void qn_work_signal_release(void);
 /* Before the worker is freed. Signals that would have stopped it end the process from now on; the
  * others do nothing. */
 void qn_work_signal_stop(void);

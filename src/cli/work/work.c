@@ -45,8 +45,8 @@ static const struct qn_option options[] = {
                      QN_OPTION_TEXT, .repeats = true},
     [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
-    [OPTION_STRICT] = {"strict", NULL, "a lower weight only when higher ones are empty",
-                       QN_OPTION_FLAG},
+    [OPTION_STRICT] = {"strict-priority", NULL, "lower weights only when others are empty",
+                       QN_OPTION_FLAG, .alias = "strict"},
     [OPTION_CONCURRENCY] = {"concurrency", "N", "runs at a time (one per CPU)", QN_OPTION_COUNT,
                             .min = 1, .max = QN_CONCURRENCY_MAX},
     [OPTION_DRAIN] = {"drain", NULL, "end when the queues are empty; 3: tasks failed",
@@ -237,6 +237,7 @@ static int work_with(struct qn_work *work)
 static int run_work(struct qn_cli *cli)
 {
     const struct qn_args *args = &cli->args;
+    qn_work_signal_hold();
     if (qn_args_given(args, OPTION_QUIET) && qn_args_given(args, OPTION_VERBOSE)) {
         return qn_cli_usage(cli, "--quiet and --verbose exclude each other");
     }
@@ -263,7 +264,6 @@ static int run_work(struct qn_cli *cli)
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
     int exit_code = QN_EXIT_OK;
-    qn_work_signal_await();
     bool reloads = on_hup != NULL && strcmp(on_hup, "reload") == 0;
     if (reloads) {
         qn_work_signal_reload_on_hup(&work->log);
@@ -275,6 +275,7 @@ static int run_work(struct qn_cli *cli)
     } else {
         exit_code = work_with(work);
     }
+    qn_work_signal_release();
     qn_work_signal_reload_end();
     cli->on_message = NULL;
     qn_work_log_finish(&work->log);
