@@ -123,6 +123,34 @@ class TaskTest(CliTest):
         self.assertIn("missing", answer["tasks"][0]["error"])
         self.assertEqual(self.state("b"), "pending")
 
+    def test_several_tasks_are_inspected_at_once(self):
+        for name in "a", "b":
+            self.enqueue("t", f"payload {name}", "--id", name)
+        page = self.ok("task", "inspect", "a", "b")
+        self.assertEqual((page.count("payload a"), page.count("\n\nid:               b\n")), (1, 1))
+        result = self.quern("task", "inspect", "a", "missing", "b", "--json")
+        self.assertEqual(result.returncode, EXIT_FAILURE)
+        self.assertEqual([task["payload"] for task in json.loads(result.stdout)],
+                         ["payload a", "payload b"])
+        self.assertIn("missing", result.stderr)
+        self.fails(EXIT_USAGE, "task", "inspect", "a", "b", "--payload")
+        self.assertEqual(self.quern("task", "inspect", "b", "--payload").stdout, "payload b")
+
+    def test_refused_queues_are_documents(self):
+        self.enqueue("t", "--queue", "a")
+        self.ok("queue", "pause", "a")
+        for args, queue in ((["pause", "a"], "a"), (["resume", "zz"], "zz"),
+                            (["remove", "zz", "--yes"], "zz"), (["remove", "zz"], "zz"),
+                            (["remove", "a", "--yes"], "a")):
+            result = self.quern("queue", *args, "--json")
+            self.assertEqual(result.returncode, EXIT_FAILURE, args)
+            answer = json.loads(result.stdout)
+            self.assertEqual(answer["queue"], queue)
+            self.assertIn(answer["error"], result.stderr)
+        result = self.quern("queue", "resume", "zz", "a", "--json")
+        self.assertEqual([entry.get("done") for entry in json.loads(result.stdout)],
+                         [None, "resumed"])
+
     def test_several_queues_at_once(self):
         for name in "a", "b":
             self.enqueue("t", "--queue", name)

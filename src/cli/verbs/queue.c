@@ -72,9 +72,8 @@ static int run_list(struct qn_cli *cli)
     return exit_code;
 }
 
-/* The queue of the list with this name; NULL, and a message, when there is none. */
-static const quern_queue_info *find_queue(const struct qn_cli *cli, const quern_queue_list *list,
-                                          const char *name)
+/* The queue of the list with this name; NULL: there is none. */
+static const quern_queue_info *find_queue(const quern_queue_list *list, const char *name)
 {
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
         const quern_queue_info *queue = quern_queue_list_at(list, i);
@@ -82,7 +81,6 @@ static const quern_queue_info *find_queue(const struct qn_cli *cli, const quern_
             return queue;
         }
     }
-    qn_cli_message(cli, "no queue '%s'", name);
     return NULL;
 }
 
@@ -145,7 +143,8 @@ static int inspect(struct by_name *by_name, const char *name)
     int exit_code = QN_EXIT_OK;
     if (quern_inspector_queues(by_name->inspector, &list, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
-    } else if ((queue = find_queue(cli, list, name)) == NULL) {
+    } else if ((queue = find_queue(list, name)) == NULL) {
+        qn_cli_message(cli, "no queue '%s'", name);
         exit_code = QN_EXIT_FAILURE;
     } else {
         workers = qn_service_workers(by_name->inspector);
@@ -181,12 +180,25 @@ static int report_done(struct by_name *by_name, const char *name, const char *do
     return QN_EXIT_OK;
 }
 
+/* Reports why the queue was left as it is, with --json on stdout, too. */
+static int report_refused(struct by_name *by_name, const char *name, const quern_error *err)
+{
+    int exit_code = qn_cli_fail(by_name->cli, err);
+    if (by_name->cli->json) {
+        json_t *object = qn_memory_must(json_object());
+        qn_json_set_bytes(object, "queue", name, strlen(name));
+        qn_json_set_bytes(object, "error", err->text, strlen(err->text));
+        (void)give_document(by_name, object);
+    }
+    return exit_code;
+}
+
 static int pause_queue(struct by_name *by_name, const char *name)
 {
     quern_error err;
     return quern_inspector_pause(by_name->inspector, name, &err) == QUERN_OK
                ? report_done(by_name, name, "paused")
-               : qn_cli_fail(by_name->cli, &err);
+               : report_refused(by_name, name, &err);
 }
 
 static int resume_queue(struct by_name *by_name, const char *name)
@@ -194,7 +206,7 @@ static int resume_queue(struct by_name *by_name, const char *name)
     quern_error err;
     return quern_inspector_resume(by_name->inspector, name, &err) == QUERN_OK
                ? report_done(by_name, name, "resumed")
-               : qn_cli_fail(by_name->cli, &err);
+               : report_refused(by_name, name, &err);
 }
 
 static int run_pause(struct qn_cli *cli)
@@ -207,6 +219,7 @@ static int run_resume(struct qn_cli *cli)
     return for_each_name(cli, resume_queue);
 }
 
+/* A queue that is not there needs no question: the removal reports it. */
 static bool confirm_remove(const struct by_name *by_name, const char *name, int *ret_exit)
 {
     const struct qn_cli *cli = by_name->cli;
@@ -216,11 +229,9 @@ static bool confirm_remove(const struct by_name *by_name, const char *name, int 
         *ret_exit = qn_cli_fail(cli, &err);
         return false;
     }
-    const quern_queue_info *queue = find_queue(cli, list, name);
+    const quern_queue_info *queue = find_queue(list, name);
     bool yes = false;
-    if (queue == NULL) {
-        *ret_exit = QN_EXIT_FAILURE;
-    } else if (qn_args_given(&cli->args, REMOVE_YES)) {
+    if (queue == NULL || qn_args_given(&cli->args, REMOVE_YES)) {
         yes = true;
     } else {
         yes = qn_cli_confirm(cli, ret_exit, "Remove queue %s with %" PRIu64 " %s?", name,
@@ -240,7 +251,7 @@ static int remove_queue(struct by_name *by_name, const char *name)
     bool force = qn_args_given(&by_name->cli->args, REMOVE_FORCE);
     return quern_inspector_remove_queue(by_name->inspector, name, force, &err) == QUERN_OK
                ? report_done(by_name, name, "removed")
-               : qn_cli_fail(by_name->cli, &err);
+               : report_refused(by_name, name, &err);
 }
 
 static int run_remove(struct qn_cli *cli)

@@ -105,23 +105,36 @@ static void print_task(const quern_task_info *info)
     }
 }
 
+struct inspection {
+    struct qn_cli *cli;
+    quern_inspector *inspector;
+    json_t *documents; /* with --json and several ids: one for each task; else NULL */
+    size_t printed;    /* pages of text */
+};
+
 /* With the reason why it waits, if that is known. */
-static int show_task(const struct qn_cli *cli, quern_inspector *inspector,
-                     const quern_task_info *info)
+static int show_task(struct inspection *inspection, const quern_task_info *info)
 {
     struct qn_service service;
     struct qn_reason reason = {.because = ""};
-    if (qn_service_read(inspector, &service, NULL)) {
+    if (qn_service_read(inspection->inspector, &service, NULL)) {
         if (!qn_service_why_task(&service, info, &reason)) {
             reason = (struct qn_reason){.because = ""};
         }
         qn_service_finish(&service);
     }
-    if (cli->json) {
+    if (inspection->cli->json) {
         json_t *object = qn_memory_must(qn_json_task(info));
         qn_json_set_bytes(object, "waits_because", reason.because, strlen(reason.because));
         qn_json_set_bytes(object, "what_to_do", reason.advice, strlen(reason.advice));
-        return qn_json_print(object);
+        if (inspection->documents == NULL) {
+            return qn_json_print(object);
+        }
+        (void)json_array_append_new(inspection->documents, object);
+        return QN_EXIT_OK;
+    }
+    if (inspection->printed++ > 0) {
+        printf("\n");
     }
     print_task(info);
     print_given("waits because", reason.because);
@@ -146,31 +159,49 @@ static int print_bytes(const struct qn_cli *cli, const quern_task_info *info)
     return QN_EXIT_OK;
 }
 
+static int inspect(struct inspection *inspection, const char *id)
+{
+    struct qn_cli *cli = inspection->cli;
+    bool is_raw =
+        qn_args_given(&cli->args, INSPECT_PAYLOAD) || qn_args_given(&cli->args, INSPECT_RESULT);
+    quern_error err;
+    quern_task_info *info = NULL;
+    if (quern_inspector_task_short(inspection->inspector, qn_args_text(&cli->args, INSPECT_QUEUE),
+                                   id, &info, &err) != QUERN_OK) {
+        return qn_cli_fail(cli, &err);
+    }
+    int exit_code = is_raw ? print_bytes(cli, info) : show_task(inspection, info);
+    quern_task_info_free(info);
+    return exit_code;
+}
+
+/* Of several tasks each is tried, until the broker fails; the exit code is the worst. */
 static int run_inspect(struct qn_cli *cli)
 {
-    quern_inspector *inspector = NULL;
+    struct inspection inspection = {.cli = cli};
+    size_t count = cli->args.operand_count;
     bool payload = qn_args_given(&cli->args, INSPECT_PAYLOAD);
     bool result = qn_args_given(&cli->args, INSPECT_RESULT);
     if (payload + result + cli->json > 1) {
         return qn_cli_usage(cli, "--payload, --result and --json exclude each other");
     }
-    int exit_code = qn_cli_open_inspector(cli, false, &inspector);
-    if (exit_code != QN_EXIT_OK) {
-        return exit_code;
+    if (count > 1 && (payload || result)) {
+        return qn_cli_usage(cli, "--payload and --result are for one task");
     }
-    quern_error err;
-    quern_task_info *info = NULL;
-    if (quern_inspector_task_short(inspector, qn_args_text(&cli->args, INSPECT_QUEUE),
-                                   qn_args_operand(&cli->args, 0), &info, &err) != QUERN_OK) {
-        exit_code = qn_cli_fail(cli, &err);
-    } else if (payload || result) {
-        exit_code = print_bytes(cli, info);
-    } else {
-        exit_code = show_task(cli, inspector, info);
+    int worst = qn_cli_open_inspector(cli, false, &inspection.inspector);
+    if (worst != QN_EXIT_OK) {
+        return worst;
     }
-    quern_task_info_free(info);
-    quern_inspector_free(inspector);
-    return exit_code;
+    inspection.documents = cli->json && count > 1 ? qn_memory_must(json_array()) : NULL;
+    for (size_t i = 0; i < count && (worst < QN_EXIT_USAGE || worst == QN_EXIT_DATA); i++) {
+        int exit_code = inspect(&inspection, qn_args_operand(&cli->args, i));
+        worst = exit_code > worst ? exit_code : worst;
+    }
+    if (inspection.documents != NULL) {
+        (void)qn_json_print(inspection.documents);
+    }
+    quern_inspector_free(inspection.inspector);
+    return worst;
 }
 
 /* --- The verbs ------------------------------------------------------------------------- */
@@ -193,14 +224,14 @@ static const struct qn_verb verbs[] = {
      .option_count = QN_TASK_LIST_OPTION_COUNT,
      .run = qn_task_list_run},
     {.name = "inspect",
-     .operands = "ID",
-     .summary = "show everything about one task",
+     .operands = "ID...",
+     .summary = "show everything about one task, or several",
      .about = "ID may be short, as `quern task list` shows it: the first 8 characters or more.",
      .example = "  quern task inspect 0199f3a1-7c2e-7d43-8a55-0d6f2e9b1c77",
      .options = inspect_options,
      .option_count = QN_COUNT_OF(inspect_options),
      .operand_min = 1,
-     .operand_max = 1,
+     .operand_max = SIZE_MAX,
      .run = run_inspect},
     ACT_VERB("run", "make tasks pending now: by their ids, or all of a state",
              "Not for tasks that are active or pending. Of several ids each is tried.",
