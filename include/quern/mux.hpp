@@ -137,7 +137,7 @@ class mux
     }
 
     /* call(run &, const task_view &), call(const task_view &), call(run &) or call(), returning an
-     * outcome or nothing. */
+     * outcome or nothing. It may be an object that can only be moved. Several threads call it. */
     template <typename Call>
     mux &handle(const std::string &pattern, Call call, const quern_handler_options &options = {})
     {
@@ -173,15 +173,20 @@ class mux
         return quern_mux_exec(mux_.get(), pattern.c_str(), command.c_str(), &options, &err);
     }
 
-    mux &use(middleware call)
+    /* call(run &, const task_view &, const next &), returning an outcome. */
+    template <typename Call> mux &use(Call call)
     {
         detail::must([&](quern_error &err) { return use(std::move(call), err); });
         return *this;
     }
-    quern_status use(middleware call, quern_error &err) noexcept
+    template <typename Call> quern_status use(Call call, quern_error &err) noexcept
     {
         return detail::guard(err, [&] {
-            auto own = std::make_unique<middleware>(std::move(call));
+            auto shared = std::make_shared<Call>(std::move(call));
+            auto own = std::make_unique<middleware>(
+                [shared](run &run, const task_view &task, const next &inner) {
+                    return (*shared)(run, task, inner);
+                });
             middlewares_.reserve(middlewares_.size() + 1);
             quern_status status = quern_mux_use(mux_.get(), call_middleware, own.get(), &err);
             if (status == QUERN_OK) {
@@ -206,23 +211,25 @@ class mux
     }
 
   private:
+    /* std::function copies what it holds, and a call that can only be moved is shared instead. */
     template <typename Call> static handler adapt(Call call)
     {
+        auto own = std::make_shared<Call>(std::move(call));
         if constexpr (std::is_invocable_v<Call &, run &, const task_view &>) {
-            return [call = std::move(call)](run &run, const task_view &task) mutable {
-                return outcome_of([&] { return call(run, task); });
+            return [own](run &run, const task_view &task) {
+                return outcome_of([&] { return (*own)(run, task); });
             };
         } else if constexpr (std::is_invocable_v<Call &, const task_view &>) {
-            return [call = std::move(call)](quern::run &, const task_view &task) mutable {
-                return outcome_of([&] { return call(task); });
+            return [own](quern::run &, const task_view &task) {
+                return outcome_of([&] { return (*own)(task); });
             };
         } else if constexpr (std::is_invocable_v<Call &, run &>) {
-            return [call = std::move(call)](quern::run &run, const task_view &) mutable {
-                return outcome_of([&] { return call(run); });
+            return [own](quern::run &run, const task_view &) {
+                return outcome_of([&] { return (*own)(run); });
             };
         } else {
-            return [call = std::move(call)](quern::run &, const task_view &) mutable {
-                return outcome_of([&] { return call(); });
+            return [own](quern::run &, const task_view &) {
+                return outcome_of([&] { return (*own)(); });
             };
         }
     }

@@ -67,7 +67,7 @@ typedef struct quern_task {
     int64_t unique_ms;      /* refuse an equal task (queue, type, payload) for this long after it
                              * is due, unless it is done before; at least 1 s; 0: do not */
     int64_t retention_ms;   /* keep the finished task and its result this long; 0: do not */
-    const char *group;      /* store as aggregating in this group; NULL: none; else a name */
+    const char *group;      /* store as aggregating in this group; NULL or "": none; else a name */
     const quern_header *headers;
     size_t header_count; /* at most 64, no two with the same name */
     quern_retry_policy retry;
@@ -126,9 +126,12 @@ QUERN_API const void *quern_task_info_payload(const quern_task_info *info, size_
 QUERN_API const void *quern_task_info_result(const quern_task_info *info, size_t *ret_size);
 QUERN_API size_t quern_task_info_header_count(const quern_task_info *info);
 QUERN_API const quern_header *quern_task_info_headers(const quern_task_info *info);
-/* As quern_task has it, so that a copied info enqueues the same task: QUERN_RETRY_NEVER: none;
- * never 0, as a stored task has its defaults filled in. So it is for the timeout below. */
+/* As quern_task has it, so that a copied info enqueues the same task (only the lock of unique_ms is
+ * not copied): QUERN_RETRY_NEVER: none; never 0, as a stored task has its defaults filled in. So it
+ * is for the timeout below. */
 QUERN_API int64_t quern_task_info_retry_max(const quern_task_info *info);
+/* Its own policy; QUERN_BACKOFF_DEFAULT: none. */
+QUERN_API quern_retry_policy quern_task_info_retry(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_retry_count(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_crash_count(const quern_task_info *info);
 /* The text of the last failure; "" when there was none. */

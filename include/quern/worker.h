@@ -128,7 +128,7 @@ typedef struct quern_worker_stats {
     bool ready; /* false: starting, draining, quiet, stuck, or braked after crashes in a row */
     uint8_t reserved[7];
 } quern_worker_stats;
-/* A consistent snapshot. Any thread. Neither argument may be NULL. */
+/* A consistent snapshot; all zero when worker is NULL. Any thread. */
 static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats);
 
 /* Call it after quern_worker_run has returned, or if it was never called. NULL is allowed. */

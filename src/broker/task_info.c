@@ -89,6 +89,11 @@ int64_t quern_task_info_retry_max(const quern_task_info *info)
     return info->task.retry_max == 0 ? QUERN_RETRY_NEVER : info->task.retry_max;
 }
 
+quern_retry_policy quern_task_info_retry(const quern_task_info *info)
+{
+    return info->task.retry;
+}
+
 int64_t quern_task_info_retry_count(const quern_task_info *info)
 {
     return info->retry_count;

@@ -43,7 +43,8 @@ static quern_status prepare_names(struct preparation *p, struct qn_id_source *id
     const quern_task *in = p->in;
     p->task.type = in->type;
     p->task.queue = in->queue == NULL ? "default" : in->queue;
-    p->task.group = in->group;
+    bool is_grouped = in->group != NULL && in->group[0] != '\0';
+    p->task.group = is_grouped ? in->group : NULL;
     quern_status status = qn_name_check_new("type", in->type, p->err);
     if (status == QUERN_OK) {
         status = qn_name_check_queue(p->task.queue, p->err);
@@ -51,7 +52,7 @@ static quern_status prepare_names(struct preparation *p, struct qn_id_source *id
     if (status == QUERN_OK) {
         status = qn_name_check_new("queue", p->task.queue, p->err);
     }
-    if (status == QUERN_OK && in->group != NULL) {
+    if (status == QUERN_OK && is_grouped) {
         status = qn_name_check_new("group", in->group, p->err);
     }
     if (status == QUERN_OK && in->id != NULL) {
@@ -143,7 +144,7 @@ static quern_status prepare_moments(struct preparation *p)
     p->task.process_at_ms = at_ms > p->now_ms ? at_ms : 0;
     p->task.delay_ms = in->delay_ms;
     p->task.deadline_at_ms = in->deadline_at_ms;
-    p->task.state = in->group == NULL ? QUERN_TASK_PENDING : QUERN_TASK_AGGREGATING;
+    p->task.state = p->task.group == NULL ? QUERN_TASK_PENDING : QUERN_TASK_AGGREGATING;
     if (p->task.process_at_ms != 0) {
         p->task.state = QUERN_TASK_SCHEDULED;
     }

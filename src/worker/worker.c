@@ -283,6 +283,13 @@ deregister:
 void quern_worker_get_stats_sized(quern_worker *worker, quern_worker_stats *ret_stats,
                                   size_t stats_size)
 {
+    if (ret_stats == NULL) {
+        return;
+    }
+    memset(ret_stats, 0, stats_size);
+    if (worker == NULL) {
+        return;
+    }
     (void)pthread_mutex_lock(&worker->mutex);
     quern_worker_stats stats = worker->stats;
     stats.running = (uint32_t)worker->run_table.running_count;
@@ -293,7 +300,6 @@ void quern_worker_get_stats_sized(quern_worker *worker, quern_worker_stats *ret_
     stats.ready = worker->state == QN_WORKER_RUNNING && worker->pool != NULL &&
                   !atomic_load(&worker->quiet) && !worker->braked && !qn_stuck_has_no_slot(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
-    memset(ret_stats, 0, stats_size);
     memcpy(ret_stats, &stats, stats_size < sizeof stats ? stats_size : sizeof stats);
 }
 

@@ -144,13 +144,21 @@ static void lambdas_keep_what_they_capture(const std::string &url)
     {
         auto seen = std::make_shared<std::string>("seen: "); /* lives in the lambda alone */
         quern::mux mux;
-        mux.handle("kept", [seen](quern::run &run, const quern::task_view &kept) {
-            CHECK(kept.header("lang") == "de" && kept.header("none").empty());
-            CHECK(kept.payload().size() == 3 && !run.cancelled() && run.fence() > 0);
-            CHECK(run.write_progress(50, "half") == QUERN_OK);
-            run.write_result(*seen + std::string(kept.payload()));
-            return quern::outcome::done;
+        auto own = std::make_unique<int>(1); /* of a lambda that can only be moved */
+        mux.use([own = std::make_unique<int>(1)](quern::run &, const quern::task_view &,
+                                                 const quern::next &next) {
+            CHECK(*own == 1);
+            return next();
         });
+        mux.handle("kept",
+                   [seen, own = std::move(own)](quern::run &run, const quern::task_view &kept) {
+                       CHECK(*own == 1);
+                       CHECK(kept.header("lang") == "de" && kept.header("none").empty());
+                       CHECK(kept.payload().size() == 3 && !run.cancelled() && run.fence() > 0);
+                       CHECK(run.write_progress(50, "half") == QUERN_OK);
+                       run.write_result(*seen + std::string(kept.payload()));
+                       return quern::outcome::done;
+                   });
         quern::worker_options options;
         options.queues = {{"default", 2}, {"other", 1}};
         options.on_run = [&log, &worker](const quern_run_report &report) {

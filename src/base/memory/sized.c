@@ -18,6 +18,10 @@ quern_status qn_sized_copy(struct qn_room ours, struct qn_bytes theirs, const ch
         return QUERN_OK;
     }
     const uint8_t *bytes = theirs.data;
+    if (theirs.size % _Alignof(void *) != 0) { /* it would end within a pointer */
+        return qn_error_set(err, QUERN_E_INVALID, "%s: a struct of %zu bytes is none of ours", name,
+                            theirs.size);
+    }
     if (theirs.size > ours.size && !qn_sized_zero(bytes + ours.size, theirs.size - ours.size)) {
         return qn_error_set(err, QUERN_E_INVALID,
                             "%s: sets a field that this version of libquern does not know "

@@ -14,7 +14,7 @@
 #include "quern/status.h"
 
 /* Copies the caller's struct (may be NULL: all zero) into ours; QUERN_E_INVALID with `name` in the
- * text when it sets a field that this version does not know. */
+ * text when it sets a field that this version does not know, or has a size that no version has. */
 QUERN_NODISCARD quern_status qn_sized_copy(struct qn_room ours, struct qn_bytes theirs,
                                            const char *name, quern_error *err);
 /* Whether `size` reserved bytes are 0, as they must be. */

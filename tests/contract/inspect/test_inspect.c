@@ -306,17 +306,44 @@ static void task_shows_all_that_was_enqueued(struct contract *c)
 /* As an operator's program would put it back. */
 static void enqueue_copy(struct contract *c, const quern_task_info *info, const char *id)
 {
+    size_t size = 0;
+    const void *payload = quern_task_info_payload(info, &size);
     contract_enqueue(c, &(quern_task){.type = quern_task_info_type(info),
+                                      .payload = payload,
+                                      .payload_size = size,
                                       .id = id,
+                                      .queue = quern_task_info_queue(info),
+                                      .process_at_ms = quern_task_info_due_at_ms(info),
+                                      .group = quern_task_info_group(info),
+                                      .headers = quern_task_info_headers(info),
+                                      .header_count = quern_task_info_header_count(info),
+                                      .retry = quern_task_info_retry(info),
                                       .retry_max = quern_task_info_retry_max(info),
                                       .timeout_ms = quern_task_info_timeout_ms(info),
                                       .deadline_at_ms = quern_task_info_deadline_at_ms(info),
                                       .retention_ms = quern_task_info_retention_ms(info)});
 }
 
+/* The fields that have no default. */
+static void assert_same(const quern_task_info *info, const quern_task *given)
+{
+    size_t size = 0;
+    const void *payload = quern_task_info_payload(info, &size);
+    quern_retry_policy retry = quern_task_info_retry(info);
+    assert_int_equal(size, given->payload_size);
+    assert_memory_equal(payload, size > 0 ? given->payload : "", size);
+    assert_string_equal(quern_task_info_queue(info),
+                        given->queue == NULL ? "default" : given->queue);
+    assert_string_equal(quern_task_info_group(info), given->group == NULL ? "" : given->group);
+    assert_int_equal(quern_task_info_due_at_ms(info), given->process_at_ms);
+    assert_int_equal(quern_task_info_header_count(info), given->header_count);
+    assert_memory_equal(&retry, &given->retry, sizeof retry);
+}
+
 static void copied_info_enqueues_the_same_task(struct contract *c)
 {
     const int64_t deadline_at_ms = CONTRACT_NOW_MS + MINUTE_MS;
+    const quern_header headers[] = {{"user", "42"}, {"empty", NULL}};
     const struct {
         quern_task given;
         int64_t retry_max;
@@ -328,6 +355,16 @@ static void copied_info_enqueues_the_same_task(struct contract *c)
          QUERN_RETRY_NEVER,
          QUERN_TIMEOUT_NEVER},
         {{.id = "late", .deadline_at_ms = deadline_at_ms}, 25, QUERN_TIMEOUT_NEVER},
+        {{.id = "whole",
+          .queue = "other",
+          .payload = QUERN_TEXT("a\0b"),
+          .process_at_ms = CONTRACT_NOW_MS + MINUTE_MS,
+          .headers = headers,
+          .header_count = 2,
+          .retry = QUERN_BACKOFF_EXPONENTIAL(200, 5000)},
+         25,
+         30 * MINUTE_MS},
+        {{.id = "grouped", .group = "g", .retry = QUERN_BACKOFF_FIXED(700)}, 25, 30 * MINUTE_MS},
     };
     quern_inspector *inspector = inspect(c);
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {
@@ -342,6 +379,7 @@ static void copied_info_enqueues_the_same_task(struct contract *c)
             assert_int_equal(quern_task_info_retry_max(info), rows[i].retry_max);
             assert_int_equal(quern_task_info_timeout_ms(info), rows[i].timeout_ms);
             assert_int_equal(quern_task_info_deadline_at_ms(info), given.deadline_at_ms);
+            assert_same(info, &given);
             id = "copy";
             if (copies == 0) {
                 enqueue_copy(c, info, id);

@@ -96,6 +96,10 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     quern_worker_quiet(NULL);
     quern_worker_resume(NULL);
     quern_worker_log_runs(NULL);
+    quern_worker_stats stats = {.done = 7, .ready = true};
+    quern_worker_get_stats(NULL, &stats);
+    assert_true(stats.done == 0 && !stats.ready);
+    quern_worker_get_stats(NULL, NULL);
     quern_worker_free(NULL);
     quern_mux_free(NULL);
 }

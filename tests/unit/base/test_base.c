@@ -195,6 +195,10 @@ static void options_of_older_and_newer_callers_are_read(void **state)
                                    "options", &err),
                      QUERN_E_INVALID);
     assert_non_null(strstr(err.text, "options"));
+    assert_int_equal(qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){newer, sizeof newer - 1},
+                                   "options", &err),
+                     QUERN_E_INVALID);
+    assert_string_equal(err.text, "options: a struct of 23 bytes is none of ours");
 }
 
 static void list_keeps_order_and_survives_removing_twice(void **state)

@@ -93,7 +93,6 @@ static void names_that_break_a_rule_are_refused(void **state)
         {{.type = "t", .id = "a\tb"}, "id \"a\\x09b\" has control characters"},
         {{.type = "t", .id = "\x80"}, "id \"\\x80\" is not valid UTF-8"},
         {{.type = "t", .id = A256 "a"}, "id \"aaa"},
-        {{.type = "t", .group = ""}, "group must not be empty"},
         {{.type = "t", .group = "\n"}, "group must not be blank"},
         {{.type = "t", .group = "a\x01"}, "group \"a\\x01\" has control characters"},
         {{.type = "t", .group = A256 "a"}, "group \"aaa"},
