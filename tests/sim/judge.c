@@ -178,5 +178,5 @@ void sim_judge_end(struct qn_broker *broker)
         sim_fail("the broker cannot be judged: %s", quern_status_name(status));
     }
     sim_trace("the end: %d workers left, %" PRId64 " deaths, %" PRId64 " poison", workers,
-              sim_model.deaths, sim_model.poison);
+              sim_model.events[SIM_CHARGED], sim_model.events[SIM_POISON]);
 }

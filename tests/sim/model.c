@@ -74,7 +74,7 @@ static struct answer *answer_of(struct qn_stamp stamp)
 static bool is_replay(const struct answer *answer, struct qn_stamp stamp)
 {
     if (stamp.sequence != 0 && answer->sequence == stamp.sequence) {
-        sim_model.replays++;
+        sim_model.events[SIM_REPLAY]++;
         return true;
     }
     if (answer->sequence > stamp.sequence) {
@@ -287,8 +287,8 @@ static void take_outcome(struct sim_process *process, const struct qn_exchange *
         sim_fail("promise 4: %s of %s by %s is %s, and should be %s", kind_name(outcome->kind),
                  task->id, process->name, answers_of[applied], answers_of[expected]);
     }
-    sim_model.stale += applied == QN_STALE ? 1 : 0;
-    sim_model.salvaged += applied == QN_SALVAGED ? 1 : 0;
+    sim_model.events[SIM_STALE] += applied == QN_STALE ? 1 : 0;
+    sim_model.events[SIM_SALVAGED] += applied == QN_SALVAGED ? 1 : 0;
     if (applied != QN_STALE) {
         apply(process, task, outcome, exchange->is_leaving);
     }

@@ -88,6 +88,26 @@ struct sim_queue {
     } hosts[SIM_HOSTS_MAX];
 };
 
+/* What the promises and the rules of docs/internals/deaths.md are about. A test in which one of
+ * them never happens proves nothing about it. */
+enum sim_event {
+    SIM_CHARGED,   /* a death is charged to a task */
+    SIM_LONE,      /* to the only one that ran there */
+    SIM_UNCHARGED, /* a death before the start of the run, or of a leaving worker */
+    SIM_EXPIRED,   /* a run is recovered because its lease is over */
+    SIM_SPENT,     /* a task without attempts left is archived by recovery */
+    SIM_POISON,    /* one is archived as poison */
+    SIM_BESIDE,    /* a charged task is leased beside others */
+    SIM_ALONE,     /* with the solo lock */
+    SIM_BRAKED,    /* the deaths in a row brake a queue on a host */
+    SIM_PROBE,     /* a lease from a braked queue */
+    SIM_RELEASED,  /* a run that ends well ends a brake */
+    SIM_SALVAGED,  /* an outcome is taken though its lease was over */
+    SIM_STALE,     /* one is refused */
+    SIM_REPLAY,    /* a request is repeated, as its answer was lost */
+    SIM_EVENTS
+};
+
 struct sim_model {
     struct sim_task tasks[SIM_TASKS_MAX];
     int task_count;
@@ -95,13 +115,7 @@ struct sim_model {
     int queue_count;
     int keys[SIM_KEYS_MAX + 1]; /* holder of the lock: index of the task + 1; 0: none */
     uint64_t last_token;
-    int64_t deaths;   /* charged ones */
-    int64_t poison;   /* tasks archived as such */
-    int64_t alone;    /* leases with the solo lock */
-    int64_t probes;   /* leases from braked queues */
-    int64_t salvaged; /* outcomes */
-    int64_t stale;    /* the same, refused */
-    int64_t replays;  /* of requests whose answer was lost */
+    int64_t events[SIM_EVENTS]; /* how often each happened */
 };
 extern struct sim_model sim_model;
 

@@ -30,7 +30,8 @@ static void note_death(struct sim_process *process)
     facts->death_runs = count_started(process, -1);
     for (int i = 0; i < sim_model.queue_count; i++) {
         if (count_started(process, i) > 0) {
-            sim_model.queues[i].hosts[process->host].streak++;
+            int64_t streak = ++sim_model.queues[i].hosts[process->host].streak;
+            sim_model.events[SIM_BRAKED] += streak == QN_BRAKE_DEATHS ? 1 : 0;
             sim_model.queues[i].hosts[process->host].died_at_ms = sim_wall_ms();
         }
     }
@@ -70,7 +71,8 @@ static bool charge(struct sim_task *task)
     }
     task->charges++;
     task->lone += is_lone ? 1 : 0;
-    sim_model.deaths++;
+    sim_model.events[SIM_LONE] += is_lone ? 1 : 0;
+    sim_model.events[SIM_CHARGED]++;
     return is_lone && task->charges >= QN_POISON_CHARGES && task->lone >= QN_POISON_LONE &&
            ok_at_ms > task->first_at_ms;
 }
@@ -103,7 +105,10 @@ void sim_model_recover(struct sim_process *by, const struct qn_recovery *recover
                  recovery->archived ? "archived" : "not archived", task->charges, task->lone,
                  spent ? "no attempts left" : "attempts left");
     }
-    sim_model.poison += task->is_poison ? 1 : 0;
+    sim_model.events[SIM_POISON] += task->is_poison ? 1 : 0;
+    sim_model.events[SIM_UNCHARGED] += recovery->cause == QUERN_CAUSE_WORKER_DIED && !is_charged;
+    sim_model.events[SIM_EXPIRED] += recovery->cause == QUERN_CAUSE_LEASE_EXPIRED ? 1 : 0;
+    sim_model.events[SIM_SPENT] += spent && !task->is_poison ? 1 : 0;
     if (recovery->archived) {
         sim_model_archive(task);
         return;
@@ -126,6 +131,7 @@ void sim_model_release(const struct sim_process *process, struct sim_queue *queu
         now_ms - queue->hosts[process->host].ok_at_ms >= QN_OK_NOTE_MS) {
         queue->hosts[process->host].ok_at_ms = now_ms;
     }
+    sim_model.events[SIM_RELEASED] += queue->hosts[process->host].streak >= QN_BRAKE_DEATHS ? 1 : 0;
     queue->hosts[process->host].streak = 0;
 }
 
@@ -135,7 +141,7 @@ static void check_probe(const struct sim_process *process, struct sim_task *task
     const struct sim_queue *queue = &sim_model.queues[task->queue];
     int64_t since_ms = sim_wall_ms() - queue->hosts[process->host].died_at_ms;
     task->is_probe = true;
-    sim_model.probes++;
+    sim_model.events[SIM_PROBE]++;
     for (int i = 0; i < sim_model.task_count; i++) {
         const struct sim_task *other = &sim_model.tasks[i];
         if (other != task && other->state == SIM_ACTIVE && other->is_probe &&
@@ -195,10 +201,11 @@ static void check_company(struct sim_process *process, const struct sim_task *ta
         return;
     }
     if (task->charges >= QN_ALONE_CHARGES || slots >> task->charges <= 1) {
-        sim_model.alone++;
+        sim_model.events[SIM_ALONE]++;
         check_alone(process, task, exchange);
         return;
     }
+    sim_model.events[SIM_BESIDE]++;
     for (int64_t level = 1; level <= task->charges; level++) {
         int held = count_held(process, level);
         if (held > (int)(slots >> level)) {

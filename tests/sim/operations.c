@@ -7,10 +7,13 @@
 #include "operations.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "broker/inspect.h"
 #include "broker/ops.h"
+#include "lib_test.h"
 #include "model.h"
 #include "world.h"
 
@@ -39,14 +42,62 @@ enum { LOOK_MS = 50 };
 
 struct sim_faults sim_faults;
 
+enum fault { SLOW, DIES_BEFORE, REFUSED, DIES_AFTER, LOST, FAULTS };
+static const char *const fault_names[FAULTS] = {"slow", "dies before", "refused", "dies after",
+                                                "answer lost"};
+static struct {
+    const char *name;
+    int64_t faults[FAULTS];
+} counts[] = {{"enqueue"}, {"exchange"}, {"extend"},    {"forward"},   {"recover"},
+              {"prune"},   {"arm"},      {"heartbeat"}, {"deregister"}};
+
+static void count_fault(const char *operation, enum fault fault)
+{
+    for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+        counts[i].faults[fault] += strcmp(counts[i].name, operation) == 0 ? 1 : 0;
+    }
+}
+
+void sim_faults_print(void)
+{
+    for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+        (void)printf("%-10s", counts[i].name);
+        for (int j = 0; j < FAULTS; j++) {
+            (void)printf("  %s %" PRId64, fault_names[j], counts[i].faults[j]);
+        }
+        (void)printf("\n");
+    }
+}
+
+const char *sim_faults_missing(void)
+{
+    static char text[64];
+    for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+        for (int j = 0; j < FAULTS; j++) {
+            if (counts[i].faults[j] == 0) {
+                (void)snprintf(text, sizeof text, "%s: %s", counts[i].name, fault_names[j]);
+                return text;
+            }
+        }
+    }
+    return NULL;
+}
+
 static quern_status refuse_dead(quern_error *err)
 {
     return qn_error_set(err, QUERN_E_BROKER, "simulated: this program has ended");
 }
 
-static void be_slow(void)
+/* A worker deregisters once, other operations are many: else no fault would come to that. */
+static bool happens(const char *what, int permille, int more)
 {
-    if (sim_chance(sim_faults.slow)) {
+    return sim_chance(strcmp(what, "deregister") == 0 ? more * permille : permille);
+}
+
+static void be_slow(const char *what)
+{
+    if (happens(what, sim_faults.slow, 10)) {
+        count_fault(what, SLOW);
         int64_t ms = sim_between(1, sim_faults.slow_ms);
         sim_trace("%s waits %" PRId64 " ms for its broker", sim_self()->name, ms);
         while (ms > 0 && !sim_world.is_quiet) {
@@ -65,14 +116,16 @@ static quern_status begin(const char *what, quern_error *err)
     if (sim_self()->dead) {
         return refuse_dead(err);
     }
-    be_slow();
-    if (sim_chance(sim_faults.dies_before)) {
+    be_slow(what);
+    if (happens(what, sim_faults.dies_before, 50)) {
+        count_fault(what, DIES_BEFORE);
         sim_kill(sim_self(), what);
     }
     if (sim_self()->dead) {
         return refuse_dead(err);
     }
-    if (sim_chance(sim_faults.refused)) {
+    if (happens(what, sim_faults.refused, 10)) {
+        count_fault(what, REFUSED);
         quern_status status = refusals[sim_below(3)];
         sim_trace("%s: %s is refused: %s", sim_self()->name, what, quern_status_name(status));
         return qn_error_set(err, status, "simulated: %s is refused", what);
@@ -89,14 +142,16 @@ static quern_status end(const char *what, quern_status status, quern_error *err)
         sim_trace("%s: %s failed by itself: %s", sim_self()->name, what, quern_status_name(status));
         return status;
     }
-    be_slow();
-    if (sim_chance(sim_faults.dies_after)) {
+    be_slow(what);
+    if (happens(what, sim_faults.dies_after, 50)) {
+        count_fault(what, DIES_AFTER);
         sim_kill(sim_self(), what);
     }
     if (sim_self()->dead) {
         return refuse_dead(err);
     }
-    if (sim_chance(sim_faults.lost)) {
+    if (happens(what, sim_faults.lost, 10)) {
+        count_fault(what, LOST);
         sim_trace("%s: the answer to %s is lost", sim_self()->name, what);
         return qn_error_set(err, QUERN_E_UNKNOWN, "simulated: the answer to %s is lost", what);
     }

@@ -13,5 +13,9 @@ struct sim_faults {
     int dies_after;  /* the same after that */
 };
 extern struct sim_faults sim_faults;
+/* How often each fault came to each operation, in all seeds together. */
+void sim_faults_print(void);
+/* An operation that a fault never came to, and which; NULL: there is none. */
+const char *sim_faults_missing(void);
 
 #endif

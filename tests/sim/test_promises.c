@@ -66,6 +66,11 @@ static void a_seed_replays(void **state)
     }
 }
 
+static bool is_something_missing(void)
+{
+    return sim_world_missing() != NULL || sim_faults_missing() != NULL;
+}
+
 static void every_promise_holds_in_every_seed(void **state)
 {
     (void)state;
@@ -73,7 +78,15 @@ static void every_promise_holds_in_every_seed(void **state)
     for (uint64_t seed = 1; seed <= last; seed++) {
         run_seed(seed, "every_promise_holds_in_every_seed");
     }
-    (void)printf("%" PRIu64 " seeds: %s\n", last, sim_world_summary());
+    /* Some events are rare, and a change of the library makes other worlds of the same seeds. */
+    for (uint64_t seed = last + 1; is_something_missing() && seed <= 3 * last; seed++) {
+        run_seed(seed, "every_promise_holds_in_every_seed");
+    }
+    sim_world_print_summary();
+    if (is_something_missing()) {
+        fail_msg("never: %s",
+                 sim_world_missing() != NULL ? sim_world_missing() : sim_faults_missing());
+    }
 }
 
 int main(int argc, char **argv)
@@ -93,7 +106,7 @@ int main(int argc, char **argv)
         for (uint64_t seed = first; seed <= last; seed++) {
             run_seed(seed, "by hand");
         }
-        (void)printf("%s\n", sim_world_summary());
+        sim_world_print_summary();
         return 0;
     }
     return test_main(argc, argv, &group);

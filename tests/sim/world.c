@@ -19,9 +19,25 @@ static struct sim_program programs[SIM_PROCESSES_MAX];
 static int program_count;
 /* Of all seeds. */
 static struct {
-    int64_t seeds, programs, tasks, runs, deaths, poison, alone, braked, stale, salvaged, replays;
-    int64_t rest_ms_max, quiet_ms, kills_max;
+    int64_t seeds, programs, tasks, runs, rest_ms_max, quiet_ms, kills_max;
+    int64_t events[SIM_EVENTS];
 } totals;
+static const char *const event_names[SIM_EVENTS] = {
+    [SIM_CHARGED] = "charged deaths",
+    [SIM_LONE] = "lone deaths",
+    [SIM_UNCHARGED] = "deaths without a charge",
+    [SIM_EXPIRED] = "expired leases",
+    [SIM_SPENT] = "tasks without attempts left",
+    [SIM_POISON] = "poison tasks",
+    [SIM_BESIDE] = "charged runs beside others",
+    [SIM_ALONE] = "runs alone",
+    [SIM_BRAKED] = "brakes",
+    [SIM_PROBE] = "probes",
+    [SIM_RELEASED] = "ended brakes",
+    [SIM_SALVAGED] = "salvaged outcomes",
+    [SIM_STALE] = "stale outcomes",
+    [SIM_REPLAY] = "repeated requests",
+};
 
 /* --- Processes -------------------------------------------------------------------------- */
 
@@ -238,13 +254,9 @@ static void sum_up(void)
 {
     totals.seeds++;
     totals.programs += program_count;
-    totals.deaths += sim_model.deaths;
-    totals.poison += sim_model.poison;
-    totals.stale += sim_model.stale;
-    totals.salvaged += sim_model.salvaged;
-    totals.replays += sim_model.replays;
-    totals.braked += sim_model.probes;
-    totals.alone += sim_model.alone;
+    for (int i = 0; i < SIM_EVENTS; i++) {
+        totals.events[i] += sim_model.events[i];
+    }
     int64_t rest_ms = sim_wall_ms() - sim_world.quiet_at_ms;
     totals.quiet_ms += rest_ms;
     totals.rest_ms_max = rest_ms > totals.rest_ms_max ? rest_ms : totals.rest_ms_max;
@@ -256,20 +268,28 @@ static void sum_up(void)
     }
 }
 
-const char *sim_world_summary(void)
+void sim_world_print_summary(void)
 {
-    static char text[512];
-    (void)snprintf(text, sizeof text,
-                   "%" PRId64 " programs, %" PRId64 " tasks, %" PRId64 " runs, %" PRId64
-                   " deaths, %" PRId64 " poison, %" PRId64 " alone, %" PRId64 " probes, %" PRId64
-                   " stale, %" PRId64 " salvaged, %" PRId64
-                   " replays; the way to rest took %" PRId64 " s, up to %" PRId64
-                   " s; one task killed up to %" PRId64 " times",
-                   totals.programs, totals.tasks, totals.runs, totals.deaths, totals.poison,
-                   totals.alone, totals.braked, totals.stale, totals.salvaged, totals.replays,
-                   totals.quiet_ms / 1000 / (totals.seeds > 0 ? totals.seeds : 1),
-                   totals.rest_ms_max / 1000, totals.kills_max);
-    return text;
+    (void)printf("%" PRId64 " seeds: %" PRId64 " programs, %" PRId64 " tasks, %" PRId64
+                 " runs; the way to rest took %" PRId64 " s, up to %" PRId64
+                 " s; one task killed up to %" PRId64 " times\n",
+                 totals.seeds, totals.programs, totals.tasks, totals.runs,
+                 totals.quiet_ms / 1000 / (totals.seeds > 0 ? totals.seeds : 1),
+                 totals.rest_ms_max / 1000, totals.kills_max);
+    for (int i = 0; i < SIM_EVENTS; i++) {
+        (void)printf("%8" PRId64 " %s\n", totals.events[i], event_names[i]);
+    }
+    sim_faults_print();
+}
+
+const char *sim_world_missing(void)
+{
+    for (int i = 0; i < SIM_EVENTS; i++) {
+        if (totals.events[i] == 0) {
+            return event_names[i];
+        }
+    }
+    return NULL;
 }
 
 bool sim_world_run(uint64_t seed)

@@ -61,8 +61,10 @@ void sim_kill(struct sim_process *process, const char *why);
 void sim_world_choose(void);
 /* Runs one seed. False: see sim_failure. */
 bool sim_world_run(uint64_t seed);
-/* What happened in all seeds together: a test in which nothing happens proves nothing. */
-const char *sim_world_summary(void);
+/* What happened in all seeds together. */
+void sim_world_print_summary(void);
+/* An event that did not happen in any of them; NULL: each did. */
+const char *sim_world_missing(void);
 
 /* programs.c */
 void *sim_supervise(void *slot);     /* int *: starts a worker again and again */
