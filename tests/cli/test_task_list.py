@@ -53,6 +53,8 @@ class ListTest(CliTest):
             with self.subTest(args=args):
                 page = self.quern("task", "list", "--limit", "2", *args)
                 self.assertIn("tasks 1 to 2 of 5; more: --page 2", page.stderr)
+                page = self.quern("task", "list", "--limit", "2", "--page", "9", *args)
+                self.assertIn("page 9 is behind the last page of 5 tasks\n", page.stderr)
                 page = self.quern("task", "list", "--limit", "2", "--page", "3", *args)
                 self.assertIn("tasks 5 to 5 of 5", page.stderr)
                 self.assertIn(": 5 tasks\n", self.quern("task", "list", *args).stderr)

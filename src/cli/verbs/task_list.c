@@ -372,10 +372,17 @@ static int print_json(const quern_task_info *const *tasks, size_t count)
 static void report_total(const struct listing *listing, size_t shown, bool known, uint64_t total)
 {
     const struct qn_cli *cli = listing->cli;
-    uint64_t first = listing->filter.offset + (shown > 0 ? 1 : 0);
+    uint64_t first = listing->filter.offset + 1;
     uint64_t last = listing->filter.offset + shown;
     int64_t next = qn_args_number(&cli->args, OPTION_PAGE, 1) + 1;
-    if (known && total <= last && listing->filter.offset == 0) {
+    if (shown == 0 && listing->filter.offset > 0) {
+        char match[48] = "";
+        if (known) {
+            (void)snprintf(match, sizeof match, " of %" PRIu64 " %s", total,
+                           qn_plural(total, "task", "tasks"));
+        }
+        qn_cli_message(cli, "page %" PRId64 " is behind the last page%s", next - 1, match);
+    } else if (known && total <= last && listing->filter.offset == 0) {
         qn_cli_message(cli, "%zu %s", shown, qn_plural(shown, "task", "tasks"));
     } else if (known && total <= last) {
         qn_cli_message(cli, "tasks %" PRIu64 " to %" PRIu64 " of %" PRIu64, first, last, last);
