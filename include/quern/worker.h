@@ -71,9 +71,10 @@ typedef struct quern_worker_options {
  * outlive the worker. options may be NULL. A broker that is absent or busy (a server that is down
  * or loading, a locked file, a full disk) is not an error, unless no_wait is set: quern_worker_run
  * waits for it. Errors: QUERN_E_INVALID (the text names the option), QUERN_E_FULL (no descriptor is
- * free), QUERN_E_STATE (a file with the tables of another program), QUERN_E_CORRUPT,
- * QUERN_E_DENIED, QUERN_E_UNSUPPORTED (a version of the broker that is too old or too new); with
- * no_wait all broker errors. */
+ * free), QUERN_E_STATE (a file with the tables of another program), QUERN_E_CONNECT (the directory
+ * of the file is missing, or it is no regular file), QUERN_E_BROKER (the server has no such
+ * database), QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_UNSUPPORTED (a version of the broker that is
+ * too old or too new); with no_wait all broker errors. */
 QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, const quern_mux *mux,
                                                             const quern_worker_options *options,
                                                             quern_worker **ret_worker,
