@@ -158,8 +158,8 @@ QUERN_NODISCARD static inline quern_status quern_inspector_act_all(quern_inspect
 /* --- Workers ------------------------------------------------------------------------ */
 
 typedef struct quern_worker_run_info {
-    const char *task_id;
-    const char *task_type;
+    const char *id; /* of the task, like the two next */
+    const char *type;
     const char *queue;
     int64_t started_at_ms;
     int64_t deadline_at_ms; /* 0: none */

@@ -22,10 +22,10 @@ static bool copy_run(struct qn_arena *arena, const quern_worker_run_info *run,
                      quern_worker_run_info *copy)
 {
     *copy = *run;
-    copy->task_id = qn_arena_strdup(arena, run->task_id);
-    copy->task_type = qn_arena_strdup(arena, run->task_type);
+    copy->id = qn_arena_strdup(arena, run->id);
+    copy->type = qn_arena_strdup(arena, run->type);
     copy->queue = qn_arena_strdup(arena, run->queue);
-    return copy->task_id != NULL && copy->task_type != NULL && copy->queue != NULL;
+    return copy->id != NULL && copy->type != NULL && copy->queue != NULL;
 }
 
 static bool copy_runs(struct qn_arena *arena, const quern_worker_info *worker,

@@ -34,7 +34,7 @@ class DrainFailedTest(CliTest):
 
     def test_a_task_that_died_with_its_worker_and_its_last_attempt_has_failed(self):
         self.fifo("never")
-        task_id = self.enqueue("t", "--retry", "0")
+        task_id = self.enqueue("t", "--retry", "never")
         command = "t=touch tried; exec cat never"
         first = self.start("work", "--lease", "1s", "--exec", command)
         self.until(lambda: os.path.exists(self.path("tried")), "the task has started")

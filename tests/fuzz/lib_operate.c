@@ -320,8 +320,8 @@ static bool on_worker(const quern_worker_info *info, void *user)
     read_text(user, quern_worker_status_name(info->status));
     read_text(user, info->queues);
     for (size_t i = 0; i < info->run_count; i++) {
-        read_text(user, info->runs[i].task_id);
-        read_text(user, info->runs[i].task_type);
+        read_text(user, info->runs[i].id);
+        read_text(user, info->runs[i].type);
         read_text(user, info->runs[i].queue);
     }
     return true;

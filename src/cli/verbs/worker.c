@@ -77,11 +77,11 @@ static void print_runs(const struct qn_cli *cli, const quern_worker_list *list)
         const quern_worker_info *worker = quern_worker_list_at(list, i);
         for (size_t j = 0; j < worker->run_count; j++) {
             const quern_worker_run_info *run = &worker->runs[j];
-            const char *id = run->task_id;
+            const char *id = run->id;
             size_t id_size =
                 qn_terminal_width(stdout) > 0 ? qn_short_id_size(&id, 1, false) : SIZE_MAX;
             qn_short_id_cell(&table, id, id_size);
-            qn_table_text(&table, run->task_type);
+            qn_table_text(&table, run->type);
             qn_table_text(&table, run->queue);
             add_moment(cli, &table, run->started_at_ms);
             add_moment(cli, &table, run->deadline_at_ms);
@@ -117,8 +117,8 @@ static json_t *run_json(const quern_worker_run_info *run)
     json_t *object =
         qn_memory_must(json_pack("{s:o,s:o}", "started_at_ms", qn_json_moment(run->started_at_ms),
                                  "deadline_at_ms", qn_json_moment(run->deadline_at_ms)));
-    set_text(object, "id", run->task_id);
-    set_text(object, "type", run->task_type);
+    set_text(object, "id", run->id);
+    set_text(object, "type", run->type);
     set_text(object, "queue", run->queue);
     return object;
 }

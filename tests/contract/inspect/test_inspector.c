@@ -68,8 +68,8 @@ static void worker_shows_the_runs_it_has_started(struct contract *c)
     assert_int_equal(worker->started_at_ms, CONTRACT_NOW_MS);
     assert_int_equal(worker->heartbeat_at_ms, CONTRACT_NOW_MS);
     assert_int_equal(worker->run_count, 1);
-    assert_string_equal(worker->runs[0].task_id, "a");
-    assert_string_equal(worker->runs[0].task_type, "image");
+    assert_string_equal(worker->runs[0].id, "a");
+    assert_string_equal(worker->runs[0].type, "image");
     assert_string_equal(worker->runs[0].queue, "default");
     assert_int_equal(worker->runs[0].started_at_ms, CONTRACT_NOW_MS);
     assert_int_equal(worker->runs[0].deadline_at_ms, CONTRACT_NOW_MS + 5000);

@@ -281,7 +281,7 @@ static bool see(const quern_worker_info *worker, void *user)
                    worker->id, quern_worker_status_name(worker->status), worker->queues,
                    (long long)worker->pid, (long long)worker->heartbeat_at_ms, worker->run_count,
                    worker->run_count > 0 ? " " : "",
-                   worker->run_count > 0 ? worker->runs[0].task_id : "");
+                   worker->run_count > 0 ? worker->runs[0].id : "");
     return true;
 }
 

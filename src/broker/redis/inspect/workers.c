@@ -121,8 +121,8 @@ static quern_status keep_run(struct listing *listing, const char *queue,
         int64_t started_at_ms = qn_reply_moment_ms(qn_reply_at(reply, first + 2));
         listing->runs[listing->run_count++] =
             (struct run){.worker_id = qn_reply_text(qn_reply_at(reply, first + 1)),
-                         .info = {.task_id = id,
-                                  .task_type = task.type,
+                         .info = {.id = id,
+                                  .type = task.type,
                                   .queue = queue,
                                   .started_at_ms = started_at_ms,
                                   .deadline_at_ms = qn_task_run_deadline_ms(&task, started_at_ms)}};
@@ -176,7 +176,7 @@ static int compare_runs(const void *left, const void *right)
                 (a->info.started_at_ms < b->info.started_at_ms);
     }
     if (order == 0) {
-        order = strcmp(a->info.task_id, b->info.task_id);
+        order = strcmp(a->info.id, b->info.id);
     }
     return order != 0 ? order : strcmp(a->info.queue, b->info.queue);
 }
@@ -346,8 +346,8 @@ static quern_status read_go_runs(struct qn_arena *arena, const struct qn_reply *
         status = qn_asynq_run_decode(arena, value->data, value->size, &run, err);
         if (status == QUERN_OK) {
             runs[info->run_count++] = (quern_worker_run_info){
-                .task_id = run.task_id,
-                .task_type = run.task_type,
+                .id = run.task_id,
+                .type = run.task_type,
                 .queue = run.queue,
                 .started_at_ms = qn_moment_ms_of(qn_asynq_time_ms(run.started_at)),
                 .deadline_at_ms = qn_moment_ms_of(qn_asynq_time_ms(run.deadline_at))};

@@ -31,10 +31,10 @@ static bool read_run(struct qn_arena *arena, const struct qn_query *query,
                              .deadline_at_ms = qn_query_column_moment_ms(query->statement, 5)};
     run->started_at_ms = qn_query_column_moment_ms(query->statement, 3);
     run->deadline_at_ms = qn_task_run_deadline_ms(&limits, run->started_at_ms);
-    run->task_id = qn_arena_strdup(arena, qn_query_column_text(query, 0));
-    run->task_type = qn_arena_strdup(arena, qn_query_column_text(query, 1));
+    run->id = qn_arena_strdup(arena, qn_query_column_text(query, 0));
+    run->type = qn_arena_strdup(arena, qn_query_column_text(query, 1));
     run->queue = qn_arena_strdup(arena, qn_query_column_text(query, 2));
-    return run->task_id != NULL && run->task_type != NULL && run->queue != NULL;
+    return run->id != NULL && run->type != NULL && run->queue != NULL;
 }
 
 /* Reads on to the runs of this worker and takes them. */
