@@ -4,6 +4,7 @@
 #define QUERN_INSPECTOR_HPP
 
 #include <cstddef>
+#include <cstdint>
 
 #include "quern/inspector.h"
 #include "quern/task.hpp"
@@ -161,6 +162,25 @@ class inspector
         return status;
     }
 
+    /* The same; id may be the beginning of a UUID, see quern_inspector_task_short. */
+    task_info task_short(const std::string &queue, const std::string &id)
+    {
+        task_info info(nullptr);
+        detail::must([&](quern_error &err) { return task_short(queue, id, info, err); });
+        return info;
+    }
+    quern_status task_short(const std::string &queue, const std::string &id, task_info &ret_info,
+                            quern_error &err) noexcept
+    {
+        quern_task_info *info = nullptr;
+        quern_status status =
+            quern_inspector_task_short(get(), detail::text_or_null(queue), id.c_str(), &info, &err);
+        if (status == QUERN_OK) {
+            ret_info = task_info(info);
+        }
+        return status;
+    }
+
     void act(quern_action action, const std::string &queue, const std::string &id)
     {
         detail::must([&](quern_error &err) { return act(action, queue, id, err); });
@@ -169,6 +189,28 @@ class inspector
                      quern_error &err) noexcept
     {
         return quern_inspector_act(get(), action, detail::text_or_null(queue), id.c_str(), &err);
+    }
+
+    /* Returns how many tasks it was applied to. */
+    std::uint64_t act_all(quern_action action, const quern_task_filter &filter)
+    {
+        std::uint64_t count = 0;
+        detail::must([&](quern_error &err) { return act_all(action, filter, count, err); });
+        return count;
+    }
+    quern_status act_all(quern_action action, const quern_task_filter &filter,
+                         std::uint64_t &ret_count, quern_error &err) noexcept
+    {
+        return quern_inspector_act_all(get(), action, &filter, &ret_count, &err);
+    }
+
+    void backup(const std::string &path)
+    {
+        detail::must([&](quern_error &err) { return backup(path, err); });
+    }
+    quern_status backup(const std::string &path, quern_error &err) noexcept
+    {
+        return quern_inspector_backup(get(), path.c_str(), &err);
     }
 
     void pause(const std::string &queue)

@@ -64,6 +64,27 @@ class run
     run(const run &) = delete;
     run &operator=(const run &) = delete;
 
+    std::string_view task_id() const noexcept
+    {
+        return quern_run_task_id(run_);
+    }
+    std::string_view queue() const noexcept
+    {
+        return quern_run_queue(run_);
+    }
+    std::int64_t crash_count() const noexcept
+    {
+        return quern_run_crash_count(run_);
+    }
+    quern_cause cause() const noexcept
+    {
+        return quern_run_cause(run_);
+    }
+    /* For poll(); -1: none can be made. */
+    int cancel_fd() noexcept
+    {
+        return quern_run_cancel_fd(run_);
+    }
     std::int64_t retry_count() const noexcept
     {
         return quern_run_retry_count(run_);

@@ -193,6 +193,86 @@ class task_info_view
     {
         return quern_task_info_retry_count(info_);
     }
+    std::string_view group() const noexcept
+    {
+        return quern_task_info_group(info_);
+    }
+    std::string_view worker() const noexcept
+    {
+        return quern_task_info_worker(info_);
+    }
+    std::string_view progress_note() const noexcept
+    {
+        return quern_task_info_progress_note(info_);
+    }
+    std::int32_t progress() const noexcept
+    {
+        return quern_task_info_progress(info_);
+    }
+    std::int64_t retry_max() const noexcept
+    {
+        return quern_task_info_retry_max(info_);
+    }
+    std::int64_t crash_count() const noexcept
+    {
+        return quern_task_info_crash_count(info_);
+    }
+    quern_cause cause() const noexcept
+    {
+        return quern_task_info_cause(info_);
+    }
+    std::int64_t timeout_ms() const noexcept
+    {
+        return quern_task_info_timeout_ms(info_);
+    }
+    std::int64_t retention_ms() const noexcept
+    {
+        return quern_task_info_retention_ms(info_);
+    }
+    std::uint64_t fence() const noexcept
+    {
+        return quern_task_info_fence(info_);
+    }
+    bool orphaned() const noexcept
+    {
+        return quern_task_info_orphaned(info_);
+    }
+    std::int64_t due_at_ms() const noexcept
+    {
+        return quern_task_info_due_at_ms(info_);
+    }
+    std::int64_t deadline_at_ms() const noexcept
+    {
+        return quern_task_info_deadline_at_ms(info_);
+    }
+    std::int64_t enqueued_at_ms() const noexcept
+    {
+        return quern_task_info_enqueued_at_ms(info_);
+    }
+    std::int64_t started_at_ms() const noexcept
+    {
+        return quern_task_info_started_at_ms(info_);
+    }
+    std::int64_t failed_at_ms() const noexcept
+    {
+        return quern_task_info_failed_at_ms(info_);
+    }
+    std::int64_t completed_at_ms() const noexcept
+    {
+        return quern_task_info_completed_at_ms(info_);
+    }
+    std::int64_t archived_at_ms() const noexcept
+    {
+        return quern_task_info_archived_at_ms(info_);
+    }
+    std::int64_t expires_at_ms() const noexcept
+    {
+        return quern_task_info_expires_at_ms(info_);
+    }
+    std::int64_t grouped_at_ms() const noexcept
+    {
+        return quern_task_info_grouped_at_ms(info_);
+    }
     const quern_task_info *get() const noexcept
     {
         return info_;

@@ -81,8 +81,22 @@ static void errors_are_thrown_or_returned(const std::string &url)
     CHECK(moved.find("default", "twice").id() == "twice");
     CHECK(moved.find("other", "twice", there, err) == QUERN_E_NOT_FOUND);
     CHECK(moved.wait("twice", 1ms, there, err) == QUERN_E_TIMEOUT);
+    quern::task_info stored = inspector.task_short("default", "twice");
+    CHECK(stored.id() == "twice" && stored.group().empty() && stored.progress() == -1);
+    CHECK(stored.enqueued_at_ms() > 0 && stored.archived_at_ms() == 0 && !stored.orphaned());
+    CHECK(stored.retry_max() == 25 && stored.crash_count() == 0);
+    CHECK(stored.cause() == QUERN_CAUSE_NONE);
+    const std::string beginning = std::string(results[0].id).substr(0, 20);
+    CHECK(inspector.task_short("", beginning).id() == results[0].id);
+    CHECK(thrown_by([&] { inspector.task_short("", "none"); }) == QUERN_E_NOT_FOUND);
     inspector.act(QUERN_ACTION_DELETE, "", "twice");
-    inspector.act(QUERN_ACTION_DELETE, "default", results[0].id);
+    inspector.backup(std::string(url) + ".copy");
+    CHECK(quern::inspector(std::string(url) + ".copy").tasks().size() == 1);
+    quern_task_filter pending = {};
+    CHECK(thrown_by([&] { inspector.act_all(QUERN_ACTION_DELETE, pending); }) == QUERN_E_INVALID);
+    pending.queue = "default";
+    pending.state = QUERN_TASK_PENDING;
+    CHECK(inspector.act_all(QUERN_ACTION_DELETE, pending) == 1);
     CHECK(inspector.tasks().size() == 0 && inspector.workers().size() == 0);
 
     quern::mux mux;
@@ -150,15 +164,17 @@ static void lambdas_keep_what_they_capture(const std::string &url)
             CHECK(*own == 1);
             return next();
         });
-        mux.handle("kept",
-                   [seen, own = std::move(own)](quern::run &run, const quern::task_view &kept) {
-                       CHECK(*own == 1);
-                       CHECK(kept.header("lang") == "de" && kept.header("none").empty());
-                       CHECK(kept.payload().size() == 3 && !run.cancelled() && run.fence() > 0);
-                       CHECK(run.write_progress(50, "half") == QUERN_OK);
-                       run.write_result(*seen + std::string(kept.payload()));
-                       return quern::outcome::done;
-                   });
+        mux.handle(
+            "kept", [seen, own = std::move(own)](quern::run &run, const quern::task_view &kept) {
+                CHECK(*own == 1);
+                CHECK(kept.header("lang") == "de" && kept.header("none").empty());
+                CHECK(kept.payload().size() == 3 && !run.cancelled() && run.fence() > 0);
+                CHECK(run.write_progress(50, "half") == QUERN_OK);
+                CHECK(!run.task_id().empty() && run.queue() == "default" && run.crash_count() == 0);
+                CHECK(run.cause() == QUERN_CAUSE_NONE && run.cancel_fd() >= 0);
+                run.write_result(*seen + std::string(kept.payload()));
+                return quern::outcome::done;
+            });
         quern::worker_options options;
         options.queues = {{"default", 2}, {"other", 1}};
         options.on_run = [&log, &worker](const quern_run_report &report) {
